@@ -82,6 +82,7 @@ _DRAIN_SECONDS: Final = 5.0
 _PEER_SECONDS: Final = 30.0
 _SESSION_EVICTION_SECONDS: Final = 120.0
 _STORAGE_CHECK_SECONDS: Final = 2.0
+_DISKS_CHECK_SECONDS: Final = 2.0
 _LAST_WORD_SECONDS: Final = 2.0
 _MADE_LOGS_SECONDS: Final = 1.0
 _FLUSH_CHECK_SECONDS: Final = 0.5
@@ -454,6 +455,7 @@ class Broker:
             Round("issuer keys", KEYS_LOOK_SECONDS, self._listeners.refresh_keys),
             Round("delegation tokens", config.delegation.expiry_check_interval_ms / 1000, self._sweep_tokens),
             Round("storage", _STORAGE_CHECK_SECONDS, replicas.try_to_recover),
+            Round("disks", _DISKS_CHECK_SECONDS, replicas.check_disks),
             Round("made logs", _MADE_LOGS_SECONDS, replicas.directories.record_created_logs),
             Round(
                 "compaction", lambda: self._current_config().cleaner.backoff_ms / 1000, maintenance.compact

@@ -39,11 +39,17 @@ class ReplicaAvailability(NamedTuple):
     """In service, not about to leave, and not electable, for their replica has not all that it had: the last resort."""
     uncertain: Mapping[BrokerId, LogEnd] = MappingProxyType({})
     """Those of the electable ones of whose replica it is unknown whether it has all that it had."""
+    slow: frozenset[BrokerId] = frozenset()
+    """In service, not about to leave, and not electable, for their disk answers slowly: others lead if they can."""
+    full: frozenset[BrokerId] = frozenset()
+    """The same, for their disk is full: those lead that are merely slow, rather than these."""
+    relieved: frozenset[BrokerId] = frozenset()
+    """Those of the slow ones that hand over what they lead."""
 
 
 class Liveness(NamedTuple):
     """All brokers as they stand. Of replicas, (topic id, partition) by broker: `offline` ones cannot be used, for `lost`,
-    `lacking` and `uncertain` ones see `BrokerReport`.
+    `lacking`, `uncertain`, `full` and `slow` ones see `BrokerReport`. `relieved` brokers hand over what is on a slow disk.
     """
 
     brokers: Mapping[BrokerId, BrokerImage]
@@ -54,6 +60,9 @@ class Liveness(NamedTuple):
     lost: Mapping[BrokerId, frozenset[tuple[UUID, int]]] = MappingProxyType({})
     lacking: Mapping[BrokerId, frozenset[tuple[UUID, int]]] = MappingProxyType({})
     uncertain: Mapping[BrokerId, Mapping[tuple[UUID, int], LogEnd]] = MappingProxyType({})
+    full: Mapping[BrokerId, frozenset[tuple[UUID, int]]] = MappingProxyType({})
+    slow: Mapping[BrokerId, frozenset[tuple[UUID, int]]] = MappingProxyType({})
+    relieved: frozenset[BrokerId] = frozenset()
 
     def availability(self) -> ReplicaAvailability:
         """For every partition without special replicas."""
@@ -65,10 +74,10 @@ class Liveness(NamedTuple):
         )
 
     def special_replicas(self) -> frozenset[tuple[UUID, int]]:
-        """Offline, lost, lacking or uncertain."""
+        """Offline, lost, lacking, uncertain, or on a disk that is full or slow."""
         return frozenset(
             replica
-            for by_broker in (self.offline, self.lost, self.lacking, self.uncertain)
+            for by_broker in (self.offline, self.lost, self.lacking, self.uncertain, self.full, self.slow)
             for replicas in by_broker.values()
             for replica in replicas
         )
@@ -78,13 +87,22 @@ class Liveness(NamedTuple):
         replica, usual = (topic_id, index), self.availability()
         lost = _having(self.lost, replica)
         usable = without(usual, lost | _having(self.offline, replica))
+        full = usable.electable & _having(self.full, replica)
+        slow = (usable.electable & _having(self.slow, replica)) - full
+        usable = usable._replace(
+            staying=usable.staying - full,
+            electable=usable.electable - full - slow,
+            full=full,
+            slow=slow,
+            relieved=slow & self.relieved,
+        )
         return usable._replace(
-            lacking=usable.electable & _having(self.lacking, replica),
+            lacking=(usable.electable | full | slow) & _having(self.lacking, replica),
             lost=usual.electable & lost,
             uncertain={
                 broker: ends[replica]
                 for broker, ends in self.uncertain.items()
-                if replica in ends and broker in usable.electable
+                if replica in ends and broker in usable.electable | full | slow
             },
         )
 
@@ -107,7 +125,20 @@ def without(availability: ReplicaAvailability, brokers: frozenset[BrokerId]) -> 
         uncertain={
             broker_id: end for broker_id, end in availability.uncertain.items() if broker_id not in brokers
         },
+        slow=availability.slow - brokers,
+        full=availability.full - brokers,
+        relieved=availability.relieved - brokers,
     )
+
+
+def relieved_brokers(slow_since: Mapping[BrokerId, float], serving_count: int) -> frozenset[BrokerId]:
+    """Brokers that hand over what they lead because their disks are slow: at most half of those in service.
+
+    Those whose disks became slow first come first. The others keep what they lead: where most disks are slow, a move
+    would only put more load on the few that are left.
+    """
+    in_order = sorted(slow_since, key=lambda broker: (slow_since[broker], broker))
+    return frozenset(in_order[: serving_count // 2])
 
 
 class TopicRules(NamedTuple):

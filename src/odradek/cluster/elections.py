@@ -15,6 +15,9 @@ The rules, in order of weight:
    is left, alive or not. If the last member is such a replica, too, the longest log of all of them leads: no one has more.
 6. A move to other replicas ends as soon as all of the target are in sync and one of them may lead, whichever came last: the ISR
    grew, or a broker is in service again.
+7. A replica on a full disk leaves the ISR, and leads no longer, while another member can write. So does one on a slow disk
+   that is to be relieved, but it leaves the ISR only if the others are as many as min.insync.replicas. Where no other is
+   better, the slow one leads rather than the full one, and the full one rather than none: what it has can be read.
 
 Each election has a leader epoch of its own; each change raises the partition epoch.
 """
@@ -32,7 +35,10 @@ def settled(
     partition: PartitionImage, availability: ReplicaAvailability, rules: TopicRules
 ) -> PartitionImage:
     """The partition as brokers stand now; the same object when nothing changes."""
-    if partition.leader in availability.staying and availability.staying.issuperset(partition.isr):
+    availability = _as_disks_allow(partition, availability, rules)
+    if partition.leader in availability.staying - availability.relieved and availability.staying.issuperset(
+        partition.isr
+    ):
         return completed(partition, availability)
     draft = _with_isr(partition, _in_sync(partition, availability), rules)
     return completed(renewed(partition, _with_leader(draft, availability, rules)), availability)
@@ -54,7 +60,7 @@ def completed(partition: PartitionImage, availability: ReplicaAvailability) -> P
         removing=(),
     )
     if draft.leader not in target:
-        candidate = _first(target, availability.electable)
+        candidate = _first(target, availability.electable | availability.slow)
         if candidate == NO_LEADER:
             return partition
         draft = _led(draft, candidate)
@@ -147,6 +153,24 @@ def eligible_after(
     return tuple(broker_id for broker_id in known if broker_id not in isr and broker_id in partition.replicas)
 
 
+def _as_disks_allow(
+    partition: PartitionImage, availability: ReplicaAvailability, rules: TopicRules
+) -> ReplicaAvailability:
+    """With what follows from slow disks: `relieved` brokers lead the partition no longer, and `staying` ones stay in sync."""
+    in_sync = frozenset(partition.isr)
+    if availability.slow.isdisjoint(in_sync):
+        return availability
+    if availability.electable.isdisjoint(in_sync):  # no one is better: a slow disk is as good as any
+        return availability._replace(
+            electable=availability.electable | availability.slow, slow=frozenset(), relieved=frozenset()
+        )
+    relieved = availability.relieved & in_sync
+    others = (availability.staying & in_sync) - relieved
+    if len(others) < rules.min_isr_of(partition):
+        return availability
+    return availability._replace(staying=availability.staying - relieved)
+
+
 def _in_sync(partition: PartitionImage, availability: ReplicaAvailability) -> tuple[BrokerId, ...]:
     """Who stays in sync: those that stay, if one of them is in service; else those that are alive, if one is; else all.
 
@@ -171,17 +195,19 @@ def _with_leader(
     partition: PartitionImage, availability: ReplicaAvailability, rules: TopicRules
 ) -> PartitionImage:
     if partition.leader in partition.isr and partition.leader in availability.alive:
-        if partition.leader in availability.staying:
+        if partition.leader in availability.staying - availability.relieved:
             return partition
         candidate = _first(partition.replicas, availability.electable.intersection(partition.isr))
+        if candidate == NO_LEADER and partition.leader not in availability.full | availability.slow:
+            candidate = _first(partition.replicas, availability.slow.intersection(partition.isr))
         return partition if candidate == NO_LEADER else _led(partition, candidate)
     candidate = _longest_uncertain(partition, availability)
     if candidate != NO_LEADER:
         return _led(replace(partition, isr=(candidate,)), candidate)
-    candidate = _first(partition.replicas, availability.electable.intersection(partition.isr))
+    candidate = _best(partition, partition.isr, availability)
     if candidate != NO_LEADER:
         return _led(partition, candidate)
-    candidate = _first(partition.replicas, availability.electable.intersection(partition.eligible))
+    candidate = _best(partition, partition.eligible, availability)
     if candidate != NO_LEADER:
         alone = _with_isr(partition, (candidate,), rules)
         return _led(alone, candidate)
@@ -207,9 +233,27 @@ def _first(replicas: tuple[BrokerId, ...], among: frozenset[BrokerId]) -> Broker
     return next((replica for replica in replicas if replica in among), NO_LEADER)
 
 
+def _best(
+    partition: PartitionImage, among: tuple[BrokerId, ...], availability: ReplicaAvailability
+) -> BrokerId:
+    """Which of these leads, by their disks: one that can write, else a slow one, else a full one."""
+    for brokers in (availability.electable, availability.slow, availability.full):
+        candidate = _first(partition.replicas, brokers.intersection(among))
+        if candidate != NO_LEADER:
+            return candidate
+    return NO_LEADER
+
+
 def _least_bad(partition: PartitionImage, availability: ReplicaAvailability) -> BrokerId:
     """Who leads where no one may."""
-    for brokers in (availability.electable - availability.lacking, availability.electable, availability.lost):
+    strained = availability.slow | availability.full
+    whole = availability.electable - availability.lacking
+    for brokers in (
+        whole,
+        strained - availability.lacking,
+        availability.electable | strained,
+        availability.lost,
+    ):
         candidate = _first(partition.replicas, brokers)
         if candidate != NO_LEADER:
             return candidate

@@ -41,6 +41,8 @@ def changed_isr(
     Raises KafkaError when the proposal is refused; the partition then stays as it is.
     """
     _check_state(partition, proposal, proposer)
+    if len(partition.isr) < rules.min_isr_of(partition):  # a slow replica is better than none
+        availability = availability._replace(electable=availability.electable | availability.slow)
     _check_members(partition, proposal, liveness, availability)
     isr = tuple(broker for broker, _ in proposal.isr)
     draft = replace(
@@ -110,7 +112,7 @@ def _check_joins(
     if image is None:
         reason = "is not in service"
     elif broker not in availability.electable:
-        reason = "is leaving, or its log is offline"
+        reason = "is leaving, its log is offline, or its disk is full or slow"
     elif epoch != image.epoch:
         reason = f"has epoch {image.epoch}, not {epoch}: it was restarted"
     if reason is not None:

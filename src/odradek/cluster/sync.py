@@ -63,7 +63,7 @@ class BrokerReport:
     used now; each report names all of them. `lost` ones, offline or open, have not all that they had, and the image counts on
     them: they lead only if that loss is accepted. `lacking` ones lack something, too, but no one counts on them. Of `uncertain`
     ones it is unknown whether they do; they say where their logs end. `opening` ones are in the image, and their logs are not
-    open yet.
+    open yet. `full` and `slow` ones can be read, and are on a disk that has no space, or that answers slowly.
     """
 
     broker_id: BrokerId
@@ -76,6 +76,8 @@ class BrokerReport:
     lacking: frozenset[ReplicaId] = frozenset()
     uncertain: Mapping[ReplicaId, LogEnd] = field(default_factory=dict)
     opening: frozenset[ReplicaId] = frozenset()
+    full: frozenset[ReplicaId] = frozenset()
+    slow: frozenset[ReplicaId] = frozenset()
     is_leaving: bool = False
 
     def data(self) -> bytes:
@@ -89,6 +91,8 @@ class BrokerReport:
             ("lost", self.lost),
             ("lacking", self.lacking),
             ("opening", self.opening),
+            ("full", self.full),
+            ("slow", self.slow),
         ):
             if replicas:
                 document[key] = _places(replicas)
@@ -108,6 +112,8 @@ class BrokerReport:
             lost=_replicas(stored.get("lost", ())),
             lacking=_replicas(stored.get("lacking", ())),
             opening=_replicas(stored.get("opening", ())),
+            full=_replicas(stored.get("full", ())),
+            slow=_replicas(stored.get("slow", ())),
             uncertain={
                 (UUID(topic_id), int(index)): LogEnd(int(epoch), int(offset))
                 for topic_id, index, epoch, offset in stored.get("uncertain", ())

@@ -81,6 +81,11 @@ class StorageConfig(Section):
         "How often the offsets known to be on disk are written down, from which recovery starts.")
     producer_id_expiration_ms: Int = setting(default=86_400_000, valid=at_least(1), dynamic=CLUSTER_WIDE, meaning=
         "How long an idempotent producer that sends nothing is remembered.")
+    odradek_log_dir_slow_sync_ms: Int = setting(default=1000, valid=at_least(0), dynamic=CLUSTER_WIDE, meaning=
+        "The disk of a data directory is slow when the 99th percentile of its syncs is longer than this: then other "
+        "brokers lead its partitions, if they are in sync and their disks are not slow. 0: no disk is slow.")
+    odradek_log_dir_slow_after_ms: Int = setting(default=30_000, valid=at_least(1000), dynamic=CLUSTER_WIDE, meaning=
+        "So long syncs must take longer than that before a disk counts as slow, and be twice as fast before it no longer does.")
     # fmt: on
 
 

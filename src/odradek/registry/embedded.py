@@ -31,6 +31,7 @@ T = TypeVar("T")
 SESSION_TIMEOUT_SECONDS: Final = 9.0
 _LOOK_SECONDS: Final = 0.05
 _LOOK_ALONE_SECONDS: Final = 0.25
+_RESERVE_SECONDS: Final = 1.0
 _LOCK_PAUSE_SECONDS: Final = (0.0005, 0.01)
 _LOCK_SECONDS_MAX: Final = 10.0
 _log = events.get("registry")
@@ -55,6 +56,8 @@ class EmbeddedRegistry:
         self._others: list[int] = []
         self._yields_until = 0.0
         self._session = files.begin()
+        self._reserve_at = float("-inf")
+        """When the reserve is looked at next."""
         self._has_begun = False
         """The journal knows of the session: from its first ephemeral node on."""
         self._is_over = False
@@ -67,7 +70,7 @@ class EmbeddedRegistry:
         """Read the journal in `directory`, or start one. Raises `RegistryError` when it is damaged or cannot be used."""
         try:
             journal = SharedJournal(runtime.disk, directory)
-            files = SessionFiles(runtime.disk, directory, runtime.entropy, session_timeout_s)
+            files = SessionFiles(runtime.disk, directory, runtime.entropy, session_timeout_s, journal.reserve)
             try:
                 registry = cls(runtime, journal, files, session_timeout_s)
                 registry._load()
@@ -172,6 +175,15 @@ class EmbeddedRegistry:
                 _log.info("registry_sessions_ended", sessions=[f"{session:016x}" for session in dead])
                 await self._append(self._ending(dead))
         await self._forget(sessions)
+
+    async def _fill_reserve(self) -> None:
+        """Where others share the registry, it must be able to say who leads while the disk is full."""
+        if self._journal.is_loaded and self._journal.reserve.is_short(self._journal.position):
+            await self._to_its_end(self._fill())
+
+    async def _fill(self) -> None:
+        async with self._exclusive():
+            await self._runtime.offload.run(self._journal.fill_reserve)
 
     async def _forget(self, sessions: Sequence[int]) -> None:
         def forget() -> None:
@@ -329,6 +341,9 @@ class EmbeddedRegistry:
         if self._others and now >= self._beat_at + self._beat_seconds and not self._is_over:
             self._beat_at = now
             self._files.beat()
+        if self._others and now >= self._reserve_at:
+            self._reserve_at = now + _RESERVE_SECONDS
+            await self._fill_reserve()
         others = dict.fromkeys([*self._others, *(session for session in known if session != self._session)])
         dead = self._silence.expired_sessions(
             {session: self._files.heartbeat(session) for session in others}, now

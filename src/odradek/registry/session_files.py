@@ -11,6 +11,7 @@ import posixpath
 from contextlib import suppress
 from typing import Final
 
+from odradek.registry.space_reserve import SpaceReserve
 from odradek.runtime.ports import DirectoryLock, Disk, DiskFile, Entropy
 
 FOLDER_NAME: Final = "registry.sessions"
@@ -22,11 +23,14 @@ _OBSERVED_SECONDS_MAX: Final = 0.5
 class SessionFiles:
     """The own session's file, and a view of the others'."""
 
-    def __init__(self, disk: Disk, directory: str, entropy: Entropy, timeout_s: float) -> None:
+    def __init__(
+        self, disk: Disk, directory: str, entropy: Entropy, timeout_s: float, reserve: SpaceReserve
+    ) -> None:
         self.folder = posixpath.join(directory, FOLDER_NAME)
         self._disk = disk
         self._entropy = entropy
         self._timeout_s = timeout_s
+        self._reserve = reserve
         self._own = 0
         self._lock: DirectoryLock | None = None
         self._file: DiskFile | None = None
@@ -34,6 +38,9 @@ class SessionFiles:
 
     def begin(self) -> int:
         """A session that no one ever had."""
+        return self._reserve.spending(0, self._begin)
+
+    def _begin(self) -> int:
         self.end()
         self._disk.make_directory(self.folder)
         while self._lock is None:

@@ -20,6 +20,7 @@ from typing import Final, NamedTuple
 
 from odradek.registry.journal import JournalState, body_of, lines_of
 from odradek.registry.port import RegistryError
+from odradek.registry.space_reserve import SpaceReserve
 from odradek.registry.tree import changes_between
 from odradek.runtime.ports import DirectoryLock, Disk, DiskFile
 from odradek.telemetry import events
@@ -67,6 +68,7 @@ class SharedJournal:
         self.is_loaded = False
         self.touched: dict[str, None] = {}
         """Paths that `accept` changed, and whose watchers have not been called."""
+        self.reserve: Final = SpaceReserve(disk, directory)
         self._disk = disk
         self._directory = directory
         self._head_file = disk.open(self.lock_path, create=True)
@@ -203,6 +205,12 @@ class SharedJournal:
 
     def append(self, line: bytes) -> News:
         """Under the lock, settled: make a line durable."""
+        self.reserve.spending(len(line), lambda: self._append_durably(line))
+        position = self.position + len(line)
+        self._publish(self.state.generation, position)
+        return News(bodies=[body_of(line)], position=position)
+
+    def _append_durably(self, line: bytes) -> None:
         file = self._opened()
         try:
             file.pwrite(line, self.position)
@@ -211,13 +219,14 @@ class SharedJournal:
             file.truncate(self.position)
             file.sync()
             raise
-        position = self.position + len(line)
-        self._publish(self.state.generation, position)
-        return News(bodies=[body_of(line)], position=position)
 
     def _publish(self, generation: int, length: int) -> None:
         body = b"%016x %016x" % (generation, length)
         self._head_file.pwrite(b"%08x %s" % (zlib.crc32(body), body), 0)
+
+    def fill_reserve(self) -> None:
+        """Under the lock: keep space for what is to be written while the disk is full."""
+        self.reserve.fill(self.position)
 
     # -- rewriting -------------------------------------------------------------------------------------------
 
@@ -235,7 +244,7 @@ class SharedJournal:
         self._head_file.pwrite(
             _NO_HEAD, 0
         )  # if it goes wrong from here on, the next writer reads all of it again
-        self._disk.replace(self.path, snapshot)
+        self.reserve.spending(len(snapshot), lambda: self._disk.replace(self.path, snapshot))
         file = self._disk.open(self.path)
         self._publish(generation, len(snapshot))
         length = len(snapshot)

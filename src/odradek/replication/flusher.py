@@ -9,9 +9,10 @@ from __future__ import annotations
 
 import asyncio
 import errno
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Final
 
+from odradek.model.ids import TopicPartition
 from odradek.replication.partition import Partition
 from odradek.runtime.ports import Offload
 from odradek.storage.log.log import FlushJob
@@ -20,16 +21,28 @@ _WORKERS: Final = 4
 _SHARE: Final = 16
 
 OnFailure = Callable[[Partition, OSError], None]
+OnSynced = Callable[[Partition, float], None]
 
 
 class Flusher:
     """Used on the event loop. `on_failure` takes the partition's log directory offline."""
 
-    def __init__(self, offload: Offload, on_failure: OnFailure) -> None:
+    def __init__(
+        self,
+        offload: Offload,
+        on_failure: OnFailure,
+        *,
+        now: Callable[[], float] = float,
+        on_synced: OnSynced | None = None,
+    ) -> None:
+        """`on_synced` hears how long each flush took, by the clock of `now`."""
         self._offload = offload
         self.on_failure = on_failure
+        self._now = now
+        self._on_synced = on_synced
         self._queued: dict[Partition, None] = {}
-        self._under_way: dict[Partition, None] = {}
+        self._under_way: dict[Partition, float] = {}
+        """Flushes by when they began."""
         self._workers: dict[asyncio.Task[None], None] = {}
 
     def request(self, partition: Partition) -> None:
@@ -39,6 +52,11 @@ class Flusher:
         self._queued[partition] = None
         if len(self._workers) < _WORKERS and partition not in self._under_way:
             self._start_worker()
+
+    @property
+    def under_way(self) -> Mapping[TopicPartition, float]:
+        """Flushes that did not end yet, by when they began."""
+        return {partition.name: began for partition, began in self._under_way.items()}
 
     def _start_worker(self) -> None:
         # It starts in the loop's next round: everything appended in this one shares its flush.
@@ -54,14 +72,16 @@ class Flusher:
     async def _work(self) -> None:
         while jobs := self._next_jobs():
             try:
-                outcomes = await self._offload.run(_run, [job for _, job in jobs])
+                outcomes = await self._offload.run(_run, [job for _, job in jobs], self._now)
             except BaseException as reason:
                 self._abandon(jobs, reason)
                 raise
             for partition, _ in jobs:
                 self._under_way.pop(partition, None)
-            for (partition, job), error in zip(jobs, outcomes, strict=True):
+            for (partition, job), (error, seconds) in zip(jobs, outcomes, strict=True):
                 try:
+                    if self._on_synced is not None:
+                        self._on_synced(partition, seconds)
                     self._done(partition, job, error)
                 except Exception as reason:  # noqa: BLE001 - one partition's trouble must not keep the others waiting
                     _report(reason)
@@ -87,7 +107,7 @@ class Flusher:
             del self._queued[partition]
             job = None if partition.retired is not None else partition.log.flush_job()
             if job is not None:
-                self._under_way[partition] = None
+                self._under_way[partition] = self._now()
                 jobs.append((partition, job))
                 if len(jobs) == _SHARE:
                     break
@@ -105,14 +125,14 @@ def _report(error: BaseException) -> None:
     asyncio.get_running_loop().call_exception_handler({"message": "the flusher failed", "exception": error})
 
 
-def _run(jobs: list[FlushJob]) -> list[OSError | None]:
-    """Runs on a worker thread."""
-    outcomes: list[OSError | None] = []
+def _run(jobs: list[FlushJob], now: Callable[[], float]) -> list[tuple[OSError | None, float]]:
+    """Runs on a worker thread; returns for each job its error, if any, and how many seconds it took."""
+    outcomes: list[tuple[OSError | None, float]] = []
     for job in jobs:
+        began, failure = now(), None
         try:
             job.run()
         except OSError as error:
-            outcomes.append(error)
-        else:
-            outcomes.append(None)
+            failure = error
+        outcomes.append((failure, now() - began))
     return outcomes

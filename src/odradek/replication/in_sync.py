@@ -8,6 +8,8 @@ The rules, and where they come from:
   durable: a follower's is the offset that it fetches from, the leader's own is handed in.
 - A replica that keeps up and may join, but is not in the ISR yet, holds it back too. Otherwise the high watermark could run
   ahead of it for ever.
+- One that the controller took out, or refused, holds it back only after it wrote more, and some time after the last
+  refusal: its disk may be full or slow.
 - It does not move while the confirmed ISR is smaller than `min.insync.replicas` (KIP-966), or than the number of replicas when
   that is less: what is readable then is on so many replicas, whichever replica goes next.
 - It also stands still while the controller regards a replica out of the ISR as eligible to lead (KIP-966), and, after members
@@ -37,8 +39,8 @@ _HEARD_SECONDS: Final = 2.0
 """Followers fetch at least every `replica.fetch.wait.max.ms`, which is half a second unless it was set."""
 _BEHIND_SECONDS: Final = 5.0
 """So long what was sent behind a batch may still be on its way when that was refused."""
-_PROPOSE_AGAIN_S: Final = 1.0
-"""So long a follower that the controller refused is not proposed again."""
+_PROPOSE_AGAIN_S: Final = (1.0, 8.0)
+"""So long a follower that the controller refused is not proposed again: at first, and at most; twice as long each time."""
 
 
 class IsrProposal(NamedTuple):
@@ -71,7 +73,12 @@ class FollowerState:
     fetched_at: float = -inf
     leader_end_offset: int = UNKNOWN_OFFSET
     """Where the leader's log ended then."""
-    refused_at: float = -inf
+    barred_until: float = -inf
+    """The controller refused it: till then it is not proposed, and holds nothing back."""
+    refusal_count: int = 0
+    """Since it was last in the ISR."""
+    removed_at_offset: int = UNKNOWN_OFFSET
+    """Where it ended when the controller took it out of the ISR: it may be unable to write any more."""
     sent_from: int = UNKNOWN_OFFSET
     """The offset from which it was last sent records: if it fetches from there again, it may have found them damaged."""
 
@@ -143,6 +150,11 @@ class InSync:
             and any(broker_id not in state.replicas for broker_id, _ in self.proposal.isr)
         ):
             self.proposal = None
+        for broker, follower in self._followers.items():
+            if broker in state.isr:
+                follower.refusal_count = 0
+            elif broker in self.state.isr:
+                follower.removed_at_offset = follower.end_offset
         self.state = state
         self._awaits_eligible = self._awaits_replicas = False
         for broker in [follower for follower in self._followers if follower not in state.replicas]:
@@ -242,7 +254,7 @@ class InSync:
             self.proposal = None
             for broker, _ in proposal.isr:
                 if broker not in self.state.isr and broker in self._followers:
-                    self._followers[broker].refused_at = self._now
+                    self._bar(self._followers[broker])
             return True
         stale = reply.partition_epoch < self.state.partition_epoch
         if stale or (reply.leader, reply.leader_epoch) != (self._me, self.state.leader_epoch):
@@ -254,6 +266,12 @@ class InSync:
             self.state, isr=reply.isr, partition_epoch=reply.partition_epoch, recovering=False
         )
         return True
+
+    def _bar(self, follower: FollowerState) -> None:
+        shortest, longest = _PROPOSE_AGAIN_S
+        follower.barred_until = self._now + min(longest, shortest * 2.0**follower.refusal_count)
+        follower.refusal_count = min(follower.refusal_count + 1, 10)
+        follower.removed_at_offset = follower.end_offset
 
     # -- decisions
 
@@ -274,7 +292,12 @@ class InSync:
         return max(current, reachable)
 
     def _keeps_up(self, broker: BrokerId, follower: FollowerState, end_offset: int) -> bool:
-        return self._is_caught_up(follower, end_offset) and self._may_join(broker, follower)
+        return (
+            self._is_caught_up(follower, end_offset)
+            and self._may_join(broker, follower)
+            and follower.end_offset > follower.removed_at_offset
+            and self._now >= follower.barred_until
+        )
 
     def _is_caught_up(self, follower: FollowerState, end_offset: int) -> bool:
         return follower.end_offset == end_offset or self._now - follower.caught_up_at <= self._lag_s_max
@@ -294,7 +317,7 @@ class InSync:
             return None
         if state.end_offset < max(high_watermark, self.epoch_start_offset):
             return None
-        if not self._may_join(follower, state) or self._now - state.refused_at < _PROPOSE_AGAIN_S:
+        if not self._may_join(follower, state) or self._now < state.barred_until:
             return None
         return self._propose((*self.state.isr, follower))
 

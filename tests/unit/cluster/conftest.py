@@ -114,6 +114,8 @@ class FakeBroker:
         self.lost: frozenset[ReplicaId] = frozenset()
         self.lacking: frozenset[ReplicaId] = frozenset()
         self.uncertain: dict[ReplicaId, LogEnd] = {}
+        self.full: frozenset[ReplicaId] = frozenset()
+        self.slow: frozenset[ReplicaId] = frozenset()
         self.is_leaving = False
         self.is_cordoned = False
 
@@ -152,6 +154,8 @@ class FakeBroker:
             lost=self.lost,
             lacking=self.lacking,
             uncertain=dict(self.uncertain),
+            full=self.full,
+            slow=self.slow,
             is_leaving=self.is_leaving,
         )
 

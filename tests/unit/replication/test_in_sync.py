@@ -494,3 +494,46 @@ def test_who_is_removed_may_join_until_then() -> None:
     assert leading.core.answered(joining, answer(joining, partition_epoch=7))
     leading.core.update(image([1], partition_epoch=8, adding=(THREE,), removing=(TWO,)), leading.brokers, 2.0)
     assert leading.fetch(2, EPOCH_START, now=3.0) is not None
+
+
+def test_a_follower_that_the_controller_took_out_holds_nothing_back_until_it_wrote_more() -> None:
+    leading = Leading(1, 2, 3)
+    for broker in (2, 3):
+        leading.fetch(broker, EPOCH_START)
+    leading.core.update(
+        image([1, 3], partition_epoch=6), leading.brokers, 1.0
+    )  # the disk of broker 2 is full
+    leading.append(5)
+    proposed = leading.fetch(2, EPOCH_START, 1.1)
+    assert proposed is not None
+    leading.core.answered(proposed, KafkaError(ErrorCode.INELIGIBLE_REPLICA, "its disk is full"))
+    leading.fetch(3, EPOCH_START + 5, 1.1)
+    assert leading.high_watermark() == EPOCH_START + 5
+    leading.append(5)
+    leading.fetch(3, EPOCH_START + 10, 9.0)
+    leading.fetch(2, EPOCH_START, 9.0)
+    assert leading.high_watermark() == EPOCH_START + 10
+    leading.append(5)
+    leading.fetch(2, EPOCH_START + 10, 9.1)
+    leading.fetch(3, EPOCH_START + 15, 9.1)
+    assert leading.high_watermark() == EPOCH_START + 10, "it writes again, and gets a chance to catch up"
+
+
+def test_a_follower_that_is_refused_again_and_again_holds_nothing_back_for_longer_each_time() -> None:
+    leading = Leading(1, 3)
+    now, pauses = 1.0, list[float]()
+    for _ in range(6):
+        proposed, began = None, now
+        while proposed is None:
+            leading.append(1)
+            leading.fetch(3, leading.end_offset, now)
+            proposed = leading.fetch(2, leading.end_offset, now)
+            now += 0.25
+        pauses.append(now - began)
+        leading.core.answered(proposed, KafkaError(ErrorCode.INELIGIBLE_REPLICA, "its disk is full"))
+        leading.append(1)
+        leading.fetch(2, leading.end_offset - 1, now)
+        leading.fetch(3, leading.end_offset, now)
+        assert leading.high_watermark() == leading.end_offset
+    assert pauses[1:] == sorted(pauses[1:])
+    assert 1.0 <= pauses[1] < 2.0 < 4.0 < pauses[-1] < 10.0

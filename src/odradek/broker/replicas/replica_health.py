@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 from odradek.broker.replicas.partition_lanes import PartitionLanes
 from odradek.broker.replicas.replica_registry import ReplicaId, ReplicaRegistry
 from odradek.cluster.availability import LogEnd
 from odradek.cluster.image import NO_LEADER
 from odradek.cluster.sync import BrokerReport
+from odradek.model.ids import TopicPartition
 from odradek.replication.partition import Partition
 from odradek.storage.directories.log_manager import LogManager
 
@@ -30,6 +33,8 @@ class ReplicaHealth:
             lacking=self.lacking,
             uncertain=self.uncertain,
             opening=self.opening,
+            full=self.full,
+            slow=self.slow,
         )
 
     @property
@@ -94,6 +99,25 @@ class ReplicaHealth:
     def _is_counted_on(self, partition: Partition) -> bool:
         state = self._held.assigned(partition.topic_id, partition.name.partition)
         return state is not None and self._held.me in (*state.isr, *state.eligible)
+
+    @property
+    def full(self) -> frozenset[ReplicaId]:
+        """Replicas on a disk that has no space."""
+        disks = self._directories.disks
+        return self._open_where(disks.is_full) if disks.any_full else frozenset()
+
+    @property
+    def slow(self) -> frozenset[ReplicaId]:
+        """Replicas on a disk that answers slowly."""
+        disks = self._directories.disks
+        return self._open_where(disks.is_slow) if disks.any_slow else frozenset()
+
+    def _open_where(self, condition: Callable[[TopicPartition], bool]) -> frozenset[ReplicaId]:
+        return frozenset(
+            (partition.topic_id, partition.name.partition)
+            for partition in self._held
+            if condition(partition.name)
+        )
 
     @property
     def opening(self) -> frozenset[ReplicaId]:

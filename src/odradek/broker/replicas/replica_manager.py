@@ -35,6 +35,7 @@ from odradek.replication.partition import Partition, ReplicationContext
 from odradek.replication.throttle import ReplicationThrottle
 from odradek.runtime.ports import Runtime
 from odradek.security.buckets import Window
+from odradek.storage.directories.disk_condition import SlowDiskLimits
 from odradek.storage.directories.log_dir_move import FolderCopy
 from odradek.storage.directories.log_manager import LogManager, MissingLogAction
 from odradek.storage.log.damage import DamagedBatchError
@@ -74,7 +75,9 @@ class ReplicaManager:
         self._runtime = runtime
         self.directories = directories
         self._on_all_failed = on_all_failed
-        self.flusher = Flusher(runtime.offload, self._flush_failed)
+        self.flusher = Flusher(
+            runtime.offload, self._flush_failed, now=runtime.clock.monotonic, on_synced=self._flush_ended
+        )
         self._held = ReplicaRegistry(me)
         self._partitions = self._held.partitions
         self._roles = ReplicaRoles(me, runtime.clock)
@@ -114,6 +117,7 @@ class ReplicaManager:
         self.is_offline = self._held.is_offline
         directories.on_failure(self._directory_failed)
         directories.on_damaged(self._met_damage)
+        directories.disks.on_changed = self._disk_changed
 
     def announce(self, *, on_led: Callable[[Partition], None], on_lost: Callable[[Partition], None]) -> None:
         """The hearers of when this broker begins to lead a partition, and can append to it; and when it leads it no longer:
@@ -404,7 +408,24 @@ class ReplicaManager:
         else:
             self._opening.succeed(partition, log)
 
+    async def check_disks(self) -> None:
+        """Find out which disks are full, or slow, or not any more."""
+        if self._config is not None:
+            storage = self._config.storage
+            self.directories.disks.limits = SlowDiskLimits(
+                sync_s=storage.odradek_log_dir_slow_sync_ms / 1000,
+                after_s=storage.odradek_log_dir_slow_after_ms / 1000,
+            )
+        await self.directories.disks.check(self.flusher.under_way)
+
     # -- failures
+
+    def _disk_changed(self) -> None:
+        self._held.on_offline_changed()
+
+    def _flush_ended(self, partition: Partition, seconds: float) -> None:
+        if partition.retired is None:
+            self.directories.disks.synced(partition.name, seconds)
 
     def _flush_failed(self, partition: Partition, error: OSError) -> None:
         if (

@@ -41,7 +41,9 @@ def status(bootstrap: str, as_json: bool) -> None:
         for name, move in state.moves.items()
     }
     if as_json:
-        print_json({"cluster": state.image.cluster_id, "brokers": state.rows(), **troubles, "moves": moves})
+        disks = [disk._asdict() for disk in state.disks]
+        document = {"cluster": state.image.cluster_id, "brokers": state.rows(), "disks": disks, **troubles}
+        print_json({**document, "moves": moves})
         return
     rows = [
         [*(row[key] for key in _STATUS[:-1]), None if row["bytes"] is None else bytes_text(row["bytes"])]
@@ -53,6 +55,10 @@ def status(bootstrap: str, as_json: bool) -> None:
     for key, words in _TROUBLES.items():
         if troubles[key]:
             click.echo(f"{len(troubles[key])} {words}: {_some(troubles[key])}")
+    for disk in state.disks:
+        if disk.state != "ok":
+            space = "" if disk.free_bytes < 0 else f", {disk.free_bytes} of {disk.total_bytes} bytes free"
+            click.echo(f"broker {disk.broker}: {disk.path} is {disk.state}{space}")
     if moves:
         click.echo(f"{len(moves)} being moved: {_some(list(moves))}")
 
@@ -61,6 +67,7 @@ _STATUS = ["broker", "address", "rack", "state", "controller", "leads", "replica
 _TROUBLES = {
     "leaderless": "without a leader",
     "under_replicated": "with replicas out of sync",
+    "under_min_isr": "with fewer replicas in sync than min.insync.replicas",
     "not_preferred": "not led by their preferred replica",
 }
 _NAMES_MAX = 5

@@ -3,15 +3,41 @@
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
+from odradek.client.admin.types import ConfigResource
 from odradek.cluster.image import BrokerImage, ClusterImage, PartitionImage, TopicImage
 from odradek.model.ids import BrokerId, LeaderEpoch, TopicPartition
+from odradek.storage.directories.disk_condition import SPACE_BYTES
 
 if TYPE_CHECKING:
     from odradek.client import Admin
     from odradek.client.admin.reassignments import ReassignmentDescription
+    from odradek.client.admin.types import LogDirDescription
+
+_MIN_ISR: Final = "min.insync.replicas"
+
+
+class DiskRow(NamedTuple):
+    """One data directory of a broker; bytes are -1 where the broker cannot say."""
+
+    broker: int
+    path: str
+    state: str
+    """`ok`, `full` or `offline`."""
+    free_bytes: int
+    total_bytes: int
+
+
+def disk_row(broker: int, directory: LogDirDescription) -> DiskRow:
+    """How a directory is, by what its broker says of it."""
+    free_bytes = directory.usable_bytes
+    state = "full" if 0 <= free_bytes < SPACE_BYTES else "ok"
+    if directory.error is not None:
+        state = "offline"
+    return DiskRow(broker, directory.path, state, free_bytes, directory.total_bytes)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -25,6 +51,9 @@ class ClusterState:
     """By broker."""
     copied: dict[tuple[TopicPartition, int], int] = field(default_factory=dict)
     """Bytes of a partition's replica, by broker."""
+    disks: tuple[DiskRow, ...] = ()
+    min_isr: dict[str, int] = field(default_factory=dict)
+    """By topic, where some of its replicas are out of sync."""
 
     @property
     def known_brokers(self) -> list[int]:
@@ -41,14 +70,23 @@ class ClusterState:
         ]
 
     def troubles(self) -> dict[str, list[str]]:
-        """Partitions that no broker leads, whose replicas are not all in sync, and that others than the preferred one lead."""
-        results: dict[str, list[str]] = {"leaderless": [], "under_replicated": [], "not_preferred": []}
+        """Partitions that no broker leads, whose replicas are not all in sync, that refuse acks=all for that, and that others
+        than the preferred one lead."""
+        results: dict[str, list[str]] = {
+            "leaderless": [],
+            "under_replicated": [],
+            "under_min_isr": [],
+            "not_preferred": [],
+        }
         alive = {broker.broker_id for broker in self.image.brokers}
         for name, partition in self.partitions():
             if partition.leader < 0:
                 results["leaderless"].append(str(name))
             elif len(partition.isr) < len(partition.replicas):
                 results["under_replicated"].append(str(name))
+            needed = min(self.min_isr.get(name.topic, 1), len(partition.replicas))
+            if partition.leader < 0 or len(partition.isr) < needed:
+                results["under_min_isr"].append(str(name))
             if (
                 partition.leader >= 0
                 and partition.leader != partition.replicas[0]
@@ -94,8 +132,10 @@ def describe(admin: Admin) -> ClusterState:
     sizes: dict[TopicPartition, int] = {}
     held: dict[int, int] = {}
     copied: dict[tuple[TopicPartition, int], int] = {}
+    disks: list[DiskRow] = []
     for broker, directories in admin.describe_log_dirs().items():
         for directory in directories:
+            disks.append(disk_row(broker, directory))
             for name, replica in directory.replicas.items():
                 sizes[name] = max(sizes.get(name, 0), replica.size_bytes)
                 held[broker] = held.get(broker, 0) + replica.size_bytes
@@ -133,5 +173,26 @@ def describe(admin: Admin) -> ClusterState:
         topics_by_id={topic.topic_id: topic for topic in images.values()},
     )
     return ClusterState(
-        image=image, sizes=sizes, moves=admin.list_reassignments(), held_bytes=held, copied=copied
+        image=image,
+        sizes=sizes,
+        moves=admin.list_reassignments(),
+        held_bytes=held,
+        copied=copied,
+        disks=tuple(disks),
+        min_isr=_min_isr(admin, images),
     )
+
+
+def _min_isr(admin: Admin, topics: Mapping[str, TopicImage]) -> dict[str, int]:
+    """`min.insync.replicas` of topics whose replicas are not all in sync."""
+    resources = [
+        ConfigResource.topic(name)
+        for name, topic in topics.items()
+        if any(len(partition.isr) < len(partition.replicas) for partition in topic.partitions)
+    ]
+    settings = admin.describe_configs(resources) if resources else {}
+    return {
+        resource.name: int(entries[_MIN_ISR].value or 1)
+        for resource, entries in settings.items()
+        if _MIN_ISR in entries
+    }

@@ -12,9 +12,18 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
+from math import inf
 from typing import Final
 
-from odradek.cluster.availability import Liveness, LogEnd, ReplicaAvailability, TopicRules, rules_of, without
+from odradek.cluster.availability import (
+    Liveness,
+    LogEnd,
+    ReplicaAvailability,
+    TopicRules,
+    relieved_brokers,
+    rules_of,
+    without,
+)
 from odradek.cluster.controller.changes import Changes
 from odradek.cluster.controller.heartbeat_monitor import HeartbeatMonitor
 from odradek.cluster.controller.topics import with_fewer_eligible
@@ -53,6 +62,10 @@ class _BrokerEntry:
     lost: frozenset[ReplicaId] = frozenset()
     lacking: frozenset[ReplicaId] = frozenset()
     uncertain: Mapping[ReplicaId, LogEnd] = field(default_factory=dict)
+    full: frozenset[ReplicaId] = frozenset()
+    slow: frozenset[ReplicaId] = frozenset()
+    slow_since: float = inf
+    """When it first reported a slow disk."""
     settled_damage: frozenset[ReplicaId] = frozenset()
     """What it reports as damaged, and was acted upon."""
 
@@ -100,7 +113,15 @@ class BrokerChanges:
             uncertain={
                 broker_id: known.uncertain for broker_id, known in self._known.items() if known.uncertain
             },
+            full={broker_id: known.full for broker_id, known in self._known.items() if known.full},
+            slow={broker_id: known.slow for broker_id, known in self._known.items() if known.slow},
+            relieved=self._relieved(),
         )
+
+    def _relieved(self) -> frozenset[BrokerId]:
+        serving = {broker_id: known for broker_id, known in self._known.items() if known.is_in_service}
+        slow_since = {broker_id: known.slow_since for broker_id, known in serving.items() if known.slow}
+        return relieved_brokers(slow_since, len(serving))
 
     def absent(self) -> list[BrokerImage]:
         """Brokers of the cluster that are not in service: they may hold replicas, which join when they come back."""
@@ -141,6 +162,7 @@ class BrokerChanges:
             and known.is_leaving == report.is_leaving
             and (known.offline, known.lost) == (report.offline, report.lost)
             and (known.lacking, known.uncertain) == (report.lacking, report.uncertain)
+            and (known.full, known.slow) == (report.full, report.slow)
             and known.settled_damage == report.damaged
         )
 
@@ -194,6 +216,9 @@ class BrokerChanges:
             lost=report.lost,
             lacking=report.lacking,
             uncertain=report.uncertain,
+            full=report.full,
+            slow=report.slow,
+            slow_since=min(before.slow_since, self._now()) if report.slow else inf,
         )
         comes_back = not before.is_in_service and report.controller_epoch < 0
         damaged = report.damaged - known.settled_damage
@@ -217,6 +242,14 @@ class BrokerChanges:
             self._known[broker] = before  # what it said was not acted upon: let it say it again
             raise
         known.settled_damage = report.damaged
+        for condition, now, then in (
+            ("full", report.full, before.full),
+            ("slow", report.slow, before.slow),
+        ):
+            if bool(now) != bool(then):
+                _log.warning(
+                    "broker_disk", broker=broker, condition=condition, replicas=len(now), over=not now
+                )
         if not before.is_in_service:
             _log.info("broker_in_service", broker=broker, epoch=known.epoch, came_back=comes_back)
         if known.is_leaving and not before.is_leaving:

@@ -78,7 +78,9 @@ class PartitionChanges:
                     availability=availability,
                     rules=rules,
                 )
-                if after.leader not in availability.staying:  # it could not hand over till now
+                if (
+                    after.leader not in availability.staying - availability.relieved
+                ):  # it could not hand over yet
                     after = settled(after, availability, rules)
                 draft.put(place, after)
                 log_completed(TopicPartition(topic.name, place[1]), partition, after)

@@ -28,6 +28,8 @@ class DirectoryFailures:
         self._logs = logs
         self.on_failure: Callable[[str, OSError], None] | None = None
         """Called with the path of a directory that went offline because a log met a disk error."""
+        self.on_full: Callable[[LogDirectory], None] | None = None
+        """Called with a directory that had no space for a log's records."""
 
     def home(self, name: TopicPartition) -> LogDirectory:
         """Where a log is that is open."""
@@ -73,10 +75,15 @@ class DirectoryFailures:
         self.fail_directory(directory, error)
         return directory.path
 
-    def log_broken(self, name: TopicPartition, error: OSError) -> None:
+    def log_failed(self, name: TopicPartition, error: OSError) -> None:
         """A log met an error in reading or writing."""
         home = self._placement.first(name)
-        if home is not None:
+        if home is None:
+            return
+        if error.errno in DISK_FULL:
+            if self.on_full is not None:
+                self.on_full(home)
+        else:
             self.fail_directory(home, error)
 
     def own_file_failed(self, directory: LogDirectory, error: OSError) -> None:

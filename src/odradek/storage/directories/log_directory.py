@@ -17,6 +17,7 @@ from odradek.runtime.ports import DirectoryLock, Disk
 from odradek.runtime.turns import in_one_go
 from odradek.storage.directories import checkpoints, naming
 from odradek.storage.directories.checkpoints import BadCheckpointError
+from odradek.storage.directories.disk_condition import DiskCondition
 from odradek.storage.directories.extent_file import ExtentFile
 from odradek.storage.directories.extents import Extent
 from odradek.storage.directories.generation import DiskGeneration, format_generation, parse_generation
@@ -99,6 +100,7 @@ class LogDirectory:
         self.directory_id = ""
         self.offline = offline
         """Why nothing in it can be used; None when it can."""
+        self.condition: Final = DiskCondition()
         self.was_clean = False
         """It was closed cleanly before this start."""
         self.recovery_points: dict[TopicPartition, int] = {}

@@ -23,6 +23,7 @@ from odradek.storage.directories.checkpointing import Checkpointing
 from odradek.storage.directories.checkpoints import kafka_id
 from odradek.storage.directories.deleted_directories import DeletedDirectories
 from odradek.storage.directories.directory_failures import DirectoryFailures
+from odradek.storage.directories.disk_watch import DiskWatch
 from odradek.storage.directories.identity import cluster_of
 from odradek.storage.directories.imperfect_logs import ImperfectLogs
 from odradek.storage.directories.interrupted_moves import InterruptedMoves
@@ -72,6 +73,7 @@ class LogManager:
         self._warned_of_losses: dict[LogDirectory, None] = {}
         self._deleted = DeletedDirectories(runtime.disk, runtime.offload)
         self._failures = DirectoryFailures(runtime, self._placement, self._logs)
+        self.disks: Final = DiskWatch(runtime, self._placement, self._failures)
         self._checkpoints = Checkpointing(
             runtime.offload, self._placement, self._logs, self._failures.own_file_failed
         )

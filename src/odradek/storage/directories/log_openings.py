@@ -248,7 +248,7 @@ class LogOpenings:
         return Log.opening(
             self._runtime,
             opening,
-            on_broken=self._failures.log_broken,
+            on_failed=self._failures.log_failed,
             on_damaged=self._met_damage,
             on_moved=self._checkpoints.moved,
             on_lack=self._imperfect.add,

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from odradek.model.ids import TopicPartition
 from odradek.runtime.ports import Runtime
 from odradek.storage.directories.open_files import OpenFiles
-from odradek.storage.log.health import Health, OnBroken
+from odradek.storage.log.health import Health, OnFailed
 from odradek.storage.log.leader_epochs import EpochHistory
 from odradek.storage.log.lifetime import LogLifetime
 from odradek.storage.log.segment_list import SegmentList
@@ -32,16 +32,16 @@ class LogContext:
 
     @classmethod
     def of(
-        cls, runtime: Runtime, opening: Opening, opened: OpenedLog, on_broken: OnBroken | None
+        cls, runtime: Runtime, opening: Opening, opened: OpenedLog, on_failed: OnFailed | None
     ) -> LogContext:
-        """`on_broken` hears of an error in reading or writing that is final."""
+        """`on_failed` hears of an error in reading or writing; one of a full disk passes."""
         return cls(
             runtime=runtime,
             topic_partition=opening.topic_partition,
             directory=opening.directory,
             files=opening.files,
             life=LogLifetime(),
-            health=Health(opening.topic_partition, on_broken),
+            health=Health(opening.topic_partition, on_failed),
             segments=opened.segments,
             epochs=opened.epochs,
             producers=opened.producers,

@@ -22,7 +22,7 @@ from odradek.telemetry import events
 log = events.caused_by_peers("storage")
 
 
-OnBroken: TypeAlias = Callable[[TopicPartition, OSError], None]
+OnFailed: TypeAlias = Callable[[TopicPartition, OSError], None]
 
 
 class FaultKind(Enum):
@@ -74,11 +74,11 @@ class RepairJob:
 class Health:
     """Whether a log can be used, and what its callers hear when it cannot."""
 
-    __slots__ = ("_on_broken", "_topic_partition", "fault")
+    __slots__ = ("_on_failed", "_topic_partition", "fault")
 
-    def __init__(self, topic_partition: TopicPartition, on_broken: OnBroken | None = None) -> None:
+    def __init__(self, topic_partition: TopicPartition, on_failed: OnFailed | None = None) -> None:
         self._topic_partition = topic_partition
-        self._on_broken = on_broken
+        self._on_failed = on_failed
         self.fault: LogFault | None = None
 
     def check_writable(self) -> None:
@@ -98,8 +98,8 @@ class Health:
         if self.fault is None or self.fault.kind is FaultKind.FULL:
             self.fault = LogFault(kind=kind, reason=str(error))
         log.error("log_failed", partition=self._topic_partition, kind=kind.value, error=error)
-        if kind is FaultKind.BROKEN and self._on_broken is not None:
-            self._on_broken(self._topic_partition, error)
+        if self._on_failed is not None:
+            self._on_failed(self._topic_partition, error)
         return self._refusal(self.fault)
 
     def broken(self, reason: str) -> None:

@@ -35,7 +35,7 @@ from odradek.storage.log.context import LogContext
 from odradek.storage.log.damage import OnDamaged, OnLack
 from odradek.storage.log.durability import FlushJob
 from odradek.storage.log.file_removal import RemovalJob
-from odradek.storage.log.health import LogFault, OnBroken, RepairJob
+from odradek.storage.log.health import LogFault, OnFailed, RepairJob
 from odradek.storage.log.lacked_records import LackedRecords
 from odradek.storage.log.leader_epochs import EpochEnd, EpochStart
 from odradek.storage.log.log_appender import LogAppender
@@ -78,7 +78,7 @@ class Log:
         runtime: Runtime,
         opening: Opening,
         opened: OpenedLog,
-        on_broken: OnBroken | None = None,
+        on_failed: OnFailed | None = None,
         on_damaged: OnDamaged | None = None,
         on_moved: OnMoved | None = None,
         on_lack: OnLack | None = None,
@@ -92,7 +92,7 @@ class Log:
         self.producers: Final = opened.producers
         """Who wrote, and which of their transactions are open. Only this log puts anything in."""
         self._segments: Final = opened.segments
-        context = self._context = LogContext.of(runtime, opening, opened, on_broken)
+        context = self._context = LogContext.of(runtime, opening, opened, on_failed)
         moved = WeakCall(on_moved, self) if on_moved is not None else _ignore
         self.lacked: Final = LackedRecords(
             context,
@@ -139,7 +139,7 @@ class Log:
     def open(cls, runtime: Runtime, directory: str, config: LogConfig, **options: Any) -> Log:
         """The log in `directory`, at once. `options`: other fields of `Opening`, and arguments of `opening`."""
         hearers = {
-            name: options.pop(name) for name in ("on_broken", "on_damaged", "on_moved") if name in options
+            name: options.pop(name) for name in ("on_failed", "on_damaged", "on_moved") if name in options
         }
         options.setdefault("files", OpenFiles(runtime.disk))
         opening = Opening(directory=directory, config=config, **options)
@@ -151,14 +151,14 @@ class Log:
         runtime: Runtime,
         opening: Opening,
         *,
-        on_broken: OnBroken | None = None,
+        on_failed: OnFailed | None = None,
         on_damaged: OnDamaged | None = None,
         on_moved: OnMoved | None = None,
         on_lack: OnLack | None = None,
     ) -> Steps[Log]:
         """Open a log, or create an empty one; see `Opening` for what is refused. Blocks; it may run on any thread.
 
-        KAFKA_STORAGE_ERROR when the disk fails, too. `on_broken` hears of an error in reading or writing that is final,
+        KAFKA_STORAGE_ERROR when the disk fails, too. `on_failed` hears of an error in reading or writing,
         `on_damaged` of the first batch that a reader met damaged, `on_moved` that `extent` may be another one,
         `on_lack` that the log lacks something that was durable.
         """
@@ -167,7 +167,7 @@ class Log:
         except OSError as error:
             message = f"{opening.topic_partition}: cannot open its log: {error}"
             raise KafkaError(ErrorCode.KAFKA_STORAGE_ERROR, message) from error
-        return cls(runtime, opening, opened, on_broken, on_damaged, on_moved, on_lack)
+        return cls(runtime, opening, opened, on_failed, on_damaged, on_moved, on_lack)
 
     def share_descriptors(self) -> None:
         """On the loop, once it is open: its files may rest when others need descriptors."""

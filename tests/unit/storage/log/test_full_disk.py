@@ -102,7 +102,7 @@ def test_a_roll_without_space_leaves_the_segment_as_it_was(lab: Lab, small: LogC
 
 def test_an_input_output_error_is_final(lab: Lab) -> None:
     heard = []
-    log = lab.open(on_broken=lambda name, error: heard.append((str(name), error.errno)))
+    log = lab.open(on_failed=lambda name, error: heard.append((str(name), error.errno)))
     lab.append(log)
     lab.disk.faults.append(FailOperations(operations={"pwrite"}, error=errno.EIO))
     failing(log, lab)

@@ -1,0 +1,104 @@
+"""Space that the registry keeps for itself on its disk: a file that gives way when there is no other space.
+
+It gives way by a little more than a write needs, right before that write: others that write to the full disk can take little of
+it. What a rewriting of the journal frees fills it up again. It holds more than the journal grows by until it is rewritten, and
+the new journal beside the old one: so the registry can go on for as long as the disk is full.
+"""
+
+from __future__ import annotations
+
+import errno
+import posixpath
+from collections.abc import Callable
+from typing import Final, TypeVar
+
+from odradek.runtime.ports import Disk, DiskFile
+from odradek.telemetry import events
+
+T = TypeVar("T")
+RESERVE_NAME: Final = "registry.reserve"
+RESERVE_BYTES: Final = 4 * 1024 * 1024
+PORTION_BYTES: Final = 64 * 1024
+_BLOCK_BYTES: Final = 4096
+_JOURNALS: Final = 3
+"""A reserve holds as many journals as long as the present one."""
+_NO_SPACE: Final = frozenset({errno.ENOSPC, errno.EDQUOT})
+_log = events.get("registry")
+
+
+class SpaceReserve:
+    """Methods block: they are called on a thread, `fill` and `spending` by who has the journal's lock."""
+
+    def __init__(self, disk: Disk, directory: str) -> None:
+        self.path = posixpath.join(directory, RESERVE_NAME)
+        self._disk = disk
+        self._directory = directory
+        self._gives_way = False
+        """Since it was filled last."""
+
+    def size(self) -> int:
+        try:
+            return self._disk.length(self.path)
+        except FileNotFoundError:
+            return 0
+
+    def is_short(self, journal_length: int) -> bool:
+        """Whether `fill` would make it larger if there was space."""
+        return self.size() + PORTION_BYTES <= _wanted_bytes(journal_length)
+
+    def fill(self, journal_length: int) -> None:
+        """Make it as large as it should be, or as there is space for."""
+        present, wanted = self.size(), _wanted_bytes(journal_length)
+        if not self.is_short(journal_length) or self._disk.free_bytes(self._directory) < PORTION_BYTES:
+            return
+        file = self._disk.open(self.path, create=True)
+        try:
+            while present + PORTION_BYTES <= wanted and self._grow(file, present):
+                present += PORTION_BYTES
+            file.sync()
+        finally:
+            file.close()
+        self._gives_way = False
+
+    def spending(self, length: int, write: Callable[[], T]) -> T:
+        """What `write` returns, which needs about so many bytes. While the disk is full, the reserve gives way for it.
+
+        `write` must leave nothing behind when it fails, for it is called again.
+        """
+        while True:
+            try:
+                return write()
+            except OSError as error:
+                if error.errno not in _NO_SPACE or not self._give_way(length):
+                    raise
+
+    def _grow(self, file: DiskFile, present: int) -> bool:
+        try:
+            file.pwrite(bytes(PORTION_BYTES), present)
+        except OSError as error:
+            if error.errno not in _NO_SPACE:
+                raise
+            file.truncate(present)
+            return False
+        return True
+
+    def _give_way(self, length: int) -> bool:
+        """Make it smaller, by as much as so many bytes need on any file system; False if nothing is left."""
+        present = self.size()
+        if not present:
+            return False
+        left = max(0, present - (length // _BLOCK_BYTES + 2) * _BLOCK_BYTES)
+        file = self._disk.open(self.path)
+        try:
+            file.truncate(left)
+            file.sync()
+        finally:
+            file.close()
+        if not self._gives_way:
+            self._gives_way = True
+            _log.warning("registry_reserve_used", path=self.path, left_bytes=left, reason="the disk is full")
+        return True
+
+
+def _wanted_bytes(journal_length: int) -> int:
+    return max(RESERVE_BYTES, _JOURNALS * journal_length)
