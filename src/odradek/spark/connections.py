@@ -17,13 +17,15 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final, Generic, Protocol, TypeVar
+from uuid import UUID
 
 from odradek import client
 from odradek.client.errors import PartialFailureError
+from odradek.client.groups.values import OffsetsToCommit
 from odradek.client.security_settings import OTHER_SPELLINGS
 from odradek.client.settings import AdminSettings, ConsumerSettings, ProducerSettings
 from odradek.model.errors import ConfigError, ErrorCode, KafkaError, OdradekError
-from odradek.model.ids import TopicPartition
+from odradek.model.ids import ZERO_UUID, TopicPartition
 from odradek.runtime import real_process
 
 if TYPE_CHECKING:
@@ -265,10 +267,10 @@ def administer_soon(config: ClientConfig, work: Callable[[Admin], None]) -> None
     _errands.submit(run)
 
 
-def committing(config: ClientConfig) -> Callable[[str, Mapping[TopicPartition, int]], None]:
+def committing(config: ClientConfig) -> Callable[[str, OffsetsToCommit], None]:
     """A way to commit offsets of a consumer group that has no members; it waits for brokers no longer than 3 s."""
 
-    def commit(group: str, offsets: Mapping[TopicPartition, int]) -> None:
+    def commit(group: str, offsets: OffsetsToCommit) -> None:
         with _admins.lend(config) as admin:
             admin.alter_group_offsets(group, offsets, timeout_s=COMMIT_TIMEOUT_S)
 
@@ -290,6 +292,12 @@ class ClusterCatalog:
         with _admins.lend(self._config) as admin:
             descriptions = _existing(lambda: admin.describe_topics(topics))
         return {name: len(description.partitions) for name, description in descriptions.items()}
+
+    def topic_ids(self, topics: Iterable[str]) -> dict[str, UUID]:
+        with _admins.lend(self._config) as admin:
+            descriptions = _existing(lambda: admin.describe_topics(topics))
+        ids = {name: description.topic_id for name, description in descriptions.items()}
+        return {name: topic_id for name, topic_id in ids.items() if topic_id != ZERO_UUID}
 
     def offsets(self, questions: Mapping[TopicPartition, int]) -> dict[TopicPartition, int]:
         with _admins.lend(self._config) as admin:

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from pyspark.sql.streaming.listener import StreamingQueryListener
 
+from odradek.client.groups.values import OffsetsToCommit
 from odradek.model.errors import ConfigError
 from odradek.runtime.ports import Clock
 from odradek.runtime.real import SystemClock
@@ -20,7 +21,7 @@ from odradek.spark import connections
 from odradek.spark.offsets import from_document
 from odradek.spark.option_table import Use
 from odradek.spark.options import read_options
-from odradek.spark.publishing import OffsetPublisher, Offsets
+from odradek.spark.publishing import OffsetPublisher
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -36,7 +37,7 @@ log: Final = logging.getLogger("odradek.spark")
 FORMAT: Final = "odradek"
 _RELATION: Final = "StreamingRelationV2"
 """What has a source's name and options; Spark's own older sources are another class."""
-Committing = Callable[[Mapping[str, str]], Callable[[str, Offsets], None]]
+Committing = Callable[[Mapping[str, str]], Callable[[str, OffsetsToCommit], None]]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -72,7 +73,7 @@ class QueryPublishers:
             return  # the planner publishes them a little later, and knows each source for itself
         for publisher, end in zip(self._publishers, ends, strict=True):
             if publisher is not None and end is not None:
-                publisher.publish(from_document(json.loads(end)).next_offsets)
+                publisher.publish(from_document(json.loads(end)))
 
 
 class LagListener(StreamingQueryListener):

@@ -10,6 +10,9 @@ tell. Spark does not journal a stream's initial offset; it asks for it again whe
 after a crash. With `startingOffsets=latest` the answer has moved by then, and all records between the two
 answers would be lost. So the first batch journals its beginning together with its end, and so does the
 batch in which a new partition appears. A topic's name cannot hold an `@`.
+
+A second one, `"@ids"`, holds the id of each topic: `{"topic": "5f0c…"}`. A topic that was deleted and made again under its
+name is another topic, whose offsets begin again. Offsets of former versions have no ids; their batches adopt the present ones.
 """
 
 from __future__ import annotations
@@ -17,11 +20,13 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, Final
+from uuid import UUID
 
 from odradek.model.errors import ConfigError
-from odradek.model.ids import TopicPartition
+from odradek.model.ids import ZERO_UUID, TopicPartition
 
 BEGINNINGS_KEY: Final = "@from"
+IDS_KEY: Final = "@ids"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -30,6 +35,8 @@ class StreamOffset:
 
     next_offsets: Mapping[TopicPartition, int]
     beginnings: Mapping[TopicPartition, int] = field(default_factory=dict)
+    topic_ids: Mapping[str, UUID] = field(default_factory=dict)
+    """The topics that the offsets are of, as far as that is known."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -39,6 +46,8 @@ class OffsetRange:
     partition: TopicPartition
     start: int
     end: int
+    topic_id: UUID = field(default=ZERO_UUID, compare=False)
+    """The topic that holds the records; ZERO_UUID: the one that has the name when it is read."""
 
     @property
     def size(self) -> int:
@@ -50,6 +59,8 @@ def to_document(offset: StreamOffset) -> dict[str, Any]:
     document: dict[str, Any] = _nested(offset.next_offsets)
     if offset.beginnings:
         document[BEGINNINGS_KEY] = _nested(offset.beginnings)
+    if offset.topic_ids:
+        document[IDS_KEY] = {topic: str(topic_id) for topic, topic_id in sorted(offset.topic_ids.items())}
     return document
 
 
@@ -59,10 +70,12 @@ def from_document(document: Mapping[str, Any]) -> StreamOffset:
     """
     try:
         beginnings = _flat(document.get(BEGINNINGS_KEY, {}))
-        next_offsets = _flat({topic: inner for topic, inner in document.items() if topic != BEGINNINGS_KEY})
+        topic_ids = {topic: UUID(topic_id) for topic, topic_id in document.get(IDS_KEY, {}).items()}
+        others = (BEGINNINGS_KEY, IDS_KEY)
+        next_offsets = _flat({topic: inner for topic, inner in document.items() if topic not in others})
     except (AttributeError, TypeError, ValueError):
         raise ConfigError(f"the checkpoint holds an offset of another source: {document!r}") from None
-    return StreamOffset(next_offsets=next_offsets, beginnings=beginnings)
+    return StreamOffset(next_offsets=next_offsets, beginnings=beginnings, topic_ids=topic_ids)
 
 
 def ranges_between(start: StreamOffset, end: StreamOffset) -> list[OffsetRange]:
@@ -72,7 +85,12 @@ def ranges_between(start: StreamOffset, end: StreamOffset) -> list[OffsetRange]:
     reported when the end was chosen.
     """
     ranges = [
-        OffsetRange(partition=partition, start=_beginning(start, end, partition), end=next_offset)
+        OffsetRange(
+            partition=partition,
+            start=_beginning(start, end, partition),
+            end=next_offset,
+            topic_id=end.topic_ids.get(partition.topic, ZERO_UUID),
+        )
         for partition, next_offset in sorted(end.next_offsets.items())
     ]
     return [span for span in ranges if span.size > 0]

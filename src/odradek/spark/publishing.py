@@ -7,12 +7,15 @@ nothing to read. So what the planner is asked with is what the query has done, w
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from typing import Final
+from uuid import UUID
 
+from odradek.client.groups.values import OffsetAndMetadata, OffsetsToCommit
 from odradek.model.errors import OdradekError
-from odradek.model.ids import TopicPartition
+from odradek.model.ids import ZERO_UUID, TopicPartition
 from odradek.runtime.ports import Clock
+from odradek.spark.offsets import StreamOffset
 
 log: Final = logging.getLogger("odradek.spark")
 
@@ -21,37 +24,44 @@ RETRY_S: Final = 10.0
 REFRESH_S: Final = 3_600.0
 """How often to commit again what did not change: brokers forget offsets that no one commits for days."""
 
-Offsets = Mapping[TopicPartition, int]
-
 
 class OffsetPublisher:
     """Publishes the position of one query. A commit that fails is logged, and tried again; it never ends the query."""
 
-    def __init__(self, group: str, commit: Callable[[str, Offsets], None], clock: Clock) -> None:
+    def __init__(self, group: str, commit: Callable[[str, OffsetsToCommit], None], clock: Clock) -> None:
         self._group = group
         self._commit = commit
         self._clock = clock
-        self._published: dict[TopicPartition, int] = {}
+        self._published: dict[TopicPartition, tuple[int, UUID]] = {}
         self._refresh_at = 0.0
         self._retry_at = 0.0
         self._is_failing = False
 
-    def publish(self, reached: Offsets) -> None:
-        """`reached`: the next offset of each partition after all batches that are finished."""
+    def publish(self, reached: StreamOffset) -> None:
+        """`reached`: the next offset of each partition after all batches that are finished.
+
+        An offset of a topic that was made again since then is not committed for the new one.
+        """
         now = self._clock.monotonic()
         if now < self._retry_at:
             return
         if now >= self._refresh_at:
             self._published.clear()
         news = {
-            partition: offset
-            for partition, offset in reached.items()
-            if self._published.get(partition) != offset
+            partition: (offset, reached.topic_ids.get(partition.topic, ZERO_UUID))
+            for partition, offset in reached.next_offsets.items()
         }
+        news = {at: tied for at, tied in news.items() if self._published.get(at) != tied}
         if not news:
             return
         try:
-            self._commit(self._group, news)
+            self._commit(
+                self._group,
+                {
+                    at: offset if topic_id == ZERO_UUID else OffsetAndMetadata(offset, topic_id=topic_id)
+                    for at, (offset, topic_id) in news.items()
+                },
+            )
         except (OdradekError, OSError) as error:
             self._retry_at = self._clock.monotonic() + RETRY_S
             if not self._is_failing:

@@ -290,7 +290,7 @@ class StreamReader(PromptInput, DataSourceStreamReader, SupportsTriggerAvailable
         if self._publisher is None:
             commit = connections.committing(self._options.client)
             self._publisher = publishing.OffsetPublisher(group, commit, real.SystemClock())
-        self._publisher.publish(finished.next_offsets)
+        self._publisher.publish(finished)
 
 
 class RefusedStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):

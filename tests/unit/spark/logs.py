@@ -4,9 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
+from uuid import UUID
 
 from odradek.model.ids import TopicPartition
 from odradek.spark.reading.positions import EARLIEST, LATEST
+
+FIRST_ID = UUID(int=1)
 
 
 @dataclass
@@ -17,6 +20,8 @@ class Logs:
     look_count: int = 0
     lag_looks: dict[TopicPartition, list[int]] = field(default_factory=dict)
     groups: dict[str, dict[TopicPartition, int]] = field(default_factory=dict)
+    ids: dict[str, UUID] = field(default_factory=dict)
+    """Topics that have another id than FIRST_ID."""
     ms_per_record: int = 1
     """Record n was written at n times so many milliseconds."""
 
@@ -26,6 +31,9 @@ class Logs:
     def partition_counts(self, topics: Iterable[str]) -> dict[str, int]:
         counts = {topic: sum(span.topic == topic for span in self.spans) for topic in topics}
         return {topic: count for topic, count in counts.items() if count}
+
+    def topic_ids(self, topics: Iterable[str]) -> dict[str, UUID]:
+        return {topic: self.ids.get(topic, FIRST_ID) for topic in self.partition_counts(topics)}
 
     def offsets(self, questions: Mapping[TopicPartition, int]) -> dict[TopicPartition, int]:
         self.look_count += LATEST in questions.values()

@@ -6,7 +6,7 @@ import logging
 from dataclasses import dataclass, field
 
 import pytest
-from tests.unit.spark.logs import Logs
+from tests.unit.spark.logs import FIRST_ID, Logs
 
 from odradek.model.errors import ConfigError, ErrorCode, KafkaError
 from odradek.model.ids import TopicPartition
@@ -46,7 +46,8 @@ def stream(logs: Logs, hands: Hands | None = None, **options: str) -> StreamProg
 
 def at(**offsets: int) -> StreamOffset:
     return StreamOffset(
-        next_offsets={TopicPartition("t", int(name[1:])): offset for name, offset in offsets.items()}
+        next_offsets={TopicPartition("t", int(name[1:])): offset for name, offset in offsets.items()},
+        topic_ids={"t": FIRST_ID} if offsets else {},
     )
 
 
@@ -259,5 +260,5 @@ def test_the_latest_known_offset_is_given_without_asking() -> None:
     assert progress.known_latest() is None
     progress.latest(progress.initial(), None)
     before = logs.look_count
-    assert progress.known_latest() == at(p0=5)
+    assert progress.known_latest() == StreamOffset(next_offsets=at(p0=5).next_offsets)
     assert logs.look_count == before

@@ -10,6 +10,7 @@ import pytest
 
 from odradek.model.errors import ErrorCode, KafkaError
 from odradek.model.ids import TopicPartition
+from odradek.spark.offsets import StreamOffset
 from odradek.spark.publishing import REFRESH_S, RETRY_S, OffsetPublisher
 
 A, B = TopicPartition("t", 0), TopicPartition("t", 1)
@@ -50,16 +51,16 @@ def publisher(brokers: Brokers) -> OffsetPublisher:
 
 def test_only_what_changed_is_committed(brokers: Brokers, publisher: OffsetPublisher) -> None:
     for reached in ({A: 1, B: 1}, {A: 1, B: 1}, {A: 1, B: 2}, {A: 0, B: 2}):
-        publisher.publish(reached)
+        publisher.publish(StreamOffset(next_offsets=reached))
     assert brokers.commits == [{A: 1, B: 1}, {B: 2}, {A: 0}]
 
 
 def test_an_idle_query_is_committed_again_before_brokers_forget_it(
     brokers: Brokers, publisher: OffsetPublisher
 ) -> None:
-    publisher.publish({A: 1})
+    publisher.publish(StreamOffset(next_offsets={A: 1}))
     brokers.now += REFRESH_S + 1
-    publisher.publish({A: 1})
+    publisher.publish(StreamOffset(next_offsets={A: 1}))
     assert brokers.commits == [{A: 1}, {A: 1}]
 
 
@@ -69,13 +70,13 @@ def test_brokers_that_are_down_are_left_alone_for_a_while_and_reported_once(
     brokers.is_down = True
     with caplog.at_level(logging.WARNING, "odradek.spark"):
         for _ in range(3):
-            publisher.publish({A: 1})
+            publisher.publish(StreamOffset(next_offsets={A: 1}))
         brokers.now += RETRY_S
-        publisher.publish({A: 2})
+        publisher.publish(StreamOffset(next_offsets={A: 2}))
     assert brokers.tries == 2
     assert len(caplog.records) == 1
     assert "group g gets no offsets for now" in caplog.text
     brokers.is_down = False
     brokers.now += RETRY_S
-    publisher.publish({A: 3})
+    publisher.publish(StreamOffset(next_offsets={A: 3}))
     assert brokers.commits == [{A: 3}]

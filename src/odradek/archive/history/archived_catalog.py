@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
+from uuid import UUID
 
 from odradek.archive.history.archive_view import ArchiveSnapshot, ArchiveView
 from odradek.archive.history.archived_rows import first_at
@@ -24,6 +25,9 @@ class ArchivedCatalog:
 
     def partition_counts(self, topics: Iterable[str]) -> dict[str, int]:
         return self._brokers.partition_counts(topics)
+
+    def topic_ids(self, topics: Iterable[str]) -> dict[str, UUID]:
+        return self._brokers.topic_ids(topics)
 
     def committed(self, group: str, partitions: Iterable[TopicPartition]) -> dict[TopicPartition, int]:
         return self._brokers.committed(group, partitions)

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Final
 
 from odradek.archive.place import archive_place
@@ -128,7 +128,7 @@ def divide(
 
 
 def _part(whole: OffsetRange, start: int, end: int) -> OffsetRange:
-    return OffsetRange(partition=whole.partition, start=max(start, whole.start), end=min(end, whole.end))
+    return replace(whole, start=max(start, whole.start), end=min(end, whole.end))
 
 
 def _gaps(rest: Sequence[OffsetRange], brokers: Catalog) -> list[OffsetRange]:

@@ -9,6 +9,7 @@ import warnings
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from types import TracebackType
 from typing import Any, Self, Unpack
+from uuid import UUID
 
 from odradek.client.consumer.completed_fetch import FetchedChunk
 from odradek.client.consumer.consumer_record import ConsumerRecord
@@ -28,7 +29,7 @@ from odradek.client.groups.values import (
 from odradek.client.network.loop_thread import LoopThread
 from odradek.client.options import ConsumerOptions
 from odradek.client.settings import ConsumerSettings
-from odradek.model.ids import TopicPartition
+from odradek.model.ids import ZERO_UUID, TopicPartition
 from odradek.runtime.ports import Clock, Entropy
 
 
@@ -114,9 +115,10 @@ class Consumer:
         """The partitions assigned."""
         return tuple(sorted(self._core.assignment.states))
 
-    def seek(self, partition: TopicPartition, offset: int) -> None:
-        """Go on at this offset."""
-        self._core.seek(partition, offset)
+    def seek(self, partition: TopicPartition, offset: int, *, topic_id: UUID = ZERO_UUID) -> None:
+        """Go on at this offset. `topic_id`: the topic that it is an offset of; if another one has the name by now, its reading
+        begins by auto.offset.reset. Without it: whatever topic has the name at the next fetch."""
+        self._core.seek(partition, offset, topic_id=topic_id)
 
     def seek_to_beginning(self, partitions: Iterable[TopicPartition] = ()) -> None:
         """Go on at the first record of these partitions, by default of all."""

@@ -166,14 +166,20 @@ class ConsumerCore:
         reset_to: int | None = None,
         *,
         leader_epoch: int = NO_EPOCH,
+        topic_id: UUID = ZERO_UUID,
     ) -> None:
-        """`leader_epoch`: of the record before `offset`. If the log was cut below that since, the position goes back there."""
+        """`leader_epoch`: of the record before `offset`. If the log was cut below that since, the position goes back there.
+
+        `topic_id`: the topic that it is an offset of, if that is known.
+        """
         if offset is not None and offset < 0:
             raise ValueError(
                 f"an offset is 0 or more, not {offset}: seek_to_beginning and seek_to_end go to the ends"
             )
         self.drop_kept([TopicPartition(*tp)])
-        self.assignment.seek(TopicPartition(*tp), offset, reset_to, leader_epoch=leader_epoch)
+        self.assignment.seek(
+            TopicPartition(*tp), offset, reset_to, leader_epoch=leader_epoch, topic_id=topic_id
+        )
         self._returned_ids.pop(TopicPartition(*tp), None)
         self._wake()
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from odradek.model.ids import ZERO_UUID
 from odradek.spark.offsets import OffsetRange
 from odradek.spark.options import ReadOptions
 from odradek.spark.reading.catalog import Catalog, log_ranges, resolve, subscribed_at_start
@@ -13,6 +14,7 @@ from odradek.spark.reading.progress import report_loss
 def plan_batch(options: ReadOptions, catalog: Catalog) -> list[OffsetRange]:
     """The ranges to read, in order; ConfigError or KafkaError when what was asked for cannot be read."""
     partitions = subscribed_at_start(options.topics, catalog)
+    ids = catalog.topic_ids(sorted({partition.topic for partition in partitions}))
     earliest, latest = log_ranges(partitions, catalog)
     starts = resolve(
         options.starting, partitions, catalog, "starting", no_newer_record=options.no_newer_record
@@ -27,6 +29,7 @@ def plan_batch(options: ReadOptions, catalog: Catalog) -> list[OffsetRange]:
             partition=partition,
             start=max(starts[partition], earliest[partition]),
             end=min(ends[partition], latest[partition]),
+            topic_id=ids.get(partition.topic, ZERO_UUID),
         )
         for partition in partitions
         if partition in latest and partition in earliest and partition in starts and partition in ends

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Mapping
 from typing import Final, Protocol
+from uuid import UUID
 
 from odradek.model.errors import ConfigError
 from odradek.model.ids import TopicPartition
@@ -35,6 +36,9 @@ class Catalog(Protocol):
 
     def partition_counts(self, topics: Iterable[str]) -> dict[str, int]:
         """The number of partitions of each topic that exists; the others are left out."""
+
+    def topic_ids(self, topics: Iterable[str]) -> dict[str, UUID]:
+        """The id of each topic that exists; empty where brokers have no topic ids."""
 
     def offsets(self, questions: Mapping[TopicPartition, int]) -> dict[TopicPartition, int]:
         """For each partition the answer to EARLIEST, LATEST or a time in ms; NO_SUCH_RECORD where no

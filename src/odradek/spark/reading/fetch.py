@@ -8,7 +8,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Final
 
 from odradek.model.errors import ErrorCode, KafkaError
-from odradek.model.ids import TopicPartition
+from odradek.model.ids import ZERO_UUID, TopicPartition
 from odradek.model.lazy import lazy
 from odradek.runtime.real import SystemClock
 from odradek.spark.connections import catalog, reading
@@ -85,7 +85,7 @@ class _Reading:
         consumer.assign(self._left)
         for partition, extent in self._left.items():
             consumer.stop_at(partition, extent.end)
-            consumer.seek(partition, extent.start)
+            consumer.seek(partition, extent.start, topic_id=extent.topic_id)
         heard_at = self._clock.monotonic()
         while self._left:
             rows = self._poll()
@@ -128,16 +128,21 @@ class _Reading:
 
     def _pass_gaps(self) -> None:
         """A log does not hold what is next of it: go on behind that, once the loss has been reported."""
-        earliest, latest = log_ranges(self._left, catalog(self._options.client))
+        cluster = catalog(self._options.client)
+        ids = cluster.topic_ids(sorted({partition.topic for partition in self._left}))
+        earliest, latest = log_ranges(self._left, cluster)
         for partition, extent in list(self._left.items()):
-            first = earliest.get(partition, extent.end)
+            is_of_another = ids.get(partition.topic, extent.topic_id) != extent.topic_id != ZERO_UUID
+            first = extent.end if is_of_another else earliest.get(partition, extent.end)
             if first <= extent.start <= latest.get(partition, -1):
+                if partition not in self._consumer.positions():  # its metadata was older than the range
+                    self._consumer.seek(partition, extent.start)
                 continue
             position = extent.end if first <= extent.start else min(first, extent.end)
-            report_loss(
-                [f"{partition} no longer holds offsets {extent.start} to {position - 1}"],
-                fail=self._options.fail_on_data_loss,
-            )
+            loss = f"{partition} no longer holds offsets {extent.start} to {position - 1}"
+            if is_of_another:
+                loss += f" (topic id {extent.topic_id} was deleted, and the name belongs to {ids[partition.topic]} now)"
+            report_loss([loss], fail=self._options.fail_on_data_loss)
             self._go_on(extent, position)
             if partition in self._left:
                 self._consumer.seek(partition, position)

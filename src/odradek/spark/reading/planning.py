@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import heapq
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import replace
 from itertools import pairwise
+from uuid import UUID
 
 from odradek.model.ids import TopicPartition
-from odradek.spark.offsets import OffsetRange
+from odradek.spark.offsets import OffsetRange, StreamOffset
 
 Offsets = Mapping[TopicPartition, int]
+TopicIds = Mapping[str, UUID]
 
 
 def share(backlog: Offsets, limit: int) -> dict[TopicPartition, int]:
@@ -133,7 +136,23 @@ def _piece_counts(sizes: Mapping[int, int], min_tasks: int) -> dict[int, int]:
 
 def _cut(whole: OffsetRange, count: int) -> list[OffsetRange]:
     borders = [whole.start + whole.size * index // count for index in range(count + 1)]
-    return [OffsetRange(partition=whole.partition, start=start, end=end) for start, end in pairwise(borders)]
+    return [replace(whole, start=start, end=end) for start, end in pairwise(borders)]
+
+
+def made_again(known: TopicIds, present: TopicIds) -> list[str]:
+    """The topics of `known` whose names other topics have now: no offset of them says anything any more."""
+    return sorted(topic for topic, topic_id in known.items() if present.get(topic, topic_id) != topic_id)
+
+
+def without_topics(offset: StreamOffset, topics: Collection[str]) -> StreamOffset:
+    """The same offset, as if it had never been in these topics."""
+    if not topics:
+        return offset
+    return replace(
+        offset,
+        next_offsets={at: next_ for at, next_ in offset.next_offsets.items() if at.topic not in topics},
+        topic_ids={topic: topic_id for topic, topic_id in offset.topic_ids.items() if topic not in topics},
+    )
 
 
 def lost_records(start: Offsets, earliest: Offsets, latest: Offsets) -> list[str]:

@@ -7,21 +7,24 @@ most once in `offsetPollIntervalMs` and lets Spark wait in between, which costs 
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 from typing import Final
+from uuid import UUID
 
 from odradek.model.errors import ErrorCode, KafkaError
-from odradek.model.ids import TopicPartition
+from odradek.model.ids import ZERO_UUID, TopicPartition
 from odradek.runtime.ports import Clock
 from odradek.spark.offsets import StreamOffset
 from odradek.spark.options import ReadOptions
 from odradek.spark.reading.catalog import Catalog, log_ranges, resolve, subscribed, subscribed_at_start
-from odradek.spark.reading.planning import advance, lost_records
+from odradek.spark.reading.planning import TopicIds, advance, lost_records, made_again, without_topics
 from odradek.spark.reading.positions import EARLIEST, LATEST, AtGroup, AtOffsets
 
 log: Final = logging.getLogger("odradek.spark")
 Offsets = Mapping[TopicPartition, int]
+_ID_LOOKS_MAX: Final = 3
+"""A topic that is made again faster than its end can be asked for is left to the next look."""
 
 
 def report_loss(losses: list[str], *, fail: bool) -> None:
@@ -38,6 +41,25 @@ def report_loss(losses: list[str], *, fail: bool) -> None:
     log.warning("%s; going on because failOnDataLoss is false", description)
 
 
+def report_made_again(topics: Iterable[str], known: TopicIds, present: TopicIds, *, fail: bool) -> None:
+    """Raise OFFSET_OUT_OF_RANGE, or warn, about topics that other topics have taken the names of."""
+    changes = [
+        f"topic {topic!r} was deleted and made again: the query has read the one with id {known[topic]}, and the name"
+        f" now belongs to id {present[topic]}"
+        for topic in topics
+    ]
+    if not changes:
+        return
+    if fail:
+        raise KafkaError(
+            ErrorCode.OFFSET_OUT_OF_RANGE,
+            f"{'; '.join(changes)}. Set failOnDataLoss=false to read the new one from its beginning",
+        )
+    log.warning(
+        "%s; the new one is read from its beginning because failOnDataLoss is false", "; ".join(changes)
+    )
+
+
 class StreamProgress:
     """Chooses the end of each micro-batch. One per running query, used by one thread."""
 
@@ -52,16 +74,21 @@ class StreamProgress:
         self._partitions: list[TopicPartition] = []
         self._discovered_at: float | None = None
         self._latest: dict[TopicPartition, int] = {}
+        self._ids: dict[str, UUID] = {}
+        """The topics that `_latest` is of."""
+        self._first_ids: dict[str, UUID] = {}
+        """The topics as this query saw them first: what an offset of a former version is an offset of."""
         self._looked_at: float | None = None
         self._advanced_at = clock.monotonic()
         self._target: dict[TopicPartition, int] | None = None
-        self._beginnings: dict[TopicPartition, int] = {}
+        self._beginnings: dict[tuple[TopicPartition, UUID], int] = {}
         self._warned: set[str] = set()
 
     def initial(self) -> StreamOffset:
         """Where a query without a checkpoint starts; the same answer for as long as this object lives."""
         if self._initial is None:
             partitions = subscribed_at_start(self._options.topics, self._catalog)
+            ids = self._note_ids(sorted({partition.topic for partition in partitions}))
             start = resolve(
                 self._options.starting,
                 partitions,
@@ -71,7 +98,7 @@ class StreamProgress:
             )
             if isinstance(self._options.starting, AtOffsets | AtGroup):
                 start = self._within_logs(start)
-            self._initial = StreamOffset(next_offsets=start)
+            self._initial = StreamOffset(next_offsets=start, topic_ids=ids)
         return self._initial
 
     def _within_logs(self, start: Offsets) -> dict[TopicPartition, int]:
@@ -89,18 +116,35 @@ class StreamProgress:
         `everything`: Spark asks for all there is, whatever minOffsetsPerTrigger says. The first batch of a query runs even
         when it is empty; so its end always says where it began.
         """
-        available = self._available(start.next_offsets)
-        beginnings = self._beginnings_of_new(start, available)
-        known = {**start.next_offsets, **beginnings}
-        self._report(lost_records(start.next_offsets, {}, available))
-        ends = advance(known, available, limit)
+        available = self._available(start)
         is_first = start == self._initial
+        living = self._of_present_topics(start)
+        beginnings = self._beginnings_of_new(living, available)
+        known = {**living.next_offsets, **beginnings}
+        self._report(lost_records(living.next_offsets, {}, available))
+        ends = advance(known, available, limit)
         if ends == known or (not everything and self._should_wait(known, available)):
             return replace(start, beginnings=start.next_offsets) if is_first else start
         self._advanced_at = self._clock.monotonic()
         if is_first:
-            beginnings = {**start.next_offsets, **beginnings}
-        return StreamOffset(next_offsets=ends, beginnings=beginnings)
+            beginnings = {**living.next_offsets, **beginnings}
+        topics = {partition.topic for partition in ends}
+        ids = {**living.topic_ids, **self._ids}
+        return StreamOffset(
+            next_offsets=ends,
+            beginnings=beginnings,
+            topic_ids={topic: topic_id for topic, topic_id in ids.items() if topic in topics},
+        )
+
+    def _of_present_topics(self, start: StreamOffset) -> StreamOffset:
+        """`start` without the topics that were made again: they are new to the query. Reports them."""
+        known = {**self._first_ids, **start.topic_ids}
+        topics = made_again(known, self._ids)
+        affected = [topic for topic in topics if any(at.topic == topic for at in start.next_offsets)]
+        news = [topic for topic in affected if f"{topic} {self._ids[topic]}" not in self._warned]
+        self._warned.update(f"{topic} {self._ids[topic]}" for topic in news)
+        report_made_again(news, known, self._ids, fail=self._options.fail_on_data_loss)
+        return without_topics(start, topics)
 
     def known_latest(self) -> StreamOffset | None:
         """The ends of the logs when they were last asked for, without asking again."""
@@ -108,26 +152,33 @@ class StreamProgress:
 
     def prepare_available_now(self) -> None:
         """From now on, read up to what is there at this moment and no further."""
-        self._refresh_ends({})
+        self._refresh_ends(StreamOffset(next_offsets={}))
         self._target = dict(self._latest)
 
-    def _available(self, start: Offsets) -> Offsets:
+    def _available(self, start: StreamOffset) -> Offsets:
         if self._target is not None:
             return self._target
         wait_s = self._until_next_look()
         if wait_s > 0:
-            if any(offset > start.get(partition, 0) for partition, offset in self._latest.items()):
+            offsets = self._present_offsets(start)
+            if any(offset > offsets.get(partition, 0) for partition, offset in self._latest.items()):
                 return self._latest
             self._pause(wait_s)
         self._refresh_ends(start)
         return self._latest
+
+    def _present_offsets(self, start: StreamOffset) -> Offsets:
+        """The offsets of `start` in topics that were not made again."""
+        return without_topics(
+            start, made_again({**self._first_ids, **start.topic_ids}, self._ids)
+        ).next_offsets
 
     def _until_next_look(self) -> float:
         if self._looked_at is None:
             return 0.0
         return self._looked_at + self._options.offset_poll_interval_ms / 1_000 - self._clock.monotonic()
 
-    def _refresh_ends(self, start: Offsets) -> None:
+    def _refresh_ends(self, start: StreamOffset) -> None:
         """Ask for the ends of the logs. An end before `start` may be a new leader that lags: ask again
         before believing.
         """
@@ -135,12 +186,32 @@ class StreamProgress:
             if attempt:
                 self._pause(self._options.offset_retry_interval_ms / 1_000)
             self._discover(again=attempt > 0)
-            self._latest = (
-                self._catalog.offsets(dict.fromkeys(self._partitions, LATEST)) if self._partitions else {}
-            )
-            if all(self._latest.get(partition, -1) >= offset for partition, offset in start.items()):
+            self._look_up_ends()
+            offsets = self._present_offsets(start)
+            if all(self._latest.get(partition, -1) >= offset for partition, offset in offsets.items()):
                 break
         self._looked_at = self._clock.monotonic()
+
+    def _look_up_ends(self) -> None:
+        """Ends and ids of the same topics: where an id changes meanwhile, the ends are asked for again."""
+        if not self._partitions:
+            self._latest = {}
+            return
+        topics = sorted({partition.topic for partition in self._partitions})
+        for _ in range(_ID_LOOKS_MAX):
+            before = dict(self._ids)
+            self._latest = self._catalog.offsets(dict.fromkeys(self._partitions, LATEST))
+            self._note_ids(topics)
+            if not made_again(before, self._ids):
+                return
+            self._discover(again=True)
+        self._latest = {}
+
+    def _note_ids(self, topics: Sequence[str]) -> dict[str, UUID]:
+        ids = self._catalog.topic_ids(topics) if topics else {}
+        self._ids.update(ids)
+        self._first_ids = {**ids, **self._first_ids}
+        return ids
 
     def _discover(self, *, again: bool) -> None:
         now = self._clock.monotonic()
@@ -151,11 +222,17 @@ class StreamProgress:
 
     def _beginnings_of_new(self, start: StreamOffset, available: Offsets) -> dict[TopicPartition, int]:
         """Partitions that appeared since the last batch are read from their first record."""
-        new = [partition for partition in available if partition not in start.next_offsets]
-        unseen = [partition for partition in new if partition not in self._beginnings]
+        new = {
+            partition: self._ids.get(partition.topic, ZERO_UUID)
+            for partition in available
+            if partition not in start.next_offsets
+        }
+        unseen = [
+            partition for partition, topic_id in new.items() if (partition, topic_id) not in self._beginnings
+        ]
         if unseen:
             beginnings = self._catalog.offsets(dict.fromkeys(unseen, EARLIEST))
-            self._beginnings.update(beginnings)
+            self._beginnings.update({(at, new[at]): offset for at, offset in beginnings.items()})
             self._report(
                 [
                     f"{partition} is new to this query and already begins at offset {offset}"
@@ -163,7 +240,7 @@ class StreamProgress:
                     if offset > 0
                 ]
             )
-        return {partition: self._beginnings[partition] for partition in new if partition in self._beginnings}
+        return {at: self._beginnings[at, new[at]] for at in new if (at, new[at]) in self._beginnings}
 
     def _should_wait(self, start: Offsets, available: Offsets) -> bool:
         least = self._options.min_offsets_per_trigger

@@ -133,7 +133,7 @@ def _since(whole: OffsetRange, first: int | None) -> OffsetRange:
 
 
 def _within(whole: OffsetRange, start: int, end: int) -> OffsetRange:
-    return OffsetRange(partition=whole.partition, start=start, end=end)
+    return replace(whole, start=start, end=end)
 
 
 def _narrowed(pruning: Pruning, given: Filter) -> Pruning:
