@@ -15,6 +15,8 @@ _COMMITTED: Final = "Current Committed Offsets:"
 _AVAILABLE: Final = "Current Available Offsets:"
 _BEGINNINGS: Final = "@from"
 """In an offset of a stream: where its batch begins, if no batch before it says so."""
+_NOT_TOPICS: Final = (_BEGINNINGS, "@ids")
+"""Members of an offset whose names are no topics."""
 _DECODER: Final = json.JSONDecoder()
 _OURS: Final = re.compile(r"odradek\.[\w.]+\.(?:CommitConflict|\w+Error): (.+)")
 _PYTHON: Final = re.compile(r"^(?:[\w.]*\.)?(\w+(?:Error|Exception|Interrupt)): (.+)$", re.MULTILINE)
@@ -59,7 +61,7 @@ def batch_positions(text: str) -> dict[TopicPartition, int]:
     That is where the batch before ended; of the first batch, and of new partitions, what the batch itself says.
     """
     positions: dict[TopicPartition, int] = {}
-    for label, member in ((_AVAILABLE, _BEGINNINGS), (_COMMITTED, None)):
+    for label, member in ((_COMMITTED, None), (_AVAILABLE, _BEGINNINGS)):
         line = next((line for line in text.splitlines() if line.startswith(label)), "")
         for document in _objects(line):
             topics = document if member is None else document.get(member, {})
@@ -84,7 +86,7 @@ def _positions_in(topics: Mapping[str, Any]) -> dict[TopicPartition, int]:
         return {
             TopicPartition(topic, int(partition)): int(offset)
             for topic, partitions in topics.items()
-            if topic != _BEGINNINGS
+            if topic not in _NOT_TOPICS
             for partition, offset in partitions.items()
         }
     except (AttributeError, TypeError, ValueError):  # a source of another kind

@@ -78,6 +78,11 @@ def test_where_a_batch_begins_is_reported_for_three_partitions() -> None:
             {TopicPartition("in", 0): 5, TopicPartition("in", 1): 0},
         ),
         (
+            '{src: {"in":{"0":5},"@ids":{"in":"00000000-0000-0000-0000-000000000001"}}}',
+            '{src: {"in":{"0":9},"@from":{"in":{"0":0}},"@ids":{"in":"00000000-0000-0000-0000-000000000002"}}}',
+            {TopicPartition("in", 0): 0},
+        ),
+        (
             '{a: {"in":{"0":5}}, b: {"more":{"2":7}}}',
             "{}",
             {TopicPartition("in", 0): 5, TopicPartition("more", 2): 7},
