@@ -28,7 +28,7 @@ CHECKS: Final = {
     20: "SCRAM: random salts, keys stored and no passwords",
     21: "SCRAM: the last nonce is the server's",
     22: "SCRAM: channel binding and mandatory extensions are refused",
-    23: "SCRAM: SASLprep, escaped names",
+    23: "SCRAM: escaped names, passwords byte by byte",
     24: "SCRAM: users that do not exist look like those that do",
     25: "SCRAM: authorization id; credentials are altered within bounds and never described",
     26: "tokens: allowed algorithms, key ids, refreshed keys",

@@ -18,7 +18,7 @@ from tests.spark.conftest import Rows, Topic
 from odradek.pipelines.document import PipelineDocument, PipelineVersion
 from odradek.pipelines.reports import Command, Failed, Report, Running, RunProgress
 from odradek.pipelines.runner_process import RunnerProcess
-from odradek.pipelines.serving import runner_command
+from odradek.pipelines.serving import runner_command, runner_terms
 
 PATIENCE_S = 240.0
 WORKERS = 2
@@ -141,7 +141,8 @@ def test_the_same_file_runs_on_two_workers(
             ("spark.ui.enabled", "false"),
         ),
     )
-    runner = RunnerProcess(runner_command(document, servers, tmp_path), directory=tmp_path)
+    terms = runner_terms(document, servers, tmp_path)
+    runner = RunnerProcess(runner_command(document), terms=terms, directory=tmp_path)
     reports: list[Report] = []
 
     def has_read_all() -> bool:

@@ -14,6 +14,7 @@ from odradek.cluster.image import ResourceConfigs, TopicImage
 from odradek.config.broker import BROKER_SETTINGS
 from odradek.config.client_metrics import BadPattern, check_client_metrics
 from odradek.config.group import check_group
+from odradek.config.listening.strictness import loosening
 from odradek.config.loading import without_effect
 from odradek.config.topic import TOPIC_SETTINGS
 from odradek.model.errors import ConfigError, ErrorCode, ErrorContent, KafkaError
@@ -207,6 +208,8 @@ def _check_broker(broker: BrokerContext, configs: Mapping[str, str]) -> None:
 def _reconfigure(broker: BrokerContext, defaults: Mapping[str, str], own: Mapping[str, str]) -> None:
     try:
         broker.config.reconfigured(defaults, own)
+        for reason in loosening(broker.config.originals, {**defaults, **own}).values():
+            raise ConfigError(reason)
     except ConfigError as error:
         raise KafkaError(ErrorCode.INVALID_REQUEST, str(error)) from None
     present = broker.config.dynamic_defaults.keys() | broker.config.dynamic.keys()

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 import click
 
-from odradek.cli.cluster.access import check_reachable
+from odradek.cli.cluster.access import check_reachable, client_arguments
 from odradek.cli.options import bootstrap_option, complete_topics, json_option
 from odradek.cli.output import print_json, print_table, remark
 from odradek.model.errors import ConfigError, ErrorCode, KafkaError, OdradekError
@@ -101,6 +101,7 @@ def serve(
             host=host,
             port=port,
             directory=directory,
+            settings=client_arguments(),
             on_ready=lambda address: click.echo(f"ready {address}"),
         )
     )
@@ -145,7 +146,7 @@ def get(
                 key=key_format,
                 value=value_format,
                 windows=windows,
-                settings={"default_api_timeout_ms": 10_000},
+                settings={**client_arguments(), "default_api_timeout_ms": 10_000},
             )
         )
         rows = [answers.row_as_json(row) for row in listed]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import secrets
 import sys
+import unicodedata
 from typing import Final
 
 import click
@@ -47,10 +48,11 @@ def add(
     name: str, mechanism: str, generate: bool, password_stdin: bool, iterations: int, bootstrap: str
 ) -> None:
     """Add a user, or give one a new password. It is asked for on the terminal, and never part of the command."""
+    _check_name(name)
     if generate:
         password = secrets.token_urlsafe(_PASSWORD_BYTES)
     elif password_stdin:
-        password = sys.stdin.readline().rstrip("\n")
+        password = _line_of_standard_input()
     else:
         password = click.prompt("Password", hide_input=True, confirmation_prompt=True)
     if not password:
@@ -60,6 +62,35 @@ def add(
     remark(f"{name} may log in by {mechanism}")
     if generate:
         click.echo(password)
+
+
+def _line_of_standard_input() -> str:
+    try:
+        return sys.stdin.readline().rstrip("\n")
+    except UnicodeDecodeError:
+        raise click.UsageError("the password is not UTF-8 text", click.get_current_context()) from None
+
+
+def _check_name(name: str) -> None:
+    """UsageError for a name with which no client could log in, or not from a file of settings."""
+    problem = None
+    if not name:
+        problem = "is empty"
+    elif not _is_text(name):
+        problem = "is not UTF-8 text"
+    elif any(unicodedata.category(character) == "Cc" for character in name):
+        problem = "has a control character"
+    elif name != name.strip():
+        problem = "begins or ends with a blank, which files of settings drop"
+    if problem is not None:
+        raise click.UsageError(
+            f"the name {name!r} {problem}: no client could log in with it", click.get_current_context()
+        )
+
+
+def _is_text(text: str) -> bool:
+    """Bytes of a command line that are no UTF-8 reach us as lone surrogates."""
+    return not any(unicodedata.category(character) == "Cs" for character in text)
 
 
 @user.command("list")

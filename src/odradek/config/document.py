@@ -24,7 +24,7 @@ when the broker starts. `odradek config describe KEY` tells the same as this pag
 The strongest first:
 
 1. flags: `odradek serve --set log.retention.hours=24` (`--data DIR` is short for `log.dirs`,
-   `--listen HOST:PORT` for `listeners`);
+   `--listen HOST:PORT` gives the one listener another address and keeps its name, protocol and mechanisms);
 2. the environment: `ODRADEK_` and the key in capitals with `_` for each dot, such as
    `ODRADEK_LOG_RETENTION_HOURS=24`. Case does not matter. A few such names are not settings:
    `ODRADEK_BOOTSTRAP`, `ODRADEK_CLIENT_CONFIG`, `ODRADEK_DEBUG`, `ODRADEK_PURE`, and those of the project's own tests and
@@ -36,6 +36,13 @@ Some settings say the same thing in different units, and Kafka ranks them: `log.
 over `log.retention.minutes`, which wins over `log.retention.hours`. That ranking holds within one
 source. A stronger source that sets any of them silences what a weaker source says about all of
 them, so a flag always wins.
+
+Settings that guard a listener are an exception: the strictest source counts. A stronger source may add TLS, a login, client
+certificates or an authorizer to what a weaker one says; where it would take one of them away, the broker does not start, and
+one line says which. That holds for `listeners` and `listener.security.protocol.map`, `ssl.client.auth`,
+`ssl.endpoint.identification.algorithm`, `odradek.ssl.crl.location`, `authorizer.class.name`, `allow.everyone.if.no.acl.found`,
+and `odradek.` settings that open something. A running broker refuses dynamic settings that are weaker than those of its start.
+`super.users` is as the strongest source has it: users of two sources never add up.
 
 `odradek config show [--set KEY=VALUE]... [server.properties]` prints what `serve` would use and
 where it is from.

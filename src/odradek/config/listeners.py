@@ -60,7 +60,7 @@ def parse_listeners(key: str, items: Iterable[str], protocols: Mapping[str, str]
         listener = _parse_listener(key, entry, protocols)
         if any(other.name == listener.name for other in listeners):
             raise ConfigError(f"{key}={entry!r} is not allowed: the name {listener.name} is used twice")
-        clash = next((other for other in listeners if _same_port(other, listener)), None)
+        clash = next((other for other in listeners if want_one_port(other, listener)), None)
         if clash:
             raise ConfigError(f"{key}={entry!r} is not allowed: {clash} already uses port {listener.port}")
         listeners.append(listener)
@@ -105,7 +105,7 @@ def _parse_listener(key: str, entry: str, protocols: Mapping[str, str]) -> Liste
     return Listener(name=name, host=host, port=int(match["port"]), protocol=protocols[name])
 
 
-def _same_port(listener: Listener, other: Listener) -> bool:
+def want_one_port(listener: Listener, other: Listener) -> bool:
     """Whether both want one port; an IPv4 and an IPv6 address may share it."""
     if listener.port != other.port or listener.port == 0:
         return False

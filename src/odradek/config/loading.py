@@ -25,6 +25,7 @@ from odradek.config.listeners import (
     parse_listeners,
     parse_protocol_map,
 )
+from odradek.config.listening.strictness import loosening
 from odradek.config.section import Path, with_values
 from odradek.config.topic import TOPIC_SETTINGS, LogConfig
 from odradek.config.unsupported import FOREIGN_PREFIXES
@@ -83,7 +84,11 @@ def reconfigure(config: BrokerConfig, defaults: Mapping[str, str], own: Mapping[
         if setting.dynamic is DynamicUpdate.PER_BROKER and key in defaults:
             raise ConfigError(f"{key} can change on one broker only: name its id")
     refuse_variables({**defaults, **own}, config.server.config_providers)
-    loaded, _ = _load({**config.originals, **defaults, **own})
+    loose = loosening(
+        config.originals, {**defaults, **own}
+    )  # a setting of an earlier start may be among them
+    effective = {key: text for key, text in {**defaults, **own}.items() if key not in loose}
+    loaded, _ = _load({**config.originals, **effective})
     changed = config.dynamic.keys() | config.dynamic_defaults.keys() | defaults.keys() | own.keys()
     new = {
         BROKER_PATHS[key]: value_of(loaded, key)
@@ -94,8 +99,8 @@ def reconfigure(config: BrokerConfig, defaults: Mapping[str, str], own: Mapping[
     return replace(
         with_values(config, new),
         security=loaded.security,
-        dynamic=dict(own),
-        dynamic_defaults=dict(defaults),
+        dynamic={key: text for key, text in own.items() if key not in loose},
+        dynamic_defaults={key: text for key, text in defaults.items() if key not in loose},
     )
 
 
@@ -212,14 +217,14 @@ def _addresses(parsed: Values) -> Values:
     for name in parsed.get("controller.listener.names", ()):
         protocols.setdefault(name.upper(), "PLAINTEXT")  # it is not opened, so anything will do
     values: Values = {"listener.security.protocol.map": protocols}
-    listeners: tuple[Listener, ...] = (Listener(),)
+    listeners: tuple[Listener, ...] = (Listener(protocol=protocols[Listener().name]),)
     if "listeners" in parsed:
         listeners = _for_clients(parse_listeners("listeners", parsed["listeners"], protocols), parsed)
         if not listeners:
             raise ConfigError(
                 "listeners= is not allowed: a broker needs a listener, such as PLAINTEXT://127.0.0.1:9092"
             )
-        values["listeners"] = listeners
+    values["listeners"] = listeners
     if "advertised.listeners" in parsed:
         advertised_listeners = parse_listeners(
             "advertised.listeners", parsed["advertised.listeners"], protocols

@@ -1,5 +1,5 @@
-"""From a program to its outline. `python -m odradek.pipelines.outlining SUFFIX FILE ARGS` says that of a file whose
-outputs end in the suffix: what a user's file does when it is loaded stays in that process.
+"""From a program to its outline. `python -m odradek.pipelines.outlining` says that of a file, its arguments, and the
+suffix in which its outputs end, as standard input names them: what a user's file does when it is loaded stays in that process.
 """
 
 from __future__ import annotations
@@ -136,10 +136,12 @@ def outline_of_file(
 ) -> ProgramOutline:
     """Of a program on this machine, loaded in a process of its own. WrongProgram when it is none. `environment`
     is added to ours; `suffix`: of its outputs."""
-    words = [sys.executable, "-m", "odradek.pipelines.outlining", suffix, str(file), *args]
+    words = [sys.executable, "-m", "odradek.pipelines.outlining"]
+    order = {"suffix": suffix, "file": str(file), "args": list(args)}
     try:
         done = subprocess.run(
             words,
+            input=json.dumps(order),  # every user of the machine can read the words of a command
             capture_output=True,
             text=True,
             env={**os.environ, **environment},
@@ -159,14 +161,16 @@ def outline_of_file(
         raise WrongProgram(f"{file} could not be loaded: {''.join(last) or 'it said nothing'}") from None
 
 
-def main(words: Sequence[str]) -> None:
-    """Print the outline, or what is wrong, as JSON on the last line."""
+def main() -> None:
+    """Prints the outline, or what is wrong, as JSON on the last line. Standard input says of which program."""
+    order = json.load(sys.stdin)
     try:
-        content = outline_of(load_program(Path(words[1]), words[2:]), words[0]).as_json()
+        program = load_program(Path(order["file"]), order["args"])
+        content = outline_of(program, order["suffix"]).as_json()
     except OdradekError as error:
         content = {"wrong": str(error)}
     sys.stdout.write(f"\n{json.dumps(content)}\n")
 
 
 if __name__ == "__main__":
-    main(sys.argv[1:])
+    main()

@@ -307,19 +307,22 @@ def _listen(descriptor: int, commands: queue.Queue[Command], has_begun: threadin
     killer.start()
 
 
+def _order() -> dict[str, Any]:
+    """What standard input holds. Afterwards it is empty for the program."""
+    order: dict[str, Any] = json.loads(sys.stdin.buffer.read())
+    with open(os.devnull) as nothing:
+        os.dup2(nothing.fileno(), sys.stdin.fileno())
+    return order
+
+
 def main(words: Sequence[str]) -> int:
-    """The process. Its words: see `serving.runner_command`."""
+    """The process. Its words are those of `serving.runner_command`; `serving.runner_terms` comes by standard input."""
     parser = argparse.ArgumentParser(prog="odradek.pipelines.runner")
-    for option in ("--name", "--servers", "--checkpoint", "--delivery"):
-        parser.add_argument(option, required=True)
-    parser.add_argument("--master")
-    parser.add_argument("--suffix", default="")
-    parser.add_argument("--conf", action="append", default=[])
+    parser.add_argument("--name", required=True)
     parser.add_argument("--commands", type=int, required=True)
     parser.add_argument("--reports", type=int, required=True)
-    parser.add_argument("program", type=Path)
-    parser.add_argument("args", nargs="*")
     given = parser.parse_args(words)
+    order = _order()
     logging.basicConfig(format="%(asctime)s %(levelname)s %(name)s %(message)s", level=logging.WARNING)
     commands: queue.Queue[Command] = queue.Queue()
     has_begun = threading.Event()
@@ -333,16 +336,16 @@ def main(words: Sequence[str]) -> int:
 
     terms = RunnerTerms(
         name=given.name,
-        servers=given.servers,
-        checkpoint=given.checkpoint,
-        delivery=given.delivery,
-        master=given.master,
-        suffix=given.suffix,
-        conf=tuple((key, value) for key, _, value in (setting.partition("=") for setting in given.conf)),
+        servers=order["servers"],
+        checkpoint=order["checkpoint"],
+        delivery=order["delivery"],
+        master=order["master"],
+        suffix=order["suffix"],
+        conf=tuple((key, value) for key, value in order["conf"]),
     )
     os.environ.setdefault("ODRADEK_BOOTSTRAP", terms.servers)
     try:
-        program = load_program(given.program, given.args)
+        program = load_program(Path(order["program"]), order["args"])
     except OdradekError as error:
         say(Failed(line=str(error), is_final=True))
         return 1

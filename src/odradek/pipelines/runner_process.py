@@ -9,6 +9,7 @@ from __future__ import annotations
 import os
 import signal
 import subprocess
+import tempfile
 from collections import deque
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
@@ -33,10 +34,13 @@ class RunnerProcess:
         self,
         command: RunnerCommand,
         *,
+        terms: bytes = b"",
         directory: Path | None = None,
         environment: Mapping[str, str] | None = None,
     ) -> None:
-        """`environment` is added to ours."""
+        """`environment` is added to ours. The process reads `terms` from its standard input: words of a command are no
+        place for secrets, since every user of the machine can read them.
+        """
         self.log: deque[str] = deque(maxlen=LOG_LINES_MAX)
         """Its last lines, each cut to a bounded length."""
         pipes: list[int] = []
@@ -44,16 +48,19 @@ class RunnerProcess:
             theirs_to_read, self._commands = _pipe(pipes)
             self._reports, theirs_to_write = _pipe(pipes)
             self._output, output = _pipe(pipes)
-            self._process = subprocess.Popen(
-                command(theirs_to_read, theirs_to_write),
-                stdin=subprocess.DEVNULL,
-                stdout=output,
-                stderr=output,
-                pass_fds=(theirs_to_read, theirs_to_write),
-                start_new_session=True,
-                cwd=directory,
-                env={**os.environ, **(environment or {})},
-            )
+            with tempfile.TemporaryFile() as standard_input:  # it has no name, so no other user can open it
+                standard_input.write(terms)
+                standard_input.seek(0)
+                self._process = subprocess.Popen(
+                    command(theirs_to_read, theirs_to_write),
+                    stdin=standard_input,
+                    stdout=output,
+                    stderr=output,
+                    pass_fds=(theirs_to_read, theirs_to_write),
+                    start_new_session=True,
+                    cwd=directory,
+                    env={**os.environ, **(environment or {})},
+                )
         except BaseException:
             for descriptor in pipes:
                 os.close(descriptor)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import fcntl
+import json
 import os
 import sys
 from collections.abc import Callable, Iterator, Mapping
@@ -176,23 +177,30 @@ def _only_one(state_directory: Path) -> Iterator[None]:
         yield
 
 
-def runner_command(
-    document: PipelineDocument, servers: str, state_directory: Path
-) -> Callable[[int, int], list[str]]:
-    """The words that start the runner of a document."""
-    version = document.current
-    place = version.checkpoint
-    checkpoint = place if "://" in place else str(state_directory / place)
+def runner_command(document: PipelineDocument) -> Callable[[int, int], list[str]]:
+    """The words that start the runner of a document. Every user of the machine can read them, so they hold no setting."""
 
     def words(commands: int, reports: int) -> list[str]:
         return [
-            *(sys.executable, "-m", "odradek.pipelines.runner"),
-            *("--name", document.name, "--servers", servers, "--checkpoint", checkpoint),
-            *("--delivery", document.delivery, "--commands", str(commands), "--reports", str(reports)),
-            *(() if document.master is None else ("--master", document.master)),
-            *(word for key, value in document.conf for word in ("--conf", f"{key}={value}")),
-            *(("--suffix", version.suffix) if version.suffix else ()),
-            *("--", version.program, *version.args),
+            *(sys.executable, "-m", "odradek.pipelines.runner", "--name", document.name),
+            *("--commands", str(commands), "--reports", str(reports)),
         ]
 
     return words
+
+
+def runner_terms(document: PipelineDocument, servers: str, state_directory: Path) -> bytes:
+    """What the runner of a document reads from its standard input."""
+    version = document.current
+    place = version.checkpoint
+    terms = {
+        "servers": servers,
+        "checkpoint": place if "://" in place else str(state_directory / place),
+        "delivery": document.delivery,
+        "master": document.master,
+        "conf": document.conf,
+        "suffix": version.suffix,
+        "program": version.program,
+        "args": version.args,
+    }
+    return json.dumps(terms).encode()

@@ -8,13 +8,16 @@ from __future__ import annotations
 
 import os
 import re
+import shlex
+import tempfile
 import threading
-from collections.abc import Callable, Mapping
-from contextlib import nullcontext, suppress
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager, nullcontext, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 from weakref import WeakKeyDictionary
 
+from odradek.config.files import properties
 from odradek.model.lazy import lazy
 from odradek.spark import class_archive, local_files
 from odradek.spark.own_session import own_session
@@ -48,6 +51,8 @@ does by itself: on few cores the compiler takes them from the first batches.
 """
 _CHUNK_BYTES: Final = 1 << 16
 _STANDARD_ERROR: Final = 2
+_SUBMIT: Final = "PYSPARK_SUBMIT_ARGS"
+_PROPERTIES: Final = "--properties-file"
 _of_sessions: Final[WeakKeyDictionary[Any, Mapping[str, str]]] = WeakKeyDictionary()
 """By the gateway of a JVM that was started here."""
 
@@ -69,8 +74,12 @@ def start_jvm(settings: Mapping[str, str]) -> Mapping[str, str]:
         try:
             launch: Any = java_gateway.launch_gateway
             is_local = master.startswith("local")
-            with own_session(master) as own, unpacked_pyspark() if is_local else nullcontext() as home:
-                gateway = launch(_conf({**own, **settings}, home), {"stderr": writing})
+            with (
+                own_session(master) as own,
+                unpacked_pyspark() if is_local else nullcontext() as home,
+                _handed_over(_conf({**own, **settings}, home)),
+            ):
+                gateway = launch(popen_kwargs={"stderr": writing})
         finally:
             os.close(writing)
         jvm_names.remember_names(gateway)
@@ -79,6 +88,35 @@ def start_jvm(settings: Mapping[str, str]) -> Mapping[str, str]:
             classes = None if home is None else home / "classes"
             _of_sessions[gateway] = local_files.settings(gateway.jvm, classes)
         return _of_sessions.get(gateway, {})
+
+
+@contextmanager
+def _handed_over(conf: pyspark.SparkConf) -> Iterator[None]:
+    """A JVM that starts in this block reads the settings from a file that only we can read, which goes afterwards.
+
+    PySpark would write them on command lines, and every user of the machine can read those.
+    """
+    before = os.environ.get(_SUBMIT)
+    words = shlex.split(before or "pyspark-shell")
+    settings = {}
+    if _PROPERTIES in words:  # Spark takes one such file: what is in the user's goes into ours
+        place = words.index(_PROPERTIES)
+        settings = dict(properties.parse_properties(Path(words[place + 1]).read_text("utf-8")).values)
+        del words[place : place + 2]
+    else:
+        words.insert(0, "--load-spark-defaults")
+    settings |= dict(conf.getAll())
+    with tempfile.NamedTemporaryFile("w", encoding="utf-8", prefix="odradek-spark-", suffix=".conf") as file:
+        file.write(properties.format_properties(settings))
+        file.flush()
+        os.environ[_SUBMIT] = shlex.join([_PROPERTIES, file.name, *words])
+        try:
+            yield
+        finally:
+            if before is None:
+                del os.environ[_SUBMIT]
+            else:
+                os.environ[_SUBMIT] = before
 
 
 def _conf(settings: Mapping[str, str], home: Path | None) -> pyspark.SparkConf:

@@ -27,10 +27,12 @@ if TYPE_CHECKING:
     from odradek.cli.serving import secure as serving_secure
     from odradek.config import jaas
     from odradek.config import sources as config_sources
+    from odradek.config.listening import strictness
 else:
     serving_secure = lazy("odradek.cli.serving.secure")
     jaas = lazy("odradek.config.jaas")
     config_sources = lazy("odradek.config.sources")
+    strictness = lazy("odradek.config.listening.strictness")
 
 _START_SECONDS = 60.0
 _STOP_SECONDS = 60.0
@@ -66,7 +68,10 @@ class LocalBroker:
             directory = self._directory()
             values = {"listeners": "PLAINTEXT://127.0.0.1:0", "log.dirs": directory}
             if self._is_secure:
-                values |= self._secured(Path(directory) / "secure")
+                secured = self._secured(Path(directory) / "secure")
+                values |= secured
+                said = strictness.SourceSettings(name="secure=True", values=secured)
+                strictness.check_not_weaker([said], {**values, **self._settings})
             config, _ = BrokerConfig.load({**values, **self._settings})
             self._running = _Running(config)
             self.address = self._running.wait_until_ready()

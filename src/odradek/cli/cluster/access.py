@@ -5,7 +5,7 @@ from __future__ import annotations
 import socket
 from collections.abc import Iterator
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Any, Final
 
 import click
 
@@ -14,10 +14,12 @@ from odradek.model.errors import OdradekError
 from odradek.model.lazy import lazy
 
 if TYPE_CHECKING:
+    from odradek.client import settings as client_settings
     from odradek.client import settings_file
     from odradek.client.network import address as network_address
     from odradek.client.network import wrong_peer
 else:
+    client_settings = lazy("odradek.client.settings")
     settings_file = lazy("odradek.client.settings_file")
     network_address = lazy("odradek.client.network.address")
     wrong_peer = lazy("odradek.client.network.wrong_peer")
@@ -46,6 +48,14 @@ def connection_settings() -> dict[str, str]:
     """How to connect, by Kafka's names, as the file of `--command-config` says. What else is in it belongs to others."""
     path = command_config()
     return {} if path is None else settings_file.connection_settings(path, "--command-config")
+
+
+def client_arguments(client_id: str = CLIENT_ID) -> dict[str, Any]:
+    """Arguments of any client that a command makes, by their names in Python: its id, and how it connects and logs in."""
+    settings = {"bootstrap.servers": "", "client.id": client_id, **connection_settings()}
+    arguments = client_settings.AdminSettings.arguments(settings)
+    del arguments["bootstrap_servers"]
+    return arguments
 
 
 def command_config() -> str | None:

@@ -13,7 +13,7 @@ from typing import Any, Final, TypeVar
 
 import click
 
-from odradek.cli.cluster.access import CLIENT_ID, check_reachable, open_admin
+from odradek.cli.cluster.access import check_reachable, client_arguments, open_admin
 from odradek.cli.dlq.listing import LIST_COLUMNS, grouped, letter_json, letter_lines
 from odradek.cli.options import bootstrap_option, complete_topics, json_option
 from odradek.cli.output import print_json, print_table, remark
@@ -240,7 +240,7 @@ def redrive_(
             return
         request = _confirmed(targets, where.topic, request)
     check_reachable(bootstrap)
-    with DeadLetterTopic(bootstrap, where.topic, client_id=CLIENT_ID) as topic:
+    with DeadLetterTopic(bootstrap, where.topic, **client_arguments()) as topic:
         done = redrive(topic, request, None if as_json else _report)
     _print_targets(done.sent_to, as_json)
     if not as_json:
@@ -347,7 +347,7 @@ def _print_targets(targets: Mapping[str, int], as_json: bool) -> None:
 
 def _letters(bootstrap: str, name: str, selection: Selection) -> Iterator[tuple[DeadLetter, bool]]:
     check_reachable(bootstrap)
-    with DeadLetterTopic(bootstrap, name, client_id=CLIENT_ID) as topic:
+    with DeadLetterTopic(bootstrap, name, **client_arguments()) as topic:
         yield from topic.letters(selection)
 
 

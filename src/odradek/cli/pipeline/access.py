@@ -10,24 +10,21 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, Final
 
 from odradek.cli.cluster.access import (
-    CLIENT_ID,
     PATIENCE_MS,
     check_reachable,
+    client_arguments,
     command_config,
-    connection_settings,
 )
 from odradek.cli.output import print_json, remark
 from odradek.cli.pipeline import listing
 from odradek.model.lazy import lazy
 
 if TYPE_CHECKING:
-    from odradek.client import settings as client_settings
     from odradek.pipelines import membership
     from odradek.pipelines import store as pipeline_store
     from odradek.pipelines.document import PipelineDocument
     from odradek.pipelines.store import PipelineStore
 else:
-    client_settings = lazy("odradek.client.settings")
     membership = lazy("odradek.pipelines.membership")
     pipeline_store = lazy("odradek.pipelines.store")
 
@@ -38,18 +35,8 @@ NO_SUPERVISOR: Final = "no one supervises the pipelines of this cluster: start `
 def open_store(bootstrap: str) -> Iterator[PipelineStore]:
     """ConfigError or KafkaError where there is no broker."""
     check_reachable(bootstrap)
-    with pipeline_store.PipelineStore(
-        bootstrap, patience_ms=PATIENCE_MS, **client_arguments(bootstrap)
-    ) as store:
+    with pipeline_store.PipelineStore(bootstrap, patience_ms=PATIENCE_MS, **client_arguments()) as store:
         yield store
-
-
-def client_arguments(bootstrap: str, client_id: str = CLIENT_ID) -> dict[str, Any]:
-    """Of any client that a command makes, by the names of Python, without its servers."""
-    settings = {"bootstrap.servers": bootstrap, "client.id": client_id, **connection_settings()}
-    arguments = client_settings.AdminSettings.arguments(settings)
-    del arguments["bootstrap_servers"]
-    return arguments
 
 
 def program_environment(bootstrap: str) -> dict[str, str]:

@@ -11,9 +11,9 @@ from typing import TYPE_CHECKING
 
 import click
 
-from odradek.cli.cluster.access import check_reachable
+from odradek.cli.cluster.access import check_reachable, client_arguments
 from odradek.cli.options import bootstrap_option
-from odradek.cli.pipeline.access import client_arguments, program_environment
+from odradek.cli.pipeline.access import program_environment
 from odradek.config.data_directory import default_data_directory
 from odradek.model.lazy import lazy
 from odradek.pipelines.lifecycle import RestartPolicy
@@ -62,7 +62,8 @@ def serve(state: str | None, processes_max: int | None, json_log: bool, bootstra
 
     def launch(document: PipelineDocument) -> RunnerProcess:
         return runner_process.RunnerProcess(
-            serving.runner_command(document, bootstrap, directory),
+            serving.runner_command(document),
+            terms=serving.runner_terms(document, bootstrap, directory),
             directory=directory,
             environment={"PYTHONUNBUFFERED": "1", **environment},
         )
@@ -70,7 +71,7 @@ def serve(state: str | None, processes_max: int | None, json_log: bool, bootstra
     name = f"odradek-pipelines/{socket.gethostname()}/{os.getpid()}"
     terms = serving.ServeTerms(
         servers=bootstrap,
-        client=client_arguments(bootstrap, name),
+        client=client_arguments(name),
         state_directory=directory,
         policy=RestartPolicy(starting_count_max=os.cpu_count() or 1, process_count_max=processes_max),
         name=name,

@@ -10,9 +10,10 @@ from typing import TYPE_CHECKING, Any, Final
 
 import click
 
+from odradek.cli.cluster.access import client_arguments
 from odradek.cli.options import bootstrap_option
 from odradek.cli.output import print_table, remark
-from odradek.cli.pipeline.access import client_arguments, open_store
+from odradek.cli.pipeline.access import open_store
 from odradek.model.lazy import lazy
 from odradek.runtime.real_clock import SystemClock
 
@@ -66,7 +67,7 @@ def show(
         places = _chosen(store, name, operator, output)
         for place in places:
             with state_reading.kept_rows(
-                store.admin, bootstrap, place.topic, SystemClock(), **client_arguments(bootstrap)
+                store.admin, bootstrap, place.topic, SystemClock(), **client_arguments()
             ) as rows:
                 if as_json:
                     state_export.JsonLines(sys.stdout).write(place, rows)
@@ -102,7 +103,7 @@ def export(name: str, operator: str | None, output: str | None, path: Path, boot
         with state_export.state_file(path) as file:
             for place in places:
                 with state_reading.kept_rows(
-                    store.admin, bootstrap, place.topic, SystemClock(), **client_arguments(bootstrap)
+                    store.admin, bootstrap, place.topic, SystemClock(), **client_arguments()
                 ) as rows:
                     count = file.write(place, rows)
                 remark(f"{place.operator} (output {place.output}): {count} rows to {path}")

@@ -197,16 +197,12 @@ class Playground:
         self.keys: Final = directory / "keys"
         self.admin_settings: dict[str, str] = {}
         """By Kafka's names; empty without a login."""
-        options: tuple[str, ...] = ()
+        settings = dict(_SETTINGS)
         if secured:
-            secure_source(
-                str(self.keys), _ANY_PORT, is_quiet=True
-            )  # before brokers start: each finds it made
+            settings |= {**_AUDITED, **secure_source(str(self.keys), _ANY_PORT, is_quiet=True).values}
             file = (self.keys / "client.properties").read_text(encoding="utf-8")
             self.admin_settings = dict(parse_properties(file).values)
-            options = ("--secure", str(self.keys))
-        settings = _SETTINGS | (_AUDITED if secured else {})
-        self.fleet = Fleet.plan(brokers, directory, settings=settings, options=options)
+        self.fleet = Fleet.plan(brokers, directory, settings=settings)
         self.client_settings: Final[dict[str, Any]] = _QUICK | client_names(self.admin_settings)
         self.members: list[PlaygroundConsumer] = []
         self.load: Load | None = None

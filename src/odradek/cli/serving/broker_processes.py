@@ -20,12 +20,20 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final, Self
 
-from odradek.config.listeners import format_address, parse_host_port
+from odradek.cli.serving.broker_settings import written_settings
+from odradek.config.listeners import parse_host_port
+from odradek.config.listening.listener_addresses import (
+    LISTENERS,
+    first_address,
+    for_brokers,
+    with_first_address,
+)
 from odradek.model.errors import OdradekError
 
 _START_SECONDS: Final = 60.0
 _STOP_SECONDS: Final = 30.0
 _READY: Final = "ready "
+_ANY_PORT: Final = "PLAINTEXT://127.0.0.1:0"
 _TAIL_LINES: Final = 5
 _ENTRY: Final = "import sys; from odradek.cli.main import main; sys.exit(main())"
 
@@ -37,9 +45,9 @@ class BrokerTerms:
     node_id: int
     directory: Path
     listen: str
+    """HOST:PORT of the first listener in the settings; of a listener in plain text, where they name none."""
     settings: Mapping[str, str] = field(default_factory=dict, repr=False)
-    file: str | None = None
-    """A server.properties."""
+    """They reach the process by a pipe: command lines are readable by every user of the machine."""
     log_file: Path | None = None
     """Where its log goes; without one, to our standard error."""
     options: Sequence[str] = ()
@@ -84,27 +92,32 @@ class BrokerProcess:
         self._keep_port()
         terms = self.terms
         terms.directory.mkdir(parents=True, exist_ok=True)
-        ours, self._lifeline = os.pipe()
-        command = [
-            *terms.prefix,
-            sys.executable,
-            "-c",
-            _ENTRY,
-            "serve",
-            *([terms.file] if terms.file else []),
-        ]
-        command += ["--listen", self.address or terms.listen, "--data", str(terms.directory), *terms.options]
-        command += ["--lifeline", str(ours), "--set", f"node.id={terms.node_id}"]
-        for key, value in terms.settings.items():
-            command += ["--set", f"{key}={value}"]
-        log = None if terms.log_file is None else terms.log_file.open("ab")
-        try:
-            self.process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=log, pass_fds=(ours,))
-        finally:
-            os.close(ours)
-            if log is not None:
-                log.close()
+        command = [*terms.prefix, sys.executable, "-c", _ENTRY, "serve", "--data", str(terms.directory)]
+        command += [*terms.options, "--set", f"node.id={terms.node_id}"]
+        content = written_settings(self._settings())
+        with ExitStack() as closing:
+            inherited = []
+            for option in ("--lifeline", "--settings-from"):
+                theirs, ours = os.pipe()
+                closing.callback(os.close, theirs)
+                inherited.append(theirs)
+                command += [option, str(theirs)]
+                if option == "--lifeline":
+                    self._lifeline = ours
+            closing.callback(os.close, ours)
+            log = closing.enter_context(terms.log_file.open("ab")) if terms.log_file else None
+            self.process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=log, pass_fds=inherited)
+            closing.enter_context(suppress(BrokenPipeError))  # it has ended: `wait_until_ready` says why
+            while content:
+                content = content[os.write(ours, content) :]
         self.was_paused = False
+
+    def _settings(self) -> dict[str, str]:
+        """What the process is started with. Once a broker has had an address, it has it again."""
+        settings = dict(self.terms.settings)
+        address = self.address or self.terms.listen
+        settings[LISTENERS] = with_first_address(settings, address)
+        return settings
 
     def wait_until_ready(self, timeout_s: float = _START_SECONDS) -> str:
         """Its address. OdradekError with the last lines of its log when it ended, or took longer than `timeout_s`."""
@@ -225,27 +238,26 @@ class Fleet:
         directory: Path,
         *,
         first_id: int = 1,
-        listen: str = "127.0.0.1:0",
         settings: Mapping[str, str] | None = None,
-        file: str | None = None,
         options: Sequence[str] = (),
         log_files: bool = True,
     ) -> Self:
-        """`count` brokers below `directory`, whose ids and ports follow one another (any ports, where the port is 0)."""
-        host, port = parse_host_port(listen)
+        """`count` brokers below `directory`, whose ids and ports follow one another. Port 0 stands for any port; it is
+        the default.
+        """
         shared = {"odradek.registry.dir": str(directory / "registry"), **(settings or {})}
         if shared.get("zookeeper.connect"):
             del shared["odradek.registry.dir"]
+        shared.setdefault(LISTENERS, _ANY_PORT)
         brokers = []
-        for number in range(count):
+        for number, own in enumerate(for_brokers(shared, count)):
             node_id = first_id + number
             home = directory / f"broker-{node_id}"
             terms = BrokerTerms(
                 node_id=node_id,
                 directory=home,
-                listen=format_address(host, port + number if port else 0),
-                settings=shared,
-                file=file,
+                listen=first_address({**shared, **own}),
+                settings={**shared, **own},
                 log_file=directory / f"broker-{node_id}.log" if log_files else None,
                 options=options,
             )

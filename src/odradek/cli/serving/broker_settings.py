@@ -2,15 +2,25 @@
 
 from __future__ import annotations
 
+import json
 import os
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Final
 
 from odradek.config.broker import BROKER_SETTINGS
 from odradek.config.files.providers import has_variable
 from odradek.config.files.secret_files import OTHERS_MAY_READ, check_private
-from odradek.config.listeners import format_address, parse_host_port
-from odradek.config.sources import CollectedConfig, Source, collect, from_environment, from_file, from_flags
+from odradek.config.listening.listener_addresses import at_address
+from odradek.config.listening.strictness import SourceSettings, check_not_weaker
+from odradek.config.sources import (
+    FLAG,
+    CollectedConfig,
+    Source,
+    collect,
+    from_environment,
+    from_file,
+    from_flags,
+)
 from odradek.config.unsupported import is_secret
 from odradek.model.errors import ConfigError
 from odradek.model.lazy import lazy
@@ -33,24 +43,44 @@ def gather(
     data: str | None,
     join: str | None = None,
     secure: str | None = None,
+    handed_over: Source | None = None,
 ) -> CollectedConfig:
-    """ConfigError for a flag that is not KEY=VALUE, an address that is none, a file that cannot be read."""
-    short = []
+    """The settings of all sources. `handed_over`: those that a parent process gives to a broker of its own.
+
+    ConfigError for a flag that is not KEY=VALUE, an address that is none, a file that cannot be read, and for settings that
+    would guard a listener less than one of the sources says.
+    """
+    sources = []
     if join is not None:
-        short.append(Source(name="--join", values={"odradek.registry.dir": registry_of(join)}))
+        sources.append(Source(name="--join", values={"odradek.registry.dir": registry_of(join)}))
     if data is not None:
-        short.append(Source(name="--data", values={"log.dirs": data}))
+        sources.append(Source(name="--data", values={"log.dirs": data}))
+    sources += [from_flags(settings), *([handed_over] if handed_over else []), from_environment(os.environ)]
     if secure is not None:
-        secured = serving_secure.secure_source(secure, listen)
-        short.append(secured)
-    elif listen is not None:
-        address = format_address(*parse_host_port(listen))
-        short.append(Source(name="--listen", values={"listeners": f"PLAINTEXT://{address}"}))
+        sources.append(serving_secure.secure_source(secure, listen))
     from_path = [from_file(file)] if file is not None else []
-    collected = collect(*short, from_flags(settings), from_environment(os.environ), *from_path)
+    collected = collect(*sources, *from_path)
     if file is not None and collected.values.get(OTHERS_MAY_READ, "").lower() != "true":
         _check_private(file, from_path[0])
+    if listen is not None:
+        collected.values["listeners"] = at_address(collected.values, listen)
+        collected.origins["listeners"] = "--listen"
+    check_not_weaker(
+        [SourceSettings(name=source.name, values=source.values) for source in (*sources, *from_path)],
+        collected.values,
+    )
     return collected
+
+
+def read_settings(descriptor: int) -> Source:
+    """The settings that a parent process writes to a pipe. Other users of the machine see command lines, and no pipes."""
+    with open(descriptor, "rb") as pipe:
+        return Source(name=FLAG, values=json.loads(pipe.read()))
+
+
+def written_settings(values: Mapping[str, str]) -> bytes:
+    """The bytes that `read_settings` reads."""
+    return json.dumps(dict(values)).encode()
 
 
 def _check_private(file: str, source: Source) -> None:

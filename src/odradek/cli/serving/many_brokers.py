@@ -15,6 +15,8 @@ import click
 from odradek.cli.serving.broker_processes import BrokerProcess, Fleet
 from odradek.cli.serving.broker_settings import registry_of
 from odradek.config.broker import BrokerConfig
+from odradek.config.listeners import Listener
+from odradek.config.listening.listener_addresses import LISTENERS
 from odradek.config.sources import CollectedConfig
 from odradek.model.errors import ConfigError, OdradekError
 
@@ -28,8 +30,6 @@ def serve_many(
     count: int,
     collected: CollectedConfig,
     *,
-    listen: str | None,
-    data: str | None,
     join: str | None,
     options: Sequence[str],
 ) -> int:
@@ -39,13 +39,11 @@ def serve_many(
         click.echo(f"odradek: {warning}", err=True)
     if len(config.storage.log_dirs) != 1:
         raise ConfigError("--brokers needs one data directory, below which each broker gets its own")
-    first = config.network.listeners[0]
     fleet = Fleet.plan(
         count,
-        Path(data or config.storage.log_dirs[0]).absolute(),
+        Path(config.storage.log_dirs[0]),
         first_id=config.server.node_id,
-        listen=listen or f"{first.host}:{first.port}",
-        settings=_settings(collected.values, join),
+        settings={LISTENERS: str(Listener()), **_settings(collected.values, join)},
         options=options,
         log_files=False,
     )
@@ -64,7 +62,7 @@ def serve_many(
 
 
 def _settings(values: Mapping[str, str], join: str | None) -> dict[str, str]:
-    own = ("listeners", "advertised.listeners", "log.dirs", "log.dir", "node.id", "broker.id")
+    own = ("log.dirs", "log.dir", "node.id", "broker.id")
     settings = {key: value for key, value in values.items() if key not in own}
     if join is not None:
         settings["odradek.registry.dir"] = registry_of(join)

@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Final
 import click
 
 from odradek.config.listeners import format_address, parse_host_port
+from odradek.config.listening.listener_addresses import at_address
 from odradek.config.sources import Source
 from odradek.model.lazy import lazy
 
@@ -37,20 +38,25 @@ the system chooses the port: write the one of the line "ready HOST:PORT" for POR
 """
 _SCRAM_MODULE: Final = "org.apache.kafka.common.security.scram.ScramLoginModule"
 _RULES_AGE_MS: Final = "30000"
+_EVERYONE: Final = "allow.everyone.if.no.acl.found"
 _AUTHORIZER: Final = "org.apache.kafka.metadata.authorizer.StandardAuthorizer"
 
 
 def secure_source(directory: str, listen: str | None, *, is_quiet: bool = False) -> Source:
-    """The settings in DIR, made on the first run. ConfigError without `cryptography`."""
+    """The settings in DIR, made on the first run; `listen` changes their address. ConfigError without `cryptography`.
+
+    They say that no client may do what no ACL is about, so that a weaker source cannot open the broker to everyone.
+    """
     place = Path(directory).absolute()
     settings = place / "server.properties"
-    address = format_address(*parse_host_port(listen or DEFAULT_LISTEN))
     if not settings.exists():
         words = _make(place, listen)
         if not is_quiet:
             click.echo(words, err=True)
     values = config_properties.parse_properties(settings.read_text(encoding="utf-8")).values
-    return Source(name=str(settings), values={**values, "listeners": f"{LISTENER}://{address}"})
+    if listen is not None:
+        values = {**values, "listeners": at_address(values, listen)}
+    return Source(name=str(settings), values={_EVERYONE: "false", **values})
 
 
 def _make(place: Path, listen: str | None) -> str:

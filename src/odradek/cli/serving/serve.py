@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 import click
 
 from odradek.cli.options import broker_settings_options
-from odradek.cli.serving.broker_settings import gather
+from odradek.cli.serving.broker_settings import gather, read_settings
 from odradek.model.lazy import lazy
 
 if TYPE_CHECKING:
@@ -50,6 +50,9 @@ else:
     help="With TLS, logins and ACLs: makes in DIR, once, an authority, a certificate, a first user; says how to connect.",
 )
 @click.option("--lifeline", type=int, hidden=True, help="A pipe: the broker stops when its other end closes.")
+@click.option(
+    "--settings-from", type=int, hidden=True, help="A pipe: settings from the parent, as a JSON object."
+)
 @click.pass_context
 def serve(
     context: click.Context,
@@ -63,6 +66,7 @@ def serve(
     brokers: int | None,
     secure: str | None,
     lifeline: int | None,
+    settings_from: int | None,
 ) -> None:
     """Run a broker until SIGTERM or Ctrl-C.
 
@@ -72,15 +76,11 @@ def serve(
     """
     if brokers is not None:
         options = (*(["--log-json"] if log_json else []), "--log-level", log_level)
-        if secure is not None:  # before the brokers start: each of them finds it made
-            gather(file, settings, listen, data, secure=secure)
-            options += ("--secure", secure)
-        collected = gather(file, settings, listen, data)
-        context.exit(
-            many_brokers.serve_many(brokers, collected, listen=listen, data=data, join=join, options=options)
-        )
+        collected = gather(file, settings, listen, data, secure=secure)
+        context.exit(many_brokers.serve_many(brokers, collected, join=join, options=options))
     with no_collections():
-        collected = gather(file, settings, listen, data, join, secure)
+        handed_over = None if settings_from is None else read_settings(settings_from)
+        collected = gather(file, settings, listen, data, join, secure, handed_over)
         config, warnings = broker.BrokerConfig.load(collected.values)
         code = process.run(
             config,

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import unicodedata
 from collections.abc import Callable
 from typing import Final
 
@@ -40,6 +41,8 @@ def check_new(user: str, iterations: int, salt: bytes, salted_password: bytes) -
     problem = None
     if not user:
         problem = "the user's name is empty"
+    elif any(unicodedata.category(character) == "Cc" for character in user):
+        problem = f"the user's name {user!r} has a control character, with which not every client can log in"
     elif iterations < ITERATIONS_MIN:
         problem = f"{iterations} iterations are too few: at least {ITERATIONS_MIN}"
     elif iterations > ITERATIONS_MAX:

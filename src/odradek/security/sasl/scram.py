@@ -5,6 +5,9 @@
     client:  c=biws,r=CLIENT_NONCE+SERVER_NONCE,p=PROOF
     server:  v=SIGNATURE
 
+RFC 5802 asks for SASLprep, which makes passwords alike that look alike. Kafka does without, and so does this: a user that
+one client makes has to get in with another.
+
 What a broker stores does not let anyone log in: `StoredKey` is a hash of what the client proves to have. A user that does not
 exist is led through the same steps, with the same work, and with a salt that is its own and always the same.
 """
@@ -21,7 +24,6 @@ from dataclasses import dataclass, field
 from typing import Final
 
 from odradek.security.sasl.exchange import ExchangeStep, LoginRefused, LoginSuccess
-from odradek.security.sasl.saslprep import saslprep
 from odradek.security.sasl.users import ITERATIONS_MIN, CredentialShapes, ScramCredential
 
 HASHES: Final = {"SCRAM-SHA-256": "sha256", "SCRAM-SHA-512": "sha512"}
@@ -66,8 +68,8 @@ def credential_of(mechanism: str, salted_password: bytes, salt: bytes, iteration
 
 
 def salted(mechanism: str, password: str, salt: bytes, iterations: int) -> bytes:
-    """RFC 5802's Hi: takes milliseconds, on purpose."""
-    return hashlib.pbkdf2_hmac(HASHES[mechanism], saslprep(password).encode(), salt, iterations)
+    """RFC 5802's Hi: takes milliseconds, on purpose. The password counts byte by byte, as in Kafka and librdkafka."""
+    return hashlib.pbkdf2_hmac(HASHES[mechanism], password.encode(), salt, iterations)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -190,7 +192,7 @@ class ScramClient:
         self._password = password
         self._nonce = nonce
         token = f",{_TOKEN_AUTH}=true" if is_token else ""
-        self._bare = f"n={_escaped(saslprep(user))},r={nonce}{token}"
+        self._bare = f"n={_escaped(user)},r={nonce}{token}"
         self._sent = 0
         self._verifier = b""
         self.is_done = False

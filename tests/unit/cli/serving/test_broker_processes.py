@@ -76,9 +76,13 @@ def test_a_paused_broker_that_was_killed_meanwhile_stops_no_one_from_stopping(tm
 
 
 def test_ids_and_ports_follow_one_another_from_the_first(tmp_path: Path) -> None:
-    fleet = Fleet.plan(2, tmp_path, first_id=4, listen="127.0.0.1:9092")
+    fleet = Fleet.plan(2, tmp_path, first_id=4, settings={"listeners": "SSL://127.0.0.1:9092"})
     assert [process.node_id for process in fleet.brokers] == [4, 5]
     assert [process.terms.listen for process in fleet.brokers] == ["127.0.0.1:9092", "127.0.0.1:9093"]
+    assert [process.terms.settings["listeners"] for process in fleet.brokers] == [
+        "SSL://127.0.0.1:9092",
+        "SSL://127.0.0.1:9093",
+    ]
 
 
 def test_a_broker_is_heard_in_a_process_with_thousands_of_descriptors(tmp_path: Path) -> None:

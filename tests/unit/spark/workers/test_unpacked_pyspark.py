@@ -1,15 +1,19 @@
 """PySpark from a directory: the home of links, made once, and left alone where there is another."""
 
 import os
+import shlex
+import stat
 import subprocess
 import sys
 import zipfile
+from collections.abc import Callable
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
+from odradek.config.files.properties import parse_properties
 from odradek.spark.unpacked_pyspark import PATIENT_WITH_WORKERS, unpacked_pyspark
 from odradek.streams import jvm
 
@@ -83,6 +87,11 @@ def test_where_nothing_can_be_written_spark_starts_as_ever(tmp_path: Path) -> No
         assert "SPARK_HOME" not in os.environ
 
 
+def replace_launch(monkeypatch: pytest.MonkeyPatch, launch: Callable[[Any], None]) -> None:
+    monkeypatch.setattr(jvm, "java_gateway", SimpleNamespace(launch_gateway=launch))
+    monkeypatch.setattr(pyspark.SparkContext, "_gateway", None)
+
+
 class _Started(Exception):
     """In place of a JVM."""
 
@@ -93,13 +102,53 @@ def test_a_jvm_that_we_start_waits_for_slow_workers_unless_the_user_says_otherwi
     (key,) = PATIENT_WITH_WORKERS
     seen = []
 
-    def started(conf: Any, _: object) -> None:
-        seen.append(conf.get(key))
+    def started(popen_kwargs: Any) -> None:
+        words = shlex.split(os.environ["PYSPARK_SUBMIT_ARGS"])
+        handed_over = Path(words[words.index("--properties-file") + 1])
+        seen.append(parse_properties(handed_over.read_text("utf-8")).values.get(key))
         raise _Started
 
-    monkeypatch.setattr(jvm, "java_gateway", SimpleNamespace(launch_gateway=started))
-    monkeypatch.setattr(pyspark.SparkContext, "_gateway", None)
+    replace_launch(monkeypatch, started)
     for settings in ({}, {key: "7s"}):
         with pytest.raises(_Started):
             jvm.start_jvm(settings)
     assert seen == ["120s", "7s"]
+
+
+@pytest.mark.parametrize(
+    "words", [None, "--conf spark.ui.enabled=false pyspark-shell", "--properties-file {} pyspark-shell"]
+)
+def test_settings_reach_a_jvm_by_a_file_that_only_we_can_read_and_that_goes(
+    words: str | None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Every user of the machine can read the command line of a JVM."""
+    own = tmp_path / "own.conf"
+    own.write_text("spark.x=theirs\nspark.y=kept\n")
+    monkeypatch.delenv("PYSPARK_SUBMIT_ARGS", raising=False)
+    if words is not None:
+        monkeypatch.setenv("PYSPARK_SUBMIT_ARGS", words.format(own))
+    before = os.environ.get("PYSPARK_SUBMIT_ARGS")
+    seen: list[Path] = []
+
+    def started(popen_kwargs: Any) -> None:
+        given = shlex.split(os.environ["PYSPARK_SUBMIT_ARGS"])
+        assert "PLANTED" not in " ".join(given)
+        assert given[-1] == "pyspark-shell"
+        assert ("spark.ui.enabled=false" in given) is ("ui.enabled" in (words or ""))
+        [place] = [number for number, word in enumerate(given) if word == "--properties-file"]
+        handed_over = Path(given[place + 1])
+        assert stat.S_IMODE(handed_over.stat().st_mode) == 0o600
+        values = parse_properties(handed_over.read_text("utf-8")).values
+        assert values["spark.hadoop.fs.s3a.secret.key"] == " PLANTED\\ =ü"
+        assert values["spark.x"] == "ours"
+        is_own = "properties" in (words or "")
+        assert (values.get("spark.y") == "kept") is is_own
+        assert ("--load-spark-defaults" in given) is not is_own
+        seen.append(handed_over)
+        raise _Started
+
+    replace_launch(monkeypatch, started)
+    with pytest.raises(_Started):
+        jvm.start_jvm({"spark.hadoop.fs.s3a.secret.key": " PLANTED\\ =ü", "spark.x": "ours"})
+    assert [path.exists() for path in seen] == [False]
+    assert os.environ.get("PYSPARK_SUBMIT_ARGS") == before
