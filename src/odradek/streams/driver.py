@@ -34,6 +34,7 @@ from odradek.streams.translation.frames import (
     carried,
     columns,
     filtered,
+    moved_on,
     passes,
     record_schema,
     scope,
@@ -194,7 +195,7 @@ class TestDriver:
         frame = fed.frame(self._spark, self._rules.of_source(source)).rows
         for sink in self._program.ends:
             if isinstance(sink, TopicSink) and sink.topic == source.topic:
-                again = translator.frame(sink.inputs[0]).rows
+                again = moved_on(translator.frame(sink.inputs[0]), (), 1).rows
                 if passes(again):
                     again = filtered(again, sf.col(STATE).isNull())
                 same = again.select(

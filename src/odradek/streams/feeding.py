@@ -63,7 +63,7 @@ class InputTopic:
                     "__value": _struct_of(given.get("value"), self._source.value, "value"),
                     "__timestamp": when,
                     "__headers": headers or None,
-                    "__order": [number, self.number, 0, number],
+                    "__order": [number, self.number, 0, number, 0],
                 }
             )
         return when
@@ -141,7 +141,9 @@ class InputTopic:
         frame = incoming(spark.createDataFrame(pa.Table.from_batches([rows]), kind), source, 0, letters)
         place = sf.col("__order")[3]
         zero, source_number = (sf.lit(number).cast("bigint") for number in (0, self.number))
-        return frame.with_rows(frame.rows.withColumn("__order", sf.array(place, source_number, zero, place)))
+        return frame.with_rows(
+            frame.rows.withColumn("__order", sf.array(place, source_number, zero, place, zero))
+        )
 
 
 def all_nullable(rows: DataFrame) -> DataFrame:

@@ -23,7 +23,7 @@ from dataclasses import dataclass, field
 from tests.interop.languages.prepare import AbsentError
 from tests.streams.oracle import direct
 from tests.streams.oracle.allowed import allowance
-from tests.streams.oracle.comparison import Outputs, compare
+from tests.streams.oracle.comparison import Outputs, compare_written
 from tests.streams.oracle.documents import operators, text
 from tests.streams.oracle.generator import Document, generate
 from tests.streams.oracle.kafka import PROGRAM, KafkaOracle, OracleError
@@ -69,7 +69,7 @@ class Trial:
         if isinstance(mine, str):
             return [f"ours fails: {mine}"]
         faults = []
-        for difference in compare(mine, theirs):
+        for difference in compare_written(document, mine, theirs):
             allowed = allowance(document, difference)
             if allowed is None:
                 faults.append(str(difference))

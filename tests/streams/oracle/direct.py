@@ -14,10 +14,11 @@ from typing import Any, NamedTuple, TypeAlias
 from tests.streams.oracle import sql
 from tests.streams.oracle.comparison import Outputs
 from tests.streams.oracle.generator import Document
-from tests.streams.oracle.ours import build
+from tests.streams.oracle.ours import build, emit_of
 
 from odradek.streams import Streams
 from odradek.streams.plan import keyed, operators
+from odradek.streams.plan.event_order import SIDE_TURNS, TABLE_TURN, EventOrder, Reading
 from odradek.streams.plan.windows import SlidingWindows, WindowKind
 from odradek.streams.processors.aggregate import (
     AggregateProcessor,
@@ -32,7 +33,7 @@ from odradek.streams.processors.foreign_keys import ForeignKeyProcessor
 from odradek.streams.processors.joins import LatestProcessor, StreamTableProcessor, TableTableProcessor
 from odradek.streams.processors.ports import InputRow, KeyedProcessor, UpdateRow
 from odradek.streams.processors.stream_joins import StreamStreamProcessor
-from odradek.streams.processors.task import MemoryStore, run_batch
+from odradek.streams.processors.task import MemoryStore, latest_only, run_batch
 from odradek.streams.processors.versions import VersionedJoinProcessor, VersionedProcessor
 from odradek.streams.processors.windows import WindowProcessor, open_windows
 from odradek.streams.translation.translator import (
@@ -92,14 +93,16 @@ class DirectProgram:
         ways: Ways = OUR_WAYS,
     ) -> None:
         self._ways = ways
-        app = Streams(f"program-{document['seed']}", emit="every")
+        app = Streams(f"program-{document['seed']}", emit=emit_of(document))
         self._topics = build(app, document)
         self._ends = app.program.ends
         self._wants_old = operators_with_old_values(self._ends)
         self._keep_null_keys = repartitions_with_null_keys(self._ends)
         self._state: dict[str, dict[bytes, bytes]] = {} if state is None else state
         self._fed: list[tuple[int, Any]] = []
-        self._frames: dict[operators.Operator, DirectFrame] = {}
+        self._events = EventOrder(self._ends)
+        self._reading: Reading = "written"
+        self._frames: dict[tuple[operators.Operator, Reading], DirectFrame] = {}
 
     def batch(self, inputs: Sequence[Any], first: int = 0) -> Outputs:
         """What is written for these records, of which the first is number `first`."""
@@ -117,26 +120,39 @@ class DirectProgram:
         """A copy of all state."""
         return {name: dict(data) for name, data in self._state.items()}
 
-    def _frame(self, operator: operators.Operator) -> DirectFrame:
-        frame = self._frames.get(operator)
+    def _frame(self, operator: operators.Operator, asked: Reading = "written") -> DirectFrame:
+        reading = self._events.reading(operator, asked)
+        frame = self._frames.get((operator, reading))
         if frame is None:
-            frame = self._frames[operator] = self._made(operator)
+            reader, self._reading = self._reading, reading
+            frame = self._frames[operator, reading] = self._made(operator)
+            self._reading = reader
         return frame
 
     def _inputs(self, operator: operators.Operator) -> list[DirectFrame]:
-        return [self._frame(above) for above in operator.inputs]
+        ways = self._events.ways(operator, self._reading)
+        return [_moved_on(self._frame(way.source, way.reading), way.steps, way.hops) for way in ways]
 
     def _run(
-        self, name: str, processor: KeyedProcessor, *ports: PortRows
+        self,
+        name: str,
+        processor: KeyedProcessor,
+        *ports: PortRows,
+        turns: Sequence[int] = (0, 1, 2, 3),
+        old: tuple[int, ...] | None = None,
     ) -> list[tuple[list[int], UpdateRow]]:
         store = MemoryStore()
-        store.data = self._state.setdefault(name, {})
+        store.data = self._state.setdefault(f"{name} {self._reading}", {})
         rows = [
-            InputRow(number, key, payload, row.timestamp, None, [*row.order, *([number] * (len(ports) > 1))])
-            for number, port in enumerate(ports)
+            InputRow(number, key, payload, row.timestamp, None, [*row.order, *([turn] * (len(ports) > 1))])
+            for number, (turn, port) in enumerate(zip(turns, ports, strict=False))
             for key, payload, row in port
         ]
-        return list(run_batch(processor, store, rows))
+        updates = run_batch(processor, store, rows)
+        return list(updates if old is None else latest_only(updates, old))
+
+    def _says_latest(self, operator: operators.Operator) -> bool:
+        return getattr(operator, "emit", None) == "latest" and self._reading == "written"
 
     @singledispatchmethod
     def _made(self, operator: operators.Operator) -> DirectFrame:
@@ -146,8 +162,15 @@ class DirectProgram:
 
     @_made.register
     def _(self, operator: operators.TopicSource) -> DirectFrame:
+        steps = self._events.source_steps(operator)
         rows = [
-            DirectRow(_struct("key", key), _struct("value", _fields(value)), None, at, [number, 0, 0, number])
+            DirectRow(
+                _struct("key", key),
+                _struct("value", _fields(value)),
+                None,
+                at,
+                [number, 0, 0, number, 0, *steps],
+            )
             for number, (topic, key, value, at) in self._fed
             if topic == operator.topic
         ]
@@ -302,7 +325,8 @@ class DirectProgram:
             processor = self._ways.windows(operator.window, fold, final=operator.final)
         if isinstance(operator, keyed.Cogrouped):
             processor = ByPort(processor)
-        updates = self._run(operator.name, processor, *ports)
+        old = (1,) if self._says_latest(operator) else None
+        updates = self._run(operator.name, processor, *ports, old=old)
         return DirectFrame([_row(order, update) for order, update in updates], old=True)
 
     @_made.register
@@ -341,14 +365,19 @@ class DirectProgram:
             processor = self._ways.versioned_join(
                 operator.kind, history_ms=history_ms, grace_ms=operator.grace_ms
             )
-        updates = self._run(operator.name, processor, left, _by_key(table.rows))
+        updates = self._run(operator.name, processor, left, _by_key(table.rows), turns=(0, TABLE_TURN))
         return _joined(operator, updates)
 
     @_made.register
     def _(self, operator: keyed.TableTableJoin) -> DirectFrame:
         left, right = map(_latest_versions, self._inputs(operator))
         updates = self._run(
-            operator.name, TableTableProcessor(operator.kind), _by_key(left.rows), _by_key(right.rows)
+            operator.name,
+            TableTableProcessor(operator.kind),
+            _by_key(left.rows),
+            _by_key(right.rows),
+            turns=SIDE_TURNS if self._reading == "stored" else (0, 1),
+            old=(2, 3) if self._says_latest(operator) else None,
         )
         return _joined(operator, updates)
 
@@ -374,7 +403,7 @@ class DirectProgram:
         updates = self._run(
             operator.name, ForeignKeyProcessor(operator.kind), references, _by_key(right.rows)
         )
-        joined = _joined(operator, updates)
+        joined = _moved_on(_joined(operator, updates), (), self._events.answer_hops(operator))
         return self._changelog(operator, f"{operator.name}-old", joined.rows)
 
 
@@ -387,6 +416,15 @@ def answers(documents: list[Document]) -> list[Outputs | str]:
         except Exception as problem:  # noqa: BLE001 a program that fails is a finding, and the others go on
             made.append(f"{type(problem).__name__}: {str(problem)[:400]}")
     return made
+
+
+def _moved_on(frame: DirectFrame, steps: tuple[int, ...], hops: int = 0) -> DirectFrame:
+    """As `frames.moved_on`."""
+
+    def order(row: DirectRow) -> list[int]:
+        return [*row.order[:4], row.order[4] + hops, *row.order[5:], *steps]
+
+    return frame._replace(rows=[row._replace(order=order(row)) for row in frame.rows])
 
 
 def _struct(name: str, content: Any) -> Fields:

@@ -22,6 +22,7 @@ UNIT_MS = 5
 WINDOWED_STREAM, WINDOWED_TABLE = "windowed stream", "windowed table"
 STREAM, TABLE, GLOBAL = "stream", "table", "global"
 _DEPTH = 2
+_SHARING = 0.4
 _LATER_MS = 10_000
 """Longer than any window and any grace."""
 
@@ -34,6 +35,8 @@ class ProgramInTheMaking:
         self.nodes: list[Node] = []
         self.kinds: dict[str, str] = {}
         self._topics: dict[str, str] = {}
+        self.sharing = 0.0
+        """How often what is there already is read once more."""
 
     # --- nodes
 
@@ -43,7 +46,16 @@ class ProgramInTheMaking:
         self.kinds[name] = kind
         return name
 
+    def known(self, kind: str) -> str | None:
+        """A node of this kind that is there already, now and then: then two ways lead from it, and may meet again."""
+        if not self.sharing or self.rng.random() >= self.sharing or self._says_unmatched():
+            return None
+        names = [name for name, of_kind in self.kinds.items() if of_kind == kind]
+        return self.rng.choice(names) if names else None
+
     def source(self, kind: str) -> str:
+        if (known := self.known(kind)) is not None:
+            return known
         topic = f"{kind[0]}{len(self._topics)}"
         self._topics[topic] = kind
         versioned = kind == TABLE and self.rng.random() < 0.1
@@ -133,6 +145,8 @@ class ProgramInTheMaking:
     # --- streams and tables, as deep as `depth` operators
 
     def stream(self, depth: int = _DEPTH) -> str:
+        if (known := self.known(STREAM)) is not None:
+            return known
         if depth == 0 or self.rng.random() < 0.5:
             return self.source(STREAM)
         if self.rng.random() < 0.2:
@@ -140,6 +154,8 @@ class ProgramInTheMaking:
         return self.stateless(self.rng.choice(_STATELESS), self.stream(depth - 1))
 
     def table(self, depth: int = _DEPTH) -> str:
+        if (known := self.known(TABLE)) is not None:
+            return known
         if depth == 0 or self.rng.random() < 0.5:
             return self.source(TABLE)
         form = self.rng.randint(0, 5)
@@ -168,13 +184,20 @@ class ProgramInTheMaking:
             case "flatMap" | "flatMapValues":
                 return self.add(kind, op, **{"in": upstream}, expand=self.expand(keeps_key=op != "flatMap"))
             case "merge":
-                return self.add(kind, op, **{"in": upstream}, right=self.stream(0))
+                return self.merge(upstream, self.stream(0))
             case "branch":
                 wheres = [self.where() for _ in range(self.rng.randint(1, 2))]
                 return self.add(
                     kind, op, **{"in": upstream}, where=wheres, take=self.rng.randint(0, len(wheres))
                 )
         return self.add(kind, "repartition", **{"in": upstream})
+
+    def merge(self, left: str, right: str) -> str:
+        """Kafka has the records of a stream that is merged with itself once, ours twice: there is none here."""
+        right = (
+            self.add(STREAM, "mapValues", **{"in": right}, change=self.change()) if left == right else right
+        )
+        return self.add(STREAM, "merge", **{"in": left}, right=right)
 
     def table_change(self, op: str, upstream: str) -> str:
         kind = self.kinds[upstream]
@@ -289,6 +312,11 @@ class ProgramInTheMaking:
         left, right = self.table(), self.table()
         return self.add(TABLE, "joinForeign", left=left, right=right, how=how, by=self.foreign_key())
 
+    def new_topic(self, kind: str) -> str:
+        topic = f"{kind[0]}{len(self._topics)}"
+        self._topics[topic] = kind
+        return topic
+
     # --- what follows the goal
 
     def suffix(self, node: str) -> str:
@@ -349,9 +377,106 @@ class ProgramInTheMaking:
         return records
 
 
+class MeetingWays:
+    """Programs in which two ways lead from one stream or table to one operator."""
+
+    def __init__(self, made: ProgramInTheMaking) -> None:
+        self.made = made
+
+    def way_of_stream(self, stream: str) -> str:
+        """The stream itself, or what one or two operators make of it."""
+        for _ in range(self.made.rng.choice((0, 1, 1, 2))):
+            stream = self.made.stateless(self.made.rng.choice(_ONWARD), stream)
+        return stream
+
+    def table_of(self, stream: str) -> str:
+        """A table that is computed from the stream."""
+        upstream = self.way_of_stream(stream) if self.made.rng.random() < 0.3 else stream
+        if self.made.rng.random() < 0.4:
+            table = self.made.add(TABLE, "toTable", **{"in": upstream})
+        else:
+            by = self.made.by() if self.made.rng.random() < 0.3 else None
+            table = self.made.add(
+                TABLE, "aggregate", **{"in": upstream}, by=by, window=None, agg=self.made.agg()
+            )
+        return self.way_of_table(table)
+
+    def way_of_table(self, table: str) -> str:
+        """The table itself, or what is made of it."""
+        match self.made.rng.randint(0, 7):
+            case 0 | 1:
+                return self.made.table_change(
+                    self.made.rng.choice(("filter", "filterNot", "mapValues")), table
+                )
+            case 2:
+                agg = self.made.rng.choice(
+                    ({"kind": "count"}, {"kind": "aggregate", "n": "sum", "tag": "none"})
+                )
+                return self.made.add(TABLE, "regroup", **{"in": table}, by=self.made.by(), agg=agg)
+            case 3:
+                other = self.made.add(TABLE, TABLE, topic=self.made.new_topic(TABLE))
+                sides = [table, other]
+                self.made.rng.shuffle(sides)
+                return self.made.add(
+                    TABLE, "joinTables", left=sides[0], right=sides[1], how=self.made.rng.choice(_HOWS)
+                )
+        return table
+
+    def join_own_table(self, how: str) -> str:
+        """A stream, and a table that is computed from the same one; which of them is built first is open."""
+        stream = self.made.stream(1)
+        left = None if self.made.rng.random() < 0.5 else self.way_of_stream(stream)
+        right = self.table_of(stream)
+        left = self.way_of_stream(stream) if left is None else left
+        return self.made.add(STREAM, "joinTable", left=left, right=right, how=how)
+
+    def join_stream_of_table(self, how: str) -> str:
+        """The updates of a table, and what is made of the same table."""
+        table = (
+            self.made.source(TABLE) if self.made.rng.random() < 0.4 else self.table_of(self.made.stream(0))
+        )
+        ways = [lambda: self.made.add(STREAM, "toStream", **{"in": table}), lambda: self.way_of_table(table)]
+        if self.made.rng.random() < 0.5:
+            left, right = ways[0](), ways[1]()
+        else:
+            right, left = ways[1](), ways[0]()
+        return self.made.add(STREAM, "joinTable", left=left, right=right, how=how)
+
+    def join_shared_table(self, how: str) -> str:
+        """Two joins with one table, of which one may read what the other says."""
+        stream = self.made.stream(1)
+        table = self.table_of(stream) if self.made.rng.random() < 0.7 else self.made.table(1)
+        first = self.made.add(STREAM, "joinTable", left=self.way_of_stream(stream), right=table, how="left")
+        self.made.sink(first)
+        left = first if self.made.rng.random() < 0.5 else self.way_of_stream(stream)
+        return self.made.add(STREAM, "joinTable", left=left, right=self.way_of_table(table), how=how)
+
+    def join_own_tables(self, how: str) -> str:
+        """Two tables that are computed from one stream."""
+        stream = self.made.stream(1)
+        left, right = self.table_of(stream), self.table_of(stream)
+        if self.made.rng.random() < 0.5:
+            left, right = right, left
+        return self.made.add(TABLE, "joinTables", left=left, right=right, how=how)
+
+    def join_own_stream(self) -> str:
+        stream = self.made.stream(1)
+        left, right = self.way_of_stream(stream), self.way_of_stream(stream)
+        fields = {"before": self.made.ms(0, 3), "after": self.made.ms(0, 3), "grace": 1000}
+        return self.made.add(STREAM, "joinStreams", left=left, right=right, how="inner", **fields)
+
+    def diamond(self) -> str:
+        """Two ways from one stream to a merge, and what depends on the order in which records come there."""
+        stream = self.made.stream(1)
+        merged = self.made.merge(self.way_of_stream(stream), self.way_of_stream(stream))
+        agg = {"kind": "reduce", "n": "last", "tag": "concat"}
+        return self.made.add(TABLE, "aggregate", **{"in": merged}, by=None, window=None, agg=agg)
+
+
 _STATELESS = (
     "filter", "filterNot", "mapValues", "selectKey", "map", "flatMap", "flatMapValues", "merge", "branch", "repartition",
 )  # fmt: skip
+_ONWARD = ("filter", "mapValues", "mapValues", "flatMapValues", "branch", "selectKey", "map", "repartition")
 _WINDOWS = ("tumbling", "hopping", "sliding", "session")
 _HOWS = ("inner", "left", "outer")
 _WALKS = (
@@ -383,6 +508,22 @@ def _join_goal(method: str, how: str) -> Callable[[ProgramInTheMaking], str]:
     return lambda made: getattr(made, method)(how)
 
 
+def _meeting_goal(method: str, how: str) -> Callable[[ProgramInTheMaking], str]:
+    return lambda made: getattr(MeetingWays(made), method)(how)
+
+
+MEETING_GOALS: dict[str, Callable[[ProgramInTheMaking], str]] = {
+    **{f"{how} join with its own table": _meeting_goal("join_own_table", how) for how in _HOWS[:2]},
+    **{
+        f"{how} join with the table that it is of": _meeting_goal("join_stream_of_table", how)
+        for how in _HOWS[:2]
+    },
+    **{f"{how} join with a shared table": _meeting_goal("join_shared_table", how) for how in _HOWS[:2]},
+    **{f"{how} join of tables of one stream": _meeting_goal("join_own_tables", how) for how in _HOWS},
+    "join of a stream with itself": lambda made: MeetingWays(made).join_own_stream(),
+    "diamond": lambda made: MeetingWays(made).diamond(),
+}
+"""Those in which two ways lead from one source to one operator."""
 GOALS: dict[str, Callable[[ProgramInTheMaking], str]] = {
     **{f"stream {op}": _stateless_goal(op) for op in _STATELESS},
     **{f"table {op}": _table_goal(op) for op in ("filter", "filterNot", "mapValues")},
@@ -401,6 +542,7 @@ GOALS: dict[str, Callable[[ProgramInTheMaking], str]] = {
     "versioned table": lambda made: made.after_versions(),
     **{f"{how} join with a global table": _join_goal("join_global", how) for how in _HOWS[:2]},
     **{f"{how} join by a foreign key": _join_goal("join_foreign", how) for how in _HOWS[:2]},
+    **MEETING_GOALS,
 }
 
 
@@ -411,6 +553,9 @@ def generate(seed: int, variant: int = 0) -> Document:
     """
     made = ProgramInTheMaking(random.Random(seed))
     goal = list(GOALS)[seed % len(GOALS)]
+    round_ = seed // len(GOALS)
+    made.sharing = _SHARING if round_ % 2 else 0.0
+    emit = {"emit": "latest"} if round_ % 4 > 1 else {}
     node = GOALS[goal](made)
     if made.rng.random() < 0.3:
         made.sink(node)
@@ -420,4 +565,11 @@ def generate(seed: int, variant: int = 0) -> Document:
     else:
         made.sink(made.suffix(node))
     made.rng.seed(f"{seed}/{variant}")
-    return {"seed": seed, "variant": variant, "goal": goal, "nodes": made.nodes, "inputs": made.inputs()}
+    return {
+        "seed": seed,
+        "variant": variant,
+        "goal": goal,
+        **emit,
+        "nodes": made.nodes,
+        "inputs": made.inputs(),
+    }

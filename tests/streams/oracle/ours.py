@@ -19,6 +19,7 @@ from tests.streams.oracle.generator import Document, Node
 from odradek.model.lazy import lazy
 from odradek.spark.unpacked_pyspark import unpacked_pyspark
 from odradek.streams import Streams
+from odradek.streams.plan.operators import Emit
 
 if TYPE_CHECKING:
     import pyspark.sql as pyspark_sql
@@ -101,7 +102,7 @@ class OurDriver:
         written: dict[int, Outputs | str] = {}
         together: dict[str, list[int]] = {}
         for number, document in enumerate(documents):
-            together.setdefault(json.dumps(document["nodes"]), []).append(number)
+            together.setdefault(json.dumps([document["nodes"], emit_of(document)]), []).append(number)
         for numbers in together.values():
             answers = self._together([documents[number] for number in numbers])
             written.update(zip(numbers, answers, strict=True))
@@ -116,7 +117,7 @@ class OurDriver:
 
 def run(documents: list[Document], spark: Any) -> list[Outputs]:
     """What our test driver writes for documents of the same nodes: one job, in which each document has a task of its own."""
-    app = Streams(f"program-{documents[0]['seed']}", emit="every", spark=spark)
+    app = Streams(f"program-{documents[0]['seed']}", emit=emit_of(documents[0]), spark=spark)
     topics = build(app, documents[0])
     answers: list[Outputs] = [{topic: [] for topic in topics} for _ in documents]
     with app.test() as driver, mock.patch(_CHOICE_OF_TASK, _task_of):
@@ -139,6 +140,12 @@ _CHOICE_OF_TASK = "odradek.streams.translation.adapter.task_of"
 def _task_of(port: Any, tasks: int) -> Column:
     """In place of our choice by key: the header that says whose record it is."""
     return functions.expr("CAST(CAST(__headers[0].value AS STRING) AS INT)")
+
+
+def emit_of(document: Document) -> Emit:
+    """What tables of a document say of a batch: every update, unless it asks for the latest."""
+    emit: Emit = document.get("emit", "every")
+    return emit
 
 
 def build(app: Streams, document: Document) -> list[str]:

@@ -6,7 +6,7 @@ import itertools
 
 import pytest
 from tests.streams.oracle.allowed import allowance
-from tests.streams.oracle.comparison import Outputs, compare
+from tests.streams.oracle.comparison import Outputs, compare_written
 from tests.streams.oracle.documents import text
 from tests.streams.oracle.generator import Document, generate
 from tests.streams.oracle.kafka import KafkaOracle
@@ -45,6 +45,8 @@ def test_fresh_programs_write_what_kafka_writes(ours: OurDriver, kafka: KafkaOra
 def _equal(document: Document, ours: Outputs | str, theirs: Outputs) -> None:
     assert not isinstance(ours, str), f"{ours}\n{text(document)}"
     faults = [
-        str(difference) for difference in compare(ours, theirs) if allowance(document, difference) is None
+        str(difference)
+        for difference in compare_written(document, ours, theirs)
+        if allowance(document, difference) is None
     ]
     assert not faults, "\n".join([text(document), *faults])

@@ -8,7 +8,8 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
 from difflib import get_close_matches
-from typing import TYPE_CHECKING, Any, Literal, TypeAlias
+from itertools import count
+from typing import TYPE_CHECKING, Any, Final, Literal, TypeAlias
 
 from odradek.model.errors import ConfigError
 from odradek.streams.plan.schemas import DeclaredSchema, Format
@@ -20,6 +21,7 @@ Expression: TypeAlias = "str | Column"
 """Spark SQL, or a Column."""
 Emit: TypeAlias = Literal["every", "latest"]
 JoinKind: TypeAlias = Literal["inner", "left", "outer"]
+_MADE: Final = count()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -28,6 +30,8 @@ class Operator:
 
     name: str
     inputs: tuple[Operator, ...] = ()
+    built: int = field(default_factory=lambda: next(_MADE), repr=False)
+    """Its number among all operators, in the order in which they are made."""
 
     @property
     def is_table(self) -> bool:

@@ -18,7 +18,9 @@ class InputRow(NamedTuple):
     timestamp: int
     headers: Any
     order: list[int]
-    """[when, source, partition, offset, steps...]: rows of one source and partition come in this order, whatever their time."""
+    """[when, source, partition, offset, repartitions, steps...]: rows of one source and partition come in this order, whatever
+    their time. What went through more repartitions comes later.
+    """
 
 
 class UpdateRow(NamedTuple):

@@ -225,7 +225,7 @@ def run_batch(
     state = CachedState(store, wall_clock, failures)
     if isinstance(processor, WallClockProcessor):
         for number, update in enumerate(_said_by_clock(processor, state, failures)):
-            yield [wall_clock, CLOCK_SOURCE, 0, wall_clock, number], update
+            yield [wall_clock, CLOCK_SOURCE, 0, wall_clock, 0, number], update
     for row in in_order(rows):
         state.stream_time = max(state.stream_time, row.timestamp)
         for number, update in enumerate(_said(processor, row, state, failures)):
@@ -322,7 +322,7 @@ def run_script(
         updates += run_batch(processor, store, batch, wall_clock, failures)
         rest = [row for row in rest if row.order[3] > step.number]
         if step.time_ms is not None:
-            order = [step.number, 0, 0, step.number]
+            order = [step.number, 0, 0, step.number, 0]
             wall_clock = step.time_ms
             updates += pass_time(processor, store, wall_clock, order, failures)
         else:

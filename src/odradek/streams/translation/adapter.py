@@ -72,13 +72,15 @@ _HEADERS: Final = ArrayType(StructType().add("key", StringType()).add("value", B
 class Port:
     """One input: its rows with `__timestamp`, `__headers` and `__order`, and columns that say the key and the payload.
 
-    `everywhere`: every task gets all rows, whatever their keys.
+    `everywhere`: every task gets all rows, whatever their keys. `turn`: which rows of one moment come first; None: by
+    the ports.
     """
 
     rows: DataFrame
     key: Column
     payload: Column
     everywhere: bool = False
+    turn: int | None = None
 
 
 class MapStore:
@@ -180,7 +182,7 @@ class TaskRun:
 
     def example(self, said: pa.Table) -> dict[str, Any]:
         """The first record that was said; one that is null all over where none was, or Python does not hold it."""
-        nothing = {"__timestamp": 0, "__order": [0, 0, 0, 0]}
+        nothing = {"__timestamp": 0, "__order": [0, 0, 0, 0, 0]}
         try:
             return next(iter(python_values(said.slice(0, 1))), nothing)
         except UnreadableValueError:
@@ -401,10 +403,11 @@ def _united(ports: list[Port], tasks: tuple[int, ...]) -> DataFrame:
             (port.payload if index == number else sf.lit(None).cast(kind)).alias(f"__payload{index}")
             for index, kind in enumerate(kinds)
         ]
+        turn = number if port.turn is None else port.turn
         order = (
             sf.col("__order")
             if len(ports) == 1
-            else sf.concat("__order", sf.array(sf.lit(number).cast("bigint")))
+            else sf.concat("__order", sf.array(sf.lit(turn).cast("bigint")))
         )
         frames.append(
             port.rows.select(

@@ -32,6 +32,7 @@ operator lets it pass.
 KEPT: Final = "__kept"
 """In rows that keep another one, which goes on when an output on the way is written: that one."""
 _HOLDS: Final = "__holds_here"
+_STEPS_MAX: Final = 1 << 20
 ORIGIN: Final = "__origin"
 """The record that a row comes from, as it was read, for dead letters."""
 
@@ -50,6 +51,18 @@ class RecordFrame:
 
     def with_rows(self, rows: DataFrame) -> RecordFrame:
         return replace(self, rows=rows)
+
+
+def moved_on(frame: RecordFrame, steps: Iterable[int], hops: int = 0) -> RecordFrame:
+    """The records one step further on their way: `hops` repartitions, then `steps` (`InputRow.order`)."""
+    order = sf.col("__order")
+    if hops:
+        passed = sf.get(order, sf.lit(4)) + sf.lit(hops).cast("bigint")
+        order = sf.concat(sf.slice(order, 1, 4), sf.array(passed), sf.slice(order, 6, _STEPS_MAX))
+    taken = [sf.lit(step).cast("bigint") for step in steps]
+    if taken:
+        order = sf.concat(order, sf.array(*taken))
+    return frame.with_rows(frame.rows.withColumn("__order", order)) if hops or taken else frame
 
 
 def carried(rows: DataFrame) -> tuple[str, ...]:

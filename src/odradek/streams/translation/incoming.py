@@ -38,7 +38,11 @@ def incoming(rows: DataFrame, source: TopicSource, number: int, letters: Letters
         computed_here(when).alias("__timestamp"),
         sf.when(sf.size("headers") > 0, sf.col("headers")).cast(HEADERS).alias("__headers"),
         sf.array(
-            turn, sf.lit(number).cast("bigint"), sf.col("partition").cast("bigint"), sf.col("offset")
+            turn,
+            sf.lit(number).cast("bigint"),
+            sf.col("partition").cast("bigint"),
+            sf.col("offset"),
+            sf.lit(0).cast("bigint"),
         ).alias("__order"),
     ]
     if letters is None:

@@ -7,6 +7,7 @@ from pyspark.sql import functions as sf
 from pyspark.sql.types import StructType
 
 from odradek.model.errors import ConfigError
+from odradek.streams.plan.event_order import SIDE_TURNS, TABLE_TURN
 from odradek.streams.plan.keyed import (
     ForeignKeyJoin,
     StreamStreamJoin,
@@ -28,6 +29,7 @@ from odradek.streams.translation.frames import (
     carried,
     columns,
     key_columns,
+    moved_on,
     named,
     of_records,
     parts,
@@ -46,7 +48,7 @@ from odradek.streams.translation.translator import Translator, translate
 
 @translate.register
 def _stream_table(operator: StreamTableJoin, translator: Translator) -> RecordFrame:
-    stream, table = (translator.frame(source) for source in operator.inputs)
+    stream, table = translator.inputs(operator)
     seen = scope(stream)
     key = sf.col("__key") if operator.on is None else of_records(seen, key_struct(seen, columns(operator.on)))
     rows = seen.withColumn("__by", key)
@@ -62,7 +64,13 @@ def _stream_table(operator: StreamTableJoin, translator: Translator) -> RecordFr
     joined = keyed(
         [
             Port(rows=rows, key=by, payload=payload),
-            Port(rows=table.rows, key=sf.col("__key"), payload=sf.col("__value"), everywhere=everywhere),
+            Port(
+                rows=table.rows,
+                key=sf.col("__key"),
+                payload=sf.col("__value"),
+                everywhere=everywhere,
+                turn=TABLE_TURN,
+            ),
         ],
         processor,
         name=operator.name,
@@ -75,24 +83,25 @@ def _stream_table(operator: StreamTableJoin, translator: Translator) -> RecordFr
 
 @translate.register
 def _table_table(operator: TableTableJoin, translator: Translator) -> RecordFrame:
-    left, right = (latest_versions(translator.frame(source)) for source in operator.inputs)
+    left, right = map(latest_versions, translator.inputs(operator))
     key = struct_in(left.rows, "__key")
     ours, theirs = struct_in(left.rows, "__value"), struct_in(right.rows, "__value")
     matching = matching_key(right.rows, "__key", key, operator)
     outputs = StructType()
     for name, kind in (("__left", ours), ("__right", theirs), ("__old_left", ours), ("__old_right", theirs)):
         outputs = outputs.add(name, kind)
+    left_turn, right_turn = SIDE_TURNS if translator.reading == "stored" else (0, 1)
     joined = keyed(
         [
-            Port(rows=left.rows, key=sf.col("__key"), payload=sf.col("__value")),
-            Port(rows=right.rows, key=matching, payload=sf.col("__value")),
+            Port(rows=left.rows, key=sf.col("__key"), payload=sf.col("__value"), turn=left_turn),
+            Port(rows=right.rows, key=matching, payload=sf.col("__value"), turn=right_turn),
         ],
         TableTableProcessor(operator.kind),
         name=operator.name,
         tasks=translator.tasks,
         key=key,
         outputs=outputs,
-        old=(2, 3) if operator.emit == "latest" else None,
+        old=(2, 3) if translator.says_latest(operator) else None,
     )
     rows = joined_value(RecordFrame(rows=joined), "__left", "__right", "__value", operator)
     rows = joined_value(RecordFrame(rows=rows), "__old_left", "__old_right", "__old", operator)
@@ -137,7 +146,7 @@ def joined_value(
 
 @translate.register
 def _stream_stream(operator: StreamStreamJoin, translator: Translator) -> RecordFrame:
-    left, right = (translator.frame(source) for source in operator.inputs)
+    left, right = translator.inputs(operator)
     key = struct_in(left.rows, "__key")
     matching = matching_key(right.rows, "__key", key, operator)
     ours, theirs = struct_in(left.rows, "__value"), struct_in(right.rows, "__value")
@@ -162,7 +171,7 @@ def _stream_stream(operator: StreamStreamJoin, translator: Translator) -> Record
 
 @translate.register
 def _foreign_key(operator: ForeignKeyJoin, translator: Translator) -> RecordFrame:
-    left, right = (latest_versions(translator.frame(source)) for source in operator.inputs)
+    left, right = map(latest_versions, translator.inputs(operator))
     key = struct_in(left.rows, "__key")
     ours, theirs = struct_in(left.rows, "__value"), struct_in(right.rows, "__value")
     rows = _references(operator, left)
@@ -183,12 +192,13 @@ def _foreign_key(operator: ForeignKeyJoin, translator: Translator) -> RecordFram
     )
     rows = joined_value(RecordFrame(rows=joined), "__left", "__right", "__value", operator)
     wanted = operator in translator.wants_old or translator.tasks.count > 1
-    return changelog(f"{operator.name}-old", RecordFrame(rows=rows), wanted, translator)
+    answers = moved_on(RecordFrame(rows=rows), (), translator.events.answer_hops(operator))
+    return changelog(f"{operator.name}-old", answers, wanted, translator)
 
 
 @translate.register
 def _window_table(operator: WindowTableJoin, translator: Translator) -> RecordFrame:
-    windows, table = (latest_versions(translator.frame(source)) for source in operator.inputs)
+    windows, table = map(latest_versions, translator.inputs(operator))
     key = struct_in(windows.rows, "__key")
     if operator.held_ms is not None and END not in key.fieldNames():
         raise ConfigError(f"{operator.name}: held= is for a windowed table, whose key has the column {END}")

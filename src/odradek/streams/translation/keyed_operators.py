@@ -52,7 +52,7 @@ from odradek.streams.translation.translator import Translator, translate
 
 @translate.register
 def _aggregated(operator: Aggregated, translator: Translator) -> RecordFrame:
-    frame = translator.frame(operator.inputs[0])
+    frame = translator.input(operator)
     sql = SqlAggregates(operator.aggregates, scope(frame), translator.spark, removable=frame.old)
     folded = _fold(operator, frame, translator, sql.arguments, SqlFold(sql.calls), sql.results)
     rows = _finished(folded, "__value", sql)
@@ -69,7 +69,7 @@ def _finished(frame: RecordFrame, column: str, sql: SqlAggregates) -> DataFrame:
 
 @translate.register
 def _folded(operator: Folded, translator: Translator) -> RecordFrame:
-    frame = translator.frame(operator.inputs[0])
+    frame = translator.input(operator)
     values = frame.fields("__value")
     declared_kind = None if operator.schema is None else struct_type(declared(operator.schema, "value").ddl)
     kind = declared_kind or struct_in(frame.rows, "__value")
@@ -89,7 +89,7 @@ def _folded(operator: Folded, translator: Translator) -> RecordFrame:
 
 @translate.register
 def _folded_by(operator: FoldedBy, translator: Translator) -> RecordFrame:
-    frame = translator.frame(operator.inputs[0])
+    frame = translator.input(operator)
     everything = sf.struct(*(sf.col(f"`{name}`") for name in frame.fields("__value")))
     return _fold(operator, frame, translator, everything, operator.fold, struct_type(operator.schema))
 
@@ -148,7 +148,7 @@ def _run_fold(
         tasks=translator.tasks,
         key=kind,
         outputs=StructType().add("__value", results).add("__old", results),
-        old=(1,) if operator.emit == "latest" else None,
+        old=(1,) if translator.says_latest(operator) else None,
     )
 
 
@@ -209,7 +209,7 @@ def key_name(seen: DataFrame, key: tuple[Expression, ...] | None, frame: RecordF
 
 @translate.register
 def _processed(operator: Processed, translator: Translator) -> RecordFrame:
-    frame = translator.frame(operator.inputs[0])
+    frame = translator.input(operator)
     seen = scope(frame)
     key = _key_of(seen, operator.key)
     rows = where(seen.withColumn("__by", key), sf.col("__by").isNotNull())
@@ -251,7 +251,7 @@ def _output_column(name: str) -> str:
 
 @translate.register
 def _processor_output(operator: ProcessorOutput, translator: Translator) -> RecordFrame:
-    rows = where(translator.frame(operator.inputs[0]).rows, sf.col("__output") == operator.output)
+    rows = where(translator.input(operator).rows, sf.col("__output") == operator.output)
     value = sf.col(f"`{_output_column(operator.output)}`").alias("__value")
     return RecordFrame(rows=rows.select("__key", value, *META, *carried(rows)))
 
@@ -261,8 +261,7 @@ def _cogrouped(operator: Cogrouped, translator: Translator) -> RecordFrame:
     ports: list[Port] = []
     kind: StructType | None = None
     bare_values: list[str | None] = []
-    for stream, key in zip(operator.inputs, operator.keys, strict=True):
-        frame = translator.frame(stream)
+    for frame, key in zip(translator.inputs(operator), operator.keys, strict=True):
         seen = scope(frame)
         rows = where(seen.withColumn("__by", _key_of(seen, key)), sf.col("__by").isNotNull())
         if operator.window is None or isinstance(operator.window, SlidingWindows):

@@ -15,11 +15,12 @@ import pyarrow.compute as pc
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as sf
 from pyspark.sql.pandas.types import to_arrow_schema
-from pyspark.sql.types import StructType
+from pyspark.sql.types import BooleanType, StructType
 
 from odradek.spark.outgoing import PACKED, RowFormat
 from odradek.spark.outgoing_rows import outgoing_rows
 from odradek.streams.plan.operators import TopicSink
+from odradek.streams.processors.python_values import values_of
 from odradek.streams.translation.formats import encoded
 from odradek.streams.translation.frames import (
     HEADERS,
@@ -34,6 +35,8 @@ from odradek.streams.translation.letters import PASSING_TYPE
 from odradek.streams.translation.packing import PACKED_BYTES, packed
 
 _IS_KEPT: Final = "__is_kept"
+_IS_LAST: Final = "__is_last"
+_BEFORE: Final = "__before"
 _LAYOUT: Final = RowFormat(topic=None, columns=frozenset({"key", "value", "topic", "timestamp", "headers"}))
 
 
@@ -60,21 +63,64 @@ def outgoing(sink: TopicSink, frame: RecordFrame) -> DataFrame:
     )
 
 
-def doubled(frame: RecordFrame) -> RecordFrame:
-    """Each record, and behind it a row that passes and keeps it. What passed before is kept, too, and not doubled."""
+def doubled(frame: RecordFrame, *, held_back: bool) -> RecordFrame:
+    """Each record, and behind it a row that passes and keeps it. What passed before is kept, too, and not doubled.
+
+    `held_back`: the rows are every update of a table, of which only the last one of each key is for the output.
+    """
     rows = frame.rows
-    copies = sf.array(sf.lit(False), sf.lit(True))
+    marked = _with_last_marked(frame) if held_back else rows
+    copies, kept_alone = sf.array(sf.lit(False), sf.lit(True)), sf.array(sf.lit(True))
     if passes(rows):
-        copies = sf.when(sf.col(STATE).isNull(), copies).otherwise(sf.array(sf.lit(True)))
+        copies = sf.when(sf.col(STATE).isNull(), copies).otherwise(kept_alone)
+    if held_back:
+        copies = sf.when(sf.col(_IS_LAST), copies).otherwise(kept_alone)
     is_kept = sf.col(_IS_KEPT)
     passing = sf.struct(sf.lit("").alias("topic"), sf.lit(None).cast("binary").alias("records"))
+    given = {name: sf.col(name) for name in rows.columns if name != STATE}
+    if _BEFORE in marked.columns:
+        given["__old"] = sf.when(is_kept, sf.col("__old")).otherwise(sf.col(_BEFORE)).alias("__old")
     return frame.with_rows(
-        rows.select("*", sf.explode(copies).alias(_IS_KEPT)).select(
-            *(sf.col(name) for name in rows.columns if name != STATE),
+        marked.select("*", sf.explode(copies).alias(_IS_KEPT)).select(
+            *given.values(),
             sf.when(is_kept, passing.cast(PASSING_TYPE)).alias(STATE),
             sf.when(is_kept, sf.struct(*(sf.col(name) for name in rows.columns))).alias(KEPT),
         )
     )
+
+
+def _with_last_marked(frame: RecordFrame) -> DataFrame:
+    """Which update is the last of its key, and what the first one replaced. All updates of a key are in one partition, in their
+    order, since no operator is between them and the task that said them.
+    """
+    rows = frame.rows
+    schema = StructType([*rows.schema.fields]).add(_IS_LAST, BooleanType())
+    if frame.old:
+        schema = schema.add(_BEFORE, rows.schema["__old"].dataType)
+    return rows.mapInArrow(partial(_mark_last, to_arrow_schema(schema, timezone="UTC")), schema)
+
+
+def _mark_last(schema: pa.Schema, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    given = list(batches)
+    if not given:
+        return
+    rows = pa.Table.from_batches(given)
+    keys = values_of(rows["__key"])
+    records = range(rows.num_rows)
+    if STATE in rows.column_names:
+        records = pc.indices_nonzero(pc.is_null(rows[STATE])).to_pylist()
+    first: dict[str, int] = {}
+    last: dict[str, int] = {}
+    names = {place: repr(keys[place]) for place in records}
+    for place, name in names.items():
+        first.setdefault(name, place)
+        last[name] = place
+    is_last = [place in names and last[names[place]] == place for place in range(rows.num_rows)]
+    rows = rows.append_column(schema.field(_IS_LAST), pa.array(is_last))
+    if _BEFORE in schema.names:
+        begins = [first[names[place]] if place in names else place for place in range(rows.num_rows)]
+        rows = rows.append_column(schema.field(_BEFORE), rows["__old"].take(pa.array(begins, pa.int64())))
+    yield from rows.to_batches()
 
 
 def undoubled(frame: RecordFrame, written: DataFrame) -> RecordFrame:

@@ -42,6 +42,7 @@ from odradek.streams.translation.frames import (
     RecordFrame,
     carried,
     columns,
+    moved_on,
     named,
     of_records,
     parts,
@@ -56,7 +57,7 @@ from odradek.streams.translation.translator import Translator, translate
 
 @translate.register
 def _source(operator: TopicSource, translator: Translator) -> RecordFrame:
-    frame = translator.read(operator)
+    frame = moved_on(translator.read(operator), translator.events.source_steps(operator))
     if operator.timestamp is not None:
         (when,) = columns([operator.timestamp])
         rows = scope(frame)
@@ -125,7 +126,7 @@ def _user_frame(operator: FrameSource, translator: Translator) -> RecordFrame:
             value.alias("__value"),
             when.cast("bigint").alias("__timestamp"),
             sf.lit(None).cast(HEADERS).alias("__headers"),
-            sf.array(when.cast("bigint"), *(sf.lit(0).cast("bigint") for _ in range(3))).alias("__order"),
+            sf.array(when.cast("bigint"), *(sf.lit(0).cast("bigint") for _ in range(4))).alias("__order"),
             *_nothing_to_tell(operator.name, translator),
         )
     )
@@ -140,7 +141,7 @@ def _nothing_to_tell(name: str, translator: Translator) -> list[Column]:
 
 @translate.register
 def _filtered(operator: Filtered, translator: Translator) -> RecordFrame:
-    frame = translator.frame(operator.inputs[0])
+    frame = translator.input(operator)
     if not operator.is_table:
         seen, made = _tried(scope(frame), {"__holds": _holds(operator)}, operator, translator)
         return frame.with_rows(where(seen, made["__holds"]).select(*frame.rows.columns))
@@ -169,7 +170,7 @@ def _blanked(frame: RecordFrame, rows: DataFrame, column: str, operator: Filtere
 
 @translate.register
 def _selected(operator: Selected, translator: Translator) -> RecordFrame:
-    frame = translator.frame(operator.inputs[0])
+    frame = translator.input(operator)
     if operator.is_table:
         assert operator.value is not None
         rows = _value_of_table(frame, frame.rows, "__value", operator)
@@ -238,7 +239,7 @@ def _value_of_table(
 
 @translate.register
 def _exploded(operator: Exploded, translator: Translator) -> RecordFrame:
-    frame = translator.frame(operator.inputs[0])
+    frame = translator.input(operator)
     seen = scope(frame)
     (elements,) = columns([operator.elements])
     kind = seen.select(elements.alias("x")).schema["x"].dataType
@@ -267,7 +268,7 @@ def _exploded(operator: Exploded, translator: Translator) -> RecordFrame:
 
 @translate.register
 def _merged(operator: Merged, translator: Translator) -> RecordFrame:
-    frames = [translator.frame(source) for source in operator.inputs]
+    frames = translator.inputs(operator)
     first = frames[0]
     united: DataFrame | None = None
     handed_on = {name: frame.rows.schema[name].dataType for frame in frames for name in carried(frame.rows)}
@@ -293,7 +294,7 @@ def _merged(operator: Merged, translator: Translator) -> RecordFrame:
 
 @translate.register
 def _peeked(operator: Peeked, translator: Translator) -> RecordFrame:
-    frame = translator.frame(operator.inputs[0])
+    frame = translator.input(operator)
     look = partial(
         _peek_each,
         operator.look,
@@ -365,7 +366,7 @@ def _letter_of(row: dict[str, Any], error: Exception, failures: FailedRows) -> d
 
 @translate.register
 def _repartitioned(operator: Repartitioned, translator: Translator) -> RecordFrame:
-    frame = translator.frame(operator.inputs[0])
+    frame = translator.input(operator)
     if operator in translator.keep_null_keys:
         return frame
     return frame.with_rows(where(frame.rows, sf.col("__key").isNotNull()))
@@ -373,13 +374,13 @@ def _repartitioned(operator: Repartitioned, translator: Translator) -> RecordFra
 
 @translate.register
 def _as_stream(operator: AsStream, translator: Translator) -> RecordFrame:
-    frame = translator.frame(operator.inputs[0])
+    frame = translator.input(operator)
     return RecordFrame(rows=frame.rows.drop("__old", "__latest"))
 
 
 @translate.register
 def _as_table(operator: AsTable, translator: Translator) -> RecordFrame:
-    frame = translator.frame(operator.inputs[0])
+    frame = translator.input(operator)
     return changelog(operator.name, frame, operator in translator.wants_old, translator)
 
 

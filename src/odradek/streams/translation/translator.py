@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 
 from odradek.model.errors import ConfigError
 from odradek.model.lazy import lazy
+from odradek.streams.plan.event_order import EventOrder, Reading, holds_back
 from odradek.streams.plan.keyed import (
     Aggregated,
     Cogrouped,
@@ -33,7 +34,7 @@ from odradek.streams.plan.operators import (
 )
 from odradek.streams.processors.failures import FailedRows, Letters
 from odradek.streams.processors.task import ScriptStep
-from odradek.streams.translation.frames import RecordFrame
+from odradek.streams.translation.frames import RecordFrame, moved_on
 from odradek.streams.translation.task_names import even_names
 
 if TYPE_CHECKING:
@@ -99,23 +100,47 @@ class Translator:
         self._tails = dict(tails or {})
         self.tail_frames: dict[TopicSink, RecordFrame] = {}
         """Of the outputs that turned off on the way."""
-        self._frames: dict[Operator, RecordFrame] = {}
+        self.events = EventOrder(ends)
+        self.reading: Reading = "written"
+        """How the operator is read that is being translated."""
+        self._frames: dict[tuple[Operator, Reading], RecordFrame] = {}
 
-    def frame(self, operator: Operator) -> RecordFrame:
-        frame = self._frames.get(operator)
+    def frame(self, operator: Operator, asked: Reading = "written") -> RecordFrame:
+        reading = self.events.reading(operator, asked)
+        frame = self._frames.get((operator, reading))
         if frame is None:
+            reader, self.reading = self.reading, reading
             try:
-                frame = self._frames[operator] = translate(operator, self)
+                frame = self._frames[operator, reading] = translate(operator, self)
             except errors.AnalysisException as error:
                 raise ConfigError(f"{operator.name}: {error.getMessage().splitlines()[0]}") from None
+            finally:
+                self.reading = reader
             for sink in self._tails.get(operator, ()):
-                frame = self._frames[operator] = self._with_tail(operator, frame, sink)
+                frame = self._frames[operator, reading] = self._with_tail(operator, frame, sink, reading)
         return frame
 
-    def _with_tail(self, operator: Operator, frame: RecordFrame, sink: TopicSink) -> RecordFrame:
+    def inputs(self, operator: Operator) -> list[RecordFrame]:
+        """What the operator that is being translated reads."""
+        ways = self.events.ways(operator, self.reading)
+        return [moved_on(self.frame(way.source, way.reading), way.steps, way.hops) for way in ways]
+
+    def input(self, operator: Operator) -> RecordFrame:
+        """What an operator of one input reads."""
+        (frame,) = self.inputs(operator)
+        return frame
+
+    def says_latest(self, operator: Aggregated | Folded | FoldedBy | Cogrouped | TableTableJoin) -> bool:
+        """Does it say, where it is read now, only the last update of each key of a batch?"""
+        return operator.emit == "latest" and self.reading == "written"
+
+    def _with_tail(
+        self, operator: Operator, frame: RecordFrame, sink: TopicSink, reading: Reading
+    ) -> RecordFrame:
         """What is written there passes in the rows that go on from here."""
         shared = dict(self._frames)
-        self._frames[operator] = outputs.doubled(frame)
+        held_back = reading != "written" and holds_back(operator)
+        self._frames[operator, "written"] = outputs.doubled(frame, held_back=held_back)
         tail = self.tail_frames[sink] = self.frame(sink.inputs[0])
         written = outputs.outgoing(sink, tail)
         self._frames = shared
