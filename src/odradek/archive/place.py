@@ -8,6 +8,7 @@ wherever these libraries look for them; they are never options, so they stand in
 from __future__ import annotations
 
 import os
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -23,6 +24,8 @@ else:
     fs = lazy("pyarrow.fs")
 
 _S3_SCHEMES: Final = ("s3", "s3a")
+_REGION: Final = re.compile(r"[A-Za-z0-9-]{1,64}")
+"""It becomes a part of a host name."""
 _DEFAULT_REGION: Final = "us-east-1"
 """What S3-compatible stores that know no regions accept."""
 
@@ -124,6 +127,8 @@ def archive_place(
                 f"the endpoint {endpoint!r} is no URL; it looks like https://s3.example.org:9000"
             )
         region = region or variables.get("AWS_REGION") or variables.get("AWS_DEFAULT_REGION")
+        if region is not None and _REGION.fullmatch(region) is None:
+            raise ConfigError(f"the region {region!r} is no name such as eu-central-1")
         return ArchivePlace(
             path=f"{parts.netloc}/{parts.path.strip('/')}",
             is_s3=True,

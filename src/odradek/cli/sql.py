@@ -47,7 +47,8 @@ _PORT_MAX: Final = 65535
 _PYTHON_FUNCTIONS: Final = "odradek.sql.python.functions"
 _AWAKE_QUERIES: Final = "odradek.sql.awake.queries"
 _SLEEP_AFTER_MS: Final = "odradek.sql.sleep.after.ms"
-_SETTINGS: Final = (_PYTHON_FUNCTIONS, _AWAKE_QUERIES, _SLEEP_AFTER_MS)
+_ARCHIVE_ENDPOINTS: Final = "odradek.sql.archive.endpoints"
+_SETTINGS: Final = (_PYTHON_FUNCTIONS, _AWAKE_QUERIES, _SLEEP_AFTER_MS, _ARCHIVE_ENDPOINTS)
 
 
 @click.group(invoke_without_command=True)
@@ -187,7 +188,8 @@ def _report(error: OdradekError) -> None:
     metavar="KEY=VALUE",
     multiple=True,
     help="A setting: odradek.sql.python.functions=true lets users make functions, which run with the server's rights."
-    " Beyond odradek.sql.awake.queries=10, queries with nothing to read for odradek.sql.sleep.after.ms=120000 sleep.",
+    " Beyond odradek.sql.awake.queries=10, queries with nothing to read for odradek.sql.sleep.after.ms=120000 sleep."
+    " odradek.sql.archive.endpoints=URL,… are S3-compatible stores that CREATE ARCHIVE may name.",
 )
 @click.option(
     "--connect",
@@ -239,6 +241,7 @@ def serve(
             else schemas.SchemaRegistryTerms.of(schema_registry),
             python_functions=_python_functions(given),
             sleep=_sleep_terms(given),
+            archive_endpoints=_archive_endpoints(given),
         )
         http = serving.HttpTerms(host=host.strip("[]"), port=int(port), certificate=certificate, key=key)
         known = None if users is None else gate.HttpUsers.from_file(users)
@@ -261,6 +264,17 @@ def _python_functions(settings: Mapping[str, str]) -> bool:
     if value not in ("true", "false"):
         raise click.UsageError(f"--set {_PYTHON_FUNCTIONS}: expected true or false, not {value!r}")
     return value == "true"
+
+
+def _archive_endpoints(settings: Mapping[str, str]) -> frozenset[str]:
+    written = (endpoint.strip() for endpoint in settings.get(_ARCHIVE_ENDPOINTS, "").split(","))
+    endpoints = frozenset(endpoint for endpoint in written if endpoint)
+    for endpoint in endpoints:
+        if not endpoint.startswith(("http://", "https://")):
+            raise click.UsageError(
+                f"--set {_ARCHIVE_ENDPOINTS}: expected URLs such as https://s3.example.org:9000, not {endpoint!r}"
+            )
+    return endpoints
 
 
 def _sleep_terms(settings: Mapping[str, str]) -> Any:

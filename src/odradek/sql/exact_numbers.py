@@ -6,9 +6,11 @@ decimals names the context of this file.
 
 from __future__ import annotations
 
-from decimal import Context, Decimal, DivisionByZero, InvalidOperation, Overflow
+from decimal import ROUND_HALF_UP, Context, Decimal, DivisionByZero, InvalidOperation, Overflow
 from typing import Any, Final
 
+from odradek.model.java_numbers import decimal_number, double_number, whole_number
+from odradek.sql.errors import SqlError
 from odradek.sql.types import SqlType
 
 INT_BITS: Final = 31
@@ -30,7 +32,7 @@ def whole(value: Any, bits: int) -> int:
     if isinstance(value, Decimal) and value.is_finite() and value.adjusted() >= _DIGITS_MAX:
         raise ValueError(f"{value!s:.80} has more than {bits + 1} bits")
     try:
-        number = int(value)
+        number = whole_number(value) if isinstance(value, str) else int(value)
     except (ValueError, OverflowError) as error:
         raise ValueError(f"{value!r:.80} is no whole number") from error
     if not -(1 << bits) <= number < (1 << bits):
@@ -38,19 +40,31 @@ def whole(value: Any, bits: int) -> int:
     return number
 
 
+def whole_of_literal(text: str) -> int:
+    """A whole number of a statement, perhaps with a sign. Raises SqlError for one that no BIGINT holds."""
+    number = whole_number(text) if len(text) <= _DIGITS_MAX + 1 else 1 << BIGINT_BITS
+    if not -(1 << BIGINT_BITS) <= number < 1 << BIGINT_BITS:
+        raise SqlError(
+            f"{text:.40} does not fit into a BIGINT", hint="Write 1.0 for a DECIMAL, or 1e0 for a DOUBLE"
+        )
+    return number
+
+
 def double(value: float | Decimal | str) -> float:
     """Infinity for what is too large, as Java does. ValueError for a text that is no number."""
+    if isinstance(value, str):
+        return double_number(value)
     try:
         return float(value)
     except OverflowError:
-        return float("-inf" if value < 0 else "inf")  # type: ignore[operator]  # only a whole number overflows
+        return float("-inf" if value < 0 else "inf")  # only a whole number overflows
 
 
 def rounded_decimal(value: float | Decimal | str, kind: SqlType) -> Decimal:
-    """With as many places behind the point as the type has. ValueError for what is no number, and for too large a one."""
+    """Rounds half up, as a CAST does. Raises ValueError for text that is no number, and for too large a number."""
+    number = decimal_number(value) if isinstance(value, str) else Decimal(value)
     try:
-        number = Decimal(value)
-        rounded = number.quantize(Decimal(1).scaleb(-kind.scale), context=WIDE)
+        rounded = number.quantize(Decimal(1).scaleb(-kind.scale), rounding=ROUND_HALF_UP, context=WIDE)
     except InvalidOperation as error:
         raise ValueError(f"{value!r:.80} is no {kind}") from error
     if not rounded.is_finite() or (rounded and rounded.adjusted() >= kind.precision - kind.scale):
@@ -59,8 +73,8 @@ def rounded_decimal(value: float | Decimal | str, kind: SqlType) -> Decimal:
 
 
 def exact_decimal(value: float | Decimal | str, kind: SqlType) -> Decimal:
-    """As `rounded_decimal`; ValueError for more places behind the point than the type has."""
+    """Raises ValueError for more digits behind the point than the type has, as `rounded_decimal` does for other values."""
     rounded = rounded_decimal(value, kind)
-    if rounded != Decimal(value):
+    if rounded != (decimal_number(value) if isinstance(value, str) else Decimal(value)):
         raise ValueError(f"{value!s:.80} does not fit into {kind}")
     return rounded

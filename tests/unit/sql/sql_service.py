@@ -12,6 +12,7 @@ from typing import Any
 from odradek.sql.errors import SqlError
 from odradek.sql.queries.answer import AnswerColumn, QueryAnswer
 from odradek.sql.server.application import application
+from odradek.sql.server.connections import SqlConnections
 from odradek.sql.server.gate import GateLimits, HttpUsers
 from odradek.sql.server.refusals import BAD_REQUEST, RestRefusal, refusal_of
 from odradek.sql.server.serving import HttpTerms, listening, serve_http
@@ -107,9 +108,13 @@ class ScriptedService:
 
 @contextmanager
 def served(
-    service: ScriptedService, users: HttpUsers | None = None, limits: GateLimits | None = None
+    service: ScriptedService,
+    users: HttpUsers | None = None,
+    limits: GateLimits | None = None,
+    connections: SqlConnections | None = None,
 ) -> Iterator[str]:
     """Its URL."""
+    known = SqlConnections() if connections is None else connections
     terms = HttpTerms(port=0)
     ready: list[str] = []
     has_begun = threading.Event()
@@ -122,8 +127,8 @@ def served(
 
     def run() -> None:
         asyncio.set_event_loop(loop)
-        app = application(service, users, limits)
-        loop.run_until_complete(serve_http(app, terms, listening(terms), ended, begin))
+        app = application(service, users, limits, known)
+        loop.run_until_complete(serve_http(app, terms, listening(terms), ended, begin, known))
         loop.close()
 
     thread = threading.Thread(target=run, name="sql-server-of-test")

@@ -18,10 +18,11 @@ from sqlglot import exp
 
 from odradek.sql.analysis.casts import cast, comparable, converted
 from odradek.sql.analysis.scope import NameScope
-from odradek.sql.analysis.times import epoch_ms
+from odradek.sql.analysis.times import TIME_COLUMNS, TIME_LITERALS, epoch_ms, time_literal
 from odradek.sql.catalog import SqlCatalog
 from odradek.sql.errors import Position, SqlError
-from odradek.sql.language.dialect import position_of
+from odradek.sql.exact_numbers import whole_of_literal
+from odradek.sql.language.dialect import chained, position_of
 from odradek.sql.types import (
     BIGINT,
     BOOLEAN,
@@ -44,7 +45,10 @@ from odradek.sql.types import (
 _INT_MAX: Final = 2**31 - 1
 _COMPARISONS: Final = {exp.EQ: "=", exp.NEQ: "!=", exp.LT: "<", exp.LTE: "<=", exp.GT: ">", exp.GTE: ">="}
 _ARITHMETIC: Final = {exp.Add: "+", exp.Sub: "-", exp.Mul: "*", exp.Div: "/", exp.Mod: "%"}
-_TIME_COLUMNS: Final = ("ROWTIME", "WINDOWSTART", "WINDOWEND")
+_TEXT_CHARS_MAX: Final = 4 << 20
+"""Some operators write an operand twice, so that deep nesting would grow without end."""
+_NAN_GUARDS: Final = {"=": (0,), "!=": (0, 1), "<": (1,), "<=": (1,), ">": (0,), ">=": (0,)}
+"""Which sides of a comparison must not be NaN. For Spark NaN equals itself and is the largest number; for ksqlDB neither."""
 OVER_REFUSAL: Final = "OVER needs all rows of a table at once, which a query that goes on never has"
 OVER_HINT: Final = "Write a pull query over a table, without EMIT CHANGES; or TOPK, EARLIEST_BY_OFFSET and such with GROUP BY."
 _UNITS: Final = ("MILLISECONDS", "SECONDS", "MINUTES", "HOURS", "DAYS", "WEEKS", "MONTHS", "YEARS")
@@ -57,6 +61,8 @@ class TypedText(NamedTuple):
     type: SqlType
 
 
+_Operand = tuple[exp.Expr, TypedText]
+"""An operand that is compared several times is compiled once."""
 AggregateHook = Callable[[str, exp.Anonymous], TypedText]
 
 
@@ -83,7 +89,10 @@ class ExpressionCompiler:
             compile_node = _NODES.get(type(tree))
             if compile_node is None:
                 raise SqlError(f"{tree.sql()!r} is not supported in an expression")
-            return compile_node(self, tree)
+            made = compile_node(self, tree)
+            if len(made.text) > _TEXT_CHARS_MAX:
+                raise SqlError("this expression is too large", hint="Write a stream for a part of it")
+            return made
         except SqlError as error:
             raise error.at(position_of(tree)) from None
 
@@ -149,12 +158,26 @@ class ExpressionCompiler:
     # ---- logic
 
     def comparison(self, tree: exp.Binary) -> TypedText:
-        sign = _COMPARISONS[type(tree)]
-        left, right = self._compared(tree.left, tree.right, sign)
-        return TypedText(f"coalesce({left} {sign} {right}, false)", BOOLEAN)
+        return self._tested((tree.left, self.typed(tree.left)), tree.right, _COMPARISONS[type(tree)])
 
-    def _compared(self, left: exp.Expr, right: exp.Expr, sign: str) -> tuple[str, str]:
-        sides = self._moments(left, right) or (self.typed(left), self.typed(right))
+    def _tested(self, left: _Operand, right: exp.Expr, sign: str) -> TypedText:
+        """The comparison, which is false beside null and beside NaN."""
+        return TypedText(f"coalesce({self._test(left, right, sign)}, false)", BOOLEAN)
+
+    def _test(self, left: _Operand, right: exp.Expr, sign: str) -> str:
+        sides = self._compared(left, right, sign)
+        guards = [
+            f" and not isnan({sides[place].text})"
+            for place in _NAN_GUARDS[sign]
+            if sides[place].type == DOUBLE and not _is_literal((left[0], right)[place])
+        ]
+        return f"{sides[0].text} {sign} {sides[1].text}{''.join(guards)}"
+
+    def _compared(self, left: _Operand, right_tree: exp.Expr, sign: str) -> tuple[TypedText, TypedText]:
+        """Both sides as values that Spark compares, with the types that they had before."""
+        left_tree, left_value = left
+        right_value = self.typed(right_tree)
+        sides = self._times(left_tree, left_value, right_tree, right_value) or (left_value, right_value)
         for side in sides:
             if side.type.kind == "MAP" or (side.type.kind in ("STRUCT", "ARRAY") and sign not in ("=", "!=")):
                 raise SqlError(f"Operator {sign} cannot be used to compare {side.type}")
@@ -164,27 +187,40 @@ class ExpressionCompiler:
                 f"Operator {sign} cannot be used to compare {sides[0].type} and {sides[1].type}",
                 hint="Write a CAST",
             )
-        return texts
+        return TypedText(texts[0], sides[0].type), TypedText(texts[1], sides[1].type)
 
-    def _moments(self, left: exp.Expr, right: exp.Expr) -> tuple[TypedText, TypedText] | None:
-        """ROWTIME and the bounds of windows beside a time that is written as text."""
-        for column, text in ((left, right), (right, left)):
-            is_text = isinstance(text, exp.Literal) and text.is_string
-            if is_text and isinstance(column, exp.Column) and column.name in _TIME_COLUMNS:
-                moment = TypedText(f"{epoch_ms(text.this, position_of(column))}L", BIGINT)
-                return (self.typed(column), moment) if column is left else (moment, self.typed(column))
+    def _times(
+        self, left: exp.Expr, left_value: TypedText, right: exp.Expr, right_value: TypedText
+    ) -> tuple[TypedText, TypedText] | None:
+        """A time that is written as text, beside ROWTIME, the bounds of windows, a DATE, a TIME or a TIMESTAMP."""
+        for column, value, text, is_left in (
+            (left, left_value, right, True),
+            (right, right_value, left, False),
+        ):
+            if not (isinstance(text, exp.Literal) and text.is_string):
+                continue
+            if isinstance(column, exp.Column) and column.name in TIME_COLUMNS:
+                constant = TypedText(f"{epoch_ms(text.this, position_of(column))}L", BIGINT)
+            elif value.type.kind in TIME_LITERALS:
+                constant = TypedText(time_literal(text.this, value.type), value.type)
+            else:
+                continue
+            return (value, constant) if is_left else (constant, value)
         return None
 
     def distinct_from(self, tree: exp.NullSafeNEQ | exp.NullSafeEQ) -> TypedText:
-        left, right = self._compared(tree.left, tree.right, "=")
-        same = f"({left} <=> {right})"
+        left, right = self._compared((tree.left, self.typed(tree.left)), tree.right, "=")
+        same = f"({left.text} <=> {right.text})"
         return TypedText(same if isinstance(tree, exp.NullSafeEQ) else f"(not {same})", BOOLEAN)
 
     def connector(self, tree: exp.And | exp.Or) -> TypedText:
+        """A chain of ANDs, or of ORs, of any length."""
         word = "and" if isinstance(tree, exp.And) else "or"
-        left = self.as_type(tree.left, BOOLEAN, f"what stands before {word.upper()}")
-        right = self.as_type(tree.right, BOOLEAN, f"what stands after {word.upper()}")
-        return TypedText(f"({left} {word} {right})", BOOLEAN)
+        parts = [
+            self.as_type(part, BOOLEAN, f"what stands {'after' if place else 'before'} {word.upper()}")
+            for place, part in enumerate(chained(tree))
+        ]
+        return TypedText(f"({f' {word} '.join(parts)})", BOOLEAN)
 
     def negation(self, tree: exp.Not) -> TypedText:
         return TypedText(f"(not {self.as_type(tree.this, BOOLEAN, 'what stands after NOT')})", BOOLEAN)
@@ -195,22 +231,30 @@ class ExpressionCompiler:
         return TypedText(f"({self.typed(tree.this).text} is null)", BOOLEAN)
 
     def between(self, tree: exp.Between) -> TypedText:
-        low, high = tree.args["low"], tree.args["high"]
-        at_least = self._compared(tree.this, low, ">=")
-        at_most = self._compared(tree.this, high, "<=")
-        text = f"{at_least[0]} >= {at_least[1]} and {at_most[0]} <= {at_most[1]}"
-        return TypedText(f"coalesce({text}, false)", BOOLEAN)
+        value = (tree.this, self.typed(tree.this))
+        at_least = self._test(value, tree.args["low"], ">=")
+        at_most = self._test(value, tree.args["high"], "<=")
+        return TypedText(f"coalesce({at_least} and {at_most}, false)", BOOLEAN)
 
     def in_list(self, tree: exp.In) -> TypedText:
+        """Members that need the same conversion of the value stand in one IN, so that the text grows with the list only."""
         if tree.args.get("query"):
             raise SqlError(
                 "IN (SELECT …) is a condition of WHERE on its own, or between ANDs",
                 position_of(tree),
                 "Write a LEFT JOIN with the table for anything else.",
             )
-        pairs = [self._compared(tree.this, value, "=") for value in tree.expressions]
-        equal = " or ".join(f"coalesce({left} = {right}, false)" for left, right in pairs)
-        return TypedText(f"({equal})", BOOLEAN)
+        value = (tree.this, self.typed(tree.this))
+        lists: dict[str, list[str]] = {}
+        tests: list[str] = []
+        for member in tree.expressions:
+            left, right = self._compared(value, member, "=")
+            if DOUBLE in (left.type, right.type):
+                tests.append(self._tested(value, member, "=").text)
+            else:
+                lists.setdefault(left.text, []).append(right.text)
+        tests += [f"coalesce({left} in ({', '.join(members)}), false)" for left, members in lists.items()]
+        return TypedText(f"({' or '.join(tests)})", BOOLEAN)
 
     def like(self, tree: exp.Like, escape: str | None = None) -> TypedText:
         value = self.as_type(tree.this, STRING, "what stands before LIKE")
@@ -232,15 +276,14 @@ class ExpressionCompiler:
         return self.like(tree.this, escape.this)
 
     def case(self, tree: exp.Case) -> TypedText:
-        operand = tree.this
+        operand = None if tree.this is None else (tree.this, self.typed(tree.this))
         conditions: list[str] = []
         results: list[TypedText] = []
         for branch in tree.args["ifs"]:
             if operand is None:
                 conditions.append(self.as_type(branch.this, BOOLEAN, "what stands after WHEN"))
             else:
-                left, right = self._compared(operand, branch.this, "=")
-                conditions.append(f"coalesce({left} = {right}, false)")
+                conditions.append(self._tested(operand, branch.this, "=").text)
             results.append(self.typed(branch.args["true"]))
         default = tree.args.get("default")
         otherwise = TypedText("null", NULL) if default is None else self.typed(default)
@@ -413,6 +456,10 @@ class ExpressionCompiler:
         return TypedText(f"({shown}) -> {body.text}", lambda_of(body.type))
 
 
+def _is_literal(tree: exp.Expr) -> bool:
+    return isinstance(tree.this if isinstance(tree, exp.Neg) else tree, exp.Literal)
+
+
 def lambda_name(name: str) -> str:
     """A variable of a lambda in Spark: no column is called so."""
     return f"l_{name.encode().hex()}"
@@ -432,7 +479,7 @@ def number(text: str) -> TypedText:
         scale = -int(digits.exponent)
         kind = decimal_of(max(len(digits.digits), scale), scale)
         return TypedText(f"cast({quoted(text)} as {kind.ddl})", kind)
-    value = int(text)
+    value = whole_of_literal(text)
     if -_INT_MAX - 1 <= value <= _INT_MAX:
         return TypedText(f"({text})" if value < 0 else text, INTEGER)
     return TypedText(f"({text}L)", BIGINT)

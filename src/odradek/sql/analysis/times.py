@@ -7,11 +7,19 @@ from datetime import UTC, datetime, timedelta, timezone
 from typing import Final
 
 from odradek.sql.errors import SqlError
+from odradek.sql.formats.times import time_of_text
+from odradek.sql.types import SqlType
 
 _TIME: Final = re.compile(
     r"(\d{4})(?:-(\d{1,2})(?:-(\d{1,2}))?)?(?:[T ](?:(\d{1,2})(?::(\d{1,2})(?::(\d{1,2})(?:\.(\d{1,3}))?)?)?)?)?"
     r"\s*(Z|[+-]\d{2}:?\d{2})?"
 )
+TIME_LITERALS: Final = {
+    "DATE": "date_from_unix_date({0})",
+    "TIME": "{0}",
+    "TIMESTAMP": "timestamp_millis({0}L)",
+}
+TIME_COLUMNS: Final = ("ROWTIME", "WINDOWSTART", "WINDOWEND")
 _EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
 
 
@@ -36,6 +44,14 @@ def epoch_ms(text: str, position: tuple[int, int] | None = None) -> int:
     except ValueError as error:
         raise SqlError(f"{text!r} is no time: {error}", position) from None
     return int((moment - _EPOCH) / timedelta(milliseconds=1)) + int((fraction or "0").ljust(3, "0"))
+
+
+def time_literal(text: str, kind: SqlType) -> str:
+    """A DATE, TIME or TIMESTAMP as Spark SQL. Raises SqlError for text that is none."""
+    try:
+        return TIME_LITERALS[kind.kind].format(time_of_text(text, kind))
+    except ValueError as error:
+        raise SqlError(f"'{text:.40}' is no {kind}: {error}") from None
 
 
 def _zone(text: str | None) -> timezone:

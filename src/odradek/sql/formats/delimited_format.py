@@ -8,7 +8,6 @@ from collections.abc import Mapping
 from typing import Any, Final
 
 from odradek.sql.errors import SqlError
-from odradek.sql.exact_numbers import rounded_decimal
 from odradek.sql.formats.columns import FormatColumn
 from odradek.sql.formats.java_text import decimal_text, double_text
 from odradek.sql.formats.json_format import read
@@ -33,7 +32,7 @@ class DelimitedFormat:
         return self._delimiter.join(texts).encode()
 
     def decode(self, data: bytes) -> dict[str, Any] | None:
-        text = data.decode()
+        text = data.decode(errors="replace")  # as Java does: a byte that is no UTF-8 becomes U+FFFD
         if not text:
             raise ValueError("no record")
         parts = fields_of(text, self._delimiter)
@@ -114,8 +113,9 @@ def _unquoted(text: str, start: int) -> tuple[str, int]:
 def _read(text: str, kind: SqlType) -> Any:
     if text == "":
         return None
-    if kind.kind == "STRING":
-        return text
-    if kind.kind == "DECIMAL":
-        return rounded_decimal(text.strip(), kind)
-    return read(text.strip() if kind.kind != "BYTES" else text, kind)
+    match kind.kind:
+        case "STRING":
+            return text
+        case "BOOLEAN":
+            return text.lower() == "true"  # as Java's parseBoolean: any other text is false
+    return read(text, kind)

@@ -1,6 +1,6 @@
 """JSON: fields as an object, or one bare value. Numbers are written as Java writes them; nulls are written.
 
-Read leniently, as ksqlDB does: names in any case, numbers and booleans in texts, anything where a STRING is wanted.
+Read leniently, as ksqlDB does: names in any case, numbers in texts as Java reads them, anything where a STRING is wanted.
 """
 
 from __future__ import annotations
@@ -18,7 +18,12 @@ from odradek.sql.formats.java_text import decimal_text, double_text
 from odradek.sql.formats.times import day, day_number, moment, moment_ms
 from odradek.sql.types import SqlType
 
-_decode: Final = json.JSONDecoder(parse_float=Decimal).decode
+
+def _no_constant(name: str) -> Any:
+    raise ValueError(f"{name} is no JSON")
+
+
+_decode: Final = json.JSONDecoder(parse_float=Decimal, parse_constant=_no_constant).decode
 
 
 class JsonFormat:
@@ -108,8 +113,6 @@ def read(value: Any, kind: SqlType) -> Any:  # noqa: C901 - a case for each type
             return _as_text(value)
         case "BOOLEAN" if isinstance(value, bool):
             return value
-        case "BOOLEAN" if isinstance(value, str) and value.lower() in ("true", "false"):
-            return value.lower() == "true"
         case "INTEGER" | "TIME":
             return whole(value, INT_BITS)
         case "BIGINT":
@@ -127,7 +130,7 @@ def read(value: Any, kind: SqlType) -> Any:  # noqa: C901 - a case for each type
         case "ARRAY" if isinstance(value, list):
             return [read(part, kind.element) for part in value]
         case "MAP" if isinstance(value, dict):
-            return {_map_key(name, kind.map_key): read(part, kind.element) for name, part in value.items()}
+            return {map_key(name, kind.map_key): read(part, kind.element) for name, part in value.items()}
         case "STRUCT" if isinstance(value, dict):
             known = {name.upper(): part for name, part in value.items()}
             return {
@@ -137,7 +140,7 @@ def read(value: Any, kind: SqlType) -> Any:  # noqa: C901 - a case for each type
     raise ValueError(f"{json.dumps(value, default=str):.80} is no {kind}")
 
 
-def _map_key(name: str, kind: SqlType) -> Any:
+def map_key(name: str, kind: SqlType) -> Any:
     return encodable(name) if kind.kind == "STRING" else read(name, kind)
 
 

@@ -41,7 +41,8 @@ class KafkaFormat:
     def decode(self, data: bytes) -> dict[str, Any]:
         number = _NUMBERS.get(self._column.type.kind)
         if number is None:
-            return {self._column.column: data if self._column.type.kind == "BYTES" else data.decode()}
+            is_bytes = self._column.type.kind == "BYTES"
+            return {self._column.column: data if is_bytes else data.decode(errors="replace")}
         if len(data) != number.size:
             raise ValueError(f"Size of data received by {self._column.type} is not {number.size}")
         return {self._column.column: number.unpack(data)[0]}

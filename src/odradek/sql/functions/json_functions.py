@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from typing import Final
 
 from odradek.sql.functions.definitions import ScalarDefinition, scalar
@@ -9,6 +10,8 @@ from odradek.sql.functions.literals import quoted
 from odradek.sql.functions.signatures import Call
 from odradek.sql.types import SqlType
 
+_LAMBDA_VARIABLE: Final = re.compile(r"\bl_(?:[0-9a-f]{2})+\b")
+"""As the analysis names the variables of lambdas."""
 _OPTIONS: Final = "map('ignoreNullFields', 'false')"
 
 
@@ -54,12 +57,19 @@ def _to_json(call: Call) -> str:
     return f"coalesce(to_json({value}, {_OPTIONS}), 'null')"
 
 
+def _json_at(call: Call) -> str:
+    """Spark has no Python function in a lambda. Its own one reads numbers as doubles."""
+    is_in_lambda = any(_LAMBDA_VARIABLE.search(text) for text in call.texts)
+    name = "get_json_object" if is_in_lambda else "odradek_json_at"
+    return f"{name}({', '.join(call.texts)})"
+
+
 JSON: Final[tuple[ScalarDefinition, ...]] = (
     scalar(
         "EXTRACTJSONFIELD",
         "JSON",
         "The value at a JSONPath such as '$.a.b[0]', as text; null when it is not there.",
-        ("STRING json, STRING path -> STRING", "get_json_object({0}, {1})"),
+        ("STRING json, STRING path -> STRING", _json_at),
     ),
     scalar(
         "IS_JSON_STRING",

@@ -44,8 +44,10 @@ class PythonFunction:
             return None
         try:
             return self.function(*arguments)
-        except (ValueError, ArithmeticError, LookupError, TypeError) as error:
-            _log.warning("function_failed", function=self.name, error=str(error))
+        except Exception as error:  # noqa: BLE001 - a record's values: an error of one row must not end the query
+            _log.warning(
+                "function_failed", function=self.name, error=f"{type(error).__name__}: {error!s:.200}"
+            )
             return None
 
 
@@ -58,6 +60,7 @@ BUILT_IN: Final = (
     PythonFunction(name="odradek_parse_time", function=java_time.parse, ddl="bigint"),
     PythonFunction(name="odradek_format_time", function=java_time.format_time, ddl="string"),
     PythonFunction(name="odradek_is_json", function=json_values.is_json, ddl="boolean", sees_nulls=True),
+    PythonFunction(name="odradek_json_at", function=json_values.at_path, ddl="string"),
     PythonFunction(name="odradek_json_array_length", function=json_values.array_length, ddl="int"),
     PythonFunction(name="odradek_json_keys", function=json_values.keys, ddl="array<string>"),
     PythonFunction(name="odradek_json_records", function=json_values.records, ddl="map<string,string>"),

@@ -20,6 +20,13 @@ from odradek.sql.errors import Position, SqlError
 _TYPE_BRACKETS: Final = {"(": 1, "<": 1, ")": -1, ">": -1}
 
 
+NESTING_MAX: Final = 32
+"""How deep brackets and CASE may stand in each other: sqlglot calls about twenty functions for each level."""
+LEVELS_MAX: Final = 100
+"""How many levels a tree may have. A chain of ANDs or of ORs is one level."""
+_NESTS: Final = {"(": 1, "[": 1, "CASE": 1, "=>": 1, ")": -1, "]": -1, "END": -1}
+
+
 def _struct_field(parser: Any, struct: exp.Expr, field: exp.Expr) -> exp.Expr:
     name = field.this if isinstance(field, exp.Column) else field
     if not isinstance(name, exp.Identifier):
@@ -35,6 +42,7 @@ class Ksql(Dialect):
     STRICT_STRING_CONCAT = True
 
     class Tokenizer(SqlglotTokenizer):
+        NESTED_COMMENTS: ClassVar = False
         IDENTIFIERS: ClassVar = ["`", '"']
         QUOTES: ClassVar = ["'"]
         STRING_ESCAPES: ClassVar = ["'"]
@@ -95,6 +103,7 @@ class Ksql(Dialect):
                 raise _refused(error, tokens) from None
             if tree is None:
                 raise SqlError("an expression is needed here", place(tokens[0]))
+            _check_levels(tree, tokens)
             return _with_names_as_kept(tree)
 
         def _negate_range(self, this: exp.Expr | None = None) -> exp.Expr | None:
@@ -188,6 +197,39 @@ def tokens_of(text: str) -> list[Token]:
         raise SqlError("a quote or a comment is opened and does not end", opened) from error
 
 
+def too_deep(position: Position | None) -> SqlError:
+    return SqlError(
+        f"expressions nest too deeply: at most {NESTING_MAX} brackets, and {LEVELS_MAX} operators, stand in each other",
+        position,
+        "Write a stream or a column for a part of it.",
+    )
+
+
+def check_nesting(tokens: Sequence[Token]) -> None:
+    """Raises SqlError before a parser would need more stack than there is."""
+    depth = 0
+    for token in tokens:
+        if token.token_type in (TokenType.STRING, TokenType.IDENTIFIER):
+            continue
+        depth = max(0, depth + _NESTS.get(token.text.upper(), 0))
+        if depth > NESTING_MAX:
+            raise too_deep(place(token))
+
+
+def _check_levels(tree: exp.Expr, tokens: Sequence[Token]) -> None:
+    """Looks at one level after the other, so that it needs no stack itself."""
+    level = [tree]
+    for _ in range(LEVELS_MAX):
+        below: list[exp.Expr] = []
+        for node in level:
+            parts = chained(node) if isinstance(node, exp.And | exp.Or) else node.iter_expressions()
+            below.extend(parts)
+        if not below:
+            return
+        level = below
+    raise too_deep(place(tokens[0]))
+
+
 def written(tokens: Sequence[Token]) -> str:
     """The text of a type."""
     return " ".join(
@@ -213,6 +255,17 @@ def position_of(tree: exp.Expr) -> Position | None:
         if "line" in node.meta
     ]
     return min(known, default=None)
+
+
+def chained(tree: exp.And | exp.Or) -> list[exp.Expr]:
+    """The conditions of `a AND b AND c`, in order. sqlglot nests them to the left, a level for each."""
+    parts: list[exp.Expr] = []
+    node: exp.Expr = tree
+    while type(node) is type(tree):
+        parts.append(node.expression)
+        node = node.this
+    parts.append(node)
+    return parts[::-1]
 
 
 def _with_names_as_kept(tree: exp.Expr) -> exp.Expr:

@@ -4,18 +4,21 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
 from typing import Final
 
-from odradek.sql.errors import SqlError, nearest
+from odradek.sql.errors import Position, SqlError, nearest
 from odradek.sql.language.commands import COMMANDS
 from odradek.sql.language.definitions import DEFINITIONS
-from odradek.sql.language.dialect import place, tokens_of
+from odradek.sql.language.dialect import check_nesting, place, tokens_of, too_deep
 from odradek.sql.language.reading import StatementReader
 from odradek.sql.language.statements import DefineVariable, Statement, UndefineVariable
 
-_SKIPPED: Final = re.compile(
-    r"'(?:[^']|'')*'|\"[^\"]*\"|`[^`]*`|--[^\n]*|/\*.*?\*/|\$\$.*?\$\$|(;)", re.DOTALL
-)
+_MARK: Final = re.compile(r"['\"`;]|--|/\*|\$\$")
+_ENDS: Final = {"--": "\n", "/*": "*/"}
+"""Other marks end with themselves."""
+_TEXT_CHARS_MAX: Final = 4 << 20
+"""A text has no more characters than this once its variables are replaced."""
 _VARIABLE: Final = re.compile(r"\$\{([^}\s]*)\}")
 _BEGINNINGS: Final = {**DEFINITIONS, **COMMANDS}
 
@@ -26,9 +29,13 @@ def parse(text: str, variables: Mapping[str, str] | None = None) -> list[Stateme
     """
     known = {name.upper(): value for name, value in (variables or {}).items()}
     statements: list[Statement] = []
-    for start, written in _split(text):
-        replaced = written if variables is None else _substituted(written, known, text, start)
-        statement = _statement(_in_place(text, start, replaced))
+    place_in_text = _Place()
+    left = _TEXT_CHARS_MAX
+    for written in _split(text):
+        replaced = written if variables is None else _substituted(written, known, place_in_text, left)
+        left -= len(replaced)
+        statement = _statement(replaced, place_in_text)
+        place_in_text = place_in_text.after(written)
         if statement is None:
             continue
         if isinstance(statement, DefineVariable):
@@ -47,44 +54,82 @@ def parse_one(text: str, variables: Mapping[str, str] | None = None) -> Statemen
     return statements[0]
 
 
-def _split(text: str) -> Iterator[tuple[int, str]]:
-    """Where each statement begins, and its text."""
-    start = 0
-    for match in _SKIPPED.finditer(text):
-        if match[1]:
-            yield start, text[start : match.start()]
-            start = match.end()
-    yield start, text[start:]
+def _split(text: str) -> Iterator[str]:
+    """The text of each statement. Every character is looked at once, whatever is opened and does not end."""
+    start = place_in_text = 0
+    while (match := _MARK.search(text, place_in_text)) is not None:
+        place_in_text = match.end()
+        if match[0] == ";":
+            yield text[start : match.start()]
+            start = place_in_text
+            continue
+        ending = _ENDS.get(match[0], match[0])
+        end = text.find(ending, place_in_text)
+        if end < 0:
+            break  # the tokenizer says what is open
+        place_in_text = end + len(ending)
+    yield text[start:]
 
 
-def _in_place(text: str, start: int, written: str) -> str:
-    """The statement with as many lines and columns before it as it has in the whole text, so that positions are right."""
-    before = text[:start]
-    column = start - (before.rfind("\n") + 1)
-    return "\n" * before.count("\n") + " " * column + written
+@dataclass(frozen=True, slots=True)
+class _Place:
+    """Where a statement begins in the whole text: lines before it, and columns before it in its first line."""
+
+    lines: int = 0
+    columns: int = 0
+
+    def after(self, statement: str) -> _Place:
+        """The place behind a statement and its semicolon."""
+        lines = statement.count("\n")
+        if lines == 0:
+            return _Place(self.lines, self.columns + len(statement) + 1)
+        return _Place(self.lines + lines, len(statement) - statement.rfind("\n"))
+
+    def moved(self, line: int, column: int) -> Position:
+        """A position in the statement as one in the whole text."""
+        return Position(line + self.lines, column + (self.columns if line == 1 else 0))
 
 
-def _substituted(written: str, known: Mapping[str, str], text: str, start: int) -> str:
+def _substituted(written: str, known: Mapping[str, str], where: _Place, chars_max: int) -> str:
+    """`chars_max`: so long may the statement become."""
+    grown = len(written)
+
+    def position(match: re.Match[str]) -> Position:
+        before = written[: match.start()]
+        return where.moved(before.count("\n") + 1, match.start() - before.rfind("\n"))
+
     def value(match: re.Match[str]) -> str:
+        nonlocal grown
         name = match[1].upper()
         if name not in known:
-            place_in_text = start + match.start()
-            line_start = text.rfind("\n", 0, place_in_text) + 1
             raise SqlError(
                 f"the variable {match[1]} is not defined",
-                (text.count("\n", 0, place_in_text) + 1, place_in_text - line_start + 1),
+                position(match),
                 nearest(name, known) or f"Write DEFINE {match[1]} = '…'; before.",
+            )
+        grown += len(known[name])
+        if grown > chars_max:
+            raise SqlError(
+                f"the text has more than {_TEXT_CHARS_MAX} characters with its variables", position(match)
             )
         return known[name]
 
     return _VARIABLE.sub(value, written)
 
 
-def _statement(text: str) -> Statement | None:
+def _statement(text: str, where: _Place) -> Statement | None:
     """None for nothing but blanks and comments."""
-    tokens = tokens_of(text)
+    try:
+        tokens = tokens_of(text)
+    except SqlError as error:
+        place_in_text = None if error.position is None else where.moved(*error.position)
+        raise SqlError(error.message, place_in_text, error.hint) from None
     if not tokens:
         return None
+    for token in tokens:
+        token.col += where.columns if token.line == 1 else 0
+        token.line += where.lines
+    check_nesting(tokens)
     reader = StatementReader(tokens, text)
     first = reader.word()
     read = _BEGINNINGS.get(first)
@@ -94,6 +139,9 @@ def _statement(text: str) -> Statement | None:
             place(tokens[0]),
             nearest(first, _BEGINNINGS) or f"There are {', '.join(sorted(_BEGINNINGS))}.",
         )
-    statement = read(reader, text)
+    try:
+        statement = read(reader, text)
+    except RecursionError:
+        raise too_deep(place(tokens[0])) from None
     reader.end()
     return statement

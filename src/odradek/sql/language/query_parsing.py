@@ -129,9 +129,9 @@ class QueryReader:
                     kept.append(token)
                     place_in_tokens += 1
                     continue
-                inner = StatementReader(tokens[place_in_tokens:], self._text)
+                inner = StatementReader(tokens, self._text, place_in_tokens)
                 queries.append(QueryReader(inner, self._text).query())
-                place_in_tokens += inner.index
+                place_in_tokens = inner.index
                 name = f"{_SUBQUERY}{len(queries) - 1}"
                 kept.append(Token(TokenType.IDENTIFIER, name, token.line, token.col, token.start, token.end))
             return kept

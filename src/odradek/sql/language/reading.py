@@ -27,10 +27,11 @@ _NAMES: Final = frozenset({TokenType.IDENTIFIER, TokenType.VAR})
 class StatementReader:
     """A statement's tokens and a place among them. What is refused is a SqlError with a position."""
 
-    def __init__(self, tokens: Sequence[Token], text: str) -> None:
+    def __init__(self, tokens: Sequence[Token], text: str, start: int = 0) -> None:
+        """`start`: the token to begin with; those before it are not read."""
         self._tokens = tokens
         self._text = text
-        self._next = 0
+        self._next = start
 
     @property
     def at_end(self) -> bool:

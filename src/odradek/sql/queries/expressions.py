@@ -1,13 +1,13 @@
 """Expressions that Python computes exactly as Spark would: columns, constants, comparisons, AND/OR/NOT, whole numbers.
 
 Everything else needs Spark (`NeedsSpark`). So a pull query by key, or a filter of a stream, is answered without a JVM, and it
-says the same as it would with one. Null is as in SQL: unknown.
+says the same as it would with one. A comparison with null is false, as ksqlDB has it, and so is one with NaN.
 """
 
 from __future__ import annotations
 
+import base64
 import operator
-import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from decimal import Decimal
@@ -15,17 +15,38 @@ from typing import Any, Final, TypeAlias
 
 from sqlglot import exp
 
+from odradek.sql.analysis.times import TIME_COLUMNS, epoch_ms
 from odradek.sql.errors import SqlError, nearest
-from odradek.sql.exact_numbers import rounded_decimal
-from odradek.sql.language.dialect import position_of
-from odradek.sql.queries.row_codec import UnreadableRecord, of_text
-from odradek.sql.types import BIGINT, BOOLEAN, DOUBLE, INTEGER, NULL, STRING, SqlType, decimal_of
+from odradek.sql.exact_numbers import (
+    BIGINT_BITS,
+    INT_BITS,
+    double,
+    exact_decimal,
+    rounded_decimal,
+    whole,
+    whole_of_literal,
+)
+from odradek.sql.formats.java_text import decimal_text, double_text
+from odradek.sql.formats.times import time_of_text
+from odradek.sql.language.dialect import chained, position_of
+from odradek.sql.types import (
+    BIGINT,
+    BOOLEAN,
+    DOUBLE,
+    INTEGER,
+    NULL,
+    STRING,
+    SqlType,
+    common_type,
+    decimal_of,
+    parse_type,
+)
 
 Row: TypeAlias = Mapping[str, Any]
 Compute: TypeAlias = Callable[[Row], Any]
 _COMPARISONS: Final[dict[type[exp.Expr], Callable[[Any, Any], bool]]] = {
     exp.EQ: operator.eq,
-    exp.NEQ: operator.ne,
+    exp.NEQ: lambda left, right: bool(left != right and left == left and right == right),
     exp.LT: operator.lt,
     exp.LTE: operator.le,
     exp.GT: operator.gt,
@@ -104,53 +125,76 @@ class LocalScope:
         return LocalValue(BOOLEAN, lambda row: of(row) is None)
 
     def _between(self, tree: exp.Between) -> LocalValue:
-        low = exp.GTE(this=tree.this, expression=tree.args["low"])
-        high = exp.LTE(this=tree.this, expression=tree.args["high"])
-        return self.compiled(exp.And(this=low, expression=high))
+        value = self.compiled(tree.this)
+        low = self._compared(value, tree.this, tree.args["low"], operator.ge)
+        high = self._compared(value, tree.this, tree.args["high"], operator.le)
+        return LocalValue(BOOLEAN, lambda row: low(row) and high(row))
 
     def _negative(self, tree: exp.Neg) -> LocalValue:
         inner = self.compiled(tree.this)
         if not inner.type.is_number:
             raise NeedsSpark
-        of = inner.of
-        return LocalValue(inner.type, lambda row: None if (value := of(row)) is None else _negated(value))
+        of, kind = inner.of, inner.type
+        if isinstance(tree.this, exp.Literal):
+            return _number(f"-{tree.this.this}")
+        return LocalValue(kind, lambda row: None if (value := of(row)) is None else _negated(value, kind))
 
     def _both(self, tree: exp.And | exp.Or) -> LocalValue:
-        left, right = self._condition(tree.this), self._condition(tree.expression)
+        """A chain of ANDs, or of ORs, of any length."""
+        parts = [self._condition(part) for part in chained(tree)]
         decides = isinstance(tree, exp.Or)
 
         def of(row: Row) -> bool | None:
-            first: bool | None = left(row)
-            if first is decides:
-                return decides
-            second: bool | None = right(row)
-            if second is decides:
-                return decides
-            return None if first is None or second is None else not decides
+            is_unknown: bool = False
+            for part in parts:
+                value: bool | None = part(row)
+                if value is decides:
+                    return decides
+                is_unknown = is_unknown or value is None
+            return None if is_unknown else not decides
 
         return LocalValue(BOOLEAN, of)
 
     def _in(self, tree: exp.In) -> LocalValue:
+        """Constants are looked up in a set: a list may have thousands of them."""
         if tree.args.get("query") is not None or not tree.expressions:
             raise NeedsSpark
-        parts = [exp.EQ(this=tree.this, expression=member) for member in tree.expressions]
-        tests = [self.compiled(part).of for part in parts]
+        value = self.compiled(tree.this)
+        sets: dict[bool, set[Any]] = {}
+        tests: list[Compute] = []
+        for member in tree.expressions:
+            sides = self._sides(value, tree.this, member)
+            if isinstance(member, exp.Literal | exp.Neg) and member.find(exp.Column) is None:
+                sets.setdefault(sides.as_double, set()).add(sides.right({}))
+            else:
+                tests.append(_compares(sides, operator.eq))
+        lookups = [
+            (_as_double(value.of) if as_double else value.of, known) for as_double, known in sets.items()
+        ]
 
-        def of(row: Row) -> bool | None:
-            answers = [test(row) for test in tests]
-            return True if True in answers else None if None in answers else False
+        def of(row: Row) -> bool:
+            return any(find(row) in known for find, known in lookups) or any(test(row) for test in tests)
 
         return LocalValue(BOOLEAN, of)
 
     def _comparison(self, tree: exp.Expr, compare: Callable[[Any, Any], bool]) -> LocalValue:
-        left, right = self.compiled(tree.this), self.compiled(tree.expression)
-        first, second = _comparable(left, right, tree)
+        value = self.compiled(tree.this)
+        return LocalValue(BOOLEAN, self._compared(value, tree.this, tree.expression, compare))
 
-        def of(row: Row) -> bool | None:
-            left_value, right_value = first(row), second(row)
-            return None if left_value is None or right_value is None else compare(left_value, right_value)
+    def _compared(
+        self, left: LocalValue, left_tree: exp.Expr, right: exp.Expr, compare: Callable[[Any, Any], bool]
+    ) -> Compute:
+        return _compares(self._sides(left, left_tree, right), compare)
 
-        return LocalValue(BOOLEAN, of)
+    def _sides(self, left: LocalValue, left_tree: exp.Expr, right_tree: exp.Expr) -> _Sides:
+        """Both sides as values that Python compares. ROWTIME and the bounds of windows stand beside times as texts."""
+        right = self.compiled(right_tree)
+        for column, text, is_left in ((left_tree, right_tree, False), (right_tree, left_tree, True)):
+            if _is_text(text) and isinstance(column, exp.Column) and column.name in TIME_COLUMNS:
+                moment = epoch_ms(text.this, position_of(column))
+                constant: Compute = lambda row, moment=moment: moment  # type: ignore[misc]  # noqa: E731
+                return _Sides(constant, right.of) if is_left else _Sides(left.of, constant)
+        return _comparable(left, right, right_tree)
 
     def _arithmetic(self, tree: exp.Expr) -> LocalValue:
         left, right = self.compiled(tree.this), self.compiled(tree.expression)
@@ -171,35 +215,61 @@ class LocalScope:
         return LocalValue(kind, of)
 
 
-def _comparable(left: LocalValue, right: LocalValue, tree: exp.Expr) -> tuple[Compute, Compute]:
+@dataclass(frozen=True, slots=True)
+class _Sides:
+    """`as_double`: both sides are converted to DOUBLE."""
+
+    left: Compute
+    right: Compute
+    as_double: bool = False
+
+
+def _compares(sides: _Sides, compare: Callable[[Any, Any], bool]) -> Compute:
+    left, right = sides.left, sides.right
+
+    def of(row: Row) -> bool:
+        left_value, right_value = left(row), right(row)
+        return left_value is not None and right_value is not None and bool(compare(left_value, right_value))
+
+    return of
+
+
+def _is_text(tree: exp.Expr) -> bool:
+    return isinstance(tree, exp.Literal) and bool(tree.is_string)
+
+
+def _comparable(left: LocalValue, right: LocalValue, tree: exp.Expr) -> _Sides:
     kinds = (left.type.kind, right.type.kind)
     if "NULL" in kinds:
-        return left.of, right.of
+        return _Sides(left.of, right.of)
     if left.type.is_number and right.type.is_number:
         if "DOUBLE" in kinds:
-            return _as_double(left.of), _as_double(right.of)
-        return left.of, right.of
+            return _Sides(_as_double(left.of), _as_double(right.of), as_double=True)
+        return _Sides(left.of, right.of)
     if left.type == right.type and left.type.kind in ("STRING", "BOOLEAN", "BYTES", *_TIMES):
-        return left.of, right.of
+        return _Sides(left.of, right.of)
     for text, other, is_left in ((left, right, True), (right, left, False)):
         if text.type == STRING and other.type.kind in _TIMES:
             if text.name is not None:
                 raise NeedsSpark
             written = text.of({})
             try:
-                value = of_text(written, other.type)
-            except (ValueError, UnreadableRecord) as error:
-                raise SqlError(f"'{written}' is no {other.type}", position_of(tree)) from error
+                value = time_of_text(written, other.type)
+            except ValueError as error:
+                raise SqlError(f"'{written}' is no {other.type}: {error}", position_of(tree)) from error
             constant: Compute = lambda row, value=value: value  # type: ignore[misc]  # noqa: E731
-            return (constant, other.of) if is_left else (other.of, constant)
+            return _Sides(constant, other.of) if is_left else _Sides(other.of, constant)
     if left.type.is_simple and right.type.is_simple and left.type != right.type:
         raise SqlError(f"{left.type} and {right.type} cannot be compared", position_of(tree))
     raise NeedsSpark
 
 
-def _negated(value: Any) -> Any:
-    """A decimal keeps its digits: Python's minus would round it to 28."""
-    return value.copy_negate() if isinstance(value, Decimal) else -value
+def _negated(value: Any, kind: SqlType) -> Any:
+    """A decimal keeps its digits: Python's minus would round it to 28. The smallest whole number wraps, as Java's."""
+    if isinstance(value, Decimal):
+        return value.copy_negate()
+    bits = {"INTEGER": INT_BITS, "BIGINT": BIGINT_BITS}.get(kind.kind)
+    return value if bits is not None and value == -(1 << bits) else -value
 
 
 def _as_double(of: Compute) -> Compute:
@@ -208,18 +278,21 @@ def _as_double(of: Compute) -> Compute:
 
 def _literal(tree: exp.Literal) -> LocalValue:
     text: str = tree.this
-    if tree.is_string:
-        return LocalValue(STRING, lambda row: text)
-    if re.fullmatch(r"\d+", text):
-        whole = int(text)
-        return LocalValue(INTEGER if whole <= _INT_MAX else BIGINT, lambda row: whole)
+    return LocalValue(STRING, lambda row: text) if tree.is_string else _number(text)
+
+
+def _number(text: str) -> LocalValue:
+    """A number as it is written, perhaps with a sign. SqlError."""
     if "e" in text.lower():
-        number = float(text)
+        number = double(text)
         return LocalValue(DOUBLE, lambda row: number)
-    exact = Decimal(text)
-    digits = exact.as_tuple()
-    scale = -int(digits.exponent)
-    return LocalValue(decimal_of(max(len(digits.digits), scale), scale), lambda row: exact)
+    if "." in text:
+        exact = Decimal(text)
+        digits = exact.as_tuple()
+        scale = -int(digits.exponent)
+        return LocalValue(decimal_of(max(len(digits.digits), scale), scale), lambda row: exact)
+    value = whole_of_literal(text)
+    return LocalValue(INTEGER if -_INT_MAX - 1 <= value <= _INT_MAX else BIGINT, lambda row: value)
 
 
 def _boolean(tree: exp.Expr) -> LocalValue:
@@ -266,8 +339,10 @@ def constant(tree: exp.Expr, kind: SqlType) -> Any:
 
 
 def _constant(tree: exp.Expr, kind: SqlType) -> Any:
-    if isinstance(tree, exp.Paren | exp.Cast):
+    if isinstance(tree, exp.Paren):
         return _constant(tree.this, kind)
+    if isinstance(tree, exp.Cast):
+        return _cast(tree, kind)
     if isinstance(tree, exp.Array):
         if kind.kind != "ARRAY":
             raise ValueError("it is an ARRAY")
@@ -287,25 +362,64 @@ def _member(member: exp.Expr, kind: SqlType) -> tuple[Any, Any]:
     return member.this.name, constant(member.expression, kind.field(member.this.name))
 
 
-def _of_kind(value: Any, kind: SqlType) -> Any:
+def _cast(tree: exp.Cast, column: SqlType) -> Any:
+    """A CAST of a constant, which rounds decimals half up as it does in a query."""
+    kind = parse_type(tree.args["to"].name)
+    if not kind.is_simple:
+        return _constant(tree.this, kind)
+    if common_type(kind, column) != column and not (
+        kind.kind == "STRING" and column.kind in (*_TIMES, "BYTES")
+    ):
+        raise ValueError(f"it is a {kind}")
+    value = _constant(tree.this, kind)
     if value is None:
         return None
     match kind.kind:
         case "INTEGER" | "BIGINT":
-            bits = 31 if kind is INTEGER or kind.kind == "INTEGER" else 63
-            if isinstance(value, bool) or int(value) != value or not -(1 << bits) <= value < 1 << bits:
+            return whole(value, INT_BITS if kind.kind == "INTEGER" else BIGINT_BITS)
+        case "DOUBLE":
+            return double(value)
+        case "DECIMAL":
+            return rounded_decimal(repr(value) if isinstance(value, float) else value, kind)
+        case "STRING" if isinstance(value, bool):
+            return str(value).lower()
+        case "STRING" if isinstance(value, float):
+            return double_text(value)
+        case "STRING" if isinstance(value, Decimal):
+            return decimal_text(value, max(0, -int(value.as_tuple().exponent)))
+        case "STRING":
+            return str(value)
+    return _of_kind(value, kind)
+
+
+def _of_kind(value: Any, kind: SqlType) -> Any:
+    """A number becomes a wider one, as ksqlDB's strict coercion has it. Raises ValueError for any other change."""
+    if value is None:
+        return None
+    is_text = isinstance(value, str)
+    match kind.kind:
+        case "INTEGER" | "BIGINT":
+            bits = INT_BITS if kind.kind == "INTEGER" else BIGINT_BITS
+            if (
+                is_text
+                or isinstance(value, bool)
+                or int(value) != value
+                or not -(1 << bits) <= value < 1 << bits
+            ):
                 raise ValueError("it does not fit")
             return int(value)
-        case "DOUBLE":
-            return float(value)
-        case "DECIMAL":
-            return rounded_decimal(str(value), kind)
+        case "DOUBLE" | "DECIMAL":
+            if is_text or isinstance(value, bool):
+                raise ValueError("it is no number")
+            return float(value) if kind.kind == "DOUBLE" else exact_decimal(str(value), kind)
         case "STRING":
-            if not isinstance(value, str):
+            if not is_text:
                 raise ValueError("it is no text")
         case "BOOLEAN":
             if not isinstance(value, bool):
                 raise ValueError("it is no BOOLEAN")
-        case "BYTES" | "DATE" | "TIME" | "TIMESTAMP":
-            return of_text(value, kind) if isinstance(value, str) else int(value)
+        case "DATE" | "TIME" | "TIMESTAMP":
+            return time_of_text(value, kind) if is_text else int(value)
+        case "BYTES":
+            return value if isinstance(value, bytes) else base64.b64decode(value, validate=True)
     return value

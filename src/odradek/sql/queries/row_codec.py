@@ -9,31 +9,26 @@ Source: ksqlDB's reference of serialization formats.
 from __future__ import annotations
 
 import base64
-import csv
-import io
 import json
 import math
 import struct
-from collections.abc import Sequence
-from dataclasses import dataclass
-from datetime import UTC, date, datetime, time, timedelta
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from datetime import date, datetime, time, timedelta
 from decimal import Decimal
 from typing import Any, Final
 
+from odradek.sql.catalog import FormatInfo
 from odradek.sql.errors import SqlError
-from odradek.sql.exact_numbers import BIGINT_BITS, INT_BITS, double, exact_decimal, rounded_decimal, whole
-from odradek.sql.formats.delimited_format import fields_of
+from odradek.sql.formats import RecordFormat, record_format
 from odradek.sql.formats.java_text import double_text
-from odradek.sql.formats.json_format import compact, encodable
-from odradek.sql.formats.times import day, moment, moment_ms, moment_text
+from odradek.sql.formats.json_format import map_key, read
+from odradek.sql.formats.times import day, day_number, moment, moment_ms, moment_text, time_of_text
 from odradek.sql.types import SqlType
 
 _EPOCH: Final = date(1970, 1, 1)
-_EPOCH_UTC: Final = datetime(1970, 1, 1, tzinfo=UTC)
-_NUMBERS: Final = {"INTEGER": ">i", "BIGINT": ">q", "DOUBLE": ">d"}
 FORMATS: Final = ("JSON", "DELIMITED", "KAFKA", "NONE")
 """Those that need no schema file."""
-Columns = Sequence[tuple[str, SqlType]]
 
 
 class UnreadableRecord(ValueError):
@@ -42,214 +37,117 @@ class UnreadableRecord(ValueError):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SqlRowCodec:
-    """Of the key or of the value of a source. `is_wrapped`: a single column is a field of an object all the same."""
+    """Reads and writes the key or the value of a source. `is_wrapped`: a single column is a field of an object all the same.
+
+    It uses the formats that queries in Spark use: a record means the same to both.
+    """
 
     format: str
     columns: tuple[tuple[str, SqlType], ...]
     is_wrapped: bool = True
     delimiter: str = ","
+    _form: RecordFormat = field(init=False, repr=False, compare=False)
 
     def __post_init__(self) -> None:
         if self.format not in FORMATS:
             raise SqlError(f"{self.format} records are read by queries that write to a topic only, not here")
+        info = FormatInfo(name=self.format, wrapped=self.is_wrapped, delimiter=self.delimiter)
+        named = [(name, name, kind) for name, kind in self.columns]
+        object.__setattr__(self, "_form", record_format(info, named, is_key=False))
 
     def decode(self, data: bytes | None) -> list[Any] | None:
-        """Values in the order of the columns; None of a null. UnreadableRecord."""
+        """Returns values in the order of the columns, and None for a null. Raises UnreadableRecord."""
         if data is None:
             return None
-        if not self.columns:
+        if not self.columns or self.format == "NONE":
             return []
-        try:
-            match self.format:
-                case "NONE":
-                    return []
-                case "KAFKA":
-                    return [_from_kafka(data, self.columns[0][1])]
-                case "DELIMITED":
-                    return self._from_delimited(data.decode())
-            return self._from_json(json.loads(data, parse_float=Decimal))
-        except (ValueError, struct.error, ArithmeticError, RecursionError) as error:
-            raise UnreadableRecord(f"no {self.format}: {error}") from error
+        return decoded_row(self._form, self.columns, data)
 
     def encode(self, values: Sequence[Any] | None) -> bytes | None:
-        """SqlError for a value that the format cannot have."""
-        if values is None or self.format == "NONE" or not self.columns:
+        """Raises SqlError for a value that the format cannot have."""
+        if values is None or not self.columns:
             return None
-        match self.format:
-            case "KAFKA":
-                return _to_kafka(values[0], self.columns[0][1])
-            case "DELIMITED":
-                return self._to_delimited(values)
-        plain = [_json_value(value, kind) for value, (_, kind) in zip(values, self.columns, strict=True)]
-        if not self.is_wrapped and len(plain) == 1:
-            return _json_bytes(plain[0])
-        return _json_bytes({name: value for (name, _), value in zip(self.columns, plain, strict=True)})
-
-    # ---- formats
-
-    def _from_json(self, value: Any) -> list[Any] | None:
-        if not self.is_wrapped and len(self.columns) == 1:
-            return [of_json(value, self.columns[0][1])]
-        if value is None:
-            return None
-        if not isinstance(value, dict):
-            raise UnreadableRecord(f"an object is expected, not {str(value)[:40]!r}")
-        upper: dict[str, Any] | None = None
-        values = []
-        for name, kind in self.columns:
-            if name in value:
-                values.append(of_json(value[name], kind))
-                continue
-            if upper is None:
-                upper = {member.upper(): content for member, content in value.items()}
-            values.append(of_json(upper.get(name.upper()), kind))
-        return values
-
-    def _from_delimited(self, text: str) -> list[Any]:
-        fields = fields_of(text, self.delimiter) if text else []
-        if len(fields) != len(self.columns):
-            raise UnreadableRecord(f"{len(self.columns)} fields are expected, not {len(fields)}")
-        return [
-            None if field == "" else of_text(field, kind)
-            for field, (_, kind) in zip(fields, self.columns, strict=True)
-        ]
-
-    def _to_delimited(self, values: Sequence[Any]) -> bytes:
-        line = io.StringIO()
-        plain = [
-            "" if value is None else _json_value(value, kind)
-            for value, (_, kind) in zip(values, self.columns, strict=True)
-        ]
-        csv.writer(line, delimiter=self.delimiter, lineterminator="").writerow(
-            [str(value).lower() if isinstance(value, bool) else value for value in plain]
-        )
-        return line.getvalue().encode()
+        return encoded_row(self._form, self.columns, values)
 
 
-def _from_kafka(data: bytes, kind: SqlType) -> Any:
-    if kind.kind in _NUMBERS:
-        return struct.unpack(_NUMBERS[kind.kind], data)[0]
-    return data if kind.kind == "BYTES" else data.decode()
+def decoded_row(form: RecordFormat, columns: Sequence[tuple[str, SqlType]], data: bytes) -> list[Any] | None:
+    """Returns values in the order of the columns. Raises UnreadableRecord."""
+    try:
+        row = form.decode(data)
+    except (ValueError, SqlError) as error:
+        raise UnreadableRecord(f"no {form.name}: {error}") from error
+    return None if row is None else [_plain(row[name], kind) for name, kind in columns]
 
 
-def _to_kafka(value: Any, kind: SqlType) -> bytes | None:
+def encoded_row(
+    form: RecordFormat, columns: Sequence[tuple[str, SqlType]], values: Sequence[Any]
+) -> bytes | None:
+    """Raises SqlError for a value that the format cannot have."""
+    try:
+        row = {name: _as_spark(value, kind) for value, (name, kind) in zip(values, columns, strict=True)}
+        return form.encode(row)
+    except (ValueError, TypeError, struct.error) as error:
+        raise SqlError(f"these values are no {form.name}: {error}") from error
+
+
+def _plain(value: Any, kind: SqlType) -> Any:
+    """Days and milliseconds stand in place of dates and moments."""
     if value is None:
         return None
-    if kind.kind in _NUMBERS:
-        return struct.pack(_NUMBERS[kind.kind], value)
-    if kind.kind == "BYTES":
-        return bytes(value)
-    if kind.kind == "STRING":
-        return str(value).encode()
-    raise SqlError(f"The 'KAFKA' format does not support type '{kind.kind}'")
+    match kind.kind:
+        case "DATE" if isinstance(value, date):
+            return day_number(value)
+        case "TIMESTAMP" if isinstance(value, datetime):
+            return moment_ms(value)
+        case "ARRAY":
+            return [_plain(part, kind.element) for part in value]
+        case "MAP":
+            pairs = value.items() if isinstance(value, Mapping) else value
+            return {name: _plain(part, kind.element) for name, part in pairs}
+        case "STRUCT":
+            return {name: _plain(value[name], part) for name, part in kind.fields}
+    return value
 
 
-# ---- JSON of records
+def _as_spark(value: Any, kind: SqlType) -> Any:
+    if value is None:
+        return None
+    match kind.kind:
+        case "DATE":
+            return day(value)
+        case "TIMESTAMP":
+            return moment(value)
+        case "ARRAY":
+            return [_as_spark(part, kind.element) for part in value]
+        case "MAP":
+            return {name: _as_spark(part, kind.element) for name, part in value.items()}
+        case "STRUCT":
+            return {name: _as_spark(value.get(name), part) for name, part in kind.fields}
+    return value
+
+
+# ---- values that clients write
 
 
 def of_json(value: Any, kind: SqlType) -> Any:
-    """A value of a type from what JSON has. UnreadableRecord, ValueError."""
+    """A value of /inserts-stream as one of a column: as in a record, and times may be texts. Raises ValueError."""
     if value is None:
         return None
     match kind.kind:
-        case "STRING":
-            return encodable(value if isinstance(value, str) else compact(value))
-        case "BOOLEAN":
-            if not isinstance(value, bool):
-                raise UnreadableRecord(f"{value!r} is no BOOLEAN")
-            return value
-        case "ARRAY":
-            return [of_json(member, kind.element) for member in _expected(value, list, kind)]
-        case "MAP":
+        case "DATE" | "TIME" | "TIMESTAMP" if isinstance(value, str):
+            return time_of_text(value, kind)
+        case "ARRAY" if isinstance(value, list):
+            return [of_json(member, kind.element) for member in value]
+        case "MAP" if isinstance(value, dict):
             return {
-                encodable(name): of_json(member, kind.element)
-                for name, member in _expected(value, dict, kind).items()
+                map_key(name, kind.map_key): of_json(member, kind.element) for name, member in value.items()
             }
-        case "STRUCT":
-            members = {name.upper(): member for name, member in _expected(value, dict, kind).items()}
+        case "STRUCT" if isinstance(value, dict):
+            members = {name.upper(): member for name, member in value.items()}
             return {
                 name: of_json(value.get(name, members.get(name.upper())), part) for name, part in kind.fields
             }
-    if isinstance(value, bool | list | dict):
-        raise UnreadableRecord(f"{value!r} is no {kind}")
-    if (
-        kind.kind == "DECIMAL"
-    ):  # DELIMITED rounds; JSON does not, for ksqlDB and for the queries that write to topics
-        return exact_decimal(value.strip() if isinstance(value, str) else value, kind)
-    return of_text(value, kind) if isinstance(value, str) else _number(value, kind)
-
-
-def _expected(value: Any, expected: type, kind: SqlType) -> Any:
-    if not isinstance(value, expected):
-        raise UnreadableRecord(f"{str(value)[:40]!r} is no {kind.kind}")
-    return value
-
-
-def _number(value: Any, kind: SqlType) -> Any:
-    """ValueError for what the queries that write to topics cannot read either."""
-    match kind.kind:
-        case "INTEGER" | "TIME":
-            return whole(value, INT_BITS)
-        case "BIGINT":
-            return whole(value, BIGINT_BITS)
-        case "DATE":
-            number = whole(value, INT_BITS)
-            day(number)
-            return number
-        case "TIMESTAMP":
-            return moment_ms(moment(whole(value, BIGINT_BITS)))
-        case "DOUBLE":
-            return double(value)
-        case "DECIMAL":
-            return rounded_decimal(value, kind)
-    raise UnreadableRecord(f"{value!r:.80} is no {kind}")
-
-
-def of_text(text: str, kind: SqlType) -> Any:
-    match kind.kind:
-        case "STRING":
-            return text
-        case "BYTES":
-            return base64.b64decode(text, validate=True)
-        case "BOOLEAN":
-            return text.strip().lower() == "true"
-        case "DATE" if "-" in text[1:]:
-            return (date.fromisoformat(text.strip()) - _EPOCH).days
-        case "TIME" if ":" in text:
-            parsed = time.fromisoformat(text.strip())
-            since_midnight = timedelta(
-                hours=parsed.hour,
-                minutes=parsed.minute,
-                seconds=parsed.second,
-                microseconds=parsed.microsecond,
-            )
-            return since_midnight // timedelta(milliseconds=1)
-        case "TIMESTAMP" if "-" in text[1:]:
-            parsed_moment = datetime.fromisoformat(text.strip())
-            if parsed_moment.tzinfo is None:
-                parsed_moment = parsed_moment.replace(tzinfo=UTC)
-            return (parsed_moment - _EPOCH_UTC) // timedelta(milliseconds=1)
-    return _number(text.strip(), kind)
-
-
-def _json_value(value: Any, kind: SqlType) -> Any:
-    """As a record has it."""
-    if value is None:
-        return None
-    match kind.kind:
-        case "BYTES":
-            return base64.b64encode(value).decode()
-        case "ARRAY":
-            return [_json_value(member, kind.element) for member in value]
-        case "MAP":
-            return {name: _json_value(member, kind.element) for name, member in value.items()}
-        case "STRUCT":
-            return {name: _json_value(value.get(name), part) for name, part in kind.fields}
-    return value
-
-
-def _json_bytes(value: Any) -> bytes:
-    return exact_json(value).encode()
+    return _plain(read(value, kind), kind)
 
 
 def exact_json(value: Any) -> str:

@@ -3,16 +3,14 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterable, Mapping, Sequence
-from datetime import date, datetime
+from collections.abc import Iterable, Sequence
 from typing import Any, Final, Protocol
 
 from odradek.model.errors import OdradekError
 from odradek.sql.catalog import FormatInfo
 from odradek.sql.errors import SqlError
 from odradek.sql.formats import record_format
-from odradek.sql.formats.times import day, day_number, moment, moment_ms
-from odradek.sql.queries.row_codec import UnreadableRecord
+from odradek.sql.queries.row_codec import decoded_row, encoded_row
 from odradek.sql.schema_registry import UnknownSchemaId, registry_of
 from odradek.sql.types import SqlType
 
@@ -62,56 +60,12 @@ class SchemaRowCodec:
             return None
         if not self.columns:
             return []
-        try:
-            row = self._format.decode(data)
-        except (ValueError, SqlError) as error:
-            raise UnreadableRecord(f"no {self._info.name}: {error}") from error
-        return None if row is None else [_plain(row[name], kind) for name, kind in self.columns]
+        return decoded_row(self._format, self.columns, data)
 
     def encode(self, values: Sequence[Any] | None) -> bytes | None:
         if values is None or not self.columns:
             return None
-        row = {name: _as_spark(value, kind) for value, (name, kind) in zip(values, self.columns, strict=True)}
-        try:
-            return self._format.encode(row)
-        except ValueError as error:
-            raise SqlError(f"these values are no {self._info.name}: {error}") from error
-
-
-def _plain(value: Any, kind: SqlType) -> Any:
-    """Days and milliseconds in place of dates and moments."""
-    if value is None:
-        return None
-    match kind.kind:
-        case "DATE" if isinstance(value, date):
-            return day_number(value)
-        case "TIMESTAMP" if isinstance(value, datetime):
-            return moment_ms(value)
-        case "ARRAY":
-            return [_plain(part, kind.element) for part in value]
-        case "MAP":
-            pairs = value.items() if isinstance(value, Mapping) else value
-            return {name: _plain(part, kind.element) for name, part in pairs}
-        case "STRUCT":
-            return {name: _plain(value[name], part) for name, part in kind.fields}
-    return value
-
-
-def _as_spark(value: Any, kind: SqlType) -> Any:
-    if value is None:
-        return None
-    match kind.kind:
-        case "DATE":
-            return day(value)
-        case "TIMESTAMP":
-            return moment(value)
-        case "ARRAY":
-            return [_as_spark(part, kind.element) for part in value]
-        case "MAP":
-            return {name: _as_spark(part, kind.element) for name, part in value.items()}
-        case "STRUCT":
-            return {name: _as_spark(value.get(name), part) for name, part in kind.fields}
-    return value
+        return encoded_row(self._format, self.columns, values)
 
 
 async def learn_all(codecs: Iterable[RecordCodec], pieces: Iterable[Sequence[bytes | None]]) -> None:

@@ -22,6 +22,7 @@ from starlette.websockets import WebSocket, WebSocketDisconnect
 
 from odradek.model.errors import OdradekError
 from odradek.sql.queries.answer import AnswerWriter, QueryAnswer
+from odradek.sql.server.connections import SqlConnections
 from odradek.sql.server.gate import GateLimits, HttpUsers, SqlGate
 from odradek.sql.server.refusals import BAD_REQUEST, NOT_FOUND, SERVER_ERROR, RestRefusal, refusal_of
 from odradek.sql.server.row_formats import DELIMITED, KSQL_V1, chosen, json_text
@@ -30,7 +31,6 @@ from odradek.telemetry import events
 _log = events.caused_by_peers("sql")
 _SEND_TURNS: Final = 4
 """So many turns of the event loop take hypercorn to send what it was given, in a frame."""
-_BODY_BYTES_MAX: Final = 4 << 20
 _LINE_BYTES_MAX: Final = 4 << 20
 
 
@@ -67,9 +67,12 @@ class SqlService(Protocol):
 
 
 def application(
-    service: SqlService, users: HttpUsers | None = None, limits: GateLimits | None = None
+    service: SqlService,
+    users: HttpUsers | None = None,
+    limits: GateLimits | None = None,
+    connections: SqlConnections | None = None,
 ) -> ASGIApp:
-    """`users`: who may enter, by HTTP Basic; None: everyone."""
+    """`users`: who may enter, by HTTP Basic; None: everyone. `connections`: those that requests come from."""
     doors = _Doors(service)
     app = Starlette(
         routes=[
@@ -91,7 +94,7 @@ def application(
         ],
         exception_handlers={Exception: _unexpected, OdradekError: _refused, HTTPException: _no_such_path},  # type: ignore[dict-item]
     )
-    return SqlGate(app, users, limits or GateLimits())
+    return SqlGate(app, users, limits or GateLimits(), connections)
 
 
 class _Doors:
@@ -310,13 +313,8 @@ async def _lines(chunks: AsyncIterator[bytes]) -> AsyncIterator[bytes]:
 
 
 async def _json_body(request: Request) -> dict[str, Any]:
-    content = bytearray()
-    async for chunk in request.stream():
-        content += chunk  # in place: a client may send byte by byte
-        if len(content) > _BODY_BYTES_MAX:
-            raise RestRefusal(BAD_REQUEST, f"the request is longer than {_BODY_BYTES_MAX} bytes")
     try:
-        body = json.loads(content)
+        body = json.loads(await request.body())  # the gate bounds it
     except (ValueError, RecursionError) as error:
         raise RestRefusal(BAD_REQUEST, f"the request is no JSON: {error}") from error
     if not isinstance(body, dict):

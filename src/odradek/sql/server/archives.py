@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import asyncio
+import os
+import re
 from collections.abc import Callable, Mapping
 from functools import partial
 from typing import TYPE_CHECKING, Any, Final, Protocol, TypeVar
@@ -22,6 +24,7 @@ if TYPE_CHECKING:
     from odradek.archive.checks import status as archive_checks
     from odradek.archive.checks import topic_side
     from odradek.archive.checks.status import ArchiveStatus
+    from odradek.archive.place import ArchivePlace
 else:
     archive_checks = lazy("odradek.archive.checks.status")
     opening = lazy("odradek.archive.opening")
@@ -30,6 +33,8 @@ else:
 T = TypeVar("T")
 _PATIENCE_S: Final = 30.0
 """For a store that does not answer."""
+ENDPOINTS_SETTING: Final = "odradek.sql.archive.endpoints"
+_AWS: Final = re.compile(r"https://s3(?:-fips)?(?:\.dualstack)?(?:[.-][a-z0-9-]+)?\.amazonaws\.com(?:\.cn)?")
 _DEFAULT_FORMAT: Final = "delta"
 
 
@@ -46,8 +51,27 @@ class ArchiveGround(Protocol):
     def topics(self) -> SourceTopics: ...
 
     @property
+    def archive_endpoints(self) -> frozenset[str]:
+        """Stores that a statement may name."""
+
+    @property
     def broker_settings(self) -> tuple[str, Mapping[str, str]]:
         """Where the brokers are, and how to log in, by Kafka's names."""
+
+
+def check_endpoint(place: ArchivePlace, allowed: frozenset[str]) -> None:
+    """Raises SqlError for a store that the operator did not allow: the server signs requests there with its own keys."""
+    if not place.is_s3 or place.endpoint is None:
+        return
+    own = {os.environ.get(name, "").rstrip("/") for name in ("AWS_ENDPOINT_URL_S3", "AWS_ENDPOINT_URL")}
+    if place.endpoint in {endpoint.rstrip("/") for endpoint in allowed} | own:
+        return
+    if _AWS.fullmatch(place.endpoint):
+        return
+    raise SqlError(
+        f"this server does not connect to the endpoint {place.endpoint}",
+        hint=f"The operator allows it with --set {ENDPOINTS_SETTING}={place.endpoint}",
+    )
 
 
 class Archives:
@@ -63,6 +87,7 @@ class Archives:
             try:
                 match change:
                     case ArchiveCreated(archive=archive):
+                        check_endpoint(archive.place, self._server.archive_endpoints)
                         topic = archive.source.topic
                         if topic not in new_topics and await self._server.topics.sizes(topic) is None:
                             raise SqlError(f"Kafka topic does not exist: {topic}")

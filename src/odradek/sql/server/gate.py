@@ -2,23 +2,34 @@
 
 from __future__ import annotations
 
+import asyncio
 import base64
 import binascii
 import hmac
-from collections.abc import Mapping
+from collections import Counter
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final
 from urllib.parse import urlsplit
 
 from starlette.responses import Response
-from starlette.types import ASGIApp, Receive, Scope, Send
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from odradek.config.files import secret_files
 from odradek.model.errors import ConfigError
-from odradek.sql.server.refusals import BAD_REQUEST, TOO_MANY_REQUESTS, UNAUTHORIZED, RestRefusal
+from odradek.sql.server.connections import SqlConnections
+from odradek.sql.server.refusals import (
+    BAD_REQUEST,
+    REQUEST_TIMEOUT,
+    TOO_MANY_REQUESTS,
+    UNAUTHORIZED,
+    RestRefusal,
+)
 from odradek.sql.server.row_formats import KSQL_V1, json_text
 
+_STREAMED: Final = "/inserts-stream"
+_QUESTION: Final = "GET"
 LOOPBACK: Final = frozenset({"localhost", "127.0.0.1", "[::1]", ""})
 
 
@@ -30,6 +41,11 @@ class GateLimits:
 
     requests_max: int = 256
     hosts: frozenset[str] | None = None
+    body_s: float = 10.0
+    """So long the body of a request may take, and the first line of /inserts-stream."""
+    body_bytes_max: int = 1 << 20
+    bodies_bytes_max: int = 64 << 20
+    """Of all requests together."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,32 +86,68 @@ class HttpUsers:
 
 
 class SqlGate:
-    """An application before the application."""
+    """An application before the application. It reads the body of a request before the request counts."""
 
-    def __init__(self, app: ASGIApp, users: HttpUsers | None, limits: GateLimits) -> None:
+    def __init__(
+        self,
+        app: ASGIApp,
+        users: HttpUsers | None,
+        limits: GateLimits,
+        connections: SqlConnections | None = None,
+    ) -> None:
         self._app = app
         self._users = users
         self._limits = limits
-        self._inside = 0
+        self._connections = connections or SqlConnections()
+        self._inside: Counter[str] = Counter()
+        """Requests that are answered, by kind."""
+        self._bodies_bytes = 0
+        """Bodies of requests that are read now, or answered."""
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] not in ("http", "websocket"):
             return
         refusal = self._refusal(scope)
         if refusal is not None:
-            if scope["type"] == "websocket":
-                await send({"type": "websocket.close", "code": 1008, "reason": refusal.message})
-                return
-            response = Response(json_text(refusal.as_json()), refusal.status, media_type=KSQL_V1)
-            if refusal.code == UNAUTHORIZED:
-                response.headers["WWW-Authenticate"] = 'Basic realm="odradek"'
-            await response(scope, receive, send)
+            await _refuse(refusal, scope, receive, send)
             return
-        self._inside += 1
+        body = _Body(self._limits, self._count_bytes)
+        try:
+            try:
+                if scope["type"] == "http":
+                    await body.read(receive, to_line=scope["path"] == _STREAMED)
+                kind = _kind(scope)
+                self._check_room(kind)
+            except RestRefusal as late:
+                await _refuse(late, scope, receive, send)
+                return
+            await self._answer(scope, body.receiving(receive), send, kind)
+        finally:
+            body.forget()
+
+    async def _answer(self, scope: Scope, receive: Receive, send: Send, kind: str) -> None:
+        peer = tuple(scope.get("client") or ())
+        self._inside[kind] += 1
+        if peer:
+            self._connections.begin(peer)
         try:
             await self._app(scope, receive, send)
         finally:
-            self._inside -= 1
+            self._inside[kind] -= 1
+            if peer:
+                self._connections.end(peer)
+
+    def _check_room(self, kind: str) -> None:
+        """Questions about the server itself are always answered. RestRefusal."""
+        if kind != _QUESTION and self._inside[kind] >= self._limits.requests_max:
+            raise RestRefusal(
+                TOO_MANY_REQUESTS, f"{self._limits.requests_max} requests are being answered: try again soon"
+            )
+
+    def _count_bytes(self, change: int) -> None:
+        if change > 0 and self._bodies_bytes + change > self._limits.bodies_bytes_max:
+            raise RestRefusal(TOO_MANY_REQUESTS, "too many large requests are being answered: try again soon")
+        self._bodies_bytes += change
 
     def _refusal(self, scope: Scope) -> RestRefusal | None:
         headers = dict(scope["headers"])
@@ -114,8 +166,69 @@ class SqlGate:
             headers.get(b"authorization", b"").decode("latin-1")
         ):
             return RestRefusal(UNAUTHORIZED, "a user name and a password of this server are needed")
-        if self._inside >= self._limits.requests_max:
-            return RestRefusal(
-                TOO_MANY_REQUESTS, f"{self._limits.requests_max} requests are being answered: try again soon"
-            )
         return None
+
+
+def _kind(scope: Scope) -> str:
+    """Requests of one kind keep those of another from nothing."""
+    if scope["type"] == "http" and scope["method"] == "GET":
+        return _QUESTION
+    return _STREAMED if scope["path"] == _STREAMED else ""
+
+
+async def _refuse(refusal: RestRefusal, scope: Scope, receive: Receive, send: Send) -> None:
+    if scope["type"] == "websocket":
+        await send({"type": "websocket.close", "code": 1008, "reason": refusal.message})
+        return
+    response = Response(json_text(refusal.as_json()), refusal.status, media_type=KSQL_V1)
+    if refusal.code == UNAUTHORIZED:
+        response.headers["WWW-Authenticate"] = 'Basic realm="odradek"'
+    await response(scope, receive, send)
+
+
+class _Body:
+    """The body of a request: all of it, or its first line. `count(bytes)` raises RestRefusal when there is no room."""
+
+    def __init__(self, limits: GateLimits, count: Callable[[int], None]) -> None:
+        self._limits = limits
+        self._count = count
+        self._content = bytearray()
+        self._is_whole = False
+
+    async def read(self, receive: Receive, *, to_line: bool) -> None:
+        """RestRefusal for a body that is too long, or does not come in time."""
+        try:
+            async with asyncio.timeout(self._limits.body_s):
+                while not self._is_whole and not (to_line and b"\n" in self._content):
+                    await self._read_part(receive)
+        except TimeoutError:
+            raise RestRefusal(
+                REQUEST_TIMEOUT, f"the request did not come within {self._limits.body_s:g} seconds"
+            ) from None
+
+    async def _read_part(self, receive: Receive) -> None:
+        message = await receive()
+        if message["type"] == "http.disconnect":
+            raise RestRefusal(BAD_REQUEST, "the client went away")
+        part = message.get("body", b"")
+        if len(self._content) + len(part) > self._limits.body_bytes_max:
+            raise RestRefusal(BAD_REQUEST, f"the request is longer than {self._limits.body_bytes_max} bytes")
+        self._count(len(part))
+        self._content += part
+        self._is_whole = not message.get("more_body", False)
+
+    def receiving(self, receive: Receive) -> Receive:
+        """The messages as the application gets them."""
+        is_first = True
+
+        async def received() -> Message:
+            nonlocal is_first
+            if is_first and (self._content or self._is_whole):
+                is_first = False
+                return {"type": "http.request", "body": bytes(self._content), "more_body": not self._is_whole}
+            return await receive()
+
+        return received
+
+    def forget(self) -> None:
+        self._count(-len(self._content))

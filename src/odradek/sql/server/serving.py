@@ -15,9 +15,12 @@ from starlette.types import ASGIApp
 
 from odradek.config.files import secret_files
 from odradek.model.errors import ConfigError
+from odradek.sql.server.connections import ListeningSocket, SqlConnections
 
 DEFAULT_PORT: Final = 8088
 _CLOSING_S: Final = 3.0
+_IDLE_S: Final = 20
+"""So long a connection may take for a handshake, for the head of a request, and between requests."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -59,29 +62,46 @@ def url(terms: HttpTerms, opened: socket.socket) -> str:
     return f"{terms.scheme}://{f'[{host}]' if ':' in host else host}:{port}"
 
 
+class _OwnSocket(hypercorn.config.Config):
+    """Hypercorn's settings, with a socket that is open already."""
+
+    def __init__(self, opened: socket.socket) -> None:
+        super().__init__()
+        self._opened = opened
+
+    def create_sockets(self) -> hypercorn.config.Sockets:
+        secure, plain = ([self._opened], []) if self.ssl_enabled else ([], [self._opened])
+        return hypercorn.config.Sockets(secure, plain, [])
+
+
 async def serve_http(
     app: ASGIApp,
     terms: HttpTerms,
     opened: socket.socket,
     ended: asyncio.Event,
     on_ready: Callable[[str], object] = lambda address: None,
+    connections: SqlConnections | None = None,
 ) -> None:
-    """Until `ended`. `on_ready(URL)` when requests are answered."""
+    """Serves until `ended`. `on_ready(URL)` is called when requests are answered. `connections`: those that the app names."""
     if terms.key is not None:
         secret_files.check_private(f"--key={str(terms.key)!r}", str(terms.key))
     address = url(terms, opened)
-    config = hypercorn.config.Config()
-    config.bind = [f"fd://{opened.detach()}"]
+    accepting = ListeningSocket(opened, connections or SqlConnections())
+    config = _OwnSocket(accepting)
     config.accesslog = None
     config.errorlog = None
     config.include_server_header = False
     config.graceful_timeout = _CLOSING_S
     config.h2_max_concurrent_streams = 100
-    config.keep_alive_timeout = 60
+    config.keep_alive_timeout = _IDLE_S
+    config.ssl_handshake_timeout = _IDLE_S
     if terms.certificate is not None:
         config.certfile = str(terms.certificate)
         config.keyfile = str(terms.key) if terms.key is not None else None
         config.alpn_protocols = ["h2", "http/1.1"]
     on_ready(address)
     serve: Any = hypercorn.asyncio.serve
-    await serve(app, config, shutdown_trigger=ended.wait, mode="asgi")
+    try:
+        await serve(app, config, shutdown_trigger=ended.wait, mode="asgi")
+    finally:
+        accepting.close()

@@ -8,6 +8,7 @@ import os
 import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
+from functools import partial
 from importlib import metadata
 from pathlib import Path
 from typing import Any, Final
@@ -21,7 +22,7 @@ from odradek.sql import changes
 from odradek.sql.catalog import Catalog, Source, WindowInfo
 from odradek.sql.doors.opening import DoorTerms, SparkDoors
 from odradek.sql.errors import SqlError
-from odradek.sql.language.parsing import parse, parse_one
+from odradek.sql.language.parsing import parse_one
 from odradek.sql.language.queries import NamedRelation, Query, with_members
 from odradek.sql.language.rewriting import quoted
 from odradek.sql.language.statements import PrintTopic, SelectStatement
@@ -38,9 +39,11 @@ from odradek.sql.queries.source_rows import SourceRows, selection
 from odradek.sql.queries.tables import TableViews, pulled
 from odradek.sql.schema_registry import SchemaRegistryTerms
 from odradek.sql.server.application import application
+from odradek.sql.server.beside import StatementThreads
 from odradek.sql.server.checkpoints import QueryCheckpoints
 from odradek.sql.server.command_topic import CommandTopic
 from odradek.sql.server.commands import SqlCommand
+from odradek.sql.server.connections import SqlConnections
 from odradek.sql.server.entities import SETTABLE, plain_property
 from odradek.sql.server.gate import LOOPBACK, GateLimits, HttpUsers
 from odradek.sql.server.rebuilding import RebuildWatch
@@ -73,6 +76,8 @@ class ServerTerms:
     schema_registry: SchemaRegistryTerms | None = None
     python_functions: bool = False
     sleep: SleepTerms = field(default_factory=SleepTerms)
+    archive_endpoints: frozenset[str] = frozenset()
+    """Stores of archives that statements may name, as well as those of AWS and the one of the server's environment."""
 
     @property
     def client_settings(self) -> dict[str, Any]:
@@ -117,6 +122,7 @@ class SqlServer:
         self._entropy = SystemEntropy()
         self._cluster_id = ""
         self._tasks: set[asyncio.Task[None]] = set()
+        self.threads: Final = StatementThreads()
         self._doors: SparkDoors | None = None
 
     @property
@@ -128,11 +134,16 @@ class SqlServer:
         return self.terms.servers, self.terms.settings
 
     @property
+    def archive_endpoints(self) -> frozenset[str]:
+        return self.terms.archive_endpoints
+
+    @property
     def shown_properties(self) -> dict[str, str]:
         return {
             "ksql.service.id": self.terms.service_id,
             "ksql.schema.registry.url": self.terms.schema_registry.url if self.terms.schema_registry else "",
             "odradek.sql.python.functions": str(self.terms.python_functions).lower(),
+            "odradek.sql.archive.endpoints": ",".join(sorted(self.terms.archive_endpoints)),
             "odradek.sql.awake.queries": str(self.terms.sleep.awake_count_max),
             "odradek.sql.sleep.after.ms": str(round(self.terms.sleep.idle_s * 1000)),
         }
@@ -171,6 +182,7 @@ class SqlServer:
         await self.engine.close()
         await self.views.close()
         await self.producer.close()
+        self.threads.close()
 
     # ---- commands
 
@@ -280,7 +292,8 @@ class SqlServer:
         entities: list[dict[str, Any]] = []
         try:
             given = checked_properties(properties)
-            for statement in parse(text, variables):
+            for statement in await self.threads.parsed(text, variables):
+                await asyncio.sleep(0)  # other requests have their turn
                 entity = await self._statements.run(statement, given, variables)
                 if entity is not None:
                     entities.append(entity)
@@ -292,7 +305,7 @@ class SqlServer:
         self, text: str, properties: Mapping[str, str], variables: Mapping[str, str]
     ) -> QueryAnswer:
         try:
-            statement = parse(text, variables)
+            statement = await self.threads.parsed(text, variables)
             if len(statement) != 1:
                 raise SqlError(f"Expected exactly one KSQL statement; found {len(statement)} instead")
             match statement[0]:
@@ -322,7 +335,7 @@ class SqlServer:
             source = self.catalog.source(query.relation.name, query.relation.position)
             try:
                 rows = SourceRows.of(source)
-                chosen = selection(query, rows, with_place=True)
+                chosen = await self.threads.run(partial(selection, query, rows, with_place=True))
             except NeedsSpark:
                 pass
             else:
@@ -376,7 +389,7 @@ class SqlServer:
         source = self.catalog.source(relation.name, relation.position)
         try:
             rows = SourceRows.of(source)
-            chosen = selection(query, rows, with_place=not source.is_table)
+            chosen = await self.threads.run(partial(selection, query, rows, with_place=not source.is_table))
         except NeedsSpark:
             raise SqlError(
                 "this pull query needs more than columns, constants, comparisons, AND, OR, NOT and whole-number arithmetic,"
@@ -391,7 +404,7 @@ class SqlServer:
         )
 
     async def _push(self, statement: SelectStatement, properties: Mapping[str, str]) -> QueryAnswer:
-        planned = select_plan(self.catalog, statement.query)
+        planned = await self.threads.run(select_plan, self.catalog, statement.query)
         query_id = self._new_id()
         text = self._text(tuple(self.state.history), statement.text)
         starting = await self.starting(planned.sources, properties)
@@ -553,7 +566,9 @@ async def serve(
             server.open_doors(doors, on_ready)
         is_loopback = opened.getsockname()[0] in ("127.0.0.1", "::1")
         limits = GateLimits(hosts=LOOPBACK if is_loopback else None)
-        await serve_http(application(server, users, limits), http, opened, ended, on_ready)
+        connections = SqlConnections()
+        app = application(server, users, limits, connections)
+        await serve_http(app, http, opened, ended, on_ready, connections)
     finally:
         opened.close()
         await server.close()

@@ -27,6 +27,7 @@ from odradek.sql.queries.tables import TableViews
 from odradek.sql.server import entities
 from odradek.sql.server.archives import ArchiveGround, Archives, described_archive
 from odradek.sql.server.assertions import AssertionGround, Assertions
+from odradek.sql.server.beside import StatementThreads
 from odradek.sql.server.command_topic import CommandTopic
 from odradek.sql.server.commands import SqlCommand
 from odradek.sql.server.entities import Entity, entity, plain_property
@@ -73,6 +74,9 @@ class StatementGround(AssertionGround, ArchiveGround, Protocol):
     def engine(self) -> SqlEngine: ...
 
     @property
+    def threads(self) -> StatementThreads: ...
+
+    @property
     def producer(self) -> AsyncProducer: ...
 
     @property
@@ -82,6 +86,12 @@ class StatementGround(AssertionGround, ArchiveGround, Protocol):
     async def starting(
         self, sources: tuple[Source, ...], properties: Mapping[str, str]
     ) -> dict[str, dict[int, int]]: ...
+
+
+def _still_changes(statement: Statement, catalog: Catalog, checked: tuple[Statement, Catalog]) -> bool:
+    """Whether it changes the present catalog. `checked`: a statement that changes a catalog. Raises SqlError."""
+    is_checked = checked[0] is statement and checked[1] is catalog
+    return is_checked or bool(apply(catalog, statement, 0).changes)
 
 
 class Statements:
@@ -143,8 +153,8 @@ class Statements:
     async def _rebuild(self, statement: language.AlterQuery, properties: Given) -> Entity:
         """From the first records on, into a topic of its own."""
         source, _ = altered(self._server.catalog, statement)
-        apply(
-            self._server.catalog, statement, 0
+        await self._server.threads.run(
+            apply, self._server.catalog, statement, 0
         )  # all that is wrong with it is said before topics are looked up
         rebuilding = await self._upgrades.rebuilding(statement, source)
         return await self._distribute(rebuilding, {**properties, "auto.offset.reset": "earliest"})
@@ -152,7 +162,7 @@ class Statements:
     async def _archive_query(self, statement: language.CreateArchive, properties: Given) -> Entity:
         """The two statements that it stands for, one after the other. Both are checked before the first counts."""
         catalog = self._server.catalog
-        first = apply(catalog, statement, 0)
+        first = await self._server.threads.run(apply, catalog, statement, 0)
         if not first.changes:
             return await self._distribute(statement, properties)
         await self._archives.check(statement, first)
@@ -165,7 +175,8 @@ class Statements:
         """Check it, make its topics, and write it to the command topic."""
         server, identity = self._server, command_id(statement)
         statement = await server.schemas.with_columns(statement)
-        first = apply(server.catalog, statement, 0)
+        checked_against = server.catalog
+        first = await server.threads.run(apply, checked_against, statement, 0)
         if not first.changes:
             status = {"status": "SUCCESS", "message": first.message, "queryId": None}
             return entities.status_entity(statement.text + ";", identity, status, -1)
@@ -205,7 +216,7 @@ class Statements:
                     properties=properties,
                     starting=starting,
                 )
-                if apply(server.catalog, complete, 0).changes
+                if _still_changes(complete, server.catalog, (statement, checked_against))
                 else None
             )
 

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import re
+from functools import lru_cache
 from typing import Any, Final
 
 
@@ -16,6 +18,11 @@ def _no_constant(name: str) -> Any:
     raise ValueError(f"{name} is no JSON")
 
 
+_STEP: Final = re.compile(
+    r"""\.(?P<name>[^.\[\]'"]+)|\[(?P<index>[0-9]{1,9})\]|\['(?P<quoted>(?:[^'\\]|\\.)*)'\]|\["(?P<double>(?:[^"\\]|\\.)*)"\]"""
+)
+_ESCAPED: Final = re.compile(r"\\(.)")
+_INDEX: Final = re.compile(r"[0-9]{1,9}")
 _DECODER: Final = json.JSONDecoder(parse_float=_Number, parse_int=_Number, parse_constant=_no_constant)
 
 
@@ -47,7 +54,7 @@ def is_json(text: str | None) -> bool:
         return False
     try:
         read(text)
-    except ValueError:
+    except (ValueError, RecursionError):
         return False
     return True
 
@@ -94,7 +101,7 @@ def array_contains(text: str | None, wanted: str | None) -> bool:
     try:
         value = read(text or "")
         looked_for = read(wanted or "{}").get("v")
-    except ValueError:
+    except (ValueError, RecursionError):
         return False
     if not isinstance(value, list):
         return False
@@ -109,3 +116,39 @@ def _is_same(element: Any, wanted: Any) -> bool:
 
 def _is_whole(number: str) -> bool:
     return not any(letter in ".eE" for letter in number)
+
+
+def at_path(text: str, path: str) -> str | None:
+    """The value at a JSONPath: a text without its quotes, anything else as JSON, numbers digit by digit. Null if there is none.
+
+    Raises ValueError for text that is no JSON, and for a path that is none.
+    """
+    value = read(text)
+    for step in _steps(path):
+        if isinstance(value, dict):
+            value = value.get(step)
+        elif isinstance(value, list):
+            value = value[int(step)] if _INDEX.fullmatch(step) and int(step) < len(value) else None
+        else:
+            return None
+        if value is None:
+            return None
+    if value is None:
+        return None
+    return str(value) if isinstance(value, str) else written(value)
+
+
+@lru_cache(256)
+def _steps(path: str) -> tuple[str, ...]:
+    """The names and indexes of `$.a['b'][0]`."""
+    if not path.startswith("$"):
+        raise ValueError(f"the path {path!r:.80} does not begin with $")
+    steps, place = [], 1
+    while place < len(path):
+        match = _STEP.match(path, place)
+        if match is None:
+            raise ValueError(f"{path[place:]!r:.80} is no step of a path")
+        name = next(group for group in match.groups() if group is not None)
+        steps.append(_ESCAPED.sub(r"\1", name) if match["quoted"] or match["double"] else name)
+        place = match.end()
+    return tuple(steps)
