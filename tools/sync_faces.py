@@ -34,6 +34,8 @@ _WORDS: Final = (
     (r"\bAsync(Producer|Consumer|Admin|Iterator|RetryConsumer|TableView)\b", r"\1"),
     (r"\basynccontextmanager\b", "contextmanager"),
     (r"\bLoopWaiting\b", "ThreadWaiting"),
+    (r"\bTaskUse\b", "ThreadUse"),
+    (r"\b(by_one_task|on_own_loop)\b", "by_one_thread"),
     (r"\bown_loop import OwnLoop\b", "loop_thread import LoopThread"),
     (r"\bOwnLoop\b", "LoopThread"),
     (r"__a(enter|exit|iter)__", r"__\1__"),
@@ -63,8 +65,11 @@ FACES: Final = (
         parts=CLIENT / "consumer" / "sync_parts.py",
         title="The synchronous consumer: fetching goes on behind it on a thread; decoding happens on the caller's.",
         words=(
-            ("Reads partitions from one event loop.", "Reads partitions. Use it from one thread at a time."),
-            (" Use it from one task at a time.", ""),
+            ("Reads partitions from one event loop.", "Reads partitions, for one thread at a time."),
+            (
+                " Use it from one task at a time: a second one that reads gets ConcurrentUseError.",
+                " A second thread gets ConcurrentUseError, except in `close` and in questions to brokers.",
+            ),
             ("on the event loop.", "on the client's own thread."),
         ),
     ),

@@ -78,6 +78,14 @@ class ClientClosedError(OdradekError):
         super().__init__(f"the {what} is closed")
 
 
+class IllegalStateError(OdradekError):
+    """The client cannot do this here or now: it lives on another event loop or in another process, or reads nothing yet."""
+
+
+class ConcurrentUseError(IllegalStateError):
+    """Two threads, or two tasks, used one consumer at the same time. The second call is refused and changes nothing."""
+
+
 class ClientBrokenError(OdradekError):
     """The client's own background work failed; its cause is chained. It cannot be used any more."""
 

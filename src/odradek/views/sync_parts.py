@@ -42,6 +42,6 @@ class SyncParts:
         return self.range()
 
     def __del__(self) -> None:
-        if not getattr(self, "_closed", True):
+        if not getattr(self, "_closed", True) and not self._loop.is_gone:
             warnings.warn(f"{self!r} was not closed", ResourceWarning, source=self, stacklevel=1)
             self._loop.stop_soon()

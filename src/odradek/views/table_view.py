@@ -217,6 +217,6 @@ class TableView:
         return self.range()
 
     def __del__(self) -> None:
-        if not getattr(self, "_closed", True):
+        if not getattr(self, "_closed", True) and not self._loop.is_gone:
             warnings.warn(f"{self!r} was not closed", ResourceWarning, source=self, stacklevel=1)
             self._loop.stop_soon()

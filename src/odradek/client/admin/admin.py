@@ -79,6 +79,8 @@ class Admin:
         """Idempotent."""
         if not self._closed:
             self._closed = True
+            if self._loop.is_gone:
+                return
             try:
                 self._loop.call(self._admin.close())
             finally:
@@ -429,6 +431,6 @@ class Admin:
         return self._loop.call(self._admin.list_reassignments(timeout_s=timeout_s))
 
     def __del__(self) -> None:
-        if not getattr(self, "_closed", True):
+        if not getattr(self, "_closed", True) and not self._loop.is_gone:
             warnings.warn(f"{self!r} was not closed", ResourceWarning, source=self, stacklevel=1)
             self._loop.stop_soon()

@@ -9,6 +9,7 @@ from typing import Any, Final, TypeVar
 from odradek.client.admin.calls import AdminCalls, AlreadyDone, Failures
 from odradek.client.errors import ClientClosedError
 from odradek.client.groups.coordinator import GROUP, Coordinator
+from odradek.client.network.cancellation import to_its_end
 from odradek.client.network.cluster import ClusterClient
 from odradek.client.network.own_loop import OwnLoop
 from odradek.client.settings import AdminSettings
@@ -18,6 +19,8 @@ from odradek.runtime.ports import Clock, Entropy
 from odradek.runtime.real_clock import SystemClock, SystemEntropy
 
 _GROUPS_MAX: Final = 1_024
+CLOSING_S: Final = 2.0
+"""A cancelled `close` has so long to end connections."""
 K = TypeVar("K")
 V = TypeVar("V")
 
@@ -43,9 +46,13 @@ class AdminSession:
 
     async def close(self) -> None:
         """Idempotent."""
-        if not self._closed:
+        if self._closed:
+            return
+        if not self._loop.is_gone:
+            self._loop.check()
             self._closed = True
-            await self.cluster.close()
+            await to_its_end(self.cluster.close(), grace_s=CLOSING_S)
+        self._closed = True
 
     def limit_s(self, timeout_s: float | None) -> float:
         """How long a call may take."""

@@ -43,6 +43,8 @@ class SyncParts:
     def close(self) -> None:
         if not self._closed:
             self._closed = True
+            if self._loop.is_gone:
+                return
             try:
                 self._loop.call(self._admin.close())
             finally:
@@ -57,6 +59,6 @@ class SyncParts:
         self.close()
 
     def __del__(self) -> None:
-        if not getattr(self, "_closed", True):
+        if not getattr(self, "_closed", True) and not self._loop.is_gone:
             warnings.warn(f"{self!r} was not closed", ResourceWarning, source=self, stacklevel=1)
             self._loop.stop_soon()

@@ -9,8 +9,16 @@ from uuid import UUID
 
 from odradek.client.consumer.completed_fetch import FetchedChunk
 from odradek.client.consumer.consumer_record import ConsumerRecord
-from odradek.client.consumer.core import BufferedRecords, ConsumerCore, Deserializer, Event
+from odradek.client.consumer.core import (
+    GRACE_S,
+    BufferedRecords,
+    ConsumerCore,
+    Deserializer,
+    Event,
+    check_reads,
+)
 from odradek.client.consumer.offset_lookup import OffsetAndTimestamp
+from odradek.client.consumer.sole_use import TaskUse, by_one_task, on_own_loop
 from odradek.client.consumer.subscription_state import COMMITTED, EARLIEST, LATEST
 from odradek.client.consumer.waiting import LoopWaiting
 from odradek.client.errors import ClientClosedError
@@ -22,6 +30,7 @@ from odradek.client.groups.values import (
     OffsetsToCommit,
     RebalanceListener,
 )
+from odradek.client.network.cancellation import to_its_end
 from odradek.client.network.own_loop import OwnLoop
 from odradek.client.options import ConsumerOptions
 from odradek.client.settings import ConsumerSettings
@@ -38,8 +47,9 @@ class AsyncConsumer:
                 ...
 
     With `group_id=...` it shares topics with the other members of its group (`subscribe`) and remembers how far it has
-    read (`commit`). Use it from one task at a time. Settings are Kafka's, as keyword arguments;
-    see `ConsumerSettings` for all of them.
+    read (`commit`). Use it from one task at a time: a second one that reads gets ConcurrentUseError.
+
+    Settings are Kafka's, as keyword arguments; see `ConsumerSettings` for all of them.
     """
 
     def __init__(
@@ -64,6 +74,7 @@ class AsyncConsumer:
         loop = self._loop = OwnLoop("odradek-consumer")
         # sync: loop.post(core.start)
         self._waiting = LoopWaiting(core.assignment, core.clock)
+        self._use = TaskUse()
         self._closed = False
 
     @classmethod
@@ -80,16 +91,24 @@ class AsyncConsumer:
 
     async def close(self, *, commit: bool = True) -> None:
         """Stop reading: commit what was returned if that is automatic (unless `commit` is false), leave the group.
-        Idempotent."""
-        if not self._closed:
+
+        Idempotent. A `poll` that waits raises ClientClosedError. In a forked process this does nothing.
+        """
+        if self._closed:
+            return
+        if self._loop.is_gone:
             self._closed = True
-            try:
-                await self._core.finish(ClientClosedError("consumer"), commit=commit)
-            finally:
-                self._loop.stop()
+            return
+        self._loop.check()
+        self._closed = True
+        try:
+            await to_its_end(self._core.finish(ClientClosedError("consumer"), commit=commit), grace_s=GRACE_S)
+        finally:
+            self._loop.stop()
 
     # -- where to read
 
+    @by_one_task
     async def subscribe(
         self,
         topics: Iterable[str] | str | None = None,
@@ -106,11 +125,13 @@ class AsyncConsumer:
         subscription = self._core.subscribe(topics, pattern, listener)
         self._loop.post(lambda: self._core.join(subscription))
 
+    @by_one_task
     async def unsubscribe(self) -> None:
         """Leave the group, or give up what was assigned: read nothing."""
         await self.start()
-        await self._core.unsubscribe()
+        await to_its_end(self._core.unsubscribe(), grace_s=GRACE_S)
 
+    @by_one_task
     async def assign(self, partitions: Iterable[TopicPartition]) -> None:
         """Read exactly these partitions; those assigned already stay where they are, others begin by auto.offset.reset."""
         await self.start()
@@ -121,19 +142,23 @@ class AsyncConsumer:
         """The partitions assigned."""
         return tuple(sorted(self._core.assignment.states))
 
+    @on_own_loop
     def seek(self, partition: TopicPartition, offset: int, *, topic_id: UUID = ZERO_UUID) -> None:
         """Go on at this offset. `topic_id`: the topic that it is an offset of; if another one has the name by now, its reading
         begins by auto.offset.reset. Without it: whatever topic has the name at the next fetch."""
         self._core.seek(partition, offset, topic_id=topic_id)
 
+    @on_own_loop
     def seek_to_beginning(self, partitions: Iterable[TopicPartition] = ()) -> None:
         """Go on at the first record of these partitions, by default of all."""
         self._core.seek_all(partitions, EARLIEST)
 
+    @on_own_loop
     def seek_to_end(self, partitions: Iterable[TopicPartition] = ()) -> None:
         """Go on behind the last record of these partitions, by default of all."""
         self._core.seek_all(partitions, LATEST)
 
+    @by_one_task
     async def seek_to_timestamp(
         self, timestamps_ms: Mapping[TopicPartition, int], timeout_s: float | None = None
     ) -> None:
@@ -141,12 +166,14 @@ class AsyncConsumer:
         await self.start()
         await self._core.seek_to_timestamp(timestamps_ms, LATEST, timeout_s)
 
+    @on_own_loop
     def seek_to_committed(self, partitions: Iterable[TopicPartition] = ()) -> None:
         """Go back to what the group has committed, in these partitions, by default in all: after an aborted transaction,
         or to handle again what could not be handled."""
         self._core.need_group()
         self._core.seek_all(partitions, COMMITTED)
 
+    @on_own_loop
     def stop_at(self, partition: TopicPartition, offset: int | None) -> None:
         """Fetch nothing at or after `offset`; None: no end any more. For those who read a range and nothing behind it.
 
@@ -154,10 +181,12 @@ class AsyncConsumer:
         """
         self._core.stop_at(partition, offset)
 
+    @on_own_loop
     def pause(self, partitions: Iterable[TopicPartition]) -> None:
         """Return no records of these partitions until `resume`."""
         self._core.pause(partitions, True)
 
+    @on_own_loop
     def resume(self, partitions: Iterable[TopicPartition]) -> None:
         """Undo `pause`."""
         self._core.pause(partitions, False)
@@ -166,6 +195,7 @@ class AsyncConsumer:
         """The partitions that are paused."""
         return tuple(sorted(tp for tp, state in self._core.assignment.states.items() if state.paused))
 
+    @on_own_loop
     async def position(self, partition: TopicPartition, timeout_s: float | None = None) -> int:
         """The offset of the next record to be returned; waits for it where it must be asked for first."""
         limit_s = self._core.api_timeout_s if timeout_s is None else timeout_s
@@ -174,6 +204,7 @@ class AsyncConsumer:
             raise self._core.no_position(partition, limit_s)
         return position
 
+    @on_own_loop
     def positions(self) -> dict[TopicPartition, int]:
         """Where each partition stands, behind the last record that was returned: what `commit` commits, and what to
         give to `send_offsets_to_transaction`. Without those that are not known yet."""
@@ -181,6 +212,7 @@ class AsyncConsumer:
 
     # -- reading
 
+    @by_one_task
     async def poll(self, timeout_s: float = 1.0, max_records: int | None = None) -> list[ConsumerRecord]:
         """The next records, at most max.poll.records or `max_records`; waits up to `timeout_s` for the first.
 
@@ -193,6 +225,7 @@ class AsyncConsumer:
             return self._core.collect_kept(limit)
         return self._core.collect(event, limit) if isinstance(event, FetchedChunk) else []
 
+    @by_one_task
     async def poll_arrow(self, timeout_s: float = 1.0, max_records: int = 100_000) -> Any:
         """Records of one partition as a pyarrow.RecordBatch, in order; without rows when none came in time.
 
@@ -213,7 +246,8 @@ class AsyncConsumer:
     async def __aiter__(self) -> AsyncIterator[ConsumerRecord]:
         """Records for ever, one by one. To leave the loop loses none: `commit` and `poll` know which was the last."""
         while True:
-            record = self._core.next_kept()
+            # sync: record = self._next_kept()
+            record = self._core.next_kept()  # async
             if record is not None:
                 yield record
             else:
@@ -221,6 +255,7 @@ class AsyncConsumer:
 
     # -- the group
 
+    @on_own_loop
     async def commit(self, offsets: OffsetsToCommit | None = None, timeout_s: float | None = None) -> None:
         """Remember how far the group has read: all that was returned, or `offsets` (of the next record to read).
 
@@ -236,7 +271,7 @@ class AsyncConsumer:
         callback: Callable[[OffsetsToCommit, Exception | None], object] | None = None,
     ) -> None:
         """Like `commit`, without waiting. `callback(offsets, error)` is called on the event loop."""
-        chosen = dict(offsets) if offsets is not None else dict(self._core.positions())
+        chosen = dict(offsets) if offsets is not None else dict(self.positions())
         group, tied = self._core.need_group(), self._core.to_commit(offsets)
         explicit = offsets is not None
         self._loop.post(
@@ -302,12 +337,14 @@ class AsyncConsumer:
         """What there is to return; what the group asks for is done first."""
         await self.start()
         core, group = self._core, self._core.group
+        check_reads(core)
         deadline = core.clock.monotonic() + timeout_s
         if group is None:
             return await self._waiting.until(core.next_event, timeout_s)
         if group.poll_began():
             self._loop.post(group.membership.polled)
         try:
+            await group.handing_over.wait()  # async
             due = group.due_for_auto_commit()
             if due:
                 self._loop.post(lambda: group.spawn(group.commit_quietly(due)))
@@ -317,24 +354,30 @@ class AsyncConsumer:
                 )
                 if not isinstance(event, Handover):
                     return event
-                await self._hand_over(event)
+                # sync: self._hand_over(event)
+                await group.handing_over.run(self._hand_over(event))  # async
         finally:
             group.poll_ended()
 
     async def _hand_over(self, handover: Handover) -> None:
-        """Do what the group asks for, and call the listener; its first error is raised when all is done."""
+        """Do what the group asks for, and call the listener; its first error is raised when all is done.
+
+        An interrupt of a step, too: with the rest undone the group would wait for this member, and the listener for its call.
+        """
         group = self._core.need_group()
-        problem: Exception | None = None
+        problem: BaseException | None = None
         for step, partitions in group.steps(handover):
-            if step is HandoverStep.COMMIT:
-                await group.commit_before_giving_up(partitions)
-                continue
             try:
+                if step is HandoverStep.COMMIT:
+                    await group.commit_before_giving_up(partitions)
+                    continue
                 # sync: group.call_listener(step, partitions)
                 waiting = group.call_listener(step, partitions)  # async
                 if waiting is not None:  # async
                     await waiting  # async
-            except Exception as error:  # noqa: BLE001 - the user's code; the rebalance must go on
+            except GeneratorExit:
+                raise
+            except BaseException as error:  # noqa: BLE001 - raised below
                 problem = error if problem is None else problem
         self._loop.post(lambda: group.membership.handed_over(handover.number))
         if problem is not None:

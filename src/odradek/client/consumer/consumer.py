@@ -13,8 +13,16 @@ from uuid import UUID
 
 from odradek.client.consumer.completed_fetch import FetchedChunk
 from odradek.client.consumer.consumer_record import ConsumerRecord
-from odradek.client.consumer.core import BufferedRecords, ConsumerCore, Deserializer, Event
+from odradek.client.consumer.core import (
+    GRACE_S,
+    BufferedRecords,
+    ConsumerCore,
+    Deserializer,
+    Event,
+    check_reads,
+)
 from odradek.client.consumer.offset_lookup import OffsetAndTimestamp
+from odradek.client.consumer.sole_use import ThreadUse, by_one_thread
 from odradek.client.consumer.subscription_state import COMMITTED, EARLIEST, LATEST
 from odradek.client.consumer.waiting import ThreadWaiting
 from odradek.client.errors import ClientClosedError
@@ -26,6 +34,7 @@ from odradek.client.groups.values import (
     OffsetsToCommit,
     RebalanceListener,
 )
+from odradek.client.network.cancellation import to_its_end
 from odradek.client.network.loop_thread import LoopThread
 from odradek.client.options import ConsumerOptions
 from odradek.client.settings import ConsumerSettings
@@ -34,7 +43,7 @@ from odradek.runtime.ports import Clock, Entropy
 
 
 class Consumer:
-    """Reads partitions. Use it from one thread at a time.
+    """Reads partitions, for one thread at a time.
 
         with Consumer("127.0.0.1:9092", auto_offset_reset="earliest") as consumer:
             consumer.assign([TopicPartition("flights", 0)])
@@ -42,8 +51,9 @@ class Consumer:
                 ...
 
     With `group_id=...` it shares topics with the other members of its group (`subscribe`) and remembers how far it has
-    read (`commit`). Settings are Kafka's, as keyword arguments;
-    see `ConsumerSettings` for all of them.
+    read (`commit`). A second thread gets ConcurrentUseError, except in `close` and in questions to brokers.
+
+    Settings are Kafka's, as keyword arguments; see `ConsumerSettings` for all of them.
     """
 
     def __init__(
@@ -68,6 +78,7 @@ class Consumer:
         loop = self._loop = LoopThread("odradek-consumer")
         loop.post(core.start)
         self._waiting = ThreadWaiting(core.assignment, core.clock)
+        self._use = ThreadUse()
         self._closed = False
 
     @classmethod
@@ -77,16 +88,26 @@ class Consumer:
 
     def close(self, *, commit: bool = True) -> None:
         """Stop reading: commit what was returned if that is automatic (unless `commit` is false), leave the group.
-        Idempotent."""
-        if not self._closed:
+
+        Idempotent. A `poll` that waits raises ClientClosedError. In a forked process this does nothing.
+        """
+        if self._closed:
+            return
+        if self._loop.is_gone:
             self._closed = True
-            try:
-                self._loop.call(self._core.finish(ClientClosedError("consumer"), commit=commit))
-            finally:
-                self._loop.stop()
+            return
+        self._loop.check()
+        self._closed = True
+        try:
+            self._loop.call(
+                to_its_end(self._core.finish(ClientClosedError("consumer"), commit=commit), grace_s=GRACE_S)
+            )
+        finally:
+            self._loop.stop()
 
     # -- where to read
 
+    @by_one_thread
     def subscribe(
         self,
         topics: Iterable[str] | str | None = None,
@@ -102,10 +123,12 @@ class Consumer:
         subscription = self._core.subscribe(topics, pattern, listener)
         self._loop.post(lambda: self._core.join(subscription))
 
+    @by_one_thread
     def unsubscribe(self) -> None:
         """Leave the group, or give up what was assigned: read nothing."""
-        self._loop.call(self._core.unsubscribe())
+        self._loop.call(to_its_end(self._core.unsubscribe(), grace_s=GRACE_S))
 
+    @by_one_thread
     def assign(self, partitions: Iterable[TopicPartition]) -> None:
         """Read exactly these partitions; those assigned already stay where they are, others begin by auto.offset.reset."""
         topics = self._core.assign(partitions)
@@ -115,31 +138,37 @@ class Consumer:
         """The partitions assigned."""
         return tuple(sorted(self._core.assignment.states))
 
+    @by_one_thread
     def seek(self, partition: TopicPartition, offset: int, *, topic_id: UUID = ZERO_UUID) -> None:
         """Go on at this offset. `topic_id`: the topic that it is an offset of; if another one has the name by now, its reading
         begins by auto.offset.reset. Without it: whatever topic has the name at the next fetch."""
         self._core.seek(partition, offset, topic_id=topic_id)
 
+    @by_one_thread
     def seek_to_beginning(self, partitions: Iterable[TopicPartition] = ()) -> None:
         """Go on at the first record of these partitions, by default of all."""
         self._core.seek_all(partitions, EARLIEST)
 
+    @by_one_thread
     def seek_to_end(self, partitions: Iterable[TopicPartition] = ()) -> None:
         """Go on behind the last record of these partitions, by default of all."""
         self._core.seek_all(partitions, LATEST)
 
+    @by_one_thread
     def seek_to_timestamp(
         self, timestamps_ms: Mapping[TopicPartition, int], timeout_s: float | None = None
     ) -> None:
         """Go on at the first record not before each time (milliseconds since 1970), at the end if there is none."""
         self._loop.call(self._core.seek_to_timestamp(timestamps_ms, LATEST, timeout_s))
 
+    @by_one_thread
     def seek_to_committed(self, partitions: Iterable[TopicPartition] = ()) -> None:
         """Go back to what the group has committed, in these partitions, by default in all: after an aborted transaction,
         or to handle again what could not be handled."""
         self._core.need_group()
         self._core.seek_all(partitions, COMMITTED)
 
+    @by_one_thread
     def stop_at(self, partition: TopicPartition, offset: int | None) -> None:
         """Fetch nothing at or after `offset`; None: no end any more. For those who read a range and nothing behind it.
 
@@ -147,10 +176,12 @@ class Consumer:
         """
         self._core.stop_at(partition, offset)
 
+    @by_one_thread
     def pause(self, partitions: Iterable[TopicPartition]) -> None:
         """Return no records of these partitions until `resume`."""
         self._core.pause(partitions, True)
 
+    @by_one_thread
     def resume(self, partitions: Iterable[TopicPartition]) -> None:
         """Undo `pause`."""
         self._core.pause(partitions, False)
@@ -159,6 +190,7 @@ class Consumer:
         """The partitions that are paused."""
         return tuple(sorted(tp for tp, state in self._core.assignment.states.items() if state.paused))
 
+    @by_one_thread
     def position(self, partition: TopicPartition, timeout_s: float | None = None) -> int:
         """The offset of the next record to be returned; waits for it where it must be asked for first."""
         limit_s = self._core.api_timeout_s if timeout_s is None else timeout_s
@@ -167,6 +199,7 @@ class Consumer:
             raise self._core.no_position(partition, limit_s)
         return position
 
+    @by_one_thread
     def positions(self) -> dict[TopicPartition, int]:
         """Where each partition stands, behind the last record that was returned: what `commit` commits, and what to
         give to `send_offsets_to_transaction`. Without those that are not known yet."""
@@ -174,6 +207,7 @@ class Consumer:
 
     # -- reading
 
+    @by_one_thread
     def poll(self, timeout_s: float = 1.0, max_records: int | None = None) -> list[ConsumerRecord]:
         """The next records, at most max.poll.records or `max_records`; waits up to `timeout_s` for the first.
 
@@ -186,6 +220,7 @@ class Consumer:
             return self._core.collect_kept(limit)
         return self._core.collect(event, limit) if isinstance(event, FetchedChunk) else []
 
+    @by_one_thread
     def poll_arrow(self, timeout_s: float = 1.0, max_records: int = 100_000) -> Any:
         """Records of one partition as a pyarrow.RecordBatch, in order; without rows when none came in time.
 
@@ -206,7 +241,7 @@ class Consumer:
     def __iter__(self) -> Iterator[ConsumerRecord]:
         """Records for ever, one by one. To leave the loop loses none: `commit` and `poll` know which was the last."""
         while True:
-            record = self._core.next_kept()
+            record = self._next_kept()
             if record is not None:
                 yield record
             else:
@@ -214,6 +249,7 @@ class Consumer:
 
     # -- the group
 
+    @by_one_thread
     def commit(self, offsets: OffsetsToCommit | None = None, timeout_s: float | None = None) -> None:
         """Remember how far the group has read: all that was returned, or `offsets` (of the next record to read).
 
@@ -228,7 +264,7 @@ class Consumer:
         callback: Callable[[OffsetsToCommit, Exception | None], object] | None = None,
     ) -> None:
         """Like `commit`, without waiting. `callback(offsets, error)` is called on the client's own thread."""
-        chosen = dict(offsets) if offsets is not None else dict(self._core.positions())
+        chosen = dict(offsets) if offsets is not None else dict(self.positions())
         group, tied = self._core.need_group(), self._core.to_commit(offsets)
         explicit = offsets is not None
         self._loop.post(
@@ -288,6 +324,7 @@ class Consumer:
     def _next(self, timeout_s: float) -> Event | None:
         """What there is to return; what the group asks for is done first."""
         core, group = self._core, self._core.group
+        check_reads(core)
         deadline = core.clock.monotonic() + timeout_s
         if group is None:
             return self._waiting.until(core.next_event, timeout_s)
@@ -306,22 +343,34 @@ class Consumer:
             group.poll_ended()
 
     def _hand_over(self, handover: Handover) -> None:
-        """Do what the group asks for, and call the listener; its first error is raised when all is done."""
+        """Do what the group asks for, and call the listener; its first error is raised when all is done.
+
+        An interrupt of a step, too: with the rest undone the group would wait for this member, and the listener for its call.
+        """
         group = self._core.need_group()
-        problem: Exception | None = None
+        problem: BaseException | None = None
         for step, partitions in group.steps(handover):
-            if step is HandoverStep.COMMIT:
-                self._loop.call(group.commit_before_giving_up(partitions))
-                continue
             try:
+                if step is HandoverStep.COMMIT:
+                    self._loop.call(group.commit_before_giving_up(partitions))
+                    continue
                 group.call_listener(step, partitions)
-            except Exception as error:  # noqa: BLE001 - the user's code; the rebalance must go on
+            except GeneratorExit:
+                raise
+            except BaseException as error:  # noqa: BLE001 - raised below
                 problem = error if problem is None else problem
         self._loop.post(lambda: group.membership.handed_over(handover.number))
         if problem is not None:
             raise problem
 
+    def _next_kept(self) -> ConsumerRecord | None:
+        self._use.begin()
+        try:
+            return self._core.next_kept()
+        finally:
+            self._use.end()
+
     def __del__(self) -> None:
-        if not getattr(self, "_closed", True):
+        if not getattr(self, "_closed", True) and not self._loop.is_gone:
             warnings.warn(f"{self!r} was not closed", ResourceWarning, source=self, stacklevel=1)
             self._loop.stop_soon()

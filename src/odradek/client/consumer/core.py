@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections import deque
 from collections.abc import Callable, Iterable, Mapping
+from contextlib import AsyncExitStack
 from dataclasses import replace
 from enum import Enum, auto
 from typing import TYPE_CHECKING, Any, Final
@@ -15,7 +16,7 @@ from odradek.client.consumer.consumer_record import ConsumerRecord
 from odradek.client.consumer.fetcher import ISOLATION, Fetcher
 from odradek.client.consumer.offset_lookup import OffsetAndTimestamp, find_offsets
 from odradek.client.consumer.subscription_state import Assignment
-from odradek.client.errors import TimedOutError
+from odradek.client.errors import IllegalStateError, TimedOutError
 from odradek.client.groups.participation import Participation, no_group
 from odradek.client.groups.values import (
     GroupMetadata,
@@ -28,7 +29,7 @@ from odradek.client.groups.values import (
 )
 from odradek.client.network.cluster import ClusterClient
 from odradek.client.settings import ConsumerSettings
-from odradek.model.errors import ErrorCode, KafkaError, OdradekError
+from odradek.model.errors import ErrorCode, KafkaError
 from odradek.model.exception_text import add_note
 from odradek.model.ids import NO_EPOCH, ZERO_UUID, TopicPartition
 from odradek.model.lazy import lazy
@@ -46,6 +47,10 @@ else:
     pa = lazy("pyarrow")
 
 Deserializer = Callable[[bytes | None], Any]
+
+
+GRACE_S: Final = 2.0
+"""A cancelled `close` or `unsubscribe` has so long to tell the group."""
 
 
 class BufferedRecords(Enum):
@@ -101,19 +106,20 @@ class ConsumerCore:
 
     async def finish(self, failure: Exception, *, commit: bool = True) -> None:
         """End everything; `poll` raises `failure` from now on. `commit`: if commits are automatic, with a last one."""
-        if self.group is not None:
-            await self.group.leave(commit=commit)
-            await self.group.stop()
-        await self.fetcher.stop()
-        await self.cluster.close()
-        self.assignment.fail(failure)
+        async with AsyncExitStack() as steps:  # each step happens, also when those before it fail
+            steps.callback(self.assignment.fail, failure)
+            steps.push_async_callback(self.cluster.close)
+            steps.push_async_callback(self.fetcher.stop)
+            if self.group is not None:
+                steps.push_async_callback(self.group.stop)
+                await self.group.leave(commit=commit)
 
     # -- where to read
 
     def assign(self, partitions: Iterable[TopicPartition]) -> list[str]:
         """Take over an assignment; returns the topics in it, for `want`."""
         if self.group is not None and self.group.subscribed:
-            raise OdradekError("this consumer has subscribed: unsubscribe before you assign partitions")
+            raise IllegalStateError("this consumer has subscribed: unsubscribe before you assign partitions")
         chosen = _each(partitions)
         self.drop_kept([record_tp for record_tp in self.assignment.states if record_tp not in chosen])
         self.assignment.assign(chosen, committed=self.group is not None)
@@ -125,7 +131,7 @@ class ConsumerCore:
         """Note who listens; the caller passes the subscription to `join`."""
         group = self.need_group()
         if self.assignment.states and not group.subscribed:
-            raise OdradekError("this consumer was assigned partitions: unsubscribe before you subscribe")
+            raise IllegalStateError("this consumer was assigned partitions: unsubscribe before you subscribe")
         names = (topics,) if isinstance(topics, str) else tuple(dict.fromkeys(topics or ()))
         if bool(names) == (pattern is not None):
             raise ValueError("subscribe to topics by name, or to all that match a pattern")
@@ -142,12 +148,16 @@ class ConsumerCore:
 
     async def unsubscribe(self) -> None:
         """Leave the group, and read nothing."""
-        if self.group is not None and self.group.subscribed:
-            await self.group.leave(commit=True)
-            self.group.subscribed = False
-        self.assignment.assign([])
-        self._kept.clear()
-        self.want([])
+        try:
+            if self.group is not None and self.group.subscribed:
+                await self.group.leave(commit=True)
+        finally:
+            if self.group is not None and self.group.subscribed:
+                self.group.membership.leave_soon()
+                self.group.subscribed = False
+            self.assignment.assign([])
+            self._kept.clear()
+            self.want([])
 
     def need_group(self) -> Participation:
         if self.group is None:
@@ -454,6 +464,13 @@ class ConsumerCore:
         if self.group is not None:
             self.group.membership.metadata_changed()
         self.fetcher.turn_soon()
+
+
+def check_reads(core: ConsumerCore) -> None:
+    """IllegalStateError, as Java's, where nothing was subscribed to or assigned: `poll` would wait for ever."""
+    is_member = core.group is not None and core.group.subscribed
+    if not is_member and not core.assignment.states and core.assignment.failure is None:
+        raise IllegalStateError("this consumer reads nothing yet: subscribe() or assign() first")
 
 
 def _check_pattern(pattern: str) -> None:

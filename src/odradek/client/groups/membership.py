@@ -22,6 +22,8 @@ from odradek.telemetry import events
 _log = events.get("client")
 
 _MISSING_TOPIC_PAUSE_S: Final = 1.0
+LEAVING_S: Final = 5.0
+"""How long a member that leaves in the background tries to tell the group."""
 
 
 class GroupMembership:
@@ -68,6 +70,11 @@ class GroupMembership:
         self._cluster.metadata.want_all(False)
         if shutdown is not None:
             await self._send_leave(shutdown, timeout_s)
+
+    def leave_soon(self) -> None:
+        """Like `leave`, without waiting: nothing happens if that was called before."""
+        if self._active:
+            self._begin(self.leave(LEAVING_S))
 
     async def stop(self) -> None:
         self._active = False

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable, Coroutine, Iterable, Iterator
+from contextvars import ContextVar
 from enum import Enum, auto
 from typing import Any, Final
 
@@ -34,10 +35,11 @@ from odradek.client.groups.values import (
     as_committable,
 )
 from odradek.client.network.backoff import Backoff
+from odradek.client.network.cancellation import has_ended
 from odradek.client.network.cluster import ClusterClient
 from odradek.client.settings import ConsumerSettings
 from odradek.model.errors import ErrorCode, KafkaError, OdradekError
-from odradek.model.exception_text import represent
+from odradek.model.exception_text import describe, represent
 from odradek.model.ids import ZERO_UUID, TopicPartition
 from odradek.runtime.ports import Clock, Entropy
 from odradek.telemetry import events
@@ -56,6 +58,60 @@ class HandoverStep(Enum):
     REVOKED = auto()
     LOST = auto()
     ASSIGNED = auto()
+
+
+_handing_over: ContextVar[HandoverTask | None] = ContextVar("odradek_handing_over", default=None)
+"""The handover that runs the present code: its listener, and what that calls."""
+
+
+class HandoverTask:
+    """A handover under way, on the loop of an asynchronous client: it goes on where the `poll` that began it is cancelled.
+
+    Else the group would wait for ever for what the listener had begun. The next `poll` waits for it first, and raises what
+    the listener raised meanwhile.
+    """
+
+    def __init__(self) -> None:
+        self._task: asyncio.Task[None] | None = None
+
+    async def run(self, work: Coroutine[Any, Any, None]) -> None:
+        """Raises what `work` raises; goes on without the caller when that is cancelled."""
+
+        async def noted() -> None:
+            _handing_over.set(self)
+            await work
+
+        self._task = asyncio.get_running_loop().create_task(noted(), name="odradek-handover")
+        await self.wait()
+
+    async def wait(self) -> None:
+        """Wait for the one under way, if there is one and the caller is no part of it."""
+        task = self._task
+        if task is None or _handing_over.get() is self:
+            return
+        try:
+            await asyncio.shield(task)
+        except asyncio.CancelledError:
+            if task.cancelled():
+                self._task = None
+            raise
+        except BaseException:
+            self._task = None
+            raise
+        self._task = None
+
+    async def end(self, timeout_s: float) -> None:
+        """Wait so long for the one under way, then cancel it. What its listener raised is logged."""
+        task = self._task
+        if task is None or _handing_over.get() is self:
+            return
+        self._task = None
+        if not await has_ended(task, timeout_s):
+            task.cancel()
+            await has_ended(task, SHUTDOWN_S)
+        error = task.exception() if task.done() and not task.cancelled() else None
+        if error is not None:
+            _log.warning("rebalance_listener_failed", reason=describe(error))
 
 
 class Participation:
@@ -88,6 +144,7 @@ class Participation:
             cluster, self.coordinator, who=lambda: self.member.metadata, fenced=self._fenced
         )
         self.listener: RebalanceListener = _LISTENER
+        self.handing_over: Final = HandoverTask()
         self.subscribed = False
         self._api_timeout_s = settings.default_api_timeout_ms / 1000
         self._auto_commit_s = settings.auto_commit_interval_ms / 1000 if settings.enable_auto_commit else None
@@ -241,6 +298,9 @@ class Participation:
         """Auto commit: a failure is logged, and made good by the next one, or by reading again."""
         try:
             await self.commit(offsets, timeout_s, explicit=False)
+        except asyncio.CancelledError:
+            self._auto_committed = {}
+            raise
         except OdradekError as error:
             self._auto_committed = {}
             _log.warning("auto_commit_failed", group=self._settings.group_id, reason=explain(error))
@@ -275,6 +335,7 @@ class Participation:
 
     async def leave(self, *, commit: bool) -> None:
         """Commit if that is automatic and asked for, and leave the group. Errors are logged: it is over anyhow."""
+        await self.handing_over.end(SHUTDOWN_S)
         if commit and self._auto_commit_s is not None and self._assignment.failure is None:
             await self.commit_quietly(self._uncommitted(), SHUTDOWN_S)
         try:
@@ -286,6 +347,7 @@ class Participation:
 
     async def stop(self) -> None:
         """No more of anything."""
+        await self.handing_over.end(0.0)
         for task in list(self._tasks):
             task.cancel()
         await asyncio.gather(*self._tasks, return_exceptions=True)

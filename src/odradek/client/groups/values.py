@@ -70,8 +70,10 @@ class Handover:
 
 
 class RebalanceListener:
-    """Its methods are called when what a consumer reads changes, inside `poll`. Override what you need; with an AsyncConsumer,
-    methods may be coroutines. Partitions are handed to others only after `partitions_revoked` has returned.
+    """Its methods are called when what a consumer reads changes, inside `poll`. Override what you need.
+
+    With an AsyncConsumer, methods may be coroutines; these go on when the `poll` that called them is cancelled. Partitions are
+    handed to others only after `partitions_revoked` has returned.
     """
 
     def partitions_revoked(self, partitions: Partitions) -> Awaitable[None] | None:

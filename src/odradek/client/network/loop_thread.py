@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import asyncio
 import concurrent.futures
+import os
 import threading
 from collections.abc import Callable, Coroutine
 from typing import Any, TypeVar
 
-from odradek.client.errors import ClientClosedError
+from odradek.client.errors import ClientClosedError, IllegalStateError
 
 T = TypeVar("T")
 
@@ -18,6 +19,7 @@ class LoopThread:
 
     def __init__(self, name: str) -> None:
         self._name = name
+        self._process_id = os.getpid()
         self._loop = asyncio.new_event_loop()
         self._stopped = False
         self._last: asyncio.Task[object] | None = None
@@ -32,11 +34,30 @@ class LoopThread:
         """Whether the caller runs on this thread, where waiting for it would never end."""
         return threading.current_thread() is self._thread
 
+    @property
+    def is_gone(self) -> bool:
+        """The thread stayed behind in the process that forked this one: nothing of the client can be reached.
+
+        The copies of its descriptors must stay as they are here: the parent's loop has the same epoll instance.
+        """
+        return self._process_id != os.getpid()
+
+    def check(self) -> None:
+        """IllegalStateError in a forked process, where waiting for the thread or a lock of its would never end."""
+        if self._process_id != os.getpid():
+            kind = self._name.removeprefix("odradek-")
+            raise IllegalStateError(
+                f"this {kind} belongs to process {self._process_id}, which forked this one: make another one here"
+            )
+
     def call(self, coroutine: Coroutine[Any, Any, T]) -> T:
         """Run `coroutine` on the loop and wait for it. An interrupt (Ctrl-C) cancels it.
 
         ClientClosedError when the client is closed, or another thread closes it meanwhile.
         """
+        if self.is_gone:
+            coroutine.close()
+            self.check()
         if self.is_current:
             coroutine.close()
             raise RuntimeError("a client's callback must not wait for that client: it would wait for itself")
@@ -57,6 +78,7 @@ class LoopThread:
 
     def post(self, work: Callable[[], object]) -> None:
         """Have `work` called on the loop soon, without waiting. Ignored once stopped."""
+        self.check()
         try:
             self._loop.call_soon_threadsafe(work)
         except RuntimeError:
@@ -66,11 +88,13 @@ class LoopThread:
     def stop(self) -> None:
         """Cancel what still runs, end the loop and join the thread. Idempotent."""
         self.stop_soon()
-        if not self.is_current:
+        if not self.is_current and not self.is_gone:
             self._thread.join()
 
     def stop_soon(self) -> None:
         """End the loop without waiting for it: for finalizers."""
+        if self.is_gone:
+            return
         with self._order:
             if not self._stopped:
                 self._stopped = True
@@ -78,6 +102,9 @@ class LoopThread:
 
     def stop_after(self, work: Callable[[], Coroutine[Any, Any, object]]) -> None:
         """End the loop when this last `work` is done, without waiting for it: for finalizers."""
+
+        if self.is_gone:
+            return
 
         def begin() -> None:
             self._last = self._loop.create_task(work())

@@ -10,6 +10,7 @@ from typing import Any, Self, Unpack
 
 from odradek.client.errors import ClientClosedError, explain
 from odradek.client.groups.values import GroupMetadata, OffsetsToCommit
+from odradek.client.network.cancellation import to_its_end
 from odradek.client.network.own_loop import OwnLoop
 from odradek.client.options import ProducerOptions
 from odradek.client.producer.core import SHUTDOWN_S, ProducerCore
@@ -82,7 +83,7 @@ class AsyncProducer:
         Waits, up to max.block.ms, for the topic's metadata and while buffer.memory is full.
         """
         core = self._core
-        if not self._loop.has_begun or self._closed:
+        if not self._loop.is_current or self._closed:
             await self.start()
         if core.transactions is not None:
             core.transactions.core.check_sendable()
@@ -109,7 +110,7 @@ class AsyncProducer:
         not used. `flush` says whether all were acknowledged. Waits as `send` does.
         """
         core = self._core
-        if not self._loop.has_begun or self._closed:  # async
+        if not self._loop.is_current or self._closed:  # async
             await self.start()  # async
         if core.transactions is not None:
             core.transactions.core.check_sendable()
@@ -144,6 +145,7 @@ class AsyncProducer:
 
         Raises TimeoutError after `timeout` seconds, and DeliveryError for failures that no one has looked at.
         """
+        self._loop.check()
         async with asyncio.timeout(timeout):
             for batch in self._core.accumulator.hurry():
                 await batch.wait_async()
@@ -153,13 +155,17 @@ class AsyncProducer:
         """Flush, then end. Whatever is not delivered within `timeout` seconds fails. Idempotent."""
         if self._closed:
             return
+        if self._loop.is_gone:
+            self._closed = True
+            return
+        self._loop.check()
         self._closed = True
         try:
             if self._loop.has_begun and self._core.accumulator.failure is None:
-                await self._core.abort_open_transaction(SHUTDOWN_S)
+                await self._core.end_open_transaction(SHUTDOWN_S)
                 await self.flush(timeout)
         finally:
-            await self._core.finish()
+            await to_its_end(self._core.finish(), grace_s=SHUTDOWN_S)
         self._raise_undelivered()
 
     # -- transactions
@@ -171,6 +177,7 @@ class AsyncProducer:
 
     def begin_transaction(self) -> None:
         """Records sent, and offsets committed through this producer, are part of it from now on."""
+        self._loop.check()
         self._core.begin_transaction()
 
     async def commit_transaction(self, timeout_s: float | None = None) -> None:
@@ -179,6 +186,7 @@ class AsyncProducer:
         ProducerFencedError: another producer has taken over, close this one. Other errors: `abort_transaction`. After
         TimedOutError the outcome is open: call it again.
         """
+        await self.start()
         await self._core.need_transactions().commit(timeout_s)
 
     async def prepare_transaction(self, timeout_s: float | None = None) -> TransactionIdentity:
@@ -187,6 +195,7 @@ class AsyncProducer:
         `Admin.end_transactions` does so, from any process. Here `commit_transaction` and `abort_transaction` do;
         `init_transactions` lets go of it, and aborts it unless it was ended. It is open until transaction.timeout.ms is over.
         """
+        await self.start()
         return await self._core.need_transactions().prepare(timeout_s)
 
     async def resume_transactions(self, committed: TransactionIdentity) -> bool:
@@ -196,28 +205,35 @@ class AsyncProducer:
         False when it is another one, or when a broker must be asked (before transaction.version 2, or when epochs are nearly
         used up): then call `init_transactions`. If `committed` is open or aborted, brokers refuse what is sent next.
         """
+        await self.start()
         return await self._core.need_transactions().resume(committed)
 
     async def abort_transaction(self, timeout_s: float | None = None) -> None:
         """Undo it: readers of committed records see nothing of it. What was not sent yet is dropped."""
+        await self.start()
         await self._core.abort_transaction(timeout_s)
 
     async def send_offsets_to_transaction(
         self, offsets: OffsetsToCommit, group: GroupMetadata, timeout_s: float | None = None
     ) -> None:
         """Commit a group's offsets if and when the transaction is committed; `group` is `AsyncConsumer.group_metadata()`."""
+        await self.start()
         await self._core.need_transactions().send_offsets(offsets, group, timeout_s)
 
     @asynccontextmanager
     async def transaction(self, timeout_s: float | None = None) -> AsyncIterator[Self]:
-        """A transaction that is committed at the end of the block, and aborted if the block, or the commit, fails."""
-        self.begin_transaction()
+        """A transaction that is committed at the end of the block, and aborted if the block, or the commit, fails.
+
+        When the commit itself is cancelled, the transaction is ended, one way or the other, before the cancellation is raised.
+        """
+        await self.start()
+        await self._core.begin_block(timeout_s)
         try:
             yield self
         except BaseException as error:
-            await self._core.settle_transaction(error, timeout_s)
+            await self._core.end_block(error, timeout_s)
             raise
-        await self._core.settle_transaction(None, timeout_s)
+        await self._core.end_block(None, timeout_s)
 
     async def partitions_for(self, topic: str) -> tuple[int, ...]:
         """The partitions of a topic, in order."""

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Callable, Iterator
+from contextlib import AsyncExitStack
 from typing import TYPE_CHECKING, Any, Final
 
 from odradek.client.errors import BufferFullError, ClientClosedError, explain
+from odradek.client.network.cancellation import has_ended, to_its_end
 from odradek.client.network.cluster import ClusterClient
 from odradek.client.producer.accumulator import Accumulator, TopicQueues
 from odradek.client.producer.partition_queue import PartitionQueue
@@ -35,6 +38,8 @@ _log = events.get("client")
 SHUTDOWN_S: Final = 5.0
 """How long `close` tries to abort a transaction that was left open."""
 
+_TO_ABORT: Final = (TransactionalState.OPEN, TransactionalState.BROKEN, TransactionalState.ABORTING)
+
 Headers = tuple[tuple[str, bytes | None], ...]
 
 
@@ -63,6 +68,8 @@ class ProducerCore:
         self.sender: Final = Sender(settings, self.cluster, self.accumulator)
         self.transactions: Final = self._transactions() if settings.transactional_id else None
         self.sender.transactions = self.transactions
+        self._ending: asyncio.Task[None] | None = None
+        """The end of a transaction's block, under way."""
         self.max_block_s: Final = settings.max_block_ms / 1000
         self.plain: Final = key_serializer is None and value_serializer is None
         """No serializers: bytes need no look."""
@@ -75,11 +82,12 @@ class ProducerCore:
 
     async def finish(self) -> None:
         """End everything; what is not settled fails. Idempotent; on the loop."""
-        await self.sender.stop()
-        if self.transactions is not None:
-            await self.transactions.stop()
-        await self.cluster.close()
-        self.sender.give_up(ClientClosedError("producer"))
+        async with AsyncExitStack() as steps:  # each step happens, also when those before it fail
+            steps.callback(self.sender.give_up, ClientClosedError("producer"))
+            steps.push_async_callback(self.cluster.close)
+            if self.transactions is not None:
+                steps.push_async_callback(self.transactions.stop)
+            await self.sender.stop()
 
     async def finish_forgotten(self) -> None:
         """For a producer that no one closed: what it has accepted is sent, or fails after delivery.timeout.ms; then all ends.
@@ -88,7 +96,7 @@ class ProducerCore:
         """
         try:
             if self.accumulator.failure is None:
-                await self.abort_open_transaction(SHUTDOWN_S)
+                await self.end_open_transaction(SHUTDOWN_S)
                 for batch in self.accumulator.hurry():
                     await batch.wait_async()
         finally:
@@ -155,28 +163,62 @@ class ProducerCore:
         await self.need_transactions().abort(timeout_s)
         self.sender.failures.pop()  # the failed call has raised it, and none of it counts
 
-    async def abort_open_transaction(self, timeout_s: float) -> None:
-        """At the end: what is still open is never committed, and no one should have to wait for its timeout."""
-        if self.transactions is None or self.transactions.core.state not in (
-            TransactionalState.OPEN,
-            TransactionalState.BROKEN,
-        ):
+    async def end_open_transaction(self, timeout_s: float) -> None:
+        """At the end: what is still open is never committed, and readers should not have to wait for its timeout.
+
+        A commit that was begun, and cancelled or too late, is seen through: it may have happened.
+        """
+        transactions = self.transactions
+        if transactions is None:
             return
         try:
-            await self.abort_transaction(timeout_s)
+            if transactions.core.state is TransactionalState.COMMITTING:
+                await transactions.commit(timeout_s)
+            elif transactions.core.state in _TO_ABORT:
+                await self.abort_transaction(timeout_s)
         except OdradekError as error:
-            _log.info("transaction_not_aborted", reason=explain(error))
+            _log.info("transaction_not_ended", reason=explain(error))
 
-    async def settle_transaction(self, error: BaseException | None, timeout_s: float | None) -> None:
-        """The end of a `with` block: commit, or abort if something failed. Raises what the caller does not know yet."""
+    async def begin_block(self, timeout_s: float | None) -> None:
+        """The beginning of a `with` block; the abort of the last one is seen through first, if it was cancelled or too late."""
+        self.check_usable()
+        transactions = self.need_transactions()
+        if self._ending is not None:
+            await has_ended(self._ending)
+        if transactions.core.state is TransactionalState.ABORTING:
+            await self.abort_transaction(timeout_s)
+        transactions.core.begin()
+
+    async def end_block(self, error: BaseException | None, timeout_s: float | None) -> None:
+        """The end of a `with` block: commit, or abort if something failed. Raises what the caller does not know yet.
+
+        A caller that is cancelled meanwhile waits for the end: a commit that has not been asked for becomes an abort, one
+        that has is seen through. `SHUTDOWN_S` later it is given up, and the next block sees an abort through.
+        """
+        ending = asyncio.get_running_loop().create_task(
+            self._end_block(error, timeout_s), name="odradek-transaction-end"
+        )
+        self._ending = ending
         core = self.need_transactions().core
+        try:
+            # Cancelled while nothing is decided, `_end_block` aborts.
+            await to_its_end(
+                ending, grace_s=SHUTDOWN_S, may_stop=lambda: core.state is TransactionalState.OPEN
+            )
+        finally:
+            if ending.done():
+                self._ending = None
+
+    async def _end_block(self, error: BaseException | None, timeout_s: float | None) -> None:
+        transactions = self.need_transactions()
         if error is None:
             try:
-                await self.need_transactions().commit(timeout_s)
-            except TransactionError as failure:
-                await self._abort_after(failure, timeout_s)
+                await transactions.commit(timeout_s)
+            except (KafkaError, asyncio.CancelledError) as failure:
+                if transactions.core.state in _TO_ABORT:
+                    await self._abort_after(failure, timeout_s)
                 raise
-        elif core.state in (TransactionalState.OPEN, TransactionalState.BROKEN):
+        elif transactions.core.state in _TO_ABORT:
             await self._abort_after(error, timeout_s)
 
     async def _abort_after(self, error: BaseException, timeout_s: float | None) -> None:

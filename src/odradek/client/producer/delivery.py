@@ -7,11 +7,12 @@ is made on the batch, once someone waits. The sending loop settles a batch from 
 from __future__ import annotations
 
 import asyncio
+import os
 import threading
 from collections.abc import Callable, Generator
 from typing import Final, NamedTuple
 
-from odradek.client.errors import TimedOutError
+from odradek.client.errors import IllegalStateError, TimedOutError
 from odradek.model.errors import ErrorValue
 from odradek.model.exception_text import represent
 from odradek.model.ids import TopicPartition
@@ -22,6 +23,11 @@ _log = events.get("client")
 
 _waiting_lock: Final = threading.Lock()
 """Guards every batch's list of waiters: taken only by waiters, and once per batch that has waiters."""
+os.register_at_fork(
+    before=_waiting_lock.acquire,
+    after_in_parent=_waiting_lock.release,
+    after_in_child=_waiting_lock.release,
+)
 
 
 class RecordMetadata(NamedTuple):
@@ -71,6 +77,7 @@ class ProducerBatch:
         "parent",
         "parts",
         "payload",
+        "process_id",
         "record_count",
         "reserved_bytes",
         "topic_partition",
@@ -110,6 +117,7 @@ class ProducerBatch:
         """Someone asked how it ended, or will hear it."""
         self.parent: ProducerBatch | None = None
         self.parts: tuple[ProducerBatch, ...] = ()
+        self.process_id: Final = os.getpid()
         self._stamped = _NO_IDENTITY
         self._waiters: list[Callable[[], None]] | None = None
 
@@ -206,6 +214,10 @@ class ProducerBatch:
         """Block this thread until it is settled; False when `timeout` seconds passed first."""
         if self.done:
             return True
+        if self.process_id != os.getpid():
+            raise IllegalStateError(
+                f"this record is on its way in process {self.process_id}, which forked this one: wait for it there"
+            )
         event = threading.Event()
         self.when_done(event.set)
         return event.wait(timeout)

@@ -6,6 +6,7 @@ Written by `make faces` from `aio.py`: change that one.
 from __future__ import annotations
 
 import atexit
+import os
 import threading
 import warnings
 import weakref
@@ -164,6 +165,7 @@ class Producer:
 
         Raises TimedOutError after `timeout` seconds, and DeliveryError for failures that no one has looked at.
         """
+        self._loop.check()
         self._refuse_own_thread()
         clock = self._core.clock
         deadline = None if timeout is None else clock.monotonic() + timeout
@@ -178,6 +180,9 @@ class Producer:
     def close(self, timeout: float | None = None) -> None:
         """Flush, then end. Whatever is not delivered within `timeout` seconds fails. Idempotent."""
         self._refuse_own_thread()
+        if self._loop.is_gone:  # a lock that was held at the fork stays so
+            self._closed = True
+            return
         with self._close_lock:
             if self._closed:
                 return
@@ -185,7 +190,7 @@ class Producer:
         _open_producers.discard(self)
         try:
             if self._core.accumulator.failure is None:
-                self._loop.call(self._core.abort_open_transaction(SHUTDOWN_S))
+                self._loop.call(self._core.end_open_transaction(SHUTDOWN_S))
                 self.flush(timeout)
         finally:
             try:
@@ -202,6 +207,7 @@ class Producer:
 
     def begin_transaction(self) -> None:
         """Records sent, and offsets committed through this producer, are part of it from now on."""
+        self._loop.check()
         self._core.begin_transaction()
 
     def commit_transaction(self, timeout_s: float | None = None) -> None:
@@ -241,14 +247,17 @@ class Producer:
 
     @contextmanager
     def transaction(self, timeout_s: float | None = None) -> Iterator[Self]:
-        """A transaction that is committed at the end of the block, and aborted if the block, or the commit, fails."""
-        self.begin_transaction()
+        """A transaction that is committed at the end of the block, and aborted if the block, or the commit, fails.
+
+        When the commit itself is cancelled, the transaction is ended, one way or the other, before the cancellation is raised.
+        """
+        self._loop.call(self._core.begin_block(timeout_s))
         try:
             yield self
         except BaseException as error:
-            self._loop.call(self._core.settle_transaction(error, timeout_s))
+            self._loop.call(self._core.end_block(error, timeout_s))
             raise
-        self._loop.call(self._core.settle_transaction(None, timeout_s))
+        self._loop.call(self._core.end_block(None, timeout_s))
 
     def partitions_for(self, topic: str) -> tuple[int, ...]:
         """The partitions of a topic, in order."""
@@ -274,13 +283,14 @@ class Producer:
             raise error
 
     def __del__(self) -> None:
-        if not getattr(self, "_closed", True):
+        if not getattr(self, "_closed", True) and not self._loop.is_gone:
             warnings.warn(
                 f"{self!r} was not closed: records may be lost", ResourceWarning, source=self, stacklevel=1
             )
             self._loop.stop_after(self._core.finish_forgotten)
 
     def _learn(self, topic: str) -> TopicQueues:
+        self._loop.check()
         self._core.check_usable()
         return self._loop.call(self._core.learn(topic))
 
@@ -296,6 +306,10 @@ class Producer:
                 left_s = deadline - core.clock.monotonic()
                 if left_s <= 0 or not core.accumulator.wait_for_room(left_s):
                     raise core.no_room()
+
+    def _leave_behind(self) -> None:
+        """In a forked process: the next `send` finds no topic, so it asks the thread, and is refused."""
+        self._topics = {}
 
     def _refuse_own_thread(self) -> None:
         if self._loop.is_current:
@@ -318,4 +332,14 @@ def _close_forgotten() -> None:
             _log.error("records_lost_at_exit", reason=explain(error))
 
 
+def _leave_behind() -> None:
+    """After a fork, in the child: the threads of the producers are not here, so `send` must not fill their batches."""
+    for producer in list(_open_producers):
+        producer._leave_behind()
+    _open_producers.clear()
+
+
 atexit.register(_close_forgotten)
+
+
+os.register_at_fork(after_in_child=_leave_behind)

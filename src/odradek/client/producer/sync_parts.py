@@ -6,6 +6,7 @@
 from __future__ import annotations
 
 import atexit
+import os
 import threading
 import warnings
 import weakref
@@ -132,6 +133,7 @@ class SyncParts:
 
         Raises TimedOutError after `timeout` seconds, and DeliveryError for failures that no one has looked at.
         """
+        self._loop.check()
         self._refuse_own_thread()
         clock = self._core.clock
         deadline = None if timeout is None else clock.monotonic() + timeout
@@ -145,6 +147,9 @@ class SyncParts:
 
     def close(self, timeout: float | None = None) -> None:
         self._refuse_own_thread()
+        if self._loop.is_gone:  # a lock that was held at the fork stays so
+            self._closed = True
+            return
         with self._close_lock:
             if self._closed:
                 return
@@ -152,7 +157,7 @@ class SyncParts:
         _open_producers.discard(self)
         try:
             if self._core.accumulator.failure is None:
-                self._loop.call(self._core.abort_open_transaction(SHUTDOWN_S))
+                self._loop.call(self._core.end_open_transaction(SHUTDOWN_S))
                 self.flush(timeout)
         finally:
             try:
@@ -168,13 +173,14 @@ class SyncParts:
         return self
 
     def __del__(self) -> None:
-        if not getattr(self, "_closed", True):
+        if not getattr(self, "_closed", True) and not self._loop.is_gone:
             warnings.warn(
                 f"{self!r} was not closed: records may be lost", ResourceWarning, source=self, stacklevel=1
             )
             self._loop.stop_after(self._core.finish_forgotten)
 
     def _learn(self, topic: str) -> TopicQueues:
+        self._loop.check()
         self._core.check_usable()
         return self._loop.call(self._core.learn(topic))
 
@@ -190,6 +196,10 @@ class SyncParts:
                 left_s = deadline - core.clock.monotonic()
                 if left_s <= 0 or not core.accumulator.wait_for_room(left_s):
                     raise core.no_room()
+
+    def _leave_behind(self) -> None:
+        """In a forked process: the next `send` finds no topic, so it asks the thread, and is refused."""
+        self._topics = {}
 
     def _refuse_own_thread(self) -> None:
         if self._loop.is_current:
@@ -217,4 +227,12 @@ def _close_forgotten() -> None:
             _log.error("records_lost_at_exit", reason=explain(error))
 
 
+def _leave_behind() -> None:
+    """After a fork, in the child: the threads of the producers are not here, so `send` must not fill their batches."""
+    for producer in list(_open_producers):
+        producer._leave_behind()
+    _open_producers.clear()
+
+
 atexit.register(_close_forgotten)
+os.register_at_fork(after_in_child=_leave_behind)

@@ -465,6 +465,7 @@ async def test_closing_ends_what_others_wait_for(
 ) -> None:
     broker.on["Metadata"] = lambda _: silence
     consumer = consumer_of(broker)
+    await consumer.assign([A])
     waiting = asyncio.create_task(consumer.partitions_for("t"))
     polling = asyncio.create_task(consumer.poll(100))
     await asyncio.sleep(0.01)
