@@ -10,7 +10,7 @@ import click
 from odradek import client
 from odradek.cli.cluster.access import open_admin
 from odradek.cli.options import bootstrap_option, json_option
-from odradek.cli.output import print_json, print_table, remark
+from odradek.cli.output import print_json, print_table, remark, say
 from odradek.client import ConfigResource
 from odradek.config.definition import nearest
 from odradek.model.errors import ConfigError, KafkaError
@@ -153,7 +153,7 @@ def list_(resource: str | None, user: str | None, bootstrap: str, as_json: bool)
             ],
         )
     else:
-        click.echo("There are no access rules.")
+        say("There are no access rules.")
 
 
 def _as_json(acl: Acl) -> dict[str, str]:
@@ -232,9 +232,9 @@ def explain(user: str, operation: str, resource: str, host: str, bootstrap: str)
         settings = _settings(admin)
     allowed, reasons = decision(acls, settings, _principal(user), _address(host), wanted, kind, name)
     verb = "may" if allowed else "may not"
-    click.echo(f"{_principal(user)} {verb} {operation} {_text(AclPattern(kind, name))} from {host}:")
+    say(f"{_principal(user)} {verb} {operation} {_text(AclPattern(kind, name))} from {host}:")
     for reason in reasons:
-        click.echo(f"  {reason}")
+        say(f"  {reason}")
 
 
 def _address(host: str) -> str:

@@ -15,8 +15,10 @@ import click
 from odradek import client
 from odradek.cli.cluster.access import CLIENT_ID, connection_settings, open_admin
 from odradek.cli.options import bootstrap_option, json_option
+from odradek.cli.output import print_json_line, say
 from odradek.model.errors import OdradekError
 from odradek.model.ids import TopicPartition
+from odradek.model.safe_text import safe_json
 from odradek.security.audit import AUDIT_TOPIC
 
 Command = TypeVar("Command", bound=Callable[..., Any])
@@ -76,7 +78,7 @@ def search(path: Path | None, bootstrap: str, as_json: bool, since: str | None, 
             _show(event, as_json=as_json)
             any_fits = True
     if not any_fits and not as_json:
-        click.echo("No event fits.")
+        say("No event fits.")
 
 
 def fits(event: Event, wanted: dict[str, str | None]) -> bool:
@@ -100,17 +102,27 @@ def _moment(text: str) -> int:
 
 def _show(event: Event, *, as_json: bool) -> None:
     if as_json:
-        click.echo(json.dumps(event, separators=(",", ":")))
+        print_json_line(event)
         return
     moment = datetime.fromtimestamp(event.get("time_ms", 0) / 1000, UTC).isoformat(timespec="milliseconds")
-    words = [str(event[key]) for key in _SHOWN if event.get(key)]
+    words = [_word(event[key]) for key in _SHOWN if event.get(key)]
     for key in ("resources", "errors"):
-        words += event.get(key, [])
+        words += map(_word, event.get(key, []))
     if event.get("count"):
         words.append(f"{event['count']} events")
     if event.get("cut"):
         words.append("(cut)")
-    click.echo(" ".join([moment, *words, event.get("detail", "")]).rstrip())
+    say(" ".join([moment, *words, event.get("detail", "")]).rstrip())
+
+
+def _word(value: object) -> str:
+    """A name as one word: with blanks in it, it stands in quotation marks, so that it cannot look like several."""
+    text = str(value)
+    return (
+        text
+        if text and not any(character.isspace() or character == '"' for character in text)
+        else safe_json(text)
+    )
 
 
 def _events(path: Path | None, bootstrap: str) -> Iterator[Event]:

@@ -9,7 +9,7 @@ from typing import Any
 
 import click
 
-from odradek.cli.output import remark
+from odradek.cli.output import remark, say
 from odradek.cli.serving.secure import write_private
 from odradek.model.errors import ConfigError
 from odradek.security.tls.authority import CertificateAuthority, CertificateRequest, IssuedCertificate
@@ -70,11 +70,11 @@ def _authority(directory: Path, now: datetime.datetime) -> CertificateAuthority:
 def show(file: Path) -> None:
     """Say whom a certificate is for, who signed it, and when it expires."""
     decoded = decoded_certificate(file.read_bytes(), str(file))
-    click.echo(f"subject  {distinguished_name(decoded.get('subject', ()))}")
-    click.echo(f"issuer   {distinguished_name(decoded.get('issuer', ()))}")
+    say(f"subject  {distinguished_name(decoded.get('subject', ()))}")
+    say(f"issuer   {distinguished_name(decoded.get('issuer', ()))}")
     names = ", ".join(sorted(name for _, name in names_in(decoded))) or "none"
-    click.echo(f"hosts    {names}")
-    click.echo(f"expires  {decoded['notAfter']} ({days_left(decoded):.0f} days)")
+    say(f"hosts    {names}")
+    say(f"expires  {decoded['notAfter']} ({days_left(decoded):.0f} days)")
 
 
 def decoded_certificate(content: bytes, where: str) -> Any:

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 import click
 
+from odradek.cli.output import say_lines
 from odradek.model.lazy import lazy
 
 if TYPE_CHECKING:
@@ -31,4 +32,4 @@ def completion(shell: str) -> None:
     kind = shell_completion.get_completion_class(shell)
     assert kind is not None
     made = kind(main.cli, {}, "odradek", "_ODRADEK_COMPLETE")
-    click.echo(made.source_template % made.source_vars())
+    say_lines(made.source_template % made.source_vars())

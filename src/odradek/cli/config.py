@@ -9,6 +9,7 @@ import click
 
 from odradek.cli.cluster.settings import ALL_BROKERS, change_resource, show_resource
 from odradek.cli.options import bootstrap_option, broker_settings_options, complete_topics, json_option, pairs
+from odradek.cli.output import say, say_lines
 from odradek.cli.serving.broker_settings import gather
 from odradek.config.broker import BROKER_SETTINGS, UNSUPPORTED, BrokerConfig
 from odradek.config.definition import Setting, nearest
@@ -91,7 +92,7 @@ def _show_local(collected: CollectedConfig, warnings: list[str], *, everything: 
     elif rows:
         output.print_table(["setting", "value", "from"], rows)
     else:
-        click.echo("No setting is given: everything is at its default (--all shows them).")
+        say("No setting is given: everything is at its default (--all shows them).")
     for warning in warnings:
         output.warn(warning)
 
@@ -148,7 +149,7 @@ def describe(keys: tuple[str, ...], as_json: bool) -> None:
             ],
         )
     else:
-        click.echo("\n\n".join(_paragraph(setting) for setting in settings))
+        say_lines("\n\n".join(_paragraph(setting) for setting in settings))
 
 
 def _is_selected(setting: Setting, keys: tuple[str, ...]) -> bool:

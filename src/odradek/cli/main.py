@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Final
 
 import click
 
+from odradek.cli.output import say, say_lines
 from odradek.model.errors import OdradekError
 from odradek.model.lazy import lazy
 from odradek.telemetry import events
@@ -92,7 +93,7 @@ class LazyGroup(click.Group):
 
 def _print_version(context: click.Context, _: click.Parameter, wanted: bool) -> None:
     if wanted:
-        click.echo(f"odradek {metadata.version('odradek')}")
+        say(f"odradek {metadata.version('odradek')}")
         context.exit()
 
 
@@ -122,7 +123,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
             raise
         code, line = explain(error)
         if line:
-            click.echo(f"odradek: {line}", err=True)
+            say(f"odradek: {line}", err=True)
         return code
     except KeyboardInterrupt:
         return INTERRUPTED
@@ -153,7 +154,7 @@ def run(words: Sequence[str]) -> int:
         code = cli.main(list(words), prog_name="odradek", standalone_mode=False)
         sys.stdout.flush()
     except click.exceptions.NoArgsIsHelpError as error:
-        click.echo(error.format_message())
+        say_lines(error.format_message())
         return 0
     except BrokenPipeError:
         # What Python flushes at exit must not fail again.

@@ -1,8 +1,11 @@
-"""How results are printed: tables for people, JSON for machines. Results go to standard output, remarks to the other."""
+"""How results are printed: tables for people, JSON for machines. Results go to standard output, remarks to the other.
+
+All commands print through this file, which makes text safe for a terminal (`model/safe_text.py`): names and contents come from
+strangers. A test looks for printers that do not.
+"""
 
 from __future__ import annotations
 
-import json
 import sys
 from collections.abc import Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING, Any, Self
@@ -10,6 +13,7 @@ from typing import TYPE_CHECKING, Any, Self
 import click
 
 from odradek.model.lazy import lazy
+from odradek.model.safe_text import safe_json, safe_line, safe_lines
 
 if TYPE_CHECKING:
     from rich import box, console, live
@@ -26,7 +30,43 @@ else:
 def print_json(value: Any) -> None:
     """Indented for a person's eyes on a terminal, one line otherwise."""
     indent = 2 if sys.stdout.isatty() else None
-    click.echo(json.dumps(value, ensure_ascii=False, indent=indent, default=str))
+    click.echo(safe_json(value, indent=indent, default=str))
+
+
+def print_json_line(value: Any) -> None:
+    """An object of many, on a line of its own."""
+    click.echo(safe_json(value, default=str))
+
+
+def say(text: str = "", *, label: str = "", err: bool = False) -> None:
+    """Prints one line, whatever the text holds. `label`: our own words before it, which may have colours."""
+    click.echo(label + safe_line(text), err=err)
+
+
+def say_lines(text: str | Iterable[str], *, err: bool = False, nl: bool = True) -> None:
+    """Prints lines. Each is safe by itself; a text is cut at its line ends, so names in it have to be safe already."""
+    lines = safe_lines(text) if isinstance(text, str) else "\n".join(map(safe_line, text))
+    click.echo(lines, err=err, nl=nl)
+
+
+def say_in_red(text: str) -> None:
+    """Prints an error of a session that goes on, to standard error."""
+    click.secho(safe_lines(text), fg="red", err=True)
+
+
+def say_in_place(text: str) -> None:
+    """Prints a count over the one before it, to standard error. For terminals."""
+    click.echo(f"\r{safe_line(text)}", nl=False, err=True)
+
+
+def confirm(question: str, *, abort: bool = False) -> bool:
+    """Asks on a terminal."""
+    return click.confirm(safe_line(question), abort=abort)
+
+
+def write_raw(content: bytes) -> None:
+    """Writes bytes as they are, for those who asked for bytes."""
+    sys.stdout.buffer.write(content)
 
 
 def print_table(columns: Sequence[str], rows: Iterable[Sequence[object]]) -> None:
@@ -38,7 +78,7 @@ def print_table(columns: Sequence[str], rows: Iterable[Sequence[object]]) -> Non
     if sys.stdout.isatty():
         _print_rich(columns, texts, to_the_right)
     else:
-        click.echo("\n".join(_plain_lines([list(columns), *texts], to_the_right)))
+        click.echo("\n".join(_plain_lines([[*map(safe_line, columns)], *texts], to_the_right)))
 
 
 def _plain_lines(rows: Sequence[Sequence[str]], to_the_right: Sequence[bool]) -> Iterator[str]:
@@ -58,7 +98,9 @@ def _print_rich(columns: Sequence[str], rows: Sequence[Sequence[str]], to_the_ri
 def _rich_table(columns: Sequence[str], rows: Sequence[Sequence[str]], to_the_right: Sequence[bool]) -> Any:
     table = rich_table.Table(box=box.SIMPLE_HEAD, pad_edge=False)
     for column, right in zip(columns, to_the_right, strict=True):
-        table.add_column(column, justify="right" if right else "left", overflow="fold")
+        table.add_column(
+            rich_text.Text(safe_line(column)), justify="right" if right else "left", overflow="fold"
+        )
     for row in rows:
         table.add_row(*map(rich_text.Text, row))
     return table
@@ -84,12 +126,12 @@ class RefreshingTable:
 
     def show(self, rows: Sequence[Sequence[object]], headline: str) -> None:
         if self._live is None:
-            click.echo(("\n" if self._shown else "") + headline)
+            click.echo(("\n" if self._shown else "") + safe_line(headline))
             print_table(self._columns, rows)
             sys.stdout.flush()
         else:
             table = _rich_table(self._columns, *_cells(self._columns, rows))
-            self._live.update(console.Group(rich_text.Text(headline), table), refresh=True)
+            self._live.update(console.Group(rich_text.Text(safe_line(headline)), table), refresh=True)
         self._shown = True
 
 
@@ -105,6 +147,11 @@ def _cells(columns: Sequence[str], rows: Iterable[Sequence[object]]) -> tuple[li
 
 
 def cell_text(value: object) -> str:
+    """A cell on one line, safe for a terminal."""
+    return safe_line(_text(value))
+
+
+def _text(value: object) -> str:
     if value is None:
         return "-"
     if isinstance(value, bool):
@@ -118,7 +165,7 @@ def cell_text(value: object) -> str:
 
 def remark(text: str) -> None:
     """A sentence for a person, out of the way of the result."""
-    click.echo(text, err=True)
+    say(text, err=True)
 
 
 def warn(text: str) -> None:

@@ -10,7 +10,7 @@ import click
 from odradek import client
 from odradek.cli.cluster.access import open_admin
 from odradek.cli.options import bootstrap_option, json_option, pairs
-from odradek.cli.output import print_json, print_table, remark
+from odradek.cli.output import print_json, print_table, remark, say
 from odradek.config.definition import nearest
 
 if TYPE_CHECKING:
@@ -85,7 +85,7 @@ def list_(bootstrap: str, as_json: bool, **named: Any) -> None:
         shown = [(*("any other" if name == ANY else name for name in row[:3]), *row[3:]) for row in rows]
         print_table(("user", "client id", "ip", "quota", "value"), shown)
     else:
-        click.echo("There are no quotas.")
+        say("There are no quotas.")
 
 
 @quota.command("set")

@@ -16,6 +16,7 @@ import click
 
 from odradek.cli.cluster.access import check_reachable, connection_settings
 from odradek.cli.options import bootstrap_option, pairs
+from odradek.cli.output import say, say_in_red, say_lines
 from odradek.config.data_directory import default_data_directory
 from odradek.model.errors import ConfigError, OdradekError
 from odradek.model.lazy import lazy
@@ -105,7 +106,7 @@ def _run(
 ) -> None:
     try:
         session = shell_session.ShellSession(
-            client, click.echo, width=lambda: shutil.get_terminal_size().columns, as_json=as_json
+            client, say_lines, width=lambda: shutil.get_terminal_size().columns, as_json=as_json
         )
     except ImportError as error:
         raise ConfigError(f"the SQL shell needs more ({error}): pip install 'odradek[sql]'") from error
@@ -125,7 +126,7 @@ def _run(
         else:
             session.run(sys.stdin.read())
     except rest_client.ServerRefusal as refusal:
-        click.echo(refusal.message, err=True)  # several lines: the statement, and a caret below the place
+        say_lines(refusal.message, err=True)  # several lines: the statement, and a caret below the place
         raise SystemExit(1) from None
     finally:
         session.close()
@@ -140,14 +141,15 @@ def _text_of(file: Path) -> str:
 
 def _talk(session: Any, client: Any) -> None:
     info = client.info()
-    click.echo(f"{client.url}, service {info['ksqlServiceId']}. Type help for help, exit to leave.\n")
+    say(f"{client.url}, service {info['ksqlServiceId']}. Type help for help, exit to leave.")
+    say()
     history = Path(default_data_directory()) / "sql-history"
     history.parent.mkdir(parents=True, exist_ok=True)
     prompt.Prompt(session, names.KnownNames(client), history, _report).run()
 
 
 def _report(error: OdradekError) -> None:
-    click.secho(str(error), fg="red", err=True)
+    say_in_red(str(error))
 
 
 @sql.command()
@@ -319,6 +321,6 @@ async def _serve(terms: Any, http: Any, users: Any, doors: Any) -> None:
     def ready(address: str) -> None:
         gc.collect()
         gc.freeze()  # modules are no garbage: a look at all of them holds the event loop
-        click.echo(f"ready {address}")
+        say(f"ready {address}")
 
     await sql_server.serve(terms, http, users, ended, ready, doors)

@@ -15,8 +15,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import IO, Final
 
-import click
-
+from odradek.cli.output import say_lines
 from odradek.cli.serving.broker_processes import Fleet
 from odradek.client import Producer
 from odradek.model.errors import OdradekError
@@ -104,7 +103,7 @@ def running(language: str) -> Iterator[str]:
             try:
                 RestClient(url=url).execute(STATEMENTS + _INSERTS)
                 flights.start()
-                click.echo(LESSON[language])
+                say_lines(LESSON[language])
                 yield url
             finally:
                 ended.set()

@@ -14,9 +14,10 @@ import click
 
 from odradek.cli.cluster.access import check_reachable, client_arguments
 from odradek.cli.options import bootstrap_option, complete_topics, json_option
-from odradek.cli.output import print_json, print_table, remark
+from odradek.cli.output import print_json, print_table, remark, say, say_lines
 from odradek.model.errors import ConfigError, ErrorCode, KafkaError, OdradekError
 from odradek.model.lazy import lazy
+from odradek.model.safe_text import safe_json
 
 if TYPE_CHECKING:
     from odradek.views import lookup
@@ -102,7 +103,7 @@ def serve(
             port=port,
             directory=directory,
             settings=client_arguments(),
-            on_ready=lambda address: click.echo(f"ready {address}"),
+            on_ready=lambda address: say(f"ready {address}"),
         )
     )
 
@@ -160,12 +161,12 @@ def get(
             [(row["window"]["start_ms"], row["window"]["end_ms"], _text(row)) for row in rows],
         )
     else:
-        click.echo(_text(rows[0]))
+        say_lines(_text(rows[0]))
 
 
 def _text(row: Mapping[str, Any]) -> str:
     value = row["value"] if "value" in row else row["value_base64"]
-    return value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
+    return value if isinstance(value, str) else safe_json(value)
 
 
 def _rows_of_server(server: str, topic: str, key: str, *, is_wanted: bool) -> list[dict[str, Any]] | None:

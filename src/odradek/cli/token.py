@@ -8,7 +8,7 @@ import click
 
 from odradek.cli.cluster.access import open_admin
 from odradek.cli.options import bootstrap_option, json_option
-from odradek.cli.output import print_json, print_table, remark
+from odradek.cli.output import print_json, print_table, remark, say
 from odradek.cli.records.moments import duration_ms, time_text
 from odradek.client import Admin
 from odradek.client.admin.delegation_tokens import IssuedToken
@@ -48,7 +48,7 @@ def create(
     with open_admin(bootstrap) as admin:
         made = admin.create_delegation_token(owner=owner, renewers=renewers, max_lifetime_ms=lifetime_ms)
     if jaas:
-        click.echo(made.jaas_config)
+        say(made.jaas_config)
     elif as_json:
         print_json(_as_json(made) | {"hmac": _text(made.hmac), "sasl.jaas.config": made.jaas_config})
     else:

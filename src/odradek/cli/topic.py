@@ -10,7 +10,7 @@ import click
 from odradek import client
 from odradek.cli.cluster.access import open_admin
 from odradek.cli.options import bootstrap_option, complete_topics, json_option, pairs
-from odradek.cli.output import print_json, print_table, remark, warn
+from odradek.cli.output import confirm, print_json, print_table, remark, say, say_lines, warn
 from odradek.config.topic import ineffective
 from odradek.model.ids import TopicPartition
 from odradek.model.lazy import lazy
@@ -86,7 +86,7 @@ def create(
     if as_json:
         print_json(answers)
     else:
-        click.echo(
+        say(
             f"created {name} with {_count(created.partitions, 'partition')}, "
             f"{_count(created.replication_factor, 'replica')} each"
         )
@@ -107,7 +107,7 @@ def list_(internal: bool, bootstrap: str, as_json: bool) -> None:
     if as_json:
         print_json(names)
     elif names:
-        click.echo("\n".join(names))
+        say_lines(names)
 
 
 @topic.command()
@@ -124,7 +124,7 @@ def describe(names: tuple[str, ...], bootstrap: str, as_json: bool) -> None:
         return
     for number, described in enumerate(answers):
         if number:
-            click.echo()
+            say()
         _print_described(described)
 
 
@@ -165,7 +165,7 @@ def _described(admin: Admin, topic_description: TopicDescription) -> dict[str, A
 
 def _print_described(described: dict[str, Any]) -> None:
     settings = " ".join(f"{key}={value}" for key, value in described["configs"].items())
-    click.echo(f"{described['topic']}  {described['id']}" + (f"  {settings}" if settings else ""))
+    say(f"{described['topic']}  {described['id']}" + (f"  {settings}" if settings else ""))
     rows = []
     for partition in described["partitions"]:
         known = partition["end_offset"] is not None
@@ -221,7 +221,7 @@ def alter(
 def delete(names: tuple[str, ...], yes: bool, bootstrap: str) -> None:
     """Delete topics and all that they hold."""
     if not yes and sys.stdin.isatty():
-        click.confirm(f"Delete {', '.join(names)} and all records?", abort=True)
+        confirm(f"Delete {', '.join(names)} and all records?", abort=True)
     with open_admin(bootstrap) as admin:
         admin.delete_topics(names)
     remark(f"deleted {', '.join(names)}")

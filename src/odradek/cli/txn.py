@@ -12,7 +12,7 @@ import click
 from odradek.cli.cluster.access import open_admin
 from odradek.cli.group.offset_resets import parse_moment_or_duration
 from odradek.cli.options import bootstrap_option, complete_topics, complete_transactions, json_option
-from odradek.cli.output import print_json, print_table, remark
+from odradek.cli.output import confirm, print_json, print_table, remark
 from odradek.cli.records.moments import time_text
 from odradek.model.errors import ErrorCode, KafkaError
 from odradek.model.ids import TopicPartition
@@ -173,9 +173,7 @@ def abort(
             raise KafkaError(ErrorCode.TRANSACTIONAL_ID_NOT_FOUND, f"no transaction {what} is open in {tp}")
         open_transaction = matching[0]
         if not yes and sys.stdin.isatty():
-            click.confirm(
-                f"Abort the transaction of producer {open_transaction.producer_id} in {tp}?", abort=True
-            )
+            confirm(f"Abort the transaction of producer {open_transaction.producer_id} in {tp}?", abort=True)
         admin.abort_transaction(open_transaction)
     remark(
         f"aborted the transaction of producer {open_transaction.producer_id} at offset {open_transaction.start_offset} of {tp}"

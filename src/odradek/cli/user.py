@@ -11,7 +11,7 @@ import click
 
 from odradek.cli.cluster.access import open_admin
 from odradek.cli.options import bootstrap_option, json_option
-from odradek.cli.output import print_json, print_table, remark
+from odradek.cli.output import print_json, print_table, remark, say
 from odradek.client.admin.users import DEFAULT_ITERATIONS, NewPassword
 
 _MECHANISMS: Final = ("SCRAM-SHA-512", "SCRAM-SHA-256")
@@ -61,7 +61,7 @@ def add(
         admin.alter_users({name: NewPassword(password=password, mechanism=mechanism, iterations=iterations)})
     remark(f"{name} may log in by {mechanism}")
     if generate:
-        click.echo(password)
+        say(password)
 
 
 def _line_of_standard_input() -> str:

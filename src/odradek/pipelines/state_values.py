@@ -6,39 +6,13 @@ from __future__ import annotations
 
 import ast
 import base64
-import builtins
 import collections
 import datetime
-import decimal
-import fractions
-import io
 import math
-import pickle
-import uuid
-from typing import Any, Final, NamedTuple, Self
+from collections.abc import Mapping
+from typing import Any, NamedTuple
 
-from odradek.model.errors import ErrorCode, KafkaError
-
-_KNOWN: Final[dict[tuple[str, str], Any]] = {
-    **{
-        ("builtins", name): getattr(builtins, name)
-        for name in ("set", "frozenset", "bytearray", "complex", "list", "dict", "tuple", "range")
-    },
-    **{("collections", kind.__name__): kind for kind in (collections.OrderedDict, collections.deque)},
-    **{
-        ("datetime", kind.__name__): kind
-        for kind in (
-            datetime.date,
-            datetime.datetime,
-            datetime.time,
-            datetime.timedelta,
-            datetime.timezone,
-        )
-    },
-    ("decimal", "Decimal"): decimal.Decimal,
-    ("fractions", "Fraction"): fractions.Fraction,
-    ("uuid", "UUID"): uuid.UUID,
-}
+from odradek.streams.processors.state_bytes import state_value
 
 
 class StateName(NamedTuple):
@@ -61,55 +35,25 @@ def name_in(name: bytes) -> StateName | None:
 def _key_in(text: str) -> Any:
     try:
         fields = ast.literal_eval(text)
-    except (ValueError, SyntaxError):
+    except (ValueError, SyntaxError, RecursionError, MemoryError):
         return text.removeprefix("(").removesuffix(")").removesuffix(",")
     return plain_value(fields[0] if len(fields) == 1 else fields)
 
 
 def value_in(data: bytes) -> Any:
     """What is kept, as JSON. KafkaError INVALID_RECORD for what no operator has written."""
-    try:
-        return plain_value(_Reader(io.BytesIO(data)).load())
-    except Exception as error:  # noqa: BLE001 - a pickle that is damaged may raise anything
-        raise KafkaError(ErrorCode.INVALID_RECORD, f"a row of state is unreadable: {error}") from None
+    return plain_value(state_value(data, _Named))
 
 
-class _Reader(pickle.Unpickler):
-    def find_class(self, module: str, name: str) -> Any:
-        known = _KNOWN.get((module, name))
-        return type(name, (_Unknown,), {"path": f"{module}.{name}"}) if known is None else known
+class _Named:
+    """An object of a program's class, which need not be loaded here: what the class is called, and what the object holds."""
 
-
-class _Unknown:
-    """An object of a class that is not loaded: what it was made of."""
-
-    path = ""
-
-    def __new__(cls, *args: Any, **fields: Any) -> Self:
-        made = super().__new__(cls)
-        made.parts = list(args)
-        made.fields = dict(fields)
-        return made
-
-    def __init__(self, *args: Any, **fields: Any) -> None:
-        self.parts: list[Any]
-        self.fields: dict[Any, Any]
-
-    def __setstate__(self, state: Any) -> None:
-        for part in state if isinstance(state, tuple) else (state,):
-            if isinstance(part, dict):
-                self.fields.update(part)
-            elif part is not None:
-                self.parts.append(part)
-
-    def append(self, part: Any) -> None:
-        self.parts.append(part)
-
-    def extend(self, parts: Any) -> None:
-        self.parts.extend(parts)
-
-    def __setitem__(self, name: Any, part: Any) -> None:
-        self.fields[name] = part
+    def __init__(self, module: str, name: str, content: Mapping[str, Any] | tuple[Any, ...] | str) -> None:
+        self.path = f"{module}.{name}"
+        self.fields = content if isinstance(content, Mapping) else {}
+        self.parts = (
+            [] if isinstance(content, Mapping) else [content] if isinstance(content, str) else list(content)
+        )
 
 
 def plain_value(value: Any) -> Any:
@@ -121,6 +65,8 @@ def plain_value(value: Any) -> Any:
             return value if math.isfinite(value) else str(value)
         case bytes() | bytearray():
             return _text(bytes(value))
+        case collections.Counter():
+            return {"class": "collections.Counter", "parts": [plain_value(dict(value))]}
         case dict():
             return {_name(name): plain_value(part) for name, part in value.items()}
         case set() | frozenset():
@@ -129,10 +75,10 @@ def plain_value(value: Any) -> Any:
             return [plain_value(part) for part in value]
         case datetime.date() | datetime.time():
             return value.isoformat()
-        case _Unknown():
+        case _Named():
             known = {"parts": plain_value(value.parts), "fields": plain_value(value.fields)}
-            return {"class": type(value).path, **{name: part for name, part in known.items() if part}}
-    return getattr(value, "path", None) or str(value)
+            return {"class": value.path, **{name: part for name, part in known.items() if part}}
+    return str(value)
 
 
 def _name(name: Any) -> str:

@@ -8,12 +8,12 @@ broker process's own output: one line an event, either `key=value` text or JSON.
 from __future__ import annotations
 
 import datetime
-import json
 import logging
 import sys
 from collections.abc import Mapping
 from typing import Any, Final, TextIO
 
+from odradek.model.safe_text import safe_json, safe_line, safe_lines
 from odradek.telemetry.limiting import LINES_AT_ONCE, Cause, LineLimiter
 
 _ROOT: Final = "odradek"
@@ -144,7 +144,7 @@ def _text(value: object) -> str:
     text = str(value)
     if text and all(character in _PLAIN for character in text):
         return text
-    return json.dumps(text, ensure_ascii=False)
+    return safe_json(text)
 
 
 def _pairs(values: Mapping[str, Any]) -> str:
@@ -160,9 +160,12 @@ class _TextFormatter(logging.Formatter):
     def format(self, record: logging.LogRecord) -> str:
         values: dict[str, Any] = getattr(record, "odradek_values", {})
         room = record.name.removeprefix(f"{_ROOT}.")
-        line = f"{_timestamp(record)} {record.levelname:<7} {room}: {event_of(record)}{_pairs(values)}"
+        line = f"{_timestamp(record)} {record.levelname:<7} {room}: {safe_line(event_of(record))}{_pairs(values)}"
         if record.exc_info:
-            line += "\n" + self.formatException(record.exc_info)
+            # Indented, so that no line of an error's text looks like an event.
+            line += "".join(
+                f"\n  {part}" for part in safe_lines(self.formatException(record.exc_info)).split("\n")
+            )
         return line
 
 
@@ -178,4 +181,4 @@ class _JsonFormatter(logging.Formatter):
         }
         if record.exc_info:
             line["traceback"] = self.formatException(record.exc_info)
-        return json.dumps(line, default=str, ensure_ascii=False)
+        return safe_json(line, default=str)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import pickle
 from typing import Any
 
 import pytest
@@ -11,6 +10,7 @@ from odradek.model.errors import ConfigError
 from odradek.streams.processors.custom import CustomProcessor, Processor, Timers
 from odradek.streams.processors.joins import LatestProcessor
 from odradek.streams.processors.keyed_state import KeyedState
+from odradek.streams.processors.state_bytes import state_value
 from odradek.streams.records import StreamRecord
 
 pytest.importorskip("pyspark")
@@ -166,7 +166,7 @@ def records_in(states: list[Any]) -> dict[bytes, Any]:
         for rows in pa.ipc.open_stream(state["records"]):
             assert set(rows["partition"].to_pylist()) == {1}
             records.update(zip(rows["key"].to_pylist(), rows["value"].to_pylist(), strict=True))
-    return {name: data and pickle.loads(data) for name, data in records.items() if name.startswith(b"value/")}
+    return {name: data and state_value(data) for name, data in records.items() if name.startswith(b"value/")}
 
 
 def test_changes_of_state_follow_the_records_and_look_like_one() -> None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import pickle
 from typing import Any
 
 import pyarrow as pa
@@ -28,6 +27,7 @@ from odradek.streams.processors.functions import FUNCTIONS
 from odradek.streams.processors.joins import StreamTableProcessor, TableTableProcessor
 from odradek.streams.processors.ports import InputRow, KeyedProcessor
 from odradek.streams.processors.python_values import lists_of_numbers, values_of
+from odradek.streams.processors.state_bytes import state_value
 from odradek.streams.processors.task import CachedState, MemoryStore, in_order, latest_only, run_batch
 from odradek.streams.processors.windows import FixedWindows, WindowProcessor
 
@@ -176,7 +176,7 @@ def as_updates(said: UpdateColumns) -> list[Any]:
 
 
 def state_of(store: MemoryStore) -> dict[bytes, Any]:
-    return {name: data if name == b"clock" else pickle.loads(data) for name, data in store.data.items()}
+    return {name: data if name == b"clock" else state_value(data) for name, data in store.data.items()}
 
 
 @pytest.mark.parametrize("key", KEYS)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import pickle
 from collections.abc import Iterable
 from typing import Any
 
@@ -21,6 +20,7 @@ from odradek.streams.processors.custom import CustomProcessor
 from odradek.streams.processors.failures import FailedRows, Letters, RecordFailedError
 from odradek.streams.processors.foreign_keys import ForeignKeyProcessor
 from odradek.streams.processors.ports import Fields, InputRow, KeyedProcessor
+from odradek.streams.processors.state_bytes import state_value
 from odradek.streams.processors.stream_joins import StreamStreamProcessor
 from odradek.streams.processors.task import MemoryStore, run_batch
 from odradek.streams.processors.windows import WindowProcessor, open_windows
@@ -123,7 +123,7 @@ def failures() -> FailedRows:
 
 
 def unpickled(store: MemoryStore) -> dict[bytes, Any]:
-    return {name: data if name == b"clock" else pickle.loads(data) for name, data in store.data.items()}
+    return {name: data if name == b"clock" else state_value(data) for name, data in store.data.items()}
 
 
 def mixed_rows(name: str) -> list[InputRow]:

@@ -16,7 +16,7 @@ from odradek.archive.tables.port import TableFormat
 from odradek.archive.values import ArchiveError
 from odradek.cli.cluster.access import check_reachable, connection_settings
 from odradek.cli.options import bootstrap_option, complete_topics, json_option, pairs
-from odradek.cli.output import bytes_text, print_json, print_table, remark
+from odradek.cli.output import bytes_text, print_json, print_table, remark, say
 from odradek.cli.records.moments import duration_ms
 from odradek.model.errors import ConfigError
 from odradek.model.lazy import lazy
@@ -380,7 +380,7 @@ def expire_(
         print_json({"files": list(expired.files), "versions": expired.version_count})
         return
     for name in expired.files if dry_run else ():
-        click.echo(name)
+        say(name)
     verb = "would be" if dry_run else "were"
     remark(f"{len(expired.files):,} files {verb} removed")
 
@@ -397,7 +397,7 @@ def expire_(
 def manifest_(place: str, endpoint: str | None, region: str | None, catalog: str | None, style: str) -> None:
     """List the files of the archive for an engine that does not read its format. Prints where the list is."""
     table = opening.open_archive(_place(place, endpoint, region), catalog)
-    click.echo(f"{table.place.uri}/{file_lists.write_file_list(table, file_lists.ListStyle(style))}")
+    say(f"{table.place.uri}/{file_lists.write_file_list(table, file_lists.ListStyle(style))}")
 
 
 def _place(place: str, endpoint: str | None, region: str | None) -> ArchivePlace:

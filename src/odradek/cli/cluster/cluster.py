@@ -9,7 +9,7 @@ import click
 
 from odradek.cli.cluster.access import open_admin
 from odradek.cli.options import bootstrap_option, json_option
-from odradek.cli.output import bytes_text, print_json, print_table
+from odradek.cli.output import bytes_text, confirm, print_json, print_table, say
 from odradek.config.listeners import format_address
 from odradek.model.ids import TopicPartition
 from odradek.model.lazy import lazy
@@ -51,16 +51,16 @@ def status(bootstrap: str, as_json: bool) -> None:
     ]
     print_table([*_STATUS[:-1], "holds"], rows)
     partitions = state.partitions()
-    click.echo(f"{len(partitions)} partition(s) of {len(state.image.topics)} topic(s)")
+    say(f"{len(partitions)} partition(s) of {len(state.image.topics)} topic(s)")
     for key, words in _TROUBLES.items():
         if troubles[key]:
-            click.echo(f"{len(troubles[key])} {words}: {_some(troubles[key])}")
+            say(f"{len(troubles[key])} {words}: {_some(troubles[key])}")
     for disk in state.disks:
         if disk.state != "ok":
             space = "" if disk.free_bytes < 0 else f", {disk.free_bytes} of {disk.total_bytes} bytes free"
-            click.echo(f"broker {disk.broker}: {disk.path} is {disk.state}{space}")
+            say(f"broker {disk.broker}: {disk.path} is {disk.state}{space}")
     if moves:
-        click.echo(f"{len(moves)} being moved: {_some(list(moves))}")
+        say(f"{len(moves)} being moved: {_some(list(moves))}")
 
 
 _STATUS = ["broker", "address", "rack", "state", "controller", "leads", "replicas", "out_of_sync", "bytes"]
@@ -136,9 +136,9 @@ def _move(bootstrap: str, drained: tuple[int, ...], *, yes: bool, throttle: int 
             )
         made = cluster_moves.make_plan(state, drained, spread=not drained)
         cluster_moves.show_plan(made, as_json=False)
-        if made.moves and (yes or click.confirm("Move them?")):
+        if made.moves and (yes or confirm("Move them?")):
             cluster_moves.carry_out(admin, made, throttle=throttle)
-            click.echo("done")
+            say("done")
 
 
 @cluster.command()
@@ -156,11 +156,11 @@ def elect(bootstrap: str, partitions: tuple[str, ...], unclean: bool, yes: bool)
     """
     names = [_partition(text) for text in partitions]
     if unclean and not yes:
-        click.confirm("Records that the new leaders lack are lost for good. Go on?", abort=True)
+        confirm("Records that the new leaders lack are lost for good. Go on?", abort=True)
     with open_admin(bootstrap) as admin:
         outcomes = admin.elect_leaders(names, unclean=unclean)
         for name in names:
-            click.echo(f"{name}: {'elected' if outcomes.get(name) else 'no election was needed'}")
+            say(f"{name}: {'elected' if outcomes.get(name) else 'no election was needed'}")
 
 
 def _partition(text: str) -> TopicPartition:
@@ -193,7 +193,7 @@ def describe(bootstrap: str, as_json: bool) -> None:
             }
         )
         return
-    click.echo(f"cluster {cluster_description.cluster_id}")
+    say(f"cluster {cluster_description.cluster_id}")
     rows: list[list[object]] = []
     for broker in cluster_description.brokers:
         address = format_address(broker.host, broker.port)

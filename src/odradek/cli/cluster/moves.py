@@ -6,11 +6,9 @@ import time
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Final
 
-import click
-
 from odradek import client
 from odradek.cli.cluster.state import ClusterState, describe
-from odradek.cli.output import RefreshingTable, bytes_text, print_json, print_table
+from odradek.cli.output import RefreshingTable, bytes_text, print_json, print_table, say
 from odradek.cluster.balance import BalancePlan, Move, plan
 from odradek.model.errors import ErrorCode, KafkaError
 from odradek.model.ids import BrokerId, TopicPartition
@@ -67,7 +65,7 @@ def show_plan(made: BalancePlan, *, as_json: bool) -> None:
         print_json(plan_as_json(made))
         return
     if not made.moves:
-        click.echo("nothing has to move")
+        say("nothing has to move")
         return
     rows = [
         [str(move.name), list(move.before), list(move.after), bytes_text(move.copied_bytes)]
@@ -75,7 +73,7 @@ def show_plan(made: BalancePlan, *, as_json: bool) -> None:
     ]
     print_table(["partition", "replicas now", "then", "copied"], rows)
     if len(made.moves) > _ROWS_MAX:
-        click.echo(f"... and {len(made.moves) - _ROWS_MAX} more (--json shows all)")
+        say(f"... and {len(made.moves) - _ROWS_MAX} more (--json shows all)")
     brokers = sorted({*made.replicas_before, *made.replicas_after})
     print_table(
         ["broker", "replicas now", "then", "preferred leader of", "then "],
@@ -90,9 +88,7 @@ def show_plan(made: BalancePlan, *, as_json: bool) -> None:
             for broker in brokers
         ],
     )
-    click.echo(
-        f"{len(made.moves)} partition(s) change, {bytes_text(made.copied_bytes)} are copied between brokers"
-    )
+    say(f"{len(made.moves)} partition(s) change, {bytes_text(made.copied_bytes)} are copied between brokers")
 
 
 def carry_out(admin: Admin, made: BalancePlan, *, throttle: int | None) -> None:

@@ -9,7 +9,7 @@ import click
 
 from odradek import client
 from odradek.cli.cluster.access import open_admin
-from odradek.cli.output import print_json, print_table, remark, warn
+from odradek.cli.output import print_json, print_table, remark, say, warn
 from odradek.config.topic import ineffective
 from odradek.model.lazy import lazy
 
@@ -39,7 +39,7 @@ def show_resource(
     elif shown:
         print_table(["setting", "value", "from"], shown)
     else:
-        click.echo(f"{resource}: everything is at its default (--all shows it).")
+        say(f"{resource}: everything is at its default (--all shows it).")
 
 
 def change_resource(

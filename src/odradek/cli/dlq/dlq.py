@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import re
 import sys
 import time
@@ -16,7 +15,16 @@ import click
 from odradek.cli.cluster.access import check_reachable, client_arguments, open_admin
 from odradek.cli.dlq.listing import LIST_COLUMNS, grouped, letter_json, letter_lines
 from odradek.cli.options import bootstrap_option, complete_topics, json_option
-from odradek.cli.output import print_json, print_table, remark
+from odradek.cli.output import (
+    confirm,
+    print_json,
+    print_json_line,
+    print_table,
+    remark,
+    say_in_place,
+    say_lines,
+    write_raw,
+)
 from odradek.cli.records.moments import parse_timestamp
 from odradek.dead_letters.letter import DeadLetter
 from odradek.dead_letters.redrive import RedriveProgress, redrive
@@ -168,13 +176,13 @@ def show(
             continue
         count += 1
         if raw:
-            sys.stdout.buffer.write(letter.value or b"")
+            write_raw(letter.value or b"")
             return
         if as_json:
-            click.echo(json.dumps(letter_json(letter, is_redriven), ensure_ascii=False))
+            print_json_line(letter_json(letter, is_redriven))
         else:
             lines = letter_lines(letter, is_redriven, with_stacktrace=stacktrace)
-            click.echo("\n".join(lines) + "\n")
+            say_lines([*lines, ""])
         if count == count_max:
             return
     if not count:
@@ -306,7 +314,7 @@ def _confirmed(targets: list[_Target], name: str, request: RedriveRequest) -> Re
     _print_plan(targets)
     going = [target for target in targets if not is_internal(target.topic)]
     count = sum(target.letter_count for target in going)
-    click.confirm(f"Send {count:,} letters of {name} back, to {len(going)} topics?", abort=True)
+    confirm(f"Send {count:,} letters of {name} back, to {len(going)} topics?", abort=True)
     return replace(request, allowed_topics=request.allowed_topics | {target.topic for target in going})
 
 
@@ -320,7 +328,7 @@ def _refusal(name: str, refused: Mapping[str, int]) -> str:
 
 def _report(progress: RedriveProgress) -> None:
     if sys.stderr.isatty():
-        click.echo(f"\r{progress.counts[Fate.SENT]:,} sent", nl=False, err=True)
+        say_in_place(f"{progress.counts[Fate.SENT]:,} sent")
 
 
 def _remark_on_the_rest(done: RedriveProgress) -> None:

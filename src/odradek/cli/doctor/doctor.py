@@ -83,14 +83,17 @@ def doctor(
         )
     else:
         for finding in findings:
-            click.echo(_line(finding))
+            output.say(_line(finding), label=_label(finding))
     context.exit(1 if any(finding.level is Level.FAIL for finding in findings) else 0)
 
 
+def _label(finding: Finding) -> str:
+    return click.style(f"{finding.level.value:<4}", fg=_COLOURS[finding.level])
+
+
 def _line(finding: Finding) -> str:
-    level = click.style(f"{finding.level.value:<4}", fg=_COLOURS[finding.level])
     advice = f" -> {finding.advice}" if finding.advice else ""
-    return f"{level}  {finding.about}: {finding.seen}{advice}"
+    return f"  {finding.about}: {finding.seen}{advice}"
 
 
 def _findings(

@@ -20,7 +20,7 @@ from odradek.cli.group.offset_resets import (
     parse_scopes,
 )
 from odradek.cli.options import bootstrap_option, complete_groups, complete_topics, json_option
-from odradek.cli.output import RefreshingTable, print_json, print_table, remark
+from odradek.cli.output import RefreshingTable, confirm, print_json, print_table, remark, say
 from odradek.model.errors import ConfigError, ErrorCode, KafkaError
 from odradek.model.ids import TopicPartition
 
@@ -116,8 +116,8 @@ def _show(groups: list[dict[str, Any]], members: bool, as_json: bool) -> None:
         return
     for number, group in enumerate(groups):
         if number:
-            click.echo()
-        click.echo(_headline(group))
+            say()
+        say(_headline(group))
         if members:
             columns = ("member", "instance", "client", "host", "partitions")
             print_table(columns, [[row[column] for column in columns] for row in group["members"]])
@@ -358,7 +358,7 @@ def _show_plan(
 def delete(names: tuple[str, ...], yes: bool, bootstrap: str) -> None:
     """Delete groups without members, and the offsets that they have committed."""
     if not yes and sys.stdin.isatty():
-        click.confirm(f"Delete {', '.join(names)} and their offsets?", abort=True)
+        confirm(f"Delete {', '.join(names)} and their offsets?", abort=True)
     with open_admin(bootstrap) as admin:
         admin.delete_groups(names)
     remark(f"deleted {', '.join(names)}")

@@ -10,7 +10,7 @@ import click
 
 from odradek.cli.cluster.access import open_admin
 from odradek.cli.options import bootstrap_option, json_option
-from odradek.cli.output import print_json, print_table, remark
+from odradek.cli.output import confirm, print_json, print_table, remark
 from odradek.cli.records.moments import time_text
 from odradek.model.errors import ErrorCode, KafkaError
 from odradek.model.lazy import lazy
@@ -50,7 +50,7 @@ def forget(sink_id: str, with_decision: bool, yes: bool, bootstrap: str, as_json
         if not as_json:
             remains.show()
         if not yes and sys.stdin.isatty():
-            click.confirm("End them?" if remains.is_open else "Shut out its query?", abort=True)
+            confirm("End them?" if remains.is_open else "Shut out its query?", abort=True)
         _retire(admin, sink_id)
         if with_decision and remains.decided is not None:
             admin.delete_groups([decision.group_of(sink_id)])

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Final
 import click
 
 from odradek.cli.options import bootstrap_option, json_option
-from odradek.cli.output import print_json, print_table, remark
+from odradek.cli.output import confirm, print_json, print_table, remark, say
 from odradek.cli.pipeline import listing
 from odradek.cli.pipeline.access import NO_SUPERVISOR, open_store, say_what_follows, who
 from odradek.cli.pipeline.forget import forget
@@ -163,7 +163,7 @@ def describe(name: str, bootstrap: str, as_json: bool) -> None:
         print_json({**listing.as_json(document, statuses), "supervised_by": owner})
     else:
         for line in listing.description(document, statuses, owner, _clock.wall_ms()):
-            click.echo(line)
+            say(line)
 
 
 def _change_command(
@@ -230,7 +230,7 @@ def logs(name: str, lines: int | None, bootstrap: str, as_json: bool) -> None:
         print_json(texts)
     else:
         for text in texts:
-            click.echo(text)
+            say(text)
 
 
 @pipeline.command()
@@ -266,7 +266,7 @@ def delete(name: str, yes: bool, bootstrap: str) -> None:
     with open_store(bootstrap) as store:
         document = store.document(name)
         if not yes and sys.stdin.isatty():
-            click.confirm(f"Stop and forget pipeline {name}?", abort=True)
+            confirm(f"Stop and forget pipeline {name}?", abort=True)
 
         def decide(before: PipelineDocument | None) -> None:
             if before is None:

@@ -13,6 +13,7 @@ import click
 
 from odradek.cli.cluster.access import check_reachable, client_arguments
 from odradek.cli.options import bootstrap_option
+from odradek.cli.output import say
 from odradek.cli.pipeline.access import program_environment
 from odradek.config.data_directory import default_data_directory
 from odradek.model.lazy import lazy
@@ -84,5 +85,5 @@ def serve(state: str | None, processes_max: int | None, json_log: bool, bootstra
         should_stop=lambda: bool(asked),
         should_kill=lambda: len(asked) > 1,
         pause=time.sleep,
-        tell=lambda line: click.echo(line),
+        tell=lambda line: say(line),
     )

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Final
 import click
 
 from odradek.cli.options import bootstrap_option, json_option
-from odradek.cli.output import remark
+from odradek.cli.output import confirm, remark
 from odradek.cli.pipeline.access import open_store, say_what_follows, who
 from odradek.config.data_directory import default_data_directory
 from odradek.model.errors import ConfigError, OdradekError
@@ -47,7 +47,7 @@ def reset(name: str, empty_outputs: bool, yes: bool, bootstrap: str, as_json: bo
             what = (
                 ", and empty its output topics" if empty_outputs else "; its output topics stay as they are"
             )
-            click.confirm(f"Forget what {name} has read and its state{what}?", abort=True)
+            confirm(f"Forget what {name} has read and its state{what}?", abort=True)
         changed, emptied = resetting.reset(
             store, name, emptying_outputs=empty_outputs, by=who(), now_ms=_clock.wall_ms()
         )

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import sys
 from itertools import islice
 from pathlib import Path
@@ -15,6 +14,7 @@ from odradek.cli.options import bootstrap_option
 from odradek.cli.output import print_table, remark
 from odradek.cli.pipeline.access import open_store
 from odradek.model.lazy import lazy
+from odradek.model.safe_text import safe_json
 from odradek.runtime.real_clock import SystemClock
 
 if TYPE_CHECKING:
@@ -117,4 +117,4 @@ def _chosen(store: PipelineStore, name: str, operator: str | None, output: str |
 def _text(value: Any) -> str | None:
     if value is None or isinstance(value, str):
         return value
-    return json.dumps(value, ensure_ascii=False)
+    return safe_json(value)

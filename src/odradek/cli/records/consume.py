@@ -79,6 +79,12 @@ RECORDS_IN_A_POLL: Final = 10_000
         f"Print each record so, and nothing else: {' '.join('{' + name + '}' for name in TEMPLATE_FIELDS)} \\n \\t \\0 \\xHH."
     ),
 )
+@click.option(
+    "--raw",
+    "as_it_is",
+    is_flag=True,
+    help="Bytes as they are, on a terminal, too. There control characters are escaped else; a file or a pipe gets all bytes.",
+)
 @click.option("--keys", "-k", is_flag=True, help="Keys too, before the values.")
 @click.option("--headers", "-H", is_flag=True, help="Headers too.")
 @click.option("--timestamps", "-T", is_flag=True, help="Timestamps too.")
@@ -111,6 +117,7 @@ def consume(
     format_: str,
     as_json: bool,
     template: str | None,
+    as_it_is: bool,
     keys: bool,
     headers: bool,
     timestamps: bool,
@@ -123,23 +130,43 @@ def consume(
     """Print the records of a topic, and wait for more unless an option says where to end.
 
     \b
-    odradek consume flights --from 1h --keys
     odradek consume flights --from -10 --exit-at-end --json
     odradek consume flights --template '{time} {key}={value}\\n'
     """
-    layout = Layout(
-        format="json" if as_json else format_,
-        template=template,
-        separator=unescaped(key_separator),
-        with_key=keys,
-        with_headers=headers,
-        with_timestamp=timestamps,
-        with_partition=offsets,
-        null=null.encode(),
+    to_bytes = formatter(
+        Layout(
+            format="json" if as_json else format_,
+            template=template,
+            separator=unescaped(key_separator),
+            with_key=keys,
+            with_headers=headers,
+            with_timestamp=timestamps,
+            with_partition=offsets,
+            null=null.encode(),
+            is_safe=sys.stdout.isatty() and not as_it_is,
+        )
     )
-    to_bytes = formatter(layout)
     where = parse_start(start, now_ms=round(time.time() * 1000))
     settings = {
+        **_settings(bootstrap, isolation),
+        **_group_settings(group_id, where, partitions),
+        **pairs(properties, "--property"),
+    }
+    check_reachable(bootstrap)
+    with client.Consumer.from_config(settings) as consumer:
+        assigned = (
+            _subscribe(consumer, topic)
+            if group_id is not None
+            else _assign(consumer, topic, sorted(set(partitions)), where)
+        )
+        ends = consumer.end_offsets(assigned) if exit_at_end else None
+        _print_all(
+            consumer, to_bytes, Stop(record_limit=record_limit, ends=ends, of_group=group_id is not None)
+        )
+
+
+def _settings(bootstrap: str, isolation: str) -> dict[str, str]:
+    return {
         "bootstrap.servers": bootstrap,
         "client.id": CLIENT_ID,
         "allow.auto.create.topics": "false",
@@ -147,19 +174,7 @@ def consume(
         "default.api.timeout.ms": str(PATIENCE_MS),
         "isolation.level": isolation,
         **connection_settings(),
-        **_group_settings(group_id, where, partitions),
-        **pairs(properties, "--property"),
     }
-    check_reachable(bootstrap)
-
-    with client.Consumer.from_config(settings) as consumer:
-        if group_id is not None:
-            assigned = _subscribe(consumer, topic)
-        else:
-            assigned = _assign(consumer, topic, sorted(set(partitions)), where)
-        ends = consumer.end_offsets(assigned) if exit_at_end else None
-        stop = Stop(record_limit=record_limit, ends=ends, of_group=group_id is not None)
-        _print_all(consumer, to_bytes, stop)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import base64
-import json
 import re
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -11,6 +10,7 @@ from typing import Any, Final, Protocol
 
 from odradek.cli.records.moments import time_text
 from odradek.model.errors import ConfigError
+from odradek.model.safe_text import safe_bytes, safe_json, safe_line
 
 FORMATS: Final = ("line", "json", "raw", "hex", "base64")
 
@@ -49,17 +49,42 @@ class Layout:
     with_headers: bool = False
     with_key: bool = False
     null: bytes = b""
+    is_safe: bool = False
+    """For a terminal: `line`, `raw` and templates escape what could steer it (`model/safe_text.py`)."""
 
 
 def formatter(layout: Layout) -> Formatter:
     """What turns a record into the bytes to print. ConfigError for a template that is not one."""
+    if layout.format == "json" and layout.template is None:
+        return _json_line
+    plain = _plain(layout, layout.format)
+    if not layout.is_safe or (layout.template is None and layout.format in ("hex", "base64")):
+        return plain
+    if layout.format == "raw" and layout.template is None:
+        return lambda record: safe_bytes(plain(record), keeping_lines=True)
+    return lambda record: plain(_SafeRecord(record))
+
+
+def _plain(layout: Layout, format_: str) -> Formatter:
     if layout.template is not None:
         return _from_template(layout.template, layout.null)
-    if layout.format == "json":
-        return _json_line
-    if layout.format == "raw":
+    if format_ == "raw":
         return lambda record: record.value if record.value is not None else layout.null
-    return _line(layout, _ENCODERS[layout.format])
+    return _line(layout, _ENCODERS[format_])
+
+
+class _SafeRecord:
+    """A record whose names and contents are safe for a terminal, each on one line."""
+
+    def __init__(self, record: ReadRecord) -> None:
+        self.topic = safe_line(record.topic)
+        self.partition, self.offset, self.timestamp_ms = record.partition, record.offset, record.timestamp_ms
+        self.key, self.value = _shown(record.key), _shown(record.value)
+        self.headers = [(safe_line(name), _shown(value)) for name, value in record.headers]
+
+
+def _shown(content: bytes | None) -> bytes | None:
+    return None if content is None else safe_bytes(bytes(content))
 
 
 def _identity(content: bytes) -> bytes:
@@ -119,7 +144,7 @@ def _json_line(record: ReadRecord) -> bytes:
         _put(header, "value", value)
         headers.append(header)
     fields["headers"] = headers
-    return json.dumps(fields, ensure_ascii=False, separators=(",", ":")).encode() + b"\n"
+    return safe_json(fields, separators=(",", ":")).encode() + b"\n"
 
 
 def _put(fields: dict[str, Any], name: str, content: bytes | None) -> None:

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 from odradek.cli.sandbox.playground import Playground
 from odradek.model.errors import OdradekError
 from odradek.model.lazy import lazy
+from odradek.model.safe_text import safe_line
 
 if TYPE_CHECKING:
     from rich import box, console, text
@@ -106,6 +107,9 @@ def _table(columns: list[str], rows: list[list[object]]) -> Any:
         table.add_column(column)
     colours = {"alive": "green", "dead": "red", "paused": "yellow", "none": "red", "none: idle": "yellow"}
     for row in rows:
-        cells = ["-" if cell is None else f"{cell:,}" if isinstance(cell, int) else str(cell) for cell in row]
+        cells = [
+            "-" if cell is None else f"{cell:,}" if isinstance(cell, int) else safe_line(str(cell))
+            for cell in row
+        ]
         table.add_row(*(text.Text(cell, style=colours.get(cell, "")) for cell in cells))
     return table

@@ -6,8 +6,7 @@ import time
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, Final
 
-import click
-
+from odradek.cli.output import say, say_lines
 from odradek.cli.sandbox import screen
 from odradek.cli.sandbox.playground import Playground
 from odradek.cli.sandbox.story import GROUP, TOPIC
@@ -51,7 +50,7 @@ class Shell:
     def __init__(self, playground: Playground) -> None:
         self._playground = playground
         self._commands: dict[str, Callable[[list[str]], None]] = {
-            "help": lambda _: click.echo(HELP),
+            "help": lambda _: say_lines(HELP),
             "status": lambda _: self.show(),
             "watch": self._watch,
             "produce": self._produce,
@@ -71,12 +70,13 @@ class Shell:
             raise NextLesson
         command = self._commands.get(word)
         if command is None:
-            click.echo(f"there is no command {word!r}; these are:\n{HELP}")
+            say(f"there is no command {word!r}; these are:")
+            say_lines(HELP)
             return
         try:
             command(rest)
         except OdradekError as error:
-            click.echo(f"! {error}")
+            say(f"! {error}")
 
     def show(self) -> None:
         _console().print(screen.picture(self._playground, self._topics()))
@@ -101,12 +101,12 @@ class Shell:
 
     def _produce(self, rest: list[str]) -> None:
         placed = self._playground.produce(self._topic(), _number(rest))
-        click.echo(f"{len(placed)} acknowledged")
+        say(f"{len(placed)} acknowledged")
 
     def _load(self, rest: list[str]) -> None:
         if rest and rest[0] == "stop":
             load = self._playground.stop_load(TOPIC)
-            click.echo(f"{load.sent:,} sent, {len(load.acknowledged):,} acknowledged, {load.failed} failed")
+            say(f"{load.sent:,} sent, {len(load.acknowledged):,} acknowledged, {load.failed} failed")
             return
         self._playground.start_load(self._topic(), int(rest[0]) if rest else 400)
 
@@ -116,11 +116,11 @@ class Shell:
 
     def _consumer(self, rest: list[str]) -> None:
         if rest == ["add"]:
-            click.echo(f"{self._playground.add_consumer(GROUP, self._topic()).name} joins {GROUP}")
+            say(f"{self._playground.add_consumer(GROUP, self._topic()).name} joins {GROUP}")
         elif rest == ["remove"]:
-            click.echo(f"{self._playground.remove_consumer(GROUP).name} has left")
+            say(f"{self._playground.remove_consumer(GROUP).name} has left")
         else:
-            click.echo("consumer add, or consumer remove")
+            say("consumer add, or consumer remove")
 
 
 def _number(rest: list[str]) -> int:

@@ -10,8 +10,7 @@ from pathlib import Path
 from types import FrameType
 from typing import Final
 
-import click
-
+from odradek.cli.output import say
 from odradek.cli.serving.broker_processes import BrokerProcess, Fleet
 from odradek.cli.serving.broker_settings import registry_of
 from odradek.config.broker import BrokerConfig
@@ -36,7 +35,7 @@ def serve_many(
     """Serve until SIGTERM or SIGINT; a broker that dies is started again. Exit code 1 when one could not start."""
     config, warnings = BrokerConfig.load(collected.values)
     for warning in (*collected.warnings, *warnings):
-        click.echo(f"odradek: {warning}", err=True)
+        say(f"odradek: {warning}", err=True)
     if len(config.storage.log_dirs) != 1:
         raise ConfigError("--brokers needs one data directory, below which each broker gets its own")
     fleet = Fleet.plan(
@@ -50,11 +49,11 @@ def serve_many(
     stopping = _Stopping()
     try:
         fleet.start()
-        click.echo(f"ready {fleet.bootstrap}")
+        say(f"ready {fleet.bootstrap}")
         _watch(fleet, stopping)
     except OdradekError as error:
         if not stopping.asked:
-            click.echo(f"odradek: {error}", err=True)
+            say(f"odradek: {error}", err=True)
             return 1
     finally:
         fleet.stop()
@@ -98,7 +97,7 @@ def _watch(fleet: Fleet, stopping: _Stopping) -> None:
                 steady = now - started[index] > _STEADY_SECONDS
                 failures[index] = 0 if steady else failures[index] + 1
                 due[index] = now + _PAUSE_SECONDS[min(failures[index], len(_PAUSE_SECONDS) - 1)]
-                click.echo(f"odradek: broker {broker.node_id} ended; it is started again", err=True)
+                say(f"odradek: broker {broker.node_id} ended; it is started again", err=True)
             elif now >= due[index]:
                 del due[index]
                 started[index] = now
@@ -110,4 +109,4 @@ def _start_again(broker: BrokerProcess) -> None:
     try:
         broker.wait_until_ready()
     except OdradekError as error:
-        click.echo(f"odradek: {error}", err=True)
+        say(f"odradek: {error}", err=True)

@@ -13,8 +13,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
-import click
-
+from odradek.cli.output import say_lines
 from odradek.config.listeners import format_address, parse_host_port
 from odradek.config.listening.listener_addresses import at_address
 from odradek.config.sources import Source
@@ -52,7 +51,7 @@ def secure_source(directory: str, listen: str | None, *, is_quiet: bool = False)
     if not settings.exists():
         words = _make(place, listen)
         if not is_quiet:
-            click.echo(words, err=True)
+            say_lines(words, err=True)
     values = config_properties.parse_properties(settings.read_text(encoding="utf-8")).values
     if listen is not None:
         values = {**values, "listeners": at_address(values, listen)}

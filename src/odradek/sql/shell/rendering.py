@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
 from rich.cells import cell_len, set_cell_size
+
+from odradek.model.safe_text import safe_json, safe_line
 
 Entity = Mapping[str, Any]
 _CELL_WIDTH_MIN: Final = 6
@@ -63,12 +64,14 @@ def cell(value: Any) -> str:
     if value is None:
         return "null"
     if isinstance(value, str):
-        return value.replace("\n", "\\n")
+        return safe_line(value)
     if isinstance(value, dict):
-        return "{" + ", ".join(f"{name}={cell(member)}" for name, member in value.items()) + "}"
+        return (
+            "{" + ", ".join(f"{safe_line(str(name))}={cell(member)}" for name, member in value.items()) + "}"
+        )
     if isinstance(value, list):
         return "[" + ", ".join(map(cell, value)) + "]"
-    return json.dumps(value, ensure_ascii=False)
+    return safe_json(value)
 
 
 def _fitting(widths: list[int], width: int) -> list[int]:
@@ -120,7 +123,7 @@ def rendered(entity: Entity) -> Iterable[str | TextTable]:
         yield f"WARNING: {warning.get('message', warning)}"
     render = _RENDERERS.get(entity.get("@type", ""))
     if render is None:
-        yield json.dumps(entity, ensure_ascii=False, indent=2)
+        yield safe_json(entity, indent=2)
     else:
         yield from render(entity)
 
@@ -149,7 +152,7 @@ def _text(value: Any) -> str:
         return str(value).lower()
     if isinstance(value, list):
         return ", ".join(map(_text, value))
-    return value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
+    return value if isinstance(value, str) else safe_json(value)
 
 
 def schema_text(schema: Entity) -> str:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable, Iterable
 from contextlib import suppress
 from dataclasses import dataclass, field
@@ -10,6 +9,7 @@ from pathlib import Path
 from typing import IO, Any, Final
 
 from odradek.model.errors import ConfigError, OdradekError
+from odradek.model.safe_text import safe_json
 from odradek.sql.rest_client import RestClient, ServerRefusal
 from odradek.sql.shell.rendering import LiveTable, TextTable, rendered
 from odradek.sql.shell.splitting import ShellStep, placed_statements, step_of
@@ -100,7 +100,7 @@ class ShellSession:
                 for row in query:
                     count += 1
                     if self.as_json:
-                        self._line(json.dumps(dict(zip(names, row, strict=True)), ensure_ascii=False))
+                        self._line(safe_json(dict(zip(names, row, strict=True))))
                     else:
                         self._lines(live.row(row))
             except KeyboardInterrupt:
@@ -113,7 +113,7 @@ class ShellSession:
 
     def _entity(self, entity: dict[str, Any]) -> None:
         if self.as_json:
-            self._line(json.dumps(entity, ensure_ascii=False))
+            self._line(safe_json(entity))
             return
         self._line("")
         for part in rendered(entity):

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import pickle
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Final, Protocol
 from zlib import crc32
 
 from odradek.streams.processors.ports import ByteStore
+from odradek.streams.processors.state_bytes import page_bytes, page_rows
 
 _CHANGELOG: Final = b"\0changelog"
 """Where all that the store has is in a changelog, too: that topic's id."""
@@ -170,7 +170,7 @@ class PagedStore:
         gone: list[bytes] = []
         for name, data in self._store.items():
             if name.startswith(_BESIDE_PAGES[1]):
-                rows.update(pickle.loads(data))
+                rows.update(page_rows(data))
             elif not name.startswith(b"\0"):
                 beside[name] = data
             if name != _CHANGELOG:
@@ -202,7 +202,7 @@ class PagedStore:
         before = self._sizes.get(number, (0, 0))
         self._has_written = True
         if page:
-            data = pickle.dumps(page, protocol=5)
+            data = page_bytes(page)
             self._store.put(_PAGE + b"%d" % number, data)
             self._sizes[number] = (len(page), len(data))
         else:
@@ -220,7 +220,7 @@ class PagedStore:
             if len(self._pages) >= PAGES_HELD_MAX:
                 self._let_go()
             data = self._store.get(_PAGE + b"%d" % number) if self._known or self._row_count else None
-            page = self._pages[number] = {} if data is None else pickle.loads(data)
+            page = self._pages[number] = {} if data is None else page_rows(data)
             self._sizes[number] = (len(page), 0 if data is None else len(data))
         return page
 

@@ -7,7 +7,6 @@ the running maximum of the timestamps of each partition as the rows' time, that 
 
 from __future__ import annotations
 
-import pickle
 from collections.abc import Callable, Iterable, Iterator
 from typing import Any, Final, NamedTuple
 
@@ -23,6 +22,7 @@ from odradek.streams.processors.ports import (
     UpdateRow,
     WallClockProcessor,
 )
+from odradek.streams.processors.state_bytes import state_bytes, state_value
 
 _CLOCK: Final = b"clock"
 _OWNER: Final = b"owner"
@@ -93,7 +93,7 @@ class CachedState:
         stored = self._read.get(place, _ABSENT)
         if stored is _ABSENT:
             data = self._store.get(place)
-            stored = self._read[place] = None if data is None else pickle.loads(data)
+            stored = self._read[place] = None if data is None else state_value(data)
         return stored
 
     def write(self, place: bytes, value: Any) -> None:
@@ -128,13 +128,13 @@ class CachedState:
             if value is None:
                 self._store.delete(place)
             else:
-                self._store.put(place, pickle.dumps(value, protocol=5))
+                self._store.put(place, state_bytes(value))
         if self.stream_time != self._began:
             self._store.put(_CLOCK, b"%d" % self.stream_time)
 
 
 def _place(name: str, key: Fields | None) -> bytes:
-    """Equal keys give equal bytes, which pickle does not promise."""
+    """Equal keys give equal bytes."""
     return f"{name}/{'' if key is None else tuple(key.values())!r}".encode()
 
 

@@ -7,7 +7,6 @@ map. So a task sees its rows in one order, and knows its own stream time.
 
 from __future__ import annotations
 
-import pickle
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, Final
@@ -31,6 +30,7 @@ from odradek.streams.processors.columns import OriginColumn, TaskColumns
 from odradek.streams.processors.failures import FailedRows
 from odradek.streams.processors.ports import ByteStore, KeyedProcessor, UpdateRow
 from odradek.streams.processors.python_values import UnreadableValueError, python_values
+from odradek.streams.processors.state_bytes import state_bytes, state_value
 from odradek.streams.processors.stores import PagedStore, RecordingStore, latest_rows
 from odradek.streams.processors.task import (
     CachedState,
@@ -291,11 +291,11 @@ class TaskProcessor(StatefulProcessor):
         """A record that was said, in this batch or an earlier one."""
         kept = store.get(_EXAMPLE)
         if not said.num_rows and kept is not None:
-            earlier: dict[str, Any] = pickle.loads(kept)
+            earlier: dict[str, Any] = state_value(kept)
             return earlier
         example = self._run.example(said)
         if said.num_rows and kept is None:
-            store.put(_EXAMPLE, pickle.dumps(example, protocol=5))
+            store.put(_EXAMPLE, state_bytes(example))
         return example
 
 
