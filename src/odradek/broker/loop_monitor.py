@@ -39,7 +39,7 @@ class _Pace:
         self._due_at = now + self._pause_s
         return True
 
-    def take_unreported(self) -> int:
+    def drain_unreported(self) -> int:
         """Returns how many events were left out since the last one that was logged."""
         count, self.unreported_count = self.unreported_count, 0
         return count
@@ -65,13 +65,13 @@ class LoopStallLog:
         if not held.is_over or self._held_pace.passes(now):
             self._report_held(held)
 
-    def look_failed(self, error: Exception) -> None:
+    def check_failed(self, error: Exception) -> None:
         """Logs that the watch itself failed. It goes on."""
         if self._failure_pace.passes(self._now()):
             _log.warning(
                 "event_loop_watch_failed",
                 error=f"{type(error).__name__}: {error}",
-                unreported_count=self._failure_pace.take_unreported(),
+                unreported_count=self._failure_pace.drain_unreported(),
             )
 
     def _report_starved(self, held: LoopStall) -> None:
@@ -79,7 +79,7 @@ class LoopStallLog:
             "event_loop_starved",
             held_ms=round(held.seconds * 1000),
             without_core_ms=round((held.core_wait_seconds or 0.0) * 1000),
-            unreported_count=self._starved_pace.take_unreported(),
+            unreported_count=self._starved_pace.drain_unreported(),
             count=self._starved.count,
             total_ms=round(self._starved.seconds * 1000),
             longest_ms=round(self._starved.seconds_max * 1000),
@@ -91,7 +91,7 @@ class LoopStallLog:
             held_ms=round(held.seconds * 1000),
             cpu_ms=None if held.cpu_seconds is None else round(held.cpu_seconds * 1000),
             is_over=held.is_over,
-            unreported_count=self._held_pace.take_unreported(),
+            unreported_count=self._held_pace.drain_unreported(),
             count=self._held.count,
             total_ms=round(self._held.seconds * 1000),
             longest_ms=round(self._held.seconds_max * 1000),
@@ -102,4 +102,4 @@ class LoopStallLog:
 def watch_loop(limit_s: float, now: Callable[[], float]) -> LoopWatch:
     """Watches the running loop, and logs what held it."""
     report = LoopStallLog(now)
-    return LoopWatch(limit_s, report, report.look_failed)
+    return LoopWatch(limit_s, report, report.check_failed)

@@ -135,11 +135,11 @@ class LoopWatch:
             if self._stopping:
                 return
             try:
-                self._look()
+                self._check()
             except Exception as error:  # noqa: BLE001 - the root of this thread
                 self._on_failed_look(error)
 
-    def _look(self) -> None:
+    def _check(self) -> None:
         """Takes the stack if the beat is overdue; reports a hold that lasts long while it goes on."""
         beat_at = self._beat_at
         held_s = time.monotonic() - beat_at - self._pause_s

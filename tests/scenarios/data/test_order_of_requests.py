@@ -200,8 +200,8 @@ def retention_looked_up() -> Step:
         return DescribeConfigsRequest(resources=[resource])
 
     def outcome(response: Any) -> Any:
-        found = response.results[0]
-        return found.error_code, [config.value for config in found.configs]
+        described_resource = response.results[0]
+        return described_resource.error_code, [config.value for config in described_resource.configs]
 
     return Step(api="DescribeConfigs", version=1, request=request, outcome=outcome)
 

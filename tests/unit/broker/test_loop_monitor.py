@@ -104,6 +104,6 @@ def test_a_failed_look_is_logged_once_and_then_seldom(
     clock = Clock()
     report = LoopStallLog(clock.now)
     for clock.seconds in (0.0, 1.0, 2.0):
-        report.look_failed(AttributeError("gone"))
+        report.check_failed(AttributeError("gone"))
     (entry,) = [record.odradek_values for record in caplog.records]  # type: ignore[attr-defined]
     assert entry["error"] == "AttributeError: gone"

@@ -77,7 +77,7 @@ def test_no_frame_object_of_another_thread_is_taken(monkeypatch: pytest.MonkeyPa
     def refuse(*_: object) -> None:
         pytest.fail("frames of a thread that runs are not safe to walk")
 
-    monkeypatch.setattr(sys, "_current_frames", refuse)
+    monkeypatch.setattr("sys._current_frames", refuse)
     monkeypatch.setattr(traceback, "walk_stack", refuse)
     stack = ThreadStack(threading.get_ident(), frames_max=FRAMES_MAX)
     try:

@@ -96,7 +96,7 @@ def _checked(
 async def _delete(
     broker: BrokerContext, doomed: Sequence[_Doomed], responses: list[DeletableTopicResult | None]
 ) -> None:
-    """Deletes topics, and puts what came of each into the response. A topic named by name and by id goes once."""
+    """Deletes topics, and puts the result of each into the response. A topic named by name and by id goes once."""
     first_of = {topic.name: topic for topic in reversed(doomed)}
     wanted = [
         (name, None if topic.wanted.topic_id == ZERO_UUID else topic.wanted.topic_id)
