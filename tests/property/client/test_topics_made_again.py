@@ -42,7 +42,7 @@ class Story:
         self._address = address
         self._admin = admin
         self._reader = reader
-        self._topic = f"story-{next(_numbers)}"
+        self.topic = f"story-{next(_numbers)}"
         self._life = 0
         self._partitions = 0
         self._exists = False
@@ -50,21 +50,21 @@ class Story:
         self._read: list[str] = []
         self.restarted = False
         self.longest_poll_s = 0.0
-        admin.create_topics([NewTopic(self._topic + "-other", partitions=1)])
+        admin.create_topics([NewTopic(self.topic + "-other", partitions=1)])
         self._create(2)
-        self._consumer = self._start()
+        self.consumer = self._start()
 
     def send(self, count: int) -> None:
         if self._exists:
             with Producer(self._address) as producer:
                 for _ in range(count):
                     value = f"{self._life}-{len(self.sent)}"
-                    producer.send(self._topic, value.encode(), partition=len(self.sent) % self._partitions)
+                    producer.send(self.topic, value.encode(), partition=len(self.sent) % self._partitions)
                     self.sent.append(value)
 
     def delete(self) -> None:
         if self._exists:
-            self._admin.delete_topics([self._topic])
+            self._admin.delete_topics([self.topic])
             self._exists = False
 
     def make_again(self, partitions: int) -> None:
@@ -74,12 +74,12 @@ class Story:
     def poll(self, timeout_s: float = 0.05) -> None:
         began = time.monotonic()
         if self._reader == "columns":
-            values = self._consumer.poll_arrow(timeout_s)["value"].to_pylist()
+            values = self.consumer.poll_arrow(timeout_s)["value"].to_pylist()
         else:
-            records = self._consumer.poll(timeout_s)
+            records = self.consumer.poll(timeout_s)
             values = [record.value for record in records]
             if self._reader == "explicit commits" and records:
-                self._consumer.commit(
+                self.consumer.commit(
                     {TopicPartition(at.topic, at.partition): at.offset + 1 for at in records}
                 )
         self.longest_poll_s = max(self.longest_poll_s, time.monotonic() - began)
@@ -87,21 +87,21 @@ class Story:
 
     def commit(self) -> None:
         if self._reader != "no group":
-            self._consumer.commit()
+            self.consumer.commit()
 
     def restart(self) -> None:
         self.close()
         self.restarted = True
-        self._consumer = self._start()
+        self.consumer = self._start()
 
     def pause(self) -> None:
-        self._consumer.pause(self._consumer.assignment())
+        self.consumer.pause(self.consumer.assignment())
 
     def resume(self) -> None:
-        self._consumer.resume(self._consumer.paused())
+        self.consumer.resume(self.consumer.paused())
 
     def close(self) -> None:
-        self._consumer.close()
+        self.consumer.close()
 
     def values_of_this_life(self) -> list[str]:
         return [value for value in self._read if value.startswith(f"{self._life}-")]
@@ -112,7 +112,7 @@ class Story:
         self.send(3)
         self.resume()
         if not self._subscribes:
-            self._assign(self._consumer)
+            self._assign(self.consumer)
         deadline = time.monotonic() + SECONDS
         while not set(self.sent) <= set(self.values_of_this_life()):
             assert time.monotonic() < deadline, f"read {self.values_of_this_life()} of {self.sent}"
@@ -124,13 +124,13 @@ class Story:
         return self._reader in ("classic", "consumer", "columns")
 
     def _create(self, partitions: int) -> None:
-        self._admin.create_topics([NewTopic(self._topic, partitions=partitions)])
+        self._admin.create_topics([NewTopic(self.topic, partitions=partitions)])
         self._life, self._partitions, self._exists, self.sent = self._life + 1, partitions, True, []
 
     def _start(self) -> Consumer:
         options: dict[str, Any] = {"auto_offset_reset": "earliest", "allow_auto_create_topics": False}
         if self._reader != "no group":
-            options["group_id"] = self._topic
+            options["group_id"] = self.topic
         if self._subscribes:
             options["auto_commit_interval_ms"] = 1
             options["group_protocol"] = "consumer" if self._reader == "consumer" else "classic"
@@ -140,14 +140,14 @@ class Story:
         if not self._subscribes:
             self._assign(consumer)
             return consumer
-        consumer.subscribe([self._topic, self._topic + "-other"])
-        self._consumer = consumer
+        consumer.subscribe([self.topic, self.topic + "-other"])
+        self.consumer = consumer
         while not consumer.assignment():
             self.poll()
         return consumer
 
     def _assign(self, consumer: Consumer) -> None:
-        consumer.assign([TopicPartition(self._topic, number) for number in range(self._partitions)])
+        consumer.assign([TopicPartition(self.topic, number) for number in range(self._partitions)])
 
 
 @pytest.fixture(scope="module")
@@ -189,5 +189,26 @@ def test_every_record_of_the_topic_that_lives_is_read_and_none_twice(
         if not story.restarted:
             assert len(values) == len(story.sent), "records came twice"
         assert story.longest_poll_s < POLL_SECONDS_MAX
+    finally:
+        story.close()
+
+
+def test_a_transaction_commits_no_offset_for_a_topic_that_was_made_again(server: tuple[str, Admin]) -> None:
+    """TxnOffsetCommit takes names: the producer asks which topic has the name."""
+    address, admin = server
+    story = Story(address, admin, "explicit commits")
+    try:
+        story.send(6)
+        while len(story.values_of_this_life()) < 6:
+            story.poll()
+        name, only = story.topic, TopicPartition(story.topic, 0)
+        positions, member = story.consumer.positions(), story.consumer.group_metadata()
+        story.make_again(1)
+        with Producer(address, transactional_id=name) as producer:
+            producer.init_transactions()
+            with producer.transaction():
+                producer.send(name, b"x")
+                producer.send_offsets_to_transaction(positions, member)
+        assert admin.list_group_offsets(name, [only]) == {only: None}
     finally:
         story.close()
