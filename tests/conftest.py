@@ -34,5 +34,6 @@ def garbage_collector_stays_on() -> Iterator[None]:
 @pytest.hookimpl(trylast=True)
 def pytest_sessionfinish(session: pytest.Session, exitstatus: int) -> None:
     """`tests.again` asks how the run ended: one that broke off says nothing about the tests that it did not reach."""
-    if session.config.cache is not None and not hasattr(session.config, "workerinput"):
-        session.config.cache.set("odradek/exit", int(exitstatus))
+    cache = getattr(session.config, "cache", None)  # there is none with `-p no:cacheprovider`
+    if cache is not None and not hasattr(session.config, "workerinput"):
+        cache.set("odradek/exit", int(exitstatus))

@@ -127,3 +127,9 @@ def test_certificates_are_made_and_shown(tmp_path: Path) -> None:
     shown = CliRunner().invoke(cert, ["show", str(tmp_path / "b1.pem")]).output
     assert "subject  CN=b1" in shown
     assert "b1.example" in shown
+
+
+def test_the_file_for_clients_names_all_brokers_of_one_command(tmp_path: Path) -> None:
+    secure_source(str(tmp_path), "127.0.0.1:19092", is_quiet=True, brokers=3)
+    file = (tmp_path / "client.properties").read_text("utf-8").replace("\\", "")
+    assert "bootstrap.servers=127.0.0.1:19092,127.0.0.1:19093,127.0.0.1:19094\n" in file

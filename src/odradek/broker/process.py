@@ -38,7 +38,10 @@ def run(
     Prints `ready HOST:PORT` on standard output once it accepts connections; everything else goes to standard error.
     """
     events.configure(
-        level=log_level, json_lines=json_log, peer_lines_max=config.server.odradek_log_peer_lines_max
+        level=log_level,
+        json_lines=json_log,
+        peer_lines_max=config.server.odradek_log_peer_lines_max,
+        node=None if lifeline is None else config.server.node_id,  # brokers of one parent share its log
     )
     raise_limit()
     for warning in warnings:

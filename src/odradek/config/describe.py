@@ -59,6 +59,9 @@ class Synonym:
     source: ValueSource
 
 
+_OLDER_ID: Final = "broker.id"
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DescribedSetting:
     """One entry of an answer to DescribeConfigs. The first of `synonyms` is where the value comes from."""
@@ -106,7 +109,7 @@ def describe_broker(broker: BrokerConfig) -> list[DescribedSetting]:
     """Every setting of the broker that its owner set, or that has an effect or is a topic's default, by key.
 
     Its value is what was written for this very key, else its default: log.retention.ms has none where
-    log.retention.hours was used.
+    log.retention.hours was used. `broker.id` has the broker's actual id, which may be written as `node.id`.
     """
     given = broker.originals.keys() | broker.dynamic_defaults.keys() | broker.dynamic.keys()
     unknown = {key: settingbroker_synonyms(key) for key in given - BROKER_SETTINGS.keys()}
@@ -117,7 +120,7 @@ def describe_broker(broker: BrokerConfig) -> list[DescribedSetting]:
         described.append(
             DescribedSetting(
                 key=setting.key,
-                value=own.value if own else None,
+                value=str(broker.server.node_id) if setting.key == _OLDER_ID else own.value if own else None,
                 source=own.source if own else ValueSource.DEFAULT,
                 type=setting.type,
                 documentation=_documentation(setting),

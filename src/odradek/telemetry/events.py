@@ -86,11 +86,12 @@ def configure(
     json_lines: bool = False,
     stream: TextIO | None = None,
     peer_lines_max: int = LINES_AT_ONCE,
+    node: int | None = None,
 ) -> None:
     """Send all events of this process to `stream` (standard error by default), one line each. `peer_lines_max`: of one event,
-    caused by one address, at once; 0 for no limit."""
+    caused by one address, at once; 0 for no limit. `node`: the broker's id, for every line of a log that several share."""
     handler = logging.StreamHandler(stream or sys.stderr)
-    handler.setFormatter(_JsonFormatter() if json_lines else _TextFormatter())
+    handler.setFormatter(_JsonFormatter(node) if json_lines else _TextFormatter(node))
     if peer_lines_max:
         handler.addFilter(_LineLimitFilter(handler, peer_lines_max))
     logger = logging.getLogger(_ROOT)
@@ -156,9 +157,18 @@ def event_of(record: logging.LogRecord) -> str:
     return record.msg.event if isinstance(record.msg, _Line) else record.getMessage()
 
 
-class _TextFormatter(logging.Formatter):
+class _EventFormatter(logging.Formatter):
+    def __init__(self, node: int | None = None) -> None:
+        super().__init__()
+        self._of_all: Final[dict[str, Any]] = {} if node is None else {"node": node}
+
+    def _values(self, record: logging.LogRecord) -> dict[str, Any]:
+        return {**getattr(record, "odradek_values", {}), **self._of_all}
+
+
+class _TextFormatter(_EventFormatter):
     def format(self, record: logging.LogRecord) -> str:
-        values: dict[str, Any] = getattr(record, "odradek_values", {})
+        values = self._values(record)
         room = record.name.removeprefix(f"{_ROOT}.")
         line = f"{_timestamp(record)} {record.levelname:<7} {room}: {safe_line(event_of(record))}{_pairs(values)}"
         if record.exc_info:
@@ -169,9 +179,9 @@ class _TextFormatter(logging.Formatter):
         return line
 
 
-class _JsonFormatter(logging.Formatter):
+class _JsonFormatter(_EventFormatter):
     def format(self, record: logging.LogRecord) -> str:
-        values: dict[str, Any] = getattr(record, "odradek_values", {})
+        values = self._values(record)
         line = {
             "time": _timestamp(record),
             "level": record.levelname.lower(),

@@ -126,3 +126,12 @@ def test_settings_of_a_newer_kafka_are_reported_only_where_they_are_set() -> Non
 
 def test_a_brokers_default_of_a_topics_setting_is_reported_even_without_effect() -> None:
     assert of_broker("unclean.leader.election.enable", load()).value == "false"
+
+
+@pytest.mark.parametrize(
+    "written", [{}, {"node.id": "7"}, {"broker.id": "7"}, {"broker.id": "-1", "node.id": "7"}]
+)
+def test_the_older_name_of_the_id_has_the_actual_id(written: dict[str, str]) -> None:
+    config, _ = BrokerConfig.load(written)
+    described = {setting.key: setting.value for setting in describe_broker(config)}
+    assert described["broker.id"] == str(config.server.node_id)

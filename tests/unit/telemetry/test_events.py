@@ -64,3 +64,11 @@ def test_an_exception_event_carries_the_traceback() -> None:
 def test_an_application_that_logs_its_own_way_reads_the_values_too(caplog: pytest.LogCaptureFixture) -> None:
     events.get("client").warning("broker_unreachable", address="127.0.0.1:9092", reason="100 % gone")
     assert caplog.messages == ['broker_unreachable address=127.0.0.1:9092 reason="100 % gone"']
+
+
+@pytest.mark.parametrize("json_lines", [False, True])
+def test_lines_of_a_log_that_brokers_share_say_which_of_them(json_lines: bool) -> None:
+    out = io.StringIO()
+    events.configure(stream=out, json_lines=json_lines, node=3)
+    events.get("net").warning("connection_dropped", broker=1)
+    assert ('"node": 3' if json_lines else " broker=1 node=3\n") in out.getvalue()

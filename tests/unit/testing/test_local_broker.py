@@ -4,6 +4,7 @@ import gc
 import socket
 import threading
 import warnings
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -89,3 +90,26 @@ def test_two_run_side_by_side() -> None:
         assert local_broker.address != two.address
         assert accepts(local_broker.address)
         assert accepts(two.address)
+
+
+def test_each_test_gets_a_topic_of_its_own(
+    odradek_broker: LocalBroker, odradek_topic: str, odradek_new_topic: Callable[..., str]
+) -> None:
+    other = odradek_new_topic(partitions=3, cleanup_policy="compact")
+    with Admin(odradek_broker.address) as admin:
+        topics = admin.describe_topics([odradek_topic, other])
+    assert [len(topics[name].partitions) for name in (odradek_topic, other)] == [1, 3]
+
+
+@pytest.mark.parametrize(
+    "weaker",
+    [
+        {"listeners": "PLAINTEXT://127.0.0.1:0"},
+        {"listeners": "SSL://127.0.0.1:0"},
+        {"authorizer.class.name": ""},
+        {"allow.everyone.if.no.acl.found": "true"},
+    ],
+)
+def test_settings_do_not_open_a_secure_broker(weaker: dict[str, str], tmp_path: Path) -> None:
+    with pytest.raises(ConfigError, match="what is stricter counts"):
+        LocalBroker(weaker, data=tmp_path, secure=True).start()

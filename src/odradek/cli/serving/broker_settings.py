@@ -44,6 +44,7 @@ def gather(
     join: str | None = None,
     secure: str | None = None,
     handed_over: Source | None = None,
+    brokers: int = 1,
 ) -> CollectedConfig:
     """The settings of all sources. `handed_over`: those that a parent process gives to a broker of its own.
 
@@ -57,7 +58,7 @@ def gather(
         sources.append(Source(name="--data", values={"log.dirs": data}))
     sources += [from_flags(settings), *([handed_over] if handed_over else []), from_environment(os.environ)]
     if secure is not None:
-        sources.append(serving_secure.secure_source(secure, listen))
+        sources.append(serving_secure.secure_source(secure, listen, brokers=brokers))
     from_path = [from_file(file)] if file is not None else []
     collected = collect(*sources, *from_path)
     if file is not None and collected.values.get(OTHERS_MAY_READ, "").lower() != "true":

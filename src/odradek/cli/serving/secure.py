@@ -41,15 +41,16 @@ _EVERYONE: Final = "allow.everyone.if.no.acl.found"
 _AUTHORIZER: Final = "org.apache.kafka.metadata.authorizer.StandardAuthorizer"
 
 
-def secure_source(directory: str, listen: str | None, *, is_quiet: bool = False) -> Source:
+def secure_source(directory: str, listen: str | None, *, is_quiet: bool = False, brokers: int = 1) -> Source:
     """The settings in DIR, made on the first run; `listen` changes their address. ConfigError without `cryptography`.
+    Of several `brokers`, whose ports follow one another, the client's file names all.
 
     They say that no client may do what no ACL is about, so that a weaker source cannot open the broker to everyone.
     """
     place = Path(directory).absolute()
     settings = place / "server.properties"
     if not settings.exists():
-        words = _make(place, listen)
+        words = _make(place, listen, brokers)
         if not is_quiet:
             say_lines(words, err=True)
     values = config_properties.parse_properties(settings.read_text(encoding="utf-8")).values
@@ -58,7 +59,7 @@ def secure_source(directory: str, listen: str | None, *, is_quiet: bool = False)
     return Source(name=str(settings), values={_EVERYONE: "false", **values})
 
 
-def _make(place: Path, listen: str | None) -> str:
+def _make(place: Path, listen: str | None, brokers: int) -> str:
     """What to say about it."""
     place.mkdir(parents=True, exist_ok=True, mode=0o700)
     now = datetime.datetime.now(datetime.UTC)
@@ -73,11 +74,15 @@ def _make(place: Path, listen: str | None) -> str:
     (place / "ca.pem").write_bytes(signer.issued.certificate)
     write_private(place / "broker.pem", broker.pem)
     client = client_settings(place, passwords[ADMIN])
-    port = parse_host_port(listen or DEFAULT_LISTEN)[1]
-    address = format_address(*parse_host_port(listen or DEFAULT_LISTEN))
-    reached = address if port else f"{address.rpartition(':')[0]}:{_PORT_LATER}"
+    host, port = parse_host_port(listen or DEFAULT_LISTEN)
+    address = format_address(host, port)
+    reached = (
+        ",".join(format_address(host, port + number) for number in range(brokers))
+        if port
+        else f"{address.rpartition(':')[0]}:{_PORT_LATER}"
+    )
     if port:
-        client = {"bootstrap.servers": address, **client}
+        client = {"bootstrap.servers": reached, **client}
     write_private(place / "client.properties", config_properties.format_properties(dict(client)).encode())
     server = config_properties.format_properties(
         {"listeners": f"{LISTENER}://{address}", **_server_settings(place, passwords)}

@@ -76,7 +76,7 @@ def serve(
     """
     if brokers is not None:
         options = (*(["--log-json"] if log_json else []), "--log-level", log_level)
-        collected = gather(file, settings, listen, data, secure=secure)
+        collected = gather(file, settings, listen, data, secure=secure, brokers=brokers)
         context.exit(many_brokers.serve_many(brokers, collected, join=join, options=options))
     with no_collections():
         handed_over = None if settings_from is None else read_settings(settings_from)
