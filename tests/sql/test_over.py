@@ -138,4 +138,7 @@ def test_spark_says_the_same(odradek_spark: SparkSession) -> None:
     columns = [f"{written} AS r{number}" for number, (written, _, _) in enumerate(CASES)]
     rows = frame.selectExpr("K", *columns).orderBy("K").collect()
     said = {written: [row[number + 1] for row in rows] for number, (written, _, _) in enumerate(CASES)}
+    for written, kind, _ in CASES:
+        if kind == "BOOLEAN":  # a comparison with null is false for ksqlDB, and unknown for Spark
+            said[written] = [value is True for value in said[written]]
     assert said == {written: values for written, _, values in CASES}

@@ -302,6 +302,10 @@ def test_what_is_refused(client: RestClient, text: str, code: int, says: str) ->
             "s3://lake/a cannot be looked at",
         ),
         (
+            "FROM to_archive WITH (PATH='s3://lake/a', ENDPOINT='http://127.0.0.1:8')",
+            "this server does not connect to the endpoint http://127.0.0.1:8",
+        ),
+        (
             "FROM to_archive WITH (PATH='hdfs://lake/a')",
             "an archive is a directory or s3://bucket/prefix, not hdfs://",
         ),
@@ -312,6 +316,7 @@ def test_a_place_that_cannot_be_an_archive_is_refused(
     client: RestClient, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, statement: str, says: str
 ) -> None:
     monkeypatch.setitem(sys.modules, "deltalake", None)  # as if the package were not there
+    monkeypatch.setenv("AWS_ENDPOINT_URL_S3", "http://127.0.0.1:9")
     (tmp_path / "file").write_text("of someone")
     client.execute(
         "CREATE STREAM IF NOT EXISTS to_archive (a INT) WITH (KAFKA_TOPIC='to-archive', VALUE_FORMAT='JSON', PARTITIONS=1);"

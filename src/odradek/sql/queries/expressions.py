@@ -126,9 +126,30 @@ class LocalScope:
 
     def _between(self, tree: exp.Between) -> LocalValue:
         value = self.compiled(tree.this)
-        low = self._compared(value, tree.this, tree.args["low"], operator.ge)
-        high = self._compared(value, tree.this, tree.args["high"], operator.le)
-        return LocalValue(BOOLEAN, lambda row: low(row) and high(row))
+        low = self._value_test(value, tree.this, tree.args["low"], operator.ge)
+        high = self._value_test(value, tree.this, tree.args["high"], operator.le)
+
+        def of(row: Row) -> bool:
+            compared = value.of(row)
+            return low(compared, row) and high(compared, row)
+
+        return LocalValue(BOOLEAN, of)
+
+    def _value_test(
+        self, value: LocalValue, tree: exp.Expr, other: exp.Expr, compare: Callable[[Any, Any], bool]
+    ) -> Callable[[Any, Row], bool]:
+        """A test of a value that is computed once per row: operands that nest would be computed again and again."""
+        sides = self._sides(_given(value), tree, other)
+        is_given = value.type != STRING
+        left, right = sides.left, sides.right
+
+        def of(compared: Any, row: Row) -> bool:
+            left_value, right_value = left(compared if is_given else row), right(row)
+            return (
+                left_value is not None and right_value is not None and bool(compare(left_value, right_value))
+            )
+
+        return of
 
     def _negative(self, tree: exp.Neg) -> LocalValue:
         inner = self.compiled(tree.this)
@@ -161,19 +182,23 @@ class LocalScope:
             raise NeedsSpark
         value = self.compiled(tree.this)
         sets: dict[bool, set[Any]] = {}
-        tests: list[Compute] = []
+        tests: list[Callable[[Any, Row], bool]] = []
         for member in tree.expressions:
             sides = self._sides(value, tree.this, member)
             if isinstance(member, exp.Literal | exp.Neg) and member.find(exp.Column) is None:
                 sets.setdefault(sides.as_double, set()).add(sides.right({}))
             else:
-                tests.append(_compares(sides, operator.eq))
-        lookups = [
-            (_as_double(value.of) if as_double else value.of, known) for as_double, known in sets.items()
-        ]
+                tests.append(self._value_test(value, tree.this, member, operator.eq))
 
         def of(row: Row) -> bool:
-            return any(find(row) in known for find, known in lookups) or any(test(row) for test in tests)
+            compared = value.of(row)
+            if compared is None:
+                return False
+            if any(
+                (float(compared) if as_double else compared) in known for as_double, known in sets.items()
+            ):
+                return True
+            return any(test(compared, row) for test in tests)
 
         return LocalValue(BOOLEAN, of)
 
@@ -222,6 +247,11 @@ class _Sides:
     left: Compute
     right: Compute
     as_double: bool = False
+
+
+def _given(value: LocalValue) -> LocalValue:
+    """The same value, whose computation takes the value itself. A text keeps its own: it may be a constant time."""
+    return value if value.type == STRING else LocalValue(value.type, lambda computed: computed, value.name)
 
 
 def _compares(sides: _Sides, compare: Callable[[Any, Any], bool]) -> Compute:
