@@ -40,7 +40,7 @@ from odradek.streams.plan.sources import can_be_named, source_names
 from odradek.streams.translation.translator import operators_with_old_values
 
 LOADING_MAX_S: Final = 120.0
-_NOT_STATE: Final = frozenset({"name", "inputs", "emit"})
+_NOT_STATE: Final = frozenset({"built", "name", "inputs", "emit"})
 
 
 def outline_of(program: LoadedProgram, suffix: str = "") -> ProgramOutline:

@@ -473,7 +473,7 @@ _OLD_TYPES: Final[dict[tuple[str, str], Any]] = {
         *(set, frozenset, bytearray, complex, list, dict, tuple, range, int, float, str, bytes, bool),
         *(collections.OrderedDict, collections.deque, collections.Counter, collections.defaultdict),
         *(datetime.date, datetime.datetime, datetime.time, datetime.timedelta, datetime.timezone),
-        *(decimal.Decimal, fractions.Fraction, uuid.UUID),
+        *(decimal.Decimal, fractions.Fraction, uuid.UUID, zoneinfo.ZoneInfo),
     )
 }
 
@@ -485,10 +485,25 @@ class _OldReader(pickle.Unpickler):
         known = _OLD_TYPES.get((module, name))
         if known is not None:
             return known
+        if (module, name) == ("builtins", "getattr"):
+            return _old_attribute
         return type(name, (StandIn,), {"place": (module, name)})
 
     def persistent_load(self, pid: Any) -> Any:
         raise ValueError("it names an object elsewhere")
+
+
+def _old_attribute(owner: Any, name: Any) -> Any:
+    """Stands for `getattr` in pickles. They use it for one thing that state may hold: the maker of a time zone."""
+    if owner is zoneinfo.ZoneInfo and name == "_unpickle":
+        return _old_zone
+    raise ValueError(f"it asks for the attribute {name!r} of something: only a time zone may be made so")
+
+
+def _old_zone(key: Any, _from_cache: Any) -> zoneinfo.ZoneInfo:
+    if not isinstance(key, str):
+        raise ValueError(f"it has the time zone {key!r}: expected its name")
+    return zoneinfo.ZoneInfo(key)
 
 
 class StandIn:
