@@ -158,7 +158,9 @@ ORACLES: dict[Callable[[Any], bool], Callable[[Any, Any], Any]] = {
     pa.types.is_date: lambda value, _: only(type(value) is date, value),
     pa.types.is_timestamp: moment,
     pa.types.is_time: lambda value, _: only(isinstance(value, time), value),
-    pa.types.is_duration: lambda value, _: only(isinstance(value, timedelta), value),
+    pa.types.is_duration: lambda value, _: only(
+        isinstance(value, timedelta) and -(2**63) <= value // timedelta(microseconds=1) < 2**63, value
+    ),
     pa.types.is_decimal: digits,
 }
 WIDE = Context(prec=200)
