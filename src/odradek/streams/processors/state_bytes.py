@@ -465,6 +465,11 @@ _READERS: Final[dict[bytes, Callable[[_Reader], Any]]] = {
 
 
 # ---- what earlier versions wrote
+def _old_attribute(owner: Any, name: Any) -> Any:
+    """Stands for `getattr` in pickles, where it makes time zones. ValueError for any other use of it."""
+    if owner is not zoneinfo.ZoneInfo or name != "_unpickle":
+        raise ValueError(f"it asks for the attribute {name!r}: only a time zone may be made so")
+    return lambda key, _from_cache: zoneinfo.ZoneInfo(key)
 
 
 _OLD_TYPES: Final[dict[tuple[str, str], Any]] = {
@@ -475,7 +480,7 @@ _OLD_TYPES: Final[dict[tuple[str, str], Any]] = {
         *(datetime.date, datetime.datetime, datetime.time, datetime.timedelta, datetime.timezone),
         *(decimal.Decimal, fractions.Fraction, uuid.UUID, zoneinfo.ZoneInfo),
     )
-}
+} | {("builtins", "getattr"): _old_attribute}
 
 
 class _OldReader(pickle.Unpickler):
@@ -485,25 +490,7 @@ class _OldReader(pickle.Unpickler):
         known = _OLD_TYPES.get((module, name))
         if known is not None:
             return known
-        if (module, name) == ("builtins", "getattr"):
-            return _old_attribute
         return type(name, (StandIn,), {"place": (module, name)})
-
-    def persistent_load(self, pid: Any) -> Any:
-        raise ValueError("it names an object elsewhere")
-
-
-def _old_attribute(owner: Any, name: Any) -> Any:
-    """Stands for `getattr` in pickles. They use it for one thing that state may hold: the maker of a time zone."""
-    if owner is zoneinfo.ZoneInfo and name == "_unpickle":
-        return _old_zone
-    raise ValueError(f"it asks for the attribute {name!r} of something: only a time zone may be made so")
-
-
-def _old_zone(key: Any, _from_cache: Any) -> zoneinfo.ZoneInfo:
-    if not isinstance(key, str):
-        raise ValueError(f"it has the time zone {key!r}: expected its name")
-    return zoneinfo.ZoneInfo(key)
 
 
 class StandIn:
