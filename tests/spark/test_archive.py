@@ -226,7 +226,7 @@ def test_what_columns_cannot_hold_stops_nothing_and_is_kept(
             "json",
             "a NOTYPE",
             "topic",
-            r"^--schema 'a NOTYPE': Syntax error at or near 'NOTYPE'; write NAME TYPE",
+            r"^--schema 'a NOTYPE': field a has the type NOTYPE, which does not exist; write NAME TYPE",
         ),
         (
             "csv",

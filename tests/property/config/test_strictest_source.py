@@ -123,6 +123,18 @@ def is_weaker(source: Mapping[str, str], final: Settings, config: BrokerConfig) 
     file={"listeners": "SASL_SSL://127.0.0.1:9092"}, variables={}, flags={}, secure=None, listen="127.0.0.1:0"
 )
 @example(file={}, variables={}, flags={"listeners": "SSL://127.0.0.1:1"}, secure=None, listen="127.0.0.1:0")
+@example(
+    file={},
+    variables={
+        "listeners": "CLIENTS://127.0.0.1:0",
+        "listener.security.protocol.map": "CLIENTS:PLAINTEXT",
+        "ssl.client.auth": "none",
+        "listener.name.clients.ssl.client.auth": "requested",
+    },
+    flags={"listeners": "SSL://127.0.0.1:0"},
+    secure=None,
+    listen=None,
+)
 @example(file={"allow.everyone.if.no.acl.found": "true"}, variables={}, flags={}, secure=_NEEDED, listen=None)
 def test_a_broker_starts_as_strict_as_its_strictest_source_or_not_at_all(
     file: Settings, variables: Settings, flags: Settings, secure: Settings | None, listen: str | None

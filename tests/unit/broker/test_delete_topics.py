@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from types import SimpleNamespace
 from typing import Any, cast
 from uuid import UUID
@@ -12,7 +13,7 @@ from odradek.broker.context import RequestContext
 from odradek.broker.handlers.topics.delete_topics import handle
 from odradek.cluster.image import ClusterImage, TopicImage
 from odradek.config.broker import BrokerConfig
-from odradek.model.errors import ErrorCode
+from odradek.model.errors import ErrorCode, KafkaError
 from odradek.model.ids import BrokerId
 from odradek.protocol.messages.topics.delete_topics import DeleteTopicsRequest, DeleteTopicState
 from odradek.runtime.real import real_runtime
@@ -33,9 +34,9 @@ class Controller:
     def __init__(self) -> None:
         self.deleted: list[UUID | None] = []
 
-    async def delete_topic(self, name: str, *, topic_id: UUID | None = None) -> TopicImage:
-        self.deleted.append(topic_id)
-        return self.latest.topics[name]
+    async def delete_topics(self, wanted: Sequence[tuple[str, UUID | None]]) -> list[TopicImage | KafkaError]:
+        self.deleted += [topic_id for _, topic_id in wanted]
+        return [self.latest.topics[name] for name, _ in wanted]
 
 
 @pytest.fixture

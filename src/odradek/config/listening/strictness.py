@@ -181,9 +181,8 @@ def _weaker_values(
 
 def _said_of(said: Mapping[str, str], named: Mapping[str, str], key: str, name: str) -> str | None:
     """The value that a source has for a listener. For one that it does not name, the weakest of those that it names."""
-    own = _value_of(said, key, name)
-    if own is not None or not named or name in named:
-        return own
+    if not named or name in named or f"{_LISTENER_PREFIX}{name.lower()}.{key}" in said:
+        return _value_of(said, key, name)
     values = [_value_of(said, key, other) for other in named]
     levels = _OF_LISTENERS[key]
     return (
