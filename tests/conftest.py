@@ -6,6 +6,7 @@ from collections.abc import Iterator
 import pytest
 
 from odradek.runtime import real
+from odradek.runtime.real_offload import ThreadOffload
 from odradek.testing import guarded_disk
 from odradek.testing.guarded_disk import GuardedDisk
 
@@ -20,6 +21,22 @@ def loop_keeps_off_the_disk(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     violations = list(guarded_disk.violations)
     guarded_disk.violations.clear()
     assert not violations, "\n".join(violations)
+
+
+@pytest.fixture(autouse=True)
+def threads_of_runtimes_end(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    """A runtime that a test leaves open would keep its threads until the process ends: after a thousand tests, hundreds."""
+    offload = real.ThreadOffload
+    made: list[ThreadOffload] = []
+
+    def make(threads: int = 4) -> ThreadOffload:
+        made.append(offload(threads))
+        return made[-1]
+
+    monkeypatch.setattr(real, "ThreadOffload", make)
+    yield
+    for one in made:
+        one.close()
 
 
 @pytest.fixture(autouse=True)

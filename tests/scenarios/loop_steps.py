@@ -10,6 +10,7 @@ from __future__ import annotations
 import asyncio
 import gc
 import sys
+import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 from types import FrameType
@@ -40,12 +41,15 @@ class LoopSteps:
 
     @contextmanager
     def counted(self) -> Iterator[None]:
-        """Within, callbacks are counted. The collector is off: it would finalize in one of them what other tests left."""
+        """Within, this thread's callbacks are counted. The collector is off: it would finalize in one what others left."""
         real = asyncio.Handle._run
+        counted_thread = threading.get_ident()
         gc.collect()
         gc.disable()
 
         def run(handle: asyncio.Handle) -> None:
+            if threading.get_ident() != counted_thread:
+                return real(handle)
             before = self._count
             sys.setprofile(self._note)
             try:

@@ -21,7 +21,8 @@ from odradek.broker.app import Broker
 from odradek.config.broker import BrokerConfig
 from odradek.model.errors import OdradekError
 from odradek.model.lazy import lazy
-from odradek.runtime.real import ThreadOffload, real_runtime
+from odradek.runtime.real import real_runtime
+from odradek.runtime.real_offload import ThreadOffload
 
 if TYPE_CHECKING:
     from odradek.cli.serving import secure as serving_secure

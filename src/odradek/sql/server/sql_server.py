@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import json
 import os
 import re
@@ -558,17 +559,16 @@ async def serve(
     """Until `ended`. `on_ready(URL)` when requests are answered, and when each of the doors is open."""
     if doors is not None:
         doors.check()
-    opened = listening(http)
-    server = SqlServer(terms)
-    try:
-        await server.start()
-        if doors is not None:
-            server.open_doors(doors, on_ready)
-        is_loopback = opened.getsockname()[0] in ("127.0.0.1", "::1")
-        limits = GateLimits(hosts=LOOPBACK if is_loopback else None)
-        connections = SqlConnections()
-        app = application(server, users, limits, connections)
-        await serve_http(app, http, opened, ended, on_ready, connections)
-    finally:
-        opened.close()
-        await server.close()
+    with contextlib.closing(listening(http)) as opened:
+        server = SqlServer(terms)
+        try:
+            await server.start()
+            if doors is not None:
+                server.open_doors(doors, on_ready)
+            is_loopback = opened.getsockname()[0] in ("127.0.0.1", "::1")
+            limits = GateLimits(hosts=LOOPBACK if is_loopback else None)
+            connections = SqlConnections()
+            app = application(server, users, limits, connections)
+            await serve_http(app, http, opened, ended, on_ready, connections)
+        finally:
+            await server.close()
