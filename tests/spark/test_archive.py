@@ -239,12 +239,16 @@ def test_what_columns_cannot_hold_stops_nothing_and_is_kept(
 def test_columns_that_spark_cannot_make_are_refused_in_one_line(
     spark: SparkSession, value: str, schema: str | None, partition_by: str, reason: str
 ) -> None:
-    columns = row_columns(
-        value=ValueFormat(value), value_schema=schema, key_as_string=False, partition_by=[partition_by]
-    )
     records = spark.createDataFrame([], "topic STRING, `offset` BIGINT, key BINARY, value BINARY")
-    with pytest.raises(ConfigError, match=reason) as caught:
+
+    def read() -> None:
+        columns = row_columns(
+            value=ValueFormat(value), value_schema=schema, key_as_string=False, partition_by=[partition_by]
+        )
         with_archive_columns(records, columns)
+
+    with pytest.raises(ConfigError, match=reason) as caught:
+        read()
     assert "\n" not in str(caught.value)
 
 

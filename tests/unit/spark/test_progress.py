@@ -260,5 +260,5 @@ def test_the_latest_known_offset_is_given_without_asking() -> None:
     assert progress.known_latest() is None
     progress.latest(progress.initial(), None)
     before = logs.look_count
-    assert progress.known_latest() == StreamOffset(next_offsets=at(p0=5).next_offsets)
+    assert progress.known_latest() == at(p0=5)
     assert logs.look_count == before

@@ -147,8 +147,14 @@ class StreamProgress:
         return without_topics(start, topics)
 
     def known_latest(self) -> StreamOffset | None:
-        """The ends of the logs when they were last asked for, without asking again."""
-        return StreamOffset(next_offsets=self._latest) if self._latest else None
+        """The ends of the logs, and the ids of their topics, when they were last asked for."""
+        if not self._latest:
+            return None
+        topics = {partition.topic for partition in self._latest}
+        return StreamOffset(
+            next_offsets=self._latest,
+            topic_ids={topic: topic_id for topic, topic_id in self._ids.items() if topic in topics},
+        )
 
     def prepare_available_now(self) -> None:
         """From now on, read up to what is there at this moment and no further."""
