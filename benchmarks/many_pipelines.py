@@ -107,6 +107,7 @@ def _put_asleep(servers: str, count: int, directory: Path) -> list[str]:
 def _serve(servers: str, directory: Path) -> subprocess.Popen[bytes]:
     words = [sys.executable, "-c", "import sys; from odradek.cli.main import main; sys.exit(main())"]
     words += ["pipelines", "serve", "--bootstrap", servers, "--state", str(directory / "state")]
+    words += ["--programs", str(directory)]
     return subprocess.Popen(words, env=serve_environment(), stdout=subprocess.DEVNULL)
 
 

@@ -16,6 +16,7 @@ import pytest
 from tests.spark.conftest import Rows, Topic
 
 from odradek.pipelines.document import PipelineDocument, PipelineVersion
+from odradek.pipelines.program_file import ProgramPlaces
 from odradek.pipelines.reports import Command, Failed, Report, Running, RunProgress
 from odradek.pipelines.runner_process import RunnerProcess
 from odradek.pipelines.serving import runner_command, runner_terms
@@ -141,7 +142,8 @@ def test_the_same_file_runs_on_two_workers(
             ("spark.ui.enabled", "false"),
         ),
     )
-    terms = runner_terms(document, servers, tmp_path)
+    places = ProgramPlaces(files=(document.current.program,))
+    terms = runner_terms(document, servers, tmp_path, places)
     runner = RunnerProcess(runner_command(document), terms=terms, directory=tmp_path)
     reports: list[Report] = []
 

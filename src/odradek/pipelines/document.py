@@ -154,15 +154,17 @@ class PipelineDocument:
                 raise ValueError(
                     f"its format is {content['format']}, and this version of Odradek knows {FORMAT}"
                 )
+            if content["name"] != name:
+                raise ValueError(f"it is the document of {content['name']!r}")
             return cls(
-                name=content["name"],
+                name=name,
                 revision=int(content["revision"]),
                 desired=Desired(content["desired"]),
                 versions=tuple(map(_version, content["versions"])),
                 candidate=None if content.get("candidate") is None else _version(content["candidate"]),
                 swap_lag=int(content.get("swap_lag", 1_000)),
-                master=content["master"],
-                conf=tuple((key, value) for key, value in content.get("conf", ())),
+                master=None if content["master"] is None else _text(content["master"]),
+                conf=tuple((_text(key), _text(value)) for key, value in content.get("conf", ())),
                 delivery=content["delivery"],
                 sleep_after_s=content["sleep_after_s"],
                 history=tuple(Change(**change) for change in content["history"]),
@@ -175,7 +177,16 @@ class PipelineDocument:
 
 
 def _version(content: Mapping[str, Any]) -> PipelineVersion:
-    return PipelineVersion(**{**content, "args": tuple(content["args"])})
+    version = PipelineVersion(**{**content, "args": tuple(map(_text, content["args"]))})
+    for text in (version.program, version.checkpoint, version.suffix, version.way):
+        _text(text)
+    return version
+
+
+def _text(value: object) -> str:
+    if not isinstance(value, str) or "\0" in value:
+        raise TypeError(f"expected a text without NUL, not {value!r}")
+    return value
 
 
 def _some(version: PipelineVersion | None) -> tuple[PipelineVersion, ...]:

@@ -161,6 +161,10 @@ class Lifecycle:
         """The system gave no process."""
         self._fail(RunFailure(line=line, at_ms=now_ms), now)
 
+    def refused(self, line: str, now: float, now_ms: int) -> None:
+        """The supervisor may not run it. Only another document, or another supervisor, changes that."""
+        self._fail(RunFailure(line=line, at_ms=now_ms), now, is_final=True)
+
     def reported(self, report: Report, now: float, now_ms: int) -> None:
         match report:
             case Running():

@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import importlib.util
+import os
+import stat
 import sys
 import traceback
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from importlib.machinery import SourceFileLoader
 from pathlib import Path
-from types import ModuleType
+from types import CodeType, ModuleType
 from typing import Any, Final
 
 from odradek.model.errors import OdradekError
@@ -32,18 +35,62 @@ class LoadedProgram:
     pipeline: Callable[[Any], Any] | None = None
 
 
-def load_program(file: Path, args: Sequence[str]) -> LoadedProgram:
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ProgramPlaces:
+    """Where a program may come from: real paths, without symlinks."""
+
+    directories: tuple[str, ...] = ()
+    files: tuple[str, ...] = ()
+    """Programs that this user ran by hand."""
+
+    def cover(self, real: str) -> bool:
+        """`real` is the path of a program, without symlinks."""
+        return real in self.files or any(is_within(real, directory) for directory in self.directories)
+
+    def check_owners(self, real: str, about: os.stat_result) -> None:
+        """WrongProgram when any user of the machine can change the program, or put another one in its place."""
+        if about.st_mode & stat.S_IWOTH:
+            raise WrongProgram(f"{real} is not run: every user of this machine can change it (chmod o-w)")
+        trusted = {os.geteuid(), 0}
+        for directory in self._folders(real):
+            folder = os.stat(directory)
+            if not folder.st_mode & stat.S_IWOTH:
+                continue
+            if not folder.st_mode & stat.S_ISVTX or about.st_uid not in trusted:
+                raise WrongProgram(
+                    f"{real} is not run: every user of this machine can change {directory} (chmod o-w)"
+                )
+        if real in self.files and about.st_uid not in trusted:
+            raise WrongProgram(f"{real} is not run: it belongs to another user")
+
+    def _folders(self, real: str) -> list[str]:
+        """The folders of a program up to the directory that is allowed."""
+        roots = [directory for directory in self.directories if is_within(real, directory)]
+        folders = [os.path.dirname(real)]
+        while roots and folders[-1] not in roots:
+            folders.append(os.path.dirname(folders[-1]))
+        return folders
+
+
+def is_within(real: str, directory: str) -> bool:
+    """The path is the directory's or lies below it. Both are real paths."""
+    return real == directory or real.startswith(directory.rstrip("/") + "/")
+
+
+def load_program(file: Path, args: Sequence[str], places: ProgramPlaces | None = None) -> LoadedProgram:
     """Run the file's top level, with `args` in `sys.argv[1:]` and its folder last in `sys.path`.
 
-    WrongProgram, with the line of the file, when it is not there, raises, or defines neither.
+    WrongProgram, with the line of the file, when it is not there, raises, or defines neither; or when it does not come from
+    `places`. None: the user names the file, so it may come from anywhere.
     """
+    file, source = _opened(file, places)
     sys.argv[:] = [str(file), *args]
     sys.path.append(
         str(file.parent)
     )  # last: a program called copy.py must not stand in for Python's own module
-    spec = importlib.util.spec_from_file_location(MODULE, file)
-    if spec is None or spec.loader is None or not file.is_file():
-        raise WrongProgram(f"{file}: there is no such Python file on this machine")
+    spec = importlib.util.spec_from_file_location(MODULE, file, loader=_Read(MODULE, str(file), source))
+    assert spec is not None
+    assert spec.loader is not None
     module = importlib.util.module_from_spec(spec)
     sys.modules[MODULE] = module
     try:
@@ -53,6 +100,45 @@ def load_program(file: Path, args: Sequence[str]) -> LoadedProgram:
     except (Exception, SystemExit) as error:  # noqa: BLE001 - the user's own code: any error is one of the file
         raise WrongProgram(f"{_line_of(file, error)}: {type(error).__name__}: {error}") from None
     return _chosen(file, module)
+
+
+class _Read(SourceFileLoader):
+    """Runs what was read, and not what the file holds by now."""
+
+    def __init__(self, name: str, file: str, source: bytes) -> None:
+        super().__init__(name, file)
+        self._source = source
+
+    def get_code(self, fullname: str) -> CodeType:
+        return self.source_to_code(self._source, self.path)
+
+
+def _opened(file: Path, places: ProgramPlaces | None) -> tuple[Path, bytes]:
+    """The program's path, and what it holds. With `places`, the path is real, and the file that was opened is the one there.
+
+    So a link that changes after a check leads to nothing that was not checked.
+    """
+    try:
+        descriptor = os.open(file, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
+        with os.fdopen(descriptor, "rb") as opened:
+            about = os.fstat(descriptor)
+            if not stat.S_ISREG(about.st_mode):
+                raise WrongProgram(f"{file}: there is no such Python file on this machine")
+            if places is None:
+                return file, opened.read()
+            real = os.path.realpath(file)
+            if not os.path.samestat(about, os.lstat(real)):
+                raise WrongProgram(f"{file} is not run: it changed while it was opened")
+            if not places.cover(real):
+                raise WrongProgram(
+                    f"{file} is not run: it is {real}, which comes from no directory that this supervisor allows"
+                )
+            places.check_owners(real, about)
+            return Path(real), opened.read()
+    except (FileNotFoundError, NotADirectoryError):
+        raise WrongProgram(f"{file}: there is no such Python file on this machine") from None
+    except (OSError, ValueError) as error:
+        raise WrongProgram(f"{file} cannot be read: {error}") from None
 
 
 def _chosen(file: Path, module: ModuleType) -> LoadedProgram:

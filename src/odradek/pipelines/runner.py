@@ -24,7 +24,7 @@ from odradek.model.lazy import lazy
 from odradek.pipelines.failure_line import batch_positions, batch_start, failure_line, place_in
 from odradek.pipelines.outline import ProgramOutline, unknown_output
 from odradek.pipelines.outlining import outline_of
-from odradek.pipelines.program_file import LoadedProgram, WrongProgram, load_program
+from odradek.pipelines.program_file import LoadedProgram, ProgramPlaces, WrongProgram, load_program
 from odradek.pipelines.reports import (
     Command,
     Failed,
@@ -345,7 +345,8 @@ def main(words: Sequence[str]) -> int:
     )
     os.environ.setdefault("ODRADEK_BOOTSTRAP", terms.servers)
     try:
-        program = load_program(Path(order["program"]), order["args"])
+        places = ProgramPlaces(**{kind: tuple(paths) for kind, paths in order["places"].items()})
+        program = load_program(Path(order["program"]), order["args"], places)
     except OdradekError as error:
         say(Failed(line=str(error), is_final=True))
         return 1

@@ -8,7 +8,7 @@ import os
 import sys
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any, Final
 
@@ -16,6 +16,7 @@ from odradek.model.errors import OdradekError
 from odradek.pipelines.document import PipelineDocument
 from odradek.pipelines.lifecycle import RestartPolicy
 from odradek.pipelines.membership import SESSION_MS, SupervisedTopics
+from odradek.pipelines.program_file import ProgramPlaces
 from odradek.pipelines.runner_process import RunnerProcess
 from odradek.pipelines.supervisor import Supervisor
 from odradek.runtime.ports import Clock, Entropy
@@ -189,8 +190,10 @@ def runner_command(document: PipelineDocument) -> Callable[[int, int], list[str]
     return words
 
 
-def runner_terms(document: PipelineDocument, servers: str, state_directory: Path) -> bytes:
-    """What the runner of a document reads from its standard input."""
+def runner_terms(
+    document: PipelineDocument, servers: str, state_directory: Path, places: ProgramPlaces
+) -> bytes:
+    """What the runner of a document reads from its standard input. `places`: where its program may come from."""
     version = document.current
     place = version.checkpoint
     terms = {
@@ -202,5 +205,6 @@ def runner_terms(document: PipelineDocument, servers: str, state_directory: Path
         "suffix": version.suffix,
         "program": version.program,
         "args": version.args,
+        "places": asdict(places),
     }
     return json.dumps(terms).encode()

@@ -10,7 +10,9 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final, Protocol
 
+from odradek.model.errors import ConfigError
 from odradek.model.ids import TopicPartition
+from odradek.pipelines.admission import RunRefused
 from odradek.pipelines.document import PipelineDocument, is_candidate, pipeline_of, run_key, runs_of
 from odradek.pipelines.lifecycle import Kill, Lifecycle, RestartPolicy, SendCommand, Start, behind
 from odradek.pipelines.reports import Command, Report
@@ -87,7 +89,9 @@ class Supervisor:
         name: str,
         policy: RestartPolicy | None = None,
     ) -> None:
-        """`name` is how others know this supervisor. `launch` raises OSError when there cannot be a process."""
+        """`name` is how others know this supervisor. `launch` raises OSError when there cannot be a process, and RunRefused
+        or ConfigError when the document asks for what may not run.
+        """
         self._topics = topics
         self._launch = launch
         self._clock = clock
@@ -243,6 +247,9 @@ class Supervisor:
                 case Start():
                     try:
                         pipeline.runner = self._launch(lifecycle.document)
+                    except (RunRefused, ConfigError) as error:
+                        lifecycle.refused(str(error), now, now_ms)
+                        _log.warning("pipeline_refused", pipeline=name, reason=str(error))
                     except OSError as error:
                         lifecycle.could_not_start(f"its process could not be started: {error}", now, now_ms)
                     else:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from pathlib import Path
 
 import pytest
 
@@ -16,10 +17,15 @@ def errors() -> list[str]:
 
 @pytest.fixture
 def run(
-    bootstrap: str, capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, errors: list[str]
+    bootstrap: str,
+    capfd: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
+    errors: list[str],
+    tmp_path: Path,
 ) -> Callable[..., str]:
     """Runs one command in this process; it must succeed unless another code is expected. Returns what it printed."""
     monkeypatch.setenv("ODRADEK_BOOTSTRAP", bootstrap)
+    monkeypatch.setenv("XDG_DATA_HOME", str(tmp_path / "data-home"))
 
     def run_command(*words: str, code: int = 0) -> str:
         left = main(words)

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import itertools
 import json
+import subprocess
+import sys
 import threading
 import time
 from collections.abc import Callable, Iterator
@@ -15,7 +17,7 @@ from tests.unit.pipelines.conftest import document, eventually, fake_command
 
 from odradek import Admin
 from odradek.client.settings import AdminSettings
-from odradek.pipelines.document import PIPELINES_TOPIC, Desired, PipelineDocument
+from odradek.pipelines.document import PIPELINES_TOPIC, Desired, PipelineDocument, PipelineVersion
 from odradek.pipelines.membership import supervisor_of
 from odradek.pipelines.outlining import outline_of_file
 from odradek.pipelines.runner_process import RunnerProcess
@@ -409,3 +411,93 @@ def test_a_supervisor_logs_in(tmp_path: Path) -> None:
             finally:
                 supervisor.stop()
         assert supervisor.launched
+
+
+def test_a_document_does_not_choose_what_upgrade_loads(
+    run: Run, store: PipelineStore, name: str, tmp_path: Path, errors: list[str]
+) -> None:
+    """The command would run the file as the user who asks, so that user names it."""
+    file, mark = tmp_path / "evil.py", tmp_path / "mark"
+    file.write_text(f"open({str(mark)!r}, 'w')\ndef pipeline(spark): pass\n")
+    version = PipelineVersion(number=1, program=str(file), checkpoint=f"{name}/v1")
+    store.change(name, lambda before: PipelineDocument(name=name, revision=1, versions=(version,)))
+    for words in (["--dry-run"], ["--mode", "keep"]):
+        run("pipeline", "upgrade", name, *words, code=1)
+        assert f"names {file}, which you did not run with these arguments on this machine" in errors[0]
+        assert not mark.exists()
+    run("pipeline", "upgrade", name, str(file), "--dry-run")
+    assert mark.exists()
+
+
+def test_settings_come_from_a_file_and_secret_ones_are_not_shown(
+    run: Run, store: PipelineStore, name: str, program: str, tmp_path: Path, errors: list[str]
+) -> None:
+    file = tmp_path / "spark.conf"
+    file.write_text("spark.executor.memory  2g\nspark.hadoop.fs.s3a.secret.key=PLANTED\n# spark.x=1\n")
+    words = ["pipeline", "run", program, "--name", name, "--properties-file", str(file)]
+    file.chmod(0o604)
+    run(*words, code=1)
+    assert "every user of this machine can read it" in errors[0]
+    file.chmod(0o600)
+    run(*words, "--conf", "spark.executor.memory=3g")
+    assert store.document(name).conf == (
+        ("spark.executor.memory", "3g"),
+        ("spark.hadoop.fs.s3a.secret.key", "PLANTED"),
+    )
+    for shown in (run("pipeline", "describe", name), run("pipeline", "list", "--json")):
+        assert "PLANTED" not in shown
+        assert "3g" in shown
+    file.write_text("memory=2g\n")
+    run(*words, code=1)
+    assert "memory is no setting of Spark" in errors[0]
+    run("pipeline", "run", program, "--conf", "secret.key=PLANTED", code=1)
+    assert "PLANTED" not in errors[0]
+
+
+def test_a_supervisor_runs_programs_of_allowed_directories_and_those_run_by_hand(
+    run: Run, bootstrap: str, store: PipelineStore, name: str, tmp_path: Path
+) -> None:
+    """The programs are no pipelines, so that Spark does not start: each leaves a mark when it is loaded."""
+    tmp_path = tmp_path.resolve()
+    (tmp_path / "allowed").mkdir()
+    places = {"program": tmp_path / "allowed" / "a.py", "hand": tmp_path / "h.py", "evil": tmp_path / "e.py"}
+    for kind, file in places.items():
+        file.write_text(f"open({str(tmp_path / kind)!r}, 'w')\n")
+    command = "import sys; from odradek.cli.main import main; sys.exit(main())"
+    words = [
+        "pipelines",
+        "serve",
+        "--state",
+        str(tmp_path / "state"),
+        "--programs",
+        str(tmp_path / "allowed"),
+    ]
+    process = subprocess.Popen([sys.executable, "-c", command, *words])  # its environment names the broker
+    try:
+        for kind, file in places.items():
+            if kind == "hand":
+                run("pipeline", "run", str(file), "--name", f"{name}-{kind}")
+                continue
+            version = PipelineVersion(number=1, program=str(file), checkpoint=f"{name}/v1")
+            document = PipelineDocument(name=f"{name}-{kind}", revision=1, versions=(version,))
+            store.change(document.name, lambda _, document=document: document)  # type: ignore[misc]
+
+        def lines() -> dict[str, str]:
+            """What each pipeline failed of."""
+            return {
+                status.name.rpartition("-")[2]: status.failure.line
+                for status in store.statuses().values()
+                if status.phase.value == "failed" and status.failure is not None
+            }
+
+        eventually(lambda: len(lines()) == len(places))
+        assert (tmp_path / "program").exists()
+        assert (tmp_path / "hand").exists()
+        assert not (tmp_path / "evil").exists()
+        assert "defines no pipeline" in lines()["program"]
+        assert "defines no pipeline" in lines()["hand"]
+        assert f"program {places['evil']} is not run" in lines()["evil"]
+        assert "--programs DIR" in run("pipeline", "describe", f"{name}-evil")
+    finally:
+        process.terminate()
+        process.wait(60)

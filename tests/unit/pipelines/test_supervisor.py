@@ -9,6 +9,7 @@ import pytest
 from tests.unit.pipelines.conftest import MovedClock, TopicsInMemory, document, eventually, fake_command
 
 from odradek.model.ids import TopicPartition
+from odradek.pipelines.admission import RunRefused
 from odradek.pipelines.document import Desired, PipelineDocument
 from odradek.pipelines.lifecycle import RestartPolicy
 from odradek.pipelines.runner_process import RunnerProcess
@@ -111,6 +112,28 @@ def test_an_end_without_a_word_is_reported_with_the_last_line(ground: Ground) ->
     failure = ground.until(Phase.BACKING_OFF).failure
     assert failure is not None
     assert failure.line == "it ended with code 137: out of memory"
+
+
+def test_one_that_is_refused_waits_for_another_document(ground: Ground) -> None:
+    launch, refusing = ground.launch, [True]
+
+    def refuse(wanted: PipelineDocument) -> RunnerProcess:
+        if refusing[0] and wanted.name == "strange":
+            raise RunRefused("program /tmp/strange.py is not run")
+        return launch(wanted)
+
+    ground.launch = refuse  # type: ignore[method-assign]
+    strange = document("strange", "run")
+    ground.supervisor.follow({"strange": strange, "totals": document("totals", "run")})
+    status = ground.until(Phase.FAILED, "strange")
+    assert status.failure is not None
+    assert status.failure.line == "program /tmp/strange.py is not run"
+    ground.until(Phase.RUNNING, "totals")
+    ground.later(1_000)
+    assert len(ground.launched) == 1
+    refusing[0] = False
+    ground.follow(strange)
+    ground.until(Phase.RUNNING, "strange")
 
 
 def test_one_that_cannot_be_started_disturbs_no_other(ground: Ground) -> None:

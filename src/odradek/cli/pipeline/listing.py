@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import re
 from collections.abc import Iterator, Mapping
 from typing import Any, Final
 
@@ -14,6 +15,9 @@ from odradek.pipelines.status import Offsets, PipelineStatus, RunFailure
 Statuses = Mapping[str, PipelineStatus]
 
 COLUMNS: Final = ("pipeline", "wanted", "state", "for", "version", "rows", "failures", "last failure")
+
+_SECRET: Final = re.compile(r"(?i)secret|password|token|access[.]?key")
+"""The default of `spark.redaction.regex`."""
 
 
 def rows(document: PipelineDocument, statuses: Statuses, now_ms: int) -> list[tuple[object, ...]]:
@@ -44,6 +48,7 @@ def _row(
 def as_json(document: PipelineDocument, statuses: Statuses) -> dict[str, Any]:
     """Everything that is known, but the log. `candidate_status` is of a version that is being rebuilt."""
     content = dataclasses.asdict(document)
+    content["conf"] = [(key, _shown(key, value)) for key, value in document.conf]
     known = [_status_json(statuses.get(key)) for key in runs_of(document)]
     content["status"], content["candidate_status"] = known[0], known[1] if known[1:] else None
     return content
@@ -69,7 +74,7 @@ def description(
         yield f"failure     {failure_text(status.failure)} ({time_text(status.failure.at_ms)})"
     yield f"supervisor  {owner or 'none'}"
     yield f"program     {' '.join((version.program, *version.args))}"
-    settings = "".join(f", {key}={value}" for key, value in document.conf)
+    settings = "".join(f", {key}={_shown(key, value)}" for key, value in document.conf)
     yield f"spark       {document.master or 'this machine'}, delivery {document.delivery}{settings}"
     if document.sleep_after_s is not None:
         yield f"sleeps      after {document.sleep_after_s:g} s without input"
@@ -90,6 +95,16 @@ def description(
             yield f"            {failure_text(beside.failure)} ({time_text(beside.failure.at_ms)})"
     for change in document.history:
         yield f"history     {time_text(change.at_ms)}  {change.what}  by {change.by}"
+
+
+def _shown(key: str, value: str) -> str:
+    """Spark hides the same settings in its own pages."""
+    return "(hidden)" if is_secret(key, value) else value
+
+
+def is_secret(key: str, value: str) -> bool:
+    """The setting of Spark is not for everyone to see."""
+    return _SECRET.search(key) is not None or _SECRET.search(value) is not None
 
 
 def _version(version: PipelineVersion) -> str:

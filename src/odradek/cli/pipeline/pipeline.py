@@ -13,12 +13,13 @@ from odradek.cli.options import bootstrap_option, json_option
 from odradek.cli.output import confirm, print_json, print_table, remark, say
 from odradek.cli.pipeline import listing
 from odradek.cli.pipeline.access import NO_SUPERVISOR, open_store, say_what_follows, who
+from odradek.cli.pipeline.by_hand import approve_by_hand, spark_settings
 from odradek.cli.pipeline.forget import forget
 from odradek.cli.pipeline.state import repartition, reset
 from odradek.cli.pipeline.state_show import state_group
 from odradek.cli.pipeline.upgrade import upgrade
 from odradek.cli.records.moments import duration_ms
-from odradek.model.errors import ConfigError, OdradekError
+from odradek.model.errors import OdradekError
 from odradek.model.lazy import lazy
 from odradek.pipelines.document import DELIVERIES, Desired, PipelineDocument, PipelineVersion
 from odradek.runtime.real_clock import SystemClock
@@ -68,6 +69,13 @@ name_argument: Final = click.argument("name")
     help="A setting of its Spark session; may be given several times.",
 )
 @click.option(
+    "--properties-file",
+    metavar="FILE",
+    type=click.Path(exists=True, dir_okay=False),
+    help="Settings of its Spark session, as of spark-submit: for secrets, which command lines show to others. --conf goes"
+    " before it.",
+)
+@click.option(
     "--delivery",
     type=click.Choice(DELIVERIES),
     default=DELIVERIES[0],
@@ -90,6 +98,7 @@ def run_(
     name: str | None,
     master: str | None,
     settings: tuple[str, ...],
+    properties_file: str | None,
     delivery: str,
     checkpoint: str | None,
     sleep_after: str | None,
@@ -107,7 +116,7 @@ def run_(
         name=name,
         versions=(version,),
         master=master,
-        conf=tuple(map(_setting, settings)),
+        conf=spark_settings(settings, properties_file),
         delivery=delivery,
         sleep_after_s=sleep_after_s,
     )
@@ -120,16 +129,10 @@ def run_(
         return document.changed(now_ms, who(), f"run {file}")
 
     with open_store(bootstrap) as store:
+        approve_by_hand(document)
         made = store.change(name, decide)
         assert made is not None
         say_what_follows(store, made, as_json, f"pipeline {name} is to run")
-
-
-def _setting(text: str) -> tuple[str, str]:
-    key, sign, value = text.partition("=")
-    if not sign or not key.startswith("spark."):
-        raise ConfigError(f"--conf {text!r}: expected a setting of Spark, such as spark.executor.memory=2g")
-    return key, value
 
 
 @pipeline.command("list")

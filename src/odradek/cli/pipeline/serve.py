@@ -17,6 +17,8 @@ from odradek.cli.output import say
 from odradek.cli.pipeline.access import program_environment
 from odradek.config.data_directory import default_data_directory
 from odradek.model.lazy import lazy
+from odradek.pipelines.admission import Admission
+from odradek.pipelines.approvals import Approvals
 from odradek.pipelines.lifecycle import RestartPolicy
 from odradek.runtime.real_clock import SystemClock, SystemEntropy
 from odradek.telemetry import events
@@ -47,9 +49,39 @@ def pipelines() -> None:
     type=click.IntRange(min=1),
     help="So many pipelines run at the same time; others wait until one stops or falls asleep. By default all run.",
 )
+@click.option(
+    "--programs",
+    metavar="DIR",
+    multiple=True,
+    type=click.Path(exists=True, file_okay=False, resolve_path=True),
+    help="Run programs from this directory, and from below it; may be given several times. Without it, only programs run"
+    " that you ran yourself with `odradek pipeline run` on this machine.",
+)
+@click.option(
+    "--allow-conf",
+    metavar="KEY",
+    multiple=True,
+    help="Let pipelines have this setting of Spark, beside those that are harmless; `*` at its end means any rest.",
+)
+@click.option("--allow-master", metavar="URL", multiple=True, help="Let pipelines use this Spark cluster.")
+@click.option(
+    "--allow-checkpoints",
+    metavar="PLACE",
+    multiple=True,
+    help="Let pipelines have checkpoints below this directory or URL, beside --state.",
+)
 @click.option("--json-log", is_flag=True, help="The log as JSON, one object a line.")
 @bootstrap_option
-def serve(state: str | None, processes_max: int | None, json_log: bool, bootstrap: str) -> None:
+def serve(
+    state: str | None,
+    processes_max: int | None,
+    programs: tuple[str, ...],
+    allow_conf: tuple[str, ...],
+    allow_master: tuple[str, ...],
+    allow_checkpoints: tuple[str, ...],
+    json_log: bool,
+    bootstrap: str,
+) -> None:
     """Run pipelines as `odradek pipeline` has them, until SIGTERM or Ctrl-C. Asked twice, it kills them.
 
     Of several supervisors of one cluster one works and the others wait. Pipelines run as processes of this machine.
@@ -61,10 +93,20 @@ def serve(state: str | None, processes_max: int | None, json_log: bool, bootstra
     for number in (signal.SIGTERM, signal.SIGINT):
         signal.signal(number, lambda number, _: asked.append(number))
 
+    admission = Admission(
+        state_directory=directory,
+        directories=programs,
+        settings=allow_conf,
+        masters=allow_master,
+        checkpoints=allow_checkpoints,
+        approvals=Approvals(),
+    )
+
     def launch(document: PipelineDocument) -> RunnerProcess:
+        places = admission.admit(document)
         return runner_process.RunnerProcess(
             serving.runner_command(document),
-            terms=serving.runner_terms(document, bootstrap, directory),
+            terms=serving.runner_terms(document, bootstrap, directory, places),
             directory=directory,
             environment={"PYTHONUNBUFFERED": "1", **environment},
         )

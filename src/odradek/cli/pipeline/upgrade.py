@@ -11,6 +11,7 @@ import click
 from odradek.cli.options import bootstrap_option, json_option
 from odradek.cli.output import print_json, print_table
 from odradek.cli.pipeline.access import open_store, program_environment, say_what_follows, who
+from odradek.cli.pipeline.by_hand import approve_program, check_approved
 from odradek.model.errors import ConfigError
 from odradek.model.lazy import lazy
 from odradek.pipelines.upgrade import ModeVerdict, UpgradeMode
@@ -74,6 +75,7 @@ def upgrade(
         if dry_run or mode is None:
             _show(upgrading.preview(store, document, program), as_json)
             return
+        approve_program(program.file, program.args)
         changed = upgrading.upgrade(
             store,
             name,
@@ -93,6 +95,7 @@ def _next_program(
     current = document.current
     if file is None:
         file, args = current.program, current.args
+        check_approved(document.name, file, args)
     environment = program_environment(bootstrap)
     outline = outlining.outline_of_file(Path(file), args, environment)
     continued = outline

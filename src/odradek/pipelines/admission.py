@@ -1,0 +1,147 @@
+"""What a supervisor runs of what documents ask for. Whoever may write a topic must not choose what runs as its user.
+
+A document comes from a topic. So a program is run only from directories that the operator names, or if the supervisor's own
+user ran it by hand on this machine (`approvals.py`). The same goes for settings of Spark, masters and places of checkpoints:
+harmless ones are allowed, and the operator or the user's own hand allows others.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final
+
+from odradek.model.errors import OdradekError
+from odradek.model.safe_text import safe_line
+from odradek.pipelines.approvals import Approval, Approvals
+from odradek.pipelines.document import PipelineDocument
+from odradek.pipelines.program_file import ProgramPlaces, is_within
+
+_LOCAL_MASTER: Final = re.compile(r"local(\[(\*|[0-9]{1,4})(,[0-9]{1,4})?\])?")
+_NAMES_CODE: Final = re.compile(
+    r"(?i)(class(es|name)?|jars?|path|dir|directory|ur[il]|command|python|plugins?|listeners?|extensions?"
+    r"|factory|provider|serializer|codec|manager|generator|evaluator|location|file)$"
+)
+"""The ends of keys that name code or a place. A prefix of ours does not allow them."""
+ALLOWED_SETTINGS: Final = (
+    *("spark.cores.max", "spark.default.parallelism", "spark.log.level", "spark.scheduler.mode"),
+    *(
+        "spark.driver.cores",
+        "spark.driver.maxResultSize",
+        "spark.driver.memory",
+        "spark.driver.memoryOverhead",
+    ),
+    *("spark.executor.cores", "spark.executor.instances", "spark.executor.memory"),
+    *("spark.executor.memoryOverhead", "spark.executor.pyspark.memory", "spark.executor.heartbeatInterval"),
+    *("spark.dynamicAllocation.*", "spark.locality.wait*", "spark.speculation*", "spark.reducer.*"),
+    *("spark.memory.fraction", "spark.memory.storageFraction", "spark.memory.offHeap.*"),
+    *("spark.network.timeout", "spark.rpc.askTimeout", "spark.rpc.message.maxSize"),
+    *("spark.python.worker.memory", "spark.python.worker.reuse"),
+    *("spark.shuffle.compress", "spark.shuffle.file.buffer", "spark.shuffle.spill.compress"),
+    *("spark.task.cpus", "spark.task.maxFailures"),
+    *("spark.sql.adaptive.*", "spark.sql.ansi.enabled", "spark.sql.autoBroadcastJoinThreshold"),
+    *("spark.sql.broadcastTimeout", "spark.sql.caseSensitive", "spark.sql.codegen.wholeStage"),
+    *("spark.sql.debug.maxToStringFields", "spark.sql.execution.arrow.*", "spark.sql.files.*"),
+    *("spark.sql.parquet.compression.codec", "spark.sql.session.timeZone", "spark.sql.shuffle.partitions"),
+    *("spark.sql.sources.partitionOverwriteMode", "spark.sql.streaming.metricsEnabled"),
+    *("spark.sql.streaming.minBatchesToRetain", "spark.sql.streaming.multipleWatermarkPolicy"),
+    *("spark.sql.streaming.noDataMicroBatches.enabled", "spark.sql.streaming.numRecentProgressUpdates"),
+    *("spark.sql.streaming.queryEvolution.*", "spark.sql.streaming.sessionWindow.*"),
+    *("spark.sql.streaming.stateStore.rocksdb.*", "spark.sql.streaming.stateStore.minDeltasForSnapshot"),
+    *("spark.sql.streaming.stateStore.maintenanceInterval", "spark.sql.streaming.statefulOperator.*"),
+    "spark.sql.streaming.stopTimeout",
+)
+"""Settings that any document may have: they say how much, how many and how long. `*` at the end means any rest."""
+
+
+class RunRefused(OdradekError):
+    """The supervisor does not run what the document asks for. Its text is one line, whatever the document holds."""
+
+    def __init__(self, text: str) -> None:
+        super().__init__(safe_line(text))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Admission:
+    """What the operator allows documents to ask for, beside what is always allowed."""
+
+    state_directory: Path
+    directories: tuple[str, ...] = ()
+    """Programs come from these directories, and from below them."""
+    settings: tuple[str, ...] = ()
+    """Keys of Spark; with `*` at its end, a prefix."""
+    masters: tuple[str, ...] = ()
+    checkpoints: tuple[str, ...] = ()
+    """Checkpoints may lie below these directories and URLs, too."""
+    approvals: Approvals | None = None
+    """What the supervisor's own user ran by hand."""
+
+    def admit(self, document: PipelineDocument) -> ProgramPlaces:
+        """Where the program may be when it is opened. RunRefused says what is not allowed, and who can allow it."""
+        version = document.current
+        by_hand = self._by_hand()
+        places = ProgramPlaces(
+            directories=tuple(map(os.path.realpath, self.directories)),
+            files=(version.program,) if by_hand(Approval.of_program(version.program, version.args)) else (),
+        )
+        real = os.path.realpath(version.program)
+        if not os.path.isabs(version.program) or not places.cover(real):
+            raise RunRefused(
+                f"program {version.program} is not run: it comes from no directory that this supervisor runs programs"
+                f" from ({', '.join(places.directories) or 'none is named'}), and its user did not run it with these"
+                " arguments by hand; start `odradek pipelines serve` with --programs DIR"
+            )
+        master = document.master
+        if master is not None and not self._allows_master(master) and not by_hand(Approval.of_master(master)):
+            raise RunRefused(
+                f"master {master} is not used: start `odradek pipelines serve` with --allow-master {master}"
+            )
+        for key, value in document.conf:
+            if not self._allows_setting(key, value) and not by_hand(Approval.of_setting(key, value)):
+                raise RunRefused(
+                    f"Spark's setting {key} is not set: it may run code, or read and write elsewhere;"
+                    f" start `odradek pipelines serve` with --allow-conf {key}, or remove it from the pipeline"
+                )
+        place = version.checkpoint
+        if not self._allows_checkpoint(place) and not by_hand(Approval.of_checkpoint(place)):
+            raise RunRefused(
+                f"checkpoint {place} is not used: it is not below {self.state_directory};"
+                " start `odradek pipelines serve` with --allow-checkpoints PLACE"
+            )
+        return places
+
+    def _by_hand(self) -> Callable[[Approval], bool]:
+        approved = frozenset[str]() if self.approvals is None else self.approvals.digests()
+        return lambda approval: approval.digest in approved
+
+    def _allows_master(self, master: str) -> bool:
+        return _LOCAL_MASTER.fullmatch(master) is not None or master in self.masters
+
+    def _allows_setting(self, key: str, value: str) -> bool:
+        if not value.isprintable():
+            return False  # a line break may begin another setting
+        if _matches(key, self.settings):
+            return True
+        return key in ALLOWED_SETTINGS or (
+            _matches(key, ALLOWED_SETTINGS) and _NAMES_CODE.search(key) is None
+        )
+
+    def _allows_checkpoint(self, place: str) -> bool:
+        if "://" in place:
+            return ".." not in re.split(r"[/\\%?#]", place) and any(
+                place.startswith(f"{allowed.rstrip('/')}/") for allowed in self.checkpoints
+            )
+        if not place or "\0" in place:
+            return False
+        roots = [str(self.state_directory), *(place for place in self.checkpoints if "://" not in place)]
+        real = os.path.realpath(self.state_directory / place)
+        return any(is_within(real, os.path.realpath(root)) for root in roots)
+
+
+def _matches(key: str, patterns: Sequence[str]) -> bool:
+    return any(
+        key.startswith(pattern[:-1]) if pattern.endswith("*") else key == pattern for pattern in patterns
+    )
