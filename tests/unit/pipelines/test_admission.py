@@ -15,8 +15,7 @@ from hypothesis import strategies as st
 from odradek.model.errors import ConfigError
 from odradek.model.safe_text import safe_line
 from odradek.pipelines import program_file
-from odradek.pipelines.admission import Admission, RunRefused
-from odradek.pipelines.approvals import Approval, Approvals
+from odradek.pipelines.admission import Approval, Approvals, ProgramAdmission, RunRefused
 from odradek.pipelines.document import PipelineDocument, PipelineVersion
 from odradek.pipelines.program_file import MODULE, ProgramPlaces, WrongProgram, load_program
 
@@ -42,8 +41,8 @@ def allowed(tmp_path: Path) -> Path:
 
 
 @pytest.fixture
-def admission(tmp_path: Path, allowed: Path) -> Admission:
-    return Admission(state_directory=tmp_path / "state", directories=(str(allowed),))
+def admission(tmp_path: Path, allowed: Path) -> ProgramAdmission:
+    return ProgramAdmission(state_directory=tmp_path / "state", directories=(str(allowed),))
 
 
 def document(program: Path | str, checkpoint: str = "totals/v1", **fields: object) -> PipelineDocument:
@@ -51,7 +50,7 @@ def document(program: Path | str, checkpoint: str = "totals/v1", **fields: objec
     return PipelineDocument(name="totals", versions=(version,), **fields)  # type: ignore[arg-type]
 
 
-def loaded(admission: Admission, program: Path) -> str:
+def loaded(admission: ProgramAdmission, program: Path) -> str:
     """Admitted, then loaded as a runner does."""
     places = admission.admit(document(program))
     pipeline = load_program(program, [], places).pipeline
@@ -60,7 +59,7 @@ def loaded(admission: Admission, program: Path) -> str:
 
 
 def test_a_program_runs_from_an_allowed_directory_also_by_a_link(
-    admission: Admission, allowed: Path, tmp_path: Path
+    admission: ProgramAdmission, allowed: Path, tmp_path: Path
 ) -> None:
     assert loaded(admission, allowed / "totals.py") == "good"
     (allowed / "releases").mkdir()
@@ -72,7 +71,7 @@ def test_a_program_runs_from_an_allowed_directory_also_by_a_link(
     assert loaded(linked, tmp_path / "link" / "totals.py") == "good"
 
 
-def test_no_other_path_leads_to_a_program(admission: Admission, allowed: Path, tmp_path: Path) -> None:
+def test_no_other_path_leads_to_a_program(admission: ProgramAdmission, allowed: Path, tmp_path: Path) -> None:
     (allowed / "link.py").symlink_to(tmp_path / "evil.py")
     (allowed / "outside").symlink_to(tmp_path)
     beside = tmp_path / "programs-of-others"
@@ -112,7 +111,7 @@ def test_whatever_a_path_is_made_of_what_runs_lies_in_an_allowed_directory(
         (directory / "evil.py").write_text(text)
     (ground / "programs" / "out").symlink_to(ground)
     (ground / "in").symlink_to(ground / "programs" / "deep")
-    admission = Admission(state_directory=ground / "state", directories=(str(ground / "programs"),))
+    admission = ProgramAdmission(state_directory=ground / "state", directories=(str(ground / "programs"),))
     try:
         assert loaded(admission, ground.joinpath(*steps)) == "good"
     except (RunRefused, WrongProgram):
@@ -120,7 +119,7 @@ def test_whatever_a_path_is_made_of_what_runs_lies_in_an_allowed_directory(
 
 
 def test_a_link_that_changes_after_the_check_leads_nowhere(
-    admission: Admission, allowed: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    admission: ProgramAdmission, allowed: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     link = tmp_path / "link.py"
     link.symlink_to(allowed / "totals.py")
@@ -146,7 +145,7 @@ def test_a_link_that_changes_after_the_check_leads_nowhere(
 
 
 def test_what_is_checked_is_what_runs(
-    admission: Admission, allowed: Path, monkeypatch: pytest.MonkeyPatch
+    admission: ProgramAdmission, allowed: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The file's place is taken by another after it was read."""
     program = allowed / "totals.py"
@@ -166,7 +165,7 @@ def test_what_is_checked_is_what_runs(
 
 @pytest.mark.parametrize("which", ["file", "folder", "root"])
 def test_a_program_that_every_user_can_change_does_not_run(
-    admission: Admission, allowed: Path, which: str
+    admission: ProgramAdmission, allowed: Path, which: str
 ) -> None:
     folder = allowed / "team"
     folder.mkdir()
@@ -178,7 +177,7 @@ def test_a_program_that_every_user_can_change_does_not_run(
         loaded(admission, program)
 
 
-def test_a_pipe_is_no_program(admission: Admission, allowed: Path) -> None:
+def test_a_pipe_is_no_program(admission: ProgramAdmission, allowed: Path) -> None:
     os.mkfifo(allowed / "pipe.py")
     with pytest.raises(WrongProgram, match="no such Python file"):
         loaded(admission, allowed / "pipe.py")
@@ -251,7 +250,7 @@ def test_a_pipe_is_no_program(admission: Admission, allowed: Path) -> None:
     ],
 )
 def test_a_setting_that_may_run_code_is_refused_unless_the_operator_allows_it(
-    admission: Admission, allowed: Path, key: str
+    admission: ProgramAdmission, allowed: Path, key: str
 ) -> None:
     wanted = document(allowed / "totals.py", conf=((key, "x"),))
     with pytest.raises(RunRefused, match="it may run code, or read and write elsewhere") as caught:
@@ -261,7 +260,7 @@ def test_a_setting_that_may_run_code_is_refused_unless_the_operator_allows_it(
     replace(admission, settings=("*",)).admit(wanted)
 
 
-def test_harmless_settings_are_not_refused(admission: Admission, allowed: Path) -> None:
+def test_harmless_settings_are_not_refused(admission: ProgramAdmission, allowed: Path) -> None:
     keys = (
         *("spark.executor.memory", "spark.driver.memory", "spark.sql.shuffle.partitions", "spark.log.level"),
         *("spark.dynamicAllocation.maxExecutors", "spark.sql.adaptive.coalescePartitions.enabled"),
@@ -278,7 +277,9 @@ def test_harmless_settings_are_not_refused(admission: Admission, allowed: Path) 
 
 
 @pytest.mark.parametrize("master", ["local", "local[*]", "local[2]", "local[4,3]", None])
-def test_a_local_master_is_not_refused(admission: Admission, allowed: Path, master: str | None) -> None:
+def test_a_local_master_is_not_refused(
+    admission: ProgramAdmission, allowed: Path, master: str | None
+) -> None:
     admission.admit(document(allowed / "totals.py", master=master))
 
 
@@ -294,7 +295,7 @@ def test_a_local_master_is_not_refused(admission: Admission, allowed: Path, mast
     ],
 )
 def test_another_master_is_refused_unless_the_operator_allows_it(
-    admission: Admission, allowed: Path, master: str
+    admission: ProgramAdmission, allowed: Path, master: str
 ) -> None:
     wanted = document(allowed / "totals.py", master=master)
     with pytest.raises(RunRefused, match="--allow-master"):
@@ -315,7 +316,7 @@ def test_another_master_is_refused_unless_the_operator_allows_it(
     ],
 )
 def test_a_checkpoint_elsewhere_is_refused(
-    admission: Admission, allowed: Path, tmp_path: Path, place: str
+    admission: ProgramAdmission, allowed: Path, tmp_path: Path, place: str
 ) -> None:
     (tmp_path / "state").mkdir()
     (tmp_path / "state" / "link").symlink_to(tmp_path)
@@ -324,7 +325,7 @@ def test_a_checkpoint_elsewhere_is_refused(
 
 
 def test_the_operator_allows_places_of_checkpoints(
-    admission: Admission, allowed: Path, tmp_path: Path
+    admission: ProgramAdmission, allowed: Path, tmp_path: Path
 ) -> None:
     wider = replace(admission, checkpoints=(str(tmp_path / "shared"), "s3a://bucket/checkpoints/"))
     for place in (str(tmp_path / "shared" / "totals" / "v1"), "s3a://bucket/checkpoints/totals/v2", "x/v1"):
@@ -340,7 +341,7 @@ def test_the_operator_allows_places_of_checkpoints(
 
 def test_what_its_user_ran_by_hand_runs_and_nothing_else(tmp_path: Path, allowed: Path) -> None:
     approvals = Approvals(tmp_path / "by-hand")
-    admission = Admission(state_directory=tmp_path / "state", approvals=approvals)
+    admission = ProgramAdmission(state_directory=tmp_path / "state", approvals=approvals)
     program = tmp_path.resolve() / "mine.py"
     program.write_text(PROGRAM)
     wanted = PipelineDocument(

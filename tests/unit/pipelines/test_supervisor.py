@@ -122,7 +122,7 @@ def test_one_that_is_refused_waits_for_another_document(ground: Ground) -> None:
             raise RunRefused("program /tmp/strange.py is not run")
         return launch(wanted)
 
-    ground.launch = refuse  # type: ignore[method-assign]
+    ground.launch = refuse
     strange = document("strange", "run")
     ground.supervisor.follow({"strange": strange, "totals": document("totals", "run")})
     status = ground.until(Phase.FAILED, "strange")

@@ -8,6 +8,7 @@ import enum
 import io
 import os
 import pickle
+import uuid
 from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass, field
@@ -228,6 +229,69 @@ def test_nothing_that_a_topic_holds_is_run(
             read()
     assert RAN == []
     assert list(tmp_path.iterdir()) == []
+
+
+OLD_TYPES = (collections.Counter, Fraction, collections.OrderedDict, collections.deque, uuid.UUID, dict)
+
+
+def named(kind: type) -> bytes:
+    return f"c{kind.__module__}\n{kind.__name__}\n".encode()
+
+
+def settings_of(kind: type) -> dict[str, Any]:
+    return {name: value for name, value in vars(kind).items() if not name.startswith("_abc")}
+
+
+@pytest.mark.parametrize("kind", OLD_TYPES, ids=lambda kind: kind.__name__)
+@pytest.mark.parametrize(
+    "state", [b"}X\x01\0\0\0ZI1\ns", b"N}X\x01\0\0\0ZI1\ns\x86"], ids=["fields", "slots"]
+)
+@pytest.mark.parametrize("made", [b"", b")R", b")\x81", b"(i"], ids=["the type", "called", "new", "instance"])
+def test_bytes_set_no_attribute_of_python_s_own_types_and_their_values(
+    kind: type, state: bytes, made: bytes
+) -> None:
+    before = settings_of(kind)
+    about = b"(i" + named(kind)[1:] if made == b"(i" else named(kind) + made
+    with suppress(KafkaError):
+        value = state_value(b"\x80\x04" + about + state + b"b.")
+        assert not hasattr(value, "Z")
+    assert settings_of(kind) == before
+
+
+@pytest.mark.parametrize(
+    "target", [b"cbuiltins\ngetattr\n", b"cbuiltins\ngetattr\n(czoneinfo\nZoneInfo\nX\x09\0\0\0_unpickletR"]
+)
+def test_bytes_change_no_function_that_stands_for_another(target: bytes) -> None:
+    for end in (b".", b"N}X\x0c\0\0\0__defaults__(I1\nts\x86b."):
+        with pytest.raises(KafkaError, match="unreadable"):
+            state_value(b"\x80\x04" + target + end)
+    assert state_value(pickle.dumps(ZoneInfo("Europe/Paris"), 5)) == ZoneInfo("Europe/Paris")
+
+
+@pytest.mark.parametrize(
+    "data",
+    [
+        b"cbuiltins\nlist\n(cbuiltins\nrange\n(J\xff\xff\xff\x7ftRtR",
+        b"cbuiltins\ntuple\n(cbuiltins\nrange\n(J\xff\xff\xff\x7ftRt\x81",
+        b"ccollections\nCounter\n(cbuiltins\nrange\n(J\xff\xff\xff\x7ftRtR",
+        b"cbuiltins\nbytes\n(J\xff\xff\xff\x7ftR",
+        b"cbuiltins\nbytearray\n(J\xff\xff\xff\x7ftR",
+    ],
+)
+def test_few_bytes_make_no_large_value(data: bytes) -> None:
+    with pytest.raises(KafkaError, match="unreadable"):
+        state_value(b"\x80\x04" + data + b".")
+
+
+def test_what_stands_in_a_value_many_times_is_made_once() -> None:
+    value: list[Any] = ["x"]
+    for _ in range(60):
+        value = [value, value]  # 2**60 members for a reader that makes each
+    again = state_value(pickle.dumps(value, 5))
+    for _ in range(60):
+        assert again[0] is again[1]
+        again = again[0]
+    assert again == ["x"]
 
 
 @pytest.mark.parametrize(

@@ -10,7 +10,7 @@ from odradek.cli.pipeline.listing import is_secret
 from odradek.config.files.properties import parse_properties
 from odradek.config.files.secret_files import check_private
 from odradek.model.errors import ConfigError
-from odradek.pipelines.approvals import Approval, Approvals
+from odradek.pipelines.admission import Approval, Approvals
 from odradek.pipelines.document import PipelineDocument
 
 

@@ -17,8 +17,7 @@ from odradek.cli.output import say
 from odradek.cli.pipeline.access import program_environment
 from odradek.config.data_directory import default_data_directory
 from odradek.model.lazy import lazy
-from odradek.pipelines.admission import Admission
-from odradek.pipelines.approvals import Approvals
+from odradek.pipelines.admission import Approvals, ProgramAdmission
 from odradek.pipelines.lifecycle import RestartPolicy
 from odradek.runtime.real_clock import SystemClock, SystemEntropy
 from odradek.telemetry import events
@@ -93,7 +92,7 @@ def serve(
     for number in (signal.SIGTERM, signal.SIGINT):
         signal.signal(number, lambda number, _: asked.append(number))
 
-    admission = Admission(
+    admission = ProgramAdmission(
         state_directory=directory,
         directories=programs,
         settings=allow_conf,

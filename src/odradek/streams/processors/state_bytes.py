@@ -5,8 +5,7 @@ class's name and the object's fields. Reading fills a new object in field by fie
 property runs, and the class has to be loaded already. Classes that say themselves how they are pickled, or have a `__del__`,
 are refused when they are written and when they are read: so are those of the standard library.
 
-Earlier versions wrote pickles. They are read by an unpickler that finds only types of values: objects of a program's classes
-are read as stand-ins, and filled in as above.
+Earlier versions wrote pickles: `state_pickles.py`.
 """
 
 from __future__ import annotations
@@ -17,16 +16,15 @@ import datetime
 import decimal
 import enum
 import fractions
-import io
-import pickle
 import struct
 import sys
 import uuid
 import zoneinfo
 from collections.abc import Callable, Iterable, Mapping
-from typing import Any, Final, Protocol, Self
+from typing import Any, Final
 
 from odradek.model.errors import ErrorCode, KafkaError
+from odradek.streams.processors.state_pickles import ObjectMaker, pickled_value
 
 _VERSION: Final = b"\x01"
 """The first byte of a value. A pickle begins with 0x80."""
@@ -39,14 +37,6 @@ _INT_MIN, _INT_MAX = -(2**63), 2**63 - 1
 _MICROSECONDS: Final = struct.Struct(">iiI")
 
 Write = Callable[[Any, list[bytes]], None]
-
-
-class ObjectMaker(Protocol):
-    """What an object of a class becomes that a value names."""
-
-    def __call__(self, module: str, name: str, content: Mapping[str, Any] | tuple[Any, ...] | str) -> Any:
-        """`content`: the fields of an object, the values of a named tuple, or the name of an enum's member."""
-        ...
 
 
 # ---- writing
@@ -327,7 +317,7 @@ def state_value(data: bytes, make: ObjectMaker = make_object) -> Any:
     """The value of `state_bytes`, or of an earlier version's pickle. KafkaError INVALID_RECORD for other bytes."""
     try:
         if data[:1] == _PICKLED:
-            return _revived(_OldReader(io.BytesIO(data)).load(), make)
+            return pickled_value(data, make, _loaded)
         return _Reader(data, make).whole()
     except (MemoryError, RecursionError):
         reason = "it is nested too deeply, or too large"
@@ -462,108 +452,6 @@ _READERS: Final[dict[bytes, Callable[[_Reader], Any]]] = {
     b"o": lambda reader: reader.object(dict, tuple),
     b"e": lambda reader: reader.object(str),
 }
-
-
-# ---- what earlier versions wrote
-def _old_attribute(owner: Any, name: Any) -> Any:
-    """Stands for `getattr` in pickles, where it makes time zones. ValueError for any other use of it."""
-    if owner is not zoneinfo.ZoneInfo or name != "_unpickle":
-        raise ValueError(f"it asks for the attribute {name!r}: only a time zone may be made so")
-    return lambda key, _from_cache: zoneinfo.ZoneInfo(key)
-
-
-_OLD_TYPES: Final[dict[tuple[str, str], Any]] = {
-    (kind.__module__, kind.__name__): kind
-    for kind in (
-        *(set, frozenset, bytearray, complex, list, dict, tuple, range, int, float, str, bytes, bool),
-        *(collections.OrderedDict, collections.deque, collections.Counter, collections.defaultdict),
-        *(datetime.date, datetime.datetime, datetime.time, datetime.timedelta, datetime.timezone),
-        *(decimal.Decimal, fractions.Fraction, uuid.UUID, zoneinfo.ZoneInfo),
-    )
-} | {("builtins", "getattr"): _old_attribute}
-
-
-class _OldReader(pickle.Unpickler):
-    """Finds the types of values, and stand-ins for all other names: no name is imported, and nothing of theirs is called."""
-
-    def find_class(self, module: str, name: str) -> Any:
-        known = _OLD_TYPES.get((module, name))
-        if known is not None:
-            return known
-        return type(name, (StandIn,), {"place": (module, name)})
-
-
-class StandIn:
-    """An object of a pickle: its class's name, what it is made of, and its fields."""
-
-    place: tuple[str, str] = ("", "")
-
-    def __new__(cls, *parts: Any, **named: Any) -> Self:
-        made = super().__new__(cls)
-        made.parts = list(parts)
-        made.fields = dict(named)
-        return made
-
-    def __init__(self, *parts: Any, **named: Any) -> None:
-        self.parts: list[Any]
-        self.fields: dict[Any, Any]
-
-    def __setstate__(self, state: Any) -> None:
-        if isinstance(state, list):  # a frozen dataclass with slots
-            self.parts += state
-            return
-        for part in state if isinstance(state, tuple) else (state,):
-            if isinstance(part, dict):
-                self.fields.update(part)
-            elif part is not None:
-                self.parts.append(part)
-
-    def append(self, part: Any) -> None:
-        self.parts.append(part)
-
-    def extend(self, parts: Iterable[Any]) -> None:
-        self.parts.extend(parts)
-
-    def __setitem__(self, name: Any, part: Any) -> None:
-        self.fields[name] = part
-
-
-def _revived(value: Any, make: ObjectMaker) -> Any:
-    """The value of a pickle, with objects in place of their stand-ins."""
-
-    def again(member: Any) -> Any:
-        return _revived(member, make)
-
-    match value:
-        case StandIn():
-            module, name = value.place
-            return make(module, name, _content(value, again))
-        case type():
-            raise ValueError(f"it names {value.__module__}.{value.__name__} where a value belongs")
-        case list():
-            return [again(member) for member in value]
-        case collections.deque():
-            return collections.deque(map(again, value), value.maxlen)
-        case tuple() | set() | frozenset():
-            return type(value)(map(again, value))
-        case dict():
-            made = value.copy()
-            made.clear()
-            made.update({again(key): again(member) for key, member in value.items()})
-            return made
-    return value
-
-
-def _content(stand_in: StandIn, again: Callable[[Any], Any]) -> Any:
-    kind = _loaded(*stand_in.place)
-    parts = [again(part) for part in stand_in.parts]
-    if isinstance(kind, type) and issubclass(kind, enum.Enum):
-        return next((name for name, member in kind.__members__.items() if [member.value] == parts), "?")
-    if stand_in.fields or not parts:
-        return {str(field): again(member) for field, member in stand_in.fields.items()}
-    if isinstance(kind, type) and dataclasses.is_dataclass(kind):
-        return dict(zip([field.name for field in dataclasses.fields(kind)], parts, strict=True))
-    return tuple(parts)
 
 
 # ---- pages

@@ -1,0 +1,204 @@
+"""State that earlier versions wrote: pickles, read without running code.
+
+An unpickler finds only types of values. Objects of a program's classes are read as stand-ins, and made from them as objects in
+`state_bytes.py` are.
+"""
+
+from __future__ import annotations
+
+import collections
+import dataclasses
+import datetime
+import decimal
+import enum
+import fractions
+import io
+import pickle
+import uuid
+import zoneinfo
+from collections.abc import Callable, Iterable, Mapping
+from typing import Any, ClassVar, Final, Protocol, Self
+
+Loaded = Callable[[str, str], Any]
+"""From the names of a module and a class to the class, if it is loaded; else None."""
+
+
+class ObjectMaker(Protocol):
+    """What an object of a class becomes that a value names."""
+
+    def __call__(self, module: str, name: str, content: Mapping[str, Any] | tuple[Any, ...] | str) -> Any:
+        """`content`: the fields of an object, the values of a named tuple, or the name of an enum's member."""
+        ...
+
+
+def pickled_value(data: bytes, make: ObjectMaker, loaded: Loaded) -> Any:
+    """The value of a pickle. What stands in it twice is made once. Any error of Python's for bytes that hold none."""
+    return _Revival(make, loaded).again(_OldReader(io.BytesIO(data)).load())
+
+
+def _old_attribute(owner: Any, name: Any) -> Any:
+    """Stands for `getattr` in pickles, where it makes time zones. ValueError for any other use of it."""
+    if owner is not zoneinfo.ZoneInfo or name != "_unpickle":
+        raise ValueError(f"it asks for the attribute {name!r}: only a time zone may be made so")
+    return _time_zone
+
+
+def _time_zone(key: Any, _from_cache: Any = True) -> zoneinfo.ZoneInfo:
+    return zoneinfo.ZoneInfo(key)
+
+
+_OLD_TYPES: Final[dict[tuple[str, str], Any]] = {
+    (kind.__module__, kind.__name__): kind
+    for kind in (
+        *(set, frozenset, bytearray, complex, list, dict, tuple, range, int, float, str, bytes, bool),
+        *(collections.OrderedDict, collections.deque, collections.Counter, collections.defaultdict),
+        *(datetime.date, datetime.datetime, datetime.time, datetime.timedelta, datetime.timezone),
+        *(decimal.Decimal, fractions.Fraction, zoneinfo.ZoneInfo),
+    )
+} | {("builtins", "getattr"): _old_attribute}
+
+
+class _OldReader(pickle._Unpickler):
+    """Python's own reader in Python, since what its opcodes do can be bounded there.
+
+    Finds the types of values, and stand-ins for all other names: no name is imported, and nothing of theirs is called.
+
+    Only stand-ins are made without a call or filled in afterwards. So bytes change no type, function or value of Python's own.
+    """
+
+    stack: list[Any]
+
+    def find_class(self, module: str, name: str) -> Any:
+        known = _OLD_TYPES.get((module, name))
+        if known is not None:
+            return known
+        return type(name, (StandIn,), {"place": (module, name)})
+
+    def load_build(self) -> None:
+        state = self.stack.pop()
+        made = self.stack[-1]
+        if not isinstance(made, StandIn):
+            raise ValueError(f"it sets attributes of a {type(made).__name__}")
+        made.__setstate__(state)
+
+    def load_newobj(self) -> None:
+        args = self.stack.pop()
+        self.stack[-1] = _stand_in_type(self.stack[-1])(*args)
+
+    def load_newobj_ex(self) -> None:
+        named = self.stack.pop()
+        args = self.stack.pop()
+        self.stack[-1] = _stand_in_type(self.stack[-1])(*args, **named)
+
+    def load_reduce(self) -> None:
+        args = self.stack.pop()
+        make = self.stack[-1]
+        if not any(make is known for known in (*_OLD_TYPES.values(), _time_zone)):
+            make = _stand_in_type(make)
+        elif (make is not range and any(type(arg) is range for arg in args)) or (
+            make in (bytes, bytearray) and any(type(arg) is int for arg in args)
+        ):
+            raise ValueError("it makes a value that is larger than its bytes")
+        self.stack[-1] = make(*args)
+
+    def load_refused(self) -> None:
+        raise ValueError("it makes objects as no version of Odradek wrote them")
+
+    dispatch: ClassVar[dict[int, Callable[[Any], None]]] = {
+        **pickle._Unpickler.dispatch,
+        pickle.BUILD[0]: load_build,
+        pickle.REDUCE[0]: load_reduce,
+        pickle.NEWOBJ[0]: load_newobj,
+        pickle.NEWOBJ_EX[0]: load_newobj_ex,
+        pickle.INST[0]: load_refused,
+        pickle.OBJ[0]: load_refused,
+    }
+
+
+def _stand_in_type(kind: Any) -> Any:
+    if isinstance(kind, type) and issubclass(kind, StandIn):
+        return kind
+    raise ValueError("it makes objects as no version of Odradek wrote them")
+
+
+class StandIn:
+    """An object of a pickle: its class's name, what it is made of, and its fields."""
+
+    place: tuple[str, str] = ("", "")
+
+    def __new__(cls, *parts: Any, **named: Any) -> Self:
+        made = super().__new__(cls)
+        made.parts = list(parts)
+        made.fields = dict(named)
+        return made
+
+    def __init__(self, *parts: Any, **named: Any) -> None:
+        self.parts: list[Any]
+        self.fields: dict[Any, Any]
+
+    def __setstate__(self, state: Any) -> None:
+        if isinstance(state, list):  # a frozen dataclass with slots
+            self.parts += state
+            return
+        for part in state if isinstance(state, tuple) else (state,):
+            if isinstance(part, dict):
+                self.fields.update(part)
+            elif part is not None:
+                self.parts.append(part)
+
+    def append(self, part: Any) -> None:
+        self.parts.append(part)
+
+    def extend(self, parts: Iterable[Any]) -> None:
+        self.parts.extend(parts)
+
+    def __setitem__(self, name: Any, part: Any) -> None:
+        self.fields[name] = part
+
+
+class _Revival:
+    """Makes the values of a pickle, with objects in place of their stand-ins."""
+
+    def __init__(self, make: ObjectMaker, loaded: Loaded) -> None:
+        self._make, self._loaded = make, loaded
+        self._done: dict[int, Any] = {}
+
+    def again(self, member: Any) -> Any:
+        key = id(member)
+        if key not in self._done:
+            self._done[key] = self._made(member)
+        return self._done[key]
+
+    def _made(self, value: Any) -> Any:
+        match value:
+            case StandIn(place=("uuid", "UUID"), fields={"int": int(number)}):
+                return uuid.UUID(int=number)
+            case StandIn():
+                return self._make(*value.place, self._content(value))
+            case type():
+                raise ValueError(f"it names {value.__module__}.{value.__name__} where a value belongs")
+            case list():
+                return [self.again(member) for member in value]
+            case collections.deque():
+                return collections.deque(map(self.again, value), value.maxlen)
+            case tuple() | set() | frozenset():
+                return type(value)(map(self.again, value))
+            case dict():
+                made = value.copy()
+                made.clear()
+                made.update({self.again(key): self.again(member) for key, member in value.items()})
+                return made
+            case _ if callable(value):
+                raise ValueError("it names a function where a value belongs")
+        return value
+
+    def _content(self, stand_in: StandIn) -> Any:
+        kind = self._loaded(*stand_in.place)
+        parts = [self.again(part) for part in stand_in.parts]
+        if isinstance(kind, type) and issubclass(kind, enum.Enum):
+            return next((name for name, member in kind.__members__.items() if [member.value] == parts), "?")
+        if stand_in.fields or not parts:
+            return {str(field): self.again(member) for field, member in stand_in.fields.items()}
+        if isinstance(kind, type) and dataclasses.is_dataclass(kind):
+            return dict(zip([field.name for field in dataclasses.fields(kind)], parts, strict=True))
+        return tuple(parts)
