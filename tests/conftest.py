@@ -35,8 +35,8 @@ def threads_of_runtimes_end(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
 
     monkeypatch.setattr(real, "ThreadOffload", make)
     yield
-    for one in made:
-        one.close()
+    for offload_left in made:
+        offload_left.close()
 
 
 @pytest.fixture(autouse=True)

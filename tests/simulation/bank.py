@@ -17,6 +17,7 @@ from tests.simulation.cluster import (
 )
 from tests.simulation.cluster import mutants as cluster_mutants  # noqa: F401  their mutants are of the bank, too
 from tests.simulation.compaction import mutants as compaction_mutants  # noqa: F401  their mutants are of the bank, too
+from tests.simulation.disks import mutants as disk_mutants  # noqa: F401  their mutants are of the bank, too
 from tests.simulation.groups import (
     consumer_group_mutants,  # noqa: F401  their mutants are of the bank, too
     large_targets_mutants,  # noqa: F401  their mutants are of the bank, too

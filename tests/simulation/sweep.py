@@ -13,6 +13,7 @@ from tests.simulation.broker.scenario import run_broker
 from tests.simulation.cluster.faults import ClusterFaults, PageCacheFaults
 from tests.simulation.cluster.scenario import run_cluster, run_page_cache, run_secured
 from tests.simulation.compaction.scenario import run_compaction
+from tests.simulation.disks.scenario import run_disks
 from tests.simulation.fault_plan import FaultPlan
 from tests.simulation.groups.consumer_group_scenario import run_consumer_groups
 from tests.simulation.groups.large_targets_scenario import run_large_targets
@@ -40,6 +41,7 @@ SCENARIOS: Final[dict[str, Callable[[World, int, Any], object]]] = {
     "shares": run_shares,
     "large_targets": run_large_targets,
     "rude": run_rude,
+    "disks": run_disks,
     "cluster": run_cluster,
     "page_cache": run_page_cache,
     "secured": run_secured,

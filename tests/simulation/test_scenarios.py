@@ -137,6 +137,11 @@ def test_rude_clients_harm_no_polite_ones_and_leave_nothing_behind(first: int) -
     _keep_their_promises("rude", range(first, first + 10))
 
 
+@pytest.mark.parametrize("first", [0, 4])
+def test_full_and_slow_disks_harm_their_brokers_alone(first: int) -> None:
+    _keep_their_promises("disks", range(first, first + 4))
+
+
 @pytest.mark.parametrize("part", range(2))
 def test_a_share_group_survives_a_crash_at_io_points_of_the_brokers_first_life(part: int) -> None:
     _survives_crashes_by_turns("shares", 3, part=part, parts=2, step=2)

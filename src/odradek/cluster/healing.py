@@ -6,7 +6,7 @@ Pure functions.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Collection, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from uuid import UUID
 
 from odradek.cluster.availability import ReplicaAvailability
@@ -19,24 +19,30 @@ StandingFor = Callable[[UUID, int], ReplicaAvailability]
 
 
 def replicas_to_heal(
-    image: ClusterImage, dead: Collection[BrokerId], *, partitions_max: int
+    image: ClusterImage,
+    dead: Collection[BrokerId],
+    *,
+    full: Collection[BrokerId] = (),
+    partitions_max: int,
 ) -> list[Reassignment]:
     """Moves that replace dead brokers, for as many partitions as may be under way at one time together with those that are.
 
-    Only a partition that has a leader can be copied. A replica for which there is no broker left stays where it is.
+    Brokers whose disks are `full` get no copy. Only a partition that has a leader can be copied. A replica for which there is
+    no broker left stays where it is.
     """
     under_way = sum(partition.is_reassigned for _, partition in _partitions(image))
     given: Counter[BrokerId] = Counter(
         broker for _, partition in _partitions(image) for broker in partition.replicas
     )
     racks = {broker.broker_id: broker.rack for broker in image.brokers}
+    takers = [broker for broker in image.brokers if broker.broker_id not in full]
     moves: list[Reassignment] = []
     for name, partition in _partitions(image):
         if under_way + len(moves) >= partitions_max:
             break
         if partition.leader == NO_LEADER or not any(broker in dead for broker in partition.target):
             continue
-        target = _without_dead(partition, dead, image.brokers, racks, given)
+        target = _without_dead(partition, dead, takers, racks, given)
         if target != partition.target:
             moves.append(Reassignment(topic=name.topic, partition=name.partition, replicas=target))
             given.update(broker for broker in target if broker not in partition.replicas)
@@ -91,7 +97,7 @@ def preferred_leaders_to_restore(
 def _without_dead(
     partition: PartitionImage,
     dead: Collection[BrokerId],
-    brokers: tuple[BrokerImage, ...],
+    takers: Sequence[BrokerImage],
     racks: dict[BrokerId, str | None],
     given: Counter[BrokerId],
 ) -> tuple[BrokerId, ...]:
@@ -99,7 +105,7 @@ def _without_dead(
     for place, broker in enumerate(target):
         if broker in dead:
             others = [broker_id for broker_id in target if broker_id != broker]
-            chosen = replacement_for(others, brokers, racks, given)
+            chosen = replacement_for(others, takers, racks, given)
             if chosen is not None:
                 target[place] = chosen
     return tuple(target)

@@ -8,7 +8,7 @@ and a rack that fails takes one copy of each partition, or as few as can be. Bro
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Container, Iterable, Mapping, Sequence
 
 from odradek.cluster.image import BrokerImage
 from odradek.model.errors import ErrorCode, KafkaError
@@ -22,23 +22,35 @@ def place(
     *,
     first: int,
     absent: Sequence[BrokerImage] = (),
+    full: Container[BrokerId] = (),
 ) -> list[list[BrokerId]]:
     """Replica lists, preferred leader first; the first partition's is the broker at index `first` of the dealing order.
 
-    Brokers that leave or are cordoned get nothing. Those that are `absent` get what is left over, and never lead. Raises
-    INVALID_REPLICATION_FACTOR when there are not enough others.
+    Brokers that leave or are cordoned get nothing. Those that are `full`, and after them those that are `absent`, get what is
+    left over. Absent ones never lead, full ones only where all are full. Raises INVALID_REPLICATION_FACTOR when there are not
+    enough others.
     """
     usable = [broker for broker in brokers if not (broker.is_leaving or broker.is_cordoned)]
     spare = [broker for broker in absent if not broker.is_cordoned]
     _check_factor(replication_factor, len(usable), len(spare), len(brokers) + len(absent))
-    lists = _placed(partition_count, min(replication_factor, len(usable)), usable, first=first)
-    missing = replication_factor - len(usable)
+    roomy = [broker for broker in usable if broker.broker_id not in full] or usable
+    crowded = [broker for broker in usable if broker not in roomy]
+    lists = _placed(partition_count, min(replication_factor, len(roomy)), roomy, first=first)
+    for others in (crowded, spare):
+        _add_left_over(lists, replication_factor, others, first=first)
+    return lists
+
+
+def _add_left_over(
+    lists: list[list[BrokerId]], replication_factor: int, others: Sequence[BrokerImage], *, first: int
+) -> None:
+    """Deals what the lists lack to `others`, in turn."""
+    missing = min(replication_factor - len(lists[0]), len(others)) if lists else 0
     if missing > 0:
-        order = _alternating(spare)
+        order = _alternating(others)
         for partition, replicas in enumerate(lists):
             start = first + partition
             replicas += [order[(start + step) % len(order)] for step in range(missing)]
-    return lists
 
 
 def _placed(

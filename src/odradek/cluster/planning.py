@@ -66,7 +66,8 @@ class TopicPlanner:
     """`planned` holds the topics planned so far, by name.
 
     `chance` is a float in [0, 1): where dealing begins, so that topics do not all begin at the same broker. `absent` are
-    brokers of the cluster that are down: they get replicas where there are too few others, and join when they come back.
+    brokers of the cluster that are down: they get replicas where there are too few others, and join when they come back. Of
+    brokers that are `full`, all disks are: others come first.
     """
 
     def __init__(
@@ -76,9 +77,11 @@ class TopicPlanner:
         *,
         chance: float = 0.0,
         absent: Sequence[BrokerImage] = (),
+        full: frozenset[BrokerId] = frozenset(),
     ) -> None:
         self._image = image
         self._absent = absent
+        self._full = full
         self._defaults = defaults
         self._brokers = [broker.broker_id for broker in image.brokers]
         self._start = int(chance * len(self._brokers))
@@ -136,6 +139,7 @@ class TopicPlanner:
                 self._image.brokers,
                 first=self._start + present + len(self.planned),
                 absent=self._absent,
+                full=self._full,
             )
         self._check_descriptors(replica_lists)
         fresh = tuple(self._fresh_partition(replicas) for replicas in replica_lists)
@@ -167,7 +171,7 @@ class TopicPlanner:
         self._check_room(count)
         factor = defaults.replication_factor if new.replication_factor == -1 else new.replication_factor
         first = self._start + len(self.planned)
-        return place(count, factor, self._image.brokers, first=first, absent=self._absent)
+        return place(count, factor, self._image.brokers, first=first, absent=self._absent, full=self._full)
 
     def _fresh_partition(self, replicas: Sequence[BrokerId]) -> PartitionImage:
         """The brokers that are there lead, and are in sync."""

@@ -63,7 +63,8 @@ class BrokerReport:
     used now; each report names all of them. `lost` ones, offline or open, have not all that they had, and the image counts on
     them: they lead only if that loss is accepted. `lacking` ones lack something, too, but no one counts on them. Of `uncertain`
     ones it is unknown whether they do; they say where their logs end. `opening` ones are in the image, and their logs are not
-    open yet. `full` and `slow` ones can be read, and are on a disk that has no space, or that answers slowly.
+    open yet. `full` and `slow` ones can be read, and are on a disk that has no space, or that answers slowly. A broker
+    `has_space` while one of its disks takes new replicas.
     """
 
     broker_id: BrokerId
@@ -78,6 +79,7 @@ class BrokerReport:
     opening: frozenset[ReplicaId] = frozenset()
     full: frozenset[ReplicaId] = frozenset()
     slow: frozenset[ReplicaId] = frozenset()
+    has_space: bool = True
     is_leaving: bool = False
 
     def data(self) -> bytes:
@@ -96,6 +98,8 @@ class BrokerReport:
         ):
             if replicas:
                 document[key] = _places(replicas)
+        if not self.has_space:
+            document["has_space"] = False
         if self.uncertain:
             document["uncertain"] = sorted(
                 [str(topic_id), index, *end] for (topic_id, index), end in self.uncertain.items()
@@ -118,6 +122,7 @@ class BrokerReport:
                 (UUID(topic_id), int(index)): LogEnd(int(epoch), int(offset))
                 for topic_id, index, epoch, offset in stored.get("uncertain", ())
             },
+            has_space=bool(stored.get("has_space", True)),
             is_leaving=bool(stored.get("leaving", False)),
         )
 

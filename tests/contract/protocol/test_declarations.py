@@ -34,7 +34,7 @@ RECORD_FORMATS = (
     "odradek.transactions.formats",
 )
 OURS = 10_000
-"""From this key on an API is not Kafka's."""
+"""From this key on an API is not Kafka's, and from this tag on a field is not."""
 KAFKAS = [api for api in APIS.values() if api.key < OURS]
 MESSAGES: list[type[Message]] = [cls for api in KAFKAS for cls in (api.request, api.response)]
 
@@ -155,9 +155,15 @@ def facts_declared(field: Field) -> dict[str, Any]:
     }
 
 
+def kafkas_fields(cls: type[Struct]) -> list[Field]:
+    return [field for field in cls.FIELDS if field.tag is None or field.tag < OURS]
+
+
 def compare(cls: type[Struct], fields: list[dict[str, Any]], path: str, ignored: frozenset[str]) -> None:
-    assert [field.name for field in cls.FIELDS] == [snake_case(field["name"]) for field in fields], path
-    for declared, defined in zip(cls.FIELDS, fields, strict=True):
+    assert [field.name for field in kafkas_fields(cls)] == [snake_case(field["name"]) for field in fields], (
+        path
+    )
+    for declared, defined in zip(kafkas_fields(cls), fields, strict=True):
         here = f"{path}.{declared.name}"
         assert without(facts_declared(declared), ignored) == without(facts_defined(defined), ignored), here
         kind = inner(declared.kind)
@@ -206,7 +212,7 @@ def test_the_table_of_apis_equals_the_declarations(api: Api) -> None:
 
 def numbered(cls: type[Struct], version: int, numbers: Iterator[int]) -> Any:
     """The message called "full" in the recorded bytes: see the README beside them."""
-    present = (field for field in cls.FIELDS if version in field.versions)
+    present = (field for field in kafkas_fields(cls) if version in field.versions)
     return cls(**{field.name: numbered_value(field.kind, version, numbers) for field in present})
 
 

@@ -138,6 +138,17 @@ async def test_so_many_partitions_are_healed_at_a_time(four: Any) -> None:
     assert replicas_to_heal(four.controller.latest, {BrokerId(4)}, partitions_max=2) == []
 
 
+async def test_no_copy_goes_to_a_broker_whose_disks_are_full(four: Any) -> None:
+    await four.topic("t", partitions=12, replicas=2)
+    await four.kill(4)
+    image = four.controller.latest
+    moves = replicas_to_heal(image, {BrokerId(4)}, full={BrokerId(3)}, partitions_max=12)
+    assert moves
+    for move in moves:
+        before = image.topics["t"].partitions[move.partition].replicas
+        assert 3 not in {*(move.replicas or ())} - {*before}
+
+
 async def test_a_partition_that_no_one_leads_cannot_be_copied(four: Any) -> None:
     await four.topic("t", partitions=4, replicas=1)
     await four.kill(4)

@@ -86,6 +86,22 @@ def test_brokers_that_are_down_get_what_is_left_over_and_never_lead() -> None:
         place(1, 2, [], first=0, absent=down)
 
 
+@given(data=st.data())
+def test_brokers_whose_disks_are_full_come_after_others_and_before_absent_ones(data: st.DataObject) -> None:
+    brokers = brokers_in(
+        *[data.draw(st.sampled_from([None, "a", "b"])) for _ in range(data.draw(st.integers(1, 6)))]
+    )
+    down = [BrokerImage(broker_id=BrokerId(9), host="", port=0)]
+    full = frozenset(data.draw(st.sets(st.sampled_from([broker.broker_id for broker in brokers]))))
+    roomy = {broker.broker_id for broker in brokers} - full
+    factor = data.draw(st.integers(1, len(brokers) + 1))
+    for replicas in place(data.draw(st.integers(1, 20)), factor, brokers, first=3, absent=down, full=full):
+        assert len(replicas) == len(set(replicas)) == factor
+        assert len(roomy & set(replicas)) == min(factor, len(roomy))
+        assert (9 in replicas) == (factor > len(brokers))
+        assert replicas[0] in (roomy or full)
+
+
 def test_a_manual_assignment_may_name_brokers_that_are_down_beside_others() -> None:
     first, two = BrokerId(1), BrokerId(2)
     assert check_assignment({0: [2, 1]}, [first], absent=[two]) == [[2, 1]]

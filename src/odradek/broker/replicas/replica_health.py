@@ -35,6 +35,7 @@ class ReplicaHealth:
             opening=self.opening,
             full=self.full,
             slow=self.slow,
+            has_space=self._directories.disks.any_with_space,
         )
 
     @property

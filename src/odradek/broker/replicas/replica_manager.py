@@ -58,6 +58,8 @@ class DirectoryState:
     partitions: tuple[Partition, ...] = ()
     total_bytes: int = -1
     usable_bytes: int = -1
+    condition: str = ""
+    """`full`, `slow`, or empty."""
 
 
 class ReplicaManager:
@@ -175,6 +177,7 @@ class ReplicaManager:
                     partitions=tuple(held),
                     total_bytes=total_bytes,
                     usable_bytes=usable_bytes,
+                    condition=directory.condition.name,
                 )
             )
         return states

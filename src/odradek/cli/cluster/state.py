@@ -26,7 +26,7 @@ class DiskRow(NamedTuple):
     broker: int
     path: str
     state: str
-    """`ok`, `full` or `offline`."""
+    """`ok`, `full`, `slow` or `offline`."""
     free_bytes: int
     total_bytes: int
 
@@ -34,7 +34,7 @@ class DiskRow(NamedTuple):
 def disk_row(broker: int, directory: LogDirDescription) -> DiskRow:
     """How a directory is, by what its broker says of it."""
     free_bytes = directory.usable_bytes
-    state = "full" if 0 <= free_bytes < SPACE_BYTES else "ok"
+    state = "full" if 0 <= free_bytes < SPACE_BYTES else directory.condition or "ok"
     if directory.error is not None:
         state = "offline"
     return DiskRow(broker, directory.path, state, free_bytes, directory.total_bytes)

@@ -315,6 +315,7 @@ def _log_dir(log_dir: DescribeLogDirsResult) -> LogDirDescription:
             for partition in topic.partitions
         },
         error=None if code is ErrorCode.NONE else code.meaning,
+        condition=log_dir.condition,
     )
 
 

@@ -189,3 +189,5 @@ class LogDirDescription:
     replicas: Mapping[TopicPartition, ReplicaLogDescription]
     error: str | None = None
     """Why the directory is offline, if it is."""
+    condition: str = ""
+    """`full` or `slow` where an Odradek broker says so: others lead what lies there."""

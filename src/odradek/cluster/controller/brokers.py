@@ -64,6 +64,7 @@ class _BrokerEntry:
     uncertain: Mapping[ReplicaId, LogEnd] = field(default_factory=dict)
     full: frozenset[ReplicaId] = frozenset()
     slow: frozenset[ReplicaId] = frozenset()
+    has_space: bool = True
     slow_since: float = inf
     """When it first reported a slow disk."""
     settled_damage: frozenset[ReplicaId] = frozenset()
@@ -123,6 +124,14 @@ class BrokerChanges:
         slow_since = {broker_id: known.slow_since for broker_id, known in serving.items() if known.slow}
         return relieved_brokers(slow_since, len(serving))
 
+    def without_space(self) -> frozenset[BrokerId]:
+        """Brokers in service whose disks are all full: others hold new replicas, if they can."""
+        return frozenset(
+            broker_id
+            for broker_id, known in self._known.items()
+            if known.is_in_service and not known.has_space
+        )
+
     def absent(self) -> list[BrokerImage]:
         """Brokers of the cluster that are not in service: they may hold replicas, which join when they come back."""
         cordoned = cordons(self._changes.image)
@@ -162,7 +171,7 @@ class BrokerChanges:
             and known.is_leaving == report.is_leaving
             and (known.offline, known.lost) == (report.offline, report.lost)
             and (known.lacking, known.uncertain) == (report.lacking, report.uncertain)
-            and (known.full, known.slow) == (report.full, report.slow)
+            and (known.full, known.slow, known.has_space) == (report.full, report.slow, report.has_space)
             and known.settled_damage == report.damaged
         )
 
@@ -218,6 +227,7 @@ class BrokerChanges:
             uncertain=report.uncertain,
             full=report.full,
             slow=report.slow,
+            has_space=report.has_space,
             slow_since=min(before.slow_since, self._now()) if report.slow else inf,
         )
         comes_back = not before.is_in_service and report.controller_epoch < 0

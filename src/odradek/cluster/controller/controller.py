@@ -75,7 +75,14 @@ class Controller:
         self._store = store
         self._publication = publication
         self.changes = Changes(store, publication)
-        self._topics = TopicChanges(self.changes, entropy, defaults, me, absent=lambda: self.brokers.absent())
+        self._topics = TopicChanges(
+            self.changes,
+            entropy,
+            defaults,
+            me,
+            absent=lambda: self.brokers.absent(),
+            full=lambda: self.brokers.without_space(),
+        )
         self._settings = SettingChanges(self.changes, defaults.rules)
         self.brokers = BrokerChanges(self.changes, clock, defaults.rules)
         self._made_partitions: PartitionChanges | None = None

@@ -86,7 +86,10 @@ class Maintenance:
             return
 
         moves = healing.replicas_to_heal(
-            self._changes.image, dead, partitions_max=policy.healing_partitions_max
+            self._changes.image,
+            dead,
+            full=self._brokers.without_space(),
+            partitions_max=policy.healing_partitions_max,
         )
         if moves:
             _log.warning("replicas_healed", brokers=sorted(dead), partitions=len(moves))

@@ -37,12 +37,14 @@ class TopicChanges:
         me: BrokerId,
         *,
         absent: Callable[[], Sequence[BrokerImage]],
+        full: Callable[[], frozenset[BrokerId]],
     ) -> None:
         self._changes = changes
         self._entropy = entropy
         self._defaults = defaults
         self._me = me
         self._absent = absent
+        self._full = full
 
     async def create(
         self, wanted: Sequence[TopicSpec], *, validate_only: bool
@@ -91,7 +93,13 @@ class TopicChanges:
 
     def _planner(self) -> TopicPlanner:
         chance = self._entropy.uniform()
-        return TopicPlanner(self._changes.image, self._defaults, chance=chance, absent=self._absent())
+        return TopicPlanner(
+            self._changes.image,
+            self._defaults,
+            chance=chance,
+            absent=self._absent(),
+            full=self._full(),
+        )
 
     async def _create(
         self, wanted: Sequence[TopicSpec], *, validate_only: bool

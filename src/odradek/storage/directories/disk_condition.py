@@ -79,6 +79,11 @@ class DiskCondition:
         self._was_well_at = -inf
         """When the disk was slow no longer."""
 
+    @property
+    def name(self) -> str:
+        """`full`, `slow`, or empty."""
+        return "full" if self.is_full else "slow" if self.is_slow else ""
+
     # -- space
 
     def ran_full(self, now: float) -> bool:

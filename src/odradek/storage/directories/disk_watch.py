@@ -44,6 +44,11 @@ class DiskWatch:
         return any(directory.condition.is_full for directory in self._placement.online())
 
     @property
+    def any_with_space(self) -> bool:
+        """Whether a directory that works takes new partitions."""
+        return any(not directory.condition.is_full for directory in self._placement.online())
+
+    @property
     def any_slow(self) -> bool:
         return any(directory.condition.is_slow for directory in self._placement.online())
 

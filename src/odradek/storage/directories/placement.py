@@ -53,7 +53,7 @@ class LogDirPlacement:
         return placement[0]
 
     def emptiest(self) -> LogDirectory:
-        """Of the directories that work, one with the fewest partitions."""
+        """Of the directories that work, one with the fewest partitions. A full one comes last, and a slow one before it."""
         online = self.online()
         if not online:
             raise KafkaError(ErrorCode.KAFKA_STORAGE_ERROR, "every log directory is offline")
@@ -64,7 +64,10 @@ class LogDirPlacement:
             for directory in placement:
                 if directory.path in counts:
                     counts[directory.path] += 1
-        return min(online, key=lambda directory: counts[directory.path])
+        return min(
+            online,
+            key=lambda home: (home.condition.is_full, home.condition.is_slow, counts[home.path]),
+        )
 
     def strays(self, known: Iterable[TopicPartition]) -> list[tuple[TopicPartition, LogDirectory]]:
         """Where there are directories of partitions that are not `known`."""

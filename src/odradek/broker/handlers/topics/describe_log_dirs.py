@@ -61,6 +61,7 @@ def _result(
         topics=list(topics.values()),
         total_bytes=state.total_bytes,
         usable_bytes=state.usable_bytes,
+        condition=state.condition,
     )
 
 

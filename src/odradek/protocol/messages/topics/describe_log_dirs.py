@@ -41,6 +41,8 @@ class DescribeLogDirsResult(Struct):
     total_bytes: int = int64("4+", default=-1, ignorable=True)
     usable_bytes: int = int64("4+", default=-1, ignorable=True)
     is_cordoned: bool = boolean("5+", ignorable=True)
+    condition: str = string("2+", default="", tag=10_000, ignorable=True)
+    """A field of Odradek's own, which other clients skip: `full` or `slow` while the directory is."""
 
 
 class DescribeLogDirsResponse(Message, api=35, versions="1-5", flexible="2+"):
