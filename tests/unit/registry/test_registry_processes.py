@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import signal
 import sys
+import time
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
 from pathlib import Path
@@ -102,6 +103,20 @@ async def registry_in(directory: Path) -> AsyncIterator[EmbeddedRegistry]:
         await registry.close()
 
 
+async def stop_without_the_lock(other: Child, registry: EmbeddedRegistry) -> None:
+    """A process that is stopped in the middle of a write keeps the others from writing, until it goes on or is killed."""
+    for _ in range(100):
+        other.process.send_signal(signal.SIGSTOP)
+        try:
+            async with asyncio.timeout(1):
+                await registry.commit([Create(path=f"/passing/{time.monotonic_ns()}", data=b"")])
+        except TimeoutError:
+            other.process.send_signal(signal.SIGCONT)
+        else:
+            return
+    raise AssertionError("the other process always holds the lock")
+
+
 async def until(condition: Callable[[], Awaitable[object]]) -> None:
     async with asyncio.timeout(30):
         while not await condition():
@@ -125,7 +140,7 @@ async def test_a_stopped_process_expires_and_can_commit_nothing_when_it_goes_on(
         registry.watch("/ids", lambda: None)
         await registry.sync()
         assert await registry.children("/ids") == ["1"]
-        other.process.send_signal(signal.SIGSTOP)
+        await stop_without_the_lock(other, registry)
         await other.tell("/late")
 
         async def gone() -> bool:
