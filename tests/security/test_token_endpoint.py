@@ -183,3 +183,25 @@ def test_an_issuer_is_of_no_use_without_id_and_secret() -> None:
     for jaas in (f"{MODULE} required;", f'{MODULE} required clientId="etl";'):
         with pytest.raises(ConfigError, match="needs clientId and clientSecret"):
             settings("https://issuer/token", sasl_jaas_config=jaas).check_security()
+
+
+@pytest.mark.parametrize(
+    ("encoded", "sent"),
+    [(False, "a b*~-._:é/:hunter2+=&%"), (True, "a+b*%7E-._%3A%C3%A9%2F:hunter2%2B%3D%26%25")],
+)
+def test_id_and_secret_are_url_encoded_as_java_does_it_if_the_issuer_asks_for_that(
+    issuer: Issuer, encoded: bool, sent: str
+) -> None:
+    secret = "hunter2+=&%"
+    with_urlencode = {"sasl_oauthbearer_header_urlencode": True} if encoded else {}
+    endpoint = TokenEndpoint(
+        settings(
+            issuer.url,
+            sasl_jaas_config="",
+            sasl_oauthbearer_client_credentials_client_id="a b*~-._:é/",
+            sasl_oauthbearer_client_credentials_client_secret=secret,
+            **with_urlencode,
+        )
+    )
+    endpoint.token()
+    assert [asked for asked, _ in issuer.requests] == [sent]

@@ -16,6 +16,7 @@ class SecurityOptions(TypedDict, total=False):
     sasl_username: str
     sasl_password: str
     sasl_jaas_config: str
+    java_security_auth_login_config: str
     sasl_kerberos_service_name: str
     sasl_oauthbearer_token: str
     sasl_oauthbearer_token_file: str
@@ -23,6 +24,7 @@ class SecurityOptions(TypedDict, total=False):
     sasl_oauthbearer_client_credentials_client_id: str
     sasl_oauthbearer_client_credentials_client_secret: str
     sasl_oauthbearer_scope: str
+    sasl_oauthbearer_header_urlencode: bool
     sasl_login_connect_timeout_ms: int
     sasl_login_read_timeout_ms: int
     ssl_truststore_location: str

@@ -5,7 +5,8 @@ from __future__ import annotations
 from typing import Final, Self
 
 from odradek.config.definition import Bounds, any_of, at_least, one_of
-from odradek.config.jaas import parse_jaas
+from odradek.config.files.secret_files import read_secret_file
+from odradek.config.jaas import LoginModule, login_module_in, parse_jaas
 from odradek.config.kerberos import SERVICE_NAME, KerberosIdentity, kerberos_identity
 from odradek.config.listeners import SECURITY_PROTOCOLS
 from odradek.config.sasl import GSSAPI, MECHANISMS, OAUTHBEARER, TokenClient
@@ -14,6 +15,9 @@ from odradek.config.tls import TLS_VERSIONS
 from odradek.model.errors import ConfigError
 
 _STORE_TYPES: Final = one_of("", "PEM", "PKCS12", "JKS")
+LOGIN_CONFIG: Final = "java.security.auth.login.config"
+_JAVA_SECTION: Final = "KafkaClient"
+"""What Java's clients of Kafka read of that file."""
 _HOSTS: Final = Bounds(allowed="https, or nothing", accepts=lambda name: name.lower() in ("https", ""))
 OTHER_SPELLINGS: Final = {
     "ssl.ca.location": "ssl_truststore_location",
@@ -37,6 +41,8 @@ class SecuritySettings(Section):
         "and with which password")
     sasl_jaas_config: Password = setting(default="", meaning=
         "a login module as Java's clients have it, with username and password")
+    java_security_auth_login_config: String = setting(default="", meaning=
+        "Java's file of login modules, whose section KafkaClient counts where sasl.jaas.config is not set")
     sasl_kerberos_service_name: String = setting(default="", meaning=
         "for GSSAPI: the first part of brokers' principals, kafka of kafka/host@REALM")
     sasl_oauthbearer_token: Password = setting(default="", meaning=
@@ -51,6 +57,8 @@ class SecuritySettings(Section):
         "and its secret")
     sasl_oauthbearer_scope: String = setting(default="", meaning=
         "which scope to ask the issuer for; empty: none")
+    sasl_oauthbearer_header_urlencode: Boolean = setting(default=False, importance=LOW, meaning=
+        "whether id and secret go to the issuer URL-encoded, as some issuers ask for (KIP-1025)")
     sasl_login_connect_timeout_ms: Int = setting(default=10_000, valid=at_least(1), importance=LOW, meaning=
         "how long to wait for a connection to the issuer")
     sasl_login_read_timeout_ms: Int = setting(default=10_000, valid=at_least(1), importance=LOW, meaning=
@@ -95,7 +103,7 @@ class SecuritySettings(Section):
         return self.security_protocol in ("SASL_SSL", "SASL_PLAINTEXT")
 
     def check_security(self) -> Self:
-        """ConfigError for what does not go together. Files are not looked at."""
+        """ConfigError for what does not go together. Files are not looked at, but Java's of login modules."""
         if not self.uses_sasl:
             if self.sasl_mechanism and (self.sasl_username or self.sasl_jaas_config):
                 raise ConfigError(
@@ -117,7 +125,8 @@ class SecuritySettings(Section):
         user, password, _ = self.login
         if not user or not password:
             raise ConfigError(
-                f"sasl.mechanism={self.sasl_mechanism} needs sasl.username and sasl.password, or sasl.jaas.config"
+                f"sasl.mechanism={self.sasl_mechanism} needs sasl.username and sasl.password, or"
+                f" sasl.jaas.config, or {LOGIN_CONFIG}"
             )
         return self
 
@@ -133,24 +142,36 @@ class SecuritySettings(Section):
     @property
     def token_client(self) -> TokenClient:
         """As whom this client asks for tokens. ConfigError."""
-        jaas = parse_jaas(self.sasl_jaas_config).options if self.sasl_jaas_config else {}
+        jaas = self._login_module
         return TokenClient.of(
-            jaas,
+            {} if jaas is None else jaas.options,
             name=self.sasl_oauthbearer_client_credentials_client_id,
             secret=self.sasl_oauthbearer_client_credentials_client_secret,
             scope=self.sasl_oauthbearer_scope,
+            is_url_encoded=self.sasl_oauthbearer_header_urlencode,
         )
 
     @property
     def kerberos(self) -> KerberosIdentity:
         """Without sasl.jaas.config: what `kinit` left. ConfigError."""
-        jaas = parse_jaas(self.sasl_jaas_config) if self.sasl_jaas_config else None
-        return kerberos_identity(jaas, self.sasl_kerberos_service_name, key="sasl.jaas.config")
+        return kerberos_identity(self._login_module, self.sasl_kerberos_service_name, key="sasl.jaas.config")
 
     @property
     def login(self) -> tuple[str, str, bool]:
         """User, password, and whether they are a delegation token's. ConfigError."""
-        if not self.sasl_jaas_config:
+        jaas = None if self.sasl_username and not self.sasl_jaas_config else self._login_module
+        if jaas is None:
             return self.sasl_username, self.sasl_password, False
-        jaas = parse_jaas(self.sasl_jaas_config)
         return jaas.options.get("username", ""), jaas.options.get("password", ""), jaas.flag("tokenauth")
+
+    @property
+    def _login_module(self) -> LoginModule | None:
+        """Of `sasl.jaas.config`, or else of Java's file. ConfigError."""
+        if self.sasl_jaas_config:
+            return parse_jaas(self.sasl_jaas_config)
+        path = self.java_security_auth_login_config
+        if not path:
+            return None
+        content = read_secret_file(LOGIN_CONFIG, path, others_may_read=self.ssl_secrets_others_may_read)
+        text = content.decode("utf-8", "replace")
+        return login_module_in(text, _JAVA_SECTION, f"{LOGIN_CONFIG}={path!r}")

@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
-from odradek.client.security_settings import OTHER_SPELLINGS, SecuritySettings
+import os
+import shlex
+from collections.abc import Mapping
+
+from odradek.client.security_settings import LOGIN_CONFIG, OTHER_SPELLINGS, SecuritySettings
 from odradek.config import sources
 from odradek.config.files import providers, secret_files
 
@@ -18,6 +22,7 @@ def connection_settings(path: str, said_by: str) -> dict[str, str]:
     """
     written = sources.from_file(path).values
     values = providers.resolved(written)
+    values = with_java_options(values)
     known = {setting.key: setting for setting in SecuritySettings.settings.values()}
     chosen = {key: value for key, value in values.items() if key in known or key in OTHER_SPELLINGS}
     if any(
@@ -25,3 +30,18 @@ def connection_settings(path: str, said_by: str) -> dict[str, str]:
     ):
         secret_files.check_private(f"{said_by}={path!r}", path)
     return chosen
+
+
+def with_java_options(values: Mapping[str, str], environ: Mapping[str, str] | None = None) -> dict[str, str]:
+    """With the file of login modules that KAFKA_OPTS names, as for Kafka's own commands, unless the settings say one."""
+    options = (os.environ if environ is None else environ).get("KAFKA_OPTS", "")
+    prefix = f"-D{LOGIN_CONFIG}="
+    named = [word.removeprefix(prefix) for word in _words(options) if word.startswith(prefix)]
+    return {**({LOGIN_CONFIG: named[-1]} if named else {}), **values}
+
+
+def _words(options: str) -> list[str]:
+    try:
+        return shlex.split(options)
+    except ValueError:  # a quote is open: Java's own scripts cut at blanks
+        return options.split()

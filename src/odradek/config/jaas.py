@@ -15,8 +15,15 @@ from typing import Final
 from odradek.model.errors import ConfigError
 
 _TOKEN: Final = re.compile(
-    r'\s*(?:"((?:[^"\\]|\\.)*)"|\'((?:[^\'\\]|\\.)*)\'|([^\s="\';]+)|(=)|(;))', re.DOTALL
+    r'\s*(?:"((?:[^"\\]|\\.)*)"|\'((?:[^\'\\]|\\.)*)\'|([^\s="\';]+)|([=;]))', re.DOTALL
 )
+_FILE_TOKEN: Final = re.compile(
+    r'\s*(?:"((?:[^"\\]|\\.)*)"|\'((?:[^\'\\]|\\.)*)\'|(?://[^\n]*|/\*.*?\*/|#[^\n]*)|([^\s="\';{}]+)|([=;{}]))',
+    re.DOTALL,
+)
+"""With comments, which are skipped, and braces."""
+Token = tuple[str, bool]
+"""Its text, and whether it is a sign of its own."""
 _FLAGS: Final = ("required", "requisite", "sufficient", "optional")
 _ESCAPED: Final = re.compile(r"\\(.)", re.DOTALL)
 _USER: Final = "user_"
@@ -44,26 +51,57 @@ class LoginModule:
 
 def parse_jaas(text: str, *, key: str = "sasl.jaas.config") -> LoginModule:
     """The one login module of a string. ConfigError, naming `key`, when it is not one."""
-    tokens = _tokens(text, key)
+    what = f"{key}=(hidden) is not allowed"
+    return _module(_tokens(text, what), what)
+
+
+def login_module_in(text: str, section: str, what: str) -> LoginModule:
+    """The login module of a section in a file of Java's, `KafkaClient { MODULE required NAME="VALUE"; };`.
+
+    ConfigError, beginning with `what`, when there is no such section with one module.
+    """
+    tokens = _tokens(text, what, _FILE_TOKEN)
+    sections: dict[str, list[Token]] = {}
+    position = 0
+    while position < len(tokens):
+        name, end = _word(tokens, position), position + 2
+        while end < len(tokens) and tokens[end] != ("}", True):
+            end += 1
+        if not name or tokens[position + 1 : position + 2] != [("{", True)] or end >= len(tokens):
+            raise ConfigError(
+                f"{what}: expected sections, such as {section} {{ MODULE required NAME=VALUE; }};"
+            )
+        sections.setdefault(name, tokens[position + 2 : end])
+        position = end + (2 if tokens[end + 1 : end + 2] == [(";", True)] else 1)
+    if section not in sections:
+        raise ConfigError(f"{what}: it has no section {section}, but {', '.join(sections) or 'none'}")
+    module = _module(sections[section], f"{what}: section {section}")
+    variable = next((name for name, value in module.options.items() if "${" in value), None)
+    if variable is not None:
+        raise ConfigError(f"{what}: option {variable} of {section} has a variable, which only Java looks up")
+    return module
+
+
+def _module(tokens: list[Token], what: str) -> LoginModule:
     name, flag = _word(tokens, 0), _word(tokens, 1).lower()
     if not name or flag not in _FLAGS:
-        raise _refused(key, "expected a login module and `required`")
+        raise ConfigError(f"{what}: expected a login module and `required`")
     options: dict[str, str] = {}
     position = 2
     while position < len(tokens) and tokens[position] != (";", True):
         option = _word(tokens, position)
         if not option or tokens[position + 1 : position + 2] != [("=", True)]:
-            raise _refused(key, f"expected NAME=VALUE as option {len(options) + 1}")
+            raise ConfigError(f"{what}: expected NAME=VALUE as option {len(options) + 1}")
         if position + 2 >= len(tokens) or tokens[position + 2][1]:
-            raise _refused(key, f"option {option} has no value")
+            raise ConfigError(f"{what}: option {option} has no value")
         if option in options:
-            raise _refused(key, f"option {option} is given twice")
+            raise ConfigError(f"{what}: option {option} is given twice")
         options[option] = tokens[position + 2][0]
         position += 3
     if position >= len(tokens):
-        raise _refused(key, "a semicolon is missing at the end")
+        raise ConfigError(f"{what}: a semicolon is missing at the end")
     if position + 1 < len(tokens):
-        raise _refused(key, "it holds more than one login module")
+        raise ConfigError(f"{what}: it holds more than one login module")
     return LoginModule(name=name, options=options)
 
 
@@ -77,25 +115,26 @@ def parse_pairs(text: str, key: str) -> dict[str, str]:
     return pairs
 
 
-def _tokens(text: str, key: str) -> list[tuple[str, bool]]:
-    """(text, whether it is a sign of its own)."""
-    tokens: list[tuple[str, bool]] = []
+def _tokens(text: str, what: str, token: re.Pattern[str] = _TOKEN) -> list[Token]:
+    tokens: list[Token] = []
     position = 0
     end = len(text.rstrip())
     while position < end:
-        match = _TOKEN.match(text, position)
+        match = token.match(text, position)
         if match is None:
-            raise _refused(key, f"it cannot be read from character {position + 1} on: is a quote missing?")
+            raise ConfigError(
+                f"{what}: it cannot be read from character {position + 1} on: is a quote missing?"
+            )
         quoted = match[1] if match[1] is not None else match[2]
         if quoted is not None:
             tokens.append((_ESCAPED.sub(r"\1", quoted), False))
-        else:
-            tokens.append((match[3] or match[4] or match[5], match[3] is None))
+        elif match[3] is not None or match[4] is not None:
+            tokens.append((match[3] or match[4], match[3] is None))
         position = match.end()
     return tokens
 
 
-def _word(tokens: list[tuple[str, bool]], position: int) -> str:
+def _word(tokens: list[Token], position: int) -> str:
     if position < len(tokens) and not tokens[position][1]:
         return tokens[position][0]
     return ""

@@ -89,6 +89,7 @@ class ListenerSecurity:
             name=sasl.oauthbearer_client_credentials_client_id,
             secret=sasl.oauthbearer_client_credentials_client_secret,
             scope=sasl.oauthbearer_scope,
+            is_url_encoded=sasl.oauthbearer_header_urlencode,
         )
 
     @property

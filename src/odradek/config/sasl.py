@@ -35,21 +35,29 @@ _NAMES: Final = Bounds(
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TokenClient:
-    """A client of a tokens' issuer. `scope`: what it asks for."""
+    """A client of a tokens' issuer. `scope`: what it asks for. `is_url_encoded`: its name and secret go to the issuer so."""
 
     name: str
     secret: str = field(repr=False)
     scope: str
+    is_url_encoded: bool = False
 
     @classmethod
     def of(
-        cls, jaas: Mapping[str, str], *, name: str | None, secret: str | None, scope: str | None
+        cls,
+        jaas: Mapping[str, str],
+        *,
+        name: str | None,
+        secret: str | None,
+        scope: str | None,
+        is_url_encoded: bool,
     ) -> TokenClient:
         """By settings, or else by the options of a login module. ConfigError without id or secret."""
         client = cls(
             name=name or jaas.get("clientId", ""),
             secret=secret or jaas.get("clientSecret", ""),
             scope=scope or jaas.get("scope", ""),
+            is_url_encoded=is_url_encoded,
         )
         if not client.name or not client.secret:
             raise ConfigError(
@@ -108,6 +116,8 @@ class SaslConfig(Section):
         "And its secret.")
     oauthbearer_scope: String | None = setting(default=None, meaning=
         "Which scope to ask the issuer for. Not set: `scope` in sasl.jaas.config, or none.")
+    oauthbearer_header_urlencode: Boolean = setting(default=False, importance=LOW, meaning=
+        "Whether id and secret go to the issuer URL-encoded, as RFC 6749 says and some issuers ask for (KIP-1025).")
     login_connect_timeout_ms: Int | None = setting(default=None, importance=LOW, meaning=
         "How long to wait for a connection to the issuer. Not set: 4 s.")
     login_read_timeout_ms: Int | None = setting(default=None, importance=LOW, meaning=

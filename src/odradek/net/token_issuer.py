@@ -103,11 +103,19 @@ class TokenIssuer:
 
     def _headers(self) -> dict[str, str]:
         client = self._client
+        name, secret = client.name, client.secret
+        if client.is_url_encoded:
+            name, secret = url_encoded(name), url_encoded(secret)
         return {
             "Accept": "application/json",
-            "Authorization": "Basic " + base64.b64encode(f"{client.name}:{client.secret}".encode()).decode(),
+            "Authorization": "Basic " + base64.b64encode(f"{name}:{secret}".encode()).decode(),
             "Content-Type": "application/x-www-form-urlencoded",
         }
+
+
+def url_encoded(text: str) -> str:
+    """As Java's URLEncoder writes it, and so Kafka's clients: it keeps `*` and encodes `~`."""
+    return urllib.parse.quote_plus(text, safe="*").replace("~", "%7E")
 
 
 def _object(content: bytes) -> dict[str, Any]:

@@ -10,6 +10,7 @@ from typing import Any, Final
 
 from odradek.config.zookeeper import SASL, ZooKeeperConfig, parse_connect
 from odradek.model.errors import ConfigError
+from odradek.security.tls.contexts import keystore_problem
 
 try:
     from kazoo.client import KazooClient
@@ -114,7 +115,9 @@ def _tls_context(config: ZooKeeperConfig) -> ssl.SSLContext | None:
         if config.ssl_cipher_suites:
             context.set_ciphers(":".join(config.ssl_cipher_suites))
     except OSError as error:
-        raise ConfigError(f"{key} is not allowed: {error.strerror or error}") from None
+        is_keystore = isinstance(error, ssl.SSLError) and key.endswith("keystore.location")
+        why = keystore_problem(error) if is_keystore else error.strerror or error
+        raise ConfigError(f"{key} is not allowed: {why}") from None
     return context
 
 

@@ -28,6 +28,7 @@ SPENT_ON_LOADING = {
     "sasl.oauthbearer.client.credentials.client.id": "is part of a listener's TokenClient",
     "sasl.oauthbearer.client.credentials.client.secret": "is part of it, too",
     "sasl.oauthbearer.scope": "is part of it, too",
+    "sasl.oauthbearer.header.urlencode": "is part of it, too",
     "sasl.kerberos.service.name": "becomes that of a listener's KerberosIdentity",
     "connections.max.reauth.ms": "is that of each mechanism",
     "odradek.sasl.plain.without.tls.enable": "lets a listener be",

@@ -168,19 +168,34 @@ def _set_up(context: ssl.SSLContext, config: SslConfig, material: TlsMaterial, p
         context.verify_flags |= ssl.VERIFY_CRL_CHECK_LEAF
 
 
+_KEYSTORE_PROBLEMS: Final = {
+    "KEY_VALUES_MISMATCH": "the private key cannot be used: it is not the one of the certificate",
+    "CA_MD_TOO_WEAK": "a certificate cannot be used: it or one of its chain is signed with SHA-1 or another weak digest;"
+    " have it issued again with SHA-256 or stronger",
+    "EE_KEY_TOO_SMALL": "the certificate cannot be used: its key is too small; make one of 2048 bits or more (RSA), or of"
+    " 256 (EC)",
+    "CA_KEY_TOO_SMALL": "the certificate cannot be used: the key of an authority in its chain is too small; have it issued"
+    " by another one",
+    **dict.fromkeys(
+        ("BAD_DECRYPT", "BAD_PASSWORD_READ", "EMPTY_PASSWORD", None),
+        "the private key cannot be used: its password (ssl.key.password) is wrong or missing",
+    ),
+}
+
+
+def keystore_problem(error: ssl.SSLError) -> str:
+    """What of a key and its certificates OpenSSL does not take, and what to do."""
+    reason = (error.reason or str(error)).replace("_", " ").lower()
+    return _KEYSTORE_PROBLEMS.get(error.reason) or f"its key or a certificate cannot be used: {reason}"
+
+
 def _load_key(context: ssl.SSLContext, key: KeyMaterial, prefix: str) -> None:
     try:
         with _as_file(key.key + key.chain) as path:
             # Without a password a function, or OpenSSL asks the terminal.
             context.load_cert_chain(path, password=key.password or (lambda: ""))
     except ssl.SSLError as error:
-        if error.reason == "KEY_VALUES_MISMATCH":
-            why = "the private key is not the one of the certificate"
-        elif error.reason in ("BAD_DECRYPT", "BAD_PASSWORD_READ", "EMPTY_PASSWORD", None):
-            why = "the password of the private key (ssl.key.password) is wrong or missing"
-        else:
-            why = (error.reason or str(error)).replace("_", " ").lower()
-        raise ConfigError(f"{prefix}ssl.keystore: the private key cannot be used: {why}") from None
+        raise ConfigError(f"{prefix}ssl.keystore: {keystore_problem(error)}") from None
     except ValueError:
         raise ConfigError(f"{prefix}ssl.key.password is too long") from None
 

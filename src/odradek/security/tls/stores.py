@@ -18,10 +18,12 @@ from odradek.model.lazy import lazy
 
 if TYPE_CHECKING:
     import jks
+    from cryptography import exceptions
     from cryptography.hazmat.primitives import serialization
     from cryptography.hazmat.primitives.serialization import pkcs12
 else:
     jks = lazy("jks")
+    exceptions = lazy("cryptography.exceptions")
     serialization = lazy("cryptography.hazmat.primitives.serialization")
     pkcs12 = lazy("cryptography.hazmat.primitives.serialization.pkcs12")
 
@@ -128,10 +130,10 @@ def _open_pkcs12(key: str, path: str, content: bytes, password: str | None) -> t
         return pkcs12.load_key_and_certificates(content, secret)
     except ImportError:
         raise ConfigError(f"{key}={path!r}: PKCS#12 needs pip install 'odradek[security]'") from None
-    except ValueError:
+    except (ValueError, exceptions.UnsupportedAlgorithm):
         raise ConfigError(
-            f"{key}={path!r} cannot be opened: its password ({key.replace('location', 'password')}) is wrong, or it "
-            "is damaged"
+            f"{key}={path!r} cannot be opened: its password ({key.replace('location', 'password')}) is wrong, it is damaged,"
+            " or it is protected by an algorithm that is not supported (`openssl pkcs12 -info -noout -in FILE` names it)"
         ) from None
 
 
