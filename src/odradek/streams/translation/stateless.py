@@ -42,6 +42,7 @@ from odradek.streams.translation.frames import (
     RecordFrame,
     carried,
     columns,
+    computed_here,
     moved_on,
     named,
     of_records,
@@ -203,9 +204,8 @@ def _tried(
     good = sf.col(STATE).isNull()
     # What occurs twice Spark computes ahead of try_eval, unless in a branch that may not be taken.
     taken = good & (sf.size("__order") > 0)
-    outcome = try_eval(
-        sf.when(taken, sf.struct(*(column.alias(name) for name, column in made.items()))), seen
-    )
+    struct = sf.when(taken, sf.struct(*(column.alias(name) for name, column in made.items())))
+    outcome = computed_here(try_eval(struct, seen))
     tried = seen.withColumn("__outcome", outcome)
     wrong = good & sf.col("__outcome").isNull()
     kept = failed(
