@@ -166,7 +166,7 @@ def _blanked(frame: RecordFrame, rows: DataFrame, column: str, operator: Filtere
     """Null where the condition does not hold: for a table that is a delete."""
     seen = scope(frame.with_rows(rows), column)
     kept = sf.when(sf.col(column).isNotNull() & _holds(operator), sf.col(column))
-    return seen.withColumn(column, kept).select(*frame.rows.columns)
+    return seen.withColumn(column, computed_here(kept)).select(*frame.rows.columns)
 
 
 @translate.register
@@ -200,7 +200,7 @@ def _tried(
     """
     letters = translator.tasks.letters(operator.name)
     if letters is None or not carried(seen):
-        return seen, {name: unless_empty(seen, column) for name, column in made.items()}
+        return seen, {name: computed_here(unless_empty(seen, column)) for name, column in made.items()}
     good = sf.col(STATE).isNull()
     # What occurs twice Spark computes ahead of try_eval, unless in a branch that may not be taken.
     taken = good & (sf.size("__order") > 0)
@@ -234,7 +234,8 @@ def _value_of_table(
     seen = scope(frame.with_rows(rows), column)
     made = named(seen, columns(operator.value, (of or frame).fields(column)), alone="value")
     struct = struct_of(made, bare="value")
-    return seen.withColumn(column, sf.when(sf.col(column).isNotNull(), struct)).select(*frame.rows.columns)
+    changed = computed_here(sf.when(sf.col(column).isNotNull(), struct))
+    return seen.withColumn(column, changed).select(*frame.rows.columns)
 
 
 @translate.register
