@@ -69,7 +69,9 @@ def incoming(rows: DataFrame, source: TopicSource, number: int, letters: Letters
     ).drop("__problem")
     good = sf.col(STATE).isNull()
     return RecordFrame(
-        rows=kept.withColumns({name: computed_here(sf.when(good, sf.col(name))) for name in ("__key", "__value")})
+        rows=kept.withColumns(
+            {name: computed_here(sf.when(good, sf.col(name))) for name in ("__key", "__value")}
+        )
     )
 
 
