@@ -13,6 +13,7 @@ from pyspark.sql import functions as sf
 from pyspark.sql.types import ArrayType, BooleanType, StructType
 
 from odradek.model.errors import ConfigError
+from odradek.spark.plain_errors import errors_in_one_line
 from odradek.streams.plan.operators import (
     AsStream,
     AsTable,
@@ -303,7 +304,7 @@ def _peeked(operator: Peeked, translator: Translator) -> RecordFrame:
         _bare(frame, "__value", "value"),
         translator.tasks.failures(operator.name),
     )
-    return frame.with_rows(frame.rows.mapInArrow(look, frame.rows.schema))
+    return frame.with_rows(frame.rows.mapInArrow(partial(_in_one_line, look), frame.rows.schema))
 
 
 def _bare(frame: RecordFrame, column: str, name: str) -> bool:
@@ -328,6 +329,13 @@ def _peek_each(
                 except Exception as error:  # noqa: BLE001 - code of the program's, which may raise anything
                     failed[place] = _letter_of(row, error, failures)
         yield _without(batch, failed) if failed else batch
+
+
+def _in_one_line(
+    peeked: Callable[[Iterable[pa.RecordBatch]], Iterator[pa.RecordBatch]], batches: Iterable[pa.RecordBatch]
+) -> Iterator[pa.RecordBatch]:
+    with errors_in_one_line():
+        yield from peeked(batches)
 
 
 def _python_rows(batch: pa.RecordBatch) -> Iterator[tuple[dict[str, Any], UnreadableValueError | None]]:
