@@ -146,6 +146,10 @@ class Broker:
         return self._context
 
     @property
+    def is_serving(self) -> bool:
+        return self._server is not None
+
+    @property
     def server(self) -> Server:
         """The server of all listeners, while the broker runs."""
         assert self._server is not None, "the broker does not run"

@@ -8,15 +8,22 @@ import signal
 import sys
 from collections.abc import Sequence
 from functools import partial
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 from odradek.broker.app import Broker
 from odradek.broker.collector import SurvivorFreezer, keep_collections_small
 from odradek.config.broker import BrokerConfig
 from odradek.model.errors import OdradekError
+from odradek.model.lazy import lazy
+from odradek.runtime.ports import Runtime
 from odradek.runtime.real import real_runtime
 from odradek.runtime.real_process import raise_limit
 from odradek.telemetry import events
+
+if TYPE_CHECKING:
+    from odradek.broker.metrics import listener as metrics_listener
+else:
+    metrics_listener = lazy("odradek.broker.metrics.listener")
 
 _log = events.get("broker")
 _SWITCH_SECONDS: Final = 0.005
@@ -59,6 +66,26 @@ async def _serve(config: BrokerConfig, lifeline: int | None) -> int:
     if lifeline is not None:
         loop.add_reader(lifeline, _cut, lifeline, stopping)
     stopped, failed = loop.create_task(_wait(stopping)), loop.create_task(_wait(broker.fatal))
+    try:
+        metrics = metrics_listener.MetricsListener(broker, config) if config.metrics.listeners else None
+        if metrics is not None:
+            metrics.start()
+    except OdradekError as error:
+        print(f"odradek: {error}", file=sys.stderr)  # noqa: T201 - as below
+        stopped.cancel()
+        failed.cancel()
+        return 1
+    try:
+        return await _run(broker, runtime, stopped, failed)
+    finally:
+        if metrics is not None:
+            metrics.close()
+
+
+async def _run(
+    broker: Broker, runtime: Runtime, stopped: asyncio.Task[None], failed: asyncio.Task[None]
+) -> int:
+    loop = asyncio.get_running_loop()
     starting = loop.create_task(broker.start())
     try:
         if await _first([starting, stopped]) is stopped:

@@ -21,7 +21,13 @@ from odradek.config.listener_security import ListenerSecurity
 from odradek.config.network import NetworkConfig, QuotaConfig
 from odradek.config.sasl import SaslConfig
 from odradek.config.section import Path, Section, declared, section, value_at
-from odradek.config.server import CleanerConfig, ServerConfig, StorageConfig, TopicCreationConfig
+from odradek.config.server import (
+    CleanerConfig,
+    MetricsConfig,
+    ServerConfig,
+    StorageConfig,
+    TopicCreationConfig,
+)
 from odradek.config.tls import SslConfig
 from odradek.config.topic import TOPIC_ATTRIBUTES, TOPIC_SETTINGS, LogConfig
 from odradek.config.unsupported import unsupported_settings
@@ -70,6 +76,7 @@ class BrokerConfig(Section):
     security: Mapping[str, ListenerSecurity] = field(default_factory=dict)
     """Of each listener, by its name: the sections `ssl` and `sasl`, and what is set for that listener alone."""
     audit: AuditConfig = field(default_factory=AuditConfig)
+    metrics: MetricsConfig = field(default_factory=MetricsConfig)
 
     originals: Mapping[str, str] = field(default_factory=dict, repr=False)
     """What was given to `load`, as text: the broker's static configuration. Not in its `repr`: it may hold

@@ -52,6 +52,21 @@ class ServerConfig(Section):
 
 
 @section()
+class MetricsConfig(Section):
+    """Where metrics are served, and how much of them."""
+
+    # fmt: off
+    listeners: List = setting("metrics.listeners", default=(), meaning=
+        "Where metrics and probes are served over HTTP, without a login: HOST:PORT, separated by commas. Without HOST: on the "
+        "loopback interface. Port 0: the system chooses. Not set: nowhere.")
+    series_max: Int = setting("odradek.metrics.series.max", default=500_000, valid=at_least(1), meaning=
+        "The most series that one scrape contains. Those beyond are left out, and counted in odradek_metrics_series_left_out.")
+    connections_max: Int = setting("odradek.metrics.connections.max", default=64, valid=at_least(1), meaning=
+        "The most connections to the metrics listeners at one time. Others are closed at once.")
+    # fmt: on
+
+
+@section()
 class TopicCreationConfig(Section):
     """Who may create and delete topics, and what a topic gets whose creator does not say."""
 

@@ -12,7 +12,6 @@ if TYPE_CHECKING:
     from odradek.streams.formats import Avro, Protobuf
     from odradek.streams.grouped import GroupedStream
     from odradek.streams.language import Stream, Table
-    from odradek.streams.plan.windows import time_limit
     from odradek.streams.processors.custom import Processor, Timers, To
     from odradek.streams.records import StreamRecord
 
@@ -28,7 +27,6 @@ __all__ = [
     "TestDriver",
     "Timers",
     "To",
-    "time_limit",
 ]
 
 __getattr__ = lazy_names(
@@ -41,6 +39,5 @@ __getattr__ = lazy_names(
         "odradek.streams.formats": ("Avro", "Protobuf"),
         "odradek.streams.grouped": ("GroupedStream",),
         "odradek.streams.language": ("Stream", "Table"),
-        "odradek.streams.plan.windows": ("time_limit",),
     },
 )

@@ -44,6 +44,11 @@ class ReplicaHealth:
         return self._held.offline
 
     @property
+    def offline_reasons(self) -> dict[TopicPartition, str]:
+        """Why each replica that should be here cannot be used, for people."""
+        return self._held.offline_reasons
+
+    @property
     def damaged(self) -> frozenset[ReplicaId]:
         """Replicas that lack, or hold damaged, what was committed, as long as the image counts on them; those that are to be
         cut until they are, though no one counts on them: that takes another leader epoch. And those that may show what was

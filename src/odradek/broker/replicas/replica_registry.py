@@ -131,6 +131,11 @@ class ReplicaRegistry:
         )
 
     @property
+    def offline_reasons(self) -> dict[TopicPartition, str]:
+        """Why each replica that is to be here cannot be used."""
+        return {name: reason.message for name, (_, reason) in self._offline.items()}
+
+    @property
     def unopened(self) -> list[TopicPartition]:
         """Those that may be opened later."""
         return list(self._unopened)

@@ -23,6 +23,7 @@ from odradek.model.errors import ConfigError
 
 LISTENERS: Final = "listeners"
 ADVERTISED: Final = "advertised.listeners"
+METRICS: Final = "metrics.listeners"
 _PROTOCOL_MAP: Final = "listener.security.protocol.map"
 _CONTROLLERS: Final = "controller.listener.names"
 
@@ -44,9 +45,10 @@ def at_address(values: Mapping[str, str], address: str, *, asked_by: str = "--li
 
 
 def for_brokers(values: Mapping[str, str], count: int) -> list[dict[str, str]]:
-    """`listeners` and `advertised.listeners` of each of some brokers of one machine: their ports follow one another.
+    """`listeners`, `advertised.listeners` and `metrics.listeners` of each of some brokers of one machine.
 
-    ConfigError where two of the brokers would want one port. Port 0 stays: the system chooses then.
+    Their ports follow one another; port 0 stays: the system chooses then. ConfigError where two of the brokers would want one
+    port.
     """
     own: list[dict[str, str]] = []
     taken: list[tuple[int, Listener]] = []
@@ -62,6 +64,10 @@ def for_brokers(values: Mapping[str, str], count: int) -> list[dict[str, str]]:
                 settings[key] = _text(moved)
             if key == LISTENERS:
                 taken += [(number, listener) for listener in moved if not _is_closed(values, listener)]
+        if metrics := [_metrics_listener(text) for text in _split(values.get(METRICS, ""))]:
+            moved = [_shifted(listener, number) for listener in metrics]
+            settings[METRICS] = ",".join(map(_address, moved))
+            taken += [(number, listener) for listener in moved]
         own.append(settings)
     for broker, listener, other_broker, other in _clashes(taken):
         raise ConfigError(
@@ -88,6 +94,11 @@ def with_first_address(values: Mapping[str, str], address: str) -> str:
 
 def _listeners(values: Mapping[str, str]) -> list[Listener]:
     return _parsed(values, LISTENERS) or [Listener()]
+
+
+def _metrics_listener(text: str) -> Listener:
+    host, port = parse_host_port(text)
+    return Listener(name="metrics", host=host or "127.0.0.1", port=port)
 
 
 def _address(listener: Listener) -> str:

@@ -48,8 +48,7 @@ def incoming(rows: DataFrame, source: TopicSource, number: int, letters: Letters
     if letters is None:
         return RecordFrame(
             rows=rows.select(
-                *(computed_here(_or_error(part, role)).alias(f"__{role}") for role, part in parts.items()),
-                *known,
+                *(_or_error(part, role).alias(f"__{role}") for role, part in parts.items()), *known
             )
         )
     record = sf.col("record")
@@ -57,11 +56,11 @@ def incoming(rows: DataFrame, source: TopicSource, number: int, letters: Letters
         key=record.getField("key"), value=record.getField("value"), headers=record.getField("headers")
     )
     read = rows.select(
-        *(computed_here(part.struct).alias(f"__{role}") for role, part in parts.items()),
+        *(part.struct.alias(f"__{role}") for role, part in parts.items()),
         *known,
         sf.lit(None).cast(PASSING_TYPE).alias(STATE),
         origin.alias(ORIGIN),
-        computed_here(_problem(rows, parts)).alias("__problem"),
+        _problem(rows, parts).alias("__problem"),
     )
     problem = sf.col("__problem")
     kept = failed(
@@ -69,8 +68,8 @@ def incoming(rows: DataFrame, source: TopicSource, number: int, letters: Letters
     ).drop("__problem")
     good = sf.col(STATE).isNull()
     return RecordFrame(
-        rows=kept.withColumns(
-            {name: computed_here(sf.when(good, sf.col(name))) for name in ("__key", "__value")}
+        rows=kept.withColumn("__key", sf.when(good, sf.col("__key"))).withColumn(
+            "__value", sf.when(good, sf.col("__value"))
         )
     )
 

@@ -12,7 +12,7 @@ from pyspark.sql.types import BooleanType
 from odradek.spark.dead_letters.passing import log_failure
 from odradek.streams.processors.failures import Letters
 from odradek.streams.translation.formats import arrow_column
-from odradek.streams.translation.frames import HEADERS, ORIGIN, STATE, computed_here, filtered
+from odradek.streams.translation.frames import HEADERS, ORIGIN, STATE, filtered
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
@@ -73,8 +73,7 @@ def failed(rows: DataFrame, stage: str, exception: Column, message: Column, lett
         sf.lit(letters.passing_topic).alias("topic"),
         sf.to_json(failure, {"ignoreNullFields": "false"}).cast("binary").alias("records"),
     )
-    state = sf.when(is_bad, passing.cast(PASSING_TYPE)).otherwise(sf.col(STATE))
-    return rows.withColumn(STATE, computed_here(state))
+    return rows.withColumn(STATE, sf.when(is_bad, passing.cast(PASSING_TYPE)).otherwise(sf.col(STATE)))
 
 
 def records_alone(rows: DataFrame) -> DataFrame:

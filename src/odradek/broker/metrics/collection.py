@@ -1,0 +1,130 @@
+"""One scrape of a broker: all of its families, read on the event loop in turns."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from odradek.broker.app import Broker
+from odradek.broker.context import BrokerContext
+from odradek.broker.metrics.partition_families import PartitionFamilies, is_led_as_preferred
+from odradek.cluster.image import NO_LEADER
+from odradek.config.listeners import format_address
+from odradek.model.version import __version__
+from odradek.runtime.real_loop_watch import BUCKETS_S
+from odradek.telemetry.metrics import Family, Histogram, gauge, histogram, labels
+
+
+async def collected(broker: Broker) -> list[Family]:
+    """Families in the order of their worth: what the bound of series leaves out comes last. Called on the loop."""
+    context = broker.context
+    turn = broker.turns.begin()
+    partitions = PartitionFamilies(context)
+    controller = ControllerFamilies(context, partitions)
+    for steps in (partitions.steps(), controller.steps()):
+        for _ in steps:
+            await turn.step()
+    return [
+        *of_process(broker),
+        *partitions.totals(),
+        *controller.families(),
+        *of_directories(context),
+        *partitions.of_partitions(),
+    ]
+
+
+class ControllerFamilies:
+    """What the controller says of the cluster. Other brokers say 0 of the same, so that sums are right."""
+
+    def __init__(self, broker: BrokerContext, partitions: PartitionFamilies) -> None:
+        self._broker = broker
+        self._partitions = partitions
+        self._topic_sizes = gauge("kafka_topic_partitions", "Partitions of a topic.")
+        self._brokers = gauge("kafka_brokers", "Brokers of the cluster.")
+        self._broker_info = gauge("kafka_broker_info", "A broker of the cluster, and its address; always 1.")
+        self._totals: list[Family] = []
+
+    def steps(self) -> Iterator[None]:
+        """A step for each topic."""
+        leads = self._broker.cluster.leads
+        image = self._broker.image
+        offline = imbalanced = count = 0
+        for topic in list(image.topics.values()) if leads else ():
+            count += len(topic.partitions)
+            offline += sum(state.leader == NO_LEADER for state in topic.partitions)
+            imbalanced += sum(not is_led_as_preferred(state) for state in topic.partitions)
+            self._topic_sizes.add(len(topic.partitions), labels(topic=topic.name))
+            self._partitions.add_leaderless(topic)
+            yield
+        if leads:
+            self._brokers.add(len(image.brokers))
+            for member in image.brokers:
+                address = format_address(member.host, member.port)
+                self._broker_info.add(1, labels(id=member.broker_id, address=address))
+        bean = "kafka_controller_kafkacontroller_"
+        for name, meaning, value in (
+            ("activecontrollercount", "1 on the broker that is the controller.", int(leads)),
+            ("offlinepartitionscount", "Partitions without a leader.", offline),
+            ("preferredreplicaimbalancecount", "Partitions that others than the first replica lead.", imbalanced),
+            ("globaltopiccount", "Topics of the cluster.", len(image.topics) if leads else 0),
+            ("globalpartitioncount", "Partitions of the cluster.", count),
+            ("activebrokercount", "Brokers of the cluster.", len(image.brokers) if leads else 0),
+        ):  # fmt: skip
+            family = gauge(f"{bean}{name}", meaning)
+            family.add(value)
+            self._totals.append(family)
+
+    def families(self) -> list[Family]:
+        return [*self._totals, self._brokers, self._broker_info, self._topic_sizes]
+
+
+def of_process(broker: Broker) -> list[Family]:
+    """The broker as a whole: what it is, its connections, and how often something held its loop."""
+    info = gauge("odradek_build_info", "The version of this broker; always 1.")
+    info.add(1, labels(version=__version__))
+    connections = gauge("odradek_server_connections", "Open connections to this broker.")
+    connections.add(broker.server.connection_count)
+    families = [info, connections]
+    if broker.loop_watch is not None:
+        counts = broker.loop_watch.counts
+        held = Histogram(BUCKETS_S)
+        held.counts, held.total = list(counts.buckets), counts.seconds
+        family = histogram(
+            "odradek_event_loop_held_seconds",
+            "Times for which something held the event loop longer than odradek.loop.held.warn.ms.",
+        )
+        family.add(held)
+        families.append(family)
+    return families
+
+
+def of_directories(broker: BrokerContext) -> list[Family]:
+    """The data directories: whether they can be used, and their disks."""
+    offline = gauge("kafka_log_logmanager_offlinelogdirectorycount", "Data directories that cannot be used.")
+    offline_replicas = gauge(
+        "kafka_server_replicamanager_offlinereplicacount", "Replicas that should be here and cannot be used."
+    )
+    is_online = gauge("odradek_log_directory_online", "1 if a data directory can be used.")
+    usable = gauge(
+        "odradek_log_directory_usable_bytes", "Bytes that can still be written to a directory's disk."
+    )
+    total = gauge("odradek_log_directory_total_bytes", "Bytes of a directory's disk.")
+    troubled = gauge(
+        "odradek_log_directory_troubled", "1 if a directory's disk is full or slow, as `condition` says."
+    )
+    failed = 0
+    for directory in broker.replicas.directories.all():
+        text = labels(directory=directory.path)
+        failed += directory.offline is not None
+        is_online.add(int(directory.offline is None), text)
+        if directory.offline is None:
+            total_bytes, usable_bytes = directory.space()
+            total.add(total_bytes, text)
+            usable.add(usable_bytes, text)
+            for condition, is_so in (
+                ("full", directory.condition.is_full),
+                ("slow", directory.condition.is_slow),
+            ):
+                troubled.add(int(is_so), labels(directory=directory.path, condition=condition))
+    offline.add(failed)
+    offline_replicas.add(len(broker.replicas.health.offline))
+    return [offline, offline_replicas, is_online, usable, total, troubled]

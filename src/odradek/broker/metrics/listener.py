@@ -1,0 +1,180 @@
+"""The pages of `metrics.listeners`, and the thread that serves them.
+
+A page asks the event loop for values, and makes its text on the listener's thread. Scrapes that overlap share one pass.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import time
+from collections.abc import Awaitable, Callable, Coroutine
+from typing import Any, Final, TypeVar
+
+from odradek.broker.app import Broker
+from odradek.broker.metrics.collection import collected
+from odradek.broker.metrics.readiness import findings_of, report
+from odradek.config.broker import BrokerConfig
+from odradek.config.listeners import format_address, parse_host_port
+from odradek.model.errors import ConfigError
+from odradek.model.version import __version__
+from odradek.net.scrape_server import HttpPage, PageRequest, ScrapeLimits, ScrapeServer
+from odradek.telemetry import events
+from odradek.telemetry.exposition import chosen_type, written
+from odradek.telemetry.metrics import bounded, gauge
+from odradek.telemetry.process_metrics import process_families
+
+T = TypeVar("T")
+
+_log = events.get("broker")
+_LOOP_SECONDS_MAX: Final = 10.0
+"""The event loop answers a page within this time, or the page says that it does not."""
+_INDEX: Final = b"Odradek. /metrics (Prometheus, OpenMetrics), /livez, /readyz, /info\n"
+
+
+class MetricsListener:
+    """Serves from `start` to `close`, also before the broker has started. Both are called on the broker's loop."""
+
+    def __init__(self, broker: Broker, config: BrokerConfig) -> None:
+        """ConfigError for an address that is none."""
+        self._broker = broker
+        self._config = config
+        self._loop = asyncio.get_running_loop()
+        self._server = ScrapeServer(self._page, ScrapeLimits(connections_max=config.metrics.connections_max))
+        self._addresses = [_parsed(text) for text in config.metrics.listeners]
+        self._pages: Final[dict[str, Callable[[PageRequest], Awaitable[HttpPage]]]] = {
+            "/": self._index,
+            "/metrics": self._metrics,
+            "/livez": self._livez,
+            "/readyz": self._readyz,
+            "/info": self._info,
+        }
+        self._under_way: dict[str, asyncio.Task[HttpPage]] = {}
+
+    @property
+    def addresses(self) -> list[tuple[str, int]]:
+        return list(self._server.addresses)
+
+    def start(self) -> None:
+        """ListenError when an address cannot be had."""
+        try:
+            for host, port in self._addresses:
+                self._server.open(host, port)
+        except BaseException:
+            self._server.close()
+            raise
+        if self._addresses:
+            self._server.start()
+            for host, port in self.addresses:
+                _log.info("metrics_listener_opened", address=format_address(host, port))
+
+    def close(self) -> None:
+        self._server.close()
+
+    # -- on the listener's thread
+
+    async def _page(self, request: PageRequest) -> HttpPage:
+        make = self._pages.get(request.path)
+        if make is None:
+            return HttpPage(status=404, body=_INDEX)
+        try:
+            return await make(request)
+        except TimeoutError:
+            reason = f"the broker's event loop did not answer within {_LOOP_SECONDS_MAX:g} s\n"
+            return HttpPage(status=503, body=reason.encode())
+
+    async def _index(self, _request: PageRequest) -> HttpPage:
+        return HttpPage(body=_INDEX)
+
+    async def _metrics(self, request: PageRequest) -> HttpPage:
+        content_type = chosen_type(request.headers.get("accept", ""))
+        task = self._under_way.get(content_type)
+        if task is None:
+            task = asyncio.get_running_loop().create_task(self._scraped(content_type))
+            self._under_way[content_type] = task
+            task.add_done_callback(lambda _: self._under_way.pop(content_type))
+        return await asyncio.shield(task)  # one scraper that leaves takes nothing from the others
+
+    async def _scraped(self, content_type: str) -> HttpPage:
+        began = time.perf_counter()
+        families = await self._on_loop(self._collected)
+        if families is None:
+            return _starting()
+        families += process_families()
+        refused = gauge(
+            "odradek_metrics_connections_refused", "Connections to this listener beyond its bound."
+        )
+        refused.add(self._server.refused_count)
+        duration = gauge("odradek_metrics_collection_seconds", "How long it took to collect these metrics.")
+        duration.add(time.perf_counter() - began)
+        shown = bounded([refused, duration, *families], self._config.metrics.series_max)
+        return HttpPage(body=written(shown, content_type), content_type=content_type)
+
+    async def _livez(self, _request: PageRequest) -> HttpPage:
+        """The event loop answers: the process lives."""
+        await self._on_loop(_nothing)
+        return HttpPage(body=b"alive\n")
+
+    async def _readyz(self, _request: PageRequest) -> HttpPage:
+        readiness = await self._on_loop(self._findings)
+        if readiness is None:
+            return _starting()
+        is_ready, text = readiness
+        return HttpPage(status=200 if is_ready else 503, body=text.encode())
+
+    async def _info(self, _request: PageRequest) -> HttpPage:
+        described = await self._on_loop(self._described)
+        return HttpPage(
+            body=json.dumps(described, indent=2).encode() + b"\n", content_type="application/json"
+        )
+
+    async def _on_loop(self, ask: Callable[[], Coroutine[Any, Any, T]]) -> T:
+        """What the coroutine returns on the broker's loop. TimeoutError when the loop takes too long."""
+        pending = asyncio.run_coroutine_threadsafe(ask(), self._loop)
+        try:
+            async with asyncio.timeout(_LOOP_SECONDS_MAX):
+                return await asyncio.wrap_future(pending)
+        finally:
+            pending.cancel()
+
+    # -- on the broker's loop
+
+    async def _collected(self) -> list[Any] | None:
+        return await collected(self._broker) if self._broker.is_serving else None
+
+    async def _findings(self) -> tuple[bool, str] | None:
+        if not self._broker.is_serving:
+            return None
+        return report(await findings_of(self._broker.context, self._broker.turns.begin()))
+
+    async def _described(self) -> dict[str, object]:
+        described: dict[str, object] = {
+            "version": __version__,
+            "node_id": self._config.server.node_id,
+            "rack": self._config.server.broker_rack,
+            "is_serving": self._broker.is_serving,
+        }
+        if self._broker.is_serving:
+            context = self._broker.context
+            described |= {
+                "cluster_id": context.image.cluster_id,
+                "controller_id": context.cluster.controller_id,
+                "listeners": [format_address(host, port) for host, port in self._broker.addresses],
+                "log_dirs": [directory.path for directory in context.replicas.directories.all()],
+            }
+        return described
+
+
+async def _nothing() -> None:
+    """Runs when the loop comes to it."""
+
+
+def _starting() -> HttpPage:
+    return HttpPage(status=503, body=b"[failed] broker: it starts or stops\nnot ready\n")
+
+
+def _parsed(text: str) -> tuple[str, int]:
+    try:
+        return parse_host_port(text)
+    except ConfigError as error:
+        raise ConfigError(f"metrics.listeners={text!r} is not allowed: expected HOST:PORT") from error

@@ -1,0 +1,148 @@
+"""What a broker serves on `metrics.listeners`: figures that agree with what was done, and probes that say why."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections.abc import AsyncIterator
+from typing import Any
+
+import pytest
+from prometheus_client.openmetrics.parser import text_string_to_metric_families as open_metrics
+from prometheus_client.parser import text_string_to_metric_families as prometheus_text
+
+from odradek.broker.app import Broker
+from odradek.broker.metrics.listener import MetricsListener
+from odradek.config.broker import BrokerConfig
+from odradek.model.errors import ConfigError
+from odradek.model.version import __version__
+from odradek.net.scrape_server import HttpPage
+from odradek.runtime.real import real_runtime
+
+SECONDS = 20
+Samples = dict[tuple[str, tuple[tuple[str, str], ...]], float]
+
+
+async def ask(listener: MetricsListener, path: str, accept: str = "") -> HttpPage:
+    """What a scraper gets. The broker is on this test's loop, so the reader is no thread that blocks it."""
+    host, port = listener.addresses[0]
+    async with asyncio.timeout(SECONDS):
+        reader, writer = await asyncio.open_connection(host, port)
+        writer.write(f"GET {path} HTTP/1.1\r\nAccept: {accept}\r\n\r\n".encode())
+        reply = await reader.read()
+        writer.close()
+        await writer.wait_closed()
+    head, _, body = reply.partition(b"\r\n\r\n")
+    return HttpPage(status=int(head.split(b" ")[1]), body=body)
+
+
+async def scrape(listener: MetricsListener) -> Samples:
+    """Every sample, by name and labels, read from both formats."""
+    text = (await ask(listener, "/metrics")).body.decode()
+    parse: Any = open_metrics
+    families = list(parse((await ask(listener, "/metrics", "application/openmetrics-text")).body.decode()))
+    names = {sample.name for family in families for sample in family.samples}
+    samples = {
+        (sample.name, tuple(sorted(sample.labels.items()))): sample.value
+        for family in prometheus_text(text)
+        for sample in family.samples
+    }
+    assert {name for name, _ in samples} == names, "both formats have the same"
+    return samples
+
+
+def of(samples: Samples, name: str, **texts: object) -> float:
+    return samples[name, tuple(sorted((label, str(text)) for label, text in texts.items()))]
+
+
+@pytest.fixture
+async def listeners() -> AsyncIterator[list[MetricsListener]]:
+    opened: list[MetricsListener] = []
+    yield opened
+    for listener in opened:
+        await asyncio.to_thread(listener.close)
+
+
+def listen(broker: Broker, opened: list[MetricsListener], **settings: str) -> MetricsListener:
+    config, _ = BrokerConfig.load({"metrics.listeners": "127.0.0.1:0", "log.dirs": "/nowhere", **settings})
+    listener = MetricsListener(broker, config)
+    listener.start()
+    opened.append(listener)
+    return listener
+
+
+async def test_figures_of_partitions_agree_with_what_was_done(
+    scene: Any, listeners: list[MetricsListener]
+) -> None:
+    broker = await scene.start()
+    wire = await scene.connect()
+    await wire.create("flights", partitions=2)
+    await wire.produce("flights", [b"a", b"b", b"c"])
+    await wire.produce("flights", [b"d"])
+
+    samples = await scrape(listen(broker, listeners))
+
+    first = {"topic": "flights", "partition": 0}
+    assert of(samples, "kafka_topic_partition_current_offset", **first) == 4
+    assert of(samples, "kafka_log_log_logendoffset", **first) == 4
+    assert of(samples, "kafka_topic_partition_oldest_offset", **first) == 0
+    assert (
+        of(samples, "kafka_log_log_size", **first)
+        > of(samples, "kafka_log_log_size", topic="flights", partition=1)
+        == 0
+    )
+    assert of(samples, "kafka_topic_partition_leader", **first) == 1
+    assert of(samples, "kafka_topic_partition_in_sync_replica", **first) == 1
+    assert of(samples, "kafka_topic_partition_under_replicated_partition", **first) == 0
+    assert of(samples, "kafka_topic_partitions", topic="flights") == 2
+    assert of(samples, "kafka_brokers") == 1
+    assert of(samples, "kafka_server_replicamanager_leadercount") == 2
+    assert of(samples, "kafka_server_replicamanager_underreplicatedpartitions") == 0
+    assert of(samples, "kafka_controller_kafkacontroller_activecontrollercount") == 1
+    assert of(samples, "kafka_controller_kafkacontroller_globalpartitioncount") == 2
+    assert of(samples, "kafka_controller_kafkacontroller_offlinepartitionscount") == 0
+    assert of(samples, "odradek_build_info", version=__version__) == 1
+    assert of(samples, "odradek_metrics_series_left_out") == 0
+
+
+async def test_a_bound_of_series_keeps_the_totals(scene: Any, listeners: list[MetricsListener]) -> None:
+    broker = await scene.start()
+    await (await scene.connect()).create("many", partitions=20)
+
+    samples = await scrape(listen(broker, listeners, **{"odradek.metrics.series.max": "60"}))
+
+    assert of(samples, "kafka_server_replicamanager_leadercount") == 20
+    assert of(samples, "odradek_metrics_series_left_out") > 0
+    assert of(samples, "odradek_metrics_series_left_out", family="kafka_log_log_size") == 20
+
+
+async def test_probes_say_what_is_the_matter(scene: Any, listeners: list[MetricsListener]) -> None:
+    broker = await scene.start()
+    await (await scene.connect()).create("t", partitions=1)
+    listener = listen(broker, listeners)
+
+    assert (await ask(listener, "/livez")).status == 200
+    ready = await ask(listener, "/readyz")
+    assert (ready.status, ready.body.splitlines()[-1]) == (200, b"ready")
+    info = json.loads((await ask(listener, "/info")).body)
+    assert (info["node_id"], info["is_serving"], info["controller_id"]) == (1, True, 1)
+
+    (directory,) = broker.context.replicas.directories.all()
+    directory.offline = "the disk is on fire"
+    unready = await ask(listener, "/readyz")
+    directory.offline = None
+    assert unready.status == 503
+    assert b"[failed] log directories: cannot be used: " in unready.body
+    assert b"the disk is on fire" in unready.body
+
+    await scene.stop()
+    stopped = await ask(listener, "/readyz")
+    assert (stopped.status, (await ask(listener, "/metrics")).status) == (503, 503)
+    assert b"it starts or stops" in stopped.body
+    assert (await ask(listener, "/nothing")).status == 404
+
+
+async def test_an_address_that_is_none_is_named() -> None:
+    config, _ = BrokerConfig.load({"metrics.listeners": "9464", "log.dirs": "/nowhere"})
+    with pytest.raises(ConfigError, match=r"metrics\.listeners='9464' is not allowed: expected HOST:PORT"):
+        MetricsListener(Broker(config, real_runtime()), config)
