@@ -115,8 +115,9 @@ def _tls_context(config: ZooKeeperConfig) -> ssl.SSLContext | None:
         if config.ssl_cipher_suites:
             context.set_ciphers(":".join(config.ssl_cipher_suites))
     except OSError as error:
-        is_keystore = isinstance(error, ssl.SSLError) and key.endswith("keystore.location")
-        why = keystore_problem(error) if is_keystore else error.strerror or error
+        why: object = error.strerror or error
+        if isinstance(error, ssl.SSLError) and key.endswith("keystore.location"):
+            why = keystore_problem(error)
         raise ConfigError(f"{key} is not allowed: {why}") from None
     return context
 

@@ -124,6 +124,8 @@ def _create_source(catalog: SqlCatalog, statement: CreateSource) -> AppliedChang
     known = catalog.sources.get(statement.name)
     if known is not None and statement.if_not_exists:
         return unchanged(catalog, f"Cannot add {statement.kind} `{statement.name}`: it already exists.")
+    if statement.or_replace and statement.read_only:
+        raise _not_replaceable(statement)
     _check_name_is_free(statement.name, known, statement.kind, statement, or_replace=statement.or_replace)
     source = _declared_source(catalog, statement)
     if known is not None:
@@ -143,7 +145,12 @@ def _create_source(catalog: SqlCatalog, statement: CreateSource) -> AppliedChang
 
 
 def _check_name_is_free(
-    name: str, known: SqlSource | None, kind: SourceKind, statement: Statement, *, or_replace: bool
+    name: str,
+    known: SqlSource | None,
+    kind: SourceKind,
+    statement: CreateSource | CreateAsSelect,
+    *,
+    or_replace: bool,
 ) -> None:
     if known is None:
         return
@@ -156,6 +163,16 @@ def _check_name_is_free(
         )
     if known.kind != kind:
         raise SqlError(f"Cannot replace {known.kind} '{name}' with a {kind}", statement.position)
+    if known.read_only:
+        raise _not_replaceable(statement)
+
+
+def _not_replaceable(statement: CreateSource | CreateAsSelect) -> SqlError:
+    return SqlError(
+        f"Cannot add {statement.kind} '{statement.name}': CREATE OR REPLACE is not supported on source {statement.kind}s.",
+        statement.position,
+        f"DROP {statement.kind.upper()} {statement.name}, and create it again.",
+    )
 
 
 def _declared_source(catalog: SqlCatalog, statement: CreateSource) -> SqlSource:
@@ -359,6 +376,12 @@ def _alter_source(catalog: SqlCatalog, statement: AlterSource) -> AppliedChange:
             statement.position,
             f"Write ALTER {source.kind.upper()} … AS SELECT.",
         )
+    if source.read_only:
+        raise SqlError(
+            f"Cannot alter {source.kind} '{source.name}': ALTER operations are not supported on source {source.kind}s.",
+            statement.position,
+            f"DROP {source.kind.upper()} {source.name}, and create it again.",
+        )
     added = tuple(_column(catalog, source.kind, definition) for definition in statement.columns)
     names = {column.name for column in source.columns}
     for column, definition in zip(added, statement.columns, strict=True):
@@ -385,6 +408,8 @@ def _drop_source(catalog: SqlCatalog, statement: DropSource) -> AppliedChange:
             f"Incompatible data source type is {source.kind.upper()}, but statement was DROP {statement.kind.upper()}",
             statement.position,
         )
+    if statement.delete_topic:
+        _check_topic_is_free(catalog, source, statement)
     used = [
         query_id
         for query_id in {*catalog.readers(source.name), *catalog.writers(source.name)}
@@ -407,6 +432,27 @@ def _drop_source(catalog: SqlCatalog, statement: DropSource) -> AppliedChange:
         changes=tuple(changes),
         message=f"Source `{source.name}` (topic: {source.topic}) was dropped.",
     )
+
+
+def _check_topic_is_free(catalog: SqlCatalog, source: SqlSource, statement: DropSource) -> None:
+    """SqlError for a topic that is not the source's own, or that others use, too."""
+    if source.read_only:
+        raise SqlError(
+            f"Cannot delete topic for read-only source: {source.name}",
+            statement.position,
+            "Leave out DELETE TOPIC.",
+        )
+    others = sorted(
+        other.name
+        for other in (*catalog.sources.values(), *catalog.candidates.values())
+        if other.topic == source.topic and other.name != source.name
+    )
+    if others:
+        raise SqlError(
+            f"Refusing to delete topic. Found other data sources ({', '.join(others)}) using topic {source.topic}",
+            statement.position,
+            "Drop them before, or leave out DELETE TOPIC.",
+        )
 
 
 # ---- queries

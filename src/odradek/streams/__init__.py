@@ -12,6 +12,7 @@ if TYPE_CHECKING:
     from odradek.streams.formats import Avro, Protobuf
     from odradek.streams.grouped import GroupedStream
     from odradek.streams.language import Stream, Table
+    from odradek.streams.plan.windows import time_limit
     from odradek.streams.processors.custom import Processor, Timers, To
     from odradek.streams.records import StreamRecord
 
@@ -27,6 +28,7 @@ __all__ = [
     "TestDriver",
     "Timers",
     "To",
+    "time_limit",
 ]
 
 __getattr__ = lazy_names(
@@ -39,5 +41,6 @@ __getattr__ = lazy_names(
         "odradek.streams.formats": ("Avro", "Protobuf"),
         "odradek.streams.grouped": ("GroupedStream",),
         "odradek.streams.language": ("Stream", "Table"),
+        "odradek.streams.plan.windows": ("time_limit",),
     },
 )

@@ -12,7 +12,7 @@ from odradek.streams.language import GlobalTable, Stream, Table
 from odradek.streams.plan.operators import Emit, Expression, FrameSource, TopicSource, listed
 from odradek.streams.plan.program import OnError, Program
 from odradek.streams.plan.schemas import Format, declared
-from odradek.streams.plan.windows import milliseconds
+from odradek.streams.plan.windows import Length, milliseconds
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
@@ -93,7 +93,7 @@ class Streams:
         value: str | None = None,
         key_format: Format = "json",
         value_format: Format = "json",
-        versioned: str | int | None = None,
+        versioned: Length | None = None,
         bad: str | None = None,
         options: Mapping[str, str] | None = None,
         name: str | None = None,
@@ -199,11 +199,15 @@ class Streams:
         until_now: bool = False,
         changelog: bool = True,
         options: Mapping[str, str] | None = None,
+        spark: SparkSession | None = None,
     ) -> Run:
         """Run it: one query for each output, or for those that name the same one (`to(..., query=)`). `checkpoint`: a directory
         that stays. `until_now`: end when all is read that was there. `changelog`: with delivery exactly_once, keep state in
-        topics, too; without its checkpoint, the program then goes on with them where it was.
+        topics, too; without its checkpoint, the program then goes on with them where it was. `spark`: the session to run in, in
+        place of the one that `Streams(spark=)` names.
         """
+        if spark is not None:
+            self.program.spark = spark
         return running.start(
             self.program,
             checkpoint=checkpoint,

@@ -21,7 +21,7 @@ from odradek.streams.language import Stream, Table
 from odradek.streams.plan.operators import Called, Operator, TopicSink, TopicSource, near_name, walk
 from odradek.streams.plan.program import Program
 from odradek.streams.plan.queries import planned_queries
-from odradek.streams.plan.windows import milliseconds
+from odradek.streams.plan.windows import Length, milliseconds
 from odradek.streams.processors.failures import LetterRules
 from odradek.streams.processors.task import ScriptStep
 from odradek.streams.records import StreamRecord
@@ -39,6 +39,7 @@ from odradek.streams.translation.frames import (
     record_schema,
     scope,
 )
+from odradek.streams.translation.spark_errors import in_one_line
 from odradek.streams.translation.translator import Tasks
 
 if TYPE_CHECKING:
@@ -107,12 +108,22 @@ class TestDriver:
         self._script.append(ScriptStep(self._count - 1, None))
         self._written_records = None
 
-    def advance(self, time: str | int) -> None:
+    def advance(self, time: Length) -> None:
         """Let so much time pass after the latest record: stream time, so windows close and timers come, and the clock that
         stamps rows without a timestamp.
         """
         self._clock_ms = max(self._clock_ms, self._latest_ms) + milliseconds(time, "advance")
         self._script.append(ScriptStep(self._count, self._clock_ms))
+        self._count += 1
+        self._written_records = None
+
+    def advance_wall_clock(self, time: Length) -> None:
+        """Let so much time pass on the clock alone: wall-clock timers come, idle timeouts end. Stream time stays.
+
+        Rows that are fed later without a timestamp have the clock's.
+        """
+        self._clock_ms += milliseconds(time, "advance_wall_clock")
+        self._script.append(ScriptStep(self._count, self._clock_ms, is_wall_clock=True))
         self._count += 1
         self._written_records = None
 
@@ -133,7 +144,7 @@ class TestDriver:
     def read_all(self) -> dict[str, list[StreamRecord]]:
         """What was written to each topic, in order."""
         if self._written_records is None:
-            with _settings_of_small_data(self._spark):
+            with _settings_of_small_data(self._spark), in_one_line():
                 self._written_records = self._run()
         return {topic: list(records) for topic, records in self._written_records.items()}
 
@@ -168,7 +179,7 @@ class TestDriver:
     def records(self, of: Stream | Table) -> list[StreamRecord]:
         """The records of a stream, or the updates of a table, that the program need not write anywhere."""
         translator = self._translator([of.operator])
-        with _settings_of_small_data(self._spark):
+        with _settings_of_small_data(self._spark), in_one_line():
             return [record for _, record in self._collected(translator.frame(of.operator))]
 
     def _translator(self, ends: Iterable[Operator]) -> Translator:

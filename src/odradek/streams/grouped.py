@@ -10,7 +10,9 @@ from odradek.model.errors import ConfigError
 from odradek.streams.plan.keyed import Aggregated, Cogrouped, Folded, FoldedBy, Processed, ProcessorOutput
 from odradek.streams.plan.operators import Emit, Expression, Operator, at_least_one
 from odradek.streams.plan.program import Program
+from odradek.streams.plan.schemas import checked_ddl
 from odradek.streams.plan.windows import (
+    Length,
     SessionWindows,
     SlidingWindows,
     WindowKind,
@@ -55,11 +57,11 @@ class GroupedStream(Generic[TableT, StreamT]):
 
     def window(
         self,
-        size: str | int,
+        size: Length,
         *,
-        every: str | int | None = None,
-        grace: str | int = 0,
-        idle_timeout: str | int | None = None,
+        every: Length | None = None,
+        grace: Length = 0,
+        idle_timeout: Length | None = None,
     ) -> GroupedStream[TableT, StreamT]:
         """Tumbling windows, or hopping ones that begin `every` so often.
 
@@ -69,7 +71,7 @@ class GroupedStream(Generic[TableT, StreamT]):
         return self._windowed(time_windows(size, every, grace, idle_timeout))
 
     def sliding(
-        self, size: str | int, *, grace: str | int = 0, idle_timeout: str | int | None = None
+        self, size: Length, *, grace: Length = 0, idle_timeout: Length | None = None
     ) -> GroupedStream[TableT, StreamT]:
         """A window for every set of records that are at most `size` apart. `idle_timeout` as in `window`."""
         kind = SlidingWindows(
@@ -80,14 +82,25 @@ class GroupedStream(Generic[TableT, StreamT]):
         return self._windowed(kind)
 
     def session(
-        self, gap: str | int, *, grace: str | int = 0, idle_timeout: str | int | None = None
+        self,
+        gap: Length,
+        *,
+        grace: Length = 0,
+        retention: Length | None = None,
+        idle_timeout: Length | None = None,
     ) -> GroupedStream[TableT, StreamT]:
-        """Records that are at most `gap` apart belong together. `idle_timeout` as in `window`."""
+        """Records that are at most `gap` apart belong together. `idle_timeout` as in `window`.
+
+        `retention`: how long after its end a session can be joined to others by a record that is not late (Kafka Streams:
+        `Materialized.withRetention`). It is at least the gap and the grace, which it is when it is not given.
+        """
         kind = SessionWindows(
             gap_ms=milliseconds(gap, "session"),
             grace_ms=milliseconds(grace, "grace"),
+            retention_ms=None if retention is None else milliseconds(retention, "retention"),
             idle_ms=idle_time(idle_timeout),
         )
+        kind.check_retention()
         return self._windowed(kind)
 
     def final(self) -> GroupedStream[TableT, StreamT]:
@@ -218,6 +231,7 @@ class GroupedStream(Generic[TableT, StreamT]):
         the result is a stream for each name.
         """
         self._no_table("process")
+        _check_processor(processor)
         if (schema is None) == (not outputs):
             raise ConfigError("process: give schema=, or outputs= with a name and a schema for each")
         operator = Processed(
@@ -286,6 +300,10 @@ class GroupedStream(Generic[TableT, StreamT]):
         emit: Emit | None,
         name: str | None,
     ) -> TableT:
+        _check_function(add, "add", "(aggregate, value)" if start is None else "(key, value, aggregate)")
+        if schema is not None or start is not None:
+            checked_ddl(schema, "schema")
+            _check_function(start, "start", "without arguments, such as dict or lambda: 0,")
         if self._operator.is_table and subtract is None:
             raise ConfigError(
                 "a grouped table needs subtract=: it takes back the old value of a row that changes"
@@ -306,6 +324,30 @@ class GroupedStream(Generic[TableT, StreamT]):
                 final=self._final,
             ),
         )
+
+
+def _check_processor(processor: Any) -> None:
+    """ConfigError for a class, a function, or another object in place of a processor."""
+    if isinstance(processor, Processor):
+        return
+    if isinstance(processor, type):
+        raise ConfigError(
+            f"process takes a processor, not its class: write process({processor.__name__}(), schema=…)"
+        )
+    if callable(processor):
+        raise ConfigError(
+            "process takes an object of a class that inherits odradek.streams.Processor, with a method"
+            " process(record, state, timers), not a function"
+        )
+    raise ConfigError(
+        f"process takes a processor: {type(processor).__name__} does not inherit odradek.streams.Processor"
+    )
+
+
+def _check_function(function: Any, what: str, needed: str) -> None:
+    """ConfigError for what cannot be called."""
+    if not callable(function):
+        raise ConfigError(f"{what} is a function {needed}, not {function!r:.80}")
 
 
 class CogroupedStream(Generic[TableT, StreamT]):

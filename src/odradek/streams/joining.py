@@ -15,7 +15,7 @@ from odradek.streams.plan.keyed import (
 )
 from odradek.streams.plan.operators import Emit, Expression, JoinKind, Operator, history_of, listed
 from odradek.streams.plan.program import Program
-from odradek.streams.plan.windows import milliseconds
+from odradek.streams.plan.windows import Length, milliseconds
 
 Sides: TypeAlias = tuple[Operator, Operator]
 Select: TypeAlias = "Expression | Iterable[Expression] | None"
@@ -24,10 +24,10 @@ Select: TypeAlias = "Expression | Iterable[Expression] | None"
 class JoinReach(NamedTuple):
     """How far apart two records may be: lengths of time as the user wrote them."""
 
-    within: str | int
-    before: str | int | None
-    after: str | int | None
-    grace: str | int
+    within: Length
+    before: Length | None
+    after: Length | None
+    grace: Length
 
 
 def stream_to_stream(
@@ -57,7 +57,7 @@ def stream_to_table(
     sides: Sides,
     how: JoinKind,
     on: Select,
-    grace: str | int | None,
+    grace: Length | None,
     prefix: str,
     select: Select,
     name: str | None,
@@ -130,7 +130,7 @@ def by_part_of_windowed_key(
     sides: Sides,
     how: JoinKind,
     by: Expression | Iterable[Expression],
-    held: str | int | None,
+    held: Length | None,
     prefix: str,
     select: Select,
     name: str | None,

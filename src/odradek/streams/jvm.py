@@ -13,6 +13,7 @@ import tempfile
 import threading
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, nullcontext, suppress
+from enum import Enum, auto
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 from weakref import WeakKeyDictionary
@@ -37,8 +38,12 @@ _CHATTER: Final = (
     b"Starting Streaming TransformWithStateIn",
     b"Streaming TransformWithStateIn",
 )
-_LINE: Final = re.compile(rb"[^\r\n]*[\r\n]")
+_NAME_BYTES_MAX: Final = max(map(len, _CHATTER))
+_ENDS: Final = (b"\r", b"\n")
+_LINE_END: Final = re.compile(rb"([\r\n])")
 """A progress bar ends in a carriage return, and other lines follow it."""
+LINE_BYTES_MAX: Final = 1 << 14
+"""Spark prints plans and generated code in lines of megabytes, which no one can read in a log."""
 JAVA_OPTIONS: Final = "spark.driver.extraJavaOptions"
 BRIEF: Final = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"
 """Of a JVM that works for seconds: it compiles once, and fast."""
@@ -128,6 +133,14 @@ def _conf(settings: Mapping[str, str], home: Path | None) -> pyspark.SparkConf:
     return conf
 
 
+class _Line(Enum):
+    """The line that has begun: whether it is passed on."""
+
+    BEGINS = auto()
+    PASSES = auto()
+    CHATTER = auto()
+
+
 def _write(data: bytes) -> None:
     with suppress(OSError):  # no one reads it any more, and the JVM must not wait for that
         os.write(_STANDARD_ERROR, data)
@@ -144,50 +157,76 @@ def _pass_on(reading: int) -> None:
 
 class ChatterFilter:
     """Passes lines on, but not the chatter, nor the empty line after each of its lines. The beginning of a line waits only as
-    long as it may be chatter.
+    long as it may be chatter. Of a line above LINE_BYTES_MAX the rest is left out: plans and code that Spark prints.
+
+    Each byte is looked at once, and at most the bytes of a name of chatter are held.
     """
 
     def __init__(self, write: Callable[[bytes], object]) -> None:
         self._write = write
         self._held = b""
-        self._passes = False
-        """The line that has begun is passed on."""
+        """The beginning of a line that may be chatter."""
+        self._line: _Line = _Line.BEGINS
+        self._passed_bytes = 0
+        """The bytes of the line that has begun which were passed on."""
+        self._left_out_bytes = 0
         self._was_chatter = False
         """The line before was."""
 
     def feed(self, data: bytes) -> None:
         """What was written, cut anywhere."""
-        *lines, self._held = _split(self._held + data)
-        passed = b"".join(filter(None, map(self._whole, lines)))
-        if self._held and (self._passes or not _may_be_chatter(self._held)):
-            passed += self._held
-            self._held, self._passes, self._was_chatter = b"", True, False
+        passed: list[bytes] = []
+        for piece in _LINE_END.split(data):
+            self._piece(piece, passed)
         if passed:
-            self._write(passed)
+            self._write(b"".join(passed))
 
     def end(self) -> None:
         """Nothing more comes."""
-        if self._held:
-            self._write(self._held)
-            self._held = b""
+        passed = [self._held, self._note()]
+        self._held = b""
+        if any(passed):
+            self._write(b"".join(passed))
 
-    def _whole(self, line: bytes) -> bytes | None:
-        """A line with its end, or the rest of one."""
-        if self._passes:
-            self._passes = False
-            return line
-        if line.startswith(_CHATTER):
+    def _piece(self, piece: bytes, passed: list[bytes]) -> None:
+        """A part of one line, or an end of a line alone."""
+        if piece in _ENDS:
+            self._ended(piece, passed)
+            return
+        if not piece:
+            return
+        if self._line is _Line.BEGINS:
+            held = self._held + piece[:_NAME_BYTES_MAX]
+            if held.startswith(_CHATTER):
+                self._held, self._line = b"", _Line.CHATTER
+            elif _may_be_chatter(held):
+                self._held = held
+            else:
+                piece, self._held, self._line = self._held + piece, b"", _Line.PASSES
+        if self._line is _Line.PASSES:
+            self._pass_on(piece, passed)
+
+    def _pass_on(self, piece: bytes, passed: list[bytes]) -> None:
+        kept = piece[: LINE_BYTES_MAX - self._passed_bytes]
+        self._passed_bytes += len(kept)
+        self._left_out_bytes += len(piece) - len(kept)
+        passed.append(kept)
+
+    def _note(self) -> bytes:
+        left_out, self._passed_bytes, self._left_out_bytes = self._left_out_bytes, 0, 0
+        return b"... (%d bytes left out)" % left_out if left_out else b""
+
+    def _ended(self, end: bytes, passed: list[bytes]) -> None:
+        line, self._line = self._line, _Line.BEGINS
+        if line is _Line.CHATTER:
             self._was_chatter = True
-            return None
+            return
         is_after, self._was_chatter = self._was_chatter, False
-        return None if is_after and line == b"\n" else line
+        if is_after and end == b"\n" and line is _Line.BEGINS and not self._held:
+            return
+        passed += [self._held, self._note(), end]
+        self._held = b""
 
 
 def _may_be_chatter(beginning: bytes) -> bool:
-    return any(beginning.startswith(chatter[: len(beginning)]) for chatter in _CHATTER)
-
-
-def _split(data: bytes) -> list[bytes]:
-    """Lines with their ends, and what follows the last of them, which may be nothing."""
-    lines = _LINE.findall(data)
-    return [*lines, data[sum(map(len, lines)) :]]
+    return any(chatter.startswith(beginning) for chatter in _CHATTER)

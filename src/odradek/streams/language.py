@@ -13,6 +13,7 @@ from odradek.model.lazy import lazy
 from odradek.streams import joining
 from odradek.streams.grouped import GroupedStream, ResultTypes
 from odradek.streams.joining import JoinReach
+from odradek.streams.plan.keyed import Suppressed
 from odradek.streams.plan.operators import (
     AsStream,
     AsTable,
@@ -30,10 +31,12 @@ from odradek.streams.plan.operators import (
     TopicSink,
     TopicSource,
     at_least_one,
+    checked_expressions,
     listed,
 )
 from odradek.streams.plan.program import Program
 from odradek.streams.plan.schemas import Format, checked_format, declared
+from odradek.streams.plan.windows import Length, TimeLimit
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
@@ -63,6 +66,7 @@ class Stream:
 
     def filter(self, condition: Expression, *, name: str | None = None) -> Stream:
         """The records for which the condition holds; null does not hold."""
+        checked_expressions((condition,), "filter")
         return self._filtered(condition, self._program.operator_name("filter", name))
 
     def _filtered(self, condition: Expression, name: str) -> Stream:
@@ -70,6 +74,7 @@ class Stream:
 
     def filter_not(self, condition: Expression, *, name: str | None = None) -> Stream:
         """The others."""
+        checked_expressions((condition,), "filter_not")
         name = self._program.operator_name("filter", name)
         return self._then(Filtered(name=name, inputs=(self.operator,), condition=condition, negated=True))
 
@@ -96,13 +101,34 @@ class Stream:
 
     def with_timestamp(self, milliseconds: Expression, *, name: str | None = None) -> Stream:
         """Another time for each record, such as `unix_millis(at)`."""
+        checked_expressions((milliseconds,), "with_timestamp")
         name = self._program.operator_name("timestamp", name)
         return self._then(Selected(name=name, inputs=(self.operator,), timestamp=milliseconds))
 
-    def flat_map(self, elements: Expression, *, name: str | None = None) -> Stream:
-        """One record for each element of an array: structs become the value's columns, others a bare `value`."""
-        name = self._program.operator_name("flat-map", name)
-        return self._then(Exploded(name=name, inputs=(self.operator,), elements=elements))
+    def flat_map(
+        self,
+        elements: Expression,
+        *,
+        key: Expression | Iterable[Expression] | None = None,
+        value: Expression | Iterable[Expression] | None = None,
+        name: str | None = None,
+    ) -> Stream:
+        """One record for each element of an array: structs become the value's columns, others a bare `value`.
+
+        `key` and `value` make each record's key and value, as in `map`: they see the element's columns, and the key as it was.
+        """
+        checked_expressions((elements,), "flat_map")
+        given = self._program.operator_name("flat-map", name)
+        exploded = self._then(Exploded(name=given, inputs=(self.operator,), elements=elements))
+        if key is None and value is None:
+            return exploded
+        made = Selected(
+            name=self._program.operator_name("flat-map-key", f"{given}-records"),
+            inputs=(exploded.operator,),
+            key=None if key is None else listed(key),
+            value=None if value is None else listed(value),
+        )
+        return self._then(made)
 
     def split(
         self, *conditions: Expression, otherwise: bool = False, name: str | None = None
@@ -198,7 +224,7 @@ class Stream:
         *,
         how: Literal["inner", "left"] = "inner",
         on: Expression | Iterable[Expression] | None = None,
-        grace: str | int | None = None,
+        grace: Length | None = None,
         prefix: str = "",
         select: Expression | Iterable[Expression] | None = None,
         name: str | None = None,
@@ -209,10 +235,10 @@ class Stream:
         self,
         other: Stream,
         *,
-        within: str | int,
-        before: str | int | None = None,
-        after: str | int | None = None,
-        grace: str | int = 0,
+        within: Length,
+        before: Length | None = None,
+        after: Length | None = None,
+        grace: Length = 0,
         how: JoinKind = "inner",
         prefix: str = "",
         select: Expression | Iterable[Expression] | None = None,
@@ -225,10 +251,10 @@ class Stream:
         *,
         how: JoinKind = "inner",
         on: Expression | Iterable[Expression] | None = None,
-        within: str | int | None = None,
-        before: str | int | None = None,
-        after: str | int | None = None,
-        grace: str | int | None = None,
+        within: Length | None = None,
+        before: Length | None = None,
+        after: Length | None = None,
+        grace: Length | None = None,
         prefix: str = "",
         select: Expression | Iterable[Expression] | None = None,
         name: str | None = None,
@@ -289,11 +315,13 @@ class Table:
 
     def filter(self, condition: Expression, *, name: str | None = None) -> Table:
         """The rows for which the condition holds. A row for which it no longer holds is deleted."""
+        checked_expressions((condition,), "filter")
         name = self._program.operator_name("filter", name)
         return Table(self._program, Filtered(name=name, inputs=(self.operator,), condition=condition))
 
     def filter_not(self, condition: Expression, *, name: str | None = None) -> Table:
         """The others."""
+        checked_expressions((condition,), "filter_not")
         name = self._program.operator_name("filter", name)
         operator = Filtered(name=name, inputs=(self.operator,), condition=condition, negated=True)
         return Table(self._program, operator)
@@ -307,6 +335,21 @@ class Table:
     def group_by(self, *key: Expression) -> GroupedStream[Table, Stream]:
         """The rows by another key. When a row changes, its old value is taken back from the aggregate of its old key."""
         return GroupedStream(self._program, self.operator, at_least_one(key, "group_by"), _RESULTS)
+
+    def suppress(self, *, until: TimeLimit, name: str | None = None) -> Table:
+        """Hold updates back: of each key, the latest goes on when the first has waited so long in stream time.
+
+        `until`: `time_limit("5 minutes", max_records=1_000)`. For one result of each window write `final()` before it.
+        """
+        if not isinstance(until, TimeLimit):
+            raise ConfigError(
+                f"suppress: until= is time_limit('5 minutes') of odradek.streams, not {until!r:.80};"
+                " windows have final(), which says each once when it is closed"
+            )
+        operator = Suppressed(
+            name=self._program.operator_name("suppress", name), inputs=(self.operator,), until=until
+        )
+        return Table(self._program, operator)
 
     def to_stream(self, *, name: str | None = None) -> Stream:
         """Each update as a record; a delete has a null value."""
@@ -371,7 +414,7 @@ class Table:
         by: Expression | Iterable[Expression],
         *,
         how: JoinKind = "inner",
-        held: str | int | None = None,
+        held: Length | None = None,
         prefix: str = "",
         select: Expression | Iterable[Expression] | None = None,
         name: str | None = None,

@@ -40,6 +40,7 @@ from odradek.streams.translation.frames import (
 from odradek.streams.translation.incoming import incoming, reading_options
 from odradek.streams.translation.letters import records_alone
 from odradek.streams.translation.outputs import outgoing
+from odradek.streams.translation.spark_errors import in_one_line
 from odradek.streams.translation.translator import Tasks
 
 if TYPE_CHECKING:
@@ -105,14 +106,15 @@ class Run:
         connections.close_idle()
 
     def wait(self, timeout_s: int | None = None) -> bool:
-        """Until all have ended, or the time is over. Raises what a query died of."""
+        """Until all have ended, or the time is over. QueryFailedError says in one line what a query died of."""
         ended = []
-        for query in self.queries.values():
-            if timeout_s is None:
-                query.awaitTermination()
-                ended.append(True)
-            else:
-                ended.append(bool(query.awaitTermination(timeout_s)))
+        for name, query in self.queries.items():
+            with in_one_line(name):
+                if timeout_s is None:
+                    query.awaitTermination()
+                    ended.append(True)
+                else:
+                    ended.append(bool(query.awaitTermination(timeout_s)))
         return all(ended)
 
 
@@ -165,7 +167,8 @@ def start(
             writer = (
                 writer.trigger(availableNow=True) if until_now else writer.trigger(processingTime=interval)
             )
-            queries[query.name] = writer.outputMode("append").start()
+            with in_one_line(query.name):
+                queries[query.name] = writer.outputMode("append").start()
     except BaseException:
         Run(queries, queryable).stop()
         raise

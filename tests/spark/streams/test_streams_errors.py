@@ -116,7 +116,7 @@ def test_a_value_is_decoded_once_whatever_is_filtered_by_it(
     ("value", "message"),
     [
         (GIVEN[1], "the value at orders-0 offset 1 is not JSON"),
-        (GIVEN[2], "CAST_INVALID_INPUT"),
+        (GIVEN[2], "The value .two. of the type .STRING. cannot be cast to .INT."),
         (GIVEN[3], "picky failed at orders-0 offset 1: ValueError: no nails, please"),
     ],
 )

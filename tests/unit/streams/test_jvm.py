@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import sys
+from types import FrameType
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from odradek.streams.jvm import ChatterFilter
+from odradek.streams.jvm import LINE_BYTES_MAX, ChatterFilter
 
 LOUD = b"Starting Streaming TransformWithStateInPandas Python worker.\n\n"
 LOUDER = b"Streaming TransformWithStateInPandas Python worker received parameters for UDF.\n\n"
@@ -31,6 +34,9 @@ def passed(*chunks: bytes) -> bytes:
         (b"it says: " + LOUD, b"it says: " + LOUD),
         (b"no end", b"no end"),
         (b"Streaming", b"Streaming"),
+        (b"Streaming\n", b"Streaming\n"),
+        (LOUD + b"Streaming\n\n", b"Streaming\n\n"),
+        (LOUD.strip() + b"x" * 100_000 + b"\n\nafter\n", b"after\n"),
     ],
 )
 def test_only_chatter_is_left_out(said: bytes, stays: bytes) -> None:
@@ -50,3 +56,43 @@ def test_the_beginning_of_a_line_does_not_wait() -> None:
     without_chatter = ChatterFilter(written.append)
     without_chatter.feed(b"WARN: the bro")
     assert written == [b"WARN: the bro"]
+
+
+@pytest.mark.parametrize("end", [b"\n", b"\r", b""])
+def test_the_rest_of_a_long_line_is_left_out(end: bytes) -> None:
+    line = b"p" * (LINE_BYTES_MAX + 1000)
+    assert passed(line + end, b"next\n" if end else b"") == (
+        b"p" * LINE_BYTES_MAX + b"... (1000 bytes left out)" + end + (b"next\n" if end else b"")
+    )
+
+
+@pytest.mark.parametrize("beginning", [b"", b"Streaming TransformWithStateIn", b"Streaming"])
+def test_a_line_without_an_end_costs_a_fixed_number_of_steps_for_each_piece(beginning: bytes) -> None:
+    """The work for each piece is the same, however long the line is already."""
+
+    def steps(piece_count: int) -> int:
+        without_chatter = ChatterFilter(lambda data: None)
+        without_chatter.feed(beginning)
+        taken = 0
+
+        def count(frame: FrameType, event: str, argument: object) -> None:
+            nonlocal taken
+            taken += 1
+
+        sys.setprofile(count)
+        try:
+            for _ in range(piece_count):
+                without_chatter.feed(b"x" * 64)
+        finally:
+            sys.setprofile(None)
+        held = [value for value in vars(without_chatter).values() if isinstance(value, bytes)]
+        assert sum(map(len, held)) <= 64
+        return taken
+
+    assert steps(2000) <= 2 * steps(1000)
+
+
+def test_a_piece_of_megabytes_without_an_end_passes() -> None:
+    """With a pattern that looks through the rest again from each byte, this takes days."""
+    line = b"Streaming query " + b"x" * (8 << 20)
+    assert passed(line).startswith(b"Streaming query xxx")

@@ -56,6 +56,7 @@ _FETCH: Final = api_by_name("Fetch")
 _EPOCHS: Final = api_by_name("OffsetForLeaderEpoch")
 _LAST_VERSION_WITH_NAMES: Final = 12
 _LAST_VERSION_WITHOUT_SESSIONS: Final = 6
+_REFUSALS_BEFORE_WARNING: Final = 5
 _SESSION_ERRORS: Final = frozenset(
     {
         ErrorCode.FETCH_SESSION_ID_NOT_FOUND,
@@ -343,6 +344,8 @@ class Fetcher:
         self._pause(state)
         if code in LEADER_MAY_HAVE_MOVED or code.retriable:
             metadata.request_update()
+            if state.trouble_count == _REFUSALS_BEFORE_WARNING:
+                _log.warning("fetch_is_retried", partition=tp, code=code.name, reason=code.meaning)
         else:
             state.problem = KafkaError(code, f"{tp}: {code.meaning}")
             self._assignment.notify()

@@ -6,7 +6,7 @@ import asyncio
 from collections.abc import Callable
 from typing import Any, Final, TypeVar
 
-from odradek.client.errors import TimedOutError
+from odradek.client.errors import TimedOutError, explain
 from odradek.client.network.backoff import Backoff
 from odradek.client.network.connection import BrokerConnection
 from odradek.client.network.connections import BrokerConnections
@@ -17,9 +17,15 @@ from odradek.model.errors import ErrorCode, KafkaError
 from odradek.model.ids import NO_BROKER
 from odradek.protocol import Message
 from odradek.runtime.ports import Clock, Entropy
+from odradek.telemetry import events
+
+_log = events.get("client")
 
 M = TypeVar("M", bound=Message)
 T = TypeVar("T")
+
+_TRIES_BEFORE_WARNING: Final = 5
+"""A leader or coordinator that moves costs fewer; after these, some 2 s have passed."""
 
 
 class ClusterClient:
@@ -126,3 +132,11 @@ class ClusterClient:
                     max(0.0, min(self.backoff.delay_s(tries), deadline - self.clock.monotonic()))
                 )
                 tries += 1
+                if tries == _TRIES_BEFORE_WARNING:
+                    _log.warning(
+                        "request_is_retried",
+                        what=what,
+                        code=error.code.name,
+                        reason=explain(error),
+                        timeout_s=timeout_s,
+                    )

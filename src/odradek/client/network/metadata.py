@@ -8,6 +8,7 @@ thousand failing requests make one question. When no known broker answers, the b
 from __future__ import annotations
 
 import asyncio
+import difflib
 from collections.abc import Callable, Iterable
 from typing import Final
 
@@ -56,6 +57,8 @@ class Metadata:
         self._auto_create = auto_create
         self._backoff = Backoff(settings.retry_backoff_ms, settings.retry_backoff_max_ms, entropy)
         self._topics: dict[str, None] = {}
+        self._unknown_counts: dict[str, int] = {}
+        """How many answers in a row said that there is no such topic."""
         self._all_topics = False
         self._asked = 0
         self._served = 0
@@ -257,10 +260,31 @@ class Metadata:
                 image = image.without([name for name in image.topics if name not in present])
             self.image = image
             self.problem = None
+            self._warn_of_unknown()
             return not self.image.topic_errors and bool(self.image.brokers)
         self.problem = _summary(problems)
         _log.debug("metadata_refresh_put_off", reason=explain(self.problem))
         return False
+
+    def _warn_of_unknown(self) -> None:
+        """Warns once of each wanted topic that the cluster does not have; again only after it was there.
+
+        The first answer does not count where brokers are asked to create the topic: they may be about to.
+        """
+        counts = {
+            name: self._unknown_counts.get(name, 0) + 1 for name in self._topics if self.image.is_gone(name)
+        }
+        self._unknown_counts = counts
+        due = 2 if self._auto_create else 1
+        for name in [name for name, count in counts.items() if count == due]:
+            near = difflib.get_close_matches(name, self.image.topics)
+            more = {"near": near} if near else {}
+            _log.warning(
+                "unknown_topic",
+                topic=name,
+                reason="there is no topic of this name: correct the name, or create the topic",
+                **more,
+            )
 
     async def _fetch_from(self, address: Address, whole: bool) -> MetadataResponse:
         connection = await self._links.get(address)

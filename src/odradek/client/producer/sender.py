@@ -23,6 +23,7 @@ from odradek.client.producer.error_handling import ProduceErrorAction
 from odradek.client.producer.failure_log import FailureLog
 from odradek.client.producer.partition_queue import AttemptResult
 from odradek.client.producer.request_plan import PlannedRequest, ProducePlan, ProducePlanner, ProducerId
+from odradek.client.producer.retry_warnings import RetryWarnings
 from odradek.client.settings import ProducerSettings
 from odradek.client.transactions.service import ProducerTransactions
 from odradek.model.errors import ErrorCode, KafkaError
@@ -78,6 +79,7 @@ class Sender:
         self.transactions: ProducerTransactions | None = None
         """Of a producer with a transactional id."""
         self.failures: Final = FailureLog()
+        self._retry_warnings: Final = RetryWarnings()
         cluster.links.on_change = self.turn_soon
         cluster.metadata.on_news = self._metadata_changed
 
@@ -338,6 +340,7 @@ class Sender:
                 queue.not_before = now + self._cluster.backoff.delay_s(batch.attempt_count - 1)
             accumulator.mark(queue)
         if verdict is ProduceErrorAction.DELIVERED:
+            self._retry_warnings.delivered(batch.topic_partition)
             batch.settle(base_offset=attempt.base_offset, log_append_time_ms=attempt.log_append_time_ms)
             return
         if verdict is ProduceErrorAction.GIVE_UP:
@@ -350,6 +353,14 @@ class Sender:
         _log.debug(
             "produce_retry", partition=batch.topic_partition, code=attempt.code.name, verdict=verdict.name
         )
+        if verdict in (ProduceErrorAction.RETRY, ProduceErrorAction.RETRY_ELSEWHERE):
+            self._retry_warnings.retried(
+                batch.topic_partition,
+                attempt.code,
+                attempt.error,
+                attempts=batch.attempt_count,
+                timeout_ms=self._settings.delivery_timeout_ms,
+            )
         if verdict is ProduceErrorAction.SPLIT:
             parts = split_batch(batch, self._codec, self._settings.codec_level)
             batch.split_into(parts)

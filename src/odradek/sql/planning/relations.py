@@ -561,7 +561,8 @@ def _needs_primary_key(side: tuple[RelationShape, TypedText], position: Position
 
 def _headers_text(column: SqlColumn) -> str:
     if column.header is None:
-        return "coalesce(_headers, array())"
+        # Fields of a struct are known by name, and Spark's headers have names in lower case.
+        return f"cast(coalesce(_headers, array()) AS {column.type.ddl})"
     name = column.header.replace("\\", "\\\\").replace("'", "\\'")
     return f"try_element_at(filter(_headers, h_ -> h_.key = '{name}'), -1).value"
 

@@ -36,7 +36,7 @@ LOOPBACK: Final = frozenset({"localhost", "127.0.0.1", "[::1]", ""})
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GateLimits:
     """`requests_max`: at the same time, push queries among them. `hosts`: names that a request's Host may have; None: any. On
-    loopback, others come from web pages of strangers.
+    loopback, others come from web pages of strangers. Clients share places and bytes as `Shares` does.
     """
 
     requests_max: int = 256
@@ -72,17 +72,46 @@ class HttpUsers:
             raise ConfigError(f"{path} has no user: write a line name:password for each")
         return cls(passwords)
 
-    def knows(self, authorization: str) -> bool:
-        """Of a request's Authorization header."""
+    def user_of(self, authorization: str) -> str | None:
+        """The user of a request's Authorization header; None: there is none with this password."""
         kind, _, encoded = authorization.partition(" ")
         if kind.lower() != "basic":
-            return False
+            return None
         try:
             name, _, password = base64.b64decode(encoded.strip()).decode().partition(":")
         except (binascii.Error, ValueError):
-            return False
+            return None
         known = self.passwords.get(name)
-        return hmac.compare_digest((known or "").encode(), password.encode()) and known is not None
+        is_right = hmac.compare_digest((known or "").encode(), password.encode()) and known is not None
+        return name if is_right else None
+
+
+class Shares:
+    """Places that clients share. One may take another place while it holds fewer than are left.
+
+    So one client alone gets half of them, and with n clients one part of n + 1 stays free for the next.
+    """
+
+    def __init__(self, count_max: int) -> None:
+        self._max = count_max
+        self._held: Counter[str] = Counter()
+        self._total = 0
+
+    def take(self, client: str, count: int = 1) -> bool:
+        """False: there is no room for this client."""
+        if count and self._held.get(client, 0) + count > self._max - self._total:
+            return False
+        self._change(client, count)
+        return True
+
+    def give_back(self, client: str, count: int = 1) -> None:
+        self._change(client, -count)
+
+    def _change(self, client: str, count: int) -> None:
+        self._total += count
+        self._held[client] += count
+        if not self._held[client]:
+            del self._held[client]
 
 
 class SqlGate:
@@ -99,9 +128,9 @@ class SqlGate:
         self._users = users
         self._limits = limits
         self._connections = connections or SqlConnections()
-        self._inside: Counter[str] = Counter()
+        self._inside = {kind: Shares(limits.requests_max) for kind in ("", _STREAMED)}
         """Requests that are answered, by kind."""
-        self._bodies_bytes = 0
+        self._bodies_bytes = Shares(limits.bodies_bytes_max)
         """Bodies of requests that are read now, or answered."""
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
@@ -111,62 +140,62 @@ class SqlGate:
         if refusal is not None:
             await _refuse(refusal, scope, receive, send)
             return
-        body = _Body(self._limits, self._count_bytes)
+        client = self._client(scope)
+        body = _Body(self._limits, lambda count: self._bodies_bytes.take(client, count))
         try:
             try:
                 if scope["type"] == "http":
                     await body.read(receive, to_line=scope["path"] == _STREAMED)
-                kind = _kind(scope)
-                self._check_room(kind)
             except RestRefusal as late:
                 await _refuse(late, scope, receive, send)
                 return
-            await self._answer(scope, body.receiving(receive), send, kind)
+            await self._answer(scope, body.receiving(receive), send, client)
         finally:
-            body.forget()
+            self._bodies_bytes.give_back(client, body.bytes_count)
 
-    async def _answer(self, scope: Scope, receive: Receive, send: Send, kind: str) -> None:
+    async def _answer(self, scope: Scope, receive: Receive, send: Send, client: str) -> None:
+        """Questions about the server itself are always answered."""
+        places = self._inside.get(_kind(scope))
+        if places is not None and not places.take(client):
+            text = f"{self._limits.requests_max} requests are answered at the same time, and {client} has its share of them"
+            await _refuse(RestRefusal(TOO_MANY_REQUESTS, f"{text}: try again soon"), scope, receive, send)
+            return
         peer = tuple(scope.get("client") or ())
-        self._inside[kind] += 1
         if peer:
             self._connections.begin(peer)
         try:
             await self._app(scope, receive, send)
         finally:
-            self._inside[kind] -= 1
+            if places is not None:
+                places.give_back(client)
             if peer:
                 self._connections.end(peer)
 
-    def _check_room(self, kind: str) -> None:
-        """Questions about the server itself are always answered. RestRefusal."""
-        if kind != _QUESTION and self._inside[kind] >= self._limits.requests_max:
-            raise RestRefusal(
-                TOO_MANY_REQUESTS, f"{self._limits.requests_max} requests are being answered: try again soon"
-            )
-
-    def _count_bytes(self, change: int) -> None:
-        if change > 0 and self._bodies_bytes + change > self._limits.bodies_bytes_max:
-            raise RestRefusal(TOO_MANY_REQUESTS, "too many large requests are being answered: try again soon")
-        self._bodies_bytes += change
+    def _client(self, scope: Scope) -> str:
+        """Whose places a request takes: those of its user, or of its address where no one logs in."""
+        if self._users is not None:
+            return f"user {self._users.user_of(_header(scope, b'authorization'))}"
+        return str((scope.get("client") or ("an unknown address",))[0])
 
     def _refusal(self, scope: Scope) -> RestRefusal | None:
-        headers = dict(scope["headers"])
-        host = headers.get(b"host", b"").decode("latin-1")
+        host = _header(scope, b"host")
         name = host.rpartition(":")[0] if not host.endswith("]") and ":" in host else host
         if self._limits.hosts is not None and name.lower() not in self._limits.hosts:
             hosts = ", ".join(sorted(self._limits.hosts - {""}))
             return RestRefusal(BAD_REQUEST, f"this server answers only for {hosts}")
-        origin = headers.get(b"origin", b"").decode("latin-1")
+        origin = _header(scope, b"origin")
         if origin and urlsplit(origin).netloc.lower() != host.lower():
             # A browser sends statements of any page here, and lets any page open a WebSocket.
             return RestRefusal(
                 BAD_REQUEST, f"this server does not answer web pages of another site ({origin})"
             )
-        if self._users is not None and not self._users.knows(
-            headers.get(b"authorization", b"").decode("latin-1")
-        ):
+        if self._users is not None and self._users.user_of(_header(scope, b"authorization")) is None:
             return RestRefusal(UNAUTHORIZED, "a user name and a password of this server are needed")
         return None
+
+
+def _header(scope: Scope, name: bytes) -> str:
+    return str(dict(scope["headers"]).get(name, b"").decode("latin-1"))
 
 
 def _kind(scope: Scope) -> str:
@@ -187,11 +216,11 @@ async def _refuse(refusal: RestRefusal, scope: Scope, receive: Receive, send: Se
 
 
 class _Body:
-    """The body of a request: all of it, or its first line. `count(bytes)` raises RestRefusal when there is no room."""
+    """The body of a request: all of it, or its first line. `take(bytes)` returns False when there is no room."""
 
-    def __init__(self, limits: GateLimits, count: Callable[[int], None]) -> None:
+    def __init__(self, limits: GateLimits, take: Callable[[int], bool]) -> None:
         self._limits = limits
-        self._count = count
+        self._take = take
         self._content = bytearray()
         self._is_whole = False
 
@@ -213,7 +242,8 @@ class _Body:
         part = message.get("body", b"")
         if len(self._content) + len(part) > self._limits.body_bytes_max:
             raise RestRefusal(BAD_REQUEST, f"the request is longer than {self._limits.body_bytes_max} bytes")
-        self._count(len(part))
+        if not self._take(len(part)):
+            raise RestRefusal(TOO_MANY_REQUESTS, "too many large requests are being answered: try again soon")
         self._content += part
         self._is_whole = not message.get("more_body", False)
 
@@ -230,5 +260,7 @@ class _Body:
 
         return received
 
-    def forget(self) -> None:
-        self._count(-len(self._content))
+    @property
+    def bytes_count(self) -> int:
+        """The bytes that were taken."""
+        return len(self._content)

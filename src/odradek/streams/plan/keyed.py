@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from odradek.streams.plan.operators import Emit, Expression, JoinKind, Operator
-from odradek.streams.plan.windows import WindowKind, duration
+from odradek.streams.plan.windows import TimeLimit, WindowKind, duration
 
 if TYPE_CHECKING:
     from odradek.streams.processors.aggregate import Fold
@@ -131,6 +131,20 @@ class StreamStreamJoin(KeyedOperator):
             f"{self.kind}, from {duration(self.before_ms)} before to {duration(self.after_ms)} after,"
             f" grace {duration(self.grace_ms)}"
         )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class Suppressed(KeyedOperator):
+    """A table's updates, held back for a time."""
+
+    until: TimeLimit
+
+    @property
+    def is_table(self) -> bool:
+        return True
+
+    def details(self) -> str:
+        return str(self.until)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)

@@ -216,16 +216,43 @@ def near_name(name: str, known: Iterable[str]) -> str:
 
 def listed(expressions: Expression | Iterable[Expression]) -> tuple[Expression, ...]:
     """One or several. A Column is one, though Python can iterate it."""
-    if isinstance(expressions, str) or not isinstance(expressions, (list, tuple)):
-        return (expressions,)  # type: ignore[return-value]
-    return tuple(expressions)
+    several = tuple(expressions) if isinstance(expressions, (list, tuple)) else (expressions,)
+    return checked_expressions(several, "an expression")
 
 
 def at_least_one(expressions: tuple[Any, ...], method: str) -> tuple[Any, ...]:
-    """What a method was given. ConfigError for nothing."""
+    """What a method was given. ConfigError for nothing, and for what is no expression."""
     if not expressions:
         raise ConfigError(f"{method} takes at least one expression")
+    return checked_expressions(expressions, method)
+
+
+def checked_expressions(expressions: tuple[Any, ...], method: str) -> tuple[Any, ...]:
+    """The same expressions. ConfigError for a function, a type or a value in place of Spark SQL or a Column."""
+    for expression in expressions:
+        if isinstance(expression, str) and not expression.strip():
+            raise ConfigError(f"{method} is empty text: write Spark SQL, such as 'amount > 10'")
+        if not isinstance(expression, str) and not hasattr(expression, "alias"):
+            raise ConfigError(
+                f"{method} takes Spark SQL or a Column, not {_shown(expression)}{_instead(expression)}"
+            )
     return expressions
+
+
+def _shown(given: Any) -> str:
+    if isinstance(given, type):
+        return f"the type {given.__name__}"
+    return f"the function {given.__name__}" if hasattr(given, "__name__") else f"{given!r:.80}"
+
+
+def _instead(given: Any) -> str:
+    """What to write in place of what is no expression."""
+    if isinstance(given, type) or not callable(given):
+        return ""
+    return (
+        ": Spark computes expressions itself, so write 'amount > 10'; Python belongs into a processor"
+        " (group_by_key().process(…)), or into Spark's udf, which makes a Column"
+    )
 
 
 def _text(expressions: tuple[Expression, ...]) -> str:

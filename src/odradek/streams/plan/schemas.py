@@ -69,11 +69,40 @@ def declared(text: str | None, role: str, form: Format = "json") -> DeclaredSche
     ConfigError for what is no DDL, an unknown format, and a schema that is there twice.
     """
     checked_format(form, role)
+    checked_ddl(text, role)
     if isinstance(form, str):
         return _declared("BINARY" if text is None else text, role, form)
     if text is not None:
         raise ConfigError(f"{role}={text!r} and the schema of {form.name}: give one of them")
     return _declared(form.ddl, role, form)
+
+
+_DDL_OF: Final = {
+    "str": "STRING",
+    "int": "BIGINT",
+    "float": "DOUBLE",
+    "bool": "BOOLEAN",
+    "bytes": "BINARY",
+    "date": "DATE",
+    "datetime": "TIMESTAMP",
+    "Decimal": "DECIMAL(18, 2)",
+}
+"""Types of Python by name, and what to write."""
+
+
+def checked_ddl(text: Any, role: str) -> None:
+    """ConfigError for what is no text, such as a type of Python or of PySpark. None: nothing was given."""
+    if text is None or isinstance(text, str):
+        return
+    if isinstance(text, type):
+        wanted = _DDL_OF.get(text.__name__)
+        hint = f"write {role}='{wanted}'" if wanted else "write its fields, such as 'id BIGINT, name STRING'"
+        raise ConfigError(f"{role}= is DDL, not the type {text.__name__}: {hint}")
+    of_pyspark = getattr(text, "simpleString", None)
+    shown = (
+        f": write {role}={of_pyspark()!r}" if callable(of_pyspark) else ", such as 'id BIGINT, name STRING'"
+    )
+    raise ConfigError(f"{role}= is DDL, not {text!r:.80}{shown}")
 
 
 def _declared(text: str, role: str, form: Format) -> DeclaredSchema:

@@ -4,10 +4,13 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass
-from typing import Final
+from datetime import timedelta
+from typing import Final, Literal, TypeAlias
 
 from odradek.model.errors import ConfigError
 
+Length: TypeAlias = str | int | timedelta
+"""A length of time: text such as 5 minutes, a timedelta, or milliseconds."""
 _UNITS: Final = {
     "millisecond": 1,
     "second": 1_000,
@@ -55,9 +58,63 @@ class SessionWindows(WindowKind):
     """Records at most `gap_ms` apart belong together."""
 
     gap_ms: int
+    retention_ms: int | None = None
+    """How long after its end other records may join a session. None: the gap and the grace."""
+
+    @property
+    def kept_ms(self) -> int:
+        return self.gap_ms + self.grace_ms if self.retention_ms is None else self.retention_ms
+
+    def check_retention(self) -> None:
+        """ConfigError for sessions that would be forgotten while they are open."""
+        if self.kept_ms < self.gap_ms + self.grace_ms:
+            raise ConfigError(
+                f"retention is {duration(self.kept_ms)}; it is at least the gap and the grace,"
+                f" {duration(self.gap_ms + self.grace_ms)}"
+            )
 
     def __str__(self) -> str:
         return f"sessions with gaps of {duration(self.gap_ms)}, grace {duration(self.grace_ms)}"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TimeLimit:
+    """How long a table's updates are held back, and how many of them. Made by `time_limit`."""
+
+    wait_ms: int
+    records_max: int | None
+    bytes_max: int | None
+    when_full: Literal["emit", "fail"]
+
+    def __str__(self) -> str:
+        limits = [f"until {duration(self.wait_ms)}"]
+        limits += [] if self.records_max is None else [f"{self.records_max} records"]
+        limits += [] if self.bytes_max is None else [f"{self.bytes_max} bytes"]
+        return ", ".join(limits) + (f", {self.when_full} when full" if len(limits) > 1 else "")
+
+
+def time_limit(
+    wait: Length,
+    *,
+    max_records: int | None = None,
+    max_bytes: int | None = None,
+    when_full: Literal["emit", "fail"] = "emit",
+) -> TimeLimit:
+    """For `table.suppress(until=time_limit("5 minutes"))`: hold a key's updates back so long after the first one, in stream
+    time. `max_records` and `max_bytes` bound what a task holds; when it is full, the oldest updates go on early (`emit`), or
+    the query ends (`fail`).
+    """
+    if when_full not in ("emit", "fail"):
+        raise ConfigError(f"when_full is 'emit' or 'fail', not {when_full!r}")
+    for name, count in (("max_records", max_records), ("max_bytes", max_bytes)):
+        if count is not None and (isinstance(count, bool) or not isinstance(count, int) or count < 0):
+            raise ConfigError(f"{name} is a number from 0 on, not {count!r}")
+    return TimeLimit(
+        wait_ms=milliseconds(wait, "time_limit"),
+        records_max=max_records,
+        bytes_max=max_bytes,
+        when_full=when_full,
+    )
 
 
 def duration(length_ms: int) -> str:
@@ -70,12 +127,12 @@ def duration(length_ms: int) -> str:
     return f"{length_ms // size} {unit if size > 1 else 'ms'}{'s' * (size > 1 and length_ms != size)}"
 
 
-def idle_time(idle_timeout: str | int | None) -> int | None:
+def idle_time(idle_timeout: Length | None) -> int | None:
     return None if idle_timeout is None else milliseconds(idle_timeout, "idle_timeout")
 
 
 def time_windows(
-    size: str | int, every: str | int | None, grace: str | int, idle_timeout: str | int | None
+    size: Length, every: Length | None, grace: Length, idle_timeout: Length | None
 ) -> TimeWindows:
     """Tumbling windows, or hopping ones. ConfigError for what would leave gaps between them."""
     size_ms = milliseconds(size, "window")
@@ -90,8 +147,16 @@ def time_windows(
     )
 
 
-def milliseconds(length: str | int, what: str) -> int:
-    """`"5 minutes"` or a number of milliseconds. ConfigError for anything else."""
+def milliseconds(length: Length, what: str) -> int:
+    """`"5 minutes"`, a timedelta of whole milliseconds, or a number of milliseconds. ConfigError for anything else."""
+    if isinstance(length, timedelta):
+        if length % timedelta(milliseconds=1):
+            raise ConfigError(f"{what} is {length}; a length of time is whole milliseconds")
+        length = length // timedelta(milliseconds=1)
+    if isinstance(length, bool) or not isinstance(length, (int, str)):
+        raise ConfigError(
+            f"{what}={length!r:.80} is no length of time: write '5 minutes', a timedelta, or whole milliseconds"
+        )
     if isinstance(length, int):
         if length < 0:
             raise ConfigError(f"{what} is {length} ms; a length of time is not negative")

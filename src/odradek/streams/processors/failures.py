@@ -3,12 +3,18 @@
 from __future__ import annotations
 
 import logging
+import os
+import sysconfig
+import traceback
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, Protocol
 
+import odradek
 from odradek.dead_letters.headers import RecordFailure
 from odradek.model.errors import OdradekError
+from odradek.model.exception_text import text_of
 from odradek.model.lazy import lazy
 from odradek.streams.plan.operators import TopicSource
 from odradek.streams.plan.program import Program
@@ -20,6 +26,11 @@ else:
     passing = lazy("odradek.spark.dead_letters.passing")
 
 log: Final = logging.getLogger("odradek.streams")
+_OURS: Final = str(Path(odradek.__file__).parent) + os.sep
+_LIBRARIES: Final = tuple(
+    {sysconfig.get_path(name) + os.sep for name in ("stdlib", "platstdlib", "purelib", "platlib")}
+    | {"<frozen "}
+)
 _NOWHERE: Final = -1
 """In place of the partition and offset of a letter's record: a redrive leaves such a letter where it is."""
 
@@ -86,12 +97,12 @@ class FailedRows:
         """What ends the query."""
         source, partition, offset = row.order[1:4]
         place = f"{self.topics.get(source, f'source {source}')}-{partition} offset {offset}"
-        return RecordFailedError(f"{self.operator} failed at {place}: {type(error).__name__}: {error}")
+        return RecordFailedError(f"{self.operator} failed at {place}: {_described(error)}")
 
     def error_of_timer(self, key: Fields, time: int, error: Exception) -> RecordFailedError:
         """What ends the query where no record is to blame."""
         place = f"{self.operator} failed at {_time_of(key, time)}"
-        return RecordFailedError(f"{place}: {type(error).__name__}: {error}")
+        return RecordFailedError(f"{place}: {_described(error)}")
 
     def add(self, row: InputRow, error: Exception) -> None:
         """RecordFailedError where failures end the query."""
@@ -115,12 +126,33 @@ class FailedRows:
 
     def _is_written(self, failed: RecordFailedError, error: Exception) -> bool:
         if self.letters is None:
-            raise failed from error
+            raise failed from None
         if self.letters.is_quiet:
             return False
         if self.letters.topic is None:
             log.warning("left out: %s", failed)
         return self.letters.topic is not None
+
+
+def _described(error: Exception) -> str:
+    """What was raised, and the line of the program that raised it."""
+    place = _place_in_program(error)
+    return f"{type(error).__name__}: {text_of(error)}" + (f" ({place})" if place else "")
+
+
+def _place_in_program(error: Exception) -> str | None:
+    """The innermost line that is the program's own: neither ours nor a library's, unless there are only such."""
+    others = [frame for frame in traceback.extract_tb(error.__traceback__) if not _is_in(frame, _OURS)]
+    own = [frame for frame in others if not any(_is_in(frame, library) for library in _LIBRARIES)]
+    if not others:
+        return None
+    frame = own[-1] if own else others[0]
+    code = f": {frame.line}" if frame.line else ""
+    return f"{frame.filename}, line {frame.lineno}, in {frame.name}{code}"
+
+
+def _is_in(frame: traceback.FrameSummary, directory: str) -> bool:
+    return frame.filename.startswith(directory)
 
 
 def _time_of(key: Fields, time: int) -> str:

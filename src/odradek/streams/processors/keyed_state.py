@@ -1,4 +1,4 @@
-"""State of one key for processors of the user's: values, and maps and lists of which only what changes is written.
+"""State of one key for processors of the user's: values, and maps, lists and versions of which only what changes is written.
 
 The values of a key are one entry of the store. A map is cut into parts by the hash of its keys, a list by the place, so that
 an entry more or less costs as much as a part.
@@ -6,12 +6,15 @@ an entry more or less costs as much as a part.
 
 from __future__ import annotations
 
+from bisect import bisect_left, bisect_right
 from collections.abc import Callable, Iterable, Iterator, MutableMapping, Sequence
 from copy import deepcopy
-from typing import Any, Final, overload
+from typing import Any, Final, NamedTuple, overload
 from zlib import crc32
 
+from odradek.streams.plan.windows import Length, milliseconds
 from odradek.streams.processors.ports import Fields, TaskState
+from odradek.streams.processors.result_types import timestamp_type
 
 PARTS: Final = 64
 """Of a map."""
@@ -19,6 +22,7 @@ PART_LENGTH: Final = 64
 """Of a list."""
 _PART: Final = "\0part"
 """Beside the columns of the key: no column is called so."""
+_TASK: Final[Fields] = {"of": "task"}
 
 
 def own_value(value: Any, state: TaskState) -> Any:
@@ -130,6 +134,95 @@ class KeyedList(Sequence[Any]):
         return length
 
 
+class Version(NamedTuple):
+    """A value, and when it is true: from `timestamp` up to, and without, `valid_to`, in milliseconds. None: it still is."""
+
+    value: Any
+    timestamp: int
+    valid_to: int | None
+
+
+class KeyedVersions:
+    """`put(entry, value, timestamp)`, `get(entry)`, `get(entry, as_of=time)`. Entries are plain values or tuples of such."""
+
+    def __init__(self, state: TaskState, name: str, key: Fields, history_ms: int) -> None:
+        self._state = state
+        self._clock = f"versions {name}"
+        self._history_ms = history_ms
+        self._entries = entries_of(state, name, key)
+
+    def put(self, entry: Any, value: Any, timestamp: int) -> bool:
+        """The value is true from `timestamp` on, until the next one. None: there is none. False for a time before the
+        history: nothing changes then.
+        """
+        when = timestamp_type().fitted(timestamp)
+        if when is None:
+            raise ValueError("a version needs a timestamp in milliseconds, not None")
+        seen = max(when, self._seen())
+        self._state.put(self._clock, _TASK, seen)
+        if when < seen - self._history_ms:
+            return False
+        versions = self._versions(entry)
+        place = bisect_left(versions, when, key=lambda version: version[0])
+        is_same = place < len(versions) and versions[place][0] == when
+        versions[place : place + is_same] = [(when, value)]
+        self._keep(entry, versions, seen - self._history_ms)
+        return True
+
+    def delete(self, entry: Any, timestamp: int) -> Version | None:
+        """From `timestamp` on there is no value. The result is the version that was true then."""
+        before = self.get(entry, as_of=timestamp)
+        self.put(entry, None, timestamp)
+        return before
+
+    def get(self, entry: Any, as_of: int | None = None) -> Version | None:
+        """The latest version, or the one that was true at `as_of`. None where there is none, or the history is shorter."""
+        versions = self._versions(entry)
+        place = (
+            len(versions) if as_of is None else bisect_right(versions, as_of, key=lambda version: version[0])
+        )
+        if not place:
+            return None
+        is_latest = place == len(versions)
+        if as_of is not None and not is_latest and as_of < self._seen() - self._history_ms:
+            return None
+        timestamp, value = versions[place - 1]
+        return None if value is None else Version(value, timestamp, None if is_latest else versions[place][0])
+
+    def between(self, entry: Any, since: int, until: int) -> Iterator[Version]:
+        """The versions that were true at some time from `since` to `until`, both included, by time (KIP-968)."""
+        versions = self._versions(entry)
+        ends = [*(time for time, _ in versions[1:]), None]
+        for (timestamp, value), valid_to in zip(versions, ends, strict=True):
+            is_within = timestamp <= until and (valid_to is None or valid_to > since)
+            if value is not None and is_within:
+                yield Version(value, timestamp, valid_to)
+
+    def _seen(self) -> int:
+        """The largest time that was put, by any key of the task."""
+        seen: int | None = self._state.get(self._clock, _TASK)
+        return -1 if seen is None else seen
+
+    def _versions(self, entry: Any) -> list[tuple[int, Any]]:
+        return list(self._entries.get(entry) or ())
+
+    def _keep(self, entry: Any, versions: list[tuple[int, Any]], oldest: int) -> None:
+        """Without the versions that end before the history begins."""
+        place = bisect_right(versions, oldest, key=lambda version: version[0])
+        kept = versions[max(0, place - 1) :]
+        while kept and kept[0][1] is None and kept[0][0] <= oldest:  # no version can come before it
+            del kept[0]
+        if kept:
+            self._entries[entry] = kept
+        else:
+            self._entries.pop(entry, None)
+
+
+def entries_of(state: TaskState, name: str, key: Fields) -> KeyedMap:
+    """The map that holds the versions of each entry. No map of a program's has its name."""
+    return KeyedMap(state, f"\0versions {name}", key)
+
+
 class KeyedState(dict[str, Any]):
     """Values of one key, and by name its maps and lists."""
 
@@ -140,7 +233,7 @@ class KeyedState(dict[str, Any]):
         self._state = state
         self._key = key
         self.collections = set(collections)
-        """Maps and lists that were used: `map NAME`, `list NAME`."""
+        """What was used: `map NAME`, `list NAME`, `versions NAME`."""
 
     def map(self, name: str) -> KeyedMap:
         """Made when it is first used. For many entries of which few change at a time."""
@@ -151,6 +244,14 @@ class KeyedState(dict[str, Any]):
         """Made when it is first used. For many values that are added one by one."""
         self.collections.add(f"list {name}")
         return KeyedList(self._state, name, self._key)
+
+    def versioned(self, name: str, *, history: Length) -> KeyedVersions:
+        """Values with the time from which each is true, for entries of any name (Kafka Streams: a versioned store).
+
+        `history`: how long an earlier version is found, such as "1 day". It is the same wherever the name is used.
+        """
+        self.collections.add(f"versions {name}")
+        return KeyedVersions(self._state, name, self._key, milliseconds(history, "history"))
 
     def filled(self) -> tuple[str, ...]:
         """The maps and lists that hold something."""
@@ -175,4 +276,6 @@ class KeyedState(dict[str, Any]):
 
     def _collection(self, name: str) -> KeyedMap | KeyedList:
         kind, _, own = name.partition(" ")
+        if kind == "versions":
+            return entries_of(self._state, own, self._key)
         return (KeyedMap if kind == "map" else KeyedList)(self._state, own, self._key)

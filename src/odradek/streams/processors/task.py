@@ -109,7 +109,7 @@ class CachedState:
         except Exception as error:
             if self._failures is None:
                 raise
-            raise self._failures.error_of_timer(key, time, error) from error
+            raise self._failures.error_of_timer(key, time, error) from None
 
     def write_undone(self, place: bytes) -> Callable[[], None]:
         """Takes back what is written there from now on."""
@@ -244,8 +244,8 @@ def _said(
             return list(processor.process(row, state))
         except RecordFailedError:  # of a timer
             raise
-        except Exception as error:
-            raise failures.error_of(row, error) from error
+        except Exception as error:  # noqa: BLE001 - code of the program's, which may raise anything
+            raise failures.error_of(row, error) from None
     try:
         return list(processor.process(row, row_state))
     except Exception as error:  # noqa: BLE001 - code of the program's, which may raise anything for one record
@@ -280,11 +280,15 @@ def pass_time(
     time_ms: int,
     order: list[int],
     failures: FailedRows | None = None,
+    *,
+    is_wall_clock: bool = False,
 ) -> Iterator[tuple[list[int], UpdateRow]]:
-    """Stream time and the clock go on to `time_ms` without a record: windows close, timers come."""
+    """Stream time and the clock go on to `time_ms` without a record: windows close, timers come. `is_wall_clock`: the clock
+    alone.
+    """
     state = CachedState(store, time_ms, failures)
     made: list[UpdateRow] = []
-    if time_ms > state.stream_time:
+    if time_ms > state.stream_time and not is_wall_clock:
         state.stream_time = time_ms
         if isinstance(processor, TimedProcessor):
             row = InputRow(0, None, None, time_ms, None, order)
@@ -297,10 +301,13 @@ def pass_time(
 
 
 class ScriptStep(NamedTuple):
-    """Something that a test does after the rows up to `number`: time goes on to `time_ms`, or, None, a batch ends."""
+    """Something that a test does after the rows up to `number`: time goes on to `time_ms`, or, None, a batch ends.
+    `is_wall_clock`: only the clock goes on, and not stream time.
+    """
 
     number: int
     time_ms: int | None
+    is_wall_clock: bool = False
 
 
 def run_script(
@@ -324,7 +331,9 @@ def run_script(
         if step.time_ms is not None:
             order = [step.number, 0, 0, step.number, 0]
             wall_clock = step.time_ms
-            updates += pass_time(processor, store, wall_clock, order, failures)
+            updates += pass_time(
+                processor, store, wall_clock, order, failures, is_wall_clock=step.is_wall_clock
+            )
         else:
             yield from updates if old is None else latest_only(updates, old)
             updates = []

@@ -175,7 +175,7 @@ class Sessions:
     """A record joins the sessions that are at most a gap away, and makes them one. Both ends of a session are records."""
 
     def __init__(self, kind: SessionWindows, fold: Fold) -> None:
-        self._gap_ms, self._grace_ms = kind.gap_ms, kind.grace_ms
+        self._gap_ms, self._grace_ms, self._kept_ms = kind.gap_ms, kind.grace_ms, kind.kept_ms
         self._fold = fold
 
     def add(self, arrival: Arrival) -> Iterator[WindowChange]:
@@ -211,7 +211,9 @@ class Sessions:
     def open_until(self, window: Window) -> int:
         return window[1] + self._gap_ms + self._grace_ms - 1
 
-    kept_until = open_until
+    def kept_until(self, window: Window) -> int:
+        """A session that is closed can still be joined to another, by a record that is not late."""
+        return window[1] + self._kept_ms - 1
 
 
 def open_windows(kind: WindowKind, fold: Fold) -> OpenWindows:

@@ -25,6 +25,7 @@ from pyspark.sql.types import (
     StructType,
 )
 
+from odradek.spark.plain_errors import errors_in_one_line
 from odradek.streams.processors.columnar import columnar
 from odradek.streams.processors.columns import OriginColumn, TaskColumns
 from odradek.streams.processors.failures import FailedRows
@@ -235,7 +236,8 @@ class TaskProcessor(StatefulProcessor):
         timerValues: Any,  # noqa: N803
     ) -> Iterator[Row]:
         tables = [unpacked(row[ROWS]) for row in rows]
-        yield from self._handle_batch(key, pa.concat_tables(tables), timerValues)
+        with errors_in_one_line():
+            yield from self._handle_batch(key, pa.concat_tables(tables), timerValues)
 
     def handleExpiredTimer(  # noqa: N802  # Spark's name
         self,
@@ -243,7 +245,8 @@ class TaskProcessor(StatefulProcessor):
         timerValues: Any,  # noqa: N803
         expiredTimerInfo: Any,  # noqa: N803
     ) -> Iterator[Row]:
-        yield from self._handle_batch(key, None, timerValues)
+        with errors_in_one_line():
+            yield from self._handle_batch(key, None, timerValues)
 
     def _handle_batch(self, key: Any, rows: pa.Table | None, timer_values: Any) -> Iterator[Row]:
         """A batch, which may have no rows."""
@@ -361,6 +364,7 @@ def keyed(
     return rows.groupBy(TASK).applyInArrow(batch, schema)
 
 
+@errors_in_one_line()
 def _batch(run: TaskRun, rows: pa.Table, script: tuple[ScriptStep, ...], failures: FailedRows) -> pa.Table:
     """A task over rows that are all there: its state begins empty, and nothing of it stays."""
     failures = replace(failures, origins={}, packed=[])

@@ -89,7 +89,11 @@ def filtered(rows: DataFrame, condition: Column) -> DataFrame:
 
 
 def computed_here(column: Column) -> Column:
-    """The column, such that Spark moves no filter below the operator that computes it, nor computes it twice."""
+    """The column, such that Spark moves no filter below the operator that computes it, nor copies it into its uses.
+
+    Without it CollapseProject writes what an operator computes into every use of that by the next one: the plan grows
+    with the product of their columns, and the code that is made of it is more than a JVM takes (decision 0077).
+    """
     return sf.when(sf.spark_partition_id() >= 0, column)
 
 

@@ -48,7 +48,8 @@ def incoming(rows: DataFrame, source: TopicSource, number: int, letters: Letters
     if letters is None:
         return RecordFrame(
             rows=rows.select(
-                *(_or_error(part, role).alias(f"__{role}") for role, part in parts.items()), *known
+                *(computed_here(_or_error(part, role)).alias(f"__{role}") for role, part in parts.items()),
+                *known,
             )
         )
     record = sf.col("record")
@@ -56,11 +57,11 @@ def incoming(rows: DataFrame, source: TopicSource, number: int, letters: Letters
         key=record.getField("key"), value=record.getField("value"), headers=record.getField("headers")
     )
     read = rows.select(
-        *(part.struct.alias(f"__{role}") for role, part in parts.items()),
+        *(computed_here(part.struct).alias(f"__{role}") for role, part in parts.items()),
         *known,
         sf.lit(None).cast(PASSING_TYPE).alias(STATE),
         origin.alias(ORIGIN),
-        _problem(rows, parts).alias("__problem"),
+        computed_here(_problem(rows, parts)).alias("__problem"),
     )
     problem = sf.col("__problem")
     kept = failed(
@@ -68,8 +69,8 @@ def incoming(rows: DataFrame, source: TopicSource, number: int, letters: Letters
     ).drop("__problem")
     good = sf.col(STATE).isNull()
     return RecordFrame(
-        rows=kept.withColumn("__key", sf.when(good, sf.col("__key"))).withColumn(
-            "__value", sf.when(good, sf.col("__value"))
+        rows=kept.withColumns(
+            {name: computed_here(sf.when(good, sf.col(name))) for name in ("__key", "__value")}
         )
     )
 

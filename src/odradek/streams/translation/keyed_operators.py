@@ -15,6 +15,7 @@ from odradek.streams.plan.keyed import (
     FoldedBy,
     Processed,
     ProcessorOutput,
+    Suppressed,
 )
 from odradek.streams.plan.operators import Expression
 from odradek.streams.plan.schemas import declared
@@ -30,6 +31,7 @@ from odradek.streams.processors.aggregate import (
 from odradek.streams.processors.custom import CustomProcessor
 from odradek.streams.processors.ports import KeyedProcessor
 from odradek.streams.processors.result_types import ResultType
+from odradek.streams.processors.suppress import SuppressProcessor
 from odradek.streams.processors.windows import END, START, WindowProcessor, open_windows
 from odradek.streams.translation.adapter import Port, keyed
 from odradek.streams.translation.aggregates import SqlAggregates
@@ -243,6 +245,23 @@ def _processed(operator: Processed, translator: Translator) -> RecordFrame:
         outputs=outputs,
     )
     return RecordFrame(rows=said)
+
+
+@translate.register
+def _suppressed(operator: Suppressed, translator: Translator) -> RecordFrame:
+    frame = latest_versions(translator.input(operator))
+    rows, value = frame.rows, struct_in(frame.rows, "__value")
+    old = sf.col("__old") if frame.old else sf.lit(None).cast(value.simpleString())
+    payload = sf.struct(sf.col("__value").alias("value"), old.alias("old"))
+    updates = keyed(
+        [Port(rows=rows, key=sf.col("__key"), payload=payload)],
+        SuppressProcessor(operator.until),
+        name=operator.name,
+        tasks=translator.tasks,
+        key=struct_in(rows, "__key"),
+        outputs=StructType().add("__value", value).add("__old", value),
+    )
+    return RecordFrame(rows=updates if frame.old else updates.drop("__old"), old=frame.old)
 
 
 def _output_column(name: str) -> str:

@@ -12,7 +12,7 @@ from pyspark.sql.types import BooleanType
 from odradek.spark.dead_letters.passing import log_failure
 from odradek.streams.processors.failures import Letters
 from odradek.streams.translation.formats import arrow_column
-from odradek.streams.translation.frames import HEADERS, ORIGIN, STATE, filtered
+from odradek.streams.translation.frames import HEADERS, ORIGIN, STATE, computed_here, filtered
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
@@ -73,7 +73,8 @@ def failed(rows: DataFrame, stage: str, exception: Column, message: Column, lett
         sf.lit(letters.passing_topic).alias("topic"),
         sf.to_json(failure, {"ignoreNullFields": "false"}).cast("binary").alias("records"),
     )
-    return rows.withColumn(STATE, sf.when(is_bad, passing.cast(PASSING_TYPE)).otherwise(sf.col(STATE)))
+    state = sf.when(is_bad, passing.cast(PASSING_TYPE)).otherwise(sf.col(STATE))
+    return rows.withColumn(STATE, computed_here(state))
 
 
 def records_alone(rows: DataFrame) -> DataFrame:

@@ -13,6 +13,7 @@ from pyspark.sql import functions as sf
 from pyspark.sql.types import ArrayType, BooleanType, StructType
 
 from odradek.model.errors import ConfigError
+from odradek.spark.plain_errors import errors_in_one_line
 from odradek.streams.plan.operators import (
     AsStream,
     AsTable,
@@ -42,6 +43,7 @@ from odradek.streams.translation.frames import (
     RecordFrame,
     carried,
     columns,
+    computed_here,
     moved_on,
     named,
     of_records,
@@ -165,7 +167,7 @@ def _blanked(frame: RecordFrame, rows: DataFrame, column: str, operator: Filtere
     """Null where the condition does not hold: for a table that is a delete."""
     seen = scope(frame.with_rows(rows), column)
     kept = sf.when(sf.col(column).isNotNull() & _holds(operator), sf.col(column))
-    return seen.withColumn(column, kept).select(*frame.rows.columns)
+    return seen.withColumn(column, computed_here(kept)).select(*frame.rows.columns)
 
 
 @translate.register
@@ -199,13 +201,12 @@ def _tried(
     """
     letters = translator.tasks.letters(operator.name)
     if letters is None or not carried(seen):
-        return seen, {name: unless_empty(seen, column) for name, column in made.items()}
+        return seen, {name: computed_here(unless_empty(seen, column)) for name, column in made.items()}
     good = sf.col(STATE).isNull()
     # What occurs twice Spark computes ahead of try_eval, unless in a branch that may not be taken.
     taken = good & (sf.size("__order") > 0)
-    outcome = try_eval(
-        sf.when(taken, sf.struct(*(column.alias(name) for name, column in made.items()))), seen
-    )
+    struct = sf.when(taken, sf.struct(*(column.alias(name) for name, column in made.items())))
+    outcome = computed_here(try_eval(struct, seen))
     tried = seen.withColumn("__outcome", outcome)
     wrong = good & sf.col("__outcome").isNull()
     kept = failed(
@@ -234,7 +235,8 @@ def _value_of_table(
     seen = scope(frame.with_rows(rows), column)
     made = named(seen, columns(operator.value, (of or frame).fields(column)), alone="value")
     struct = struct_of(made, bare="value")
-    return seen.withColumn(column, sf.when(sf.col(column).isNotNull(), struct)).select(*frame.rows.columns)
+    changed = computed_here(sf.when(sf.col(column).isNotNull(), struct))
+    return seen.withColumn(column, changed).select(*frame.rows.columns)
 
 
 @translate.register
@@ -302,7 +304,7 @@ def _peeked(operator: Peeked, translator: Translator) -> RecordFrame:
         _bare(frame, "__value", "value"),
         translator.tasks.failures(operator.name),
     )
-    return frame.with_rows(frame.rows.mapInArrow(look, frame.rows.schema))
+    return frame.with_rows(frame.rows.mapInArrow(partial(_in_one_line, look), frame.rows.schema))
 
 
 def _bare(frame: RecordFrame, column: str, name: str) -> bool:
@@ -327,6 +329,13 @@ def _peek_each(
                 except Exception as error:  # noqa: BLE001 - code of the program's, which may raise anything
                     failed[place] = _letter_of(row, error, failures)
         yield _without(batch, failed) if failed else batch
+
+
+def _in_one_line(
+    peeked: Callable[[Iterable[pa.RecordBatch]], Iterator[pa.RecordBatch]], batches: Iterable[pa.RecordBatch]
+) -> Iterator[pa.RecordBatch]:
+    with errors_in_one_line():
+        yield from peeked(batches)
 
 
 def _python_rows(batch: pa.RecordBatch) -> Iterator[tuple[dict[str, Any], UnreadableValueError | None]]:

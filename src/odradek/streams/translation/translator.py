@@ -9,7 +9,6 @@ from dataclasses import dataclass, field
 from functools import singledispatch
 from typing import TYPE_CHECKING
 
-from odradek.model.errors import ConfigError
 from odradek.model.lazy import lazy
 from odradek.streams.plan.event_order import EventOrder, Reading, holds_back
 from odradek.streams.plan.keyed import (
@@ -20,6 +19,7 @@ from odradek.streams.plan.keyed import (
     ForeignKeyJoin,
     StreamStreamJoin,
     StreamTableJoin,
+    Suppressed,
     TableTableJoin,
     WindowTableJoin,
 )
@@ -35,17 +35,16 @@ from odradek.streams.plan.operators import (
 from odradek.streams.processors.failures import FailedRows, Letters
 from odradek.streams.processors.task import ScriptStep
 from odradek.streams.translation.frames import RecordFrame, moved_on
+from odradek.streams.translation.spark_errors import in_one_line
 from odradek.streams.translation.task_names import even_names
 
 if TYPE_CHECKING:
-    from pyspark import errors
     from pyspark.sql import SparkSession
 
     from odradek.streams.changelogs import StateChangelog
     from odradek.streams.translation import outputs
 else:
     outputs = lazy("odradek.streams.translation.outputs")
-    errors = lazy("pyspark.errors")
 
 
 def _no_letters(operator: str) -> Letters | None:
@@ -111,9 +110,8 @@ class Translator:
         if frame is None:
             reader, self.reading = self.reading, reading
             try:
-                frame = self._frames[operator, reading] = translate(operator, self)
-            except errors.AnalysisException as error:
-                raise ConfigError(f"{operator.name}: {error.getMessage().splitlines()[0]}") from None
+                with in_one_line(operator.name):
+                    frame = self._frames[operator, reading] = translate(operator, self)
             finally:
                 self.reading = reader
             for sink in self._tails.get(operator, ()):
@@ -170,7 +168,7 @@ def operators_with_old_values(ends: Iterable[Operator]) -> frozenset[Operator]:
                 wanted.add(right)
         elif isinstance(operator, ForeignKeyJoin):
             wanted.update(operator.inputs[1:] if isinstance(operator, WindowTableJoin) else operator.inputs)
-        elif operator in wanted and isinstance(operator, (Filtered, Selected)):
+        elif operator in wanted and isinstance(operator, (Filtered, Selected, Suppressed)):
             wanted.update(operator.inputs)
     return frozenset(wanted)
 

@@ -389,6 +389,22 @@ async def test_an_unknown_topic_is_named_by_poll(broker: Any, log: Log, within: 
             await within(consumer.poll(10))
 
 
+@pytest.mark.parametrize("create", [True, False])
+async def test_a_mistyped_topic_is_warned_of_once_beside_one_that_is_read(
+    broker: Any, log: Log, within: Within, caplog: pytest.LogCaptureFixture, create: bool
+) -> None:
+    log.end = 20
+    async with consumer_of(broker, metadata_max_age_ms=20, allow_auto_create_topics=create) as consumer:
+        await consumer.assign([A, TopicPartition("tt", 0)])
+        await within(read(consumer, 20, within))
+        async with asyncio.timeout(20):
+            while len(broker.requests("Metadata")) < 8:
+                await asyncio.sleep(0.005)
+    (line,) = [message for message in caplog.messages if message.startswith("unknown_topic")]
+    assert "topic=tt" in line
+    assert "near" in line
+
+
 async def test_a_partition_with_a_number_without_sense_is_not_believed(
     broker: Any, log: Log, within: Within
 ) -> None:

@@ -130,6 +130,37 @@ async def test_a_retriable_refusal_is_tried_again_with_the_same_numbers(
     assert len({(header.producer_id, header.producer_epoch, header.base_sequence) for header in headers}) == 1
 
 
+def warnings_of(caplog: pytest.LogCaptureFixture, event: str) -> list[str]:
+    return [message for message in caplog.messages if message.split()[0] == event]
+
+
+@pytest.mark.parametrize("code", [ErrorCode.KAFKA_STORAGE_ERROR, ErrorCode.NOT_ENOUGH_REPLICAS])
+async def test_retries_that_go_on_are_warned_of_once_until_they_have_ended(
+    broker: Any, within: Within, caplog: pytest.LogCaptureFixture, code: ErrorCode
+) -> None:
+    async with AsyncProducer(broker.bootstrap, **QUICK) as producer:
+        for outage in (1, 2):
+            broker.once["Produce"] = [lambda asked: broker.produced(asked, code)] * 4
+            await within(await producer.send("t", b"v"))
+            lines = warnings_of(caplog, "produce_is_retried")
+            assert len(lines) == outage
+            assert "t-0" in lines[-1]
+            assert code.name in lines[-1]
+            await within(await producer.send("t", b"w"))
+    assert len(warnings_of(caplog, "produce_is_retried")) == 2
+
+
+async def test_a_leader_that_moves_is_no_warning_and_one_that_stays_away_is(
+    broker: Any, within: Within, caplog: pytest.LogCaptureFixture
+) -> None:
+    moved = ErrorCode.NOT_LEADER_OR_FOLLOWER
+    async with AsyncProducer(broker.bootstrap, **QUICK) as producer:
+        for refusals, warned in ((1, 0), (5, 1)):
+            broker.once["Produce"] = [lambda asked: broker.produced(asked, moved)] * refusals
+            await within(await producer.send("t", b"v"))
+            assert len(warnings_of(caplog, "produce_is_retried")) == warned
+
+
 async def test_a_lost_answer_is_asked_for_again_over_a_new_connection(
     broker: Any, within: Within, hang_up: object
 ) -> None:
@@ -363,11 +394,16 @@ async def test_memory_that_comes_back_lets_send_go_on(broker: Any, within: Withi
     assert [value[:3] for value in values(broker)] == [b"%03d" % number for number in range(30)]
 
 
-async def test_an_unknown_topic_is_named_after_the_wait(broker: Any, within: Within) -> None:
+async def test_an_unknown_topic_is_named_after_the_wait(
+    broker: Any, within: Within, caplog: pytest.LogCaptureFixture
+) -> None:
     async with AsyncProducer(broker.bootstrap, max_block_ms=500, **QUICK) as producer:
         with pytest.raises(KafkaError, match="there is no topic 'nope'") as caught:
             await within(producer.send("nope", b"v"))
+        await within(await producer.send("t", b"v"))
     assert caught.value.code is ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+    (line,) = warnings_of(caplog, "unknown_topic")
+    assert "nope" in line
 
 
 async def test_an_unreachable_bootstrap_is_named_with_the_reason(within: Within) -> None:

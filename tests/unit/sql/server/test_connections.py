@@ -4,12 +4,17 @@ from __future__ import annotations
 
 import errno
 import os
+import select
 import socket
+from base64 import b64encode
+from collections import Counter
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 from urllib.parse import urlsplit
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 from tests.unit.sql.sql_service import ScriptedService, served
 
 from odradek.archive.place import archive_place
@@ -17,7 +22,7 @@ from odradek.model.errors import ConfigError
 from odradek.sql.errors import SqlError
 from odradek.sql.server.archives import check_endpoint
 from odradek.sql.server.connections import ListeningSocket, SqlConnections
-from odradek.sql.server.gate import GateLimits, HttpUsers
+from odradek.sql.server.gate import GateLimits, HttpUsers, Shares
 
 HEAD = b"POST %s HTTP/1.1\r\nHost: 127.0.0.1\r\nContent-Length: 1000\r\n\r\n{"
 HALVES = {
@@ -98,6 +103,79 @@ def test_all_bodies_together_have_a_bound() -> None:
                 third.sendall(HEAD % b"/ksql" + b" " * 900)
                 assert third.makefile("rb").read().startswith(b"HTTP/1.1 429 ")
         assert _status(url) == 200
+
+
+PUSH = b'{"sql": "SELECT * FROM numbers EMIT CHANGES;"}'
+
+
+def _post(client: socket.socket, path: bytes, body: bytes, user: str | None = None) -> int:
+    """The status of the answer, whose rest is left unread."""
+    login = "" if user is None else f"Authorization: Basic {b64encode(f'{user}:pw'.encode()).decode()}\r\n"
+    head = f"POST {path.decode()} HTTP/1.1\r\nHost: 127.0.0.1\r\n{login}Content-Length: {len(body)}\r\n\r\n"
+    client.sendall(head.encode() + body)
+    return int(client.makefile("rb").readline().split()[1])
+
+
+@pytest.mark.parametrize("has_users", [True, False])
+def test_long_queries_of_one_client_leave_places_for_others(has_users: bool) -> None:
+    """Complete requests, which are answered without end."""
+    users = HttpUsers({"ann": "pw", "bob": "pw", "cid": "pw"}) if has_users else None
+    limits = GateLimits(requests_max=16)
+    with served(ScriptedService(), users, limits) as url, ExitStack() as stack:
+
+        def begin(user: str, address: str) -> int:
+            parts = urlsplit(url)
+            assert parts.hostname is not None
+            place = (parts.hostname, parts.port or 0)
+            client = stack.enter_context(socket.create_connection(place, 30, (address, 0)))
+            return _post(client, b"/query-stream", PUSH, user if has_users else None)
+
+        # With users, the user counts and not the address.
+        ann = [
+            begin("ann", f"127.0.0.{number % 3 + 2}" if has_users else "127.0.0.2") for number in range(20)
+        ]
+        bob = [begin("bob", "127.0.0.2" if has_users else "127.0.0.3") for _ in range(20)]
+        cid = [begin("cid", "127.0.0.2" if has_users else "127.0.0.4") for _ in range(20)]
+        assert (ann.count(200), bob.count(200), cid.count(200)) == (8, 4, 2)
+        assert set(ann + bob + cid) == {200, 429}
+        assert begin("ann", "127.0.0.2") == 429
+
+
+@given(st.lists(st.tuples(st.sampled_from("abcd"), st.booleans()), max_size=200))
+def test_a_client_without_a_place_finds_one_whatever_others_did(steps: list[tuple[str, bool]]) -> None:
+    shares, held = Shares(20), Counter[str]()
+    for client, takes in steps:
+        if takes:
+            held[client] += shares.take(client)
+        elif held[client]:
+            held[client] -= 1
+            shares.give_back(client)
+        assert held.total() < 20
+    assert shares.take("new")
+    assert not shares.take("new", 20)
+
+
+def test_bodies_of_one_client_leave_room_for_others() -> None:
+    limits = GateLimits(bodies_bytes_max=4_000, body_s=30)
+    users = HttpUsers({"ann": "pw", "bob": "pw"})
+    with served(ScriptedService(), users, limits) as url, ExitStack() as stack:
+
+        def half(user: str) -> socket.socket:
+            login = b64encode(f"{user}:pw".encode())
+            client = stack.enter_context(_connected(url))
+            client.sendall(
+                HEAD.replace(b"Host", b"Authorization: Basic %s\r\nHost" % login) % b"/ksql" + b" " * 900
+            )
+            return client
+
+        ann = [half("ann") for _ in range(3)]
+        refused = [
+            client for client in ann if select.select([client], [], [], 30 if client is ann[-1] else 0)[0]
+        ]
+        assert refused
+        assert refused[0].makefile("rb").readline().split()[1] == b"429"
+        with _connected(url) as client:
+            assert _post(client, b"/ksql", b'{"ksql": "SHOW STREAMS;"}', "bob") == 200
 
 
 def test_a_request_that_is_answered_does_not_give_way() -> None:
