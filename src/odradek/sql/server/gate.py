@@ -97,14 +97,14 @@ class Shares:
         self._held: Counter[str] = Counter()
         self._total = 0
 
-    def take(self, client: str, count: int = 1) -> bool:
+    def acquire(self, client: str, count: int = 1) -> bool:
         """False: there is no room for this client."""
         if count and self._held.get(client, 0) + count > self._max - self._total:
             return False
         self._change(client, count)
         return True
 
-    def give_back(self, client: str, count: int = 1) -> None:
+    def release(self, client: str, count: int = 1) -> None:
         self._change(client, -count)
 
     def _change(self, client: str, count: int) -> None:
@@ -141,7 +141,7 @@ class SqlGate:
             await _refuse(refusal, scope, receive, send)
             return
         client = self._client(scope)
-        body = _Body(self._limits, lambda count: self._bodies_bytes.take(client, count))
+        body = _Body(self._limits, lambda count: self._bodies_bytes.acquire(client, count))
         try:
             try:
                 if scope["type"] == "http":
@@ -151,12 +151,12 @@ class SqlGate:
                 return
             await self._answer(scope, body.receiving(receive), send, client)
         finally:
-            self._bodies_bytes.give_back(client, body.bytes_count)
+            self._bodies_bytes.release(client, body.bytes_count)
 
     async def _answer(self, scope: Scope, receive: Receive, send: Send, client: str) -> None:
         """Questions about the server itself are always answered."""
         places = self._inside.get(_kind(scope))
-        if places is not None and not places.take(client):
+        if places is not None and not places.acquire(client):
             text = f"{self._limits.requests_max} requests are answered at the same time, and {client} has its share of them"
             await _refuse(RestRefusal(TOO_MANY_REQUESTS, f"{text}: try again soon"), scope, receive, send)
             return
@@ -167,7 +167,7 @@ class SqlGate:
             await self._app(scope, receive, send)
         finally:
             if places is not None:
-                places.give_back(client)
+                places.release(client)
             if peer:
                 self._connections.end(peer)
 

@@ -146,13 +146,13 @@ def test_a_client_without_a_place_finds_one_whatever_others_did(steps: list[tupl
     shares, held = Shares(20), Counter[str]()
     for client, takes in steps:
         if takes:
-            held[client] += shares.take(client)
+            held[client] += shares.acquire(client)
         elif held[client]:
             held[client] -= 1
-            shares.give_back(client)
+            shares.release(client)
         assert held.total() < 20
-    assert shares.take("new")
-    assert not shares.take("new", 20)
+    assert shares.acquire("new")
+    assert not shares.acquire("new", 20)
 
 
 def test_bodies_of_one_client_leave_room_for_others() -> None:
