@@ -6,9 +6,10 @@ strangers. A test looks for printers that do not.
 
 from __future__ import annotations
 
+import re
 import sys
 from collections.abc import Iterable, Iterator, Sequence
-from typing import TYPE_CHECKING, Any, Self
+from typing import TYPE_CHECKING, Any, Final, Self
 
 import click
 
@@ -25,6 +26,9 @@ else:
     live = lazy("rich.live")
     rich_table = lazy("rich.table")
     rich_text = lazy("rich.text")
+
+_SEPARATING: Final = re.compile(r"(?<=\s)\s|^\s|\s$")
+_BYTE_MAX: Final = 0xFF
 
 
 def print_json(value: Any) -> None:
@@ -147,8 +151,15 @@ def _cells(columns: Sequence[str], rows: Iterable[Sequence[object]]) -> tuple[li
 
 
 def cell_text(value: object) -> str:
-    """A cell on one line, safe for a terminal."""
-    return safe_line(_text(value))
+    """A cell on one line, safe for a terminal. It does not look like two: blanks at its ends, and those behind a blank, are
+    escaped.
+    """
+    return _SEPARATING.sub(_escaped_blank, safe_line(_text(value)))
+
+
+def _escaped_blank(match: re.Match[str]) -> str:
+    code = ord(match[0])
+    return f"\\x{code:02x}" if code <= _BYTE_MAX else f"\\u{code:04x}"
 
 
 def _text(value: object) -> str:

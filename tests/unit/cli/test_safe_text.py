@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import ast
+import base64
 import io
 import json
 import logging
 import unicodedata
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -135,6 +137,27 @@ def test_records_on_a_terminal_are_safe_and_exact_elsewhere(key: bytes, value: b
         == name.encode() + b"=" + value + b"\t" + key + b"\t" + value + b"\n"
     )
     assert unsafe(formatter(Layout(format="json"))(record).decode(), "\n") == []
+
+
+@given(st.binary(), TEXTS.filter(lambda text: not any("\ud800" <= letter <= "\udfff" for letter in text)))
+def test_digits_have_safe_headers_wherever_they_go(value: bytes, name: str) -> None:
+    fields = dict.fromkeys(ConsumerRecord._fields)
+    known = {"topic": "t", "partition": 0, "offset": 1, "timestamp_ms": 2, "key": value, "value": value}
+    record = ConsumerRecord(**{**fields, **known, "headers": ((name, value),)})
+    for kind, encoded in (("hex", value.hex()), ("base64", base64.b64encode(value).decode())):
+        for is_safe in (False, True):
+            layout = Layout(format=kind, with_key=True, with_headers=True, is_safe=is_safe)
+            shown = formatter(layout)(record).decode()
+            assert shown == f"{safe_line(name)}={encoded}\t{encoded}\t{encoded}\n"
+
+
+@given(st.lists(st.tuples(TEXTS | st.text(" \u3000\xa0ab"), st.text(" ab\u2003")), min_size=1, max_size=5))
+def test_a_cell_does_not_look_like_two(rows: list[tuple[str, str]]) -> None:
+    for row in rows:
+        for text in row:
+            shown = output.cell_text(text)
+            assert shown == shown.strip()
+            assert not any(before.isspace() and after.isspace() for before, after in pairwise(shown))
 
 
 PRINTERS = {"echo", "secho", "echo_via_pager", "confirm", "print"}

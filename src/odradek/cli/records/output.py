@@ -104,7 +104,10 @@ _ENCODERS: Final[dict[str, Callable[[bytes], bytes]]] = {
 
 def _line(layout: Layout, encode: Callable[[bytes], bytes]) -> Formatter:
     def content(part: bytes | None) -> bytes:
-        return layout.null if part is None else encode(part)
+        return layout.null if part is None else encode(bytes(part))
+
+    # A name has no other form than text: where a record is on a line of digits, that stays one line.
+    shown_name = safe_line if layout.format in ("hex", "base64") else str
 
     def format_record(record: ReadRecord) -> bytes:
         parts = []
@@ -113,7 +116,7 @@ def _line(layout: Layout, encode: Callable[[bytes], bytes]) -> Formatter:
         if layout.with_partition:
             parts.append(b"%d:%d" % (record.partition, record.offset))
         if layout.with_headers:
-            parts.append(_headers_text(record, layout.null))
+            parts.append(_headers_text(record, content, shown_name))
         if layout.with_key:
             parts.append(content(record.key))
         parts.append(content(record.value))
@@ -122,10 +125,10 @@ def _line(layout: Layout, encode: Callable[[bytes], bytes]) -> Formatter:
     return format_record
 
 
-def _headers_text(record: ReadRecord, null: bytes) -> bytes:
-    return b",".join(
-        name.encode() + b"=" + (null if value is None else bytes(value)) for name, value in record.headers
-    )
+def _headers_text(
+    record: ReadRecord, content: Callable[[bytes | None], bytes], shown_name: Callable[[str], str]
+) -> bytes:
+    return b",".join(shown_name(name).encode() + b"=" + content(value) for name, value in record.headers)
 
 
 def _json_line(record: ReadRecord) -> bytes:
@@ -170,7 +173,9 @@ _FIELDS: Final[dict[str, Callable[[Any, bytes], bytes]]] = {
     "time": lambda record, null: time_text(record.timestamp_ms).encode(),
     "key": lambda record, null: null if record.key is None else record.key,
     "value": lambda record, null: null if record.value is None else record.value,
-    "headers": lambda record, null: _headers_text(record, null),
+    "headers": lambda record, null: _headers_text(
+        record, lambda value: null if value is None else bytes(value), str
+    ),
     "key_bytes": lambda record, null: b"%d" % (-1 if record.key is None else len(record.key)),
     "value_bytes": lambda record, null: b"%d" % (-1 if record.value is None else len(record.value)),
 }

@@ -216,11 +216,11 @@ async def _refuse(refusal: RestRefusal, scope: Scope, receive: Receive, send: Se
 
 
 class _Body:
-    """The body of a request: all of it, or its first line. `take(bytes)` returns False when there is no room."""
+    """The body of a request: all of it, or its first line. `acquire(bytes)` returns False when there is no room."""
 
-    def __init__(self, limits: GateLimits, take: Callable[[int], bool]) -> None:
+    def __init__(self, limits: GateLimits, acquire: Callable[[int], bool]) -> None:
         self._limits = limits
-        self._take = take
+        self._acquire = acquire
         self._content = bytearray()
         self._is_whole = False
 
@@ -242,7 +242,7 @@ class _Body:
         part = message.get("body", b"")
         if len(self._content) + len(part) > self._limits.body_bytes_max:
             raise RestRefusal(BAD_REQUEST, f"the request is longer than {self._limits.body_bytes_max} bytes")
-        if not self._take(len(part)):
+        if not self._acquire(len(part)):
             raise RestRefusal(TOO_MANY_REQUESTS, "too many large requests are being answered: try again soon")
         self._content += part
         self._is_whole = not message.get("more_body", False)
