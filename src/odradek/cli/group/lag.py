@@ -6,6 +6,7 @@ from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any
 
 from odradek import client
+from odradek.client.admin.group_descriptions import SHARE
 from odradek.model.errors import ErrorCode, KafkaError
 from odradek.model.ids import TopicPartition
 
@@ -17,22 +18,26 @@ if TYPE_CHECKING:
 def describe_group(admin: Admin, group_id: str) -> dict[str, Any]:
     """State, members, and each partition's lag, as `group describe --json` prints it."""
     group_description = admin.describe_groups([group_id])[group_id]
-    committed = admin.list_group_offsets(group_id)
+    if group_description.type == SHARE:
+        positions = dict(group_description.start_offsets)
+    else:
+        committed = admin.list_group_offsets(group_id)
+        positions = {tp: known.offset for tp, known in committed.items() if known is not None}
     owners = {tp: member for member in group_description.members for tp in member.assignment}
-    partitions = sorted(set(committed) | set(owners))
+    partitions = sorted(set(positions) | set(owners))
     ends = end_offsets(admin, partitions)
     offsets = []
     for tp in partitions:
-        known = committed.get(tp)
+        position = positions.get(tp)
         owner = owners.get(tp)
         end = ends.get(tp)
         offsets.append(
             {
                 "topic": tp.topic,
                 "partition": tp.partition,
-                "committed": known.offset if known is not None else None,
+                "committed": position,
                 "end": end,
-                "lag": max(0, end - known.offset) if known is not None and end is not None else None,
+                "lag": max(0, end - position) if position is not None and end is not None else None,
                 "member": owner.member_id if owner is not None else None,
                 "client": owner.client_id if owner is not None else None,
                 "host": owner.client_host if owner is not None else None,

@@ -3,13 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Mapping
+from dataclasses import replace
 from typing import Any
 
 from odradek.client.admin import groups
-from odradek.client.admin.group_descriptions import GroupDescription
+from odradek.client.admin.calls import Exchange
+from odradek.client.admin.group_descriptions import SHARE, GroupDescription
 from odradek.client.admin.session import AdminSession
 from odradek.client.errors import PartialFailureError
 from odradek.model.errors import ErrorCode, KafkaError
+
+DescribeOf = Callable[[Any, int], Exchange]
 
 
 async def described_groups(
@@ -18,30 +22,38 @@ async def described_groups(
     group_ids: list[str],
     timeout_s: float,
 ) -> dict[str, GroupDescription]:
-    """In the new protocol first; in the classic one for groups that it does not know, or where the broker lacks it."""
-    wanted: dict[str, None] = dict.fromkeys(group_ids)
-    group_descriptions: dict[str, GroupDescription] = {}
+    """Asks as for consumer groups, then as for share groups those that are none, or where the broker lacks that request.
+
+    The rest are asked for as classic groups, whose errors count.
+    """
+
+    async def described(describe: DescribeOf, rest: Mapping[str, None]) -> Any:
+        def request(broker: int, some: Any, _: float) -> Exchange:
+            return describe(some, broker)
+
+        return await session.each("describe_groups", rest, timeout_s, None, by=by_group, ask_broker=request)
+
+    known: dict[str, GroupDescription] = {}
+    rest = dict.fromkeys(group_ids)
+    for describe in (groups.describe_consumer, groups.describe_share):
+        known |= await _some(described(describe, rest))
+        rest = {group_id: None for group_id in rest if group_id not in known}
+    known |= await described(groups.describe_classic, rest)
+    shares = {group_id: None for group_id in known if known[group_id].type == SHARE}
+    start_offsets = await described(lambda some, _: groups.share_offsets(some), shares)
+    for group_id in shares:
+        known[group_id] = replace(known[group_id], start_offsets=start_offsets[group_id])
+    return {group_id: known[group_id] for group_id in group_ids}
+
+
+async def _some(answer: Awaitable[Any]) -> dict[str, Any]:
+    """The groups that are of the kind that was asked for."""
     try:
-        group_descriptions = await session.each(
-            "describe_groups",
-            wanted,
-            timeout_s,
-            None,
-            by=by_group,
-            ask_broker=lambda broker, some, _: groups.describe_consumer(some, broker),
-        )
+        results: dict[str, Any] = await answer
     except PartialFailureError as error:
-        group_descriptions = dict(error.results)
+        return dict(error.results)
     except KafkaError as error:
         if error.code not in (ErrorCode.GROUP_ID_NOT_FOUND, ErrorCode.UNSUPPORTED_VERSION):
             raise
-    rest = {group_id: None for group_id in wanted if group_id not in group_descriptions}
-    classic: dict[str, GroupDescription] = await session.each(
-        "describe_groups",
-        rest,
-        timeout_s,
-        None,
-        by=by_group,
-        ask_broker=lambda broker, some, _: groups.describe_classic(some, broker),
-    )
-    return {group_id: (group_descriptions | classic)[group_id] for group_id in wanted}
+        return {}
+    return results

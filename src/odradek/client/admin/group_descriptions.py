@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 
 from odradek.model.ids import TopicPartition
 
 CLASSIC = "classic"
 CONSUMER = "consumer"
+SHARE = "share"
 EMPTY = "Empty"
 DEAD = "Dead"
 
@@ -42,7 +44,7 @@ class GroupDescription:
 
     group_id: str
     type: str
-    """classic or consumer."""
+    """classic, consumer or share."""
     protocol_type: str
     state: str
     assignor: str
@@ -50,6 +52,8 @@ class GroupDescription:
     """The broker that keeps it."""
     epoch: int | None = None
     members: tuple[GroupMemberDescription, ...] = ()
+    start_offsets: Mapping[TopicPartition, int] = field(default_factory=dict)
+    """Where a share group reads from in each partition; other groups have committed offsets in its place."""
 
     @property
     def active(self) -> bool:

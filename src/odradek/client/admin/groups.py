@@ -10,6 +10,7 @@ from odradek.client.admin.group_descriptions import (
     CLASSIC,
     CONSUMER,
     DEAD,
+    SHARE,
     GroupDescription,
     GroupListing,
     GroupMemberDescription,
@@ -26,6 +27,12 @@ from odradek.protocol.messages.groups.offset_delete import (
     OffsetDeleteRequestPartition,
     OffsetDeleteRequestTopic,
     OffsetDeleteResponse,
+)
+from odradek.protocol.messages.share import share_group_describe as share
+from odradek.protocol.messages.share.describe_share_group_offsets import (
+    DescribeShareGroupOffsetsRequest,
+    DescribeShareGroupOffsetsRequestGroup,
+    DescribeShareGroupOffsetsResponse,
 )
 
 
@@ -85,6 +92,50 @@ def describe_consumer(groups: Iterable[str], coordinator: int) -> Exchange:
 
     request = consumer.ConsumerGroupDescribeRequest(group_ids=list(groups))
     return Exchange(request=request, answer=consumer.ConsumerGroupDescribeResponse, read=read)
+
+
+def describe_share(groups: Iterable[str], coordinator: int) -> Exchange:
+    """Share groups (KIP-932); others are GROUP_ID_NOT_FOUND here."""
+
+    def read(response: share.ShareGroupDescribeResponse) -> CallOutcome:
+        outcome = CallOutcome.none()
+        for group in response.groups:
+            description = GroupDescription(
+                group_id=group.group_id,
+                type=SHARE,
+                protocol_type=SHARE,
+                state=group.group_state,
+                assignor=group.assignor_name,
+                coordinator=coordinator,
+                epoch=group.group_epoch,
+                members=tuple(_share_member(member) for member in group.members),
+            )
+            outcome.note(group.group_id, group.error_code, _nicer(group.error_code), description)
+        return outcome
+
+    request = share.ShareGroupDescribeRequest(group_ids=list(groups))
+    return Exchange(request=request, answer=share.ShareGroupDescribeResponse, read=read)
+
+
+def share_offsets(groups: Iterable[str]) -> Exchange:
+    """The start offsets of share groups, without partitions in which a group has not read."""
+
+    def read(response: DescribeShareGroupOffsetsResponse) -> CallOutcome:
+        outcome = CallOutcome.none()
+        for group in response.groups:
+            offsets = {
+                TopicPartition(topic.topic_name, partition.partition_index): partition.start_offset
+                for topic in group.topics
+                for partition in topic.partitions
+                if not partition.error_code and partition.start_offset >= 0
+            }
+            outcome.note(group.group_id, group.error_code, _nicer(group.error_code), offsets)
+        return outcome
+
+    request = DescribeShareGroupOffsetsRequest(
+        groups=[DescribeShareGroupOffsetsRequestGroup(group_id=group, topics=None) for group in groups]
+    )
+    return Exchange(request=request, answer=DescribeShareGroupOffsetsResponse, read=read)
 
 
 def delete_groups(wanted: dict[str, Any], timeout_s: float) -> Exchange:
@@ -177,7 +228,17 @@ def _consumer_member(member: consumer.Member) -> GroupMemberDescription:
     )
 
 
-def _partitions(assignment: consumer.Assignment) -> tuple[TopicPartition, ...]:
+def _share_member(member: share.Member) -> GroupMemberDescription:
+    return GroupMemberDescription(
+        member_id=member.member_id,
+        client_id=member.client_id,
+        client_host=member.client_host,
+        assignment=_partitions(member.assignment),
+        member_epoch=member.member_epoch,
+    )
+
+
+def _partitions(assignment: consumer.Assignment | share.Assignment) -> tuple[TopicPartition, ...]:
     return tuple(
         TopicPartition(topic_partition.topic_name, number)
         for topic_partition in assignment.topic_partitions
