@@ -6,16 +6,17 @@ from collections import Counter
 from collections.abc import Awaitable, Callable, Iterable, Mapping
 from types import TracebackType
 from typing import Any, Final, Self, Unpack
+from uuid import UUID
 
 from odradek.client import ConfigResource
 from odradek.client.aio import AsyncAdmin, AsyncConsumer, AsyncProducer
 from odradek.client.consumer.consumer_record import ConsumerRecord
 from odradek.client.consumer.core import Deserializer
 from odradek.client.errors import PartialFailureError
-from odradek.client.groups.values import CommitFailedError, Partitions, RebalanceListener
+from odradek.client.groups.values import CommitFailedError, OffsetAndMetadata, Partitions, RebalanceListener
 from odradek.client.options import ConsumerOptions
 from odradek.model.errors import ErrorCode, KafkaError
-from odradek.model.ids import TopicPartition
+from odradek.model.ids import ZERO_UUID, TopicPartition
 from odradek.retry.clients import ClientConfigs, client_configs, given_config
 from odradek.retry.handlers import check_handler, check_outputs, handler_name, outputs_of
 from odradek.retry.policy import RetryPolicy
@@ -77,8 +78,10 @@ class AsyncRetryConsumer:
         self._producer = AsyncProducer(bootstrap_servers, **configs.producer)
         self._admin = AsyncAdmin(bootstrap_servers, **configs.admin)
         self._partition_counts: dict[str, int] = {}
-        self._read_again: dict[TopicPartition, int] = {}
-        """Offsets of records that were polled, and of which nothing is committed."""
+        self._read_again: dict[TopicPartition, tuple[int, UUID]] = {}
+        """Offsets of records that were polled, and of which nothing is committed, with the ids of their topics."""
+        self._topic_ids: Mapping[TopicPartition, UUID] = {}
+        """The topics that the records of the last poll were read from; a seek makes the consumer forget them."""
         self._has_begun = False
         self._stopping = False
         self.counts: Final[Counter[str]] = Counter()
@@ -129,10 +132,11 @@ class AsyncRetryConsumer:
             self._consumer.resume(due)
         wait_s = min(timeout_s, self._waiting.poll_ms(now_ms) / 1000)
         turn = HandlingTurn(self._routing, self._waiting, await self._consumer.poll(wait_s), self.counts)
+        self._topic_ids = self._consumer.group_metadata().topic_ids
         try:
             return await self._carry_out(turn, handler)
         except BaseException:
-            self._read_again |= turn.beginnings
+            self._read_again |= self._tied(turn.beginnings)
             raise
 
     async def close(self) -> None:
@@ -226,8 +230,8 @@ class AsyncRetryConsumer:
             await self._handle(turn, received, handler)
             if self._stopping or self._clock.monotonic() >= deadline:
                 turn.leave_the_rest()
-        for place, offset in turn.rewinds.items():
-            self._consumer.seek(place, offset)
+        for place, (offset, topic_id) in self._tied(turn.rewinds).items():
+            self._consumer.seek(place, offset, topic_id=topic_id)
         self._consumer.pause(turn.held)
         await self._hand_over(turn)
         return count
@@ -241,8 +245,13 @@ class AsyncRetryConsumer:
         committed = await self._consumer.committed(mine) if mine else {}
         for place in mine:
             known = committed.get(place)
-            self._consumer.seek(place, max(self._read_again[place], known.offset if known else 0))
+            offset, topic_id = self._read_again[place]
+            self._consumer.seek(place, max(offset, known.offset if known else 0), topic_id=topic_id)
         self._read_again.clear()
+
+    def _tied(self, offsets: Mapping[TopicPartition, int]) -> dict[TopicPartition, tuple[int, UUID]]:
+        """Returns the offsets of the last poll with the ids of the topics that their records were read from."""
+        return {place: (offset, self._topic_ids.get(place, ZERO_UUID)) for place, offset in offsets.items()}
 
     async def _handle(self, turn: HandlingTurn, received: ReceivedRecord, handler: Handler) -> None:
         stage, is_final = "key", True
@@ -274,23 +283,25 @@ class AsyncRetryConsumer:
         """Send what is to be sent, then commit; or both in one transaction."""
         if not turn.positions:
             return
+        positions = {
+            place: OffsetAndMetadata(offset, topic_id=topic_id)
+            for place, (offset, topic_id) in self._tied(turn.positions).items()
+        }
         try:
             if not self._policy.exactly_once:
                 await self._send_all(turn)
                 await self._producer.flush()
-                await self._consumer.commit(turn.positions)
+                await self._consumer.commit(positions)
                 return
             async with self._producer.transaction():
                 await self._send_all(turn)
-                await self._producer.send_offsets_to_transaction(
-                    turn.positions, self._consumer.group_metadata()
-                )
+                await self._producer.send_offsets_to_transaction(positions, self._consumer.group_metadata())
         except CommitFailedError as error:
             _log.warning("partitions_went_to_another_member", reason=error.message)
             if self._policy.exactly_once:  # what was ours and still is, is handled again
                 self._waiting.forget(self._consumer.assignment())
                 self._consumer.resume(self._consumer.assignment())
-                self._read_again |= turn.beginnings
+                self._read_again |= self._tied(turn.beginnings)
         except KafkaError as error:
             if error.code not in _TOO_LARGE:
                 raise

@@ -8,14 +8,15 @@ from __future__ import annotations
 import itertools
 import time
 from collections.abc import Iterator
-from contextlib import ExitStack
+from contextlib import ExitStack, suppress
 from typing import Any, Final
 
 import pytest
 from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 
-from odradek import Admin, Consumer, NewTopic, Producer, TopicPartition
+from odradek import Admin, Consumer, ConsumerRecord, NewTopic, Producer, TopicPartition
+from odradek.retry import RetryConsumer, RetryPolicy
 from odradek.testing import LocalBroker
 
 SECONDS: Final = 60.0
@@ -189,6 +190,43 @@ def test_every_record_of_the_topic_that_lives_is_read_and_none_twice(
         if not story.restarted:
             assert len(values) == len(story.sent), "records came twice"
         assert story.longest_poll_s < POLL_SECONDS_MAX
+    finally:
+        story.close()
+
+
+@pytest.mark.parametrize("delivery", ["at_least_once", "exactly_once"])
+@pytest.mark.parametrize("ending", ["stopped", "failed"])
+def test_a_retry_consumer_goes_back_in_the_topic_that_it_has_read(
+    server: tuple[str, Admin], delivery: str, ending: str
+) -> None:
+    """It seeks to records that it has polled and not handled: in the topic that was made again they are others."""
+    address, admin = server
+    story = Story(address, admin, "no group")
+    handled: list[str] = []
+    policy = RetryPolicy.from_config({"delivery": delivery})
+    try:
+        story.send(12)
+        with RetryConsumer(
+            address, [story.topic], policy=policy, group_id=story.topic, auto_offset_reset="earliest"
+        ) as consumer:
+
+            def handle(record: ConsumerRecord) -> None:
+                value = (record.value or b"").decode()
+                if len(story.sent) == 12 and len(handled) == 2:
+                    story.make_again(2)
+                    story.send(20)
+                    if ending == "failed":
+                        raise KeyboardInterrupt  # no error of a handler
+                    consumer.stop()
+                handled.append(value)
+
+            deadline = time.monotonic() + SECONDS
+            while len([value for value in handled if value.startswith("1-")]) < 20:
+                assert time.monotonic() < deadline, f"records of the new topic are lost: {handled}"
+                with suppress(KeyboardInterrupt):
+                    consumer.handle_some(handle, 0.1)
+        new = [value for value in handled if value.startswith("1-")]
+        assert sorted(new) == sorted(story.sent)
     finally:
         story.close()
 
