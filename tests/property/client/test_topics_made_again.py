@@ -221,11 +221,11 @@ def test_a_retry_consumer_goes_back_in_the_topic_that_it_has_read(
                 handled.append(value)
 
             deadline = time.monotonic() + SECONDS
-            while len([value for value in handled if value.startswith("1-")]) < 20:
+            while len([value for value in handled if value.startswith("2-")]) < 20:
                 assert time.monotonic() < deadline, f"records of the new topic are lost: {handled}"
                 with suppress(KeyboardInterrupt):
                     consumer.handle_some(handle, 0.1)
-        new = [value for value in handled if value.startswith("1-")]
+        new = [value for value in handled if value.startswith("2-")]
         assert sorted(new) == sorted(story.sent)
     finally:
         story.close()
