@@ -64,7 +64,7 @@ def test_acks_all_goes_on_while_the_disk_with_the_registry_is_full(tmp_path: Pat
                     for number in range(count)
                 ]
                 for future in futures:
-                    future.result(timeout=_SECONDS_MAX)
+                    future.result(timeout_s=_SECONDS_MAX)
                 sent += count
 
             produce(30)

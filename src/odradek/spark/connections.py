@@ -158,7 +158,7 @@ def _admin(config: ClientConfig) -> Admin:
 
 
 _consumers: Final = Pool(_consumer, lambda consumer: consumer.close())
-producer_pool: Final = Pool(_producer, lambda producer: producer.close(timeout=0))
+producer_pool: Final = Pool(_producer, lambda producer: producer.close(timeout_s=0))
 _admins: Final = Pool(_admin, lambda admin: admin.close())
 _errands: Final = SerialExecutor()
 for _pool in (_consumers, producer_pool, _admins):

@@ -200,7 +200,7 @@ def _closing(producer: Producer) -> Iterator[Producer]:
         yield producer
     except BaseException:
         with suppress(Exception):  # the first error is the one to tell
-            producer.close(timeout=ABANDON_S)
+            producer.close(timeout_s=ABANDON_S)
         raise
     producer.close()
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import AsyncIterator, Callable, Iterable, Mapping
 from types import TracebackType
-from typing import Any, Self, Unpack
+from typing import TYPE_CHECKING, Any, Self, Unpack
 from uuid import UUID
 
 from odradek.client.consumer.completed_fetch import FetchedChunk
@@ -36,6 +36,9 @@ from odradek.client.options import ConsumerOptions
 from odradek.client.settings import ConsumerSettings
 from odradek.model.ids import ZERO_UUID, TopicPartition
 from odradek.runtime.ports import Clock, Entropy
+
+if TYPE_CHECKING:
+    import pyarrow
 
 
 class AsyncConsumer:
@@ -138,6 +141,10 @@ class AsyncConsumer:
         topics = self._core.assign(partitions)
         self._loop.post(lambda: self._core.want(topics))
 
+    def subscription(self) -> frozenset[str]:
+        """Returns the topics of the last `subscribe`; with a pattern, those of the partitions assigned. Empty without one."""
+        return self._core.subscription()
+
     def assignment(self) -> tuple[TopicPartition, ...]:
         """The partitions assigned."""
         return tuple(sorted(self._core.assignment.states))
@@ -226,7 +233,7 @@ class AsyncConsumer:
         return self._core.collect(event, limit) if isinstance(event, FetchedChunk) else []
 
     @by_one_task
-    async def poll_arrow(self, timeout_s: float = 1.0, max_records: int = 100_000) -> Any:
+    async def poll_arrow(self, timeout_s: float = 1.0, max_records: int = 100_000) -> pyarrow.RecordBatch:
         """Records of one partition as a pyarrow.RecordBatch, in order; without rows when none came in time.
 
         Columns: topic, partition, offset, timestamp (ms), timestamp_type (0 create, 1 append), key, value, headers.

@@ -90,6 +90,7 @@ class ConsumerCore:
             settings, self.clock, entropy, auto_create=settings.allow_auto_create_topics
         )
         self.assignment: Final = Assignment(settings)
+        self._subscription = Subscription()
         self.group: Final = self._participation(entropy) if settings.group_id else None
         find_committed = self.group.find_committed if self.group is not None else None
         self.fetcher: Final = Fetcher(settings, self.cluster, self.assignment, find_committed)
@@ -139,7 +140,16 @@ class ConsumerCore:
             _check_pattern(pattern)
         group.listener = listener or RebalanceListener()
         group.subscribed = True
-        return Subscription(topics=names, pattern=pattern)
+        self._subscription = Subscription(topics=names, pattern=pattern)
+        return self._subscription
+
+    def subscription(self) -> frozenset[str]:
+        """Returns the topics that are subscribed to; with a pattern, those that it brought so far."""
+        if self.group is None or not self.group.subscribed:
+            return frozenset()
+        if self._subscription.pattern is None:
+            return frozenset(self._subscription.topics)
+        return frozenset(partition.topic for partition in self.assignment.states)
 
     def join(self, subscription: Subscription) -> None:
         """On the loop."""
@@ -271,7 +281,7 @@ class ConsumerCore:
         self._returned_ids.update(ids)
         return records
 
-    def collect_arrow(self, chunk: FetchedChunk, record_count_max: int) -> Any | None:
+    def collect_arrow(self, chunk: FetchedChunk, record_count_max: int) -> pa.RecordBatch | None:
         """A pyarrow.RecordBatch from `chunk`, or None if it holds no record after all."""
         rows = chunk.next_arrow(record_count_max)
         self._used(chunk)
@@ -287,7 +297,7 @@ class ConsumerCore:
         self._returned_ids[chunk.topic_partition] = chunk.topic_id
         return columns
 
-    def no_arrow(self) -> Any:
+    def no_arrow(self) -> pa.RecordBatch:
         """An empty batch with the right columns."""
 
         return self._with_place(pa.RecordBatch.from_pylist([], schema=arrow.SCHEMA), TopicPartition("", 0))

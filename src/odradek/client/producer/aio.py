@@ -140,19 +140,19 @@ class AsyncProducer:
         # sync: return delivery.result()
         return await delivery  # async
 
-    async def flush(self, timeout: float | None = None) -> None:  # noqa: ASYNC109 - the sync face has the same
+    async def flush(self, timeout_s: float | None = None) -> None:
         """Send everything now and wait until all of it is acknowledged or has failed.
 
-        Raises TimeoutError after `timeout` seconds, and DeliveryError for failures that no one has looked at.
+        Raises TimeoutError after `timeout_s` seconds, and DeliveryError for failures that no one has looked at.
         """
         self._loop.check()
-        async with asyncio.timeout(timeout):
+        async with asyncio.timeout(timeout_s):
             for batch in self._core.accumulator.hurry():
                 await batch.wait_async()
         self._raise_undelivered()
 
-    async def close(self, timeout: float | None = None) -> None:  # noqa: ASYNC109 - the sync face has the same
-        """Flush, then end. Whatever is not delivered within `timeout` seconds fails. Idempotent."""
+    async def close(self, timeout_s: float | None = None) -> None:
+        """Flush, then end. Whatever is not delivered within `timeout_s` seconds fails. Idempotent."""
         if self._closed:
             return
         if self._loop.is_gone:
@@ -163,7 +163,7 @@ class AsyncProducer:
         try:
             if self._loop.has_begun and self._core.accumulator.failure is None:
                 await self._core.end_open_transaction(SHUTDOWN_S)
-                await self.flush(timeout)
+                await self.flush(timeout_s)
         finally:
             await to_its_end(self._core.finish(), grace_s=SHUTDOWN_S)
         self._raise_undelivered()

@@ -210,8 +210,8 @@ class ProducerBatch:
                 return
         tell()
 
-    def wait(self, timeout: float | None) -> bool:
-        """Block this thread until it is settled; False when `timeout` seconds passed first."""
+    def wait(self, timeout_s: float | None) -> bool:
+        """Block this thread until it is settled; False when `timeout_s` seconds passed first."""
         if self.done:
             return True
         if self.process_id != os.getpid():
@@ -220,7 +220,7 @@ class ProducerBatch:
             )
         event = threading.Event()
         self.when_done(event.set)
-        return event.wait(timeout)
+        return event.wait(timeout_s)
 
     async def wait_async(self) -> None:
         """Wait on the running loop, whichever thread settles the batch."""
@@ -271,9 +271,9 @@ class Delivery:
         """Whether `result()` would return (or raise) at once."""
         return self.batch.done
 
-    def result(self, timeout: float | None = None) -> RecordMetadata:
-        """Wait up to `timeout` seconds (for ever by default); raise what kept the record from being delivered."""
-        error = self.exception(timeout)
+    def result(self, timeout_s: float | None = None) -> RecordMetadata:
+        """Wait up to `timeout_s` seconds (for ever by default); raise what kept the record from being delivered."""
+        error = self.exception(timeout_s)
         if error is not None:
             raise error
         batch, index = self.batch.outcome_of(self._index)
@@ -284,10 +284,10 @@ class Delivery:
             batch.log_append_time_ms if batch.log_append_time_ms >= 0 else self._timestamp_ms,
         )
 
-    def exception(self, timeout: float | None = None) -> Exception | None:
+    def exception(self, timeout_s: float | None = None) -> Exception | None:
         """Like `result`, but return the error, None on success."""
-        if not self.batch.wait(timeout):
-            raise TimedOutError(f"the record was not acknowledged within {timeout} s, and may still be")
+        if not self.batch.wait(timeout_s):
+            raise TimedOutError(f"the record was not acknowledged within {timeout_s} s, and may still be")
         self.batch.observed = True
         return self.batch.outcome_of(self._index)[0].error
 

@@ -128,24 +128,24 @@ class SyncParts:
             if taken is None:
                 self._when_there_is_room(partial(self._core.accumulator.add, queues, queue, written))
 
-    def flush(self, timeout: float | None = None) -> None:
+    def flush(self, timeout_s: float | None = None) -> None:
         """Send everything now and wait until all of it is acknowledged or has failed.
 
-        Raises TimedOutError after `timeout` seconds, and DeliveryError for failures that no one has looked at.
+        Raises TimedOutError after `timeout_s` seconds, and DeliveryError for failures that no one has looked at.
         """
         self._loop.check()
         self._refuse_own_thread()
         clock = self._core.clock
-        deadline = None if timeout is None else clock.monotonic() + timeout
+        deadline = None if timeout_s is None else clock.monotonic() + timeout_s
         for batch in self._core.accumulator.hurry():
             left = None if deadline is None else max(0.0, deadline - clock.monotonic())
             if not batch.wait(left):
                 raise TimedOutError(
-                    f"flush did not finish within {timeout} s", self._core.cluster.metadata.problem
+                    f"flush did not finish within {timeout_s} s", self._core.cluster.metadata.problem
                 )
         self._raise_undelivered()
 
-    def close(self, timeout: float | None = None) -> None:
+    def close(self, timeout_s: float | None = None) -> None:
         self._refuse_own_thread()
         if self._loop.is_gone:  # a lock that was held at the fork stays so
             self._closed = True
@@ -158,7 +158,7 @@ class SyncParts:
         try:
             if self._core.accumulator.failure is None:
                 self._loop.call(self._core.end_open_transaction(SHUTDOWN_S))
-                self.flush(timeout)
+                self.flush(timeout_s)
         finally:
             try:
                 self._loop.call(self._core.finish())
@@ -222,7 +222,7 @@ def _close_forgotten() -> None:
     """At the end of the process: deliver what producers that no one closed still hold, within reason."""
     for producer in list(_open_producers):
         try:
-            producer.close(timeout=_AT_EXIT_S)
+            producer.close(timeout_s=_AT_EXIT_S)
         except Exception as error:  # noqa: BLE001 - the process ends: all that is left is to say so
             _log.error("records_lost_at_exit", reason=explain(error))
 

@@ -489,3 +489,14 @@ async def test_closing_ends_what_others_wait_for(
     for task in (waiting, polling):
         with pytest.raises(ClientClosedError):
             await within(task)
+
+
+async def test_the_subscription_is_what_was_asked_for_last(broker: Any) -> None:
+    async with AsyncConsumer(broker.bootstrap, group_id="g", group_protocol="classic") as consumer:
+        assert consumer.subscription() == frozenset()
+        await consumer.subscribe(["t", "u", "t"])
+        assert consumer.subscription() == {"t", "u"}
+        await consumer.subscribe(pattern="t.*")
+        assert consumer.subscription() == frozenset()
+        await consumer.unsubscribe()
+        assert consumer.subscription() == frozenset()

@@ -155,7 +155,7 @@ async def test_rows_wait_no_longer_than_max_block_ms(broker: Any, silence: objec
     with pytest.raises(BufferFullError):
         await producer.send_arrow("t", batch_of(value=[b"x" * 900] * 2))
     with pytest.raises(TimeoutError):
-        await producer.close(timeout=0)
+        await producer.close(timeout_s=0)
 
 
 async def test_the_synchronous_producer_does_the_same(broker: Any) -> None:
