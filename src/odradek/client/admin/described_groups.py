@@ -46,10 +46,10 @@ async def described_groups(
     return {group_id: known[group_id] for group_id in group_ids}
 
 
-async def _some(answer: Awaitable[Any]) -> dict[str, Any]:
+async def _some(descriptions: Awaitable[Any]) -> dict[str, Any]:
     """The groups that are of the kind that was asked for."""
     try:
-        results: dict[str, Any] = await answer
+        results: dict[str, Any] = await descriptions
     except PartialFailureError as error:
         return dict(error.results)
     except KafkaError as error:

@@ -139,7 +139,13 @@ class Consumer:
 
     def subscription(self) -> frozenset[str]:
         """Returns the topics of the last `subscribe`; with a pattern, those of the partitions assigned. Empty without one."""
-        return self._core.subscription()
+        group = self._core.group
+        if group is None or not group.subscribed:
+            return frozenset()
+        by_pattern = group.subscription.pattern is not None
+        return frozenset(
+            (tp.topic for tp in self._core.assignment.states) if by_pattern else group.subscription.topics
+        )
 
     def assignment(self) -> tuple[TopicPartition, ...]:
         """The partitions assigned."""

@@ -90,7 +90,6 @@ class ConsumerCore:
             settings, self.clock, entropy, auto_create=settings.allow_auto_create_topics
         )
         self.assignment: Final = Assignment(settings)
-        self._subscription = Subscription()
         self.group: Final = self._participation(entropy) if settings.group_id else None
         find_committed = self.group.find_committed if self.group is not None else None
         self.fetcher: Final = Fetcher(settings, self.cluster, self.assignment, find_committed)
@@ -140,16 +139,8 @@ class ConsumerCore:
             _check_pattern(pattern)
         group.listener = listener or RebalanceListener()
         group.subscribed = True
-        self._subscription = Subscription(topics=names, pattern=pattern)
-        return self._subscription
-
-    def subscription(self) -> frozenset[str]:
-        """Returns the topics that are subscribed to; with a pattern, those that it brought so far."""
-        if self.group is None or not self.group.subscribed:
-            return frozenset()
-        if self._subscription.pattern is None:
-            return frozenset(self._subscription.topics)
-        return frozenset(partition.topic for partition in self.assignment.states)
+        group.subscription = Subscription(topics=names, pattern=pattern)
+        return group.subscription
 
     def join(self, subscription: Subscription) -> None:
         """On the loop."""

@@ -32,6 +32,7 @@ from odradek.client.groups.values import (
     OffsetsToCommit,
     Partitions,
     RebalanceListener,
+    Subscription,
     as_committable,
 )
 from odradek.client.network.backoff import Backoff
@@ -146,6 +147,8 @@ class Participation:
         self.listener: RebalanceListener = _LISTENER
         self.handing_over: Final = HandoverTask()
         self.subscribed = False
+        self.subscription = Subscription()
+        """The last one."""
         self._api_timeout_s = settings.default_api_timeout_ms / 1000
         self._auto_commit_s = settings.auto_commit_interval_ms / 1000 if settings.enable_auto_commit else None
         self._commit_at = clock.monotonic() + (self._auto_commit_s or 0.0)
