@@ -17,6 +17,9 @@ from odradek.model.ids import ZERO_UUID
 from odradek.protocol import Struct
 from odradek.records import decode_batch, split_batches
 
+_OURS = 10_000
+"""Fields with tags from here on are no fields of Kafka's: its clients skip them."""
+
 THE_PRESENT_MS = 1_750_000_000_000
 """Times above are from a clock; scripts use older ones where the time itself matters."""
 
@@ -88,7 +91,11 @@ def plain(value: Any, version: int, names: Names, field: str = "") -> Any:
     """A message of that version as dicts, lists, strings and numbers."""
     if isinstance(value, Struct):
         _name_topic(value, names)
-        shown = (message_field for message_field in value.FIELDS if version in message_field.versions)
+        shown = (
+            message_field
+            for message_field in value.FIELDS
+            if version in message_field.versions and (message_field.tag or 0) < _OURS
+        )
         return {named.name: plain(getattr(value, named.name), version, names, named.name) for named in shown}
     if isinstance(value, list):
         return _list(value, version, names, field)
