@@ -9,10 +9,10 @@ from odradek.protocol.messages.topics.describe_log_dirs import DescribeLogDirsRe
 @pytest.mark.parametrize("version", range(1, 6))
 @pytest.mark.parametrize("condition", ["", "full", "slow"])
 def test_the_condition_of_a_directory_is_sent_where_tags_can_be(version: int, condition: str) -> None:
-    result = DescribeLogDirsResult(error_code=0, log_dir="/data", topics=[], condition=condition)
-    encoded = encode(DescribeLogDirsResponse(throttle_time_ms=0, results=[result]), version)
-    [read] = decode(DescribeLogDirsResponse, version, encoded)[0].results
-    assert read.condition == (condition if version >= 2 else "")
+    log_dir = DescribeLogDirsResult(error_code=0, log_dir="/data", topics=[], condition=condition)
+    encoded = encode(DescribeLogDirsResponse(throttle_time_ms=0, results=[log_dir]), version)
+    [decoded] = decode(DescribeLogDirsResponse, version, encoded)[0].results
+    assert decoded.condition == (condition if version >= 2 else "")
     usual = DescribeLogDirsResult(error_code=0, log_dir="/data", topics=[])
     if not condition or version < 2:
         assert encoded == encode(DescribeLogDirsResponse(throttle_time_ms=0, results=[usual]), version)
