@@ -8,7 +8,7 @@ How an asynchronous class is translated:
 - A call of its own (`await self.x()`) or of what waits for its face (`await self._waiting.x()`) loses its `await`. Any other
   awaited call runs on the client's thread: `self._loop.call(...)`. `await self.start()` goes: the thread runs from the start.
 - A line `# sync: CODE` becomes CODE; a line that ends in `# async` goes, and a method whose signature ends so.
-- What is written by hand stands in a class `SyncParts` in `sync_parts.py` beside it: its methods replace those of the same
+- What is written by hand stands in a class `…SyncParts` in `sync_parts.py` beside it: its methods replace those of the same
   name (and take over their docstrings), or come on top; what stands around the class comes along.
 - In a proxy (the admin client) every method is a call of the asynchronous client on the thread.
 """
@@ -188,7 +188,7 @@ def face_text(face: Face) -> str:
         "from __future__ import annotations\n\n"
     )
     body = "\n".join(written) + "\n\n" + "\n\n".join(after)
-    return head + imports + "\n" + top + "\n\n" + body.replace("SyncParts", name)
+    return head + imports + "\n" + top + "\n\n" + re.sub(r"\b\w+SyncParts\b", name, body)
 
 
 def _unwaited(source: Source, method: Method, face: Face) -> str:

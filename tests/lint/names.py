@@ -24,9 +24,6 @@ from pathlib import Path
 from typing import Final
 
 SOURCES: Final = ("src", "tests", "tools", "examples", "benchmarks")
-ALLOWED_TWICE: Final = {
-    "SyncParts": "what of a synchronous face is written by hand: `tools/sync_faces.py` looks for this name"
-}
 SAYS_NOTHING: Final = frozenset(
     {
         "base",
@@ -125,7 +122,7 @@ def findings(root: Path) -> Iterator[str]:
             for name in _classes(text):
                 defined[name].append(where)
     for name, places in sorted(defined.items()):
-        if len(places) > 1 and name not in ALLOWED_TWICE:
+        if len(places) > 1:
             yield f"class {name} is defined {len(places)} times: {', '.join(map(str, places))}"
 
 

@@ -184,7 +184,7 @@ def warn(text: str) -> None:
 
 
 def bytes_text(count: float) -> str:
-    """As people read sizes: 1.5 MiB."""
+    """Writes a size as people read it: 1.5 MiB."""
     for unit in ("B", "KiB", "MiB", "GiB"):
         if abs(count) < 1024:
             return f"{count:.0f} {unit}" if unit == "B" else f"{count:.1f} {unit}"

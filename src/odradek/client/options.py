@@ -9,7 +9,7 @@ from typing import Literal, TypedDict
 
 
 class SecurityOptions(TypedDict, total=False):
-    """How connections are secured."""
+    """Lists the settings that secure connections."""
 
     security_protocol: Literal["PLAINTEXT", "SSL", "SASL_PLAINTEXT", "SASL_SSL"]
     sasl_mechanism: str
@@ -44,7 +44,7 @@ class SecurityOptions(TypedDict, total=False):
 
 
 class ClientOptions(SecurityOptions, total=False):
-    """Of every client."""
+    """Lists the settings of every client."""
 
     client_id: str
     request_timeout_ms: int
@@ -61,7 +61,7 @@ class ClientOptions(SecurityOptions, total=False):
 
 
 class ProducerOptions(ClientOptions, total=False):
-    """Of a producer."""
+    """Lists the settings of a producer."""
 
     transactional_id: str
     transaction_timeout_ms: int
@@ -86,7 +86,7 @@ class ProducerOptions(ClientOptions, total=False):
 
 
 class ConsumerOptions(ClientOptions, total=False):
-    """Of a consumer."""
+    """Lists the settings of a consumer."""
 
     group_id: str
     group_instance_id: str
@@ -112,6 +112,6 @@ class ConsumerOptions(ClientOptions, total=False):
 
 
 class AdminOptions(ClientOptions, total=False):
-    """Of an admin client."""
+    """Lists the settings of an admin client."""
 
     default_api_timeout_ms: int

@@ -166,7 +166,7 @@ class SecuritySettings(Section):
 
     @property
     def _login_module(self) -> LoginModule | None:
-        """Of `sasl.jaas.config`, or else of Java's file. ConfigError."""
+        """Returns the login module of `sasl.jaas.config`, or else of Java's file. ConfigError."""
         if self.sasl_jaas_config:
             return parse_jaas(self.sasl_jaas_config)
         path = self.java_security_auth_login_config

@@ -33,7 +33,7 @@ def connection_settings(path: str, said_by: str) -> dict[str, str]:
 
 
 def with_java_options(values: Mapping[str, str], environ: Mapping[str, str] | None = None) -> dict[str, str]:
-    """With the file of login modules that KAFKA_OPTS names, as for Kafka's own commands, unless the settings say one."""
+    """Adds the file of login modules that KAFKA_OPTS names, as Kafka's commands do, unless the settings name one."""
     options = (os.environ if environ is None else environ).get("KAFKA_OPTS", "")
     prefix = f"-D{LOGIN_CONFIG}="
     named = [word.removeprefix(prefix) for word in _words(options) if word.startswith(prefix)]

@@ -52,7 +52,7 @@ def replicas_to_heal(
 def healing_to_cancel(
     image: ClusterImage, begun: Mapping[tuple[UUID, int], tuple[BrokerId, ...]]
 ) -> list[Reassignment]:
-    """Of the healing moves begun, by their targets: those whose dead brokers are all back, while no new copy is in sync.
+    """Returns the healing moves whose dead brokers are all back while no new copy is in sync.
 
     What the old copy lacks is less than what the new one does. A move that someone changed meanwhile is not ours any more.
     """

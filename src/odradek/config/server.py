@@ -53,7 +53,7 @@ class ServerConfig(Section):
 
 @section()
 class MetricsConfig(Section):
-    """Where metrics are served, and how much of them."""
+    """Says where metrics are served, and how many of them."""
 
     # fmt: off
     listeners: List = setting("metrics.listeners", default=(), meaning=

@@ -51,7 +51,7 @@ class HttpPage:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PageRequest:
-    """What a peer asks for: the path without its query, and the headers by lower-case name."""
+    """Holds what a peer asks for: the path without its query, and the headers by lower-case name."""
 
     path: str
     headers: Mapping[str, str] = field(default_factory=dict)

@@ -114,7 +114,7 @@ class TokenIssuer:
 
 
 def url_encoded(text: str) -> str:
-    """As Java's URLEncoder writes it, and so Kafka's clients: it keeps `*` and encodes `~`."""
+    """Encodes a text as Java's URLEncoder and Kafka's clients do: `*` stays, `~` is encoded."""
     return urllib.parse.quote_plus(text, safe="*").replace("~", "%7E")
 
 

@@ -94,7 +94,7 @@ class Approval:
 
     @classmethod
     def of_checkpoint(cls, place: str) -> Self:
-        """All versions of a pipeline have checkpoints beside each other, so their numbers do not count."""
+        """Approves a place for checkpoints, without the number of the version: versions have theirs beside each other."""
         return cls._of(("checkpoint", _NUMBERED.sub("", place)), "checkpoint")
 
     @classmethod
@@ -124,7 +124,7 @@ class Approvals:
             file.write("".join(lines))
 
     def digests(self) -> frozenset[str]:
-        """What was approved so far. ConfigError when others can write the file: then it says nothing about the user."""
+        """Returns what was approved so far. ConfigError when others can write the file: then it says nothing about the user."""
         try:
             descriptor = os.open(self.file, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
         except FileNotFoundError:
@@ -143,7 +143,7 @@ class Approvals:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ProgramAdmission:
-    """What the operator allows documents to ask for, beside what is always allowed."""
+    """Holds what the operator allows documents to ask for, beside what is always allowed."""
 
     state_directory: Path
     directories: tuple[str, ...] = ()
@@ -157,7 +157,7 @@ class ProgramAdmission:
     """What the supervisor's own user ran by hand."""
 
     def admit(self, document: PipelineDocument) -> ProgramPlaces:
-        """Where the program may be when it is opened. RunRefused says what is not allowed, and who can allow it."""
+        """Returns where the program may be when it is opened. RunRefused says what is not allowed, and who can allow it."""
         version = document.current
         by_hand = self._by_hand()
         places = ProgramPlaces(

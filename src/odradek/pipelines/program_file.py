@@ -37,7 +37,7 @@ class LoadedProgram:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ProgramPlaces:
-    """Where a program may come from: real paths, without symlinks."""
+    """Holds where a program may come from: real paths, without symlinks."""
 
     directories: tuple[str, ...] = ()
     files: tuple[str, ...] = ()

@@ -193,7 +193,7 @@ def runner_command(document: PipelineDocument) -> Callable[[int, int], list[str]
 def runner_terms(
     document: PipelineDocument, servers: str, state_directory: Path, places: ProgramPlaces
 ) -> bytes:
-    """What the runner of a document reads from its standard input. `places`: where its program may come from."""
+    """Returns what a document's runner reads from its standard input. `places` says where its program may come from."""
     version = document.current
     place = version.checkpoint
     terms = {

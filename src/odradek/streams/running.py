@@ -106,7 +106,7 @@ class Run:
         connections.close_idle()
 
     def wait(self, timeout_s: int | None = None) -> bool:
-        """Until all have ended, or the time is over. QueryFailedError says in one line what a query died of."""
+        """Waits until all have ended, or the time is over. QueryFailedError says in one line what a query died of."""
         ended = []
         for name, query in self.queries.items():
             with in_one_line(name):

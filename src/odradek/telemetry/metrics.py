@@ -20,7 +20,7 @@ LATENCY_BOUNDS_S: Final = (
 
 
 class MetricKind(Enum):
-    """What a family's samples are."""
+    """Says what a family's samples are."""
 
     COUNTER = "counter"
     GAUGE = "gauge"

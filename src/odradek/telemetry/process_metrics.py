@@ -33,7 +33,7 @@ def process_families() -> list[Family]:
 
 
 def _of_stat(words: list[bytes]) -> list[Family]:
-    """From the fields after the command's name (proc(5)): threads are number 20, start 22, memory 23 and 24."""
+    """Reads the fields after the command's name (proc(5)): threads are number 20, start 22, memory 23 and 24."""
     threads = gauge("process_threads", "Threads of this process.")
     threads.add(int(words[17]))
     start = gauge("process_start_time_seconds", "When this process started, in seconds since 1970.")

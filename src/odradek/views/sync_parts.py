@@ -13,7 +13,7 @@ from odradek.views.view_core import ViewCore
 _MISSING: Final = object()
 
 
-class SyncParts:
+class ViewSyncParts:
     _loop: LoopThread
     _closed: bool
     _core: ViewCore

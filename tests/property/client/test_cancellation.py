@@ -213,6 +213,17 @@ async def _see_through(producer: AsyncProducer) -> None:
         await producer.abort_transaction()
 
 
+async def _settled_state(address: str, transactional_id: str) -> str:
+    """Returns the state of a transaction once its markers are written. An open one stays `Ongoing`."""
+    async with AsyncAdmin(address) as admin, asyncio.timeout(SECONDS):
+        while True:
+            described = await admin.describe_transactions([transactional_id])
+            state = described[transactional_id].state
+            if not state.startswith("Prepare"):
+                return state
+            await asyncio.sleep(0.01)
+
+
 async def test_a_cancelled_close_ends_the_transaction_that_is_open(address: str) -> None:
     async def one_round(number: int) -> bool:
         transactional_id = f"close-{next(_numbers)}"
@@ -221,6 +232,8 @@ async def test_a_cancelled_close_ends_the_transaction_that_is_open(address: str)
         await _in_transaction(producer)
         was_cancelled = await cancelled_at(producer.close(), number)
         await nothing_is_left()
+        # A successor would abort it: so the coordinator is asked first.
+        assert await _settled_state(address, transactional_id) in ("CompleteAbort", "Empty")
         async with AsyncProducer(address, transactional_id=transactional_id) as successor:
             await successor.init_transactions()
             await _block(successor)
@@ -366,6 +379,7 @@ async def test_a_member_whose_leaving_is_cancelled_has_left(name: str, address: 
         was_cancelled = await cancelled_at(getattr(first, name)(), number)
         await second.subscribe(["t"])
         await until_shared(second)  # far sooner than session.timeout.ms
+        assert len(second.assignment()) == 2
         await second.close()
         if name == "unsubscribe":
             await first.subscribe(["t"])
@@ -472,7 +486,8 @@ async def test_a_retrying_consumer_handles_all_whatever_is_cancelled(
         handled.append(record.value)
 
     policy = RetryPolicy(delays=(), exactly_once=exactly_once)
-    consumer = AsyncRetryConsumer(address, [source], group_id=f"r{next(_numbers)}", policy=policy)
+    group_id = f"r{next(_numbers)}"
+    consumer = AsyncRetryConsumer(address, [source], group_id=group_id, policy=policy)
     async with asyncio.timeout(SECONDS):
         number = 0
         while set(handled) != {b"%d" % index for index in range(5)}:
@@ -480,6 +495,16 @@ async def test_a_retrying_consumer_handles_all_whatever_is_cancelled(
             number += 1
     await at_each_await(lambda index: cancelled_at(consumer.close(), index))
     await nothing_is_left()
+    async with AsyncAdmin(address) as admin:
+        committed = await admin.list_group_offsets(group_id)
+    partition = TopicPartition(source, 0)
+    begin = committed[partition].offset if partition in committed else 0
+    handled.clear()
+    async with asyncio.timeout(SECONDS):
+        async with AsyncRetryConsumer(address, [source], group_id=group_id, policy=policy) as successor:
+            while len(handled) < 5 - begin:
+                await successor.handle_some(handle)
+    assert handled == [b"%d" % index for index in range(begin, 5)]
 
 
 @pytest.mark.parametrize(

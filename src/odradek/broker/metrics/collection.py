@@ -33,7 +33,7 @@ async def collected(broker: Broker) -> list[Family]:
 
 
 class ControllerFamilies:
-    """What the controller says of the cluster. Other brokers say 0 of the same, so that sums are right."""
+    """Collects the controller's view of the cluster. Other brokers report 0 for it, so that sums are right."""
 
     def __init__(self, broker: BrokerContext, partitions: PartitionFamilies) -> None:
         self._broker = broker

@@ -129,7 +129,7 @@ class MetricsListener:
         )
 
     async def _on_loop(self, ask: Callable[[], Coroutine[Any, Any, T]]) -> T:
-        """What the coroutine returns on the broker's loop. TimeoutError when the loop takes too long."""
+        """Runs the coroutine on the broker's loop and returns its value. TimeoutError when the loop takes too long."""
         pending = asyncio.run_coroutine_threadsafe(ask(), self._loop)
         try:
             async with asyncio.timeout(_LOOP_SECONDS_MAX):

@@ -135,12 +135,12 @@ class PartitionFamilies:
         self.exported_under.add(int(len(state.isr) < len(state.replicas) - len(state.adding)), text)
 
     def add_leaderless(self, topic: TopicImage) -> None:
-        """For the controller: partitions of which no leader speaks."""
+        """Adds partitions without a leader, which only the controller can report."""
         for index, state in enumerate(topic.partitions):
             if state.leader == NO_LEADER:
                 self._add_state(state, labels(topic=topic.name, partition=index))
 
 
 def is_led_as_preferred(state: PartitionImage) -> bool:
-    """Whether the first replica leads: Kafka's preferred leader."""
+    """Returns whether the first replica leads, which is Kafka's preferred leader."""
     return bool(state.replicas) and state.leader == state.replicas[0]

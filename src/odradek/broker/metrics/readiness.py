@@ -19,7 +19,7 @@ _NAMED_MAX: Final = 5
 
 
 class ProbeLevel(Enum):
-    """What a finding means for a probe."""
+    """Says what a finding means for a probe."""
 
     OK = "ok"
     WARNING = "warning"
@@ -39,7 +39,7 @@ class ProbeFinding:
 
 
 def report(findings: Iterable[ProbeFinding]) -> tuple[bool, str]:
-    """Whether nothing failed, and a line for each finding."""
+    """Returns whether nothing failed, and a line for each finding."""
     findings = list(findings)
     is_ready = all(finding.level is not ProbeLevel.FAILED for finding in findings)
     lines = [*map(str, findings), "ready" if is_ready else "not ready"]

@@ -45,7 +45,7 @@ class ReplicaHealth:
 
     @property
     def offline_reasons(self) -> dict[TopicPartition, str]:
-        """Why each replica that should be here cannot be used, for people."""
+        """Returns for each replica that cannot be used the reason, for people."""
         return self._held.offline_reasons
 
     @property

@@ -123,7 +123,7 @@ class ReplicaRegistry:
 
     @property
     def offline(self) -> frozenset[ReplicaId]:
-        """Those that cannot be used; one that is being moved soon can."""
+        """Returns the replicas that cannot be used. One that is being moved soon can."""
         return frozenset(
             (topic_id, name.partition)
             for name, (topic_id, reason) in self._offline.items()
@@ -132,12 +132,12 @@ class ReplicaRegistry:
 
     @property
     def offline_reasons(self) -> dict[TopicPartition, str]:
-        """Why each replica that is to be here cannot be used."""
+        """Returns for each replica that cannot be used the reason."""
         return {name: reason.message for name, (_, reason) in self._offline.items()}
 
     @property
     def unopened(self) -> list[TopicPartition]:
-        """Those that may be opened later."""
+        """Returns the replicas that may be opened later."""
         return list(self._unopened)
 
     def waits_to_be_opened(self, name: TopicPartition) -> bool | None:

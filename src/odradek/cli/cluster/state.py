@@ -32,7 +32,7 @@ class DiskRow(NamedTuple):
 
 
 def disk_row(broker: int, directory: LogDirDescription) -> DiskRow:
-    """How a directory is, by what its broker says of it."""
+    """Returns a directory's state, as its broker describes it."""
     free_bytes = directory.usable_bytes
     state = "full" if 0 <= free_bytes < SPACE_BYTES else directory.condition or "ok"
     if directory.error is not None:
@@ -42,7 +42,7 @@ def disk_row(broker: int, directory: LogDirDescription) -> DiskRow:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ClusterState:
-    """As the brokers tell it at one moment; sizes are those of the largest replica."""
+    """Holds what the brokers say at one moment. Sizes are those of the largest replica."""
 
     image: ClusterImage
     sizes: dict[TopicPartition, int]
@@ -57,7 +57,7 @@ class ClusterState:
 
     @property
     def known_brokers(self) -> list[int]:
-        """Those that live, and those that hold replicas all the same."""
+        """Returns the brokers that live, and those that hold replicas without living."""
         alive = {broker.broker_id for broker in self.image.brokers}
         held = {replica for _, partition in self.partitions() for replica in partition.replicas}
         return sorted(alive | held)

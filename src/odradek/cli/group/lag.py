@@ -56,7 +56,7 @@ def describe_group(admin: Admin, group_id: str) -> dict[str, Any]:
 
 
 def end_offsets(admin: Admin, partitions: Iterable[TopicPartition]) -> dict[TopicPartition, int]:
-    """Where each partition ends; without those that are gone."""
+    """Returns the end offset of every partition, without partitions that are gone."""
     wanted = dict.fromkeys(partitions, client.LATEST)
     if not wanted:
         return {}

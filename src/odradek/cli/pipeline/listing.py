@@ -46,7 +46,7 @@ def _row(
 
 
 def as_json(document: PipelineDocument, statuses: Statuses) -> dict[str, Any]:
-    """Everything that is known, but the log. `candidate_status` is of a version that is being rebuilt."""
+    """Returns everything that is known, except the log. `candidate_status` is of a version that is being rebuilt."""
     content = dataclasses.asdict(document)
     content["conf"] = [(key, _shown(key, value)) for key, value in document.conf]
     known = [_status_json(statuses.get(key)) for key in runs_of(document)]
@@ -65,7 +65,7 @@ def _status_json(status: PipelineStatus | None) -> dict[str, Any] | None:
 def description(
     document: PipelineDocument, statuses: Statuses, owner: str | None, now_ms: int
 ) -> Iterator[str]:
-    """For people, a line for each thing."""
+    """Describes a pipeline for people, one thing in each line."""
     version, status = document.current, statuses.get(document.name)
     yield f"pipeline    {document.name}"
     yield f"wanted      {document.desired.value} (revision {document.revision})"
@@ -133,7 +133,7 @@ def failure_text(failure: RunFailure) -> str:
 
 
 def age(age_ms: int) -> str:
-    """As people say it: 3 s, 5 min, 2 h, 4 d."""
+    """Writes an age as people say it: 3 s, 5 min, 2 h, 4 d."""
     seconds = max(0, age_ms) // 1000
     for unit, size in (("d", 86_400), ("h", 3_600), ("min", 60)):
         if seconds >= size:

@@ -144,7 +144,7 @@ def produce(
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ProduceSummary:
-    """What was acknowledged."""
+    """Counts what was acknowledged."""
 
     record_count: int
     byte_count: int
@@ -207,7 +207,7 @@ def _closing(producer: Producer) -> Iterator[Producer]:
 
 @contextmanager
 def _whole(producer: Producer, transactional: bool) -> Iterator[None]:
-    """With a transactional id: everything is visible at once, or nothing ever is."""
+    """Sends everything in one transaction: all of it becomes visible at once, or nothing."""
     if not transactional:
         yield
         return

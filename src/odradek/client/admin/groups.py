@@ -77,16 +77,8 @@ def describe_consumer(groups: Iterable[str], coordinator: int) -> Exchange:
     def read(response: consumer.ConsumerGroupDescribeResponse) -> CallOutcome:
         outcome = CallOutcome.none()
         for group in response.groups:
-            description = GroupDescription(
-                group_id=group.group_id,
-                type=CONSUMER,
-                protocol_type=PROTOCOL_TYPE,
-                state=group.group_state,
-                assignor=group.assignor_name,
-                coordinator=coordinator,
-                epoch=group.group_epoch,
-                members=tuple(_consumer_member(member) for member in group.members),
-            )
+            members = tuple(_consumer_member(member) for member in group.members)
+            description = _described(group, CONSUMER, PROTOCOL_TYPE, coordinator, members)
             outcome.note(group.group_id, group.error_code, _nicer(group.error_code), description)
         return outcome
 
@@ -100,21 +92,33 @@ def describe_share(groups: Iterable[str], coordinator: int) -> Exchange:
     def read(response: share.ShareGroupDescribeResponse) -> CallOutcome:
         outcome = CallOutcome.none()
         for group in response.groups:
-            description = GroupDescription(
-                group_id=group.group_id,
-                type=SHARE,
-                protocol_type=SHARE,
-                state=group.group_state,
-                assignor=group.assignor_name,
-                coordinator=coordinator,
-                epoch=group.group_epoch,
-                members=tuple(_share_member(member) for member in group.members),
-            )
+            members = tuple(_share_member(member) for member in group.members)
+            description = _described(group, SHARE, SHARE, coordinator, members)
             outcome.note(group.group_id, group.error_code, _nicer(group.error_code), description)
         return outcome
 
     request = share.ShareGroupDescribeRequest(group_ids=list(groups))
     return Exchange(request=request, answer=share.ShareGroupDescribeResponse, read=read)
+
+
+def _described(
+    group: consumer.DescribedGroup | share.DescribedGroup,
+    kind: str,
+    protocol_type: str,
+    coordinator: int,
+    members: tuple[GroupMemberDescription, ...],
+) -> GroupDescription:
+    """Returns the description of a group whose members the broker assigns (KIP-848, KIP-932)."""
+    return GroupDescription(
+        group_id=group.group_id,
+        type=kind,
+        protocol_type=protocol_type,
+        state=group.group_state,
+        assignor=group.assignor_name,
+        coordinator=coordinator,
+        epoch=group.group_epoch,
+        members=members,
+    )
 
 
 def share_offsets(groups: Iterable[str]) -> Exchange:

@@ -14,7 +14,7 @@ from odradek.client.settings import AdminSettings
 from odradek.runtime.ports import Clock, Entropy
 
 
-class SyncParts:
+class AdminSyncParts:
     """Administers a cluster, from any thread.
 
         with Admin("127.0.0.1:9092") as admin:

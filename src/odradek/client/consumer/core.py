@@ -143,7 +143,7 @@ class ConsumerCore:
         return group.subscription
 
     def join(self, subscription: Subscription) -> None:
-        """On the loop."""
+        """Subscribes on the loop."""
         self.need_group().membership.subscribe(subscription)
         self.fetcher.turn_soon()
 

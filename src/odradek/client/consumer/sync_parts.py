@@ -11,7 +11,7 @@ from odradek.client.consumer.sole_use import ThreadUse
 from odradek.client.network.loop_thread import LoopThread
 
 
-class SyncParts:
+class ConsumerSyncParts:
     _loop: LoopThread
     _closed: bool
     _core: ConsumerCore

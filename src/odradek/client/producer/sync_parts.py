@@ -31,7 +31,7 @@ _log = events.get("client")
 _AT_EXIT_S: Final = 10.0
 
 
-class SyncParts:
+class ProducerSyncParts:
     """Sends records from any thread.
 
         with Producer("127.0.0.1:9092", compression_type="zstd") as producer:
@@ -215,7 +215,7 @@ def _is_plain(content: object) -> bool:
     return content.__class__ is bytes or content is None
 
 
-_open_producers: weakref.WeakSet[SyncParts] = weakref.WeakSet()
+_open_producers: weakref.WeakSet[ProducerSyncParts] = weakref.WeakSet()
 
 
 def _close_forgotten() -> None:

@@ -143,7 +143,7 @@ class Controller:
 
     @property
     def epoch(self) -> int:
-        """Of the term in office."""
+        """Returns the epoch of the term in office."""
         return self._store.epoch
 
     @property

@@ -184,7 +184,7 @@ _KEYSTORE_PROBLEMS: Final = {
 
 
 def keystore_problem(error: ssl.SSLError) -> str:
-    """What of a key and its certificates OpenSSL does not take, and what to do."""
+    """Says what of a key and its certificates OpenSSL refuses, and what to do."""
     reason = (error.reason or str(error)).replace("_", " ").lower()
     return _KEYSTORE_PROBLEMS.get(error.reason) or f"its key or a certificate cannot be used: {reason}"
 

@@ -98,7 +98,7 @@ class Shares:
         self._total = 0
 
     def acquire(self, client: str, count: int = 1) -> bool:
-        """False: there is no room for this client."""
+        """Takes places for a client. Returns False when there is no room for it."""
         if count and self._held.get(client, 0) + count > self._max - self._total:
             return False
         self._change(client, count)
@@ -172,7 +172,7 @@ class SqlGate:
                 self._connections.end(peer)
 
     def _client(self, scope: Scope) -> str:
-        """Whose places a request takes: those of its user, or of its address where no one logs in."""
+        """Returns whose places a request takes: its user's, or its address' where no one logs in."""
         if self._users is not None:
             return f"user {self._users.user_of(_header(scope, b'authorization'))}"
         return str((scope.get("client") or ("an unknown address",))[0])

@@ -45,7 +45,7 @@ class DiskWatch:
 
     @property
     def any_with_space(self) -> bool:
-        """Whether a directory that works takes new partitions."""
+        """Returns whether a directory that works takes new partitions."""
         return any(not directory.condition.is_full for directory in self._placement.online())
 
     @property

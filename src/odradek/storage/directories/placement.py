@@ -53,7 +53,7 @@ class LogDirPlacement:
         return placement[0]
 
     def emptiest(self) -> LogDirectory:
-        """Of the directories that work, one with the fewest partitions. A full one comes last, and a slow one before it."""
+        """Returns a working directory with the fewest partitions. A full one comes last, and a slow one before it."""
         online = self.online()
         if not online:
             raise KafkaError(ErrorCode.KAFKA_STORAGE_ERROR, "every log directory is offline")

@@ -221,7 +221,7 @@ def listed(expressions: Expression | Iterable[Expression]) -> tuple[Expression, 
 
 
 def at_least_one(expressions: tuple[Any, ...], method: str) -> tuple[Any, ...]:
-    """What a method was given. ConfigError for nothing, and for what is no expression."""
+    """Returns the expressions that a method was given. ConfigError for none, and for what is no expression."""
     if not expressions:
         raise ConfigError(f"{method} takes at least one expression")
     return checked_expressions(expressions, method)
@@ -246,7 +246,7 @@ def _shown(given: Any) -> str:
 
 
 def _instead(given: Any) -> str:
-    """What to write in place of what is no expression."""
+    """Says what to write in place of what is no expression."""
     if isinstance(given, type) or not callable(given):
         return ""
     return (

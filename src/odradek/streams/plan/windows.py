@@ -79,7 +79,7 @@ class SessionWindows(WindowKind):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TimeLimit:
-    """How long a table's updates are held back, and how many of them. Made by `time_limit`."""
+    """Limits how long a table's updates are held back, and how many of them. `time_limit` makes one."""
 
     wait_ms: int
     records_max: int | None

@@ -135,7 +135,7 @@ class FailedRows:
 
 
 def _described(error: Exception) -> str:
-    """What was raised, and the line of the program that raised it."""
+    """Describes what was raised, with the line of the program that raised it."""
     place = _place_in_program(error)
     return f"{type(error).__name__}: {text_of(error)}" + (f" ({place})" if place else "")
 

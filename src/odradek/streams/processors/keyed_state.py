@@ -170,7 +170,7 @@ class KeyedVersions:
         return True
 
     def delete(self, entry: Any, timestamp: int) -> Version | None:
-        """From `timestamp` on there is no value. The result is the version that was true then."""
+        """Ends the value at `timestamp` (ms). Returns the version that was true then."""
         before = self.get(entry, as_of=timestamp)
         self.put(entry, None, timestamp)
         return before
@@ -207,7 +207,7 @@ class KeyedVersions:
         return list(self._entries.get(entry) or ())
 
     def _keep(self, entry: Any, versions: list[tuple[int, Any]], oldest: int) -> None:
-        """Without the versions that end before the history begins."""
+        """Writes the versions, without those that end before the history begins."""
         place = bisect_right(versions, oldest, key=lambda version: version[0])
         kept = versions[max(0, place - 1) :]
         while kept and kept[0][1] is None and kept[0][0] <= oldest:  # no version can come before it

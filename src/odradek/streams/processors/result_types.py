@@ -354,7 +354,7 @@ def _structs(kind: pa.DataType, *, is_partial: bool) -> Fitter:
 
 
 def _strange_fields(value: Mapping[Any, Any], names: list[str]) -> str:
-    """Why the fields of a dict are not those of a struct."""
+    """Says why the fields of a dict are not those of a struct."""
     unknown = [str(name) for name in value if name not in names]
     missing = [name for name in names if name not in value]
     parts = []

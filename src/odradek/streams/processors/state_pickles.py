@@ -24,7 +24,7 @@ Loaded = Callable[[str, str], Any]
 
 
 class ObjectMaker(Protocol):
-    """What an object of a class becomes that a value names."""
+    """Makes the value that stands for an object of a named class."""
 
     def __call__(self, module: str, name: str, content: Mapping[str, Any] | tuple[Any, ...] | str) -> Any:
         """`content`: the fields of an object, the values of a named tuple, or the name of an enum's member."""

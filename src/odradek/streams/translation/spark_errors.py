@@ -74,7 +74,7 @@ def _at(where: str, line: str) -> str:
 
 
 def refusal(error: errors.AnalysisException) -> str:
-    """What Spark says of an expression. A syntax error is shown in its text."""
+    """Returns what Spark says of an expression. A syntax error is shown in its text."""
     message = str(error).strip()
     head = _POSITION.sub("", _cleaned(message.partition("\n")[0])).rstrip(". ")
     _, _, text = message.partition("== SQL ==\n")
@@ -103,7 +103,7 @@ def failure(text: str) -> str:
 
 
 def _cleaned(line: str) -> str:
-    """Without codes, and without columns that no program has."""
+    """Removes Spark's codes, and columns that no program has."""
     line = _STATE.sub("", _CODE.sub("", line.strip()))
     return _HIDDEN.sub("", line).replace(", ]", "]").rstrip(";, ")
 
