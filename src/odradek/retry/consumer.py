@@ -8,11 +8,11 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping
 from types import TracebackType
-from typing import Any, Final, Self, Unpack
+from typing import Any, Final, Generic, Self, Unpack
 from uuid import UUID
 
 from odradek.client import Admin, ConfigResource, Consumer, Producer
-from odradek.client.consumer.consumer_record import ConsumerRecord
+from odradek.client.consumer.consumer_record import ConsumerRecord, K, V
 from odradek.client.consumer.core import Deserializer
 from odradek.client.errors import PartialFailureError
 from odradek.client.groups.values import CommitFailedError, OffsetAndMetadata, Partitions, RebalanceListener
@@ -34,10 +34,10 @@ _log = events.get("retry")
 
 _TOO_LARGE: Final = frozenset({ErrorCode.MESSAGE_TOO_LARGE, ErrorCode.RECORD_LIST_TOO_LARGE})
 
-Handler = Callable[[ConsumerRecord], Iterable[Output] | None]
+Handler = Callable[[ConsumerRecord[K, V]], Iterable[Output] | None]
 
 
-class RetryConsumer:
+class RetryConsumer(Generic[K, V]):
     """Hands the records of topics to a function, as a member of a group, and tries again what fails.
 
         policy = RetryPolicy(delays=("10s", "1m", "10m"))
@@ -55,8 +55,8 @@ class RetryConsumer:
         topics: Iterable[str],
         *,
         policy: RetryPolicy | None = None,
-        key_deserializer: Deserializer | None = None,
-        value_deserializer: Deserializer | None = None,
+        key_deserializer: Deserializer[K] | None = None,
+        value_deserializer: Deserializer[V] | None = None,
         transactional_id: str | None = None,
         producer: Mapping[str, Any] | None = None,
         clock: Clock | None = None,
@@ -95,8 +95,8 @@ class RetryConsumer:
         cls,
         config: Mapping[str, object],
         *,
-        key_deserializer: Deserializer | None = None,
-        value_deserializer: Deserializer | None = None,
+        key_deserializer: Deserializer[K] | None = None,
+        value_deserializer: Deserializer[V] | None = None,
     ) -> Self:
         """All of it from a mapping: `topics`, what `RetryPolicy.from_config` takes, a consumer's settings with Kafka's names,
         a producer's after `producer.`."""
@@ -112,7 +112,7 @@ class RetryConsumer:
             **given.consumer,
         )
 
-    def run(self, handler: Handler) -> None:
+    def run(self, handler: Handler[K, V]) -> None:
         """Handle records until `stop`. What it raises is not a handler's error: nothing of it is committed."""
         while not self._stopping:
             self.handle_some(handler)
@@ -121,7 +121,7 @@ class RetryConsumer:
         """Let `run` return after the record that is being handled; from any thread, or a signal handler."""
         self._stopping = True
 
-    def handle_some(self, handler: Handler, timeout_s: float = 1.0) -> int:
+    def handle_some(self, handler: Handler[K, V], timeout_s: float = 1.0) -> int:
         """One poll, and its records; how many were tried. Waits up to `timeout_s` for the first."""
         check_handler(handler, is_async=False)
         self._begin()
@@ -222,7 +222,7 @@ class RetryConsumer:
         values = {resource.name: configs.get(BYTE_LIMIT) for resource, configs in entries.items()}
         return {name: int(entry.value) for name, entry in values.items() if entry is not None and entry.value}
 
-    def _carry_out(self, turn: HandlingTurn, handler: Handler) -> int:
+    def _carry_out(self, turn: HandlingTurn, handler: Handler[K, V]) -> int:
         deadline = self._clock.monotonic() + self._longest_turn_s
         count = 0
         while (received := turn.next(self._clock.wall_ms())) is not None:
@@ -253,11 +253,11 @@ class RetryConsumer:
         """Returns the offsets of the last poll with the ids of the topics that their records were read from."""
         return {place: (offset, self._topic_ids.get(place, ZERO_UUID)) for place, offset in offsets.items()}
 
-    def _handle(self, turn: HandlingTurn, received: ReceivedRecord, handler: Handler) -> None:
+    def _handle(self, turn: HandlingTurn, received: ReceivedRecord, handler: Handler[K, V]) -> None:
         stage, is_final = "key", True
         self.attempt = received.attempt
         try:
-            record = received.record
+            record: ConsumerRecord[Any, Any] = received.record
             if self._key_deserializer is not None and record.key is not None:
                 record = record._replace(key=self._key_deserializer(record.key))
             stage = "value"

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import pickle
 import subprocess
 import sys
+from typing import Any
 
 import pytest
 
 import odradek
 import odradek.client
+from odradek.records import TimestampType
 
 
 @pytest.mark.parametrize("module", [odradek, odradek.client])
@@ -40,3 +43,17 @@ def test_a_client_does_not_import_pyarrow_before_arrow_is_asked_for() -> None:
         [sys.executable, "-c", program], capture_output=True, text=True, check=True, timeout=60
     )
     assert process.stdout.strip() == "False"
+
+
+@pytest.mark.parametrize(
+    "generic", [odradek.Consumer, odradek.AsyncConsumer, odradek.Producer, odradek.ConsumerRecord]
+)
+def test_types_of_keys_and_values_can_be_named_at_run_time(generic: Any) -> None:
+    assert generic[str, int].__args__ == (str, int)
+
+
+def test_a_record_with_types_is_a_plain_tuple_all_the_same() -> None:
+    record = odradek.ConsumerRecord("t", 0, 1, 2, TimestampType.CREATE_TIME, b"k", b"v", (), 3)
+    assert pickle.loads(pickle.dumps(record)) == record == tuple(record)
+    assert not hasattr(record, "__dict__")
+    assert odradek.ConsumerRecord._make(tuple(record)).value == b"v"

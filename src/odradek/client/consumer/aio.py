@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from collections.abc import AsyncIterator, Callable, Iterable, Mapping
 from types import TracebackType
-from typing import TYPE_CHECKING, Any, Self, Unpack
+from typing import TYPE_CHECKING, Any, Generic, Self, Unpack
 from uuid import UUID
 
 from odradek.client.consumer.completed_fetch import FetchedChunk
-from odradek.client.consumer.consumer_record import ConsumerRecord
+from odradek.client.consumer.consumer_record import ConsumerRecord, K, V
 from odradek.client.consumer.core import (
     GRACE_S,
     BufferedRecords,
@@ -41,7 +41,7 @@ if TYPE_CHECKING:
     import pyarrow
 
 
-class AsyncConsumer:
+class AsyncConsumer(Generic[K, V]):
     """Reads partitions from one event loop.
 
         async with AsyncConsumer("127.0.0.1:9092", auto_offset_reset="earliest") as consumer:
@@ -52,21 +52,22 @@ class AsyncConsumer:
     With `group_id=...` it shares topics with the other members of its group (`subscribe`) and remembers how far it has
     read (`commit`). Use it from one task at a time: a second one that reads gets ConcurrentUseError.
 
-    Settings are Kafka's, as keyword arguments; see `ConsumerSettings` for all of them.
+    Settings are Kafka's, as keyword arguments; see `ConsumerSettings` for all of them. `K` and `V` are what the deserializers
+    return: a record's key is a `K` or None, its value a `V` or None.
     """
 
     def __init__(
         self,
         bootstrap_servers: str | list[str] | tuple[str, ...],
         *,
-        key_deserializer: Deserializer | None = None,
-        value_deserializer: Deserializer | None = None,
+        key_deserializer: Deserializer[K] | None = None,
+        value_deserializer: Deserializer[V] | None = None,
         clock: Clock | None = None,
         entropy: Entropy | None = None,
         **settings: Unpack[ConsumerOptions],
     ) -> None:
         checked = ConsumerSettings.of(bootstrap_servers, dict(settings))
-        core = self._core = ConsumerCore(
+        core = self._core = ConsumerCore[K, V](
             checked,
             key_deserializer=key_deserializer,
             value_deserializer=value_deserializer,
@@ -81,9 +82,21 @@ class AsyncConsumer:
         self._closed = False
 
     @classmethod
-    def from_config(cls, config: Mapping[str, object], **more: Any) -> Self:
+    def from_config(
+        cls,
+        config: Mapping[str, object],
+        *,
+        key_deserializer: Deserializer[K] | None = None,
+        value_deserializer: Deserializer[V] | None = None,
+        **more: Any,
+    ) -> Self:
         """From a mapping with Kafka's names: `{"bootstrap.servers": "...", "fetch.min.bytes": 1}`."""
-        return cls(**ConsumerSettings.arguments(config), **more)
+        return cls(
+            key_deserializer=key_deserializer,
+            value_deserializer=value_deserializer,
+            **ConsumerSettings.arguments(config),
+            **more,
+        )
 
     async def start(self) -> None:
         """Begin to work on the running loop; other methods do so by themselves."""
@@ -226,7 +239,9 @@ class AsyncConsumer:
     # -- reading
 
     @by_one_task
-    async def poll(self, timeout_s: float = 1.0, max_records: int | None = None) -> list[ConsumerRecord]:
+    async def poll(
+        self, timeout_s: float = 1.0, max_records: int | None = None
+    ) -> list[ConsumerRecord[K, V]]:
         """The next records, at most max.poll.records or `max_records`; waits up to `timeout_s` for the first.
 
         In a group: gives up and takes partitions first, when the group asks for it, and commits what earlier polls
@@ -256,7 +271,7 @@ class AsyncConsumer:
             if rows is not None:
                 return rows
 
-    async def __aiter__(self) -> AsyncIterator[ConsumerRecord]:
+    async def __aiter__(self) -> AsyncIterator[ConsumerRecord[K, V]]:
         """Records for ever, one by one. To leave the loop loses none: `commit` and `poll` know which was the last."""
         while True:
             # sync: record = self._next_kept()

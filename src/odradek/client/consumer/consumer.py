@@ -8,11 +8,11 @@ from __future__ import annotations
 import warnings
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from types import TracebackType
-from typing import TYPE_CHECKING, Any, Self, Unpack
+from typing import TYPE_CHECKING, Any, Generic, Self, Unpack
 from uuid import UUID
 
 from odradek.client.consumer.completed_fetch import FetchedChunk
-from odradek.client.consumer.consumer_record import ConsumerRecord
+from odradek.client.consumer.consumer_record import ConsumerRecord, K, V
 from odradek.client.consumer.core import (
     GRACE_S,
     BufferedRecords,
@@ -45,7 +45,7 @@ if TYPE_CHECKING:
     import pyarrow
 
 
-class Consumer:
+class Consumer(Generic[K, V]):
     """Reads partitions, for one thread at a time.
 
         with Consumer("127.0.0.1:9092", auto_offset_reset="earliest") as consumer:
@@ -56,21 +56,22 @@ class Consumer:
     With `group_id=...` it shares topics with the other members of its group (`subscribe`) and remembers how far it has
     read (`commit`). A second thread gets ConcurrentUseError, except in `close` and in questions to brokers.
 
-    Settings are Kafka's, as keyword arguments; see `ConsumerSettings` for all of them.
+    Settings are Kafka's, as keyword arguments; see `ConsumerSettings` for all of them. `K` and `V` are what the deserializers
+    return: a record's key is a `K` or None, its value a `V` or None.
     """
 
     def __init__(
         self,
         bootstrap_servers: str | list[str] | tuple[str, ...],
         *,
-        key_deserializer: Deserializer | None = None,
-        value_deserializer: Deserializer | None = None,
+        key_deserializer: Deserializer[K] | None = None,
+        value_deserializer: Deserializer[V] | None = None,
         clock: Clock | None = None,
         entropy: Entropy | None = None,
         **settings: Unpack[ConsumerOptions],
     ) -> None:
         checked = ConsumerSettings.of(bootstrap_servers, dict(settings))
-        core = self._core = ConsumerCore(
+        core = self._core = ConsumerCore[K, V](
             checked,
             key_deserializer=key_deserializer,
             value_deserializer=value_deserializer,
@@ -85,9 +86,21 @@ class Consumer:
         self._closed = False
 
     @classmethod
-    def from_config(cls, config: Mapping[str, object], **more: Any) -> Self:
+    def from_config(
+        cls,
+        config: Mapping[str, object],
+        *,
+        key_deserializer: Deserializer[K] | None = None,
+        value_deserializer: Deserializer[V] | None = None,
+        **more: Any,
+    ) -> Self:
         """From a mapping with Kafka's names: `{"bootstrap.servers": "...", "fetch.min.bytes": 1}`."""
-        return cls(**ConsumerSettings.arguments(config), **more)
+        return cls(
+            key_deserializer=key_deserializer,
+            value_deserializer=value_deserializer,
+            **ConsumerSettings.arguments(config),
+            **more,
+        )
 
     def close(self, *, commit: bool = True) -> None:
         """Stop reading: commit what was returned if that is automatic (unless `commit` is false), leave the group.
@@ -221,7 +234,7 @@ class Consumer:
     # -- reading
 
     @by_one_thread
-    def poll(self, timeout_s: float = 1.0, max_records: int | None = None) -> list[ConsumerRecord]:
+    def poll(self, timeout_s: float = 1.0, max_records: int | None = None) -> list[ConsumerRecord[K, V]]:
         """The next records, at most max.poll.records or `max_records`; waits up to `timeout_s` for the first.
 
         In a group: gives up and takes partitions first, when the group asks for it, and commits what earlier polls
@@ -251,7 +264,7 @@ class Consumer:
             if rows is not None:
                 return rows
 
-    def __iter__(self) -> Iterator[ConsumerRecord]:
+    def __iter__(self) -> Iterator[ConsumerRecord[K, V]]:
         """Records for ever, one by one. To leave the loop loses none: `commit` and `poll` know which was the last."""
         while True:
             record = self._next_kept()
@@ -376,7 +389,7 @@ class Consumer:
         if problem is not None:
             raise problem
 
-    def _next_kept(self) -> ConsumerRecord | None:
+    def _next_kept(self) -> ConsumerRecord[K, V] | None:
         self._use.begin()
         try:
             return self._core.next_kept()

@@ -2,13 +2,27 @@
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Generic, NamedTuple
 
 from odradek.records import Header, TimestampType
 
+if TYPE_CHECKING:
+    from typing_extensions import TypeVar
 
-class ConsumerRecord(NamedTuple):
-    """A record and where it was. A tuple and not a dataclass: millions of them are made."""
+    K = TypeVar("K", default=bytes)
+    V = TypeVar("V", default=bytes)
+else:
+    from typing import TypeVar
+
+    K = TypeVar("K")
+    V = TypeVar("V")
+
+
+class ConsumerRecord(NamedTuple, Generic[K, V]):
+    """A record and where it was. A tuple and not a dataclass: millions of them are made.
+
+    `K` and `V` are what the deserializers return, `bytes` without one: type checkers know it, and Python ignores it.
+    """
 
     topic: str
     partition: int
@@ -16,9 +30,9 @@ class ConsumerRecord(NamedTuple):
     timestamp_ms: int
     """Milliseconds since 1970; -1 where the producer gave none."""
     timestamp_type: TimestampType
-    key: Any
+    key: K | None
     """bytes or None, or what the key_deserializer made of it."""
-    value: Any
+    value: V | None
     """bytes or None (a tombstone in a compacted topic), or what the value_deserializer made of it."""
     headers: tuple[Header, ...]
     leader_epoch: int

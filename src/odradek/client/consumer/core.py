@@ -8,11 +8,11 @@ from collections.abc import Callable, Iterable, Mapping
 from contextlib import AsyncExitStack
 from dataclasses import replace
 from enum import Enum, auto
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, Generic, TypeVar
 from uuid import UUID
 
 from odradek.client.consumer.completed_fetch import FetchedChunk
-from odradek.client.consumer.consumer_record import ConsumerRecord
+from odradek.client.consumer.consumer_record import ConsumerRecord, K, V
 from odradek.client.consumer.fetcher import ISOLATION, Fetcher
 from odradek.client.consumer.offset_lookup import OffsetAndTimestamp, find_offsets
 from odradek.client.consumer.subscription_state import Assignment
@@ -46,8 +46,9 @@ else:
     arrow = lazy("odradek.records.arrow")
     pa = lazy("pyarrow")
 
-Deserializer = Callable[[bytes | None], Any]
-
+R = TypeVar("R")
+Deserializer = Callable[[bytes], R]
+"""Is not called for null, as in Java."""
 
 GRACE_S: Final = 2.0
 """A cancelled `close` or `unsubscribe` has so long to tell the group."""
@@ -63,7 +64,7 @@ Event = FetchedChunk | Handover | BufferedRecords
 """What `poll` finds to do next."""
 
 
-class ConsumerCore:
+class ConsumerCore(Generic[K, V]):
     """Made anywhere; `start`, `finish` and what is a coroutine run on the event loop.
 
     `wake` asks for a turn of the fetcher, from any thread.
@@ -73,8 +74,8 @@ class ConsumerCore:
         self,
         settings: ConsumerSettings,
         *,
-        key_deserializer: Deserializer | None,
-        value_deserializer: Deserializer | None,
+        key_deserializer: Deserializer[K] | None,
+        value_deserializer: Deserializer[V] | None,
         clock: Clock | None,
         entropy: Entropy | None,
         wake: Callable[[], None],
@@ -94,7 +95,7 @@ class ConsumerCore:
         find_committed = self.group.find_committed if self.group is not None else None
         self.fetcher: Final = Fetcher(settings, self.cluster, self.assignment, find_committed)
         self.cluster.metadata.on_news = self._metadata_changed
-        self._kept: deque[ConsumerRecord] = deque()
+        self._kept: deque[ConsumerRecord[K, V]] = deque()
         self._returned_ids: dict[TopicPartition, UUID] = {}
         """The topics of the records that the user was given last."""
         self.api_timeout_s: Final = settings.default_api_timeout_ms / 1000
@@ -248,9 +249,9 @@ class ConsumerCore:
 
     # -- reading
 
-    def collect(self, first: FetchedChunk, record_count_max: int) -> list[ConsumerRecord]:
+    def collect(self, first: FetchedChunk, record_count_max: int) -> list[ConsumerRecord[K, V]]:
         """Records from `first` and, up to the limit, from whatever else is buffered. On the caller's thread."""
-        records: list[ConsumerRecord] = []
+        records: list[ConsumerRecord[K, V]] = []
         chunk: FetchedChunk | None = first
         ids: dict[TopicPartition, UUID] = {}
         while chunk is not None and len(records) < record_count_max:
@@ -308,10 +309,10 @@ class ConsumerCore:
 
     # -- records taken for someone who iterates
 
-    def keep(self, records: list[ConsumerRecord]) -> None:
+    def keep(self, records: list[ConsumerRecord[K, V]]) -> None:
         self._kept.extend(records)
 
-    def next_kept(self) -> ConsumerRecord | None:
+    def next_kept(self) -> ConsumerRecord[K, V] | None:
         """The next record, unless there is something that `poll` must do first."""
         if not self._kept:
             return None
@@ -321,7 +322,7 @@ class ConsumerCore:
             self.group.poll_ended()
         return self._kept.popleft()
 
-    def collect_kept(self, record_count_max: int) -> list[ConsumerRecord]:
+    def collect_kept(self, record_count_max: int) -> list[ConsumerRecord[K, V]]:
         return [self._kept.popleft() for _ in range(min(record_count_max, len(self._kept)))]
 
     def drop_kept(self, partitions: Iterable[TopicPartition]) -> None:
@@ -366,7 +367,9 @@ class ConsumerCore:
         with self.assignment.lock:
             self.assignment.used(chunk)
 
-    def _deserialize(self, chunk: FetchedChunk, taken: list[Record], records: list[ConsumerRecord]) -> bool:
+    def _deserialize(
+        self, chunk: FetchedChunk, taken: list[Record], records: list[ConsumerRecord[K, V]]
+    ) -> bool:
         """Append `taken`, deserialized, to `records`; False when that failed behind the first of `records`.
 
         The record that failed, and all behind it, go back: the next `poll` raises the error unless the caller seeks.
@@ -375,7 +378,8 @@ class ConsumerCore:
         read_key, read_value = self._key_deserializer, self._value_deserializer
         for index, record in enumerate(taken):
             try:
-                key, value = record.key, record.value
+                key: Any = record.key
+                value: Any = record.value
                 if read_key is not None and key is not None:
                     key = read_key(key)
                 if read_value is not None and value is not None:
@@ -467,7 +471,7 @@ class ConsumerCore:
         self.fetcher.turn_soon()
 
 
-def check_reads(core: ConsumerCore) -> None:
+def check_reads(core: ConsumerCore[Any, Any]) -> None:
     """IllegalStateError, as Java's, where nothing was subscribed to or assigned: `poll` would wait for ever."""
     is_member = core.group is not None and core.group.subscribed
     if not is_member and not core.assignment.states and core.assignment.failure is None:

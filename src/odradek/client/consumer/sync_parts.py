@@ -3,24 +3,24 @@
 from __future__ import annotations
 
 import warnings
-from typing import Self
+from typing import Generic, Self
 
-from odradek.client.consumer.consumer_record import ConsumerRecord
+from odradek.client.consumer.consumer_record import ConsumerRecord, K, V
 from odradek.client.consumer.core import ConsumerCore
 from odradek.client.consumer.sole_use import ThreadUse
 from odradek.client.network.loop_thread import LoopThread
 
 
-class ConsumerSyncParts:
+class ConsumerSyncParts(Generic[K, V]):
     _loop: LoopThread
     _closed: bool
-    _core: ConsumerCore
+    _core: ConsumerCore[K, V]
     _use: ThreadUse
 
     def __enter__(self) -> Self:
         return self
 
-    def _next_kept(self) -> ConsumerRecord | None:
+    def _next_kept(self) -> ConsumerRecord[K, V] | None:
         self._use.begin()
         try:
             return self._core.next_kept()

@@ -6,7 +6,7 @@ import asyncio
 from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
 from types import TracebackType
-from typing import Any, Self, Unpack
+from typing import Any, Generic, Self, Unpack
 
 from odradek.client.errors import ClientClosedError, explain
 from odradek.client.groups.values import GroupMetadata, OffsetsToCommit
@@ -16,29 +16,30 @@ from odradek.client.options import ProducerOptions
 from odradek.client.producer.core import SHUTDOWN_S, ProducerCore
 from odradek.client.producer.delivery import Delivery, RecordMetadata
 from odradek.client.producer.partitioner import Partitioner
-from odradek.client.producer.record_input import HeaderInput, Serializer
+from odradek.client.producer.record_input import HeaderInput, K, Serializer, V
 from odradek.client.settings import ProducerSettings
 from odradek.client.transactions.prepared import TransactionIdentity
 from odradek.model.exception_text import add_note
 from odradek.runtime.ports import Clock, Entropy
 
 
-class AsyncProducer:
+class AsyncProducer(Generic[K, V]):
     """Sends records from one event loop.
 
         async with AsyncProducer("127.0.0.1:9092") as producer:
             delivery = await producer.send("flights", b"...")  # in a batch now
             metadata = await delivery                          # acknowledged
 
-    Settings are Kafka's, as keyword arguments; see `ProducerSettings` for all of them.
+    Settings are Kafka's, as keyword arguments; see `ProducerSettings` for all of them. `K` and `V` are what the serializers
+    take, and so the types of keys and values to send.
     """
 
     def __init__(
         self,
         bootstrap_servers: str | list[str] | tuple[str, ...],
         *,
-        key_serializer: Serializer | None = None,
-        value_serializer: Serializer | None = None,
+        key_serializer: Serializer[K] | None = None,
+        value_serializer: Serializer[V] | None = None,
         partitioner: Partitioner | None = None,
         clock: Clock | None = None,
         entropy: Entropy | None = None,
@@ -57,9 +58,21 @@ class AsyncProducer:
         )
 
     @classmethod
-    def from_config(cls, config: Mapping[str, object], **more: Any) -> Self:
+    def from_config(
+        cls,
+        config: Mapping[str, object],
+        *,
+        key_serializer: Serializer[K] | None = None,
+        value_serializer: Serializer[V] | None = None,
+        **more: Any,
+    ) -> Self:
         """From a mapping with Kafka's names: `{"bootstrap.servers": "...", "linger.ms": 20}`."""
-        return cls(**ProducerSettings.arguments(config), **more)
+        return cls(
+            key_serializer=key_serializer,
+            value_serializer=value_serializer,
+            **ProducerSettings.arguments(config),
+            **more,
+        )
 
     async def start(self) -> None:
         """Begin to work on the running loop; `send` does so by itself."""
@@ -71,9 +84,9 @@ class AsyncProducer:
     async def send(
         self,
         topic: str,
-        value: object = None,
+        value: V | None = None,
         *,
-        key: object = None,
+        key: K | None = None,
         headers: HeaderInput = (),
         partition: int | None = None,
         timestamp_ms: int | None = None,
@@ -126,9 +139,9 @@ class AsyncProducer:
     async def send_and_wait(
         self,
         topic: str,
-        value: object = None,
+        value: V | None = None,
         *,
-        key: object = None,
+        key: K | None = None,
         headers: HeaderInput = (),
         partition: int | None = None,
         timestamp_ms: int | None = None,

@@ -14,7 +14,7 @@ from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from functools import partial
 from types import TracebackType
-from typing import Any, Final, Self, Unpack, cast
+from typing import Any, Final, Generic, Self, Unpack, cast
 
 from odradek.client.errors import TimedOutError, explain
 from odradek.client.groups.values import GroupMetadata, OffsetsToCommit
@@ -24,7 +24,7 @@ from odradek.client.producer.accumulator import TopicQueues
 from odradek.client.producer.core import SHUTDOWN_S, ProducerCore
 from odradek.client.producer.delivery import Delivery, RecordMetadata
 from odradek.client.producer.partitioner import Partitioner
-from odradek.client.producer.record_input import HeaderInput, Serializer
+from odradek.client.producer.record_input import HeaderInput, K, Serializer, V
 from odradek.client.settings import ProducerSettings
 from odradek.client.transactions.prepared import TransactionIdentity
 from odradek.model.exception_text import add_note
@@ -36,7 +36,7 @@ _log = events.get("client")
 _AT_EXIT_S: Final = 10.0
 
 
-class Producer:
+class Producer(Generic[K, V]):
     """Sends records from any thread.
 
         with Producer("127.0.0.1:9092", compression_type="zstd") as producer:
@@ -46,15 +46,16 @@ class Producer:
     `send` only puts the record into a batch in memory: a thread behind the producer sends batches and reads answers. Look
     at the returned `Delivery`, or call `flush`, to learn its outcome: failures no one looked at are raised there.
 
-    Settings are Kafka's, as keyword arguments; see `ProducerSettings` for all of them.
+    Settings are Kafka's, as keyword arguments; see `ProducerSettings` for all of them. `K` and `V` are what the serializers
+    take, and so the types of keys and values to send.
     """
 
     def __init__(
         self,
         bootstrap_servers: str | list[str] | tuple[str, ...],
         *,
-        key_serializer: Serializer | None = None,
-        value_serializer: Serializer | None = None,
+        key_serializer: Serializer[K] | None = None,
+        value_serializer: Serializer[V] | None = None,
         partitioner: Partitioner | None = None,
         clock: Clock | None = None,
         entropy: Entropy | None = None,
@@ -78,6 +79,7 @@ class Producer:
         self._wall_ms = core.clock.wall_ms
         self._topics = core.accumulator.topics
         self._lock = core.accumulator.lock
+        self._content: Any = core.content
         self._append: Any = core.accumulator.append
         self._choose: Any = core.choose
         self._plain = core.plain
@@ -87,16 +89,28 @@ class Producer:
         _open_producers.add(self)
 
     @classmethod
-    def from_config(cls, config: Mapping[str, object], **more: Any) -> Self:
+    def from_config(
+        cls,
+        config: Mapping[str, object],
+        *,
+        key_serializer: Serializer[K] | None = None,
+        value_serializer: Serializer[V] | None = None,
+        **more: Any,
+    ) -> Self:
         """From a mapping with Kafka's names: `{"bootstrap.servers": "...", "linger.ms": 20}`."""
-        return cls(**ProducerSettings.arguments(config), **more)
+        return cls(
+            key_serializer=key_serializer,
+            value_serializer=value_serializer,
+            **ProducerSettings.arguments(config),
+            **more,
+        )
 
     def send(
         self,
         topic: str,
-        value: object = None,
+        value: V | None = None,
         *,
-        key: object = None,
+        key: K | None = None,
         headers: HeaderInput = (),
         partition: int | None = None,
         timestamp_ms: int | None = None,
@@ -112,7 +126,7 @@ class Producer:
         if self._check_sendable is not None:
             self._check_sendable()
         if headers or not self._plain or not _is_plain(value) or not _is_plain(key):
-            key, value, headers = self._core.content(key, value, headers)
+            key, value, headers = self._content(key, value, headers)
         queues = self._topics.get(topic) or self._learn(topic)
         queue = (
             None
@@ -147,9 +161,9 @@ class Producer:
     def send_and_wait(
         self,
         topic: str,
-        value: object = None,
+        value: V | None = None,
         *,
-        key: object = None,
+        key: K | None = None,
         headers: HeaderInput = (),
         partition: int | None = None,
         timestamp_ms: int | None = None,
@@ -320,7 +334,7 @@ def _is_plain(content: object) -> bool:
     return content.__class__ is bytes or content is None
 
 
-_open_producers: weakref.WeakSet[Producer] = weakref.WeakSet()
+_open_producers: weakref.WeakSet[Producer[Any, Any]] = weakref.WeakSet()
 
 
 def _close_forgotten() -> None:

@@ -3,15 +3,28 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from odradek.runtime.ports import Buffer
 
-Serializer = Callable[[Any], bytes | None]
+if TYPE_CHECKING:
+    from typing_extensions import TypeVar
+
+    K = TypeVar("K", default=Any)
+    V = TypeVar("V", default=Any)
+else:
+    from typing import TypeVar
+
+    K = TypeVar("K")
+    V = TypeVar("V")
+
+S = TypeVar("S")
+Serializer = Callable[[S], Buffer | str | None]
+"""Text becomes UTF-8. It is not called for None, as in Java."""
 HeaderInput = Mapping[str, bytes | str | None] | Iterable[tuple[str, bytes | str | None]]
 
 
-def to_bytes(value: object, serializer: Serializer | None, what: str) -> Buffer | None:
+def to_bytes(value: object, serializer: Serializer[Any] | None, what: str) -> Buffer | None:
     """`value` for the wire: through the serializer if there is one; otherwise bytes as they are, text as UTF-8.
 
     None stays None, which deletes the key of a compacted topic: no serializer is called for it.

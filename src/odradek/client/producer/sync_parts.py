@@ -12,7 +12,7 @@ import warnings
 import weakref
 from collections.abc import Callable
 from functools import partial
-from typing import Any, Final, Self, Unpack, cast
+from typing import Any, Final, Generic, Self, Unpack, cast
 
 from odradek.client.errors import TimedOutError, explain
 from odradek.client.network.loop_thread import LoopThread
@@ -21,7 +21,7 @@ from odradek.client.producer.accumulator import TopicQueues
 from odradek.client.producer.core import SHUTDOWN_S, ProducerCore
 from odradek.client.producer.delivery import Delivery
 from odradek.client.producer.partitioner import Partitioner
-from odradek.client.producer.record_input import HeaderInput, Serializer
+from odradek.client.producer.record_input import HeaderInput, K, Serializer, V
 from odradek.client.settings import ProducerSettings
 from odradek.runtime.ports import Clock, Entropy
 from odradek.telemetry import events
@@ -31,7 +31,7 @@ _log = events.get("client")
 _AT_EXIT_S: Final = 10.0
 
 
-class ProducerSyncParts:
+class ProducerSyncParts(Generic[K, V]):
     """Sends records from any thread.
 
         with Producer("127.0.0.1:9092", compression_type="zstd") as producer:
@@ -41,15 +41,16 @@ class ProducerSyncParts:
     `send` only puts the record into a batch in memory: a thread behind the producer sends batches and reads answers. Look
     at the returned `Delivery`, or call `flush`, to learn its outcome: failures no one looked at are raised there.
 
-    Settings are Kafka's, as keyword arguments; see `ProducerSettings` for all of them.
+    Settings are Kafka's, as keyword arguments; see `ProducerSettings` for all of them. `K` and `V` are what the serializers
+    take, and so the types of keys and values to send.
     """
 
     def __init__(
         self,
         bootstrap_servers: str | list[str] | tuple[str, ...],
         *,
-        key_serializer: Serializer | None = None,
-        value_serializer: Serializer | None = None,
+        key_serializer: Serializer[K] | None = None,
+        value_serializer: Serializer[V] | None = None,
         partitioner: Partitioner | None = None,
         clock: Clock | None = None,
         entropy: Entropy | None = None,
@@ -73,6 +74,7 @@ class ProducerSyncParts:
         self._wall_ms = core.clock.wall_ms
         self._topics = core.accumulator.topics
         self._lock = core.accumulator.lock
+        self._content: Any = core.content
         self._append: Any = core.accumulator.append
         self._choose: Any = core.choose
         self._plain = core.plain
@@ -84,9 +86,9 @@ class ProducerSyncParts:
     def send(
         self,
         topic: str,
-        value: object = None,
+        value: V | None = None,
         *,
-        key: object = None,
+        key: K | None = None,
         headers: HeaderInput = (),
         partition: int | None = None,
         timestamp_ms: int | None = None,
@@ -102,7 +104,7 @@ class ProducerSyncParts:
         if self._check_sendable is not None:
             self._check_sendable()
         if headers or not self._plain or not _is_plain(value) or not _is_plain(key):
-            key, value, headers = self._core.content(key, value, headers)
+            key, value, headers = self._content(key, value, headers)
         queues = self._topics.get(topic) or self._learn(topic)
         queue = (
             None
@@ -215,7 +217,7 @@ def _is_plain(content: object) -> bool:
     return content.__class__ is bytes or content is None
 
 
-_open_producers: weakref.WeakSet[ProducerSyncParts] = weakref.WeakSet()
+_open_producers: weakref.WeakSet[ProducerSyncParts[Any, Any]] = weakref.WeakSet()
 
 
 def _close_forgotten() -> None:
