@@ -8,7 +8,7 @@ from typing import Any
 from odradek.client import Producer
 from odradek.streams import Streams
 
-TIMEOUT_S = 120
+TIMEOUT_S = 300
 
 
 def run(app: Streams, checkpoint: Path, **more: Any) -> None:
