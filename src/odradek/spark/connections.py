@@ -21,7 +21,7 @@ from uuid import UUID
 
 from odradek import client
 from odradek.client.errors import PartialFailureError
-from odradek.client.groups.values import OffsetsToCommit
+from odradek.client.groups.values import OffsetAndMetadata, OffsetsToCommit
 from odradek.client.security_settings import OTHER_SPELLINGS
 from odradek.client.settings import AdminSettings, ConsumerSettings, ProducerSettings
 from odradek.model.errors import ConfigError, ErrorCode, KafkaError, OdradekError
@@ -308,10 +308,32 @@ class ClusterCatalog:
                 listed = _existing(lambda: admin.list_offsets(questions, isolation=self._isolation))
         return {partition: listing.offset for partition, listing in listed.items()}
 
-    def committed(self, group: str, partitions: Iterable[TopicPartition]) -> dict[TopicPartition, int]:
+    def committed(
+        self, group: str, partitions: Iterable[TopicPartition], topic_ids: Mapping[str, UUID]
+    ) -> dict[TopicPartition, int]:
         with _admins.lend(self._config) as admin:
             committed = admin.list_group_offsets(group, partitions, require_stable=True)
-        return {partition: offset.offset for partition, offset in committed.items() if offset is not None}
+        offsets = {partition: offset for partition, offset in committed.items() if offset is not None}
+        if not topic_ids:
+            return {partition: offset.offset for partition, offset in offsets.items()}
+        untied = sorted({at.topic for at, offset in offsets.items() if offset.topic_id == ZERO_UUID})
+        present = self.topic_ids(untied) if untied else {}
+        return {
+            partition: offset.offset
+            for partition, offset in offsets.items()
+            if _is_of(offset, partition.topic, topic_ids, present)
+        }
+
+
+def _is_of(
+    offset: OffsetAndMetadata, topic: str, wanted: Mapping[str, UUID], present: Mapping[str, UUID]
+) -> bool:
+    """Whether an offset is one of the topic with the wanted id, as far as is known.
+
+    A broker that takes names alone has answered for the topic that has the name at present.
+    """
+    known = offset.topic_id if offset.topic_id != ZERO_UUID else present.get(topic)
+    return known is None or wanted.get(topic, known) == known
 
 
 def _existing(ask: Callable[[], dict[K, V]]) -> dict[K, V]:

@@ -20,6 +20,7 @@ from odradek.model.ids import TopicPartition
 from odradek.spark.offsets import StreamOffset, from_document, ranges_between, to_document
 from odradek.spark.option_table import Use
 from odradek.spark.options import read_options
+from odradek.spark.reading.batch import plan_batch
 from odradek.spark.reading.progress import StreamProgress
 
 SECOND_ID = UUID(int=2)
@@ -174,3 +175,25 @@ def test_a_checkpoint_of_a_former_version_is_tied_to_the_topic_that_the_query_sa
     stream.append(0, 14)
     stream.batch()
     stream.check()
+
+
+@given(committed=st.integers(0, 30), end=st.integers(0, 30), is_of_now=st.booleans())
+@example(committed=10, end=14, is_of_now=False)
+def test_a_groups_offset_of_a_topic_that_was_made_again_is_no_place_to_start_at(
+    committed: int, end: int, is_of_now: bool
+) -> None:
+    logs = Logs({A: (0, end), TopicPartition("u", 0): (0, 1)}, ids={"t": SECOND_ID})
+    logs.groups = {"g": {A: committed, TopicPartition("u", 0): 1}}
+    logs.group_ids = {"t": SECOND_ID if is_of_now else FIRST_ID}
+    given = {
+        "kafka.bootstrap.servers": "h:1",
+        "subscribe": "t,u",
+        "startingOffsets": "group:g",
+        "failOnDataLoss": "false",
+    }
+    clock = Still()
+    stream = StreamProgress(read_options(given, Use.STREAM_READ), logs, clock, clock.pause).initial()
+    wanted = min(committed, end) if is_of_now else 0
+    assert stream.next_offsets[A] == wanted
+    extents = plan_batch(read_options(given, Use.BATCH_READ), logs)
+    assert [(extent.partition, extent.start) for extent in extents] == ([(A, wanted)] if wanted < end else [])

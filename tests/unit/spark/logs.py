@@ -22,6 +22,8 @@ class Logs:
     groups: dict[str, dict[TopicPartition, int]] = field(default_factory=dict)
     ids: dict[str, UUID] = field(default_factory=dict)
     """Topics that have another id than FIRST_ID."""
+    group_ids: dict[str, UUID] = field(default_factory=dict)
+    """Topics that groups have committed for, where those are not the topics of now."""
     ms_per_record: int = 1
     """Record n was written at n times so many milliseconds."""
 
@@ -43,9 +45,18 @@ class Logs:
             if topic in self.spans
         }
 
-    def committed(self, group: str, partitions: Iterable[TopicPartition]) -> dict[TopicPartition, int]:
+    def committed(
+        self, group: str, partitions: Iterable[TopicPartition], topic_ids: Mapping[str, UUID]
+    ) -> dict[TopicPartition, int]:
+        """A group's offsets were committed for topics with `group_ids`, or for those of now."""
         offsets = self.groups.get(group, {})
-        return {partition: offsets[partition] for partition in partitions if partition in offsets}
+        return {
+            partition: offsets[partition]
+            for partition in partitions
+            if partition in offsets
+            and topic_ids.get(partition.topic)
+            in (None, self.group_ids.get(partition.topic, self.ids.get(partition.topic, FIRST_ID)))
+        }
 
     def _answer(self, partition: TopicPartition, question: int) -> int:
         first, end = self.spans[partition]

@@ -29,8 +29,10 @@ class ArchivedCatalog:
     def topic_ids(self, topics: Iterable[str]) -> dict[str, UUID]:
         return self._brokers.topic_ids(topics)
 
-    def committed(self, group: str, partitions: Iterable[TopicPartition]) -> dict[TopicPartition, int]:
-        return self._brokers.committed(group, partitions)
+    def committed(
+        self, group: str, partitions: Iterable[TopicPartition], topic_ids: Mapping[str, UUID]
+    ) -> dict[TopicPartition, int]:
+        return self._brokers.committed(group, partitions, topic_ids)
 
     def offsets(self, questions: Mapping[TopicPartition, int]) -> dict[TopicPartition, int]:
         answers = self._brokers.offsets(questions)

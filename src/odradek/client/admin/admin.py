@@ -303,6 +303,7 @@ class Admin:
     ) -> CommittedOffsets:
         """What the group has committed, by default for all partitions; None where it has not.
 
+        Offsets of a topic that was deleted and made again count no more, where brokers take topic ids (Kafka 4.1).
         `require_stable` waits for the end of transactions that commit some of them (KIP-447).
         """
         return self._loop.call(
@@ -396,7 +397,9 @@ class Admin:
         *,
         timeout_s: float | None = None,
     ) -> None:
-        """Make a group's offsets part of a transaction that `end_transactions` ends; they begin it if need be."""
+        """Make a group's offsets part of a transaction that `end_transactions` ends; they begin it if need be.
+
+        An offset whose `topic_id` belongs to a topic that is gone is left out, with a warning."""
         self._loop.call(
             self._admin.send_offsets_to_transaction(identity, group_id, offsets, timeout_s=timeout_s)
         )

@@ -400,18 +400,17 @@ class AsyncAdmin:
     ) -> CommittedOffsets:
         """What the group has committed, by default for all partitions; None where it has not.
 
+        Offsets of a topic that was deleted and made again count no more, where brokers take topic ids (Kafka 4.1).
         `require_stable` waits for the end of transactions that commit some of them (KIP-447).
         """
-        store = await self._offsets_of(group_id)
-        limit_s = self._session.limit_s(timeout_s)
-        return await store.fetch(partitions, limit_s, require_stable=require_stable)
+        store, limit_s = await self._offsets_of(group_id), self._session.limit_s(timeout_s)
+        return await store.fetch_by_ids(partitions, limit_s, require_stable=require_stable)
 
     async def alter_group_offsets(
         self, group_id: str, offsets: OffsetsToCommit, *, timeout_s: float | None = None
     ) -> None:
         """Set committed offsets, and make the group if need be. Refused while it has members."""
-        store = await self._offsets_of(group_id)
-        limit_s = self._session.limit_s(timeout_s)
+        store, limit_s = await self._offsets_of(group_id), self._session.limit_s(timeout_s)
         try:
             await store.commit(as_committable(offsets), limit_s)
         except CommitFailedError as error:
@@ -544,10 +543,11 @@ class AsyncAdmin:
         *,
         timeout_s: float | None = None,
     ) -> None:
-        """Make a group's offsets part of a transaction that `end_transactions` ends; they begin it if need be."""
+        """Make a group's offsets part of a transaction that `end_transactions` ends; they begin it if need be.
+
+        An offset whose `topic_id` belongs to a topic that is gone is left out, with a warning."""
         await self.start()
-        wanted = as_committable(offsets)
-        if wanted:
+        if wanted := as_committable(offsets):
             limit_s = self._session.limit_s(timeout_s)
             await self._session.transactions.commit_offsets(identity, group_id, wanted, limit_s)
 

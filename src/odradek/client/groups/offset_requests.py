@@ -9,7 +9,7 @@ from uuid import UUID
 from odradek.client.groups.member_bytes import by_topic
 from odradek.client.groups.values import CommittedOffsets, GroupMetadata, OffsetAndMetadata
 from odradek.model.errors import ErrorCode
-from odradek.model.ids import NO_OFFSET, TopicPartition
+from odradek.model.ids import NO_OFFSET, ZERO_UUID, TopicPartition
 from odradek.protocol.messages.groups.offset_commit import (
     OffsetCommitRequest,
     OffsetCommitRequestPartition,
@@ -121,13 +121,15 @@ def read_fetched(
         places = [
             (
                 TopicPartition(topic.name or names.get(topic.topic_id, ""), partition.partition_index),
+                topic.topic_id,
                 partition,
             )
             for topic in response.groups[0].topics
             for partition in topic.partitions
         ]
         rows = [
-            (tp, e.error_code, e.committed_offset, e.metadata, e.committed_leader_epoch) for tp, e in places
+            (tp, e.error_code, e.committed_offset, e.metadata, e.committed_leader_epoch, topic_id)
+            for tp, topic_id, e in places
         ]
     else:
         rows = [
@@ -137,17 +139,18 @@ def read_fetched(
                 partition.committed_offset,
                 partition.metadata,
                 partition.committed_leader_epoch,
+                ZERO_UUID,
             )
             for topic in response.topics
             for partition in topic.partitions
         ]
-    for tp, error_code, offset, metadata, leader_epoch in rows:
+    for tp, error_code, offset, metadata, leader_epoch, topic_id in rows:
         if error_code != ErrorCode.NONE:
             errors[tp] = ErrorCode.of(error_code)
         elif offset == NO_OFFSET:
             metadatas[tp] = None
         else:
-            metadatas[tp] = OffsetAndMetadata(offset, metadata or "", leader_epoch)
+            metadatas[tp] = OffsetAndMetadata(offset, metadata or "", leader_epoch, topic_id)
     return code, metadatas, errors
 
 

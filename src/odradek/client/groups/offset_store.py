@@ -47,6 +47,7 @@ _MISSES_MIN: Final = 2
 """A topic that is not there twice is gone: one broker alone may not have heard of a new one yet."""
 _CHECK_EVERY_S: Final = 1.0
 _COMMIT: Final = api_by_name("OffsetCommit")
+_FETCH: Final = api_by_name("OffsetFetch")
 _RETRIED: Final = frozenset({ErrorCode.REBALANCE_IN_PROGRESS, ErrorCode.STALE_MEMBER_EPOCH})
 
 
@@ -135,16 +136,50 @@ class OffsetStore:
         self, partitions: Iterable[TopicPartition] | None, timeout_s: float, *, require_stable: bool
     ) -> CommittedOffsets:
         """The committed offsets, None where there is none; of all partitions with one if `partitions` is None."""
-        committed: CommittedOffsets = {}
         wanted = None if partitions is None else list(partitions)
+        return await self._fetch(wanted, timeout_s, require_stable=require_stable, by_ids=False)
+
+    async def fetch_by_ids(
+        self, partitions: Iterable[TopicPartition] | None, timeout_s: float, *, require_stable: bool
+    ) -> CommittedOffsets:
+        """The same, but of the topics that have their names now, where the coordinator takes ids.
+
+        A coordinator that is asked by name may answer with what was committed for a topic that was deleted since. An offset
+        of a topic whose name no topic has is still in the answer.
+        """
+        deadline = self._cluster.clock.monotonic() + timeout_s
+        wanted = list(
+            partitions
+            if partitions is not None
+            else await self.fetch(None, timeout_s, require_stable=require_stable)
+        )
+        left_s = deadline - self._cluster.clock.monotonic()
+        committed = await self._fetch(wanted, left_s, require_stable=require_stable, by_ids=True)
+        if partitions is not None:
+            return committed
+        return {tp: offset for tp, offset in committed.items() if offset is not None}
+
+    async def _fetch(
+        self,
+        wanted: list[TopicPartition] | None,
+        timeout_s: float,
+        *,
+        require_stable: bool,
+        by_ids: bool,
+    ) -> CommittedOffsets:
+        committed: CommittedOffsets = {}
         if wanted == []:
             return {}
         missed: dict[TopicPartition, int] = {}
 
         async def attempt(left_s: float) -> None:
             left = None if wanted is None else [tp for tp in wanted if tp not in committed]
-            offsets, problems = await self._fetch_once(left, left_s, require_stable)
-            committed.update(offsets)
+            ids = await self._ids_now(left) if by_ids and left is not None else {}
+            problems: dict[TopicPartition, KafkaError] = {}
+            for some in _with_and_without(left, ids):
+                offsets, refused = await self._fetch_once(some, left_s, require_stable, ids)
+                committed.update(offsets)
+                problems |= refused
             doubtful = [tp for tp, problem in problems.items() if problem.code in _TOPIC_UNKNOWN]
             if doubtful:
                 topics = await self._cluster.metadata.describe({tp.topic for tp in doubtful})
@@ -156,6 +191,15 @@ class OffsetStore:
         await self._cluster.retrying("asking for committed offsets", timeout_s, attempt)
         return committed
 
+    async def _ids_now(self, partitions: Iterable[TopicPartition]) -> Mapping[str, UUID]:
+        """Returns the ids of topics, as a broker knows them now; of none where the coordinator takes names alone."""
+        connection = await self._coordinator.connection()
+        if connection.version_of(_FETCH) <= FETCH_WITH_NAMES:
+            return {}
+        topics = await self._cluster.metadata.describe({tp.topic for tp in partitions})
+        ids = {name: topic.topic_id for name, topic in topics.items() if topic is not None}
+        return {name: topic_id for name, topic_id in ids.items() if topic_id != ZERO_UUID}
+
     async def fetch_some(
         self, partitions: Iterable[TopicPartition], timeout_s: float, *, require_stable: bool
     ) -> tuple[CommittedOffsets, dict[TopicPartition, KafkaError]]:
@@ -163,7 +207,7 @@ class OffsetStore:
         wanted = list(partitions)
 
         async def attempt(left_s: float) -> tuple[CommittedOffsets, dict[TopicPartition, KafkaError]]:
-            return await self._fetch_once(wanted, left_s, require_stable)
+            return await self._fetch_once(wanted, left_s, require_stable, {})
 
         outcome: tuple[CommittedOffsets, dict[TopicPartition, KafkaError]] = await self._cluster.retrying(
             "asking for committed offsets", timeout_s, attempt
@@ -256,10 +300,15 @@ class OffsetStore:
             )
 
     async def _fetch_once(
-        self, wanted: list[TopicPartition] | None, timeout_s: float, require_stable: bool
+        self,
+        wanted: list[TopicPartition] | None,
+        timeout_s: float,
+        require_stable: bool,
+        known_ids: Mapping[str, UUID],
     ) -> tuple[CommittedOffsets, dict[TopicPartition, KafkaError]]:
+        """`known_ids` count before those of the client's metadata."""
         who = self._who()
-        ids = self._ids(wanted) if wanted is not None else {}
+        ids = {**self._ids(wanted), **known_ids} if wanted is not None else {}
         by_names = wanted is None or len(ids) < len({tp.topic for tp in wanted})
         response = await self._coordinator.send(
             "OffsetFetch",
@@ -291,6 +340,16 @@ class OffsetStore:
             f"group {self._who().group_id!r} refused the commit ({reason or code.meaning}): the partitions are another"
             " member's now; poll to take part again",
         )
+
+
+def _with_and_without(
+    partitions: list[TopicPartition] | None, ids: Mapping[str, UUID]
+) -> list[list[TopicPartition] | None]:
+    """Partitions whose topics have ids, and the others: one request cannot hold both."""
+    if partitions is None or not ids:
+        return [partitions]
+    known = [tp for tp in partitions if tp.topic in ids]
+    return [some for some in (known, [tp for tp in partitions if tp.topic not in ids]) if some]
 
 
 def _is_missing(

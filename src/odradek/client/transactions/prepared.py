@@ -17,6 +17,7 @@ from odradek.client.groups.values import OffsetAndMetadata
 from odradek.client.network.cluster import ClusterClient
 from odradek.client.transactions.core import epoch_after_commit
 from odradek.client.transactions.error_actions import TransactionErrorAction, action_for_response, as_error
+from odradek.client.transactions.present_topics import offsets_of_present_topics
 from odradek.model.errors import ErrorCode, KafkaError
 from odradek.model.ids import TopicPartition
 from odradek.protocol import Message, api_by_name
@@ -94,7 +95,15 @@ class TransactionClient:
     async def commit_offsets(
         self, identity: TransactionIdentity, group_id: str, offsets: Offsets, timeout_s: float
     ) -> None:
-        """Make a group's offsets part of the transaction; they count when it is committed."""
+        """Make a group's offsets part of the transaction; they count when it is committed.
+
+        Offsets of topics that are gone are left out, where the offsets carry topic ids.
+        """
+        offsets = await offsets_of_present_topics(
+            self._cluster, offsets, timeout_s, transactional_id=identity.transactional_id
+        )
+        if not offsets:
+            return
         what = f"committing offsets of group {group_id!r} in the transaction of {identity.transactional_id!r}"
         key = identity.transactional_id
         modern = await self._has_epoch_per_transaction(identity, timeout_s)

@@ -14,7 +14,6 @@ from odradek.client.groups.coordinator import GROUP, TRANSACTION, Build, Coordin
 from odradek.client.groups.member_bytes import by_topic
 from odradek.client.groups.values import GroupMetadata, OffsetAndMetadata, OffsetsToCommit, as_committable
 from odradek.client.network.cluster import ClusterClient
-from odradek.client.network.metadata_snapshot import TopicSnapshot
 from odradek.client.producer.accumulator import Accumulator
 from odradek.client.producer.request_plan import ProducerId
 from odradek.client.settings import ProducerSettings
@@ -26,8 +25,9 @@ from odradek.client.transactions.error_actions import (
     action_for_response,
 )
 from odradek.client.transactions.prepared import TransactionIdentity
+from odradek.client.transactions.present_topics import offsets_of_present_topics
 from odradek.model.errors import ErrorCode, KafkaError
-from odradek.model.ids import ZERO_UUID, TopicPartition
+from odradek.model.ids import TopicPartition
 from odradek.protocol import Message, api_by_name
 from odradek.protocol.messages.transactions.add_offsets_to_txn import AddOffsetsToTxnRequest
 from odradek.protocol.messages.transactions.add_partitions_to_txn import (
@@ -141,7 +141,12 @@ class ProducerTransactions:
         """Commit a group's offsets if and when the transaction is committed."""
         core = self.core
         core.check_sendable()
-        wanted = await self._of_present_topics(as_committable(offsets, group.topic_ids), timeout_s)
+        wanted = await offsets_of_present_topics(
+            self._cluster,
+            as_committable(offsets, group.topic_ids),
+            self._api_timeout_s if timeout_s is None else timeout_s,
+            transactional_id=core.transactional_id,
+        )
         if not wanted:
             return
         if not core.epoch_per_transaction:
@@ -320,40 +325,6 @@ class ProducerTransactions:
         )
         what = "send_offsets_to_transaction"
         await self._call(what, self._coordinator, "AddOffsetsToTxn", request, timeout_s)
-
-    async def _of_present_topics(
-        self, offsets: dict[TopicPartition, OffsetAndMetadata], timeout_s: float | None
-    ) -> dict[TopicPartition, OffsetAndMetadata]:
-        """Leaves out offsets of topics that are gone: TxnOffsetCommit takes names, and would commit them for others."""
-        known = {tp: offset.topic_id for tp, offset in offsets.items() if offset.topic_id != ZERO_UUID}
-        if not known:
-            return offsets
-        topics = await self._describe({tp.topic for tp in known}, timeout_s)
-        if None in topics.values():  # one broker alone may not have heard of a new topic yet
-            await asyncio.sleep(self._cluster.backoff.delay_s(0))
-            topics = await self._describe({tp.topic for tp in known}, timeout_s)
-        gone = {
-            tp
-            for tp, topic_id in known.items()
-            if tp.topic in topics and ((now := topics[tp.topic]) is None or now.topic_id != topic_id)
-        }
-        if gone:
-            _log.warning(
-                "offsets_of_deleted_topics_not_committed",
-                transactional_id=self.core.transactional_id,
-                offsets={str(tp): offsets[tp].offset for tp in gone},
-            )
-        return {tp: offset for tp, offset in offsets.items() if tp not in gone}
-
-    async def _describe(self, topics: set[str], timeout_s: float | None) -> dict[str, TopicSnapshot | None]:
-        async def attempt(left_s: float) -> dict[str, TopicSnapshot | None]:
-            return await self._cluster.metadata.describe(topics)
-
-        limit_s = self._api_timeout_s if timeout_s is None else timeout_s
-        described: dict[str, TopicSnapshot | None] = await self._cluster.retrying(
-            "send_offsets_to_transaction", limit_s, attempt
-        )
-        return described
 
     async def _commit_offsets(
         self,

@@ -5,10 +5,11 @@ from __future__ import annotations
 import hashlib
 import json
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 from urllib.parse import unquote, urlsplit
+from uuid import UUID
 
 from odradek.model.errors import ConfigError
 from odradek.model.ids import TopicPartition
@@ -45,6 +46,8 @@ class BatchInput:
 
     next_offsets: Mapping[TopicPartition, int]
     """Of each partition that its sources read, of those that are Kafka topics."""
+    topic_ids: Mapping[str, UUID] = field(default_factory=dict)
+    """The topics that the offsets are of, as far as the checkpoint tells."""
     fingerprint: str
     """The same for two batches that have read the same, of all their sources: 16 hexadecimal digits."""
     former_fingerprint: str | None = None
@@ -64,10 +67,12 @@ def batch_input(checkpoint: str, batch: int) -> BatchInput:
     offsets: dict[TopicPartition, int] = {}
     for source in ends:
         offsets.update(_topic_offsets(source.offset).next_offsets)
+    ids = _topic_ids(ends)
     extent = [[_without_beginnings(source.offset) for source in starts or ()], _ends_of(batch, ends)]
     files = _files(checkpoint, starts, ends)
     return BatchInput(
         next_offsets=offsets,
+        topic_ids=ids,
         fingerprint=_fingerprint([*extent, files] if files else extent),
         former_fingerprint=_fingerprint(extent),
         is_whole=all(source.offset == _NOTHING_READ or _is_of_topics(source.offset) for source in ends),
@@ -104,6 +109,18 @@ def beginnings(checkpoint: str, batch: int) -> dict[TopicPartition, int] | None:
     if not starts or not all(starts):
         return None
     return {partition: offset for offsets in starts for partition, offset in offsets.items()}
+
+
+def read_topic_ids(checkpoint: str, batch: int) -> dict[str, UUID]:
+    """Returns the id of each topic that a batch has read, as far as its checkpoint tells."""
+    return _topic_ids(_sources(checkpoint, batch))
+
+
+def _topic_ids(sources: list[_SourceEnd]) -> dict[str, UUID]:
+    ids: dict[str, UUID] = {}
+    for source in sources:
+        ids.update(_topic_offsets(source.offset).topic_ids)
+    return ids
 
 
 def _files(checkpoint: str, starts: list[_SourceEnd] | None, ends: list[_SourceEnd]) -> list[list[str]]:

@@ -18,7 +18,7 @@ from dataclasses import dataclass, field
 from typing import Final
 
 from odradek.client import Admin, NewTopic
-from odradek.client.groups.values import OffsetAndMetadata
+from odradek.client.groups.values import OffsetsToCommit, as_committable
 from odradek.client.transactions.error_actions import ProducerFencedError
 from odradek.client.transactions.prepared import TransactionIdentity
 from odradek.model.errors import ConfigError, ErrorCode, KafkaError
@@ -141,10 +141,11 @@ class SinkDriver:
         terms: BatchTerms,
         name: BatchName,
         participants: Sequence[Participant],
-        progress: Mapping[str, Mapping[TopicPartition, int]],
+        progress: Mapping[str, OffsetsToCommit],
         input_fingerprint: str | None = None,
     ) -> None:
-        """Make the batch part of the output; `progress` are offsets to commit with it, by group.
+        """Make the batch part of the output; `progress` are offsets to commit with it, by group. Those of topics that
+        were deleted meanwhile are left out.
 
         ProducerFencedError: another driver uses the sink id. ConfigError: the batch cannot be decided. After any other
         error the decision may have been taken: the next `begin` finds out.
@@ -163,8 +164,7 @@ class SinkDriver:
         try:
             committed = {self._group: decision.to_offsets()}
             for group, offsets in progress.items():
-                positions = {tp: OffsetAndMetadata(offset=offset) for tp, offset in offsets.items()}
-                committed[group] = {**committed.get(group, {}), **positions}
+                committed[group] = {**committed.get(group, {}), **as_committable(offsets)}
             for group, offsets_and_metadata in committed.items():
                 self._admin.send_offsets_to_transaction(terms.driver, group, offsets_and_metadata)
             self._admin.end_transactions([terms.driver], committed=True)

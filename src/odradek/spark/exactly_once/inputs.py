@@ -6,9 +6,11 @@ import logging
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Final, Protocol
+from uuid import UUID
 
+from odradek.client.groups.values import OffsetAndMetadata
 from odradek.model.errors import ConfigError
-from odradek.model.ids import TopicPartition
+from odradek.model.ids import ZERO_UUID, TopicPartition
 from odradek.runtime.ports import Clock
 from odradek.spark.exactly_once.checkpoint import BatchInput
 from odradek.spark.exactly_once.decision import Decision
@@ -18,45 +20,87 @@ log: Final = logging.getLogger("odradek.spark")
 
 TOPICS_KNOWN_FOR_S: Final = 30.0
 Offsets = Mapping[TopicPartition, int]
+TopicIds = Mapping[str, UUID]
 
 
-class TopicCounts(Protocol):
-    """The sink's cluster."""
+class SinkTopics(Protocol):
+    """The topics of the sink's cluster."""
 
     def partition_counts(self, topics: Iterable[str]) -> dict[str, int]:
         """The number of partitions of each topic that exists; the others are left out."""
 
+    def topic_ids(self, topics: Iterable[str]) -> dict[str, UUID]:
+        """The id of each topic that exists; empty where brokers have no topic ids."""
+
 
 @dataclass(slots=True)
 class KnownTopics:
-    """Which topics the sink's cluster has; asked again after some time, since topics come and go, and when one has grown."""
+    """The topics of the sink's cluster. It is asked again after some time, and when a topic has grown or has a new id."""
 
     _counts: dict[str, int] = field(default_factory=dict)
+    _ids: dict[str, UUID] = field(default_factory=dict)
     _asked: frozenset[str] = frozenset()
     _asked_at: float = 0.0
     _missing: frozenset[str] = frozenset()
+    _others: frozenset[tuple[str, UUID]] = frozenset()
+    """Topics that were read, and whose names belong to other topics in the sink's cluster."""
 
-    def held(self, offsets: Offsets, cluster: TopicCounts, clock: Clock) -> dict[TopicPartition, int]:
-        """The offsets that a group of the cluster can commit: a query may read topics of another cluster, or deleted ones."""
+    def held(
+        self, offsets: Offsets, topic_ids: TopicIds, cluster: SinkTopics, clock: Clock
+    ) -> dict[TopicPartition, OffsetAndMetadata]:
+        """The offsets that a group of the cluster can commit, with the ids of their topics where these are known.
+
+        A query may read topics of another cluster, or topics that were deleted. The cluster may have others of their names.
+        """
         topics = frozenset(offset.topic for offset in offsets)
+        read = {topic: topic_ids[topic] for topic in topics if topic in topic_ids}
+        if self._must_look(offsets, topics, read, clock.monotonic()):
+            self._look_up(topics, cluster, clock.monotonic())
+        self._note_others(read)
+        others = {topic for topic, _ in self._others_of(read)}
+        return {
+            partition: OffsetAndMetadata(offset, topic_id=read.get(partition.topic, ZERO_UUID))
+            for partition, offset in offsets.items()
+            if partition.partition < self._counts.get(partition.topic, 0) and partition.topic not in others
+        }
+
+    def _must_look(self, offsets: Offsets, topics: frozenset[str], read: TopicIds, now: float) -> bool:
         has_grown = any(
             offset.partition >= self._counts.get(offset.topic, offset.partition + 1) for offset in offsets
         )
-        if has_grown or not topics <= self._asked or clock.monotonic() - self._asked_at > TOPICS_KNOWN_FOR_S:
-            self._counts = cluster.partition_counts(sorted(topics))
-            self._asked, self._asked_at = topics, clock.monotonic()
-            missing = topics - self._counts.keys()
-            if missing > self._missing:
-                log.warning(
-                    "the sink's cluster has no topic %s: what is read of it is not in the decision",
-                    ", ".join(sorted(missing)),
-                )
-            self._missing = missing
-        return {
-            partition: offset
-            for partition, offset in offsets.items()
-            if partition.partition < self._counts.get(partition.topic, 0)
-        }
+        has_new_id = not self._others_of(read) <= self._others
+        return (
+            has_grown or has_new_id or not topics <= self._asked or now - self._asked_at > TOPICS_KNOWN_FOR_S
+        )
+
+    def _look_up(self, topics: frozenset[str], cluster: SinkTopics, now: float) -> None:
+        self._counts = cluster.partition_counts(sorted(topics))
+        self._ids = cluster.topic_ids(sorted(topics))
+        self._asked, self._asked_at = topics, now
+        missing = topics - self._counts.keys()
+        if missing > self._missing:
+            log.warning(
+                "the sink's cluster has no topic %s: what is read of it is not in the decision",
+                ", ".join(sorted(missing)),
+            )
+        self._missing = missing
+
+    def _others_of(self, read: TopicIds) -> frozenset[tuple[str, UUID]]:
+        return frozenset(
+            (topic, topic_id)
+            for topic, topic_id in read.items()
+            if self._ids.get(topic, topic_id) != topic_id
+        )
+
+    def _note_others(self, read: TopicIds) -> None:
+        others = self._others_of(read)
+        if not others <= self._others:
+            log.warning(
+                "topics %s of the sink's cluster are not the ones that the query has read (it reads another cluster, or they"
+                " were made again): what is read of them is not in the decision",
+                ", ".join(sorted(topic for topic, _ in others)),
+            )
+        self._others = others
 
 
 def check_resumed(sink_id: str, ends_at: Offsets, begins_at: Offsets | None) -> None:

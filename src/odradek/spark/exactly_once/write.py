@@ -9,10 +9,11 @@ from typing import TYPE_CHECKING, Any, Final
 
 from pyspark.sql.datasource import WriterCommitMessage
 
+from odradek.client.groups.values import OffsetAndMetadata, OffsetsToCommit
 from odradek.model.errors import ConfigError
 from odradek.model.ids import TopicPartition
 from odradek.model.lazy import lazy
-from odradek.spark.exactly_once.checkpoint import BatchInput, batch_input, beginnings
+from odradek.spark.exactly_once.checkpoint import BatchInput, batch_input, beginnings, read_topic_ids
 from odradek.spark.exactly_once.decision import Participant, group_of
 from odradek.spark.exactly_once.driver import BatchTerms, SinkDriver, memory_of
 from odradek.spark.exactly_once.inputs import KnownTopics, check_repeated, check_resumed
@@ -109,7 +110,7 @@ class TwoPhaseWrite:
         self._check_resumed(first)
         participants = [task.participant for task in done if task.participant is not None]
         read = self._input(first.name)
-        progress = self._progress(read)
+        progress = self._progress(first.name, read)
 
         def decide(driver: SinkDriver) -> None:
             fingerprint = None if read is None else read.fingerprint
@@ -167,13 +168,14 @@ class TwoPhaseWrite:
             log.warning("the sink's decision has no input offsets", exc_info=True)
             return None
 
-    def _progress(self, read: BatchInput | None) -> Mapping[str, Mapping[TopicPartition, int]]:
+    def _progress(self, name: BatchName, read: BatchInput | None) -> Mapping[str, OffsetsToCommit]:
         """What the batch has read, by group: the sink's own, and the one that the user wants it published as."""
         if read is None:
             return {}
         delivery = self._delivery
         held = self._held(read)
-        if delivery.publish_group is not None and read.next_offsets and not held:
+        is_first = name.batch == 0  # later on its topics were there, and were deleted since
+        if is_first and delivery.publish_group is not None and read.next_offsets and not held:
             raise ConfigError(
                 f"publishOffsets: the query reads {min(read.next_offsets)}, and the sink's cluster does not have it; give"
                 " publishOffsets to readStream, so that the offsets are committed to the cluster that is read"
@@ -181,9 +183,10 @@ class TwoPhaseWrite:
         groups = [group_of(delivery.sink_id)] + ([delivery.publish_group] if delivery.publish_group else [])
         return {group: held for group in groups if held}
 
-    def _held(self, read: BatchInput) -> dict[TopicPartition, int]:
+    def _held(self, read: BatchInput) -> dict[TopicPartition, OffsetAndMetadata]:
         known = _topics_of(self.options.client["bootstrap.servers"])
-        return known.held(read.next_offsets, connections.catalog(self.options.client), real.SystemClock())
+        catalog = connections.catalog(self.options.client)
+        return known.held(read.next_offsets, read.topic_ids, catalog, real.SystemClock())
 
     def _check_repeated(self, first: PreparedTask) -> None:
         """A batch that is passed over must have read what the decided one had."""
@@ -191,7 +194,7 @@ class TwoPhaseWrite:
         if decided is None or read is None:
             return
         catalog = connections.catalog(self.options.client)
-        ends_at = catalog.committed(group_of(self._delivery.sink_id), read.next_offsets)
+        ends_at = catalog.committed(group_of(self._delivery.sink_id), read.next_offsets, read.topic_ids)
         check_repeated(first.name, decided, read, ends_at)
 
     def _may_take_over(self, name: BatchName) -> bool:
@@ -208,8 +211,9 @@ class TwoPhaseWrite:
         if delivery.checkpoint is None:
             raise ConfigError("resume=true needs a streaming write with the option checkpointLocation")
         begins_at = beginnings(delivery.checkpoint, first.name.batch)
+        ids = read_topic_ids(delivery.checkpoint, first.name.batch)
         catalog = connections.catalog(self.options.client)
-        ends_at = catalog.committed(group_of(delivery.sink_id), begins_at or ())
+        ends_at = catalog.committed(group_of(delivery.sink_id), begins_at or (), ids)
         check_resumed(delivery.sink_id, ends_at, begins_at)
 
 

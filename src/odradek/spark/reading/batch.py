@@ -17,9 +17,14 @@ def plan_batch(options: ReadOptions, catalog: Catalog) -> list[OffsetRange]:
     ids = catalog.topic_ids(sorted({partition.topic for partition in partitions}))
     earliest, latest = log_ranges(partitions, catalog)
     starts = resolve(
-        options.starting, partitions, catalog, "starting", no_newer_record=options.no_newer_record
+        options.starting,
+        partitions,
+        catalog,
+        "starting",
+        topic_ids=ids,
+        no_newer_record=options.no_newer_record,
     )
-    ends = resolve(options.ending, partitions, catalog, "ending")
+    ends = resolve(options.ending, partitions, catalog, "ending", topic_ids=ids)
     named_starts = starts if isinstance(options.starting, AtOffsets | AtGroup) else {}
     named_ends = ends if isinstance(options.ending, AtOffsets) else {}
     losses = lost_records(named_starts, earliest, latest) + lost_records(named_ends, {}, latest)

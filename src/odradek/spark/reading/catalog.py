@@ -47,8 +47,13 @@ class Catalog(Protocol):
         Partitions that no longer exist are left out.
         """
 
-    def committed(self, group: str, partitions: Iterable[TopicPartition]) -> dict[TopicPartition, int]:
-        """The next offset of each partition that a group has committed; others are left out. Waits for open transactions."""
+    def committed(
+        self, group: str, partitions: Iterable[TopicPartition], topic_ids: Mapping[str, UUID]
+    ) -> dict[TopicPartition, int]:
+        """The next offset of each partition that a group has committed; others are left out. Waits for open transactions.
+
+        What the group has committed for topics with other ids than `topic_ids` says is left out, too.
+        """
 
 
 def subscribed(topics: TopicSelection, catalog: Catalog) -> list[TopicPartition]:
@@ -91,13 +96,20 @@ def resolve(
     catalog: Catalog,
     side: str,
     *,
+    topic_ids: Mapping[str, UUID] | None = None,
     no_newer_record: NoNewerRecord = NoNewerRecord.LATEST,
 ) -> dict[TopicPartition, int]:
     """Turn a position into offsets. Where no record is as new as asked: the end of the log, or
     ConfigError.
+
+    `topic_ids`: the topics of `partitions`. What a group has committed for others of their names does not count.
     """
     partitions = list(partitions)
-    known = _resolved(position, partitions, catalog) if isinstance(position, AtGroup) else position
+    known = (
+        _resolved(position, partitions, catalog, topic_ids or {})
+        if isinstance(position, AtGroup)
+        else position
+    )
     option = option_name(known, side)
     wanted = wishes(known, partitions, option)
     answers = _list_offsets(wanted, catalog)
@@ -113,8 +125,13 @@ def resolve(
     return given | answers | ends
 
 
-def _resolved(position: AtGroup, partitions: Iterable[TopicPartition], catalog: Catalog) -> KnownPosition:
-    committed = catalog.committed(position.group, partitions)
+def _resolved(
+    position: AtGroup,
+    partitions: Iterable[TopicPartition],
+    catalog: Catalog,
+    topic_ids: Mapping[str, UUID],
+) -> KnownPosition:
+    committed = catalog.committed(position.group, partitions, topic_ids)
     if committed:
         return AtOffsets(offsets={partition: committed.get(partition, EARLIEST) for partition in partitions})
     if position.otherwise is None:

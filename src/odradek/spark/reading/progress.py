@@ -94,6 +94,7 @@ class StreamProgress:
                 partitions,
                 self._catalog,
                 "starting",
+                topic_ids=ids,
                 no_newer_record=self._options.no_newer_record,
             )
             if isinstance(self._options.starting, AtOffsets | AtGroup):

@@ -8,11 +8,13 @@ from typing import Any
 
 import pytest
 
+from odradek.client.admin.aio import AsyncAdmin
 from odradek.client.consumer.aio import AsyncConsumer
 from odradek.client.errors import TimedOutError
-from odradek.model.ids import TopicPartition
+from odradek.model.ids import ZERO_UUID, TopicPartition
 from odradek.protocol.messages.groups.offset_commit import OffsetCommitResponse
 from odradek.protocol.messages.groups.offset_fetch import (
+    OffsetFetchRequestTopics,
     OffsetFetchResponse,
     OffsetFetchResponseGroup,
     OffsetFetchResponsePartitions,
@@ -21,7 +23,7 @@ from odradek.protocol.messages.groups.offset_fetch import (
 from odradek.protocol.messages.metadata.find_coordinator import Coordinator, FindCoordinatorResponse
 
 Within = Callable[[Awaitable[Any]], Awaitable[Any]]
-QUICK = {"retry_backoff_ms": 1, "retry_backoff_max_ms": 2, "reconnect_backoff_ms": 1}
+QUICK: dict[str, Any] = {"retry_backoff_ms": 1, "retry_backoff_max_ms": 2, "reconnect_backoff_ms": 1}
 A = TopicPartition("t", 0)
 
 
@@ -88,3 +90,34 @@ async def test_a_commit_waits_no_longer_than_it_may_for_the_one_before_it(
     assert [
         request.topics[0].partitions[0].committed_offset for request in broker.requests("OffsetCommit")
     ] == [1, 3]
+
+
+@pytest.mark.parametrize("named", [False, True])
+async def test_an_admin_asks_for_offsets_by_the_ids_that_topics_have_now(
+    broker: Any, consumer: AsyncConsumer, within: Within, named: bool
+) -> None:
+    """A coordinator that is asked by name answers with what was committed for a topic that was deleted."""
+
+    def answer(asked: Any) -> OffsetFetchResponse:
+        group = asked.message.groups[0]
+        if group.topics is None:
+            group = group.replace(topics=[OffsetFetchRequestTopics(name="t", partition_indexes=[0])])
+        by_name = all(topic.topic_id == ZERO_UUID for topic in group.topics)
+        topics = [
+            OffsetFetchResponseTopics(
+                name=topic.name,
+                topic_id=topic.topic_id,
+                partitions=[
+                    OffsetFetchResponsePartitions(
+                        partition_index=0, committed_offset=5 if by_name else -1, metadata=""
+                    )
+                ],
+            )
+            for topic in group.topics
+        ]
+        return OffsetFetchResponse(groups=[OffsetFetchResponseGroup(group_id="g", topics=topics)])
+
+    broker.on["OffsetFetch"] = answer
+    async with AsyncAdmin(broker.bootstrap, **QUICK) as admin:
+        committed = await within(admin.list_group_offsets("g", [A] if named else None))
+    assert committed == ({A: None} if named else {})

@@ -6,12 +6,13 @@ import json
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 from pathlib import Path
+from uuid import UUID
 
 import pytest
 
 from odradek.model.errors import ConfigError
-from odradek.model.ids import TopicPartition
-from odradek.spark.exactly_once.checkpoint import BatchInput, batch_input, beginnings
+from odradek.model.ids import ZERO_UUID, TopicPartition
+from odradek.spark.exactly_once.checkpoint import BatchInput, batch_input, beginnings, read_topic_ids
 from odradek.spark.exactly_once.decision import Decision
 from odradek.spark.exactly_once.inputs import TOPICS_KNOWN_FOR_S, KnownTopics, check_repeated, check_resumed
 from odradek.spark.exactly_once.task import BatchName
@@ -19,14 +20,21 @@ from odradek.spark.exactly_once.task import BatchName
 A, B, OTHER = TopicPartition("a", 0), TopicPartition("a", 1), TopicPartition("other", 0)
 
 
+FIRST, SECOND = UUID(int=1), UUID(int=2)
+
+
 @dataclass
 class Cluster:
     counts: dict[str, int]
+    ids: dict[str, UUID] = field(default_factory=dict)
     asked: list[list[str]] = field(default_factory=list)
 
     def partition_counts(self, topics: Iterable[str]) -> dict[str, int]:
         self.asked.append(sorted(topics))
         return {name: self.counts[name] for name in topics if name in self.counts}
+
+    def topic_ids(self, topics: Iterable[str]) -> dict[str, UUID]:
+        return {name: self.ids.get(name, FIRST) for name in topics if name in self.counts}
 
 
 @dataclass
@@ -40,32 +48,66 @@ class Watch:
         return 0
 
 
+@dataclass
+class Holding:
+    """What a sink knows of its cluster's topics, and the offsets that it would commit."""
+
+    cluster: Cluster
+    watch: Watch = field(default_factory=Watch)
+    known: KnownTopics = field(default_factory=KnownTopics)
+
+    def held(
+        self, offsets: dict[TopicPartition, int], ids: dict[str, UUID] | None = None
+    ) -> dict[TopicPartition, int]:
+        held = self.known.held(offsets, ids or {}, self.cluster, self.watch)
+        for partition, offset in held.items():
+            assert offset.topic_id == (ids or {}).get(partition.topic, ZERO_UUID)
+        return {partition: offset.offset for partition, offset in held.items()}
+
+
 def test_topics_of_another_cluster_are_left_out() -> None:
-    cluster = Cluster({"a": 1})
-    held = KnownTopics().held({A: 1, B: 2, OTHER: 3}, cluster, Watch())
-    assert held == {A: 1}
+    assert Holding(Cluster({"a": 1})).held({A: 1, B: 2, OTHER: 3}) == {A: 1}
 
 
 def test_the_cluster_is_asked_again_after_a_while_and_for_new_topics() -> None:
-    cluster, watch, known = Cluster({"a": 1}), Watch(), KnownTopics()
+    sink = Holding(Cluster({"a": 1}))
     for _ in range(3):
-        known.held({A: 1}, cluster, watch)
-    assert cluster.asked == [["a"]]
-    known.held({A: 1, OTHER: 3}, cluster, watch)
-    assert cluster.asked == [["a"], ["a", "other"]]
-    cluster.counts = {}
-    assert known.held({A: 1}, cluster, watch) == {A: 1}
-    watch.now += TOPICS_KNOWN_FOR_S + 1
-    assert known.held({A: 1}, cluster, watch) == {}
+        sink.held({A: 1}, {"a": FIRST})
+    assert sink.cluster.asked == [["a"]]
+    sink.held({A: 1, OTHER: 3})
+    assert sink.cluster.asked == [["a"], ["a", "other"]]
+    sink.cluster.counts = {}
+    assert sink.held({A: 1}) == {A: 1}
+    sink.watch.now += TOPICS_KNOWN_FOR_S + 1
+    assert sink.held({A: 1}) == {}
 
 
 def test_partitions_that_are_added_count_at_once() -> None:
-    cluster, watch, known = Cluster({"a": 1}), Watch(), KnownTopics()
-    assert known.held({A: 1}, cluster, watch) == {A: 1}
-    cluster.counts = {"a": 2}
-    assert known.held({A: 1, B: 2}, cluster, watch) == {A: 1, B: 2}
-    known.held({A: 1, B: 2}, cluster, watch)
-    assert cluster.asked == [["a"], ["a"]]
+    sink = Holding(Cluster({"a": 1}))
+    assert sink.held({A: 1}) == {A: 1}
+    sink.cluster.counts = {"a": 2}
+    assert sink.held({A: 1, B: 2}) == {A: 1, B: 2}
+    sink.held({A: 1, B: 2})
+    assert sink.cluster.asked == [["a"], ["a"]]
+
+
+def test_offsets_of_a_topic_of_another_cluster_that_has_the_same_name_are_left_out(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    sink = Holding(Cluster({"a": 2, "other": 1}, {"a": SECOND}))
+    for _ in range(3):
+        assert sink.held({A: 5, B: 7, OTHER: 3}, {"a": FIRST, "other": FIRST}) == {OTHER: 3}
+    assert len(sink.cluster.asked) == 1, "it is not asked for each batch"
+    assert [record.message.count("are not the ones") for record in caplog.records] == [1]
+
+
+def test_a_topic_that_is_made_again_counts_at_once() -> None:
+    sink = Holding(Cluster({"a": 1}))
+    assert sink.held({A: 5}, {"a": FIRST}) == {A: 5}
+    sink.cluster.ids = {"a": SECOND}
+    assert sink.held({A: 2}, {"a": SECOND}) == {A: 2}
+    assert sink.held({A: 5}, {"a": FIRST}) == {}
+    assert sink.held({A: 3}, {"a": SECOND}) == {A: 3}
 
 
 def test_a_query_that_begins_where_the_decision_ends_resumes() -> None:
@@ -114,6 +156,12 @@ def test_beginnings_are_those_of_all_sources(tmp_path: Path, named: bool) -> Non
     checkpoint = journal(tmp_path, first, second, named=named)
     assert beginnings(checkpoint, 0) == {A: 1, OTHER: 0}
     assert batch_input(checkpoint, 0).next_offsets == {A: 5, OTHER: 9}
+
+
+def test_ids_are_those_of_all_sources_that_tell_them(tmp_path: Path) -> None:
+    first = {"a": {"0": 5}, "@ids": {"a": str(FIRST)}}
+    checkpoint = journal(tmp_path, first, {"logOffset": 3}, {"b": {"0": 1}})
+    assert read_topic_ids(checkpoint, 0) == batch_input(checkpoint, 0).topic_ids == {"a": FIRST}
 
 
 @pytest.mark.parametrize("stranger", [{"other": {"0": 9}}, 17, {"logOffset": 3}, None])
