@@ -47,6 +47,7 @@ if TYPE_CHECKING:
         OffsetAndMetadata,
         RebalanceListener,
     )
+    from odradek.client.metrics import MetricName
     from odradek.client.producer.delivery import Delivery, RecordMetadata
     from odradek.client.producer.producer import Producer
     from odradek.client.transactions.error_actions import (
@@ -79,6 +80,7 @@ _WHERE: Final = {
     "odradek.client.consumer.subscription_state": ("EARLIEST", "LATEST", "MAX_TIMESTAMP"),
     "odradek.client.consumer.consumer": ("Consumer",),
     "odradek.client.consumer.consumer_record": ("ConsumerRecord",),
+    "odradek.client.metrics": ("MetricName",),
     "odradek.client.producer.delivery": ("Delivery", "RecordMetadata"),
     "odradek.client.errors": (
         "BrokerUnreachableError",
@@ -135,6 +137,7 @@ __all__ = [
     "GroupMetadata",
     "IllegalStateError",
     "LogDirDescription",
+    "MetricName",
     "NewTopic",
     "OffsetAndMetadata",
     "OffsetAndTimestamp",

@@ -16,6 +16,7 @@ from odradek.client.consumer.consumer_record import ConsumerRecord, K, V
 from odradek.client.consumer.core import Deserializer
 from odradek.client.errors import PartialFailureError
 from odradek.client.groups.values import CommitFailedError, OffsetAndMetadata, Partitions, RebalanceListener
+from odradek.client.metrics import MetricName
 from odradek.client.options import ConsumerOptions
 from odradek.model.errors import ErrorCode, KafkaError
 from odradek.model.ids import ZERO_UUID, TopicPartition
@@ -138,6 +139,10 @@ class RetryConsumer(Generic[K, V]):
         except BaseException:
             self._read_again |= self._tied(turn.beginnings)
             raise
+
+    def metrics(self) -> dict[MetricName, float]:
+        """The figures of its consumer, and of the producer that hands records over."""
+        return self._consumer.metrics() | self._producer.metrics()
 
     def close(self) -> None:
         """Leave the group. Idempotent."""

@@ -11,8 +11,8 @@ PAGE = Path(__file__).parents[3] / "docs" / "client.md"
 BLOCKS = re.findall(r"```python\n(.*?)```", PAGE.read_text(encoding="utf-8"), flags=re.DOTALL)
 
 
-def test_every_common_thing_works_as_printed(capsys: pytest.CaptureFixture[str]) -> None:
-    assert len(BLOCKS) == 10
+def test_every_program_works_as_printed(capsys: pytest.CaptureFixture[str]) -> None:
+    assert len(BLOCKS) == 11
     scope = {"__name__": "page"}
     with LocalBroker({"group.initial.rebalance.delay.ms": "0"}) as broker:
         for block in BLOCKS:

@@ -127,6 +127,28 @@ def test_members_share_a_topic_and_hand_it_on_without_loss_or_double(
     assert {metadata.offset for metadata in committed.values() if metadata is not None} == {100}
 
 
+def test_metrics_of_a_member_count_its_commits_and_partitions(bootstrap: str, topic: MakeTopic) -> None:
+    name = topic(partitions=3)
+    fill(bootstrap, name, 3, 9)
+    with Consumer(
+        **logins.ours(bootstrap), group_id=a_group(), auto_offset_reset="earliest", enable_auto_commit=False
+    ) as consumer:
+        consumer.subscribe([name])
+        count = 0
+        while count < 9:
+            count += len(consumer.poll(1.0))
+        for number in range(1, 4):
+            consumer.commit()
+            figures = {metric.name: value for metric, value in consumer.metrics().items()}
+            assert figures["commit-total"] == number
+        assert figures["commit-latency-max"] >= figures["commit-latency-avg"] > 0
+        assert figures["assigned-partitions"] == 3
+        assert figures["records-consumed-total"] == 9
+        assert figures["records-lag-max"] == 0
+        lags = [metric.tags[-1] for metric in consumer.metrics() if metric.name == "records-lag"]
+        assert sorted(lags) == [("partition", str(number)) for number in range(3)]
+
+
 @pytest.mark.parametrize(
     ("ours", "theirs"),
     [

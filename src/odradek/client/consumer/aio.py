@@ -30,6 +30,7 @@ from odradek.client.groups.values import (
     OffsetsToCommit,
     RebalanceListener,
 )
+from odradek.client.metrics import MetricName
 from odradek.client.network.cancellation import to_its_end
 from odradek.client.network.own_loop import OwnLoop
 from odradek.client.options import ConsumerOptions
@@ -344,6 +345,10 @@ class AsyncConsumer(Generic[K, V]):
         limit_s = self._core.api_timeout_s if timeout_s is None else timeout_s
         image = await self._core.cluster.metadata.topic(topic, limit_s)
         return tuple(range(len(image.partitions)))
+
+    def metrics(self) -> dict[MetricName, float]:
+        """The figures of this consumer now, under Kafka's names; docs/client.md lists them. May be called at any time."""
+        return self._core.metrics.read(self._core.settings.client_id)
 
     async def __aenter__(self) -> Self:
         await self.start()

@@ -34,6 +34,7 @@ from odradek.client.groups.values import (
     OffsetsToCommit,
     RebalanceListener,
 )
+from odradek.client.metrics import MetricName
 from odradek.client.network.cancellation import to_its_end
 from odradek.client.network.loop_thread import LoopThread
 from odradek.client.options import ConsumerOptions
@@ -332,6 +333,10 @@ class Consumer(Generic[K, V]):
         limit_s = self._core.api_timeout_s if timeout_s is None else timeout_s
         image = self._loop.call(self._core.cluster.metadata.topic(topic, limit_s))
         return tuple(range(len(image.partitions)))
+
+    def metrics(self) -> dict[MetricName, float]:
+        """The figures of this consumer now, under Kafka's names; docs/client.md lists them. May be called at any time."""
+        return self._core.metrics.read(self._core.settings.client_id)
 
     def __enter__(self) -> Self:
         return self

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any, Final, Generic, TypeVar
 from uuid import UUID
 
 from odradek.client.consumer.completed_fetch import FetchedChunk
+from odradek.client.consumer.consumer_metrics import ConsumerMetrics
 from odradek.client.consumer.consumer_record import ConsumerRecord, K, V
 from odradek.client.consumer.fetcher import ISOLATION, Fetcher
 from odradek.client.consumer.offset_lookup import OffsetAndTimestamp, find_offsets
@@ -95,6 +96,9 @@ class ConsumerCore(Generic[K, V]):
         find_committed = self.group.find_committed if self.group is not None else None
         self.fetcher: Final = Fetcher(settings, self.cluster, self.assignment, find_committed)
         self.cluster.metadata.on_news = self._metadata_changed
+        self.metrics: Final = ConsumerMetrics(
+            self.assignment, self.fetcher, self.cluster, self.group, kept_starts=self._kept_starts
+        )
         self._kept: deque[ConsumerRecord[K, V]] = deque()
         self._returned_ids: dict[TopicPartition, UUID] = {}
         """The topics of the records that the user was given last."""
@@ -271,6 +275,7 @@ class ConsumerCore(Generic[K, V]):
                 break
             chunk = self._go_on(chunk)
         self._returned_ids.update(ids)
+        self.metrics.records.add(len(records))
         return records
 
     def collect_arrow(self, chunk: FetchedChunk, record_count_max: int) -> pa.RecordBatch | None:
@@ -280,6 +285,7 @@ class ConsumerCore(Generic[K, V]):
         self._returned_ids[chunk.topic_partition] = chunk.topic_id
         if rows is None or not rows.num_rows:
             return None
+        self.metrics.records.add(rows.num_rows)
         return self._with_place(rows, chunk.topic_partition)
 
     def collect_columns(self, chunk: FetchedChunk, record_count_max: int) -> Columns | None:
@@ -287,6 +293,8 @@ class ConsumerCore(Generic[K, V]):
         columns = chunk.next_columns(record_count_max)
         self._used(chunk)
         self._returned_ids[chunk.topic_partition] = chunk.topic_id
+        if columns is not None:
+            self.metrics.records.add(columns.row_count)
         return columns
 
     def no_arrow(self) -> pa.RecordBatch:
@@ -347,7 +355,7 @@ class ConsumerCore(Generic[K, V]):
 
     def _kept_starts(self) -> dict[TopicPartition, int]:
         starts: dict[TopicPartition, int] = {}
-        for record in self._kept:
+        for record in tuple(self._kept):  # metrics() may look from another thread
             starts.setdefault(TopicPartition(record.topic, record.partition), record.offset)
         return starts
 
@@ -359,11 +367,13 @@ class ConsumerCore(Generic[K, V]):
 
     def _go_on(self, used: FetchedChunk) -> FetchedChunk | None:
         """Note what was taken from `used`, and take the next chunk, if any is buffered."""
+        self.metrics.used(used)
         with self.assignment.lock:
             self.assignment.used(used)
             return self._begun(self.assignment.next_chunk(quiet=True))
 
     def _used(self, chunk: FetchedChunk) -> None:
+        self.metrics.used(chunk)
         with self.assignment.lock:
             self.assignment.used(chunk)
 

@@ -32,6 +32,7 @@ from odradek.client.consumer.subscription_state import (
     PartitionState,
 )
 from odradek.client.errors import ClientBrokenError
+from odradek.client.metrics import Measure
 from odradek.client.network.address import Address
 from odradek.client.network.cluster import ClusterClient
 from odradek.client.network.connection import BrokerConnection
@@ -97,7 +98,9 @@ class Fetcher:
         self._timer: asyncio.TimerHandle | None = None
         self._soon: asyncio.Handle | None = None
         self._stopped = False
-        self._links = cluster.more_links(self.turn_soon)
+        self.latency: Final = Measure(cluster.clock)
+        self.fetched_bytes: Final = Measure(cluster.clock)
+        self.links: Final = cluster.more_links(self.turn_soon)
         """Answers come in the order of requests: on connections of its own, a Fetch that waits delays nothing else."""
         cluster.links.on_change = self.turn_soon
         cluster.metadata.on_news = self.turn_soon
@@ -132,7 +135,7 @@ class Fetcher:
         for task in tasks:
             task.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)
-        await self._links.close()
+        await self.links.close()
 
     # -- one turn
 
@@ -148,7 +151,7 @@ class Fetcher:
             self._begin(self._validate(broker, epochs, self._assignment.generations(epochs)))
         for broker, partition_fetches in plan.partition_fetches.items():
             if broker not in self._fetching:
-                connection = self._cluster.ready(broker, self._links)
+                connection = self._cluster.ready(broker, self.links)
                 if connection is not None:
                     self._fetch(broker, connection, partition_fetches)
         if plan.retry_at is not None:
@@ -197,7 +200,16 @@ class Fetcher:
         wait_s = self._request_timeout_s + self._settings.fetch_max_wait_ms / 1000
         self._fetching.add(broker)
         future = connection.send(request, at_most=at_most, timeout_s=wait_s)
-        future.add_done_callback(partial(self._fetched, broker, session, partition_fetches, generations))
+        future.add_done_callback(
+            partial(
+                self._fetched,
+                broker,
+                session,
+                partition_fetches,
+                generations,
+                self._cluster.clock.monotonic(),
+            )
+        )
 
     def _request(self, asked: SessionRequest) -> FetchRequest:
         topics: dict[tuple[str, UUID], FetchTopic] = {}
@@ -239,6 +251,7 @@ class Fetcher:
         session: ClientFetchSession,
         partition_fetches: dict[TopicPartition, PartitionFetch],
         generations: Generations,
+        sent_at: float,
         future: asyncio.Future[Any],
     ) -> None:
         self._fetching.discard(broker)
@@ -247,6 +260,7 @@ class Fetcher:
             return
         try:
             if error is None:
+                self.latency.add(self._cluster.clock.monotonic() - sent_at)
                 self._read(session, partition_fetches, generations, future.result())
             elif isinstance(error, KafkaError):
                 session.lost()
@@ -272,6 +286,13 @@ class Fetcher:
                 self._trouble(partition_fetches, generations, KafkaError(code))
             return
         session.answered(response.session_id)
+        self.fetched_bytes.add(
+            sum(
+                len(partition.records or b"")
+                for topic in response.responses
+                for partition in topic.partitions
+            )
+        )
         names = {partition_fetch.topic_id: tp.topic for tp, partition_fetch in partition_fetches.items()}
         endpoints = {
             node_endpoint.node_id: Address(node_endpoint.host, node_endpoint.port)
@@ -303,8 +324,7 @@ class Fetcher:
                 self._refused(state, code, partition_data, endpoints)
                 return
             assignment.fetched_from(state, partition_fetch.topic_id)
-            state.high_watermark = partition_data.high_watermark
-            state.log_start_offset = partition_data.log_start_offset
+            state.end_offset = self._end_of(partition_data)
             state.seen_leader_epoch = max(state.seen_leader_epoch, partition_fetch.leader_epoch)
             if not partition_data.records:
                 state.trouble_count = 0
@@ -320,6 +340,11 @@ class Fetcher:
                     what = f"{tp}: what was fetched at offset {partition_fetch.fetch_offset} cannot be read ({error.message})"
                     state.problem = KafkaError(error.code, what)
                     assignment.notify()
+
+    def _end_of(self, partition_data: PartitionData) -> int:
+        """Where what may be read ends."""
+        stable = partition_data.last_stable_offset
+        return stable if self._isolation and stable >= 0 else partition_data.high_watermark
 
     def _refused(
         self,

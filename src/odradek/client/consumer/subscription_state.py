@@ -79,8 +79,8 @@ class PartitionState:
     current: FetchedChunk | None = None
     """The chunk being handed out; not counted as buffered any more, so that the next fetch overlaps with its use."""
     buffered_bytes: int = 0
-    high_watermark: int | None = None
-    log_start_offset: int | None = None
+    end_offset: int | None = None
+    """The end of what may be read, by the last answer to a fetch."""
 
     @property
     def problem(self) -> Exception | None:
@@ -111,7 +111,7 @@ class PartitionState:
         self.generation += 1
         self.busy = False
         self.reset_to = self.begin_at
-        self.fetch_offset = None
+        self.fetch_offset = self.end_offset = None
         self.fetched_epoch = self.seen_leader_epoch = NO_EPOCH
         self.topic_id = ZERO_UUID
         if not self.has_records:
@@ -188,6 +188,17 @@ class Assignment:
         """Of every partition where it is known: the offset of the next record to be returned."""
         with self.lock:
             return {tp: state.position for tp, state in self.states.items() if state.position is not None}
+
+    def lags(self, kept_starts: Mapping[TopicPartition, int]) -> dict[TopicPartition, int]:
+        """How many offsets lie between each position and the end, where both are known. `kept_starts`: positions that the
+        user has not come past yet."""
+        with self.lock:
+            positions = {tp: kept_starts.get(tp, state.position) for tp, state in self.states.items()}
+            return {
+                tp: max(0, end - position)
+                for tp, position in positions.items()
+                if position is not None and (end := self.states[tp].end_offset) is not None
+            }
 
     def tied_positions(self) -> dict[TopicPartition, tuple[int, UUID]]:
         """The positions that are known, each with the id of the topic that it is an offset of."""

@@ -44,7 +44,7 @@ class GroupMembership:
         self._tasks: dict[asyncio.Task[None], None] = {}
         self._timer: asyncio.TimerHandle | None = None
         self._missing_timer: asyncio.TimerHandle | None = None
-        self._links = cluster.more_links(self.turn)
+        self.links: Final = cluster.more_links(self.turn)
         self._active = False
         self._shown: tuple[object, object] = (None, None)
         self._failure: ErrorValue[Exception] | None = None
@@ -85,7 +85,7 @@ class GroupMembership:
         for task in tasks:
             task.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)
-        await self._links.close()
+        await self.links.close()
 
     def polled(self) -> None:
         """The user has come back, and the member waited for that."""
@@ -167,7 +167,7 @@ class GroupMembership:
         try:
             try:
                 response = await self._coordinator.send(
-                    ask.api, ask.build, timeout_s=ask.wait_s, links=self._links
+                    ask.api, ask.build, timeout_s=ask.wait_s, links=self.links
                 )
             except KafkaError as error:
                 _log.debug("group_request_failed", api=ask.api, reason=explain(error))

@@ -25,6 +25,7 @@ from odradek.client.groups.values import (
     GroupMetadata,
     OffsetAndMetadata,
 )
+from odradek.client.metrics import Measure
 from odradek.client.network.cluster import ClusterClient
 from odradek.client.network.metadata_snapshot import TopicSnapshot
 from odradek.model.errors import ErrorCode, KafkaError
@@ -94,6 +95,7 @@ class OffsetStore:
         self._turn = asyncio.Lock()
         """Commits take turns, so that a retried one does not overtake a later one."""
         self._checked_at = float("-inf")
+        self.commit_latency: Final = Measure(cluster.clock)
 
     async def commit(
         self,
@@ -229,12 +231,14 @@ class OffsetStore:
         ids |= {
             tp.topic: known.topic_id for tp, known in commit.pending.items() if known.topic_id != ZERO_UUID
         }
+        sent_at = self._cluster.clock.monotonic()
         response = await self._coordinator.send(
             "OffsetCommit",
             commit_request(who, commit.pending, ids),
             timeout_s=timeout_s,
             at_most=at_most,
         )
+        self.commit_latency.add(self._cluster.clock.monotonic() - sent_at)
         refused = commit_errors(response, ids)
         commit.pending = {tp: offset for tp, offset in commit.pending.items() if tp in refused}
         for code in refused.values():

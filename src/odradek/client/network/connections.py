@@ -96,6 +96,16 @@ class BrokerConnections:
         usable = [connection for connection in self._open.values() if not connection.closed]
         return min(usable, key=lambda connection: connection.in_flight, default=None)
 
+    @property
+    def open_count(self) -> int:
+        """How many connections are open. From any thread."""
+        return sum(not connection.closed for connection in list(self._open.values()))
+
+    @property
+    def in_flight(self) -> int:
+        """How many requests wait for an answer. From any thread."""
+        return sum(connection.in_flight for connection in list(self._open.values()))
+
     async def close(self) -> None:
         """Close all; requests under way fail."""
         self._closed = True

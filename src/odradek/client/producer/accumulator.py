@@ -84,7 +84,7 @@ class Accumulator:
         self._delivery_timeout_s = settings.delivery_timeout_ms / 1000
         self.batch_bytes_max: Final = min(settings.batch_size, settings.max_request_size)
         self._record_bytes_max = settings.max_request_size
-        self._memory_bytes = settings.buffer_memory
+        self.memory_bytes: Final = settings.buffer_memory
         self._adaptive = settings.partitioner_adaptive_partitioning_enable
         self._codec = Codec.from_name(settings.compression_type)
         self._codec_level = settings.codec_level
@@ -337,6 +337,11 @@ class Accumulator:
                     queue.numbering = None
                     queue.refused_producer_id = None
 
+    @property
+    def free_bytes(self) -> int:
+        """What is left of buffer.memory."""
+        return self._free_bytes
+
     def unsettled_count(self) -> int:
         """Batches that are not settled."""
         return len(self._unsettled)
@@ -356,10 +361,10 @@ class Accumulator:
                 f" ({self._record_bytes_max})",
             )
         reserved = max(self.batch_bytes_max, HEADER_BYTES + record_bytes)
-        if reserved > self._memory_bytes:
+        if reserved > self.memory_bytes:
             raise KafkaError(
                 ErrorCode.MESSAGE_TOO_LARGE,
-                f"a batch of {reserved} bytes is above buffer.memory ({self._memory_bytes})",
+                f"a batch of {reserved} bytes is above buffer.memory ({self.memory_bytes})",
             )
         if reserved > self._free_bytes:
             return None

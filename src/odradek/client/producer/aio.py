@@ -10,6 +10,7 @@ from typing import Any, Generic, Self, Unpack
 
 from odradek.client.errors import ClientClosedError, explain
 from odradek.client.groups.values import GroupMetadata, OffsetsToCommit
+from odradek.client.metrics import MetricName
 from odradek.client.network.cancellation import to_its_end
 from odradek.client.network.own_loop import OwnLoop
 from odradek.client.options import ProducerOptions
@@ -247,6 +248,10 @@ class AsyncProducer(Generic[K, V]):
             await self._core.end_block(error, timeout_s)
             raise
         await self._core.end_block(None, timeout_s)
+
+    def metrics(self) -> dict[MetricName, float]:
+        """The figures of this producer now, under Kafka's names; docs/client.md lists them. May be called at any time."""
+        return self._core.metrics()
 
     async def partitions_for(self, topic: str) -> tuple[int, ...]:
         """The partitions of a topic, in order."""

@@ -8,11 +8,13 @@ from contextlib import AsyncExitStack
 from typing import TYPE_CHECKING, Any, Final
 
 from odradek.client.errors import BufferFullError, ClientClosedError, explain
+from odradek.client.metrics import MetricName, read
 from odradek.client.network.cancellation import has_ended, to_its_end
 from odradek.client.network.cluster import ClusterClient
 from odradek.client.producer.accumulator import Accumulator, TopicQueues
 from odradek.client.producer.partition_queue import PartitionQueue
 from odradek.client.producer.partitioner import Partitioner
+from odradek.client.producer.producer_metrics import rows
 from odradek.client.producer.record_input import HeaderInput, Serializer, to_bytes, to_headers
 from odradek.client.producer.sender import Sender
 from odradek.client.settings import ProducerSettings
@@ -101,6 +103,11 @@ class ProducerCore:
                     await batch.wait_async()
         finally:
             await self.finish()
+
+    def metrics(self) -> dict[MetricName, float]:
+        """From any thread."""
+        table = rows(self.sender.figures, self.accumulator, self.cluster)
+        return read(table, self.settings.client_id)
 
     async def learn(self, topic: str) -> TopicQueues:
         """Make a topic known; KafkaError when the cluster does not have it within max.block.ms."""

@@ -18,6 +18,7 @@ from typing import Any, Final, Generic, Self, Unpack, cast
 
 from odradek.client.errors import TimedOutError, explain
 from odradek.client.groups.values import GroupMetadata, OffsetsToCommit
+from odradek.client.metrics import MetricName
 from odradek.client.network.loop_thread import LoopThread
 from odradek.client.options import ProducerOptions
 from odradek.client.producer.accumulator import TopicQueues
@@ -272,6 +273,10 @@ class Producer(Generic[K, V]):
             self._loop.call(self._core.end_block(error, timeout_s))
             raise
         self._loop.call(self._core.end_block(None, timeout_s))
+
+    def metrics(self) -> dict[MetricName, float]:
+        """The figures of this producer now, under Kafka's names; docs/client.md lists them. May be called at any time."""
+        return self._core.metrics()
 
     def partitions_for(self, topic: str) -> tuple[int, ...]:
         """The partitions of a topic, in order."""

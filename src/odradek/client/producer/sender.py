@@ -22,6 +22,7 @@ from odradek.client.producer.delivery import ProducerBatch, split_batch
 from odradek.client.producer.error_handling import ProduceErrorAction
 from odradek.client.producer.failure_log import FailureLog
 from odradek.client.producer.partition_queue import AttemptResult
+from odradek.client.producer.producer_metrics import SendingFigures
 from odradek.client.producer.request_plan import PlannedRequest, ProducePlan, ProducePlanner, ProducerId
 from odradek.client.producer.retry_warnings import RetryWarnings
 from odradek.client.settings import ProducerSettings
@@ -80,6 +81,7 @@ class Sender:
         """Of a producer with a transactional id."""
         self.failures: Final = FailureLog()
         self._retry_warnings: Final = RetryWarnings()
+        self.figures: Final = SendingFigures(cluster.clock)
         cluster.links.on_change = self.turn_soon
         cluster.metadata.on_news = self._metadata_changed
 
@@ -175,6 +177,7 @@ class Sender:
     def _fail(self, batch: ProducerBatch, error: Exception) -> None:
         if not batch.done:
             self.failures.note(batch, error)
+            self.figures.failed.add(batch.record_count)
             batch.settle(error=error)
             if self.transactions is not None:
                 self.transactions.batch_failed(error)
@@ -199,6 +202,7 @@ class Sender:
             return
         try:
             message, at_most = self._message(request.batches)
+            self.figures.sending(request.batches)
             if self._settings.acks == 0:
                 connection.send_unanswered(message, at_most=at_most)
                 self._answer_all(in_flight, AttemptResult(code=ErrorCode.NONE))
@@ -208,7 +212,9 @@ class Sender:
             return
         names = {topic.topic_id: topic.name for topic in message.topic_data}
         future = connection.send(message, at_most=at_most)
-        future.add_done_callback(partial(self._answered, in_flight, names, connection))
+        future.add_done_callback(
+            partial(self._answered, in_flight, names, connection, self._cluster.clock.monotonic())
+        )
 
     def _message(self, batches: list[ProducerBatch]) -> tuple[ProduceRequest, int | None]:
         """The request, and the highest version that it can be sent in."""
@@ -243,6 +249,7 @@ class Sender:
         in_flight: InFlight,
         names: TopicNames,
         connection: BrokerConnection,
+        sent_at: float,
         future: asyncio.Future[Any],
     ) -> None:
         error = None if future.cancelled() else future.exception()
@@ -250,6 +257,7 @@ class Sender:
             return
         try:
             if error is None:
+                self.figures.request_latency.add(self._cluster.clock.monotonic() - sent_at)
                 self._read(in_flight, names, connection, future.result())
             elif isinstance(error, KafkaError):
                 self._answer_all(in_flight, AttemptResult(code=error.code, error=error))
@@ -353,6 +361,8 @@ class Sender:
         _log.debug(
             "produce_retry", partition=batch.topic_partition, code=attempt.code.name, verdict=verdict.name
         )
+        if verdict is not ProduceErrorAction.SPLIT:
+            self.figures.retried.add(batch.record_count)
         if verdict in (ProduceErrorAction.RETRY, ProduceErrorAction.RETRY_ELSEWHERE):
             self._retry_warnings.retried(
                 batch.topic_partition,
@@ -362,6 +372,7 @@ class Sender:
                 timeout_ms=self._settings.delivery_timeout_ms,
             )
         if verdict is ProduceErrorAction.SPLIT:
+            self.figures.split.add(1)
             parts = split_batch(batch, self._codec, self._settings.codec_level)
             batch.split_into(parts)
             with accumulator.lock:
