@@ -17,7 +17,7 @@ from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Final, TypeAlias
 
-from odradek.archive.checks.topic_side import EARLIEST, BrokerTopics, LogExtent
+from odradek.archive.checks.topic_side import EARLIEST, BrokerTopics, LogExtent, TopicSide
 from odradek.archive.place import ArchivePlace
 from odradek.archive.row_columns import READ_COLUMNS, RowColumns, with_archive_columns, with_kept_headers
 from odradek.archive.tables.port import ArchiveTable, TableFormat
@@ -124,6 +124,19 @@ def starting_offsets(
             offset = extent.start
         document.setdefault(partition.topic, {})[str(partition.partition)] = offset
     return json.dumps(document)
+
+
+def continuation(terms: RunTerms, state: ArchiveState, topics: TopicSide) -> str | None:
+    """Where the run continues the archive, as JSON for the source; None where nothing of its topics is archived yet.
+
+    ArchiveError when a topic was made again: the archive's offsets mean nothing in the new one.
+    """
+    if not state.positions:
+        return None
+    names = topics.names(terms.topics, terms.pattern)
+    state.check_topics(topics.topic_ids(names))
+    extents = topics.extents(topics.partitions(names))
+    return starting_offsets(state.positions, extents, skipping_lost=terms.skipping_lost)
 
 
 def run_archive(terms: RunTerms, tell: Tell, should_stop: Callable[[], bool]) -> None:
@@ -234,10 +247,8 @@ def start_archiving(
         if terms.topics
         else reader.option("subscribePattern", terms.pattern)
     )
-    if state is not None and state.positions:
-        extents = topics.extents(topics.partitions(topics.names(terms.topics, terms.pattern)))
-        starting = starting_offsets(state.positions, extents, skipping_lost=terms.skipping_lost)
-        reader = reader if starting is None else reader.option("startingOffsets", starting)
+    starting = None if state is None else continuation(terms, state, topics)
+    reader = reader if starting is None else reader.option("startingOffsets", starting)
     if not terms.once:
         reader = reader.option("minOffsetsPerTrigger", str(portion.least)).option(
             "maxTriggerDelay", f"{terms.every_ms}ms"

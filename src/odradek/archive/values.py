@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Final, TypeVar
+from uuid import UUID
 
 from odradek.model.errors import OdradekError
-from odradek.model.ids import TopicPartition
+from odradek.model.ids import ZERO_UUID, TopicPartition
 from odradek.spark.offsets import OffsetRange
 
 TIME_HEADER: Final = "odradek.archive.timestamp"
@@ -98,6 +99,15 @@ class NewBatch:
     files: tuple[DataFile, ...]
     ranges: tuple[OffsetRange, ...]
 
+    @property
+    def topic_ids(self) -> dict[str, UUID]:
+        """The id of each topic that the batch has read, where the query knew it."""
+        return {
+            span.partition.topic: span.topic_id
+            for span in self.ranges
+            if span.size > 0 and span.topic_id != ZERO_UUID
+        }
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ArchiveState:
@@ -109,6 +119,8 @@ class ArchiveState:
     """For each topic partition what its batches have read: all records of it are in the table."""
     batches: Mapping[tuple[str, str], int]
     """The last batch of each sink and query."""
+    topic_ids: Mapping[str, UUID] = field(default_factory=dict)
+    """The topics that are archived: their offsets mean nothing in a topic that was made again. Former versions noted none."""
 
     @property
     def positions(self) -> dict[TopicPartition, int]:
@@ -123,3 +135,17 @@ class ArchiveState:
             start = span.start if before is None else before.start
             reached[span.partition] = OffsetRange(partition=span.partition, start=start, end=span.end)
         return reached
+
+    def new_topic_ids(self, batch: NewBatch) -> dict[str, UUID]:
+        """The ids that the batch brings: of topics that the archive knows no id of."""
+        return {topic: topic_id for topic, topic_id in batch.topic_ids.items() if topic not in self.topic_ids}
+
+    def check_topics(self, topic_ids: Mapping[str, UUID]) -> None:
+        """ArchiveError when one of these topics is another one than the archive has under its name."""
+        for topic, topic_id in sorted(topic_ids.items()):
+            known = self.topic_ids.get(topic, topic_id)
+            if known != topic_id:
+                raise ArchiveError(
+                    f"topic {topic!r} was deleted and made again: the archive has offsets of the one with id {known}, and the"
+                    f" name now belongs to id {topic_id}. Offsets of both would be mixed; archive the new one in another place"
+                )

@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
+from uuid import UUID
 
 import pytest
 
@@ -14,6 +15,7 @@ pytest.importorskip("deltalake", reason="deltalake is absent")
 
 import numpy as np
 import pyarrow as pa
+from tests.unit.spark.logs import FIRST_ID
 
 from odradek.archive.checks.offset_runs import OffsetRuns
 from odradek.archive.checks.topic_side import LogExtent
@@ -145,7 +147,15 @@ class ListedTopics:
     records: dict[TopicPartition, Iterable[int]]
     aborted: dict[TopicPartition, Iterable[int]] = field(default_factory=dict)
     compacted: set[str] = field(default_factory=set)
+    ids: dict[str, UUID] = field(default_factory=dict)
     reads: int = 0
+
+    def topic_ids(self, topics: Iterable[str]) -> dict[str, UUID]:
+        there = {partition.topic for partition in self.ends}
+        return {topic: self.ids.get(topic, FIRST_ID) for topic in topics if topic in there}
+
+    def names(self, named: Iterable[str], pattern: str | None) -> list[str]:
+        return list(named)
 
     def partitions(self, topics: Iterable[str]) -> list[TopicPartition]:
         wanted = set(topics)

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from itertools import accumulate
 
-from odradek.archive.checks.topic_side import TopicSide
+from odradek.archive.checks.topic_side import TopicSide, extents_of_archived
 from odradek.archive.files.extent_index import ExtentIndex
 from odradek.archive.tables.port import ArchiveTable
 from odradek.archive.values import DataFile
@@ -22,7 +22,7 @@ class PartitionStatus:
     position: int
     """The next offset to archive."""
     end: int | None
-    """Of the topic; None where the partition does not exist any more."""
+    """Of the topic; None where the partition does not exist any more, or another topic has its name."""
     file_count: int
     size_bytes: int
     """Of files that hold records of the partition; a file that several partitions share counts in each."""
@@ -42,10 +42,11 @@ class ArchiveStatus:
 
 def archive_status(table: ArchiveTable, topics: TopicSide) -> ArchiveStatus:
     """Ask the table and the brokers. Partitions of archived topics that were never archived are there, too."""
-    positions = table.state().positions
+    state = table.state()
+    positions = state.positions
     files = table.files()
     partitions = sorted(set(positions) | set(topics.partitions({partition.topic for partition in positions})))
-    extents = topics.extents(partitions)
+    extents = extents_of_archived(topics, partitions, state.topic_ids)
     counts, sizes_bytes = _held_by_partition(files, partitions)
     statuses = []
     for partition, file_count, size_bytes in zip(partitions, counts, sizes_bytes, strict=True):

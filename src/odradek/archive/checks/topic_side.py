@@ -6,14 +6,15 @@ import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Final, Protocol
+from uuid import UUID
 
 import numpy as np
 
 from odradek.archive.checks.offset_runs import OffsetRuns
 from odradek.client import Admin, Consumer, PartialFailureError
-from odradek.client.admin.types import ConfigResource
+from odradek.client.admin.types import ConfigResource, TopicDescription
 from odradek.model.errors import ErrorCode, KafkaError
-from odradek.model.ids import TopicPartition
+from odradek.model.ids import ZERO_UUID, TopicPartition
 from odradek.runtime.real import SystemClock
 
 EARLIEST: Final = -2
@@ -39,6 +40,12 @@ class TopicSide(Protocol):
     def partitions(self, topics: Iterable[str]) -> list[TopicPartition]:
         """Of those topics that exist."""
 
+    def names(self, named: Iterable[str], pattern: str | None) -> list[str]:
+        """What is named, or those of all topics whose whole name matches the regular expression."""
+
+    def topic_ids(self, topics: Iterable[str]) -> dict[str, UUID]:
+        """The ids of those topics that exist, where brokers have ids."""
+
     def extents(self, partitions: Iterable[TopicPartition]) -> dict[TopicPartition, LogExtent]:
         """Without partitions that do not exist."""
 
@@ -56,17 +63,24 @@ class BrokerTopics:
         self._settings = dict(settings or {})
 
     def partitions(self, topics: Iterable[str]) -> list[TopicPartition]:
+        descriptions = self._described(topics)
+        return sorted(partition for topic in descriptions.values() for partition in topic.topic_partitions)
+
+    def topic_ids(self, topics: Iterable[str]) -> dict[str, UUID]:
+        ids = {name: topic.topic_id for name, topic in self._described(topics).items()}
+        return {name: topic_id for name, topic_id in ids.items() if topic_id != ZERO_UUID}
+
+    def _described(self, topics: Iterable[str]) -> dict[str, TopicDescription]:
         with self._admin() as admin:
             try:
-                descriptions = admin.describe_topics(topics)
+                return admin.describe_topics(topics)
             except PartialFailureError as failure:
                 _refuse_others(failure)
-                descriptions = dict(failure.results)
+                return dict(failure.results)
             except KafkaError as error:
                 if error.code is not ErrorCode.UNKNOWN_TOPIC_OR_PARTITION:
                     raise
-                descriptions = {}
-        return sorted(partition for topic in descriptions.values() for partition in topic.topic_partitions)
+                return {}
 
     def names(self, named: Iterable[str], pattern: str | None) -> list[str]:
         """What is named, or those of all topics whose whole name matches the regular expression."""
@@ -130,6 +144,16 @@ class BrokerTopics:
                 "allow.auto.create.topics": "false",
             }
         )
+
+
+def extents_of_archived(
+    topics: TopicSide, partitions: Iterable[TopicPartition], archived_ids: Mapping[str, UUID]
+) -> dict[TopicPartition, LogExtent]:
+    """The extents of archived partitions. A topic that was made again has none: another topic has its name."""
+    wanted = list(partitions)
+    present = topics.topic_ids(sorted({partition.topic for partition in wanted})) if archived_ids else {}
+    others = {topic for topic, topic_id in present.items() if archived_ids.get(topic, topic_id) != topic_id}
+    return topics.extents([partition for partition in wanted if partition.topic not in others])
 
 
 def _refuse_others(failure: PartialFailureError) -> None:

@@ -15,7 +15,7 @@ import numpy as np
 import pyarrow as pa
 
 from odradek.archive.checks.offset_runs import OffsetRuns, spell
-from odradek.archive.checks.topic_side import LogExtent, TopicSide
+from odradek.archive.checks.topic_side import LogExtent, TopicSide, extents_of_archived
 from odradek.archive.files.data_files import split_by
 from odradek.archive.files.reading import FileReader
 from odradek.archive.tables.port import ArchiveTable
@@ -73,7 +73,7 @@ class PartitionFindings:
     """Without a row, and below the topic's first offset."""
     is_compacted: bool
     is_gone: bool
-    """The topic, or this partition, does not exist any more."""
+    """The topic, or this partition, does not exist any more, or another topic has its name."""
 
     @property
     def faults(self) -> list[str]:
@@ -117,11 +117,12 @@ def _by_partition(
 
 def verify_archive(table: ArchiveTable, topics: TopicSide) -> list[PartitionFindings]:
     """Compare rows, claims and topics, for every partition that the archive knows of. Others may commit meanwhile."""
-    before = table.state().archived
+    state = table.state()
+    before = state.archived
     held = held_rows(table)
     after = table.state().archived
     partitions = sorted(held.keys() | before.keys())
-    extents = topics.extents(partitions)
+    extents = extents_of_archived(topics, partitions, state.topic_ids)
     findings = []
     for partition in partitions:
         nothing = OffsetRange(partition=partition, start=0, end=0)

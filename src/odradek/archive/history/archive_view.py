@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, Final
+from uuid import UUID
 
 from odradek.archive.tables.port import ArchiveTable
 from odradek.archive.values import DataFile
@@ -23,6 +24,8 @@ class ArchiveSnapshot:
     archived: Mapping[TopicPartition, OffsetRange]
     files: Sequence[DataFile]
     """All rows of `archived`, and perhaps rows behind it."""
+    topic_ids: Mapping[str, UUID] = field(default_factory=dict)
+    """The topics that the rows are of, as far as the archive knows."""
 
 
 class ArchiveView:
@@ -49,6 +52,8 @@ class ArchiveView:
     def renewed(self) -> ArchiveSnapshot:
         """Of this moment."""
         self._looked_at = SystemClock().monotonic()
-        archived = self.table.state().archived  # before the files: these may only be more
-        self._last = ArchiveSnapshot(archived=archived, files=self.table.files())
+        state = self.table.state()  # before the files: these may only be more
+        self._last = ArchiveSnapshot(
+            archived=state.archived, files=self.table.files(), topic_ids=state.topic_ids
+        )
         return self._last

@@ -27,7 +27,16 @@ class ArchivedCatalog:
         return self._brokers.partition_counts(topics)
 
     def topic_ids(self, topics: Iterable[str]) -> dict[str, UUID]:
-        return self._brokers.topic_ids(topics)
+        """ArchiveError when a topic is another one than the archive has: their offsets are no one log."""
+        ids = self._brokers.topic_ids(topics)
+        archived = self._view.last().topic_ids
+        for topic, topic_id in sorted(ids.items()):
+            if archived.get(topic, topic_id) != topic_id:
+                raise ArchiveError(
+                    f"topic {topic!r} was created again, or is another one of the same name: the archive has the one with id"
+                    f" {archived[topic]}, and the brokers have id {topic_id}. Read one of them alone"
+                )
+        return ids
 
     def committed(
         self, group: str, partitions: Iterable[TopicPartition], topic_ids: Mapping[str, UUID]

@@ -11,10 +11,11 @@ import logging
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Final
+from uuid import UUID
 
 from odradek.archive.place import archive_place
 from odradek.archive.values import ArchiveError, DataFile
-from odradek.model.ids import TopicPartition
+from odradek.model.ids import ZERO_UUID, TopicPartition
 from odradek.model.lazy import lazy
 from odradek.spark.offsets import OffsetRange
 from odradek.spark.options import ArchiveOptions, ReadOptions
@@ -68,11 +69,11 @@ class ArchiveHistory:
 
     def divide(self, ranges: Sequence[OffsetRange], brokers: Catalog, options: ReadOptions) -> DividedRanges:
         look = self._view.recent()
-        kept, rest = divide(ranges, look.archived)
+        kept, rest = divide(ranges, look.archived, look.topic_ids)
         gaps = _gaps(rest, brokers)
         if gaps:  # the archive may have gone on since it was looked at
             look = self._view.renewed()
-            kept, rest = divide(ranges, look.archived)
+            kept, rest = divide(ranges, look.archived, look.topic_ids)
             gaps = _gaps(rest, brokers)
         if gaps:
             description = "; ".join(_spell(gap, look.archived.get(gap.partition)) for gap in gaps)
@@ -111,14 +112,17 @@ def _spell(gap: OffsetRange, extent: OffsetRange | None) -> str:
 
 
 def divide(
-    ranges: Sequence[OffsetRange], archived: Mapping[TopicPartition, OffsetRange]
+    ranges: Sequence[OffsetRange],
+    archived: Mapping[TopicPartition, OffsetRange],
+    topic_ids: Mapping[str, UUID] | None = None,
 ) -> tuple[list[OffsetRange], list[OffsetRange]]:
-    """What of the ranges the archive has, and the rest, in order."""
+    """What of the ranges the archive has, and the rest, in order. `topic_ids`: the topics that are archived."""
+    known = topic_ids or {}
     kept: list[OffsetRange] = []
     rest: list[OffsetRange] = []
     for span in ranges:
         extent = archived.get(span.partition)
-        if extent is None:
+        if extent is None or ZERO_UUID != span.topic_id != known.get(span.partition.topic, span.topic_id):
             rest.append(span)
             continue
         rest.append(_part(span, span.start, extent.start))

@@ -2,8 +2,9 @@
 
 A commit holds the batch's files, and as application transactions the batch's number (`odradek-archive/<sink>/<query>`) and, for
 each partition that it has read, the next offset and the first one (`odradek-position/<topic>/<partition>`,
-`odradek-beginning/...`): these outlive checkpoints and the clean-up of the log. A commit is tried for exactly one version:
-`deltalake` would otherwise put it behind others' commits, whose offsets this one has not seen.
+`odradek-beginning/...`), and the ids of topics (`odradek-topic/<topic>/<id>`): these outlive checkpoints and the clean-up of
+the log. A commit is tried for exactly one version: `deltalake` would otherwise put it behind others' commits, whose offsets
+this one has not seen.
 """
 
 from __future__ import annotations
@@ -14,6 +15,7 @@ from datetime import UTC, datetime, timedelta
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, Final
 from urllib.parse import unquote
+from uuid import UUID
 
 import pyarrow as pa
 from pyarrow import fs
@@ -48,6 +50,7 @@ else:
 BATCH: Final = "odradek-archive"
 POSITION: Final = "odradek-position"
 BEGINNING: Final = "odradek-beginning"
+TOPIC: Final = "odradek-topic"
 CONFIGURATION: Final = {"delta.checkpointInterval": "20"}
 """A look for offsets reads no more commits than this."""
 _HOUR_MS: Final = 3_600_000
@@ -108,6 +111,7 @@ class DeltaArchive:
         ends: dict[TopicPartition, int] = {}
         starts: dict[TopicPartition, int] = {}
         batches: dict[tuple[str, str], int] = {}
+        ids: dict[str, UUID] = {}
         for name, number in application_transactions(self.place, version).items():
             kind, _, rest = name.partition("/")
             first, _, second = rest.rpartition("/")
@@ -117,11 +121,13 @@ class DeltaArchive:
                 starts[TopicPartition(first, int(second))] = number
             elif kind == BATCH:
                 batches[first, second] = number
+            elif kind == TOPIC:
+                ids[first] = UUID(second)
         archived = {
             partition: OffsetRange(partition=partition, start=starts.get(partition, 0), end=end)
             for partition, end in ends.items()
         }
-        return ArchiveState(version=version, archived=archived, batches=batches)
+        return ArchiveState(version=version, archived=archived, batches=batches, topic_ids=ids)
 
     def append(self, batch: NewBatch, after: ArchiveState) -> None:
         make_durable(self.place, [file.path for file in batch.files])
@@ -131,6 +137,9 @@ class DeltaArchive:
             numbers[f"{POSITION}/{name}"] = span.end
             if span.partition not in after.archived:
                 numbers[f"{BEGINNING}/{name}"] = span.start
+        numbers |= {
+            f"{TOPIC}/{topic}/{topic_id}": 1 for topic, topic_id in after.new_topic_ids(batch).items()
+        }
         now_ms = SystemClock().wall_ms()
         self._commit(
             after.version,

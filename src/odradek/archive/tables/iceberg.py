@@ -1,9 +1,10 @@
 """Iceberg, through `pyiceberg`: in a catalog of the user's (REST, Glue, SQL, ...), or in a directory that is its own catalog.
 
 A commit adds a snapshot, whose summary names sink, query and batch, and sets properties of the table: how far each partition is
-archived (`odradek.archived.<topic>.<partition>`) and the last batch of each query (`odradek.batch.<sink>/<query>`). Both are
-one change of the table's metadata, which requires that the snapshot before it is the newest one. `pyiceberg` would repeat a
-commit that lost the race behind the one that won it; `commit.retry.num-retries=0`, a property of the table, keeps it from that.
+archived (`odradek.archived.<topic>.<partition>`), the ids of topics (`odradek.topic-id.<topic>`), and the last batch of each
+query (`odradek.batch.<sink>/<query>`). All are one change of the table's metadata, which requires that the snapshot before it
+is the newest one. `pyiceberg` would repeat a commit that lost the race behind the one that won it, and a property of the table
+(`commit.retry.num-retries=0`) keeps it from that.
 """
 
 from __future__ import annotations
@@ -14,6 +15,7 @@ from datetime import date, timedelta
 from functools import cached_property
 from itertools import pairwise
 from typing import Any, Final, cast
+from uuid import UUID
 
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -58,6 +60,7 @@ from odradek.model.ids import TopicPartition
 from odradek.spark.offsets import OffsetRange
 
 ARCHIVED: Final = "odradek.archived."
+TOPIC_ID: Final = "odradek.topic-id."
 BATCH: Final = "odradek.batch."
 NO_RETRIES: Final = {"commit.retry.num-retries": "0"}
 NO_SNAPSHOT: Final = 0
@@ -150,6 +153,7 @@ class IcebergArchive:
         table = self._table()
         archived: dict[TopicPartition, OffsetRange] = {}
         batches: dict[tuple[str, str], int] = {}
+        ids: dict[str, UUID] = {}
         for name, value in table.properties.items():
             if name.startswith(ARCHIVED):
                 topic, _, number = name.removeprefix(ARCHIVED).rpartition(".")
@@ -159,7 +163,9 @@ class IcebergArchive:
             elif name.startswith(BATCH):
                 sink, _, query = name.removeprefix(BATCH).rpartition("/")
                 batches[sink, query] = int(value)
-        return ArchiveState(version=_version(table), archived=archived, batches=batches)
+            elif name.startswith(TOPIC_ID):
+                ids[name.removeprefix(TOPIC_ID)] = UUID(value)
+        return ArchiveState(version=_version(table), archived=archived, batches=batches, topic_ids=ids)
 
     def append(self, batch: NewBatch, after: ArchiveState) -> None:
         table = self._at(after.version)
@@ -169,6 +175,8 @@ class IcebergArchive:
             changes[f"{ARCHIVED}{span.partition.topic}.{span.partition.partition}"] = (
                 f"{span.start}:{span.end}"
             )
+        for topic, topic_id in after.new_topic_ids(batch).items():
+            changes[f"{TOPIC_ID}{topic}"] = str(topic_id)
         summary = {
             "odradek.sink": batch.id.sink,
             "odradek.query": batch.id.query,

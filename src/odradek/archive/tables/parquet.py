@@ -14,6 +14,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any, Final
+from uuid import UUID
 
 import pyarrow as pa
 
@@ -40,6 +41,7 @@ SNAPSHOTS: Final = f"{DIRECTORY}/snapshots"
 SNAPSHOT_EVERY: Final = 20
 """Commits. A reader reads the newest snapshot, and no more commits than this."""
 FORMAT_VERSION: Final = 1
+TOPIC_IDS: Final = "topicIds"
 LISTINGS_MAX: Final = 5
 """Commits may expire between the listing and the reading of them; a newer snapshot has their sum."""
 
@@ -54,11 +56,14 @@ class ManifestVersion:
     files: Mapping[str, DataFile] = field(default_factory=dict)
     archived: Mapping[TopicPartition, OffsetRange] = field(default_factory=dict)
     batches: Mapping[tuple[str, str], int] = field(default_factory=dict)
+    topic_ids: Mapping[str, UUID] = field(default_factory=dict)
     removed: Mapping[str, int] = field(default_factory=dict)
     """Paths that earlier versions name and this one does not, with the time (ms) of the commit that replaced them."""
 
     def state(self) -> ArchiveState:
-        return ArchiveState(version=self.version, archived=self.archived, batches=self.batches)
+        return ArchiveState(
+            version=self.version, archived=self.archived, batches=self.batches, topic_ids=self.topic_ids
+        )
 
 
 class ParquetArchive:
@@ -127,6 +132,7 @@ class ParquetArchive:
                 "query": batch.id.query,
                 "batch": batch.id.batch,
                 "archived": [_range_document(span) for span in after.after(batch).values()],
+                **_ids_document(after.new_topic_ids(batch)),
                 "add": [_file_document(file) for file in batch.files],
             },
         )
@@ -249,7 +255,14 @@ def after_commit(
         archived.update((span.partition, span) for span in map(_range, commit["archived"]))
     for path in commit.get("forget", ()):
         removed.pop(path, None)
-    return ManifestVersion(version=version, files=files, archived=archived, batches=batches, removed=removed)
+    return ManifestVersion(
+        version=version,
+        files=files,
+        archived=archived,
+        batches=batches,
+        topic_ids={**now.topic_ids, **_ids(commit)},
+        removed=removed,
+    )
 
 
 def _snapshot_document(now: ManifestVersion) -> Document:
@@ -257,6 +270,7 @@ def _snapshot_document(now: ManifestVersion) -> Document:
         "files": [_file_document(file) for file in now.files.values()],
         "archived": [_range_document(span) for _, span in sorted(now.archived.items())],
         "batches": [[sink, query, batch] for (sink, query), batch in sorted(now.batches.items())],
+        **_ids_document(now.topic_ids),
         "removed": dict(now.removed),
     }
 
@@ -267,8 +281,18 @@ def _snapshot(document: Document, version: int) -> ManifestVersion:
         files={stored["path"]: _file(stored) for stored in document["files"]},
         archived={span.partition: span for span in map(_range, document["archived"])},
         batches={(sink, query): batch for sink, query, batch in document["batches"]},
+        topic_ids=_ids(document),
         removed=dict(document["removed"]),
     )
+
+
+def _ids_document(topic_ids: Mapping[str, UUID]) -> Document:
+    """The member of a document that holds topic ids; none where none are known."""
+    return {TOPIC_IDS: {topic: str(topic_id) for topic, topic_id in topic_ids.items()}} if topic_ids else {}
+
+
+def _ids(document: Document) -> dict[str, UUID]:
+    return {topic: UUID(topic_id) for topic, topic_id in document.get(TOPIC_IDS, {}).items()}
 
 
 def _file_document(file: DataFile) -> Document:
