@@ -31,11 +31,12 @@ from odradek.client.consumer.subscription_state import (
     FetchPlan,
     PartitionState,
 )
-from odradek.client.errors import ClientBrokenError
+from odradek.client.errors import BrokerUnreachableError, ClientBrokenError, explain
 from odradek.client.metrics import Measure
 from odradek.client.network.address import Address
 from odradek.client.network.cluster import ClusterClient
 from odradek.client.network.connection import BrokerConnection
+from odradek.client.network.leaderless import LeaderlessWarnings
 from odradek.client.producer.error_handling import LEADER_MAY_HAVE_MOVED
 from odradek.client.settings import ConsumerSettings
 from odradek.model.errors import ErrorCode, KafkaError
@@ -98,6 +99,7 @@ class Fetcher:
         self._timer: asyncio.TimerHandle | None = None
         self._soon: asyncio.Handle | None = None
         self._stopped = False
+        self._leaderless_warnings: Final = LeaderlessWarnings()
         self.latency: Final = Measure(cluster.clock)
         self.fetched_bytes: Final = Measure(cluster.clock)
         self.links: Final = cluster.more_links(self.turn_soon)
@@ -140,6 +142,9 @@ class Fetcher:
     # -- one turn
 
     def _carry_out(self, plan: FetchPlan, now: float) -> None:
+        self._leaderless_warnings.check(
+            plan.leaderless, self._cluster.image, now, "nothing can be read from it"
+        )
         if plan.leaderless:
             self._cluster.metadata.request_update()
         for broker, lookups in plan.lookups.items():
@@ -369,8 +374,7 @@ class Fetcher:
         self._pause(state)
         if code in LEADER_MAY_HAVE_MOVED or code.retriable:
             metadata.request_update()
-            if state.trouble_count == _REFUSALS_BEFORE_WARNING:
-                _log.warning("fetch_is_retried", partition=tp, code=code.name, reason=code.meaning)
+            _warn_of_retries(state, KafkaError(code))
         else:
             state.problem = KafkaError(code, f"{tp}: {code.meaning}")
             self._assignment.notify()
@@ -485,6 +489,8 @@ class Fetcher:
                     if not error.retriable:
                         state.problem = error
                         self._assignment.notify()
+                    elif not isinstance(error, BrokerUnreachableError):  # connections warn of these
+                        _warn_of_retries(state, error)
         if error.code in LEADER_MAY_HAVE_MOVED or error.retriable:
             self._cluster.metadata.request_update()
 
@@ -493,3 +499,15 @@ class Fetcher:
         delay_s = self._cluster.backoff.delay_s(state.trouble_count)
         state.trouble_count += 1
         state.not_before = self._cluster.clock.monotonic() + delay_s
+
+
+def _warn_of_retries(state: PartitionState, error: KafkaError) -> None:
+    """One warning for each partition, until it has answered again."""
+    if state.trouble_count == _REFUSALS_BEFORE_WARNING:
+        _log.warning(
+            "fetch_is_retried",
+            partition=state.topic_partition,
+            code=error.code.name,
+            reason=explain(error),
+            advice="look at the brokers with `odradek cluster status`",
+        )

@@ -146,7 +146,8 @@ class FetchPlan:
     """Positions to ask the group's coordinator for."""
     validations: dict[int, dict[TopicPartition, int]] = field(default_factory=dict)
     """Fetched epochs to be held against the new leader's log."""
-    leaderless: bool = False
+    leaderless: list[TopicPartition] = field(default_factory=list)
+    """Partitions that have no known leader: ask for metadata."""
     retry_at: float | None = None
 
 
@@ -383,7 +384,7 @@ class Assignment:
         partition = image.partition(tp)
         leader = image.leader(tp)
         if partition is None or leader is None:
-            plan.leaderless = True
+            plan.leaderless.append(tp)
             self._note_missing(state, image, now, problem)
             return
         state.missing_since = None

@@ -32,8 +32,8 @@ class ProducePlan:
     """What to do now, and what is missing to do more."""
 
     requests: list[PlannedRequest] = field(default_factory=list)
-    leaderless: bool = False
-    """Some partition has no known leader: ask for metadata."""
+    leaderless: list[TopicPartition] = field(default_factory=list)
+    """Partitions that have no known leader: ask for metadata."""
     producer_id_wanted: bool = False
     not_admitted: bool = False
     """Some partition is not part of the transaction yet."""
@@ -95,7 +95,7 @@ class ProducePlanner:
         for queue in self._accumulator.ready:
             broker = self._leader_of(queue.topic_partition)
             if broker is None:
-                plan.leaderless = True
+                plan.leaderless.append(queue.topic_partition)
             elif queue.not_before > now:
                 plan.pause_until(queue.not_before)
             elif queue.may_send(broker, now):

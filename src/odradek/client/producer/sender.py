@@ -17,6 +17,7 @@ from odradek.client.errors import ClientBrokenError, TimedOutError, explain
 from odradek.client.network.address import Address
 from odradek.client.network.cluster import ClusterClient
 from odradek.client.network.connection import BrokerConnection
+from odradek.client.network.leaderless import LeaderlessWarnings
 from odradek.client.producer.accumulator import Accumulator
 from odradek.client.producer.delivery import ProducerBatch, split_batch
 from odradek.client.producer.error_handling import ProduceErrorAction
@@ -81,6 +82,7 @@ class Sender:
         """Of a producer with a transactional id."""
         self.failures: Final = FailureLog()
         self._retry_warnings: Final = RetryWarnings()
+        self._leaderless_warnings: Final = LeaderlessWarnings()
         self.figures: Final = SendingFigures(cluster.clock)
         cluster.links.on_change = self.turn_soon
         cluster.metadata.on_news = self._metadata_changed
@@ -113,7 +115,7 @@ class Sender:
                 plan = self._planner.plan(now)
             for request in plan.requests:
                 self._send(request)
-            self._follow_up(plan)
+            self._follow_up(plan, now)
         except Exception as error:  # noqa: BLE001 - the root of the producer's work: users must learn of it
             self._break_down(error)
 
@@ -138,7 +140,10 @@ class Sender:
             return 0
         return self._settings.max_in_flight_requests_per_connection - connection.in_flight
 
-    def _follow_up(self, plan: ProducePlan) -> None:
+    def _follow_up(self, plan: ProducePlan, now: float) -> None:
+        limit_ms = self._settings.delivery_timeout_ms
+        consequence = f"records wait, and fail after {limit_ms} ms (delivery.timeout.ms)"
+        self._leaderless_warnings.check(plan.leaderless, self._cluster.image, now, consequence)
         if plan.leaderless:
             self._cluster.metadata.request_update()
         if plan.not_admitted and self.transactions is not None and self.transactions.core.to_add:
