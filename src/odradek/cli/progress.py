@@ -1,11 +1,14 @@
-"""A progress bar on standard error."""
+"""Signs of life on standard error: a progress bar, and a line that says what is waited for."""
 
 from __future__ import annotations
 
+import shutil
+import sys
+import threading
 import time
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, Final
+from typing import IO, TYPE_CHECKING, Final
 
 from odradek.model.lazy import lazy
 
@@ -65,3 +68,40 @@ def progress_bar(title: str, total_bytes: int | None) -> Iterator[Progress]:
         progress = Progress(bar, bar.add_task(title, total=total_bytes, records="0", rate="0"))
         yield progress
         progress.draw()
+
+
+@contextmanager
+def waiting_line(
+    what: str, stream: IO[str] | None = None, *, first_s: float = 1.0, every_s: float = 1.0
+) -> Iterator[None]:
+    """A terminal shows what the block waits for, and how long it has, once that takes a second. The line goes at the end.
+
+    Nothing else may be printed in the block. A file or a pipe gets nothing.
+    """
+    target = sys.stderr if stream is None else stream
+    if not target.isatty():
+        yield
+        return
+    over = threading.Event()
+    thread = threading.Thread(
+        target=_show_waiting, args=(what, target, over, first_s, every_s), name="waiting-line", daemon=True
+    )
+    thread.start()
+    try:
+        yield
+    finally:
+        over.set()
+        thread.join()
+
+
+def _show_waiting(what: str, stream: IO[str], over: threading.Event, first_s: float, every_s: float) -> None:
+    began_at = time.monotonic()
+    pause_s, is_shown = first_s, False
+    while not over.wait(pause_s):
+        text = f"Waiting for {what}: {time.monotonic() - began_at:.0f} s so far. Ctrl-C ends it."
+        stream.write("\r" + text[: shutil.get_terminal_size().columns - 1])
+        stream.flush()
+        pause_s, is_shown = every_s, True
+    if is_shown:
+        stream.write("\r\x1b[K")
+        stream.flush()

@@ -17,6 +17,7 @@ import click
 from odradek.cli.cluster.access import check_reachable, connection_settings
 from odradek.cli.options import bootstrap_option, pairs
 from odradek.cli.output import say, say_in_red, say_lines
+from odradek.cli.progress import waiting_line
 from odradek.config.data_directory import default_data_directory
 from odradek.model.errors import ConfigError, OdradekError
 from odradek.model.lazy import lazy
@@ -106,7 +107,11 @@ def _run(
 ) -> None:
     try:
         session = shell_session.ShellSession(
-            client, say_lines, width=lambda: shutil.get_terminal_size().columns, as_json=as_json
+            client,
+            say_lines,
+            width=lambda: shutil.get_terminal_size().columns,
+            as_json=as_json,
+            waiting=waiting_line,
         )
     except ImportError as error:
         raise ConfigError(f"the SQL shell needs more ({error}): pip install 'odradek[sql]'") from error

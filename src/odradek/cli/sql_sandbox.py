@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import IO, Final
 
 from odradek.cli.output import say_lines
+from odradek.cli.progress import waiting_line
 from odradek.cli.serving.broker_processes import Fleet
 from odradek.client import Producer
 from odradek.model.errors import OdradekError
@@ -95,13 +96,15 @@ def running(language: str) -> Iterator[str]:
     with tempfile.TemporaryDirectory(prefix="odradek-sql-sandbox-") as temporary:
         directory = Path(temporary)
         with Fleet.plan(1, directory / "brokers", settings=_SETTINGS) as fleet:
-            process, url = _server(fleet.bootstrap, directory)
+            with waiting_line("the SQL server"):
+                process, url = _server(fleet.bootstrap, directory)
             ended = threading.Event()
             flights = threading.Thread(
                 target=_fly, args=[fleet.bootstrap, ended], name="flights", daemon=True
             )
             try:
-                RestClient(url=url).execute(STATEMENTS + _INSERTS)
+                with waiting_line("the stream and the table"):
+                    RestClient(url=url).execute(STATEMENTS + _INSERTS)
                 flights.start()
                 say_lines(LESSON[language])
                 yield url

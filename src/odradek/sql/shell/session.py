@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
-from contextlib import suppress
+from contextlib import AbstractContextManager, nullcontext, suppress
 from dataclasses import dataclass, field
+from itertools import chain
 from pathlib import Path
 from typing import IO, Any, Final
 
@@ -19,12 +20,16 @@ _SCRIPTS_DEEP_MAX: Final = 16
 
 @dataclass(slots=True)
 class ShellSession:
-    """`show(line)` prints; `width()` says how wide the terminal is. `as_json`: a JSON object a line."""
+    """`show(line)` prints; `width()` says how wide the terminal is. `as_json`: a JSON object a line.
+
+    `waiting(what)` is entered while nothing can be shown yet: a statement runs, or no row has come.
+    """
 
     client: RestClient
     show: Callable[[str], None]
     width: Callable[[], int] = lambda: 100
     as_json: bool = False
+    waiting: Callable[[str], AbstractContextManager[object]] = nullcontext
     properties: dict[str, str] = field(default_factory=dict)
     variables: dict[str, str] = field(default_factory=dict)
     _spool: IO[str] | None = None
@@ -76,11 +81,12 @@ class ShellSession:
     def _statement(self, text: str) -> None:
         entities: list[dict[str, Any]] = []
         try:
-            entities = self.client.execute(
-                text if text.rstrip().endswith(";") else text + ";",
-                properties=self.properties,
-                variables=self.variables,
-            )
+            with self.waiting("the server's answer"):
+                entities = self.client.execute(
+                    text if text.rstrip().endswith(";") else text + ";",
+                    properties=self.properties,
+                    variables=self.variables,
+                )
         except ServerRefusal as refusal:
             entities = refusal.entities
             raise
@@ -90,14 +96,19 @@ class ShellSession:
 
     def _query(self, text: str) -> None:
         """Ctrl-C ends it, and not the shell."""
-        with self.client.query(text, properties=self.properties, variables=self.variables) as query:
+        with self.waiting("the server's answer"):
+            opened = self.client.query(text, properties=self.properties, variables=self.variables)
+        with opened as query:
             names = tuple(name for name, _ in query.columns)
             live = LiveTable(names, self.width())
             if not self.as_json and names:
                 self._lines(live.head())
             count = 0
             try:
-                for row in query:
+                rows = iter(query)
+                with self.waiting("the first row"):
+                    first = next(rows, None)
+                for row in chain([] if first is None else [first], rows):
                     count += 1
                     if self.as_json:
                         self._line(safe_json(dict(zip(names, row, strict=True))))
