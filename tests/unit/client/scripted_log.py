@@ -17,7 +17,7 @@ from odradek.protocol.messages.data.list_offsets import (
 from odradek.records import BatchBuilder, assign
 
 Within = Callable[[Awaitable[Any]], Awaitable[Any]]
-QUICK = {"retry_backoff_ms": 1, "retry_backoff_max_ms": 2, "reconnect_backoff_ms": 1}
+QUICK: dict[str, Any] = {"retry_backoff_ms": 1, "retry_backoff_max_ms": 2, "reconnect_backoff_ms": 1}
 A = TopicPartition("t", 0)
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import dataclass
@@ -26,6 +27,8 @@ from odradek.protocol.messages.data.offset_for_leader_epoch import (
 )
 
 CONSUMER_REPLICA_ID: Final = -1
+GONE_AFTER_S: Final = 5.0
+"""How long brokers must say that there is no such topic until that is believed."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -106,16 +109,36 @@ async def list_leader_offsets(
 async def find_offsets(
     cluster: ClusterClient, wanted: Mapping[TopicPartition, int], *, isolation: int, timeout_s: float
 ) -> OffsetAnswers:
-    """Ask the leader of each partition, again where it is worth it; errors are what is left after `timeout_s`."""
-    search = _OffsetSearch(cluster, isolation)
+    """Ask the leader of each partition, again where it is worth it; errors are what is left after `timeout_s`.
+
+    A topic that is missing keeps no other waiting. It is an error once brokers have said for some seconds that there is none.
+    """
     deadline = cluster.clock.monotonic() + timeout_s
-    await search.begin(wanted, timeout_s)
-    try:
-        await cluster.retrying("looking up offsets", deadline - cluster.clock.monotonic(), search.attempt)
-    except TimedOutError as error:
-        for tp in search.open:
-            search.result.errors.setdefault(tp, error.as_outcome())
-    return search.result
+    missing = await _missing_topics(cluster, {tp.topic for tp in wanted}, timeout_s)
+    left_s = max(0.0, deadline - cluster.clock.monotonic())
+    searches = [
+        _OffsetSearch(cluster, isolation).run(some, left_s)
+        for some in (
+            {tp: timestamp for tp, timestamp in wanted.items() if tp.topic not in missing},
+            {tp: timestamp for tp, timestamp in wanted.items() if tp.topic in missing},
+        )
+        if some
+    ]
+    answers = OffsetAnswers(found={}, errors={})
+    for part in await asyncio.gather(*searches):
+        answers.found.update(part.found)
+        answers.errors.update(part.errors)
+    return answers
+
+
+async def _missing_topics(cluster: ClusterClient, topics: set[str], timeout_s: float) -> set[str]:
+    """The topics that a first look at the metadata does not find."""
+    metadata = cluster.metadata
+    metadata.want(topics)
+    if any(topic not in metadata.image.topics for topic in topics):
+        with suppress(KafkaError):  # the search of these topics reports what is wrong
+            await metadata.refresh(min(timeout_s, GONE_AFTER_S))
+    return {topic for topic in topics if topic not in metadata.image.topics}
 
 
 class _OffsetSearch:
@@ -127,16 +150,27 @@ class _OffsetSearch:
         self.open: dict[TopicPartition, int] = {}
         self.result = OffsetAnswers(found={}, errors={})
 
+    async def run(self, wanted: Mapping[TopicPartition, int], timeout_s: float) -> OffsetAnswers:
+        """Asks until all is answered, or the time is over."""
+        clock = self._cluster.clock
+        deadline = clock.monotonic() + timeout_s
+        await self.begin(wanted, timeout_s)
+        try:
+            await self._cluster.retrying("looking up offsets", deadline - clock.monotonic(), self.attempt)
+        except TimedOutError as error:
+            for tp in self.open:
+                self.result.errors.setdefault(tp, error.as_outcome())
+        return self.result
+
     async def begin(self, wanted: Mapping[TopicPartition, int], timeout_s: float) -> None:
         """Get the topics into the image. What cannot be found is an error, and not asked about."""
         clock, metadata = self._cluster.clock, self._cluster.metadata
         deadline = clock.monotonic() + timeout_s
-        problems: dict[str, KafkaError] = {}
-        for topic in dict.fromkeys(tp.topic for tp in wanted):
-            try:
-                await metadata.topic(topic, max(0.0, deadline - clock.monotonic()))
-            except KafkaError as error:
-                problems[topic] = error.as_outcome()
+        topics = list(dict.fromkeys(tp.topic for tp in wanted))
+        outcomes = await asyncio.gather(*(self._find_topic(topic, timeout_s) for topic in topics))
+        problems = {
+            topic: problem for topic, problem in zip(topics, outcomes, strict=True) if problem is not None
+        }
         if any(tp.topic not in problems and metadata.image.partition(tp) is None for tp in wanted):
             # The topic may have grown since the image was made.
             with suppress(KafkaError):
@@ -148,6 +182,14 @@ class _OffsetSearch:
                 self.result.errors[tp] = missing_partition(tp, metadata.image, timeout_s)
             else:
                 self.open[tp] = timestamp
+
+    async def _find_topic(self, topic: str, timeout_s: float) -> KafkaError | None:
+        """Waits until the topic is in the image. Returns the reason if it does not come."""
+        try:
+            await self._cluster.metadata.topic(topic, timeout_s, gone_after_s=GONE_AFTER_S)
+        except KafkaError as error:
+            return error.as_outcome()
+        return None
 
     async def attempt(self, left_s: float) -> None:
         """Ask for what is open; raises a retriable error if some of it still is."""

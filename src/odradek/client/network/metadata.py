@@ -157,9 +157,14 @@ class Metadata:
             raise TimedOutError(f"the cluster did not answer within {timeout_s:g} s", self.problem) from None
         return self.image
 
-    async def topic(self, name: str, timeout_s: float) -> TopicSnapshot:
-        """The topic, once the cluster has it. KafkaError with the reason when it has not within `timeout_s`."""
-        deadline = self._clock.monotonic() + timeout_s
+    async def topic(self, name: str, timeout_s: float, *, gone_after_s: float | None = None) -> TopicSnapshot:
+        """The topic, once the cluster has it. KafkaError with the reason when it has not within `timeout_s`.
+
+        `gone_after_s`: from then on, a broker's answer that there is no such topic is believed.
+        """
+        began = self._clock.monotonic()
+        deadline = began + timeout_s
+        until = deadline if gone_after_s is None else min(deadline, began + gone_after_s)
         self.want([name])
         while True:
             known = self.image.topics.get(name)
@@ -169,9 +174,11 @@ class Metadata:
             if code in _HOPELESS:
                 raise KafkaError(code, f"topic {name!r}: {code.meaning}")
             try:
-                await self.news(self.request_update(), deadline)
+                await self.news(self.request_update(), until)
             except TimeoutError:
-                raise self._missing(name, timeout_s) from None
+                if until >= deadline or (self.problem is None and self.image.is_gone(name)):
+                    raise self._missing(name, round(until - began, 3)) from None
+                until = deadline
 
     async def describe(self, topics: Iterable[str]) -> dict[str, TopicSnapshot | None]:
         """Topics as a broker has them now, None where it has none of that name; those that it cannot describe are left out.
