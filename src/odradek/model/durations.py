@@ -7,7 +7,8 @@ from typing import Final
 
 _BY_DURATION: Final = "by_duration:"
 _ISO: Final = re.compile(
-    r"P(?:(?P<days>\d+)D)?(?:T(?:(?P<hours>\d+)H)?(?:(?P<minutes>\d+)M)?(?:(?P<seconds>\d+(?:\.\d+)?)S)?)?",
+    r"P(?:(?P<days>[0-9]{1,15})D)?"
+    r"(?:T(?:(?P<hours>[0-9]{1,15})H)?(?:(?P<minutes>[0-9]{1,15})M)?(?:(?P<seconds>[0-9]{1,15}(?:\.[0-9]{1,9})?)S)?)?",
     re.IGNORECASE,
 )
 
