@@ -13,6 +13,7 @@ from enum import Enum, IntEnum
 from typing import TYPE_CHECKING, Any, Final
 
 from odradek.model.errors import ConfigError
+from odradek.model.java_numbers import trimmed
 from odradek.model.lazy import lazy
 
 if TYPE_CHECKING:
@@ -130,9 +131,9 @@ class Setting:
 
     def parse(self, text: str) -> Any:
         """The value that `text` stands for; ConfigError naming key, value and what is allowed."""
-        value = self._convert(text.strip())
+        value = self._convert(trimmed(text))
         if value is None or (self.valid is not None and not self.valid.accepts(value)):
-            shown = "(hidden)" if self.sensitive else repr(text)
+            shown = "(hidden)" if self.sensitive else f"{text!r:.200}"
             raise ConfigError(f"{self.key}={shown} is not allowed: expected {self.allowed}")
         return value
 
@@ -177,7 +178,7 @@ class Setting:
         if self.type is SettingType.DOUBLE:
             return float(text) if _DECIMAL.match(text) else None
         if self.type is SettingType.LIST:
-            items = tuple(element.strip() for element in text.split(",")) if text else ()
+            items = tuple(trimmed(element) for element in text.split(",")) if text else ()
             return frozenset(items) if isinstance(self.default, frozenset) else items
         return text
 

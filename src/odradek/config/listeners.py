@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
 from odradek.model.errors import ConfigError
+from odradek.model.java_numbers import trimmed
 from odradek.model.lazy import lazy
 
 if TYPE_CHECKING:
@@ -47,7 +48,7 @@ def parse_protocol_map(key: str, items: Iterable[str]) -> dict[str, str]:
         if not colon or not name.strip() or protocol.strip().upper() not in SECURITY_PROTOCOLS:
             allowed = ", ".join(SECURITY_PROTOCOLS)
             raise ConfigError(
-                f"{key}={entry!r} is not allowed: expected NAME:PROTOCOL, with one of {allowed}"
+                f"{key}={entry!r:.80} is not allowed: expected NAME:PROTOCOL, with one of {allowed}"
             )
         protocols[name.strip().upper()] = protocol.strip().upper()
     return protocols
@@ -84,9 +85,11 @@ def check_advertised(key: str, advertised: Iterable[Listener], listeners: Iterab
 
 def parse_host_port(text: str) -> tuple[str, int]:
     """`HOST:PORT`, `[IPV6]:PORT` or `:PORT`; ConfigError says what is wrong."""
-    match = _ADDRESS.match(f"X://{text.strip()}")
+    match = _ADDRESS.match(f"X://{trimmed(text)}")
     if not match or int(match["port"]) > PORT_MAX:
-        raise ConfigError(f"{text!r} is not an address: expected HOST:PORT, with a port from 0 to {PORT_MAX}")
+        raise ConfigError(
+            f"{text!r:.80} is not an address: expected HOST:PORT, with a port from 0 to {PORT_MAX}"
+        )
     return match["host"].strip("[]"), int(match["port"])
 
 
@@ -94,7 +97,7 @@ def _parse_listener(key: str, entry: str, protocols: Mapping[str, str]) -> Liste
     match = _ADDRESS.match(entry)
     if not match or int(match["port"]) > PORT_MAX:
         raise ConfigError(
-            f"{key}={entry!r} is not allowed: expected NAME://HOST:PORT, with a port from 0 to {PORT_MAX}"
+            f"{key}={entry!r:.80} is not allowed: expected NAME://HOST:PORT, with a port from 0 to {PORT_MAX}"
         )
     name = match["name"].upper()
     if name not in protocols:

@@ -31,6 +31,7 @@ from odradek.config.topic import TOPIC_SETTINGS, LogConfig
 from odradek.config.unsupported import FOREIGN_PREFIXES
 from odradek.config.zookeeper import check_zookeeper
 from odradek.model.errors import ConfigError
+from odradek.model.java_numbers import is_digits, trimmed
 
 Values = dict[str, Any]
 
@@ -305,10 +306,10 @@ def _connection_overrides(parsed: Values) -> Values:
     """`max.connections.per.ip.overrides` as a mapping from address to count."""
     key = "max.connections.per.ip.overrides"
     overrides: dict[str, int] = {}
-    for entry in filter(None, (entry.strip() for entry in parsed.get(key, "").split(","))):
+    for entry in filter(None, (trimmed(entry) for entry in parsed.get(key, "").split(","))):
         address, _, count = entry.rpartition(":")
-        if not address or not count.isdecimal():
-            raise ConfigError(f"{key}={entry!r} is not allowed: expected ADDRESS:COUNT")
+        if not address or not is_digits(count):
+            raise ConfigError(f"{key}={entry!r:.80} is not allowed: expected ADDRESS:COUNT")
         overrides[address.strip("[]")] = int(count)
     return {key: overrides}
 

@@ -13,6 +13,7 @@ from typing import Any, Final, NamedTuple
 from odradek.config.definition import Bounds, any_of, at_least, one_of
 from odradek.config.section import HIGH, LOW, Boolean, Int, List, Password, Section, String, section, setting
 from odradek.model.errors import ConfigError
+from odradek.model.java_numbers import trimmed
 
 DIGEST: Final = "digest"
 SASL: Final = "sasl"
@@ -40,14 +41,14 @@ class ConnectString(NamedTuple):
 
 def parse_connect(text: str) -> ConnectString:
     """`HOST:PORT,HOST:PORT/CHROOT`; ConfigError where it is none."""
-    addresses, slash, path = text.strip().partition("/")
+    addresses, slash, path = trimmed(text).partition("/")
     chroot = (slash + path).rstrip("/")
     servers = []
     for address in addresses.split(","):
-        match = re.match(_HOST, address.strip())
+        match = re.match(_HOST, trimmed(address))
         port = int(match[2] or _DEFAULT_PORT) if match else 0
         if match is None or not 0 < port < 65536:
-            raise ConfigError(f"{address.strip()!r} is no HOST:PORT")
+            raise ConfigError(f"{address.strip()!r:.80} is no HOST:PORT")
         servers.append((match[1].strip("[]"), port))
     if chroot and not re.match(_CHROOT, chroot):
         raise ConfigError(f"{chroot!r} is no path of a znode")

@@ -18,6 +18,7 @@ from fnmatch import fnmatchcase
 from typing import Final
 
 from odradek.model.errors import ConfigError
+from odradek.model.java_numbers import finite_number
 
 AUDIT_TOPIC: Final = "__odradek_audit"
 """Where audit events go that go to a topic. Only super users may write or change it."""
@@ -173,13 +174,13 @@ def parse_rules(text: str) -> Sequence[AuditRule]:
 
 def _share(part: str, value: str) -> float:
     try:
-        share = float(value)
+        share = finite_number(value)
     except ValueError:
         share = -1.0
     if not 0.0 <= share <= 1.0:
-        raise _wrong(part, f"sample={value} is no share from 0 to 1")
+        raise _wrong(part, f"sample={value:.80} is no share from 0 to 1")
     return share
 
 
 def _wrong(part: str, what: str) -> ConfigError:
-    return ConfigError(f"odradek.audit.rules: in {part!r}: {what}")
+    return ConfigError(f"odradek.audit.rules: in {part!r:.80}: {what}")

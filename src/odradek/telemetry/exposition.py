@@ -10,6 +10,7 @@ from collections.abc import Iterable, Iterator
 from itertools import accumulate
 from typing import Any, Final
 
+from odradek.model.java_numbers import finite_number
 from odradek.telemetry.metrics import Family, Histogram, MetricKind
 
 TEXT: Final = "text/plain; version=0.0.4; charset=utf-8"
@@ -32,7 +33,7 @@ def _quality(parameters: Iterable[str]) -> float:
     for parameter in parameters:
         if parameter.startswith("q="):
             try:
-                return float(parameter[2:])
+                return finite_number(parameter[2:])
             except ValueError:
                 return 0.0
     return 1.0

@@ -12,6 +12,7 @@ from odradek.client.groups.coordinator import Coordinator
 from odradek.client.network.cluster import ClusterClient
 from odradek.model.errors import ErrorCode, KafkaError
 from odradek.model.ids import NO_BROKER, TopicPartition
+from odradek.model.java_numbers import is_digits
 from odradek.protocol import Message
 
 R = TypeVar("R")
@@ -207,6 +208,11 @@ class AdminCalls:
             own = resource.type in (ResourceType.BROKER, ResourceType.BROKER_LOGGER) and resource.name
             broker: int = NO_BROKER
             if own:
+                if not is_digits(resource.name):
+                    raise KafkaError(
+                        ErrorCode.INVALID_REQUEST,
+                        f"{resource.name!r:.80} is no id of a broker: it is a number",
+                    )
                 broker = int(resource.name)
                 if broker not in self._cluster.image.brokers:
                     image = await self._cluster.metadata.refresh(timeout_s)

@@ -9,6 +9,7 @@ from typing import Final
 
 from odradek.config.jaas import parse_pairs
 from odradek.model.errors import ConfigError, ErrorCode, KafkaError
+from odradek.model.java_numbers import is_digits
 from odradek.security.sasl.scram import (
     HASHES,
     credential_of,
@@ -66,7 +67,8 @@ def first_users(text: str, random_bytes: Callable[[int], bytes]) -> ScramUsers:
                 f"{_FIRST_KEY}=(hidden) is not allowed: user {number} is not SCRAM-SHA-512=[name=NAME,password=PASSWORD]"
             )
         mechanism, values = match[1], parse_pairs(match[2], _FIRST_KEY)
-        iterations = int(values.get("iterations", str(ITERATIONS_MIN)))
+        written = values.get("iterations", str(ITERATIONS_MIN))
+        iterations = int(written) if is_digits(written) else 0
         name, password = values.get("name", ""), values.get("password", "")
         if not name or not password or not ITERATIONS_MIN <= iterations <= ITERATIONS_MAX:
             raise ConfigError(

@@ -20,11 +20,11 @@ from odradek.security.sasl.exchange import LoginRefused
 RULES: Final = "sasl.kerberos.principal.to.local.rules"
 _PRINCIPAL: Final = re.compile(r"([^/@]+)(?:/([^/@]+))?(?:@([^/@]+))?\Z")
 _RULE: Final = re.compile(
-    r"RULE:\[(?P<parts>\d+):(?P<format>[^\]]*)\](?:\((?P<match>[^)]*)\))?"
+    r"RULE:\[(?P<parts>[0-9]{1,9}):(?P<format>[^\]]*)\](?:\((?P<match>[^)]*)\))?"
     r"(?:s/(?P<pattern>[^/]*)/(?P<replacement>[^/]*)/(?P<all>g)?)?(?:/?(?P<case>[LU]))?\Z"
 )
-_PARAMETER: Final = re.compile(r"\$(\d+)")
-_ESCAPES: Final = re.compile(r"\\(.)|\$(\d)", re.DOTALL)
+_PARAMETER: Final = re.compile(r"\$([0-9]{1,9})")
+_ESCAPES: Final = re.compile(r"\\(.)|\$([0-9])", re.DOTALL)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -93,7 +93,7 @@ def _parsed(text: str) -> _LocalRule | None:
     rule = _RULE.match(text)
     if rule is None:
         raise ConfigError(
-            f"{RULES}: {text!r} is no rule: expected DEFAULT or RULE:[2:$1](match)s/pattern/replacement/"
+            f"{RULES}: {text!r:.200} is no rule: expected DEFAULT or RULE:[2:$1](match)s/pattern/replacement/"
         )
     parts = int(rule["parts"])
     if any(int(number) > parts for number in _PARAMETER.findall(rule["format"])):

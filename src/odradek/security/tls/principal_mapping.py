@@ -13,7 +13,7 @@ from odradek.security.principals import ANONYMOUS, USER
 _KEY: Final = "ssl.principal.mapping.rules"
 _PART: Final = r"((?:\\.|[^\\/])*)"
 _RULE: Final = re.compile(rf"\s*(?:(DEFAULT)|RULE:{_PART}/{_PART}/([LU]?))\s*(?:,|\Z)", re.DOTALL)
-_GROUP: Final = re.compile(r"\$(\d)")
+_GROUP: Final = re.compile(r"\$([0-9])")
 _SHORT: Final = {
     "commonName": "CN",
     "localityName": "L",
