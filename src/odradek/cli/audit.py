@@ -14,10 +14,12 @@ import click
 
 from odradek import client
 from odradek.cli.cluster.access import CLIENT_ID, connection_settings, open_admin
+from odradek.cli.numbers import Whole
 from odradek.cli.options import bootstrap_option, json_option
 from odradek.cli.output import print_json_line, say
 from odradek.model.errors import OdradekError
 from odradek.model.ids import TopicPartition
+from odradek.model.java_numbers import is_digits
 from odradek.model.safe_text import safe_json
 from odradek.security.audit import AUDIT_TOPIC
 
@@ -46,9 +48,7 @@ def _source_options(command: Command) -> Command:
 
 
 @audit.command()
-@click.option(
-    "-n", "count", type=click.IntRange(min=1), default=20, show_default=True, help="How many events."
-)
+@click.option("-n", "count", type=Whole(min=1), default=20, show_default=True, help="How many events.")
 @_source_options
 @bootstrap_option
 @json_option
@@ -133,7 +133,7 @@ def _events(path: Path | None, bootstrap: str) -> Iterator[Event]:
 def of_files(path: Path) -> Iterator[Event]:
     """Those of a file, after those of the files that were put aside from it. What is cut short is left out."""
     aside = sorted(
-        (file for file in path.parent.glob(f"{path.name}.*") if file.suffix[1:].isdecimal()),
+        (file for file in path.parent.glob(f"{path.name}.*") if is_digits(file.suffix[1:])),
         key=lambda file: -int(file.suffix[1:]),
     )
     files = [file for file in (*aside, path) if file.exists()]

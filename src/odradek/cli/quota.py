@@ -12,6 +12,7 @@ from odradek.cli.cluster.access import open_admin
 from odradek.cli.options import bootstrap_option, json_option, pairs
 from odradek.cli.output import print_json, print_table, remark, say
 from odradek.config.definition import nearest
+from odradek.model.java_numbers import finite_number
 
 if TYPE_CHECKING:
     pass
@@ -128,9 +129,9 @@ def delete(keys: tuple[str, ...], bootstrap: str, **named: Any) -> None:
 def _number(key: str, value: str | None) -> float:
     _known(key)
     try:
-        return float(value or "")
+        return finite_number(value or "")
     except ValueError:
-        raise _wrong(f"{key}={value}: expected a number, {_QUOTAS[key]}") from None
+        raise _wrong(f"{key}={value!s:.80}: expected a number, {_QUOTAS[key]}") from None
 
 
 def _known(key: str) -> None:

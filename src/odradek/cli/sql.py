@@ -20,6 +20,7 @@ from odradek.cli.output import say, say_in_red, say_lines
 from odradek.cli.progress import waiting_line
 from odradek.config.data_directory import default_data_directory
 from odradek.model.errors import ConfigError, OdradekError
+from odradek.model.java_numbers import is_digits
 from odradek.model.lazy import lazy
 from odradek.telemetry import events
 
@@ -235,8 +236,8 @@ def serve(
     connect_port, jdbc_port = _door_port("--connect", connect, users), _door_port("--jdbc", jdbc, users)
     check_reachable(bootstrap)
     host, colon, port = listen.rpartition(":")
-    if not colon or not port.isdigit():
-        raise click.UsageError(f"--listen {listen!r}: expected HOST:PORT")
+    if not colon or not is_digits(port):
+        raise click.UsageError(f"--listen {listen!r:.80}: expected HOST:PORT")
     try:
         terms = sql_server.ServerTerms(
             servers=bootstrap,
@@ -287,8 +288,8 @@ def _archive_endpoints(settings: Mapping[str, str]) -> frozenset[str]:
 def _sleep_terms(settings: Mapping[str, str]) -> Any:
     def whole(name: str, default: int) -> int:
         value = settings.get(name, str(default))
-        if not value.isdecimal():
-            raise click.UsageError(f"--set {name}: expected a whole number, not {value!r}")
+        if not is_digits(value):
+            raise click.UsageError(f"--set {name}: expected a whole number, not {value!r:.80}")
         return int(value)
 
     terms = sleeping.SleepTerms()
@@ -308,8 +309,8 @@ def _door_port(option: str, value: str | None, users: Path | None) -> int | None
             f"{option} {value}: this door asks for no password, so it listens on 127.0.0.1 only: give a port, and reach it"
             " from elsewhere through ssh -L"
         )
-    if not port.isdigit() or int(port) > _PORT_MAX:
-        raise click.UsageError(f"{option} {value!r}: expected a port")
+    if not is_digits(port) or int(port) > _PORT_MAX:
+        raise click.UsageError(f"{option} {value!r:.80}: expected a port")
     if users is not None:
         raise click.UsageError(
             f"{option} with --users: this door asks for no password, so it would let in everyone on this machine: leave out"

@@ -16,6 +16,7 @@ from odradek.cli.cluster.access import check_reachable, client_arguments
 from odradek.cli.options import bootstrap_option, complete_topics, json_option
 from odradek.cli.output import print_json, print_table, remark, say, say_lines
 from odradek.model.errors import ConfigError, ErrorCode, KafkaError, OdradekError
+from odradek.model.java_numbers import is_digits
 from odradek.model.lazy import lazy
 from odradek.model.safe_text import safe_json
 
@@ -242,6 +243,6 @@ def _by_topic(items: tuple[str, ...], topics: tuple[str, ...], option: str) -> d
 
 def _address(text: str) -> tuple[str, int]:
     host, _, port = text.rpartition(":")
-    if not host or not port.isdecimal() or int(port) > 65_535:
-        raise click.UsageError(f"--listen {text!r}: expected HOST:PORT", click.get_current_context())
+    if not host or not is_digits(port) or int(port) > 65_535:
+        raise click.UsageError(f"--listen {text!r:.80}: expected HOST:PORT", click.get_current_context())
     return host.strip("[]"), int(port)

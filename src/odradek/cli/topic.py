@@ -9,6 +9,7 @@ import click
 
 from odradek import client
 from odradek.cli.cluster.access import open_admin
+from odradek.cli.numbers import Whole
 from odradek.cli.options import bootstrap_option, complete_topics, json_option, pairs
 from odradek.cli.output import confirm, print_json, print_table, remark, say, say_lines, warn
 from odradek.config.topic import ineffective
@@ -41,12 +42,12 @@ def topic() -> None:
 @topic.command()
 @click.argument("name")
 @click.option(
-    "--partitions", "-p", type=click.IntRange(min=1), default=None, help="By default num.partitions."
+    "--partitions", "-p", type=Whole(min=1, bits=31), default=None, help="By default num.partitions."
 )
 @click.option(
     "--replication-factor",
     "-r",
-    type=click.IntRange(min=1),
+    type=Whole(min=1, bits=15),
     default=None,
     help="By default default.replication.factor.",
 )
@@ -187,7 +188,7 @@ def _print_described(described: dict[str, Any]) -> None:
 @topic.command()
 @name_argument
 @click.option(
-    "--partitions", "-p", type=click.IntRange(min=1), help="Raise the number of partitions to this."
+    "--partitions", "-p", type=Whole(min=1, bits=31), help="Raise the number of partitions to this."
 )
 @config_option
 @click.option(

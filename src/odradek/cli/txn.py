@@ -11,6 +11,7 @@ import click
 
 from odradek.cli.cluster.access import open_admin
 from odradek.cli.group.offset_resets import parse_moment_or_duration
+from odradek.cli.numbers import Whole
 from odradek.cli.options import bootstrap_option, complete_topics, complete_transactions, json_option
 from odradek.cli.output import confirm, print_json, print_table, remark
 from odradek.cli.records.moments import time_text
@@ -141,9 +142,9 @@ def find_hanging(topics: tuple[str, ...], older_than: str, bootstrap: str, as_js
 
 @txn.command()
 @click.option("--topic", "-t", required=True, shell_complete=complete_topics)
-@click.option("--partition", "-p", required=True, type=click.IntRange(min=0))
-@click.option("--start-offset", type=click.IntRange(min=0), help="The transaction that begins here.")
-@click.option("--producer-id", type=click.IntRange(min=0), help="The open transaction of this producer.")
+@click.option("--partition", "-p", required=True, type=Whole(min=0, bits=31))
+@click.option("--start-offset", type=Whole(min=0), help="The transaction that begins here.")
+@click.option("--producer-id", type=Whole(min=0), help="The open transaction of this producer.")
 @click.option("--yes", "-y", is_flag=True, help="Do not ask. (It asks on a terminal only.)")
 @bootstrap_option
 def abort(

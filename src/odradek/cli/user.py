@@ -10,6 +10,7 @@ from typing import Final
 import click
 
 from odradek.cli.cluster.access import open_admin
+from odradek.cli.numbers import Whole
 from odradek.cli.options import bootstrap_option, json_option
 from odradek.cli.output import print_json, print_table, remark, say
 from odradek.client.admin.users import DEFAULT_ITERATIONS, NewPassword
@@ -38,7 +39,7 @@ def user() -> None:
 @click.option("--password-stdin", is_flag=True, help="Read the password from standard input.")
 @click.option(
     "--iterations",
-    type=click.IntRange(4096, 16384),
+    type=Whole(4096, 16384),
     default=DEFAULT_ITERATIONS,
     show_default=True,
     help="How much work a guess is.",

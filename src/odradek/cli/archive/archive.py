@@ -15,6 +15,7 @@ from odradek.archive.place import ArchivePlace, archive_place
 from odradek.archive.tables.port import TableFormat
 from odradek.archive.values import ArchiveError
 from odradek.cli.cluster.access import check_reachable, connection_settings
+from odradek.cli.numbers import Whole
 from odradek.cli.options import bootstrap_option, complete_topics, json_option, pairs
 from odradek.cli.output import bytes_text, print_json, print_table, remark, say
 from odradek.cli.records.moments import duration_ms
@@ -115,7 +116,7 @@ def archive() -> None:
 @click.option(
     "--file-bytes", metavar="SIZE", default="128MiB", show_default=True, help="How large files are to become."
 )
-@click.option("--writers", type=click.IntRange(min=1), help="Files of a batch, at most.  [default: cores]")
+@click.option("--writers", type=Whole(min=1), help="Files of a batch, at most.  [default: cores]")
 @click.option(
     "--partition-by",
     metavar="COLUMN|NAME=SQL",

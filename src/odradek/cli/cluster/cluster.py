@@ -8,10 +8,12 @@ from typing import TYPE_CHECKING
 import click
 
 from odradek.cli.cluster.access import open_admin
+from odradek.cli.numbers import Whole
 from odradek.cli.options import bootstrap_option, json_option
 from odradek.cli.output import bytes_text, confirm, print_json, print_table, say
 from odradek.config.listeners import format_address
 from odradek.model.ids import TopicPartition
+from odradek.model.java_numbers import is_digits
 from odradek.model.lazy import lazy
 
 if TYPE_CHECKING:
@@ -85,7 +87,7 @@ def _yes_option(command: Callable[..., None]) -> Callable[..., None]:
 def _throttle_option(command: Callable[..., None]) -> Callable[..., None]:
     return click.option(
         "--throttle",
-        type=click.IntRange(1),
+        type=Whole(1, bits=31),
         metavar="BYTES",
         help="Copy at most so many bytes a second, by each broker, while it lasts.",
     )(command)
@@ -94,7 +96,12 @@ def _throttle_option(command: Callable[..., None]) -> Callable[..., None]:
 @cluster.command()
 @bootstrap_option
 @click.option(
-    "--drain", "drained", type=int, multiple=True, metavar="BROKER", help="As if this one were to be emptied."
+    "--drain",
+    "drained",
+    type=Whole(bits=31),
+    multiple=True,
+    metavar="BROKER",
+    help="As if this one were to be emptied.",
 )
 @json_option
 def plan(bootstrap: str, drained: tuple[int, ...], as_json: bool) -> None:
@@ -116,7 +123,7 @@ def rebalance(bootstrap: str, yes: bool, throttle: int | None) -> None:
 
 @cluster.command()
 @bootstrap_option
-@click.argument("brokers", type=int, nargs=-1, required=True)
+@click.argument("brokers", type=Whole(bits=31), nargs=-1, required=True)
 @_yes_option
 @_throttle_option
 def drain(bootstrap: str, brokers: tuple[int, ...], yes: bool, throttle: int | None) -> None:
@@ -165,9 +172,9 @@ def elect(bootstrap: str, partitions: tuple[str, ...], unclean: bool, yes: bool)
 
 def _partition(text: str) -> TopicPartition:
     topic, _, number = text.rpartition("-")
-    if not topic or not number.isdigit():
+    if not topic or not is_digits(number):
         raise click.UsageError(
-            f"{text!r} is not a partition: write flights-0 for partition 0 of topic flights"
+            f"{text!r:.80} is not a partition: write flights-0 for partition 0 of topic flights"
         )
     return TopicPartition(topic, int(number))
 

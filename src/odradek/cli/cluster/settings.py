@@ -11,6 +11,7 @@ from odradek import client
 from odradek.cli.cluster.access import open_admin
 from odradek.cli.output import print_json, print_table, remark, say, warn
 from odradek.config.topic import ineffective
+from odradek.model.java_numbers import is_digits
 from odradek.model.lazy import lazy
 
 if TYPE_CHECKING:
@@ -71,9 +72,9 @@ def _resource(named: Mapping[str, str | None]) -> client.ConfigResource:
         return getattr(client.ConfigResource, kind)(name)  # type: ignore[no-any-return]
     if kind == "broker" and name == ALL_BROKERS:
         return client.ConfigResource.broker()
-    if not name.isdecimal():
+    if not is_digits(name):
         also = f", or {ALL_BROKERS!r}" if kind == "broker" else ""
-        raise click.UsageError(f"--{kind} {name!r}: expected a number{also}", context)
+        raise click.UsageError(f"--{kind} {name!r:.80}: expected a number{also}", context)
     return (
         client.ConfigResource.broker(int(name))
         if kind == "broker"

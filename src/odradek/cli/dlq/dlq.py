@@ -14,6 +14,7 @@ import click
 
 from odradek.cli.cluster.access import check_reachable, client_arguments, open_admin
 from odradek.cli.dlq.listing import LIST_COLUMNS, grouped, letter_json, letter_lines
+from odradek.cli.numbers import Whole
 from odradek.cli.options import bootstrap_option, complete_topics, json_option
 from odradek.cli.output import (
     confirm,
@@ -58,7 +59,7 @@ _FILTERS: Final = (
     click.option(
         "--redrives-below",
         metavar="N",
-        type=click.IntRange(min=1),
+        type=Whole(min=1),
         help="Sent back less often than this before.",
     ),
 )
@@ -140,7 +141,7 @@ def list_(
     "--max",
     "-n",
     "count_max",
-    type=click.IntRange(min=1),
+    type=Whole(min=1),
     default=10,
     show_default=True,
     help="So many, at most.",
@@ -203,7 +204,7 @@ def show(
     shell_complete=complete_topics,
     help="Letters may go there if their headers say so. (Always allowed: topics that the dead-letter topic is named after.)",
 )
-@click.option("--max", "-n", "count_max", type=click.IntRange(min=1), help="So many, at most.")
+@click.option("--max", "-n", "count_max", type=Whole(min=1), help="So many, at most.")
 @click.option("--again", is_flag=True, help="Letters that were sent back before, too.")
 @click.option("--dry-run", is_flag=True, help="Only show what would be sent, and where to.")
 @click.option("--yes", "-y", is_flag=True, help="Do not ask. (It asks on a terminal only.)")

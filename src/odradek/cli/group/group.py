@@ -19,6 +19,7 @@ from odradek.cli.group.offset_resets import (
     parse_plan,
     parse_scopes,
 )
+from odradek.cli.numbers import Real, Whole
 from odradek.cli.options import bootstrap_option, complete_groups, complete_topics, json_option
 from odradek.cli.output import RefreshingTable, confirm, print_json, print_table, remark, say
 from odradek.model.errors import ConfigError, ErrorCode, KafkaError
@@ -83,13 +84,13 @@ def list_(states: tuple[str, ...], types: tuple[str, ...], bootstrap: str, as_js
 @click.option("--watch", "-w", is_flag=True, help="Show the lag again and again, in place, until Ctrl-C.")
 @click.option(
     "--every",
-    type=click.FloatRange(min=0.1),
+    type=Real(min=0.1),
     default=2.0,
     show_default=True,
     metavar="SECONDS",
     help="With --watch.",
 )
-@click.option("--times", type=click.IntRange(min=1), help="With --watch: end after so many looks.")
+@click.option("--times", type=Whole(min=1), help="With --watch: end after so many looks.")
 @bootstrap_option
 @json_option
 def describe(
@@ -172,8 +173,8 @@ def _lag_rows(group: dict[str, Any]) -> list[list[object]]:
 @click.option(
     "--to-current", "words", flag_value="current", multiple=True, help="To where they are: prints them."
 )
-@click.option("--to-offset", type=click.IntRange(min=0), help="To this offset.")
-@click.option("--shift-by", type=int, metavar="N", help="So many records forth, or back if negative.")
+@click.option("--to-offset", type=Whole(min=0), help="To this offset.")
+@click.option("--shift-by", type=Whole(), metavar="N", help="So many records forth, or back if negative.")
 @click.option(
     "--to-datetime", metavar="TIME", help="To the first record not before this: 2013-07-04T12:00:00Z."
 )

@@ -13,8 +13,9 @@ from odradek.cli.records.moments import parse_moment
 from odradek.model.durations import iso_duration_ms
 from odradek.model.errors import ConfigError
 from odradek.model.ids import TopicPartition
+from odradek.model.java_numbers import trimmed, whole_number
 
-_SCOPE: Final = re.compile(r"(?P<topic>[^:]+)(?::(?P<partitions>\d+(?:,\d+)*))?\Z")
+_SCOPE: Final = re.compile(r"(?P<topic>[^:]+)(?::(?P<partitions>[0-9]{1,9}(?:,[0-9]{1,9})*))?\Z")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -62,7 +63,9 @@ def parse_scopes(scopes: Iterable[str]) -> dict[str, tuple[int, ...] | None]:
     for scope in scopes:
         match = _SCOPE.match(scope)
         if match is None:
-            raise ConfigError(f"{scope!r} is no topic: expected NAME, or NAME:0,1 for some of its partitions")
+            raise ConfigError(
+                f"{scope!r:.80} is no topic: expected NAME, or NAME:0,1 for some of its partitions"
+            )
         numbers = match["partitions"]
         wanted[match["topic"]] = tuple(int(number) for number in numbers.split(",")) if numbers else None
     return wanted
@@ -74,7 +77,7 @@ def parse_moment_or_duration(text: str, *, now_ms: int) -> int:
     moment = now_ms - ago if ago is not None else parse_moment(text, now_ms=now_ms)
     if moment is None:
         raise ConfigError(
-            f"{text!r} is no time: expected 2013-07-04T12:00:00Z, or how long ago: 15m, 2h, P1DT6H"
+            f"{text!r:.80} is no time: expected 2013-07-04T12:00:00Z, or how long ago: 15m, 2h, P1DT6H"
         )
     return moment
 
@@ -86,7 +89,8 @@ def parse_plan(text: str) -> dict[TopicPartition, int]:
             return _from_json(json.loads(text))
         rows = [row for row in csv.reader(text.splitlines()) if row]
         return {
-            TopicPartition(topic.strip(), int(partition)): int(offset) for topic, partition, offset in rows
+            _partition_of(topic.strip(), trimmed(partition)): _whole(trimmed(offset))
+            for topic, partition, offset in rows
         }
     except (ValueError, KeyError, TypeError) as error:
         raise ConfigError(f"the file holds no offsets that can be read: {error}") from error
@@ -101,5 +105,17 @@ def _from_json(content: object) -> dict[TopicPartition, int]:
     for entry in listed:
         offset = entry["after"] if "after" in entry else entry["offset"]
         if offset is not None:
-            plan[TopicPartition(str(entry["topic"]), int(entry["partition"]))] = int(offset)
+            plan[_partition_of(str(entry["topic"]), entry["partition"])] = _whole(offset)
     return plan
+
+
+def _partition_of(topic: str, number: object) -> TopicPartition:
+    return TopicPartition(topic, _whole(number, bits=31))
+
+
+def _whole(value: object, bits: int = 63) -> int:
+    """Accepts a number of JSON, and its digits as text. Raises ValueError for anything else, and for too large a number."""
+    number = value if type(value) is int else whole_number(str(value))
+    if not -(1 << bits) <= number < 1 << bits:
+        raise ValueError(f"{value!r:.80} is too large")
+    return number

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Final
 
 import click
 
+from odradek.cli.numbers import Whole
 from odradek.cli.options import bootstrap_option, json_option
 from odradek.cli.output import confirm, print_json, print_table, remark, say
 from odradek.cli.pipeline import listing
@@ -220,7 +221,7 @@ _change_command(
 
 @pipeline.command()
 @name_argument
-@click.option("--lines", "-n", type=click.IntRange(min=1), help="The last so many only.")
+@click.option("--lines", "-n", type=Whole(min=1), help="The last so many only.")
 @bootstrap_option
 @json_option
 def logs(name: str, lines: int | None, bootstrap: str, as_json: bool) -> None:

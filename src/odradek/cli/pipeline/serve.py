@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 import click
 
 from odradek.cli.cluster.access import check_reachable, client_arguments
+from odradek.cli.numbers import Whole
 from odradek.cli.options import bootstrap_option
 from odradek.cli.output import say
 from odradek.cli.pipeline.access import program_environment
@@ -45,7 +46,7 @@ def pipelines() -> None:
 )
 @click.option(
     "--processes-max",
-    type=click.IntRange(min=1),
+    type=Whole(min=1),
     help="So many pipelines run at the same time; others wait until one stops or falls asleep. By default all run.",
 )
 @click.option(

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Final
 
 import click
 
+from odradek.cli.numbers import Whole
 from odradek.cli.options import bootstrap_option, json_option
 from odradek.cli.output import confirm, remark
 from odradek.cli.pipeline.access import open_store, say_what_follows, who
@@ -57,7 +58,7 @@ def reset(name: str, empty_outputs: bool, yes: bool, bootstrap: str, as_json: bo
 
 @click.command()
 @click.argument("name")
-@click.argument("partitions", type=click.IntRange(min=1))
+@click.argument("partitions", type=Whole(min=1, bits=31))
 @click.option(
     "--state",
     metavar="DIR",

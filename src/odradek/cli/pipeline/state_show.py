@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, Final
 import click
 
 from odradek.cli.cluster.access import client_arguments
+from odradek.cli.numbers import Whole
 from odradek.cli.options import bootstrap_option
 from odradek.cli.output import print_table, remark
 from odradek.cli.pipeline.access import open_store
@@ -49,7 +50,7 @@ def state_group() -> None:
 @_output_option
 @click.option(
     "--limit",
-    type=click.IntRange(min=1),
+    type=Whole(min=1),
     default=100,
     show_default=True,
     help="So many rows of each operator.",

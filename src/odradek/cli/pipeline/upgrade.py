@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Final
 
 import click
 
+from odradek.cli.numbers import Whole
 from odradek.cli.options import bootstrap_option, json_option
 from odradek.cli.output import print_json, print_table
 from odradek.cli.pipeline.access import open_store, program_environment, say_what_follows, who
@@ -41,7 +42,7 @@ _COLUMNS: Final = ("mode", "possible", "why not, and what to know")
 @click.option("--dry-run", is_flag=True, help="Say which modes are possible, and why the others are not.")
 @click.option(
     "--swap-lag",
-    type=click.IntRange(min=0),
+    type=Whole(min=0),
     help="rebuild: swap when so few records are left. [default: 1000]",
 )
 @click.option("--swap", "swap_now", is_flag=True, help="Swap to the version that is being rebuilt now.")

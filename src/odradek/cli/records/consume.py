@@ -12,6 +12,7 @@ import click
 
 from odradek import client
 from odradek.cli.cluster.access import CLIENT_ID, PATIENCE_MS, check_reachable, connection_settings
+from odradek.cli.numbers import Whole
 from odradek.cli.options import bootstrap_option, complete_groups, pairs, topic_argument, unescaped
 from odradek.cli.records.moments import (
     START_FORMS,
@@ -40,9 +41,9 @@ RECORDS_IN_A_POLL: Final = 10_000
     "--from", "-o", "start", metavar="WHERE", default="beginning", show_default=True, help=START_FORMS + "."
 )
 @click.option(
-    "--partition", "-p", "partitions", type=click.IntRange(min=0), multiple=True, help="Only this one."
+    "--partition", "-p", "partitions", type=Whole(min=0, bits=31), multiple=True, help="Only this one."
 )
-@click.option("--max", "-n", "record_limit", type=click.IntRange(min=1), help="End after so many records.")
+@click.option("--max", "-n", "record_limit", type=Whole(min=1), help="End after so many records.")
 @click.option(
     "--group",
     "-g",

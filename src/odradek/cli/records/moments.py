@@ -8,6 +8,7 @@ from datetime import UTC, datetime
 from typing import Final
 
 from odradek.model.errors import ConfigError
+from odradek.model.java_numbers import trimmed
 
 _UNIT_MS: Final = {"ms": 1, "s": 1_000, "m": 60_000, "h": 3_600_000, "d": 86_400_000, "w": 604_800_000}
 _DURATION = re.compile(r"(?P<count>[0-9]{1,9})(?P<unit>ms|s|m|h|d|w)(?: ago)?\Z")
@@ -53,7 +54,7 @@ START_FORMS: Final = (
 
 def parse_start(text: str, *, now_ms: int) -> Start:
     """ConfigError lists the forms that are understood."""
-    word = text.strip()
+    word = trimmed(text)
     if word in ("beginning", "start", "earliest"):
         return Beginning()
     if word in ("end", "latest"):
@@ -63,7 +64,7 @@ def parse_start(text: str, *, now_ms: int) -> Start:
         return AtOffset(number) if not word.startswith("-") else LastRecords(-number)
     moment = parse_moment(word, now_ms=now_ms)
     if moment is None:
-        raise ConfigError(f"{text!r} is no place to start: expected {START_FORMS}")
+        raise ConfigError(f"{text!r:.80} is no place to start: expected {START_FORMS}")
     return FromTimestamp(moment)
 
 
@@ -83,9 +84,9 @@ def parse_moment(text: str, *, now_ms: int) -> int | None:
 
 def duration_ms(text: str) -> int:
     """Milliseconds of `500ms`, `30s`, `15m`, `2h`, `7d`, `1w`."""
-    duration = _DURATION.match(text.strip())
+    duration = _DURATION.match(trimmed(text))
     if duration is None:
-        raise ConfigError(f"{text!r} is no duration: expected 30s, 15m, 2h or 7d")
+        raise ConfigError(f"{text!r:.80} is no duration: expected 30s, 15m, 2h or 7d")
     return int(duration["count"]) * _UNIT_MS[duration["unit"]]
 
 
@@ -96,7 +97,7 @@ def parse_timestamp(text: str, *, now_ms: int) -> int:
     moment = parse_moment(text, now_ms=now_ms)
     if moment is None:
         raise ConfigError(
-            f"{text!r} is no time: expected milliseconds since 1970, 2013-07-04T12:00:00Z, or how long ago (15m)"
+            f"{text!r:.80} is no time: expected milliseconds since 1970, 2013-07-04T12:00:00Z, or how long ago (15m)"
         )
     return moment
 

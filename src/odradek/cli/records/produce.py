@@ -15,6 +15,7 @@ import click
 
 from odradek import client
 from odradek.cli.cluster.access import CLIENT_ID, check_reachable, connection_settings
+from odradek.cli.numbers import Whole
 from odradek.cli.options import bootstrap_option, pairs, topic_argument, unescaped
 from odradek.cli.output import bytes_text, print_json, remark
 from odradek.cli.progress import progress_bar
@@ -54,7 +55,7 @@ ABANDON_S: Final = 2.0
     "--header", "-H", "headers", metavar="NAME=VALUE", multiple=True, help="A header of every record."
 )
 @click.option("--null", metavar="TEXT", help="A key or value that reads so becomes null.")
-@click.option("--partition", "-p", type=click.IntRange(min=0), help="Send everything to this partition.")
+@click.option("--partition", "-p", type=Whole(min=0, bits=31), help="Send everything to this partition.")
 @click.option("--timestamp", metavar="TIME", help="The timestamp of every record: ISO 8601 or milliseconds.")
 @click.option(
     "--transactional-id",

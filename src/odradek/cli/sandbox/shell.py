@@ -11,6 +11,7 @@ from odradek.cli.sandbox import screen
 from odradek.cli.sandbox.playground import Playground
 from odradek.cli.sandbox.story import GROUP, TOPIC
 from odradek.model.errors import OdradekError
+from odradek.model.java_numbers import finite_number, is_digits
 from odradek.model.lazy import lazy
 
 if TYPE_CHECKING:
@@ -88,7 +89,7 @@ class Shell:
             return [TOPIC]
 
     def _watch(self, rest: list[str]) -> None:
-        seconds = float(rest[0]) if rest else 10.0
+        seconds = _seconds(rest) if rest else 10.0
         end = time.monotonic() + min(seconds, 3600)
         with rich_live.Live(console=_console(), auto_refresh=False) as live:
             while time.monotonic() < end:
@@ -108,7 +109,7 @@ class Shell:
             load = self._playground.stop_load(TOPIC)
             say(f"{load.sent:,} sent, {len(load.acknowledged):,} acknowledged, {load.failed} failed")
             return
-        self._playground.start_load(self._topic(), int(rest[0]) if rest else 400)
+        self._playground.start_load(self._topic(), _number(rest) if rest else 400)
 
     def _broker(self, rest: list[str], action: str) -> None:
         broker = self._playground.broker(_number(rest))
@@ -123,8 +124,15 @@ class Shell:
             say("consumer add, or consumer remove")
 
 
+def _seconds(rest: list[str]) -> float:
+    try:
+        return finite_number(rest[0])
+    except ValueError:
+        raise OdradekError(f"{rest[0]!r:.80} is no number of seconds: write 10 or 2.5") from None
+
+
 def _number(rest: list[str]) -> int:
-    if len(rest) != 1 or not rest[0].isdecimal():
+    if len(rest) != 1 or not is_digits(rest[0]):
         raise OdradekError("expected one number")
     return int(rest[0])
 

@@ -6,6 +6,8 @@ import os
 from dataclasses import dataclass
 from typing import Final
 
+from odradek.model.java_numbers import is_digits
+
 _LISTENING: Final = "0A"
 _TABLES: Final = ("/proc/net/tcp", "/proc/net/tcp6")
 
@@ -53,7 +55,7 @@ def _command(path: str) -> str:
 
 def _numbers(directory: str) -> list[int]:
     try:
-        return sorted(int(name) for name in os.listdir(directory) if name.isdecimal())
+        return sorted(int(name) for name in os.listdir(directory) if is_digits(name))
     except OSError:
         return []
 

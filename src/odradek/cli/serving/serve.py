@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 
 import click
 
+from odradek.cli.numbers import Whole
 from odradek.cli.options import broker_settings_options
 from odradek.cli.serving.broker_settings import gather, read_settings
 from odradek.model.lazy import lazy
@@ -40,7 +41,7 @@ else:
 )
 @click.option(
     "--brokers",
-    type=click.IntRange(1, 64),
+    type=Whole(1, 64),
     metavar="N",
     help="Run N brokers as one cluster, each a process with a core of its own to use, on ports that follow one another.",
 )
@@ -49,9 +50,11 @@ else:
     metavar="DIR",
     help="With TLS, logins and ACLs: makes in DIR, once, an authority, a certificate, a first user; says how to connect.",
 )
-@click.option("--lifeline", type=int, hidden=True, help="A pipe: the broker stops when its other end closes.")
 @click.option(
-    "--settings-from", type=int, hidden=True, help="A pipe: settings from the parent, as a JSON object."
+    "--lifeline", type=Whole(), hidden=True, help="A pipe: the broker stops when its other end closes."
+)
+@click.option(
+    "--settings-from", type=Whole(), hidden=True, help="A pipe: settings from the parent, as a JSON object."
 )
 @click.pass_context
 def serve(
