@@ -180,8 +180,8 @@ def names_in(text: str, what: str) -> tuple[str, ...]:
 
 def byte_count(text: str, what: str) -> int:
     """`128MiB`, `1g`, `4096`."""
-    match = re.fullmatch(r"\s*(\d+)\s*([a-z]*)\s*", text.lower())
+    match = re.fullmatch(r"\s*([0-9]{1,15})\s*([a-z]*)\s*", text.lower(), re.ASCII)
     unit = _BYTE_UNITS.get(match.group(2)) if match else None
     if match is None or unit is None or int(match.group(1)) == 0:
-        raise ConfigError(f"{what} is a number of bytes such as 128MiB, not {text!r}")
+        raise ConfigError(f"{what} is a number of bytes such as 128MiB, not {text!r:.80}")
     return int(match.group(1)) * unit

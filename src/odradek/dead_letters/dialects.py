@@ -70,7 +70,7 @@ class Dialect:
 def decimal_number(value: bytes) -> int | None:
     """The number of a header; None for what is no decimal number of 64 bits."""
     digits = value.removeprefix(b"-")
-    if not digits.isdigit() or len(digits) > _DIGITS_MAX:
+    if not digits.isdigit() or len(digits) > _DIGITS_MAX:  # digits: of bytes, so ASCII
         return None
     number = int(value)
     return number if -(2**63) <= number < 2**63 else None

@@ -63,7 +63,7 @@ class RedrivenState:
 
 def _end(value: bytes) -> int:
     try:
-        return int(json.loads(value)["end"])
+        return int(json.loads(value)["end"])  # digits: a number of our own JSON
     except (ValueError, TypeError, KeyError):
         raise KafkaError(
             ErrorCode.INVALID_RECORD,

@@ -10,9 +10,10 @@ from typing import Final
 
 from odradek.dead_letters.letter import DeadLetter
 from odradek.model.errors import ConfigError
+from odradek.model.java_numbers import trimmed
 
 _PLACE: Final = re.compile(
-    r"(?P<topic>[^:]+)(?::(?P<partition>\d+)(?::(?P<first>\d+)(?P<dash>-(?P<last>\d+)?)?)?)?\Z"
+    r"(?P<topic>[^:]+)(?::(?P<partition>[0-9]{1,9})(?::(?P<first>[0-9]{1,18})(?P<dash>-(?P<last>[0-9]{1,18})?)?)?)?\Z"
 )
 PLACE_FORMS: Final = "TOPIC, TOPIC:PARTITION, TOPIC:PARTITION:OFFSET or TOPIC:PARTITION:FIRST-LAST"
 
@@ -37,13 +38,13 @@ class PlaceRange:
 
 def parse_place(text: str) -> PlaceRange:
     """ConfigError lists the forms."""
-    match = _PLACE.match(text.strip())
+    match = _PLACE.match(trimmed(text))
     if match is None:
-        raise ConfigError(f"{text!r} is no place in a topic: expected {PLACE_FORMS}")
+        raise ConfigError(f"{text!r:.80} is no place in a topic: expected {PLACE_FORMS}")
     first = _number(match["first"])
     last = _number(match["last"]) if match["dash"] else first
     if first is not None and last is not None and last < first:
-        raise ConfigError(f"{text!r} is no place in a topic: {last} lies before {first}")
+        raise ConfigError(f"{text!r:.80} is no place in a topic: {last} lies before {first}")
     return PlaceRange(topic=match["topic"], partition=_number(match["partition"]), first=first, last=last)
 
 

@@ -158,11 +158,11 @@ class PipelineDocument:
                 raise ValueError(f"it is the document of {content['name']!r}")
             return cls(
                 name=name,
-                revision=int(content["revision"]),
+                revision=int(content["revision"]),  # digits: a number of our own JSON
                 desired=Desired(content["desired"]),
                 versions=tuple(map(_version, content["versions"])),
                 candidate=None if content.get("candidate") is None else _version(content["candidate"]),
-                swap_lag=int(content.get("swap_lag", 1_000)),
+                swap_lag=int(content.get("swap_lag", 1_000)),  # digits: a number of our own JSON
                 master=None if content["master"] is None else _text(content["master"]),
                 conf=tuple((_text(key), _text(value)) for key, value in content.get("conf", ())),
                 delivery=content["delivery"],

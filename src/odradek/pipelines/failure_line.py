@@ -26,7 +26,9 @@ _RAISED_BY_JAVA: Final = re.compile(
 """What PySpark says of an exception that it has no class of its own for."""
 _TRACEBACK: Final = "Traceback (most recent call last)"
 _JAVA: Final = re.compile(r"^\s+at [\w.$]+\(", re.MULTILINE)
-_PLACE: Final = re.compile(r"(?P<topic>[A-Za-z0-9._-]+)-(?P<partition>\d+)(?: at)? offset (?P<offset>\d+)")
+_PLACE: Final = re.compile(
+    r"(?P<topic>[A-Za-z0-9._-]+)-(?P<partition>[0-9]+)(?: at)? offset (?P<offset>[0-9]+)"
+)
 _STARTS_TOLD: Final = 3
 
 
@@ -84,7 +86,7 @@ def _objects(line: str) -> Iterator[dict[str, Any]]:
 def _positions_in(topics: Mapping[str, Any]) -> dict[TopicPartition, int]:
     try:
         return {
-            TopicPartition(topic, int(partition)): int(offset)
+            TopicPartition(topic, int(partition)): int(offset)  # digits: a number of our own JSON
             for topic, partitions in topics.items()
             if topic not in _NOT_TOPICS
             for partition, offset in partitions.items()

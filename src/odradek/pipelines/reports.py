@@ -101,21 +101,23 @@ def report_in(line: bytes) -> Report | None:
         if "state" in content:
             return _state_in(content)
         if "failed" in content:
-            place = content.get("place")
             return Failed(
-                line=str(content["failed"]),
-                is_final=bool(content.get("final")),
-                place=None
-                if place is None
-                else RecordPlace(topic=place[0], partition=int(place[1]), offset=int(place[2])),
+                line=str(content["failed"]), is_final=bool(content.get("final")), place=_place_in(content)
             )
         return RunProgress(
-            rows_count=int(content["rows"]),
+            rows_count=int(content["rows"]),  # digits: a number of our own JSON
             batch_ms=content.get("batch_ms"),
             inputs=offsets_in(content.get("inputs")),
         )
     except (ValueError, TypeError, KeyError, IndexError, AttributeError):
         return None
+
+
+def _place_in(content: Mapping[str, Any]) -> RecordPlace | None:
+    place = content.get("place")
+    if place is None:
+        return None
+    return RecordPlace(topic=place[0], partition=int(place[1]), offset=int(place[2]))
 
 
 def _state_in(content: Mapping[str, Any]) -> Report:

@@ -10,6 +10,7 @@ from odradek.client.security_settings import SecuritySettings
 from odradek.client.settings import AdminSettings, ConsumerSettings, ProducerSettings
 from odradek.dead_letters.sending_back import PRODUCER_SETTINGS
 from odradek.model.errors import ConfigError
+from odradek.model.java_numbers import trimmed, whole_number
 from odradek.retry.policy import CONFIG_KEYS, RetryPolicy
 from odradek.runtime.real_clock import SystemEntropy
 
@@ -113,9 +114,11 @@ def given_config(config: Mapping[str, object]) -> ConfigSections:
 
 def _milliseconds(key: str, value: object) -> int:
     try:
-        return int(str(value))
+        return whole_number(trimmed(str(value)))
     except ValueError:
-        raise ConfigError(f"{key}={value!r} is no number of milliseconds") from None
+        raise ConfigError(
+            f"{key}={value!r:.80} is no number of milliseconds: write digits only, such as 1000"
+        ) from None
 
 
 def _topics(value: object) -> tuple[str, ...]:

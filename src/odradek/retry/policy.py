@@ -12,11 +12,12 @@ from typing import Any, Final, Self
 from odradek.model.errors import ConfigError, KafkaError
 from odradek.model.exception_text import class_name
 from odradek.model.ids import check_topic_name
+from odradek.model.java_numbers import whole_number
 
 _UNIT_MS: Final = {"ms": 1, "s": 1_000, "m": 60_000, "h": 3_600_000, "d": 86_400_000}
-_DELAY: Final = re.compile(r"(?P<count>\d{1,9})(?P<unit>ms|s|m|h|d)\Z")
-_ANY_DELAY: Final = r"\d{1,9}(?:ms|s|m|h|d)"
-_ANY_INDEX: Final = r"\d+"
+_DELAY: Final = re.compile(r"(?P<count>[0-9]{1,9})(?P<unit>ms|s|m|h|d)\Z")
+_ANY_DELAY: Final = r"[0-9]{1,9}(?:ms|s|m|h|d)"
+_ANY_INDEX: Final = r"[0-9]+"
 _FIELDS: Final = ("topic", "group", "delay", "index")
 FOREVER_MS: Final = -1
 
@@ -144,7 +145,7 @@ def delay_ms(delay: str) -> int:
     """Milliseconds of a delay such as 10s; ConfigError for anything else."""
     match = _DELAY.match(delay)
     if match is None:
-        raise ConfigError(f"retry.delays: {delay!r} is no delay such as 500ms, 10s, 1m, 2h or 1d")
+        raise ConfigError(f"retry.delays: {delay!r:.80} is no delay such as 500ms, 10s, 1m, 2h or 1d")
     return int(match["count"]) * _UNIT_MS[match["unit"]]
 
 
@@ -161,9 +162,11 @@ def _read(key: str, value: object) -> Any:
         return _one_of(key, text, ("at_least_once", "exactly_once")) == "exactly_once"
     if key == "errors.deadletterqueue.topic.retention.ms":
         try:
-            return int(text)
+            return whole_number(text)
         except ValueError:
-            raise ConfigError(f"{key}={text!r} is no number of milliseconds") from None
+            raise ConfigError(
+                f"{key}={text!r:.80} is no number of milliseconds: write digits only, such as 1000"
+            ) from None
     return text
 
 

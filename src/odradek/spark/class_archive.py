@@ -19,6 +19,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
+from odradek.model.java_numbers import is_digits
 from odradek.spark.java import java_program
 from odradek.telemetry import events
 
@@ -123,7 +124,7 @@ class ClassArchive:
             age_s = time.time() - self._claim.stat().st_mtime
         except FileNotFoundError:
             return False
-        return age_s < _CLAIM_S or (claimant.isdigit() and Path(f"/proc/{claimant}").exists())
+        return age_s < _CLAIM_S or (is_digits(claimant) and Path(f"/proc/{claimant}").exists())
 
 
 def _pyspark_of(archive: Path) -> Path | None:

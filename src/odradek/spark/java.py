@@ -80,5 +80,5 @@ def java_version(output: str) -> int | None:
     """The major version in what `java -version` printed: 8 for "1.8.0_292", 17 for "17.0.15", 22 for
     "22-ea".
     """
-    match = re.search(r'version "(?:1\.)?(\d+)', output)
+    match = re.search(r'version "(?:1\.)?([0-9]+)', output)
     return int(match.group(1)) if match else None

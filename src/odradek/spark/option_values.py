@@ -7,6 +7,7 @@ from enum import StrEnum
 from typing import Final, TypeVar
 
 from odradek.model.errors import ConfigError
+from odradek.model.java_numbers import trimmed, whole_number
 from odradek.spark.option_table import ParsedOptions
 
 _DURATION_UNITS_MS: Final = {"ms": 1, "s": 1_000, "m": 60_000, "min": 60_000, "h": 3_600_000, "d": 86_400_000}
@@ -39,11 +40,11 @@ def whole(given: ParsedOptions, name: str, default: int, *, at_least: int = 0) -
     if text is None:
         return default
     try:
-        number = int(text.strip())
+        number = whole_number(trimmed(text))
     except ValueError:
         number = at_least - 1
     if number < at_least:
-        raise ConfigError(f"option {name} is a whole number of at least {at_least}, not {text!r}")
+        raise ConfigError(f"option {name} is a whole number of at least {at_least}, not {text!r:.80}")
     return number
 
 
@@ -53,10 +54,10 @@ def positive_or_none(given: ParsedOptions, name: str) -> int | None:
 
 def duration_ms(given: ParsedOptions, name: str, default: str) -> int:
     text = given.get(name) or default
-    match = re.fullmatch(r"\s*(\d+)\s*([a-z]*)\s*", text.lower())
+    match = re.fullmatch(r"\s*([0-9]{1,15})\s*([a-z]*)\s*", text.lower(), re.ASCII)
     unit = _DURATION_UNITS_MS.get(match.group(2) or "ms") if match else None
     if match is None or unit is None:
-        raise ConfigError(f"option {name} is a duration such as 500ms, 30s or 15m, not {text!r}")
+        raise ConfigError(f"option {name} is a duration such as 500ms, 30s or 15m, not {text!r:.80}")
     return int(match.group(1)) * unit
 
 

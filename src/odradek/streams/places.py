@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 from urllib.parse import unquote, urlsplit
 
+from odradek.model.java_numbers import is_digits
 from odradek.model.lazy import lazy
 
 if TYPE_CHECKING:
@@ -50,7 +51,7 @@ class CheckpointPlace:
         system, path = self._opened()
         chosen = fs.FileSelector(f"{path}/{_OFFSETS}", allow_not_found=True)
         batches = [
-            int(entry.base_name) for entry in system.get_file_info(chosen) if entry.base_name.isdigit()
+            int(entry.base_name) for entry in system.get_file_info(chosen) if is_digits(entry.base_name)
         ]
         if not batches:
             return None

@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from typing import Any, Final, Protocol, TypeVar
 
 from odradek.model.errors import ConfigError
+from odradek.model.java_numbers import double_number, whole_number
 from odradek.views import ordered_json
 
 F = TypeVar("F")
@@ -100,7 +101,7 @@ class IntegerKeys:
         raise ValueError(f"{self.name} keys have no prefixes: ask for a range")
 
     def parse(self, text: str) -> Any:
-        return int(text)
+        return whole_number(text)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -127,7 +128,7 @@ class DoubleKeys:
         raise ValueError("double keys have no prefixes: ask for a range")
 
     def parse(self, text: str) -> Any:
-        return float(text)
+        return double_number(text)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -35,7 +35,7 @@ _UNIT_WORDS: Final = {
     "day": "d",
     "week": "w",
 }
-_SIZE: Final = re.compile(r"\s*(\d{1,15})\s*([a-z]+)\s*", re.IGNORECASE)
+_SIZE: Final = re.compile(r"\s*([0-9]{1,15})\s*([a-z]+)\s*", re.IGNORECASE | re.ASCII)
 
 
 class WindowedKey(NamedTuple):
@@ -123,6 +123,6 @@ def windowed(keys: KeyFormat, windows: str | None) -> KeyFormat:
     factor = _UNIT_MS.get(_UNIT_WORDS.get(unit.removesuffix("s"), unit))
     if match is None or factor is None or int(match[1]) <= 0:
         raise ConfigError(
-            f"windows={windows!r} is not understood: give their size, such as '10 minutes' or '10m', or 'session'"
+            f"windows={windows!r:.80} is not understood: give their size, such as '10 minutes' or '10m', or 'session'"
         )
     return WindowedKeys(keys=keys, size_ms=int(match[1]) * factor)

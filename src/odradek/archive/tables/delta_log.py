@@ -18,8 +18,8 @@ from odradek.archive.place import ArchivePlace
 from odradek.archive.values import ArchiveError
 
 LOG: Final = "_delta_log"
-_COMMIT: Final = re.compile(r"(\d{20})\.json")
-_CHECKPOINT: Final = re.compile(r"(\d{20})\.checkpoint(?:\..+)?\.(parquet|json)")
+_COMMIT: Final = re.compile(r"([0-9]{20})\.json")
+_CHECKPOINT: Final = re.compile(r"([0-9]{20})\.checkpoint(?:\..+)?\.(parquet|json)")
 _READERS: Final = 8
 """Commits that are read at the same time."""
 

@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 DIRECTORY: Final = "metadata"
 HINT: Final = f"{DIRECTORY}/version-hint.text"
 FIRST: Final = f"{DIRECTORY}/v1.metadata.json"
-_VERSION: Final = re.compile(r"v(\d+)\.metadata\.json")
+_VERSION: Final = re.compile(r"v([0-9]+)\.metadata\.json")
 
 
 class DirectoryCatalog(NoopCatalog):

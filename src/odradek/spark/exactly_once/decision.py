@@ -29,7 +29,7 @@ DRIVER_PREFIX: Final = "odradek-sink."
 _SEPARATOR: Final = "~"
 """Between a sink id, which cannot have it, and the rest of a participant's transactional id."""
 _ID: Final = re.compile(
-    re.escape(DRIVER_PREFIX) + r"(?P<sink>[A-Za-z0-9._-]+)(?P<rest>~[0-9a-f]{12}-[01]\.\d+)?"
+    re.escape(DRIVER_PREFIX) + r"(?P<sink>[A-Za-z0-9._-]+)(?P<rest>~[0-9a-f]{12}-[01]\.[0-9]+)?"
 )
 _FORMAT: Final = 2
 WRITER_BYTES: Final = 6
@@ -186,7 +186,7 @@ def decision_in(sink_id: str, committed: Committed) -> Decision | None:
             sink_id=sink_id,
             query=header["query"],
             batch=first.offset,
-            side=int(header["side"]),
+            side=int(header["side"]),  # digits: a number of our own JSON
             driver=driver,
             participants=tuple(participants),
             input_fingerprint=header.get("input"),

@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from typing import Final, NamedTuple, NoReturn
 
 from odradek.model.errors import ConfigError
+from odradek.model.java_numbers import is_digits
 
 _SPACE: Final = r"[ \t\n\f\r\u000b\u00a0\u1680\u2000-\u200a\u2028\u202f\u205f\u3000]+"
 _TOKEN: Final = re.compile(
@@ -24,7 +25,7 @@ _TOKEN: Final = re.compile(
     re.DOTALL,
 )
 _COMMENT_EDGE: Final = re.compile(r"/\*|\*/")
-_NUMBER: Final = re.compile(r"\d+(?:[lsy]|(?:e\d+)?(?:f|d|bd)?)", re.IGNORECASE)
+_NUMBER: Final = re.compile(r"[0-9]+(?:[lsy]|(?:e[0-9]+)?(?:f|d|bd)?)", re.IGNORECASE)
 """Words that Spark takes for numbers, and not for names."""
 _DECIMALS: Final = ("decimal", "dec", "numeric")
 _PLAIN: Final = frozenset(
@@ -269,7 +270,7 @@ class _Parser:
 
     def _number(self, where: str) -> int:
         token = self._advance()
-        if not token.text.isdigit() or not token.text.isascii():
+        if not is_digits(token.text):
             self._refuse(f"{where} needs a whole number where {token.shown} stands")
         if len(token.text) > len(str(_LENGTH_MAX)) or int(token.text) > _LENGTH_MAX:
             self._refuse(f"{where}: {token.text:.40} is too large")

@@ -13,6 +13,7 @@ from typing import Final
 
 from odradek.model.errors import ConfigError
 from odradek.model.ids import TopicPartition
+from odradek.model.java_numbers import is_digits
 
 EARLIEST: Final = -2
 LATEST: Final = -1
@@ -127,7 +128,7 @@ def partition_numbers(text: str, option: str) -> PartitionNumbers:
         if not isinstance(inner, dict):
             raise ConfigError(f"option {option}: topic {topic!r} must hold an object of partition to number")
         for partition, number in inner.items():
-            if not partition.isdecimal() or not isinstance(number, int) or isinstance(number, bool):
+            if not is_digits(partition) or not isinstance(number, int) or isinstance(number, bool):
                 raise ConfigError(
                     f"option {option}: {topic!r} holds {partition!r}: {number!r}, which is not a"
                     " partition and a whole number"

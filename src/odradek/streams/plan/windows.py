@@ -8,6 +8,7 @@ from datetime import timedelta
 from typing import Final, Literal, TypeAlias
 
 from odradek.model.errors import ConfigError
+from odradek.model.java_numbers import trimmed
 
 Length: TypeAlias = str | int | timedelta
 """A length of time: text such as 5 minutes, a timedelta, or milliseconds."""
@@ -19,7 +20,7 @@ _UNITS: Final = {
     "day": 86_400_000,
     "week": 604_800_000,
 }
-_LENGTH: Final = re.compile(r"(\d+)\s*([a-z]+?)s?")
+_LENGTH: Final = re.compile(r"([0-9]{1,15})\s*([a-z]+?)s?", re.ASCII)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -161,10 +162,10 @@ def milliseconds(length: Length, what: str) -> int:
         if length < 0:
             raise ConfigError(f"{what} is {length} ms; a length of time is not negative")
         return length
-    match = _LENGTH.fullmatch(length.strip().lower())
+    match = _LENGTH.fullmatch(trimmed(length).lower())
     unit = None if match is None else _UNITS.get(match[2])
     if match is None or unit is None:
         raise ConfigError(
-            f"{what}={length!r} is no length of time: write '5 minutes', units {', '.join(_UNITS)}"
+            f"{what}={length!r:.80} is no length of time: write '5 minutes', units {', '.join(_UNITS)}"
         )
     return int(match[1]) * unit

@@ -156,7 +156,7 @@ def _real(value: Any, kind: pa.DataType) -> float:
     if isinstance(value, bool) or not isinstance(value, (int, float, Decimal)):
         _refuse(value, f"is of the type {type(value).__name__}; {kind} holds numbers")
     try:
-        number = float(value)
+        number = float(value)  # digits: no text comes here
     except (OverflowError, ValueError):
         _refuse(value, f"is too large for {kind}")
     if isinstance(value, Decimal) and value.is_finite() and math.isinf(number):

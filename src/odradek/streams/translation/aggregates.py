@@ -15,6 +15,7 @@ from pyspark.sql import functions as sf
 from pyspark.sql.types import StructType
 
 from odradek.model.errors import ConfigError
+from odradek.model.java_numbers import is_digits
 from odradek.streams.plan.operators import Expression
 from odradek.streams.processors.aggregate import CalledFunction
 from odradek.streams.processors.functions import FUNCTIONS, REMOVABLE
@@ -129,6 +130,6 @@ def _split(text: str) -> Iterator[str]:
 
 
 def _whole(text: str, name: str) -> int:
-    if not text.strip().isdigit():
+    if not is_digits(text.strip()):
         raise ConfigError(f"{name}: {text!r} must be a whole number")
     return int(text)

@@ -23,7 +23,7 @@ _RAISED: Final = re.compile(r"^(?:[\w.]*\.)?(\w+(?:Error|Exception)): (.+)$", re
 _JAVA: Final = re.compile(r"^\s+at [\w.$/]+\(", re.MULTILINE)
 _CODE: Final = re.compile(r"^\[[A-Z0-9_.]+\] ")
 _STATE: Final = re.compile(r"\s*SQLSTATE: \w+")
-_POSITION: Final = re.compile(r"[;.\s]*(?:\(line \d+, pos \d+\)|; line \d+ pos \d+)")
+_POSITION: Final = re.compile(r"[;.\s]*(?:\(line [0-9]+, pos [0-9]+\)|; line [0-9]+ pos [0-9]+)")
 _HIDDEN: Final = re.compile(r"`__\w+`(?:\.`\w+`)?,? ?")
 """Columns of ours among those that Spark proposes."""
 _QUERY_LOGGERS: Final = ("SQLQueryContextLogger", "DataFrameQueryContextLogger")

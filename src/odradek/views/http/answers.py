@@ -11,6 +11,7 @@ from typing import Any, Final
 
 from odradek.client.errors import ClientClosedError
 from odradek.model.errors import ConfigError, ErrorCode, KafkaError, OdradekError
+from odradek.model.java_numbers import is_digits, whole_number
 from odradek.views.freshness import Freshness
 from odradek.views.reads import KeyRange, TableRow
 from odradek.views.windows import WindowedKey
@@ -106,7 +107,7 @@ def limit_of(text: str | None, default: int, at_most: int) -> int:
     """INVALID_REQUEST outside of 1 to `at_most`."""
     if text is None:
         return default
-    if not text.isascii() or not text.isdecimal() or not 1 <= int(text[:10]) <= at_most:
+    if not is_digits(text) or not 1 <= int(text[:10]) <= at_most:
         raise KafkaError(ErrorCode.INVALID_REQUEST, f"limit={text[:80]}: it is a number from 1 to {at_most}")
     return int(text)
 
@@ -116,7 +117,7 @@ def time_of(text: str | None, name: str) -> int | None:
     if text is None:
         return None
     try:
-        return int(text)
+        return whole_number(text)
     except ValueError:
         pass
     try:
