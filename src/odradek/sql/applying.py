@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from dataclasses import replace
 from typing import Final
 
+from odradek.model.java_numbers import is_digits
 from odradek.sql.archives import create_archive, drop_archive, query_archive
 from odradek.sql.catalog import (
     PSEUDO_COLUMNS,
@@ -345,7 +346,7 @@ def _window(properties: Mapping[str, PropertyValue], statement: Statement) -> Wi
         return WindowInfo(kind="session", size_ms=None, held_ms=held_ms)
     number, _, unit = str(properties.get("WINDOW_SIZE", "")).strip().upper().partition(" ")
     length = _WINDOW_UNITS_MS.get(unit.strip().removesuffix("S"))
-    if kind not in ("TUMBLING", "HOPPING") or length is None or not number.isdigit():
+    if kind not in ("TUMBLING", "HOPPING") or length is None or not is_digits(number):
         raise SqlError(
             "WINDOW_TYPE is SESSION, TUMBLING or HOPPING; the last two need WINDOW_SIZE",
             statement.position,

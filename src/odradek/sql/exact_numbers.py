@@ -32,7 +32,7 @@ def whole(value: Any, bits: int) -> int:
     if isinstance(value, Decimal) and value.is_finite() and value.adjusted() >= _DIGITS_MAX:
         raise ValueError(f"{value!s:.80} has more than {bits + 1} bits")
     try:
-        number = whole_number(value) if isinstance(value, str) else int(value)
+        number = whole_number(value) if isinstance(value, str) else int(value)  # digits: no text
     except (ValueError, OverflowError) as error:
         raise ValueError(f"{value!r:.80} is no whole number") from error
     if not -(1 << bits) <= number < (1 << bits):

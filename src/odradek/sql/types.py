@@ -286,7 +286,7 @@ def are_comparable(left: SqlType, right: SqlType) -> bool:
 
 # ---- text
 
-_TOKEN: Final = re.compile(r"\s*(?:`((?:[^`]|``)+)`|([A-Za-z_][\w$]*)|(\d+)|([<>(),]))")
+_TOKEN: Final = re.compile(r"\s*(?:`((?:[^`]|``)+)`|([A-Za-z_][\w$]*)|([0-9]+)|([<>(),]))")
 
 
 def parse_type(text: str, types: Mapping[str, SqlType] | None = None) -> SqlType:

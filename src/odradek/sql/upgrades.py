@@ -24,7 +24,7 @@ from odradek.sql.language.rewriting import quoted, with_clause
 from odradek.sql.language.statements import AlterQuery, AlterSwap, Properties, Statement
 from odradek.sql.planning.plan import Plan, checked_properties, plan
 
-_VERSION: Final = re.compile(r"\.v(\d+)$")
+_VERSION: Final = re.compile(r"\.v([0-9]+)$")
 _MODES: Final = tuple(mode.value for mode in UpgradeMode)
 
 

@@ -10,7 +10,7 @@ from typing import Final
 from odradek.sql.errors import SqlError, nearest
 from odradek.sql.types import SqlType
 
-_PLAIN: Final = re.compile(r"(?!Q_|KEY_\d|VALUE_\d|WINDOW_START$|WINDOW_END$|NOTHING_$)[A-Z][A-Z0-9_]*")
+_PLAIN: Final = re.compile(r"(?!Q_|KEY_[0-9]|VALUE_[0-9]|WINDOW_START$|WINDOW_END$|NOTHING_$)[A-Z][A-Z0-9_]*")
 
 
 def physical_name(name: str) -> str:

@@ -11,8 +11,9 @@ from odradek.sql.formats.times import time_of_text
 from odradek.sql.types import SqlType
 
 _TIME: Final = re.compile(
-    r"(\d{4})(?:-(\d{1,2})(?:-(\d{1,2}))?)?(?:[T ](?:(\d{1,2})(?::(\d{1,2})(?::(\d{1,2})(?:\.(\d{1,3}))?)?)?)?)?"
-    r"\s*(Z|[+-]\d{2}:?\d{2})?"
+    r"([0-9]{4})(?:-([0-9]{1,2})(?:-([0-9]{1,2}))?)?"
+    r"(?:[T ](?:([0-9]{1,2})(?::([0-9]{1,2})(?::([0-9]{1,2})(?:\.([0-9]{1,3}))?)?)?)?)?"
+    r"\s*(Z|[+-][0-9]{2}:?[0-9]{2})?"
 )
 TIME_LITERALS: Final = {
     "DATE": "date_from_unix_date({0})",
@@ -33,7 +34,7 @@ def epoch_ms(text: str, position: tuple[int, int] | None = None) -> int:
     year, month, day, hour, minute, second, fraction, zone = match.groups()
     try:
         moment = datetime(
-            int(year),
+            int(year),  # digits: as the pattern allows
             int(month or 1),
             int(day or 1),
             int(hour or 0),

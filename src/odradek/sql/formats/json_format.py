@@ -12,6 +12,7 @@ from collections.abc import Mapping
 from decimal import Decimal
 from typing import Any, Final
 
+from odradek.model.java_numbers import is_digits
 from odradek.sql.exact_numbers import BIGINT_BITS, INT_BITS, double, exact_decimal, whole
 from odradek.sql.formats.columns import FormatColumn
 from odradek.sql.formats.java_text import decimal_text, double_text
@@ -79,7 +80,7 @@ def written(value: Any, kind: SqlType) -> str:
             return str(value)
         case "DOUBLE":
             text = double_text(value)
-            return text if text[-1].isdigit() else _text(text)
+            return text if is_digits(text[-1]) else _text(text)
         case "DECIMAL":
             return decimal_text(value, kind.scale)
         case "BYTES":

@@ -6,6 +6,7 @@ import json
 from collections.abc import Mapping
 from typing import Any, Final
 
+from odradek.model.java_numbers import is_digits
 from odradek.sql.catalog import FormatInfo
 from odradek.sql.errors import SqlError
 from odradek.sql.formats.columns import FormatColumn
@@ -107,6 +108,13 @@ def json_columns(schema: RegisteredSchema) -> list[tuple[str, SqlType]] | SqlTyp
     return list(kind.fields) if kind.kind == "STRUCT" else kind
 
 
+def _parameter(parameters: Mapping[str, Any], name: str, default: int) -> int:
+    written = str(parameters.get(name, default))
+    if not is_digits(written):
+        raise SqlError(f"{name} of a decimal in a JSON Schema is a whole number, not {written!r:.80}")
+    return int(written)
+
+
 def _column_type(node: Any, root: Any, depth: int) -> SqlType:  # noqa: C901 - a case for each keyword
     if depth > _DEPTH_MAX:
         raise SqlError("the JSON Schema holds itself: columns cannot")
@@ -126,7 +134,7 @@ def _column_type(node: Any, root: Any, depth: int) -> SqlType:  # noqa: C901 - a
     if title == f"{_CONNECT}Decimal":
         parameters = node.get("connect.parameters", {})
         return decimal_of(
-            int(parameters.get("connect.decimal.precision", 38)), int(parameters.get("scale", 0))
+            _parameter(parameters, "connect.decimal.precision", 38), _parameter(parameters, "scale", 0)
         )
     if title in _TITLED:
         return SqlType(kind=_TITLED[title])

@@ -17,7 +17,7 @@ else:
     descriptor_pb2 = lazy("google.protobuf.descriptor_pb2")
 
 _TOKEN: Final = re.compile(
-    r"\s+|//[^\n]*|/\*.*?\*/|(\"(?:[^\"\\]|\\.)*\"|'(?:[^'\\]|\\.)*'|[A-Za-z_][\w.]*|\.[A-Za-z_][\w.]*|-?[\d.][\w.+-]*|.)",
+    r"\s+|//[^\n]*|/\*.*?\*/|(\"(?:[^\"\\]|\\.)*\"|'(?:[^'\\]|\\.)*'|[A-Za-z_][\w.]*|\.[A-Za-z_][\w.]*|-?[0-9.][\w.+-]*|.)",
     re.DOTALL,
 )
 _SCALARS: Final = (
@@ -41,10 +41,15 @@ _SCALARS: Final = (
     "sint64",
 )
 """By the number of FieldDescriptorProto.Type, from 1 on."""
+_NUMBER: Final = re.compile(
+    r"(?P<minus>-?)(?:(?P<hexadecimal>0[xX])(?=[0-9a-fA-F])|(?P<octal>0)(?=[0-7]))?"
+    r"(?P<digits>(?(hexadecimal)[0-9a-fA-F]|[0-9]){1,20})"
+)
+_NUMBER_MAX: Final = 2**31 - 1
 _OPTIONAL, _REQUIRED, _REPEATED = 1, 2, 3
 _DEPTH_MAX: Final = 32
 DECIMAL_PARAMETERS: Final = re.compile(
-    r"key\s*:?\s*\"(precision|scale)\"\s*,?\s*value\s*:?\s*\"(\d+)\"", re.IGNORECASE
+    r"key\s*:?\s*\"(precision|scale)\"\s*,?\s*value\s*:?\s*\"([0-9]{1,9})\"", re.IGNORECASE
 )
 
 
@@ -207,10 +212,13 @@ class ProtoReader:
 
     def _number(self) -> int:
         token = self._next_token()
-        try:
-            return int(token, 0)
-        except ValueError:
-            raise SqlError(f"{self._name} is no .proto file: {token!r} is no number") from None
+        match = _NUMBER.fullmatch(token)
+        if match is None:
+            raise SqlError(f"{self._name} is no .proto file: {token!r:.80} is no number")
+        number = int(match["digits"], 16 if match["hexadecimal"] else 8 if match["octal"] else 10)
+        if number > _NUMBER_MAX:
+            raise SqlError(f"{self._name} is no .proto file: {token!r:.80} is too large a number")
+        return -number if match["minus"] else number
 
     def _options(self) -> str:
         """The text between square brackets."""

@@ -11,7 +11,7 @@ from odradek.sql.functions.definitions import ScalarDefinition, scalar
 from odradek.sql.functions.signatures import Call
 from odradek.sql.types import SqlType, decimal_of
 
-_INTEGER_TEXT: Final = re.compile(r"-?\d{1,2}")
+_INTEGER_TEXT: Final = re.compile(r"-?[0-9]{1,2}")
 _CATEGORY: Final = "MATHEMATICAL"
 
 

@@ -6,6 +6,7 @@ import re
 from collections.abc import Callable
 from typing import Final
 
+from odradek.model.java_numbers import is_digits
 from odradek.sql.errors import SqlError
 from odradek.sql.functions.definitions import ScalarDefinition, scalar
 from odradek.sql.functions.literals import is_null, literal
@@ -129,9 +130,9 @@ def _regexp(call: Call) -> tuple[str, str, str] | None:
     pattern, text, *groups = call.texts
     group = groups[0] if groups else "0"
     written = literal(pattern)
-    if group.isdigit() and written is not None:
+    if is_digits(group) and written is not None:
         return None if int(group) > group_count(written) else (pattern, text, group)
-    if group.isdigit():
+    if is_digits(group):
         return f"concat({pattern}, '{'(?:(?!)())?' * int(group)}')", text, group
     return pattern, text, f"if({group} < 0, 0, {group})"
 

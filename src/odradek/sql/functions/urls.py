@@ -46,7 +46,7 @@ URLS: Final[tuple[ScalarDefinition, ...]] = (
     _part(
         "PORT",
         "The port, if one is named.",
-        r"cast(nullif(regexp_extract(try_parse_url({0}, 'AUTHORITY'), r':(\d{1,9})$', 1), '') as int)",
+        r"cast(nullif(regexp_extract(try_parse_url({0}, 'AUTHORITY'), r':([0-9]{1,9})$', 1), '') as int)",
         "INT",
     ),
     _part("PROTOCOL", "The protocol.", "try_parse_url({0}, 'PROTOCOL')"),

@@ -6,6 +6,7 @@ from typing import Final, Literal
 
 from sqlglot import Token, TokenType, exp
 
+from odradek.model.java_numbers import is_digits
 from odradek.sql.errors import Position, SqlError
 from odradek.sql.language.dialect import expression_of, place, position_of
 from odradek.sql.language.queries import (
@@ -47,7 +48,7 @@ def _begins_clause(reader: StatementReader) -> bool:
     if word == "EMIT":
         return after in ("CHANGES", "FINAL")
     if word == "LIMIT":
-        return after.isdigit()
+        return is_digits(after)
     if word == "WINDOW":
         return after in (*_WINDOWS, "(")
     return word in ("ORDER", "UNION", "INTERSECT") and after != ""

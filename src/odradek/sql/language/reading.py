@@ -7,6 +7,7 @@ from typing import Final, TypeVar
 
 from sqlglot import Token, TokenType, exp
 
+from odradek.model.java_numbers import is_digits
 from odradek.sql.errors import Position, SqlError, nearest
 from odradek.sql.language.dialect import expression_of, place, written
 
@@ -139,7 +140,7 @@ class StatementReader:
         return self._tokens[self._next - 1].text
 
     def whole(self, what: str = "a whole number") -> int:
-        if self.at_end or not self._tokens[self._next].text.isdigit():
+        if self.at_end or not is_digits(self._tokens[self._next].text):
             raise self.unexpected(what)
         self._next += 1
         return int(self._tokens[self._next - 1].text)

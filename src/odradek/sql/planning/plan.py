@@ -6,6 +6,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from typing import Final
 
+from odradek.model.java_numbers import is_digits, trimmed, whole_number
 from odradek.sql.analysis.casts import converted
 from odradek.sql.catalog import FormatInfo, SqlCatalog, SqlColumn, SqlSource, TimestampColumn, WindowInfo
 from odradek.sql.errors import SqlError, nearest
@@ -366,12 +367,19 @@ def _with_schema(
                 statement.position,
             )
         info = replace(info, nullable=str(nullable).upper())
-    schema_id = properties.get(f"{part}_SCHEMA_ID")
-    if schema_id is None:
-        return info
-    if not str(schema_id).isdigit():
-        raise SqlError(f"{part}_SCHEMA_ID is a whole number, not {schema_id!r}", statement.position)
-    return replace(info, schema_id=int(schema_id))
+    schema_id = schema_id_of(properties, part, statement)
+    return info if schema_id is None else replace(info, schema_id=schema_id)
+
+
+def schema_id_of(properties: Mapping[str, PropertyValue], part: str, statement: Statement) -> int | None:
+    """The id of a schema in the registry; None when it is not written. Raises SqlError for what is no number."""
+    name = f"{part.upper()}_SCHEMA_ID"
+    written = properties.get(name)
+    if written is None:
+        return None
+    if not is_digits(str(written)):
+        raise SqlError(f"{name} is a whole number, not {written!r}", statement.position)
+    return int(written)
 
 
 def _format_name(written: PropertyValue, statement: Statement) -> str:
@@ -388,7 +396,7 @@ def count_of(properties: Mapping[str, PropertyValue], name: str, statement: Stat
     if value is None:
         return None
     try:
-        number = int(value)
+        number = whole_number(trimmed(str(value)))
     except ValueError:
         number = 0
     if number < 1:

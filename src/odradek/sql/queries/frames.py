@@ -15,6 +15,7 @@ from typing import Any, Final, Literal, TypeAlias
 
 from sqlglot import exp
 
+from odradek.model.java_numbers import is_digits
 from odradek.sql.errors import Position, SqlError
 from odradek.sql.types import BIGINT, DOUBLE, INTEGER, SqlType
 
@@ -135,7 +136,7 @@ def _distance(
                 "RANGE with a distance needs ORDER BY of one number", position, "Write ROWS to count rows."
             )
         kind = order[0]
-    if kind in (INTEGER, BIGINT) and not text.isdigit():
+    if kind in (INTEGER, BIGINT) and not is_digits(text):
         raise SqlError(f"the distance {text} of a frame is a whole number here", position)
     distance = float(text) if kind == DOUBLE else Decimal(text) if kind.kind == "DECIMAL" else int(text)
     return -distance if side == "PRECEDING" else distance

@@ -11,6 +11,7 @@ from odradek.sql.applying import check_source
 from odradek.sql.catalog import Catalog, Source
 from odradek.sql.errors import SqlError, nearest
 from odradek.sql.language import statements as language
+from odradek.sql.planning.plan import count_of
 from odradek.sql.queries.expressions import NeedsSpark, Row, constant
 from odradek.sql.queries.row_codec import UnreadableRecord
 from odradek.sql.queries.scan import TopicReading
@@ -88,7 +89,7 @@ class Assertions:
             await asyncio.sleep(_LOOK_S)
             left_s -= _LOOK_S
         for name, actual in zip(("PARTITIONS", "REPLICAS"), sizes or (), strict=False):
-            if name in wanted and int(wanted[name]) != actual:
+            if name in wanted and count_of(wanted, name, statement) != actual:
                 raise RestRefusal(
                     ASSERT_FAILED,
                     f"Mismatched configuration for topic {statement.topic}: For config {name.lower()}, expected"

@@ -21,7 +21,7 @@ class QueryCheckpoints:
 
     def remove_other_versions(self, query_id: str, kept: Path) -> None:
         """Of a query that runs with `kept`."""
-        version = re.compile(rf"{re.escape(query_id)}(\.\d+)?")
+        version = re.compile(rf"{re.escape(query_id)}(\.[0-9]+)?")
         for other in self._all():
             if other != kept and version.fullmatch(other.name):
                 shutil.rmtree(other, ignore_errors=True)

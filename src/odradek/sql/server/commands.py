@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from typing import Any, Final
 
 from odradek.model.errors import ErrorCode, KafkaError
+from odradek.model.java_numbers import whole_number
 
 VERSION: Final = 1
 
@@ -56,7 +57,7 @@ class SqlCommand:
                 token=content["token"],
                 properties=content["properties"],
                 starting={
-                    topic: {int(partition): offset for partition, offset in offsets.items()}
+                    topic: {whole_number(partition): offset for partition, offset in offsets.items()}
                     for topic, offsets in content["starting"].items()
                 },
             )

@@ -18,6 +18,7 @@ from odradek.sql.formats.schema_texts import SCHEMA_TYPES, columns_of, schema_te
 from odradek.sql.language.parsing import parse_one
 from odradek.sql.language.rewriting import with_columns, with_properties
 from odradek.sql.language.statements import AlterSource, CreateAsSelect, CreateSource, Statement
+from odradek.sql.planning.plan import schema_id_of
 from odradek.sql.schema_registry import (
     RegisteredSchema,
     SchemaRegistry,
@@ -65,7 +66,7 @@ class StatementSchemas:
         made: list[str] = []
         ids: dict[str, int] = {}
         for part in ("key", "value"):
-            named = properties.get(f"{part.upper()}_SCHEMA_ID")
+            named = schema_id_of(properties, part, statement)
             if part in roles and named is not None:
                 raise SqlError(
                     f"Table elements and {part.upper()}_SCHEMA_ID cannot both exist for create statement.",
@@ -79,7 +80,7 @@ class StatementSchemas:
             schema = await self._request(
                 statement,
                 lambda registry=registry, subject=subject, named=named: (  # type: ignore[misc]
-                    registry.latest(subject) if named is None else registry.by_id(int(named))
+                    registry.latest(subject) if named is None else registry.by_id(named)
                 ),
             )
             if schema is None:

@@ -17,6 +17,8 @@ from functools import lru_cache
 from typing import Final
 from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 
+from odradek.model.java_numbers import is_digits
+
 _MONTHS: Final = [
     "January",
     "February",
@@ -62,22 +64,22 @@ SHORT_ZONES: Final = {
     "VST": "Asia/Ho_Chi_Minh",
 }
 """Java's short names of zones."""
-_OFFSET: Final = re.compile(r"(?:UTC|GMT|UT)?([+-])(\d{1,2})(?::?(\d{2}))?(?::?(\d{2}))?")
+_OFFSET: Final = re.compile(r"(?:UTC|GMT|UT)?([+-])([0-9]{1,2})(?::?([0-9]{2}))?(?::?([0-9]{2}))?")
 _OFFSETS: Final = {
-    "X": r"Z|[+-]\d{2}(?:\d{2})?",
-    "XX": r"Z|[+-]\d{4}",
-    "XXX": r"Z|[+-]\d{2}:\d{2}",
-    "x": r"[+-]\d{2}(?:\d{2})?",
-    "xx": r"[+-]\d{4}",
-    "xxx": r"[+-]\d{2}:\d{2}",
-    "Z": r"[+-]\d{4}",
-    "ZZ": r"[+-]\d{4}",
-    "ZZZ": r"[+-]\d{4}",
-    "ZZZZ": r"GMT(?:[+-]\d{2}:\d{2})?",
-    "ZZZZZ": r"Z|[+-]\d{2}:\d{2}",
-    "O": r"GMT(?:[+-]\d{1,2}(?::\d{2})?)?",
-    "OOOO": r"GMT(?:[+-]\d{2}:\d{2})?",
-    "VV": r"[A-Za-z][A-Za-z0-9~/._+-]*|[+-]\d{2}:\d{2}",
+    "X": r"Z|[+-][0-9]{2}(?:[0-9]{2})?",
+    "XX": r"Z|[+-][0-9]{4}",
+    "XXX": r"Z|[+-][0-9]{2}:[0-9]{2}",
+    "x": r"[+-][0-9]{2}(?:[0-9]{2})?",
+    "xx": r"[+-][0-9]{4}",
+    "xxx": r"[+-][0-9]{2}:[0-9]{2}",
+    "Z": r"[+-][0-9]{4}",
+    "ZZ": r"[+-][0-9]{4}",
+    "ZZZ": r"[+-][0-9]{4}",
+    "ZZZZ": r"GMT(?:[+-][0-9]{2}:[0-9]{2})?",
+    "ZZZZZ": r"Z|[+-][0-9]{2}:[0-9]{2}",
+    "O": r"GMT(?:[+-][0-9]{1,2}(?::[0-9]{2})?)?",
+    "OOOO": r"GMT(?:[+-][0-9]{2}:[0-9]{2})?",
+    "VV": r"[A-Za-z][A-Za-z0-9~/._+-]*|[+-][0-9]{2}:[0-9]{2}",
     **dict.fromkeys(("z", "zz", "zzz", "zzzz"), r"[A-Za-z][A-Za-z0-9~/._+-]*"),
 }
 _OF_DATE: Final = frozenset("yuMLdDEG")
@@ -136,7 +138,7 @@ def _field(letters: str) -> str:
     if letters in _OFFSETS:
         return _OFFSETS[letters]
     if letter in "yu":
-        return r"\d{2}" if count == 2 else rf"[+-]?\d{{{count},10}}"
+        return r"[0-9]{2}" if count == 2 else rf"[+-]?[0-9]{{{count},10}}"
     if letter in "ML" and count >= 3:
         return "|".join(month if count == 4 else month[:3] for month in _MONTHS)
     if letter == "E":
@@ -146,11 +148,11 @@ def _field(letters: str) -> str:
     if letter == "G":
         return "AD" if count <= 3 else "Anno Domini"
     if letter == "S":
-        return rf"\d{{{count}}}"
+        return rf"[0-9]{{{count}}}"
     if letter in "MLdHhKkms" and count <= 2:
-        return r"\d{1,2}" if count == 1 else r"\d{2}"
+        return r"[0-9]{1,2}" if count == 1 else r"[0-9]{2}"
     if letter in "Dn":
-        return rf"\d{{{count},9}}"
+        return rf"[0-9]{{{count},9}}"
     raise ValueError(f"{letters} is no field of a pattern")
 
 
@@ -209,7 +211,7 @@ def _date(values: dict[str, tuple[str, str]]) -> datetime:
         return datetime(year, 1, 1) + timedelta(days=day_of_year - 1)
     piece, text = values.get("M") or values.get("L") or ("M", "1")
     month = (
-        int(text) if text.isdigit() else [name[:3].lower() for name in _MONTHS].index(text[:3].lower()) + 1
+        int(text) if is_digits(text) else [name[:3].lower() for name in _MONTHS].index(text[:3].lower()) + 1
     )
     day = int(values["d"][1]) if "d" in values else 1
     if not 1 <= month <= 12 or not 1 <= day <= 31:
