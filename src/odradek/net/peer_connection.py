@@ -61,7 +61,7 @@ _LIFETIME_USED: Final = 0.85
 _TRUSTED_BYTES: Final = 16 * 1024 * 1024
 """What a broker's announcement of a large answer may make us allocate at once."""
 _KEEPALIVE: Final = (("TCP_KEEPIDLE", 30), ("TCP_KEEPINTVL", 10), ("TCP_KEEPCNT", 3))
-_ERRNO: Final = re.compile(r"\[Errno (\d+)\]")
+_ERRNO: Final = re.compile(r"\[Errno ([0-9]+)\]")
 
 
 class PeerUnreachable(OdradekError):

@@ -329,7 +329,7 @@ def _read_mark(mark: Node | None) -> str:
         return ""
     try:
         document = json.loads(mark.data)
-        identity, form = str(document["id"]), int(document["format"])
+        identity, form = str(document["id"]), int(document["format"])  # digits: a number of our own JSON
     except (ValueError, KeyError, TypeError):
         raise RegistryError(
             f"the znode {_MARK} is not Odradek's: give zookeeper.connect another path"

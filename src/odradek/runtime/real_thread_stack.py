@@ -17,7 +17,7 @@ from typing import Final
 _HEADER: Final = re.compile(rb"(?:Current thread|Thread) 0x([0-9a-f]+)")
 _CALL: Final = re.compile(rb'  File "(.*)", line (\d+) in (.*)')
 _PACKAGES: Final = re.compile(r".*/(?:site-packages|src)/")
-_LIBRARY: Final = re.compile(r".*/lib/python[\d.]+/")
+_LIBRARY: Final = re.compile(r".*/lib/python[0-9.]+/")
 _TEXT_BYTES_MAX: Final = 256 * 1024
 _NS_PER_S: Final = 1e9
 
@@ -91,7 +91,7 @@ class CoreWait:
         if self._file is None:
             return None
         try:
-            return int(os.pread(self._file, 128, 0).split()[1]) / _NS_PER_S
+            return int(os.pread(self._file, 128, 0).split()[1]) / _NS_PER_S  # digits: the kernel wrote them
         except (OSError, IndexError, ValueError):
             return None
 

@@ -34,6 +34,7 @@ from odradek.cluster.registration import Registration
 from odradek.cluster.sync import BrokerReport, ReplicaId
 from odradek.model.errors import ErrorCode, KafkaError
 from odradek.model.ids import BrokerId, TopicPartition
+from odradek.model.java_numbers import is_digits
 from odradek.runtime.ports import Clock
 from odradek.telemetry import events
 
@@ -394,7 +395,7 @@ def cordons(image: ClusterImage) -> dict[BrokerId, bool]:
     return {
         BrokerId(int(name)): configs[_CORDONED].strip().lower() == "true"
         for (kind, name), configs in image.resource_configs.items()
-        if kind == BROKER and name.isdigit() and _CORDONED in configs
+        if kind == BROKER and is_digits(name) and _CORDONED in configs
     }
 
 

@@ -75,7 +75,7 @@ _PLACES: Final = {
     "b": AnchorPlace.WORD_BOUNDARY,
     "B": AnchorPlace.NO_WORD_BOUNDARY,
 }
-_REPEAT: Final = re.compile(r"\{(\d+)(?:(,)(\d*))?\}")
+_REPEAT: Final = re.compile(r"\{([0-9]+)(?:(,)([0-9]*))?\}")
 _OPENING: Final = re.compile(
     r"\?(?:P?<(?P<name>[A-Za-z0-9_]+)>|(?P<on>[imsU]*)(?:-(?P<off>[imsU]+))?(?P<end>[:)]))"
 )

@@ -14,6 +14,7 @@ from typing import Final, TypeVar
 from uuid import UUID
 
 from odradek.model.ids import TopicPartition
+from odradek.model.java_numbers import is_digits
 from odradek.records.crc import crc32c
 from odradek.storage.log.leader_epochs import EpochStart
 
@@ -97,7 +98,7 @@ def _parse(data: bytes, parse_line: Callable[[str], T]) -> list[T]:
 
 
 def _number(text: str, largest: int) -> int:
-    if not (text.isascii() and text.isdigit()) or int(text) > largest:
+    if not is_digits(text, 19) or int(text) > largest:
         raise ValueError(f"{text!r} is not a number from 0 to {largest}")
     return int(text)
 

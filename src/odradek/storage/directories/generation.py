@@ -15,6 +15,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from odradek.model.java_numbers import whole_number
 from odradek.storage.directories.checkpoints import BadCheckpointError, sealed, unsealed
 
 _VERSION = "1"
@@ -53,7 +54,7 @@ def parse_generation(data: bytes) -> DiskGeneration:
     values = unsealed(data)
     try:
         return DiskGeneration(
-            number=int(values["number"]),
+            number=whole_number(values["number"]),
             token=values["token"],
             next_token=values["next"],
             boot_id=values.get("boot", ""),  # older versions did not write it

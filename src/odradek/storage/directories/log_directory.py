@@ -13,6 +13,7 @@ from uuid import UUID
 
 from odradek.model.errors import ConfigError
 from odradek.model.ids import TopicPartition
+from odradek.model.java_numbers import whole_number
 from odradek.runtime.ports import DirectoryLock, Disk
 from odradek.runtime.turns import in_one_go
 from odradek.storage.directories import checkpoints, naming
@@ -47,7 +48,7 @@ class MetaProperties:
             values = checkpoints.parse_properties(data)
             return cls(
                 cluster_id=values["cluster.id"],
-                node_id=int(values.get("node.id") or values["broker.id"]),
+                node_id=whole_number(values.get("node.id") or values["broker.id"]),
                 directory_id=values.get("directory.id", ""),
             )
         except (BadCheckpointError, KeyError, ValueError) as error:

@@ -20,6 +20,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, fields, replace
 from typing import Final
 
+from odradek.model.java_numbers import whole_number
 from odradek.runtime.ports import Disk
 from odradek.storage.directories import checkpoints, naming
 from odradek.storage.directories.checkpoints import BadCheckpointError
@@ -68,7 +69,8 @@ class TruncationPlan:
         try:
             if values["version"] != _VERSION:
                 raise BadCheckpointError(f"version {values['version']} is unknown")
-            numbers = {field.name: int(values[_in_file(field.name)]) for field in fields(cls)}
+            texts = {field.name: values[_in_file(field.name)] for field in fields(cls)}
+            numbers = {name: whole_number(text) for name, text in texts.items()}
         except (KeyError, ValueError) as error:
             raise BadCheckpointError(f"it does not follow its format: {error}") from None
         flags = {name: bool(numbers.pop(name)) for name in ("starts_empty", "sweeps", "is_done")}

@@ -13,6 +13,7 @@ from typing import Final
 from odradek.broker.context import ApiHandler, BrokerContext, RequestContext
 from odradek.cluster.image import CONSUMER_OFFSETS, SHARE_GROUP_STATE, TRANSACTION_STATE
 from odradek.model.errors import ErrorCode, KafkaError
+from odradek.model.java_numbers import is_digits
 from odradek.protocol.messages.metadata.find_coordinator import (
     Coordinator,
     FindCoordinatorRequest,
@@ -93,7 +94,7 @@ def _check_share_key(key: str) -> None:
     """`group:topic-id:partition`, the id in Kafka's base64 form or a UUID's; the group may hold colons itself."""
     rest, _, partition = key.rpartition(":")
     group, _, topic_id = rest.rpartition(":")
-    if not group or not topic_id or not partition.isdecimal():
+    if not group or not topic_id or not is_digits(partition):
         raise KafkaError(
             ErrorCode.INVALID_REQUEST, f"a share group's key is GROUP:TOPIC-ID:PARTITION, not {key!r}"
         )
