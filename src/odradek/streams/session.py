@@ -50,6 +50,21 @@ def session(
     return spark
 
 
+def beside(spark: sql.SparkSession) -> sql.SparkSession:
+    """Returns another session of the same JVM, for the calling thread, with functions of its own and the same settings.
+
+    Spark looks the session of a thread up in places where none is named: it is that one from now on.
+    """
+    other = spark.newSession()
+    there = other.conf.getAll
+    for name, value in spark.conf.getAll.items():
+        if there.get(name) != value and spark.conf.isModifiable(name):
+            other.conf.set(name, value)
+    jvm: Any = spark.sparkContext._jvm
+    jvm.org.apache.spark.sql.classic.SparkSession.setActiveSession(other._jsparkSession)
+    return other
+
+
 def _keep_quiet(spark: sql.SparkSession) -> None:
     """Spark warns of each name that a state does not have yet: thousands of lines that say nothing. And of a query that is
     stopped while it writes a file, with a stack trace of 50 lines: nothing is wrong then.

@@ -12,7 +12,7 @@ from odradek.sql.changes import ArchiveCreated, ArchiveDropped, QueryPaused, Que
 from odradek.sql.language import parse, parse_one
 from odradek.sql.language.statements import CreateArchive, CreateAsSelect
 from odradek.sql.server.archives import described_archive
-from odradek.sql.server.entities import described_source, listed_query
+from odradek.sql.server.entities import QueryHealth, described_source, listed_query
 from odradek.sql.server.state import command_id
 from odradek.sql.shell.rendering import TextTable, rendered
 
@@ -119,7 +119,7 @@ def test_an_archive_that_has_the_name_of_a_stream_writes_nothing_to_it() -> None
     described = described_source(catalog, catalog.source("S"), {}, None)
     assert [query["id"] for query in described["readQueries"]] == ["ARCHIVE_S_2"]
     assert described["writeQueries"] == []
-    listed = listed_query(catalog, catalog.query("ARCHIVE_S_2"), "RUNNING")
+    listed = listed_query(catalog, catalog.query("ARCHIVE_S_2"), QueryHealth())
     assert (listed["sinks"], listed["sinkKafkaTopics"]) == (["S"], [])
 
 

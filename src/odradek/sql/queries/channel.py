@@ -36,6 +36,10 @@ class StartQuery:
     starting: Mapping[str, str] = field(default_factory=dict)
     """By topic: the option `startingOffsets`; a topic that is not there is read from its first record on."""
     interval_ms: int = 500
+    replaces: str | None = None
+    """The id of the query that must have ended before this one begins."""
+    tells_progress: bool = False
+    """QueryProgressed says when its first batch has ended: the query failed the last time."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -44,6 +48,7 @@ class StartArchive:
 
     query_id: str
     start: Callable[[Any, str], Any]
+    tells_progress: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -61,7 +66,7 @@ class StartPush:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StopQuery:
-    """Of any kind. With `answers`, QueryEnded says when it has stopped."""
+    """Ends a query of any kind. With `answers`, QueryStopped says when it writes nothing any more."""
 
     query_id: str
     answers: bool = False
@@ -72,6 +77,20 @@ class StopQuery:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class QueryRunning:
+    query_id: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class QueryProgressed:
+    """A query that was started with `tells_progress` has ended a batch."""
+
+    query_id: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class QueryStopped:
+    """The answer to StopQuery: the query writes nothing any more."""
+
     query_id: str
 
 

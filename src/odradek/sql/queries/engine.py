@@ -7,17 +7,22 @@ import os
 import random
 import socket
 import sys
-from collections.abc import Callable
+from collections import deque
+from collections.abc import Callable, Collection
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from typing import Any, Final
 
 from odradek.model.errors import OdradekError
+from odradek.runtime.ports import Clock
+from odradek.runtime.real_clock import SystemClock
 from odradek.sql.queries.channel import (
     QueryEnded,
+    QueryProgressed,
     QueryRows,
     QueryRunning,
     QuerySlept,
+    QueryStopped,
     StartArchive,
     StartPush,
     StartQuery,
@@ -34,10 +39,20 @@ BACK_OFF_MAX_S: Final = 60.0
 _STOP_S: Final = 10.0
 ROWS_WAITING_MAX: Final = 50_000
 """Of one push query whose client reads too slowly; then the query ends."""
+_FAILURES_KEPT: Final = 10
+"""The number of a query's failures that are shown, the last ones. Source: ksqlDB's `ksql.query.error.max.queue.size`."""
 
 
 class EngineFailed(OdradekError):
     """A query that cannot go on."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class QueryFailure:
+    """Why and when a query ended. `at_ms`: milliseconds since 1970."""
+
+    reason: str
+    at_ms: int
 
 
 @dataclass(slots=True)
@@ -46,11 +61,13 @@ class SupervisedQuery:
 
     order: StartQuery | StartArchive
     state: str = "STARTING"
-    """STARTING, RUNNING, SLEEPING, PAUSED, ERROR (it is started again after a pause) or TERMINATED."""
-    problem: str | None = None
+    """STARTING, RUNNING, SLEEPING, PAUSED, TERMINATED, or ERROR: it failed, and has ended no batch since."""
     read: Offsets = field(default_factory=dict)
     """How far it had read when it fell asleep."""
+    failures: deque[QueryFailure] = field(default_factory=lambda: deque(maxlen=_FAILURES_KEPT))
     failure_count: int = 0
+    """The number of failures one after another, without a batch that ended between them."""
+    failing_since_ms: int | None = None
     retry: asyncio.TimerHandle | None = None
 
 
@@ -98,13 +115,15 @@ class SqlEngine:
         self,
         changed: Callable[[str, SupervisedQuery], None] = lambda query_id, query: None,
         sleep: SleepTerms | None = None,
+        clock: Clock | None = None,
     ) -> None:
         """`changed`: of a persistent query whose state is another one now."""
+        self._clock = clock or SystemClock()
         self._sleep = sleep or SleepTerms()
         self.wanted: Final[dict[str, SupervisedQuery]] = {}
         self._pushes: dict[str, PushedRows] = {}
-        self._stopping: dict[str, asyncio.Future[None]] = {}
-        """Queries whose end is waited for."""
+        self._stopping: dict[str, deque[asyncio.Future[None]]] = {}
+        """By query: the orders to stop it that the engine has not carried out yet."""
         self._changed = changed
         self._process: asyncio.subprocess.Process | None = None
         self._writer: asyncio.StreamWriter | None = None
@@ -141,14 +160,15 @@ class SqlEngine:
         """Idempotent."""
         query = self.wanted.get(query_id)
         if query is not None and query.state != "PAUSED":
-            self._set(query_id, query, "PAUSED", None)
+            self._set(query_id, query, "PAUSED")
             self._stop(query_id, query)
 
     def resume(self, query_id: str) -> None:
         """Idempotent."""
         query = self.wanted.get(query_id)
         if query is not None and query.state == "PAUSED":
-            self._set(query_id, query, "STARTING", None)
+            query.failure_count, query.failing_since_ms = 0, None
+            self._set(query_id, query, "STARTING")
             self._send_soon(query.order)
 
     def sleeping(self) -> dict[str, Offsets]:
@@ -160,7 +180,7 @@ class SqlEngine:
         query = self.wanted.get(query_id)
         if query is not None and query.state == "SLEEPING":
             _log.info("sql_query_woken", query=query_id)
-            self._set(query_id, query, "STARTING", None)
+            self._set(query_id, query, "STARTING")
             self._send_soon(query.order)
 
     def terminate(self, query_id: str) -> None:
@@ -175,15 +195,25 @@ class SqlEngine:
             query.retry.cancel()
             query.retry = None
         if self._writer is not None:
-            self._writer.write(framed(StopQuery(query_id=query_id)))
+            ended = asyncio.get_running_loop().create_future()
+            self._stopping.setdefault(query_id, deque()).append(ended)
+            self._writer.write(framed(StopQuery(query_id=query_id, answers=True)))
 
     async def stopped(self, query_id: str) -> None:
-        """Until a query that was terminated writes nothing any more."""
-        if self._writer is None:
-            return
-        ended = self._stopping.setdefault(query_id, asyncio.get_running_loop().create_future())
-        self._writer.write(framed(StopQuery(query_id=query_id, answers=True)))
-        await ended
+        """Waits until a query that was terminated, paused or replaced writes nothing any more."""
+        orders = self._stopping.get(query_id)
+        if orders:
+            await asyncio.shield(orders[-1])  # others may wait for the same query
+
+    async def all_stopped(self, query_ids: Collection[str], timeout_s: float) -> list[str]:
+        """Waits until none of these queries writes any more. Returns those that still do after `timeout_s`."""
+        left = list(query_ids)
+        with suppress(TimeoutError):
+            async with asyncio.timeout(timeout_s):
+                while left:
+                    await self.stopped(left[-1])
+                    left.pop()
+        return [query_id for query_id in left if query_id in self._stopping]
 
     # ---- push queries
 
@@ -290,7 +320,8 @@ class SqlEngine:
             self._writer = None
         code = await process.wait()
         for query_id in list(self._stopping):
-            self._has_stopped(query_id)
+            while query_id in self._stopping:
+                self._has_stopped(query_id)
         if self._is_closing:
             return
         _log.warning("sql_engine_ended", exit_code=code)
@@ -298,63 +329,80 @@ class SqlEngine:
         for query_id in list(self._pushes):
             self._pushes.pop(query_id).end(problem + ": run the query again")
         for query_id, query in list(self.wanted.items()):
-            if query.state in ("STARTING", "RUNNING"):
+            if query.state in ("STARTING", "RUNNING", "ERROR"):
                 self._failed(query_id, problem)
 
-    def _receive(self, message: QueryRunning | QuerySlept | QueryRows | QueryEnded) -> None:
+    def _receive(
+        self,
+        message: QueryRunning | QueryProgressed | QuerySlept | QueryRows | QueryEnded | QueryStopped,
+    ) -> None:
         query_id = message.query_id
-        match message:
-            case QueryRunning():
-                query = self.wanted.get(query_id)
-                if query is not None and query.state != "PAUSED":
-                    self._set(query_id, query, "RUNNING", None)
-            case QuerySlept():
-                query = self.wanted.get(query_id)
-                if query is not None and query.state == "RUNNING":
-                    _log.info("sql_query_sleeps", query=query_id)
-                    query.read = message.read
-                    self._set(query_id, query, "SLEEPING", None)
-            case QueryRows():
-                rows = self._pushes.get(query_id)
-                if rows is not None and not rows.give(message.rows):
-                    self.close_push(query_id, "the client reads too slowly: the query is ended")
-            case QueryEnded():
-                if self._has_stopped(query_id):
-                    return
-                if query_id in self._pushes:
-                    self.close_push(query_id, message.problem)
-                elif query_id in self.wanted and self.wanted[query_id].state != "PAUSED":
-                    self._failed(query_id, message.problem or "the query ended by itself")
+        if isinstance(message, QueryStopped):
+            self._has_stopped(query_id)
+        elif query_id in self._pushes:
+            self._receive_push(query_id, message)
+        elif query_id not in self._stopping:  # what its predecessor said before it ended is of no interest
+            query = self.wanted.get(query_id)
+            if query is not None and query.state != "PAUSED":
+                self._receive_persistent(query_id, query, message)
 
-    def _has_stopped(self, query_id: str) -> bool:
-        """False when no one waits for that."""
-        ended = self._stopping.pop(query_id, None)
-        if ended is None:
-            return False
-        if not ended.done():
-            ended.set_result(None)
-        return True
+    def _receive_push(self, query_id: str, message: object) -> None:
+        match message:
+            case QueryRows(rows=rows) if not self._pushes[query_id].give(rows):
+                self.close_push(query_id, "the client reads too slowly: the query is ended")
+            case QueryEnded(problem=problem):
+                self.close_push(query_id, problem)
+
+    def _receive_persistent(self, query_id: str, query: SupervisedQuery, message: object) -> None:
+        match message:
+            case QueryRunning() if query.state == "STARTING":
+                self._set(query_id, query, "RUNNING")
+            case QueryProgressed() if query.state == "ERROR" and query.retry is None:
+                self._recovered(query_id, query)
+            case QuerySlept(read=read) if query.retry is None and query.state in ("RUNNING", "ERROR"):
+                _log.info("sql_query_sleeps", query=query_id)
+                if query.failure_count:
+                    self._recovered(query_id, query)
+                query.read = read
+                self._set(query_id, query, "SLEEPING")
+            case QueryEnded(problem=problem):
+                self._failed(query_id, problem or "the query ended by itself")
+
+    def _has_stopped(self, query_id: str) -> None:
+        orders = self._stopping.get(query_id)
+        if orders:
+            orders.popleft().set_result(None)
+            if not orders:
+                del self._stopping[query_id]
+
+    def _recovered(self, query_id: str, query: SupervisedQuery) -> None:
+        """A query that failed has ended a batch. Its failures stay, to be looked at."""
+        _log.info("sql_query_recovered", query=query_id, failures=query.failure_count)
+        query.failure_count, query.failing_since_ms = 0, None
+        self._set(query_id, query, "RUNNING")
 
     def _failed(self, query_id: str, problem: str) -> None:
-        """Start it again after a pause: twice as long each time, up to a minute."""
+        """Starts it again after a pause: twice as long each time, up to a minute."""
         query = self.wanted.get(query_id)
-        if query is None or query.state == "PAUSED" or self._is_closing:
+        if query is None or query.state == "PAUSED" or query.retry is not None or self._is_closing:
             return
+        now_ms = self._clock.wall_ms()
+        query.failures.append(QueryFailure(reason=problem, at_ms=now_ms))
         query.failure_count += 1
+        if query.failing_since_ms is None:
+            query.failing_since_ms = now_ms
         pause_s = min(BACK_OFF_MAX_S, BACK_OFF_FIRST_S * 2 ** min(query.failure_count - 1, 10))
         pause_s *= 0.8 + 0.4 * self._random.random()
         _log.warning("sql_query_failed", query=query_id, reason=problem, again_after_s=round(pause_s, 1))
-        self._set(query_id, query, "ERROR", problem)
+        self._set(query_id, query, "ERROR")
 
         def again() -> None:
             query.retry = None
-            query.order = replace(query.order)
+            query.order = replace(query.order, tells_progress=True)
             self._send_soon(query.order)
 
         query.retry = asyncio.get_running_loop().call_later(pause_s, again)
 
-    def _set(self, query_id: str, query: SupervisedQuery, state: str, problem: str | None) -> None:
+    def _set(self, query_id: str, query: SupervisedQuery, state: str) -> None:
         query.state = state
-        if problem is not None or state == "RUNNING":
-            query.problem = problem
         self._changed(query_id, query)

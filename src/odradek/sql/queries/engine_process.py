@@ -13,24 +13,28 @@ import sys
 import threading
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
 from odradek.model.lazy import lazy
 from odradek.runtime.real_clock import SystemClock
-from odradek.spark.own_session import DIRECTORIES
 from odradek.sql.queries import jvm_end
 from odradek.sql.queries.channel import (
     EngineChannel,
     QueryEnded,
+    QueryProgressed,
     QueryRows,
     QueryRunning,
     QuerySlept,
+    QueryStopped,
     StartArchive,
     StartPush,
     StartQuery,
     StopQuery,
 )
+from odradek.sql.queries.engine_sessions import EngineSessions
+from odradek.sql.queries.lanes import Lanes
 from odradek.sql.queries.scratch import EngineScratch
 from odradek.sql.queries.sleeping import IdleQueries, Offsets, SleepTerms, read_offsets
 from odradek.telemetry import events
@@ -40,54 +44,29 @@ if TYPE_CHECKING:
 
     from odradek.pipelines import failure_line
     from odradek.runtime.ports import Clock
-    from odradek.spark import shared_planners
-    from odradek.sql.functions import registering
     from odradek.sql.queries.archive_run import ArchiveRun
     from odradek.streams import app as streams_app
-    from odradek.streams import session as streams_session
     from odradek.streams.running import Run
 else:
     py4j_protocol = lazy("py4j.protocol")
     failure_line = lazy("odradek.pipelines.failure_line")
-    registering = lazy("odradek.sql.functions.registering")
-    shared_planners = lazy("odradek.spark.shared_planners")
     streams_app = lazy("odradek.streams.app")
-    streams_session = lazy("odradek.streams.session")
+
+StartOrder: TypeAlias = StartQuery | StartArchive | StartPush
 
 _log = events.get("sql")
 JVM_IS_GONE: Final = 70
-_WORKERS_USE: Final = (
-    "odradek.archive.history.read_through",
-    "odradek.sql.functions.registering",
-    "odradek.sql.planning.building",
-    "odradek.streams.translation.translator",
-)
-_SETTINGS: Final = {
-    "spark.driver.memory": "640m",
-    "spark.driver.extraJavaOptions": "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC -XX:MinHeapFreeRatio=10 -XX:MaxHeapFreeRatio=25"
-    " -XX:MetaspaceSize=256m",  # no full collection just because classes are loaded
-    "spark.sql.streaming.stateStore.rocksdb.boundedMemoryUsage": "true",
-    "spark.sql.streaming.stateStore.rocksdb.maxMemoryUsageMB": "96",
-    "spark.sql.streaming.stateStore.numStateStoreInstanceMetricsToReport": "0",
-    "spark.sql.streaming.minBatchesToRetain": "10",
-    "spark.sql.execution.arrow.maxRecordsPerBatch": "2000",  # lists that are null cost its square
-    "spark.sql.streaming.numRecentProgressUpdates": "2",
-    "spark.python.sql.dataFrameDebugging.enabled": "false",  # half of the calls of a program's start say where in Python it is
-    "spark.sql.ui.retainedExecutions": "10",
-    "spark.ui.retainedJobs": "10",
-    "spark.ui.retainedStages": "10",
-    "spark.ui.retainedTasks": "100",
-    "spark.ui.retainedDeadExecutors": "1",
-}
-"""Fifty queries, on two cores and 3 GB: what Spark keeps of batches that have ended is not looked at."""
 _WATCH_S: Final = 0.25
 _WATCH_EACH_S: Final = 0.02
 """Many queries are looked at less often: each costs calls of the JVM."""
 _LOOK_EVERY_S: Final = 5.0
 """So often it is looked up how far queries have read, while there are more than shall be awake."""
-_PYTHON: Final = "PYSPARK_PYTHON"
-_DRIVER_PYTHON: Final = "PYSPARK_DRIVER_PYTHON"
-"""Spark plans with this one, and runs tasks with the other."""
+_SIDE_BY_SIDE: Final = 4
+"""The number of queries that start at the same time. Those that end have as many threads of their own."""
+
+
+def _threads(name: str) -> ThreadPoolExecutor:
+    return ThreadPoolExecutor(_SIDE_BY_SIDE, thread_name_prefix=f"odradek-sql-{name}")
 
 
 @dataclass(slots=True)
@@ -96,6 +75,10 @@ class _Running:
     run: Run | ArchiveRun
     checkpoint: Path | None = None
     """To be removed with the query: of a push query, and of an archive, which says itself how far it is."""
+    tells_progress: bool = False
+    """The server waits to hear that a batch has ended."""
+    is_reported: bool = False
+    """A thread tells the server that it has ended."""
 
     @property
     def may_sleep(self) -> bool:
@@ -107,6 +90,11 @@ class _Running:
         return not all(query.isActive for query in self.run.queries.values())
 
     @property
+    def has_progressed(self) -> bool:
+        """Whether each of its queries has ended a batch, or has seen that there is nothing to read."""
+        return all(query._jsq.lastProgress() is not None for query in self.run.queries.values())
+
+    @property
     def has_work(self) -> bool:
         """As far as the query knows."""
         return any(query.status["isDataAvailable"] for query in self.run.queries.values())
@@ -114,52 +102,75 @@ class _Running:
 
 @dataclass(slots=True)
 class EngineCore:
-    """Starts, watches and stops queries. `start`, `stop` and `rest` run on one thread, that of `pool`: in the order in which
-    the server wants it.
+    """Starts, watches and stops queries. Orders of one query are carried out in their order, and those of others beside them:
+    a start that waits for a broker is in the way of nobody. Each thread that starts queries has a Spark session of its own,
+    since settings and functions of a session change while a query starts (decision 0083).
     """
 
     channel: EngineChannel
     scratch: EngineScratch
-    pool: ThreadPoolExecutor = field(
-        default_factory=lambda: ThreadPoolExecutor(1, thread_name_prefix="odradek-sql")
-    )
+    sessions: EngineSessions
+    starts: ThreadPoolExecutor = field(default_factory=lambda: _threads("start"))
+    stops: ThreadPoolExecutor = field(default_factory=lambda: _threads("stop"))
     clock: Clock = field(default_factory=SystemClock)
     idle: IdleQueries = field(default_factory=lambda: IdleQueries(SleepTerms()))
+    _lanes: Lanes = field(default_factory=Lanes)
+    _ordered: dict[str, StartOrder] = field(default_factory=dict)
+    """The last order to start each query; none of a query that shall end."""
     _running: dict[str, _Running] = field(default_factory=dict)
     _lock: threading.Lock = field(default_factory=threading.Lock)
-    _spark: Any = None
+    _idle_lock: threading.Lock = field(default_factory=threading.Lock)
     _is_rest_due: bool = False
 
-    def open(self) -> None:
-        """Start the JVM: this process is here because a query needs it. `start` tries again, and says why it cannot."""
+    def begin(self) -> None:
+        """Starts the JVM on a thread: this process is here because a query needs it."""
+        self.starts.submit(self._open)
+
+    def obey(self, message: StartOrder | StopQuery) -> None:
+        """Carries out an order after the earlier ones of the same query. Returns at once."""
+        query_id = message.query_id
+        match message:
+            case StopQuery():
+                self._ordered.pop(query_id, None)
+                self._lanes.add([query_id], partial(self.stop, query_id, answers=message.answers), self.stops)
+            case _:
+                self._ordered[query_id] = message
+                replaces = message.replaces if isinstance(message, StartQuery) else None
+                names = [query_id] if replaces is None else [query_id, replaces]
+                self._lanes.add(names, partial(self.start, message), self.starts)
+
+    def _open(self) -> None:
+        """`start` tries again, and says why the JVM does not start."""
         try:
-            self._spark = self._new_session()
+            self.sessions.of_this_thread()
         except Exception as error:  # noqa: BLE001 - the root of a task
             self._end_without_jvm(error)
             _log.warning("sql_session_not_started", reason=str(error))
 
-    def start(self, order: StartQuery | StartArchive | StartPush) -> None:
-        """Answers QueryRunning or QueryEnded."""
+    def start(self, order: StartOrder) -> None:
+        """Starts a query, and tells the server with QueryRunning or QueryEnded; nothing of a query that shall end."""
         query_id = order.query_id
         checkpoint: Path | None = None
+        if self._ordered.get(query_id) is not order:
+            return  # an order to end it, or a newer one to start it, waits in the lane
         if query_id in self._running:  # it was woken just before it fell asleep
             self.channel.send(QueryRunning(query_id=query_id))
             return
         try:
-            if self._spark is None:
-                self._spark = self._new_session()
+            spark = self.sessions.of_this_thread()
             self.rest()  # of many that start one after another, those that have read all make room
             run: Run | ArchiveRun
             if isinstance(order, StartPush):
                 checkpoint = self.scratch.directory("push")
-                run = self._start_push(order, checkpoint)
+                run = self._start_push(spark, order, checkpoint)
             elif isinstance(order, StartArchive):
                 checkpoint = self.scratch.directory("archive")
-                run = order.start(self._spark, str(checkpoint))
+                run = order.start(spark, str(checkpoint))
             else:
-                run = self._start_persistent(order)
+                run = self._start_persistent(spark, order)
+            tells_progress = not isinstance(order, StartPush) and order.tells_progress
             with self._lock:
-                self._running[query_id] = _Running(query_id, run, checkpoint)
+                self._running[query_id] = _Running(query_id, run, checkpoint, tells_progress)
             self.channel.send(QueryRunning(query_id=query_id))
         except Exception as error:  # noqa: BLE001 - the root of a thread: the server hears of it
             self._end_without_jvm(error)
@@ -167,39 +178,25 @@ class EngineCore:
                 shutil.rmtree(checkpoint, ignore_errors=True)
             self.channel.send(QueryEnded(query_id=query_id, problem=_line(error)))
 
-    def _new_session(self) -> Any:
-        if _PYTHON not in os.environ:
-            try:
-                planners = shared_planners.SharedPlanners(
-                    self.scratch.directory("planners"), workers_use=_WORKERS_USE
-                )
-                os.environ[_PYTHON] = os.environ[_DRIVER_PYTHON] = str(planners.python)
-            except OSError as error:  # such as TMPDIR, whose path is too long for a socket
-                _log.warning("sql_planners_not_shared", reason=str(error))
-        os.environ.setdefault(DIRECTORIES, str(self.scratch.directory("spark")))
-        spark = streams_session.session("odradek-sql", None, 1, _SETTINGS)
-        registering.register(spark)
-        return spark
-
-    def _start_persistent(self, order: StartQuery) -> Run:
+    def _start_persistent(self, spark: Any, order: StartQuery) -> Run:
         app = streams_app.Streams(
             order.name,
             servers=order.servers,
             options=order.options,
             on_error="skip",  # as ksqlDB: a record that cannot be read is left out, and the log says which
-            spark=self._spark,
+            spark=spark,
             starting=order.starting,
         )
         order.build(app)
         return app.start(checkpoint=order.checkpoint, interval=f"{order.interval_ms} milliseconds")
 
-    def _start_push(self, order: StartPush, checkpoint: Path) -> Run:
+    def _start_push(self, spark: Any, order: StartPush, checkpoint: Path) -> Run:
         app = streams_app.Streams(
             order.query_id,
             servers=order.servers,
             options=order.options,
             on_error="skip",  # as ksqlDB: a record that cannot be read is left out, and the log says which
-            spark=self._spark,
+            spark=spark,
             starting=order.starting,
         )
         left = [order.limit]
@@ -226,13 +223,13 @@ class EngineCore:
         self.channel.send(QueryEnded(query_id=query_id))
 
     def stop(self, query_id: str, *, answers: bool = False) -> None:
-        """Idempotent."""
+        """Ends a query if it runs. With `answers`, tells the server when it has ended. Idempotent."""
         with self._lock:
             running = self._running.pop(query_id, None)
         if running is not None:
             self._stop(running)
         if answers:
-            self.channel.send(QueryEnded(query_id=query_id))
+            self.channel.send(QueryStopped(query_id=query_id))
 
     def _stop(self, running: _Running) -> None:
         try:
@@ -243,9 +240,11 @@ class EngineCore:
             shutil.rmtree(running.checkpoint, ignore_errors=True)
 
     def rest(self) -> None:
-        """Put to sleep what may: persistent queries with nothing to read, where there are many."""
-        for query_id, read in self._due_to_sleep(self.clock.monotonic()):
-            self._sleep(query_id, read)
+        """Puts to sleep what may: persistent queries with nothing to read, where there are many. Returns before they do."""
+        with self._idle_lock:
+            due = self._due_to_sleep(self.clock.monotonic())
+        for query_id, read in due:
+            self._lanes.add([query_id], partial(self._sleep, query_id, read), self.stops)
 
     def _rest_later(self) -> None:
         """`rest`, as a task of its own."""
@@ -283,36 +282,45 @@ class EngineCore:
         looked_at = self.clock.monotonic()
         while not ended.wait(max(_WATCH_S, _WATCH_EACH_S * len(self._running))):
             try:
-                self._report_dead()
+                self._report()
                 now = self.clock.monotonic()
                 if now - looked_at >= _LOOK_EVERY_S:
                     looked_at = now
                     if not self._is_rest_due:
                         self._is_rest_due = True
-                        self.pool.submit(self._rest_later)
+                        self.stops.submit(self._rest_later)
             except Exception as error:
                 self._end_without_jvm(error)
                 raise
 
-    def _report_dead(self) -> None:
+    def _report(self) -> None:
+        """Tells the server which queries have died, and which have ended a batch that it waits for."""
         with self._lock:
             all_running = list(self._running.values())
         for running in all_running:
-            dead = [query for query in running.run.queries.values() if not query.isActive]
-            problem = next((query.exception() for query in dead if query.exception()), None)
-            if not dead:
-                continue
-            with self._lock:
-                if self._running.pop(running.query_id, None) is None:
-                    continue  # it was stopped meanwhile
-            self._stop(running)
-            line = None if problem is None else _line(problem)
-            self.channel.send(QueryEnded(query_id=running.query_id, problem=line))
+            if running.has_ended and not running.is_reported:
+                running.is_reported = True
+                self._lanes.add([running.query_id], partial(self._report_dead, running), self.stops)
+            elif running.tells_progress and running.has_progressed:
+                running.tells_progress = False
+                self.channel.send(QueryProgressed(query_id=running.query_id))
+
+    def _report_dead(self, running: _Running) -> None:
+        with self._lock:
+            if self._running.get(running.query_id) is not running:
+                return  # it was stopped, or reported, meanwhile
+            del self._running[running.query_id]
+        problems = (query.exception() for query in running.run.queries.values() if not query.isActive)
+        problem = next((problem for problem in problems if problem), None)
+        self._stop(running)
+        line = None if problem is None else _line(problem)
+        self.channel.send(QueryEnded(query_id=running.query_id, problem=line))
 
     def leave_jvm(self) -> None:
         """It ends by itself with this process, or is killed later."""
-        if self._spark is not None:
-            jvm_end.kill_later(self._spark.sparkContext._gateway.proc.pid)
+        process_id = self.sessions.jvm_process_id
+        if process_id is not None:
+            jvm_end.kill_later(process_id)
 
     def _end_without_jvm(self, error: Exception) -> None:
         if says_jvm_is_gone(error):
@@ -334,18 +342,17 @@ def main(descriptor: int) -> None:
     os.environ.setdefault("SPARK_LOCAL_IP", "127.0.0.1")
     os.environ.setdefault("PYSPARK_SUBMIT_ARGS", "--conf spark.ui.showConsoleProgress=false pyspark-shell")
     channel = EngineChannel(socket.socket(fileno=descriptor))
-    core = EngineCore(channel, EngineScratch())
+    scratch = EngineScratch()
+    core = EngineCore(channel, scratch, EngineSessions(scratch))
     ended = threading.Event()
     threading.Thread(target=core.watch, args=[ended], name="odradek-sql-watch", daemon=True).start()
-    core.pool.submit(core.open)  # while what queries need is imported here
+    core.begin()  # while what queries need is imported here
     for message in channel.messages():
         match message:
             case SleepTerms():
                 core.idle = IdleQueries(message)
-            case StartQuery() | StartArchive() | StartPush():
-                core.pool.submit(core.start, message)
-            case StopQuery():
-                core.pool.submit(core.stop, message.query_id, answers=message.answers)
+            case _:
+                core.obey(message)
     ended.set()
     core.scratch.close()
     core.leave_jvm()

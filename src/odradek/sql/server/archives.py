@@ -16,7 +16,7 @@ from odradek.sql.changes import AppliedChange, ArchiveCreated, ArchiveDropped, S
 from odradek.sql.errors import SqlError
 from odradek.sql.language import statements as language
 from odradek.sql.queries.engine import SqlEngine
-from odradek.sql.server.entities import Entity, entity
+from odradek.sql.server.entities import Entity, QueryHealth, entity
 from odradek.sql.server.topics import SourceTopics
 
 if TYPE_CHECKING:
@@ -108,25 +108,27 @@ class Archives:
 
     # ---- questions
 
-    def shown(self, text: str, states: Callable[[str], str]) -> Entity:
+    def shown(self, text: str, healths: Callable[[str], QueryHealth]) -> Entity:
         archives = [
-            _listed(self._server.catalog, archive, states)
+            _listed(self._server.catalog, archive, healths)
             for _, archive in sorted(self._server.catalog.archives.items())
         ]
         return entity("archives", text, archives=archives)
 
-    async def described(self, statement: language.DescribeArchive, states: Callable[[str], str]) -> Entity:
+    async def described(
+        self, statement: language.DescribeArchive, healths: Callable[[str], QueryHealth]
+    ) -> Entity:
         archive = self._server.catalog.archive(statement.name, statement.position)
-        wanted = self._server.engine.wanted.get(archive.query_id)
+        health = healths(archive.query_id)
         description = {
-            **_listed(self._server.catalog, archive, states),
+            **_listed(self._server.catalog, archive, healths),
             "value": "COLUMNS" if archive.with_columns else archive.columns.value.upper(),
             "partitionBy": [derived.name for derived in archive.columns.partition_by],
             "everyMs": archive.every_ms,
             "fileBytes": archive.file_bytes,
             "fields": archive.source.schema_json(),
             "statement": archive.text,
-            "problem": None if wanted is None else wanted.problem,
+            "problem": health.problem,
             "extended": statement.extended,
         }
         if statement.extended:
@@ -140,19 +142,17 @@ class Archives:
             return None
         return archive_checks.archive_status(table, topic_side.BrokerTopics(*self._server.broker_settings))
 
-    def explained(
-        self, query: PersistentQuery, state: str, problem: str | None, statement: language.Statement
-    ) -> Entity:
+    def explained(self, query: PersistentQuery, health: QueryHealth, statement: language.Statement) -> Entity:
         archive = self._server.catalog.archive(query.sink)
         return entity(
             "queryDescription",
             statement.text + ";",
-            queryDescription=described_archive(archive, query.id, state, problem),
+            queryDescription=described_archive(archive, query.id, health),
         )
 
 
-def described_archive(archive: SqlArchive, query_id: str, state: str | None, problem: str | None) -> Entity:
-    """The query of an archive, as EXPLAIN describes queries."""
+def described_archive(archive: SqlArchive, query_id: str, health: QueryHealth | None) -> Entity:
+    """The query of an archive, as EXPLAIN describes queries. `health`: None of a query that does not run."""
     source = archive.source
     rows = (
         f"columns of {source.name}"
@@ -176,8 +176,7 @@ def described_archive(archive: SqlArchive, query_id: str, state: str | None, pro
         "executionPlan": "\n".join(plan),
         "overriddenProperties": {},
         "queryType": "PERSISTENT",
-        "state": state,
-        "queryErrors": [] if problem is None else [{"errorMessage": problem, "type": "UNKNOWN"}],
+        **({"state": None, "queryErrors": []} if health is None else health.members),
         "tasksMetadata": [],
     }
 
@@ -188,7 +187,7 @@ def _format_name(archive: SqlArchive) -> str:
     return _DEFAULT_FORMAT if archive.catalog is None else "iceberg"
 
 
-def _listed(catalog: Catalog, archive: SqlArchive, states: Callable[[str], str]) -> Entity:
+def _listed(catalog: Catalog, archive: SqlArchive, healths: Callable[[str], QueryHealth]) -> Entity:
     runs = archive.query_id in catalog.queries
     return {
         "name": archive.name,
@@ -197,7 +196,7 @@ def _listed(catalog: Catalog, archive: SqlArchive, states: Callable[[str], str])
         "format": _format_name(archive),
         "path": str(archive.place),
         "queryId": archive.query_id,
-        "state": states(archive.query_id) if runs else "TERMINATED",
+        "state": healths(archive.query_id).state if runs else "TERMINATED",
     }
 
 

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
 from typing import Any, Final
 
 from odradek.sql.catalog import Catalog, PersistentQuery, Source
 from odradek.sql.functions import FunctionLibrary
 from odradek.sql.planning import Plan, explain
+from odradek.sql.queries.engine import QueryFailure, SupervisedQuery
 
 Entity = dict[str, Any]
 
@@ -37,30 +39,78 @@ def listed_source(source: Source) -> Entity:
     }
 
 
-def listed_query(catalog: Catalog, query: PersistentQuery, state: str) -> Entity:
+_SHOWN_STATES: Final = {"STARTING": "RUNNING", "SLEEPING": "RUNNING"}
+"""ksqlDB's clients know neither."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class QueryHealth:
+    """How a persistent query fares. `failure_count`: failures one after another; `failing_since_ms`: of the first of them, in
+    milliseconds since 1970; `failures`: the last ones, also of a query that runs again.
+    """
+
+    state: str = "RUNNING"
+    failure_count: int = 0
+    failing_since_ms: int | None = None
+    failures: tuple[QueryFailure, ...] = ()
+
+    @classmethod
+    def of(cls, query: SupervisedQuery | None) -> QueryHealth:
+        """`query`: None where the engine does not know it yet."""
+        if query is None:
+            return cls()
+        return cls(
+            state=_SHOWN_STATES.get(query.state, query.state),
+            failure_count=query.failure_count,
+            failing_since_ms=query.failing_since_ms,
+            failures=tuple(query.failures),
+        )
+
+    @property
+    def problem(self) -> str | None:
+        """Why it fails; None where it does not."""
+        return self.failures[-1].reason if self.failure_count else None
+
+    @property
+    def members(self) -> Entity:
+        """The state, and what is wrong, as members of a query's JSON. The fields of errors are ksqlDB's."""
+        members: Entity = {"state": self.state, "queryErrors": self.errors}
+        if self.failure_count:
+            members |= {"failureCount": self.failure_count, "failingSince": self.failing_since_ms}
+        return members
+
+    @property
+    def errors(self) -> list[Entity]:
+        return [
+            {"timestamp": failure.at_ms, "errorMessage": failure.reason, "type": "UNKNOWN"}
+            for failure in self.failures
+        ]
+
+
+def listed_query(catalog: Catalog, query: PersistentQuery, health: QueryHealth) -> Entity:
     sink = None if query.fills_archive else catalog.sources.get(query.sink)
     return {
         "queryString": query.text if query.text.endswith(";") else query.text + ";",
         "sinks": [query.sink],
         "sinkKafkaTopics": [sink.topic] if sink else [],
         "id": query.id,
-        "statusCount": {state: 1},
+        "statusCount": {health.state: 1},
         "queryType": "PERSISTENT",
-        "state": state,
+        **health.members,
     }
 
 
 def described_source(
     catalog: Catalog,
     source: Source,
-    states: Mapping[str, str],
+    healths: Mapping[str, QueryHealth],
     topic: tuple[int, int] | None,
 ) -> Entity:
     """`topic`: partitions and replicas; None: it is not an extended description."""
 
     def queries(ids: Iterable[str]) -> list[Entity]:
         return [
-            listed_query(catalog, catalog.queries[query_id], states.get(query_id, "RUNNING"))
+            listed_query(catalog, catalog.queries[query_id], healths.get(query_id, QueryHealth()))
             for query_id in ids
         ]
 
@@ -86,7 +136,8 @@ def described_source(
     }
 
 
-def described_plan(planned: Plan, query_id: str, text: str, state: str | None, problem: str | None) -> Entity:
+def described_plan(planned: Plan, query_id: str, text: str, health: QueryHealth | None) -> Entity:
+    """`health`: None of a query that does not run."""
     fields = [
         {
             "name": column.name,
@@ -106,8 +157,7 @@ def described_plan(planned: Plan, query_id: str, text: str, state: str | None, p
         "executionPlan": explain(planned),
         "overriddenProperties": {},
         "queryType": "PUSH" if planned.sink is None else "PERSISTENT",
-        "state": state,
-        "queryErrors": [] if problem is None else [{"errorMessage": problem, "type": "UNKNOWN"}],
+        **({"state": None, "queryErrors": []} if health is None else health.members),
         "tasksMetadata": [],
     }
 

@@ -242,6 +242,7 @@ class SqlServer:
                 options=self.terms.spark_options,
                 checkpoint=str(checkpoint),
                 starting=starting_options(command.starting),
+                replaces=change.replaces if change.replaces != query_id else None,
             )
         )
         if query.state == "paused":

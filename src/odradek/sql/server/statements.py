@@ -30,7 +30,7 @@ from odradek.sql.server.assertions import AssertionGround, Assertions
 from odradek.sql.server.beside import StatementThreads
 from odradek.sql.server.command_topic import CommandTopic
 from odradek.sql.server.commands import SqlCommand
-from odradek.sql.server.entities import Entity, entity, plain_property
+from odradek.sql.server.entities import Entity, QueryHealth, entity, plain_property
 from odradek.sql.server.refusals import QUERY_ENDPOINT, RestRefusal
 from odradek.sql.server.state import ServiceState, command_id
 from odradek.sql.server.upgrades import JudgedUpgrade, Upgrades, explained
@@ -38,8 +38,8 @@ from odradek.sql.types import BIGINT
 from odradek.sql.upgrades import altered, check_replacement, mode_of, with_mode
 
 Given = Mapping[str, str]
-_SHOWN_STATES: Final = {"STARTING": "RUNNING", "SLEEPING": "RUNNING"}
-"""ksqlDB's clients know neither."""
+_QUERIES_END_S: Final = 60.0
+"""A statement that ends queries waits for them at most so long; then it says that they are still ending."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -221,16 +221,28 @@ class Statements:
             )
 
         offset = await server.commands.write(decide)
-        for change in first.changes:
+        still_ending = await self._follow(first)
+        status = server.state.statuses.get(identity) or {"status": "SUCCESS", "message": first.message}
+        if still_ending:
+            message = (
+                f"{', '.join(still_ending)} has not ended after {_QUERIES_END_S:.0f} s: it may still write."
+            )
+            status = {**status, "status": "EXECUTING", "message": message}
+        return entities.status_entity(
+            statement.text + ";", identity, status, -1 if offset is None else offset
+        )
+
+    async def _follow(self, applied: changes.AppliedChange) -> list[str]:
+        """Waits for the queries that a statement ends, then deletes topics and files. Returns the queries that still write."""
+        server = self._server
+        still_ending = await server.engine.all_stopped(_ended_queries(applied), _QUERIES_END_S)
+        for change in applied.changes:
             if isinstance(change, changes.SourceDropped) and change.delete_topic:
                 await server.views.forget(change.source.topic)
                 await server.topics.delete(change.source.topic)
                 await server.schemas.forget(change.source)
-        await self._archives.delete_files(first)
-        status = server.state.statuses.get(identity) or {"status": "SUCCESS", "message": first.message}
-        return entities.status_entity(
-            statement.text + ";", identity, status, -1 if offset is None else offset
-        )
+        await self._archives.delete_files(applied)
+        return still_ending
 
     async def _upgrade(self, statement: Statement, first: changes.AppliedChange) -> ChosenUpgrade | None:
         """Of a statement that gives another one to a query that runs. SqlError: why it cannot go on with it."""
@@ -340,12 +352,12 @@ class Statements:
                 return entity(statement.what, text, **{statement.what: listed})
             case "queries":
                 queries = [
-                    entities.listed_query(catalog, query, self._state(query.id))
+                    entities.listed_query(catalog, query, self._health(query.id))
                     for _, query in sorted(catalog.queries.items())
                 ]
                 return entity("queries", text, queries=queries)
             case "archives":
-                return self._archives.shown(text, self._state)
+                return self._archives.shown(text, self._health)
             case "topics":
                 topics = [
                     {"name": name, "replicaInfo": replicas}
@@ -392,12 +404,11 @@ class Statements:
             "defaultProperties": sorted(set(known) - set(overridden)),
         }
 
-    def _state(self, query_id: str) -> str:
-        wanted = self._server.engine.wanted.get(query_id)
-        return "RUNNING" if wanted is None else _SHOWN_STATES.get(wanted.state, wanted.state)
+    def _health(self, query_id: str) -> QueryHealth:
+        return QueryHealth.of(self._server.engine.wanted.get(query_id))
 
     async def _describe_archive(self, statement: language.DescribeArchive) -> Entity:
-        return await self._archives.described(statement, self._state)
+        return await self._archives.described(statement, self._health)
 
     async def _describe(self, statement: language.Describe) -> Entity:
         catalog = self._server.catalog
@@ -433,8 +444,8 @@ class Statements:
 
     async def _source_json(self, source: Source, *, extended: bool) -> Entity:
         topic = (await self._server.topics.sizes(source.topic) or (0, 0)) if extended else None
-        states = {query_id: self._state(query_id) for query_id in self._server.catalog.queries}
-        return entities.described_source(self._server.catalog, source, states, topic)
+        healths = {query_id: self._health(query_id) for query_id in self._server.catalog.queries}
+        return entities.described_source(self._server.catalog, source, healths, topic)
 
     async def _describe_function(self, statement: language.DescribeFunction) -> Entity:
         described = entities.described_function(self._server.catalog.functions, statement.name)
@@ -444,18 +455,11 @@ class Statements:
         catalog = self._server.catalog
         if statement.query_id is not None:
             query = catalog.query(statement.query_id, statement.position)
-            wanted = self._server.engine.wanted.get(query.id)
-            problem = None if wanted is None else wanted.problem
+            health = self._health(query.id)
             if query.fills_archive:
-                return self._archives.explained(query, self._state(query.id), problem, statement)
+                return self._archives.explained(query, health, statement)
             planned = plan(catalog, parse_one(query.text))
-            described = entities.described_plan(
-                planned,
-                query.id,
-                query.text,
-                self._state(query.id),
-                problem,
-            )
+            described = entities.described_plan(planned, query.id, query.text, health)
         elif isinstance(statement.statement, language.AlterQuery):
             return await self._explain_alter(statement.statement, statement.text + ";")
         elif isinstance(statement.statement, language.CreateArchive):
@@ -463,7 +467,7 @@ class Statements:
         else:
             assert statement.statement is not None
             planned = explained_plan(catalog, statement.statement)
-            described = entities.described_plan(planned, "", statement.statement.text, None, None)
+            described = entities.described_plan(planned, "", statement.statement.text, None)
         return entity("queryDescription", statement.text + ";", queryDescription=described)
 
     async def _explain_alter(self, statement: language.AlterQuery, text: str) -> Entity:
@@ -484,13 +488,25 @@ class Statements:
         return explained(statement, text, judged, planned)
 
 
+def _ended_queries(applied: changes.AppliedChange) -> list[str]:
+    """Returns the ids of the queries that a statement ends, pauses or replaces."""
+    ended: list[str] = []
+    for change in applied.changes:
+        match change:
+            case changes.QueryStopped(query=query) | changes.QueryPaused(query=query):
+                ended.append(query.id)
+            case changes.QueryStarted(replaces=replaced) if replaced is not None:
+                ended.append(replaced)
+    return ended
+
+
 def _explained_archive(catalog: Catalog, statement: language.CreateArchive) -> Entity:
     """Of an archive of a query: the query's plan below the archive's."""
     applied = apply(catalog, statement, 0)
     created = next((change for change in applied.changes if isinstance(change, changes.ArchiveCreated)), None)
     if created is None:
         raise SqlError(applied.message, statement.position)
-    described = described_archive(created.archive, "", None, None)
+    described = described_archive(created.archive, "", None)
     for change in applied.changes:
         if isinstance(change, changes.QueryStarted):
             described["executionPlan"] += "\n" + indent(explain(change.plan), "      ")

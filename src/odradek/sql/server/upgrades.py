@@ -192,7 +192,7 @@ def explained(statement: AlterQuery, text: str, judged: JudgedUpgrade, planned: 
         f" {'; '.join((*verdict.reasons, *verdict.notes)) or '-'}"
         for verdict in judged.verdicts
     ]
-    described = described_plan(planned, judged.query.id, statement.text, None, None)
+    described = described_plan(planned, judged.query.id, statement.text, None)
     plan_text = "\n".join(["mode    possible, and why not", *lines, "", explain(planned)])
     return entity(
         "queryDescription",

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from datetime import UTC, datetime
 from typing import Any, Final
 
 from rich.cells import cell_len, set_cell_size
@@ -207,6 +208,7 @@ def _source(entity: Entity) -> Iterable[str | TextTable]:
             yield from (
                 f"  {query['id']} ({query.get('state', '')}): {query['queryString']}" for query in queries
             )
+            yield from _failing(queries)
 
 
 def _query(entity: Entity) -> Iterable[str | TextTable]:
@@ -217,12 +219,40 @@ def _query(entity: Entity) -> Iterable[str | TextTable]:
         yield f"State                : {query['state']}"
     yield f"Sources              : {', '.join(query['sources'])}"
     yield f"Sinks                : {', '.join(query['sinks'])}"
+    if query.get("failureCount"):
+        yield f"Failing              : {_failures(query)}"
     for problem in query.get("queryErrors") or ():
-        yield f"Problem              : {problem['errorMessage']}"
+        at_ms = problem.get("timestamp")
+        when = "" if at_ms is None else f"{_moment(at_ms)} "
+        yield f"Problem              : {when}{problem['errorMessage']}"
     yield _fields(query["fields"], "key")
     if query.get("executionPlan"):
         yield "Execution plan"
         yield query["executionPlan"]
+
+
+def _queries(entity: Entity) -> Iterable[str | TextTable]:
+    yield from _QUERY_TABLE(entity)
+    yield from _failing(entity["queries"])
+
+
+def _failing(queries: Iterable[Entity]) -> Iterable[str]:
+    """Yields a line for each query that fails: how often, since when, and why."""
+    for query in queries:
+        if query.get("failureCount"):
+            errors = query.get("queryErrors") or ()
+            reason = f": {errors[-1]['errorMessage']}" if errors else ""
+            yield f"  {query['id']} failed {_failures(query)}{reason}"
+
+
+def _failures(query: Entity) -> str:
+    count, since = query["failureCount"], query.get("failingSince")
+    times = "once" if count == 1 else f"{count} times"
+    return times if since is None else f"{times} since {_moment(since)}"
+
+
+def _moment(at_ms: int) -> str:
+    return datetime.fromtimestamp(at_ms / 1000, UTC).isoformat(" ", "seconds").replace("+00:00", "Z")
 
 
 def _archive(entity: Entity) -> Iterable[str | TextTable]:
@@ -270,6 +300,16 @@ def _types(entity: Entity) -> Iterable[str | TextTable]:
     )
 
 
+_QUERY_TABLE: Final = _table(
+    "queries",
+    {
+        "Query ID": _of("id"),
+        "Query type": _of("queryType"),
+        "Status": _of("state"),
+        "Sink": _of("sinks"),
+        "Query": _of("queryString"),
+    },
+)
 _RENDERERS: Final[dict[str, Callable[[Entity], Iterable[str | TextTable]]]] = {
     "currentStatus": _status,
     "streams": _table(
@@ -292,16 +332,7 @@ _RENDERERS: Final[dict[str, Callable[[Entity], Iterable[str | TextTable]]]] = {
             "Windowed": _of("isWindowed"),
         },
     ),
-    "queries": _table(
-        "queries",
-        {
-            "Query ID": _of("id"),
-            "Query type": _of("queryType"),
-            "Status": _of("state"),
-            "Sink": _of("sinks"),
-            "Query": _of("queryString"),
-        },
-    ),
+    "queries": _queries,
     "archives": _table(
         "archives",
         {

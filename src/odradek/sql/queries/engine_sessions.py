@@ -1,0 +1,90 @@
+"""Spark sessions of the engine: one for each thread that starts queries, in one JVM."""
+
+from __future__ import annotations
+
+import os
+import threading
+from typing import TYPE_CHECKING, Any, Final
+
+from odradek.model.lazy import lazy
+from odradek.spark.own_session import DIRECTORIES
+from odradek.sql.queries.scratch import EngineScratch
+from odradek.telemetry import events
+
+if TYPE_CHECKING:
+    from odradek.spark import shared_planners
+    from odradek.sql.functions import registering
+    from odradek.streams import session as streams_session
+else:
+    registering = lazy("odradek.sql.functions.registering")
+    shared_planners = lazy("odradek.spark.shared_planners")
+    streams_session = lazy("odradek.streams.session")
+
+_log = events.get("sql")
+_WORKERS_USE: Final = (
+    "odradek.archive.history.read_through",
+    "odradek.sql.functions.registering",
+    "odradek.sql.planning.building",
+    "odradek.streams.translation.translator",
+)
+_SETTINGS: Final = {
+    "spark.driver.memory": "640m",
+    "spark.driver.extraJavaOptions": "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC -XX:MinHeapFreeRatio=10 -XX:MaxHeapFreeRatio=25"
+    " -XX:MetaspaceSize=256m",  # no full collection just because classes are loaded
+    "spark.sql.streaming.stateStore.rocksdb.boundedMemoryUsage": "true",
+    "spark.sql.streaming.stateStore.rocksdb.maxMemoryUsageMB": "96",
+    "spark.sql.streaming.stateStore.numStateStoreInstanceMetricsToReport": "0",
+    "spark.sql.streaming.minBatchesToRetain": "10",
+    "spark.sql.execution.arrow.maxRecordsPerBatch": "2000",  # lists that are null cost its square
+    "spark.sql.streaming.numRecentProgressUpdates": "2",
+    "spark.python.sql.dataFrameDebugging.enabled": "false",  # half of the calls of a program's start say where in Python it is
+    "spark.sql.ui.retainedExecutions": "10",
+    "spark.ui.retainedJobs": "10",
+    "spark.ui.retainedStages": "10",
+    "spark.ui.retainedTasks": "100",
+    "spark.ui.retainedDeadExecutors": "1",
+}
+"""Fifty queries, on two cores and 3 GB: what Spark keeps of batches that have ended is not looked at."""
+_PYTHON: Final = "PYSPARK_PYTHON"
+_DRIVER_PYTHON: Final = "PYSPARK_DRIVER_PYTHON"
+"""Spark plans with this one, and runs tasks with the other."""
+
+
+class EngineSessions:
+    """A thread changes settings and functions of its session while it starts a query, and disturbs no other start."""
+
+    def __init__(self, scratch: EngineScratch) -> None:
+        self._scratch: Final = scratch
+        self._lock: Final = threading.Lock()
+        self._of_thread: Final = threading.local()
+        self._first: Any = None
+
+    def of_this_thread(self) -> Any:
+        """Returns the session of the calling thread. The first thread that asks starts the JVM, and the others wait for it."""
+        spark = getattr(self._of_thread, "spark", None)
+        if spark is None:
+            with self._lock:
+                if self._first is None:
+                    self._first = spark = self._start()
+                else:
+                    spark = streams_session.beside(self._first)
+            registering.register(spark)
+            self._of_thread.spark = spark
+        return spark
+
+    @property
+    def jvm_process_id(self) -> int | None:
+        """None before the first session."""
+        return None if self._first is None else self._first.sparkContext._gateway.proc.pid
+
+    def _start(self) -> Any:
+        if _PYTHON not in os.environ:
+            try:
+                planners = shared_planners.SharedPlanners(
+                    self._scratch.directory("planners"), workers_use=_WORKERS_USE
+                )
+                os.environ[_PYTHON] = os.environ[_DRIVER_PYTHON] = str(planners.python)
+            except OSError as error:  # such as TMPDIR, whose path is too long for a socket
+                _log.warning("sql_planners_not_shared", reason=str(error))
+        os.environ.setdefault(DIRECTORIES, str(self._scratch.directory("spark")))
+        return streams_session.session("odradek-sql", None, 1, _SETTINGS)
