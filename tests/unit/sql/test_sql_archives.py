@@ -11,6 +11,7 @@ from odradek.sql.catalog import SqlCatalog
 from odradek.sql.changes import ArchiveCreated, ArchiveDropped, QueryPaused, QueryStarted, QueryStopped
 from odradek.sql.language import parse, parse_one
 from odradek.sql.language.statements import CreateArchive, CreateAsSelect
+from odradek.sql.queries.engine import QueryFailure
 from odradek.sql.server.archives import described_archive
 from odradek.sql.server.entities import QueryHealth, described_source, listed_query
 from odradek.sql.server.state import command_id
@@ -132,14 +133,17 @@ def test_the_query_of_an_archive_is_explained() -> None:
     statement = parse_one("CREATE ARCHIVE a FROM s WITH (PATH='/lake/a', EVERY='1 MINUTE')")
     (created,) = apply(catalog_of(""), statement, 2).changes
     assert isinstance(created, ArchiveCreated)
-    described = described_archive(created.archive, "ARCHIVE_A_2", "ERROR", "it is full")
+    failure = QueryFailure(reason="it is full", at_ms=1_000)
+    health = QueryHealth(state="ERROR", failure_count=2, failing_since_ms=1_000, failures=(failure,))
+    described = described_archive(created.archive, "ARCHIVE_A_2", health)
     assert described["executionPlan"].splitlines() == [
         "write to archive A at /lake/a, delta, a batch at least every 60 s",
         "  native: columns of S, with topic, partition and offset",
         "    native: read topic s-topic from where the archive ends",
     ]
     shown = list(rendered({"@type": "queryDescription", "queryDescription": described}))
-    assert "Problem              : it is full" in shown
+    assert "Failing              : 2 times since 1970-01-01 00:00:01Z" in shown
+    assert "Problem              : 1970-01-01 00:00:01Z it is full" in shown
 
 
 def test_archives_are_shown() -> None:

@@ -66,7 +66,7 @@ class StartPush:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StopQuery:
-    """Ends a query of any kind. With `answers`, QueryStopped says when it writes nothing any more."""
+    """Ends a query of any kind. With `answers`, QueryHasStopped says when it writes nothing any more."""
 
     query_id: str
     answers: bool = False
@@ -88,7 +88,7 @@ class QueryProgressed:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class QueryStopped:
+class QueryHasStopped:
     """The answer to StopQuery: the query writes nothing any more."""
 
     query_id: str

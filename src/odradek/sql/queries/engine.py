@@ -18,11 +18,11 @@ from odradek.runtime.ports import Clock
 from odradek.runtime.real_clock import SystemClock
 from odradek.sql.queries.channel import (
     QueryEnded,
+    QueryHasStopped,
     QueryProgressed,
     QueryRows,
     QueryRunning,
     QuerySlept,
-    QueryStopped,
     StartArchive,
     StartPush,
     StartQuery,
@@ -334,10 +334,10 @@ class SqlEngine:
 
     def _receive(
         self,
-        message: QueryRunning | QueryProgressed | QuerySlept | QueryRows | QueryEnded | QueryStopped,
+        message: QueryRunning | QueryProgressed | QuerySlept | QueryRows | QueryEnded | QueryHasStopped,
     ) -> None:
         query_id = message.query_id
-        if isinstance(message, QueryStopped):
+        if isinstance(message, QueryHasStopped):
             self._has_stopped(query_id)
         elif query_id in self._pushes:
             self._receive_push(query_id, message)

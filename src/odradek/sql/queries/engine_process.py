@@ -23,11 +23,11 @@ from odradek.sql.queries import jvm_end
 from odradek.sql.queries.channel import (
     EngineChannel,
     QueryEnded,
+    QueryHasStopped,
     QueryProgressed,
     QueryRows,
     QueryRunning,
     QuerySlept,
-    QueryStopped,
     StartArchive,
     StartPush,
     StartQuery,
@@ -103,7 +103,7 @@ class _Running:
 @dataclass(slots=True)
 class EngineCore:
     """Starts, watches and stops queries. Orders of one query are carried out in their order, and those of others beside them:
-    a start that waits for a broker is in the way of nobody. Each thread that starts queries has a Spark session of its own,
+    a start that waits for a broker is in the way of no other. Each thread that starts queries has a Spark session of its own,
     since settings and functions of a session change while a query starts (decision 0083).
     """
 
@@ -229,7 +229,7 @@ class EngineCore:
         if running is not None:
             self._stop(running)
         if answers:
-            self.channel.send(QueryStopped(query_id=query_id))
+            self.channel.send(QueryHasStopped(query_id=query_id))
 
     def _stop(self, running: _Running) -> None:
         try:

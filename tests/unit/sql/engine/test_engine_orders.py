@@ -15,9 +15,9 @@ from odradek.sql.queries import engine_process
 from odradek.sql.queries.channel import (
     EngineChannel,
     QueryEnded,
+    QueryHasStopped,
     QueryProgressed,
     QueryRunning,
-    QueryStopped,
     StartArchive,
     StartQuery,
     StopQuery,
@@ -126,7 +126,7 @@ def test_a_start_that_waits_is_in_the_way_of_no_other(lab: Lab) -> None:
     lab.start("quick", quick)
     assert lab.next() == QueryRunning(query_id="quick")
     lab.stop("quick")
-    assert lab.next() == QueryStopped(query_id="quick")
+    assert lab.next() == QueryHasStopped(query_id="quick")
     assert quick.has_stopped.is_set()
     slow.may_start.set()
     assert lab.next() == QueryRunning(query_id="slow")
@@ -138,12 +138,12 @@ def test_stopped_is_said_when_the_query_writes_nothing_any_more(lab: Lab) -> Non
     assert starting.begun.wait(PATIENCE_S)
     lab.stop("q")
     lab.stop("other")
-    assert lab.next() == QueryStopped(query_id="other")
+    assert lab.next() == QueryHasStopped(query_id="other")
     starting.may_start.set()
     assert lab.next() == QueryRunning(query_id="q")
     assert not starting.has_stopped.is_set()
     starting.may_stop.set()
-    assert lab.next() == QueryStopped(query_id="q")
+    assert lab.next() == QueryHasStopped(query_id="q")
     assert starting.has_stopped.is_set()
 
 
@@ -159,7 +159,7 @@ def test_a_query_that_shall_end_before_it_began_is_not_started(lab: Lab) -> None
     for run in runs:
         run.may_start.set()
     said = [lab.next() for _ in range(6)]
-    assert said.index(QueryStopped(query_id="late")) < said.index(QueryRunning(query_id="late"))
+    assert said.index(QueryHasStopped(query_id="late")) < said.index(QueryRunning(query_id="late"))
     assert wanted.begun.is_set()
     assert not unwanted.begun.is_set()
 
@@ -195,11 +195,11 @@ def test_a_query_begins_after_the_one_that_it_replaces(lab: Lab, monkeypatch: py
     assert lab.next() == QueryRunning(query_id="other")
     assert not after.begun.is_set()
     before.may_stop.set()
-    assert lab.next() == QueryStopped(query_id="before")
+    assert lab.next() == QueryHasStopped(query_id="before")
     assert lab.next() == QueryRunning(query_id="after")
 
 
-def test_progress_and_death_are_told_once(lab: Lab) -> None:
+def test_progress_and_death_are_reported_once(lab: Lab) -> None:
     failing = StandInRun()
     lab.start("q", failing, tells_progress=True)
     assert lab.next() == QueryRunning(query_id="q")
@@ -210,4 +210,4 @@ def test_progress_and_death_are_told_once(lab: Lab) -> None:
     query.isActive = False
     assert lab.next() == QueryEnded(query_id="q", problem="out of order")
     lab.stop("q")
-    assert lab.next() == QueryStopped(query_id="q")
+    assert lab.next() == QueryHasStopped(query_id="q")

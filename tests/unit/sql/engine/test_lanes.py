@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import threading
 from concurrent.futures import ThreadPoolExecutor
+from functools import partial
 
 from hypothesis import given
 from hypothesis import strategies as st
@@ -34,7 +35,7 @@ def test_jobs_of_one_name_run_in_their_order_and_none_is_left_behind(
 
         for number, (names, fails) in enumerate(jobs):
             pool = first if number % 2 else second
-            lanes.add(names, lambda number=number, fails=fails: job(number, fails=fails), pool)
+            lanes.add(names, partial(job, number, fails=fails), pool)
         for _ in jobs:
             assert done.acquire(timeout=PATIENCE_S)
     for later, (names, _) in enumerate(jobs):

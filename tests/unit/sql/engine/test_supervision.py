@@ -6,22 +6,23 @@ import asyncio
 import os
 import socket
 from collections.abc import AsyncIterator, Callable
+from functools import partial
 from typing import Any
 
 import pytest
 
 from odradek.sql.queries.channel import (
     QueryEnded,
+    QueryHasStopped,
     QueryProgressed,
     QueryRunning,
     QuerySlept,
-    QueryStopped,
     StartArchive,
     StopQuery,
     framed,
     read_message,
 )
-from odradek.sql.queries.engine import SqlEngine
+from odradek.sql.queries.engine import SqlEngine, SupervisedQuery
 from odradek.sql.server.entities import QueryHealth
 
 PATIENCE_S = 30
@@ -59,8 +60,16 @@ class EngineStandIn:
         return -9
 
 
+def nothing(spark: Any, checkpoint: str) -> None:
+    """Starts no query: the engine is a stand-in."""
+
+
 def order(query_id: str) -> StartArchive:
-    return StartArchive(query_id=query_id, start=dict)
+    return StartArchive(query_id=query_id, start=nothing)
+
+
+def has_failed(query: SupervisedQuery, times: int) -> bool:
+    return query.failure_count == times
 
 
 async def until(holds: Callable[[], bool]) -> None:
@@ -96,8 +105,8 @@ async def test_a_query_that_fails_again_and_again_says_so_until_a_batch_has_ende
         again = await stand_in.order()
         assert (again.query_id, again.tells_progress) == ("q", True)
         stand_in.say(QueryRunning(query_id="q"))
-        stand_in.say(QueryStopped(query_id="other"))  # all before it was read
-        await until(lambda number=number: query.failure_count == number)
+        stand_in.say(QueryHasStopped(query_id="other"))  # all before it was read
+        await until(partial(has_failed, query, number))
         health = QueryHealth.of(query)
         assert (health.state, health.problem) == ("ERROR", f"problem {number}")
         assert health.failing_since_ms == query.failures[0].at_ms
@@ -134,7 +143,7 @@ async def test_who_terminates_waits_until_the_query_has_ended(
     waits[0].cancel()
     await asyncio.gather(waits[0], return_exceptions=True)
     assert not waits[1].done()
-    stand_in.say(QueryStopped(query_id="q"))
+    stand_in.say(QueryHasStopped(query_id="q"))
     await waits[1]
     assert await engine.all_stopped(["q"], PATIENCE_S) == []
 
@@ -149,7 +158,7 @@ async def test_what_a_query_said_before_its_successor_began_is_not_of_the_succes
     assert isinstance(await stand_in.order(), StartArchive)
     stand_in.say(QueryRunning(query_id="q"))
     stand_in.say(QueryEnded(query_id="q", problem="of the first"))
-    stand_in.say(QueryStopped(query_id="q"))
+    stand_in.say(QueryHasStopped(query_id="q"))
     await engine.stopped("q")
     assert (engine.wanted["q"].state, engine.wanted["q"].failure_count) == ("STARTING", 0)
     stand_in.say(QueryRunning(query_id="q"))
@@ -162,10 +171,10 @@ async def test_each_order_to_end_is_waited_for(supervised: tuple[SqlEngine, Engi
     engine.run(order("q"))
     engine.terminate("q")
     second = asyncio.ensure_future(engine.stopped("q"))
-    stand_in.say(QueryStopped(query_id="q"))
+    stand_in.say(QueryHasStopped(query_id="q"))
     await asyncio.sleep(0.02)
     assert not second.done()
-    stand_in.say(QueryStopped(query_id="q"))
+    stand_in.say(QueryHasStopped(query_id="q"))
     await second
 
 
