@@ -2,14 +2,28 @@
 
 from __future__ import annotations
 
+import logging
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from odradek.model.errors import ConfigError
 from odradek.model.lazy import lazy
 from odradek.streams.language import GlobalTable, Stream, Table
-from odradek.streams.plan.operators import Emit, Expression, FrameSource, TopicSource, listed
+from odradek.streams.plan.arguments import (
+    checked_mapping,
+    checked_partitions,
+    checked_text,
+    checked_topic,
+    unread_topics,
+)
+from odradek.streams.plan.operators import (
+    Emit,
+    Expression,
+    FrameSource,
+    TopicSource,
+    checked_expressions,
+    listed,
+)
 from odradek.streams.plan.program import OnError, Program
 from odradek.streams.plan.schemas import Format, declared
 from odradek.streams.plan.windows import Length, milliseconds
@@ -26,6 +40,8 @@ else:
     driver = lazy("odradek.streams.driver")
     picture = lazy("odradek.streams.picture")
     running = lazy("odradek.streams.running")
+
+log = logging.getLogger(__name__)
 
 
 class Streams:
@@ -50,19 +66,21 @@ class Streams:
         spark: SparkSession | None = None,
         starting: Mapping[str, str] | None = None,
     ) -> None:
-        if partitions < 1:
-            raise ConfigError(f"partitions is {partitions}; there is at least one")
+        checked_partitions(partitions)
+        if servers is not None:
+            checked_text(servers, "servers", "text such as 'host-1:9092,host-2:9092'")
         self.program = Program(
-            name=name,
+            name=checked_text(name, "the program's name", "text such as 'orders'"),
             servers=servers,
             partitions=partitions,
             emit=emit,
-            options=dict(options or {}),
+            options=dict(checked_mapping(options or {}, "options", "{'kafka.security.protocol': 'SSL'}")),
             spark=spark,
             on_error=on_error,
-            bad=bad,
+            bad=None if bad is None else checked_topic(bad, "bad"),
         )
-        self._starting = dict(starting or {})
+        self._starting = dict(checked_mapping(starting or {}, "starting", "{'orders': 'latest'}"))
+        self._topics: set[str] = set()
         self.program.check_errors()
 
     def stream(
@@ -126,7 +144,7 @@ class Streams:
         source = self._source(
             topic, key, value, key_format, value_format, options, name, None, bad, table=True
         )
-        return GlobalTable(replace(source, everywhere=True))
+        return GlobalTable(self.program, replace(source, everywhere=True))
 
     def from_df(
         self,
@@ -138,13 +156,14 @@ class Streams:
         name: str | None = None,
     ) -> Stream:
         """A DataFrame of yours as a stream. `timestamp` in milliseconds."""
+        checked_expressions((timestamp,), "timestamp")
         return Stream(
             self.program,
             FrameSource(
                 name=self.program.operator_name("frame", name),
                 frame=frame,
-                key=listed(key),
-                value=listed(value),
+                key=listed(key, "key"),
+                value=listed(value, "value"),
                 timestamp=timestamp,
             ),
         )
@@ -163,15 +182,19 @@ class Streams:
         *,
         table: bool = False,
     ) -> TopicSource:
+        self._topics.add(checked_topic(topic, "table" if table else "stream"))
+        if timestamp is not None:
+            checked_expressions((timestamp,), "timestamp")
+        given = checked_mapping(options or {}, "options", "{'maxOffsetsPerTrigger': '1000'}")
         return TopicSource(
             name=self.program.operator_name("table" if table else "stream", name),
             topic=topic,
             key=declared(key, "key", key_format),
             value=declared(value, "value", value_format),
             table=table,
-            options=tuple({**self._starting_options(topic), **(options or {})}.items()),
+            options=tuple({**self._starting_options(topic), **given}.items()),
             timestamp=timestamp,
-            bad=bad,
+            bad=None if bad is None else checked_topic(bad, "bad"),
         )
 
     def _starting_options(self, topic: str) -> dict[str, str]:
@@ -193,7 +216,7 @@ class Streams:
     def start(
         self,
         *,
-        checkpoint: str,
+        checkpoint: str | Path,
         delivery: str = "exactly_once",
         interval: str = "500 milliseconds",
         until_now: bool = False,
@@ -206,11 +229,13 @@ class Streams:
         topics, too; without its checkpoint, the program then goes on with them where it was. `spark`: the session to run in, in
         place of the one that `Streams(spark=)` names.
         """
+        for problem in unread_topics(self._starting, self._topics):
+            log.warning("%s", problem)
         if spark is not None:
             self.program.spark = spark
         return running.start(
             self.program,
-            checkpoint=checkpoint,
+            checkpoint=str(checkpoint),
             delivery=delivery,
             interval=interval,
             until_now=until_now,

@@ -97,6 +97,8 @@ class TestDriver:
                 f"the program does not read a topic {topic!r}; it reads {', '.join(sorted(self._sources)) or 'none'}"
                 f"{near_name(topic, self._sources)}"
             )
+        if not isinstance(rows, Iterable) or isinstance(rows, (str, bytes, dict)):
+            raise ConfigError(f"feed takes a list of rows, such as [('ann', 5)], not {rows!r:.80}")
         fed = self._fed.setdefault(topic, InputTopic(source, len(self._fed)))
         for row in rows:
             self._latest_ms = max(self._latest_ms, fed.add(row, self._count, self._clock_ms))

@@ -166,7 +166,7 @@ def _given(row: Any) -> Mapping[str, Any]:
                 f"a fed row has key, value, timestamp and headers; it has no {', '.join(sorted(strange))}"
             )
         return row
-    raise ConfigError(f"a fed row is a dict or a tuple, not {row!r}")
+    raise ConfigError(f"a fed row is a dict or a tuple in a list, such as [('ann', 5)], not {row!r:.80}")
 
 
 def _fitted(kind: ResultType, value: Any, what: str) -> Any:

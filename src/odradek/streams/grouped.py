@@ -7,10 +7,11 @@ from dataclasses import dataclass
 from typing import Any, Generic, TypeVar, overload
 
 from odradek.model.errors import ConfigError
+from odradek.streams.plan.arguments import checked_function, checked_mapping, checked_text
 from odradek.streams.plan.keyed import Aggregated, Cogrouped, Folded, FoldedBy, Processed, ProcessorOutput
 from odradek.streams.plan.operators import Emit, Expression, Operator, at_least_one
 from odradek.streams.plan.program import Program
-from odradek.streams.plan.schemas import checked_ddl
+from odradek.streams.plan.schemas import checked_schema
 from odradek.streams.plan.windows import (
     Length,
     SessionWindows,
@@ -138,29 +139,33 @@ class GroupedStream(Generic[TableT, StreamT]):
             ),
         )
 
+    def _one(self, function: str, of: str, emit: Emit | None, name: str | None) -> TableT:
+        checked_text(of, f"what {function} takes", "Spark SQL, such as 'amount'")
+        return self.agg(f"{function}({of}) AS value", emit=emit, name=name)
+
     def count(self, *, emit: Emit | None = None, name: str | None = None) -> TableT:
         """How many records each key has."""
         return self.agg("count(*) AS value", emit=emit, name=name)
 
     def sum(self, of: str, *, emit: Emit | None = None, name: str | None = None) -> TableT:
-        return self.agg(f"sum({of}) AS value", emit=emit, name=name)
+        return self._one("sum", of, emit, name)
 
     def min(self, of: str, *, emit: Emit | None = None, name: str | None = None) -> TableT:
-        return self.agg(f"min({of}) AS value", emit=emit, name=name)
+        return self._one("min", of, emit, name)
 
     def max(self, of: str, *, emit: Emit | None = None, name: str | None = None) -> TableT:
-        return self.agg(f"max({of}) AS value", emit=emit, name=name)
+        return self._one("max", of, emit, name)
 
     def avg(self, of: str, *, emit: Emit | None = None, name: str | None = None) -> TableT:
-        return self.agg(f"avg({of}) AS value", emit=emit, name=name)
+        return self._one("avg", of, emit, name)
 
     def latest(self, of: str, *, emit: Emit | None = None, name: str | None = None) -> TableT:
         """The last one by offset, not by time."""
-        return self.agg(f"latest({of}) AS value", emit=emit, name=name)
+        return self._one("latest", of, emit, name)
 
     def earliest(self, of: str, *, emit: Emit | None = None, name: str | None = None) -> TableT:
         """The first one by offset."""
-        return self.agg(f"earliest({of}) AS value", emit=emit, name=name)
+        return self._one("earliest", of, emit, name)
 
     def reduce(
         self,
@@ -192,6 +197,11 @@ class GroupedStream(Generic[TableT, StreamT]):
 
     def fold(self, fold: Fold, *, schema: str, emit: Emit | None = None, name: str | None = None) -> TableT:
         """A table of what a fold of yours says: an object that can be pickled. `schema`: the fields of its results, as DDL."""
+        if isinstance(fold, type) or not isinstance(fold, Fold):
+            raise ConfigError(
+                f"fold takes an object with the methods add, remove, merge, result and copied, not {fold!r:.80}"
+            )
+        checked_schema(schema, "fold")
         operator = FoldedBy(
             name=self._program.operator_name("aggregate", name),
             inputs=(self._operator,),
@@ -207,6 +217,7 @@ class GroupedStream(Generic[TableT, StreamT]):
     def cogroup(self, add: Callable[[Any, Any, Any], Any]) -> CogroupedStream[TableT, StreamT]:
         """Streams that are added to one aggregate: `a.cogroup(f).cogroup(b, g).aggregate(dict, schema=…)`."""
         self._no_table("cogroup")
+        checked_function(add, "cogroup", "(key, value, aggregate)")
         return CogroupedStream(self._program, ((self, add),))
 
     @overload
@@ -234,6 +245,13 @@ class GroupedStream(Generic[TableT, StreamT]):
         _check_processor(processor)
         if (schema is None) == (not outputs):
             raise ConfigError("process: give schema=, or outputs= with a name and a schema for each")
+        if outputs is None:
+            checked_schema(schema, "process")
+        else:
+            for output, ddl in checked_mapping(
+                outputs, "outputs", "{'good': 'n INT', 'bad': 'STRING'}"
+            ).items():
+                checked_schema(ddl, f"output {output!r}")
         operator = Processed(
             name=self._program.operator_name("process", name),
             inputs=(self._operator,),
@@ -264,6 +282,8 @@ class GroupedStream(Generic[TableT, StreamT]):
     ) -> TableT:
         """The table of a CogroupedStream, with the windows of this one."""
         self._needs_merge(merge)
+        checked_function(start, "start", "without arguments, such as dict")
+        checked_schema(schema, "aggregate")
         operator = Cogrouped(
             name=self._program.operator_name("cogroup", name),
             inputs=tuple(grouped._operator for grouped, _ in parts),
@@ -278,12 +298,23 @@ class GroupedStream(Generic[TableT, StreamT]):
         )
         return self._results.table(self._program, operator)
 
+    def check_cogroup(self, program: Program) -> None:
+        """ConfigError where it cannot be added to an aggregate of the program."""
+        self._no_table("cogroup")
+        if self._program is not program:
+            raise ConfigError(
+                f"{self._operator.name} belongs to another program, {self._program.name!r}: one app = Streams(…) makes all"
+                " streams and tables of a program"
+            )
+
     def _no_table(self, method: str) -> None:
         if self._operator.is_table or self._window is not None:
             raise ConfigError(f"{method} takes a grouped stream without windows")
 
     def _needs_merge(self, merge: Callable[..., Any] | None) -> None:
         """ConfigError for sessions that no function makes one."""
+        if merge is not None:
+            checked_function(merge, "merge", "(key, one, other)")
         if isinstance(self._window, SessionWindows) and merge is None:
             raise ConfigError(
                 "aggregate: sessions need merge=, a function merge(key, one, other) that makes one aggregate of two,"
@@ -300,10 +331,12 @@ class GroupedStream(Generic[TableT, StreamT]):
         emit: Emit | None,
         name: str | None,
     ) -> TableT:
-        _check_function(add, "add", "(aggregate, value)" if start is None else "(key, value, aggregate)")
+        checked_function(add, "add", "(aggregate, value)" if start is None else "(key, value, aggregate)")
+        if subtract is not None:
+            checked_function(subtract, "subtract", "that takes a value back")
         if schema is not None or start is not None:
-            checked_ddl(schema, "schema")
-            _check_function(start, "start", "without arguments, such as dict or lambda: 0,")
+            checked_schema(schema, "aggregate")
+            checked_function(start, "start", "without arguments, such as dict")
         if self._operator.is_table and subtract is None:
             raise ConfigError(
                 "a grouped table needs subtract=: it takes back the old value of a row that changes"
@@ -344,12 +377,6 @@ def _check_processor(processor: Any) -> None:
     )
 
 
-def _check_function(function: Any, what: str, needed: str) -> None:
-    """ConfigError for what cannot be called."""
-    if not callable(function):
-        raise ConfigError(f"{what} is a function {needed}, not {function!r:.80}")
-
-
 class CogroupedStream(Generic[TableT, StreamT]):
     """Several grouped streams, each with its own function `add(key, value, aggregate)`."""
 
@@ -367,12 +394,21 @@ class CogroupedStream(Generic[TableT, StreamT]):
         self, other: GroupedStream[TableT, StreamT], add: Callable[[Any, Any, Any], Any]
     ) -> CogroupedStream[TableT, StreamT]:
         """One more stream. Its key has the same type."""
+        if not isinstance(other, GroupedStream):
+            raise ConfigError(
+                f"cogroup takes a grouped stream, such as stream.group_by_key(), not {other!r:.80}"
+            )
+        checked_function(add, "cogroup", "(key, value, aggregate)")
+        other.check_cogroup(self._program)
         return CogroupedStream(self._program, (*self._parts, (other, add)))
 
     def windowed(
         self, like: Callable[[GroupedStream[TableT, StreamT]], GroupedStream[TableT, StreamT]]
     ) -> CogroupedStream[TableT, StreamT]:
         """Aggregates by window: `windowed(lambda grouped: grouped.window("1 hour").final())`."""
+        checked_function(
+            like, "windowed", "of a grouped stream, such as lambda grouped: grouped.window('1 hour'),"
+        )
         return CogroupedStream(self._program, self._parts, like(self._parts[0][0]))
 
     def aggregate(

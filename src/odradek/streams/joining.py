@@ -6,6 +6,7 @@ from collections.abc import Iterable
 from typing import NamedTuple, TypeAlias
 
 from odradek.model.errors import ConfigError
+from odradek.streams.plan.arguments import checked_join_kind, checked_prefix
 from odradek.streams.plan.keyed import (
     ForeignKeyJoin,
     StreamStreamJoin,
@@ -39,6 +40,8 @@ def stream_to_stream(
     select: Select,
     name: str | None,
 ) -> StreamStreamJoin:
+    checked_join_kind(how)
+    checked_prefix(prefix)
     within_ms = milliseconds(reach.within, "within")
     return StreamStreamJoin(
         name=program.operator_name("join", name),
@@ -48,7 +51,7 @@ def stream_to_stream(
         after_ms=within_ms if reach.after is None else milliseconds(reach.after, "after"),
         grace_ms=milliseconds(reach.grace, "grace"),
         prefix=prefix,
-        value=_selected(select),
+        value=_selected(select, "select"),
     )
 
 
@@ -63,6 +66,8 @@ def stream_to_table(
     name: str | None,
 ) -> StreamTableJoin:
     """ConfigError for an outer join, and for a grace that the table has no history for."""
+    checked_join_kind(how)
+    checked_prefix(prefix)
     if how == "outer":
         raise ConfigError("a stream and a table have inner and left joins: a table's change makes no record")
     grace_ms = None if grace is None else milliseconds(grace, "grace")
@@ -77,10 +82,10 @@ def stream_to_table(
         name=program.operator_name("join", name),
         inputs=sides,
         kind=how,
-        on=_selected(on),
+        on=_selected(on, "on"),
         grace_ms=grace_ms,
         prefix=prefix,
-        value=_selected(select),
+        value=_selected(select, "select"),
     )
 
 
@@ -93,12 +98,14 @@ def table_to_table(
     emit: Emit,
     name: str | None,
 ) -> TableTableJoin:
+    checked_join_kind(how)
+    checked_prefix(prefix)
     return TableTableJoin(
         name=program.operator_name("join", name),
         inputs=sides,
         kind=how,
         prefix=prefix,
-        value=_selected(select),
+        value=_selected(select, "select"),
         emit=emit,
     )
 
@@ -113,15 +120,17 @@ def by_foreign_key(
     name: str | None,
 ) -> ForeignKeyJoin:
     """ConfigError for an outer join."""
+    checked_join_kind(how)
+    checked_prefix(prefix)
     if how == "outer":
         raise ConfigError("a join by foreign key is inner or left: a right row without references has no key")
     return ForeignKeyJoin(
         name=program.operator_name("join", name),
         inputs=sides,
         kind=how,
-        on=listed(on),
+        on=listed(on, "on"),
         prefix=prefix,
-        value=_selected(select),
+        value=_selected(select, "select"),
     )
 
 
@@ -136,18 +145,20 @@ def by_part_of_windowed_key(
     name: str | None,
 ) -> WindowTableJoin:
     """ConfigError for an outer join."""
+    checked_join_kind(how)
+    checked_prefix(prefix)
     if how == "outer":
         raise ConfigError("windows join a table inner or left: a right row without a window has no key")
     return WindowTableJoin(
         name=program.operator_name("join", name),
         inputs=sides,
         kind=how,
-        on=listed(by),
+        on=listed(by, "by"),
         prefix=prefix,
-        value=_selected(select),
+        value=_selected(select, "select"),
         held_ms=None if held is None else milliseconds(held, "held"),
     )
 
 
-def _selected(select: Select) -> tuple[Expression, ...] | None:
-    return None if select is None else listed(select)
+def _selected(select: Select, what: str) -> tuple[Expression, ...] | None:
+    return None if select is None else listed(select, what)

@@ -13,6 +13,7 @@ from odradek.model.lazy import lazy
 from odradek.streams import joining
 from odradek.streams.grouped import GroupedStream, ResultTypes
 from odradek.streams.joining import JoinReach
+from odradek.streams.plan.arguments import checked_function, checked_text, checked_topic
 from odradek.streams.plan.keyed import Suppressed
 from odradek.streams.plan.operators import (
     AsStream,
@@ -97,7 +98,9 @@ class Stream:
     ) -> Stream:
         """A new key and a new value."""
         name = self._program.operator_name("map", name)
-        return self._then(Selected(name=name, inputs=(self.operator,), key=listed(key), value=listed(value)))
+        return self._then(
+            Selected(name=name, inputs=(self.operator,), key=listed(key, "key"), value=listed(value, "value"))
+        )
 
     def with_timestamp(self, milliseconds: Expression, *, name: str | None = None) -> Stream:
         """Another time for each record, such as `unix_millis(at)`."""
@@ -125,8 +128,8 @@ class Stream:
         made = Selected(
             name=self._program.operator_name("flat-map-key", f"{given}-records"),
             inputs=(exploded.operator,),
-            key=None if key is None else listed(key),
-            value=None if value is None else listed(value),
+            key=None if key is None else listed(key, "key"),
+            value=None if value is None else listed(value, "value"),
         )
         return self._then(made)
 
@@ -153,16 +156,23 @@ class Stream:
     def merge(self, *others: Stream, name: str | None = None) -> Stream:
         """The records of all of them, which have the same columns."""
         name = self._program.operator_name("merge", name)
-        inputs = (self.operator, *(other.operator for other in others))
-        return self._then(Merged(name=name, inputs=inputs))
+        inputs = tuple(
+            _operator_of(
+                self._program, other, "merge takes streams; of a table write table.to_stream()", Stream
+            )
+            for other in others
+        )
+        return self._then(Merged(name=name, inputs=(self.operator, *inputs)))
 
     def peek(self, look: Callable[[Any], Any], *, name: str | None = None) -> Stream:
         """`look(record)` for each record, in Spark's tasks: again when Spark repeats a task."""
+        checked_function(look, "peek", "of a record, such as print")
         name = self._program.operator_name("peek", name)
         return self._then(Peeked(name=name, inputs=(self.operator,), look=look))
 
     def foreach(self, call: Callable[[Any], Any], *, name: str | None = None) -> None:
         """`call(record)` for each record, on the driver. At least once."""
+        checked_function(call, "foreach", "of a record, such as print")
         name = self._program.operator_name("foreach", name)
         self._program.end(Called(name=name, inputs=(self.operator,), call=call))
 
@@ -192,6 +202,10 @@ class Stream:
         """
         if (topic is None) == (by is None):
             raise ConfigError("to: give a topic, or by= an expression that names one")
+        if by is not None:
+            checked_expressions((by,), "to(by=…)")
+        else:
+            checked_topic(topic, "to")
         self._program.end(
             TopicSink(
                 name=self._program.operator_name("to", name),
@@ -200,7 +214,7 @@ class Stream:
                 topic_expression=by,
                 key_format=checked_format(key_format, "key"),
                 value_format=checked_format(value_format, "value"),
-                query=query,
+                query=_checked_query(query),
             )
         )
 
@@ -269,7 +283,9 @@ class Stream:
 
         `prefix` goes before a column of the right side whose name the left side has too. `select` makes the joined value.
         """
-        program, inputs = self._program, (self.operator, other.operator)
+        needed = "join takes a stream, a table or a global table, such as app.table('users', …)"
+        joined = _operator_of(self._program, other, needed, Stream, Table, GlobalTable)
+        program, inputs = self._program, (self.operator, joined)
         if isinstance(other, Stream):
             if within is None or on is not None:
                 raise ConfigError(
@@ -283,6 +299,7 @@ class Stream:
 
     def through(self, topic: str, *, name: str | None = None) -> Stream:
         """Write to a topic, and go on with what it holds: what several outputs share is then computed once."""
+        checked_topic(topic, "through")
         key, value = running.schemas(self._program, self.operator)
         self.to(topic, name=name)
         source = TopicSource(
@@ -297,7 +314,8 @@ class Stream:
 class GlobalTable:
     """A table that every task has whole. Streams join it by any expression, wherever their records are."""
 
-    def __init__(self, operator: Operator) -> None:
+    def __init__(self, program: Program, operator: Operator) -> None:
+        self._program = program
         self.operator = operator
 
 
@@ -366,16 +384,17 @@ class Table:
         name: str | None = None,
     ) -> None:
         """Write the updates to a topic, its changelog: compacted, and made so unless it is there. `query` as in `Stream.to`."""
+        checked_topic(topic, "to")
         source = self.to_stream().operator
         self._program.end(
             TopicSink(
                 name=self._program.operator_name("to", name),
                 inputs=(source,),
                 topic=topic,
-                key_format=key_format,
-                value_format=value_format,
+                key_format=checked_format(key_format, "key"),
+                value_format=checked_format(value_format, "value"),
                 is_changelog=True,
-                query=query,
+                query=_checked_query(query),
             )
         )
 
@@ -394,9 +413,8 @@ class Table:
 
         `on`: what of a left row is the right table's key (a foreign key, inner or left). The result has the left key.
         """
-        if not isinstance(other, Table):
-            raise ConfigError("a table joins a table; for a stream write stream.join(table)")
-        inputs = (self.operator, other.operator)
+        needed = "a table joins a table; for a stream write stream.join(table)"
+        inputs = (self.operator, _operator_of(self._program, other, needed, Table))
         if on is not None:
             return Table(
                 self._program,
@@ -425,11 +443,30 @@ class Table:
         An update of `other` makes an update of each window of its key that is held: until stream time is `held` after the
         window's end; without it, until the window is deleted.
         """
-        inputs = (self.operator, other.operator)
+        needed = "join_windows takes a table without windows, such as app.table('users', …)"
+        inputs = (self.operator, _operator_of(self._program, other, needed, Table))
         return Table(
             self._program,
             joining.by_part_of_windowed_key(self._program, inputs, how, by, held, prefix, select, name),
         )
+
+
+def _operator_of(program: Program, other: Any, needed: str, *kinds: type[Any]) -> Operator:
+    """The operator of another stream or table. ConfigError for one of another program, and for other objects."""
+    if not isinstance(other, kinds):
+        raise ConfigError(f"{needed}, not {other!r:.80}")
+    if other._program is not program:
+        raise ConfigError(
+            f"{other.operator.name} belongs to another program, {other._program.name!r}: one app = Streams(…) makes all"
+            " streams and tables of a program"
+        )
+    operator: Operator = other.operator
+    return operator
+
+
+def _checked_query(query: Any) -> str | None:
+    """ConfigError for what is no name of a query."""
+    return None if query is None else checked_text(query, "query", "the name of a query")
 
 
 _RESULTS: ResultTypes[Table, Stream] = ResultTypes(table=Table, stream=Stream)

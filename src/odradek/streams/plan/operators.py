@@ -214,10 +214,10 @@ def near_name(name: str, known: Iterable[str]) -> str:
     return f"; did you mean {names[close[0]]}?" if close else ""
 
 
-def listed(expressions: Expression | Iterable[Expression]) -> tuple[Expression, ...]:
+def listed(expressions: Expression | Iterable[Expression], method: str) -> tuple[Expression, ...]:
     """One or several. A Column is one, though Python can iterate it."""
     several = tuple(expressions) if isinstance(expressions, (list, tuple)) else (expressions,)
-    return checked_expressions(several, "an expression")
+    return at_least_one(several, method)
 
 
 def at_least_one(expressions: tuple[Any, ...], method: str) -> tuple[Any, ...]:

@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Literal, TypeAlias, get_args
 
 from odradek.model.errors import ConfigError
+from odradek.streams.plan.arguments import checked_text
 from odradek.streams.plan.describing import description
 from odradek.streams.plan.operators import Emit, Operator
 from odradek.streams.plan.queries import check_changelogs
@@ -39,7 +40,9 @@ class Program:
 
     def operator_name(self, kind: str, given: str | None) -> str:
         """The user's name, or one of the kind and a number. ConfigError when it is taken."""
-        if given is None:
+        if given is not None:
+            checked_text(given, "name", "the name of an operator")
+        else:
             self._numbers[kind] += 1
             given = f"{kind}-{self._numbers[kind]}"
         if given in self._names:
@@ -55,7 +58,8 @@ class Program:
         return emit
 
     def check_errors(self) -> None:
-        """ConfigError where `on_error` and `bad` do not say how to handle a record."""
+        """ConfigError where `on_error` and `bad` do not say how to handle a record, or `emit` when a table says an update."""
+        self.emit_or_default(None)
         if self.on_error not in get_args(OnError):
             raise ConfigError(f"on_error is one of {', '.join(get_args(OnError))}, not {self.on_error!r}")
         if self.on_error == "dead-letter" and self.bad is None:

@@ -60,6 +60,11 @@ def checked_format(form: Format, role: str) -> Format:
         raise ConfigError(
             f"{role}_format {form!r} does not exist; there are {', '.join(FORMATS)}, and Avro(…) and Protobuf(…) with a file"
         )
+    if isinstance(form, type) or not (isinstance(form, str) or hasattr(form, "ddl")):
+        shown = f"the class {form.__name__}" if isinstance(form, type) else f"{form!r:.80}"
+        raise ConfigError(
+            f"{role}_format is one of {', '.join(FORMATS)}, or a format with a file such as Avro('order.avsc'), not {shown}"
+        )
     return form
 
 
@@ -103,6 +108,16 @@ def checked_ddl(text: Any, role: str) -> None:
         f": write {role}={of_pyspark()!r}" if callable(of_pyspark) else ", such as 'id BIGINT, name STRING'"
     )
     raise ConfigError(f"{role}= is DDL, not {text!r:.80}{shown}")
+
+
+def checked_schema(text: Any, method: str) -> None:
+    """ConfigError for a `schema=` that is absent, no text, or no DDL."""
+    checked_ddl(text, "schema")
+    if text is None:
+        raise ConfigError(
+            f"{method}: schema= is the type of the result, such as 'BIGINT' or 'n INT, name STRING'"
+        )
+    _declared(text, "schema", "json")
 
 
 def _declared(text: str, role: str, form: Format) -> DeclaredSchema:

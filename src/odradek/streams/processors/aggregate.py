@@ -20,6 +20,7 @@ from odradek.streams.processors.ports import (
 from odradek.streams.processors.result_types import ResultType
 
 
+@runtime_checkable
 class Fold(Protocol):
     """How an aggregate comes about. None is no aggregate."""
 

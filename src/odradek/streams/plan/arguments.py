@@ -1,0 +1,80 @@
+"""Arguments of a program, looked at as it is written: what is wrong is an error that says what to write.
+
+Without these checks, a wrong argument shows when the program runs, or never: a join of an unknown kind drops records.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import Any, Final, get_args
+
+from odradek.model.errors import ConfigError, KafkaError
+from odradek.model.ids import check_topic_name
+from odradek.streams.plan.operators import JoinKind, near_name
+
+_SAME_KIND: Final = {"full": "outer", "fullouter": "outer", "full_outer": "outer", "left_outer": "left"}
+"""Kinds of joins as Spark calls them, and ours."""
+
+
+def checked_function(function: Any, what: str, needed: str) -> None:
+    """ConfigError for what cannot be called."""
+    if not callable(function):
+        raise ConfigError(f"{what} is a function {needed}, not {function!r:.80}")
+
+
+def checked_join_kind(how: Any) -> None:
+    """ConfigError for what is no kind of join."""
+    if how in get_args(JoinKind):
+        return
+    same = _SAME_KIND.get(how) if isinstance(how, str) else None
+    hint = f": write how={same!r}" if same else ": swap the sides, and write how='left'" * (how == "right")
+    raise ConfigError(f"how is one of {', '.join(get_args(JoinKind))}, not {how!r:.80}{hint}")
+
+
+def checked_topic(topic: Any, what: str) -> str:
+    """The topic's name. ConfigError for one that Kafka does not allow."""
+    if not isinstance(topic, str):
+        hint = "; merge streams of several topics: a.merge(b)" * isinstance(topic, (list, tuple, set))
+        raise ConfigError(f"{what} takes the name of a topic, not {topic!r:.80}{hint}")
+    try:
+        check_topic_name(topic)
+    except KafkaError as error:
+        raise ConfigError(f"{what}: {error}") from None
+    return topic
+
+
+def checked_text(text: Any, what: str, needed: str) -> str:
+    """ConfigError for what is no text, and for empty text."""
+    if not isinstance(text, str) or not text.strip():
+        raise ConfigError(f"{what} is {needed}, not {text!r:.80}")
+    return text
+
+
+def checked_prefix(prefix: Any) -> None:
+    """ConfigError for what is no text; it may be empty."""
+    if not isinstance(prefix, str):
+        raise ConfigError(f"prefix is text such as 'user_', not {prefix!r:.80}")
+
+
+def checked_mapping(given: Any, what: str, needed: str) -> Mapping[str, str]:
+    """ConfigError for what is no dict."""
+    if not isinstance(given, Mapping):
+        raise ConfigError(f"{what} is a dict such as {needed}, not {given!r:.80}")
+    return given
+
+
+def checked_partitions(partitions: Any) -> None:
+    """ConfigError unless it is a whole number from 1 on."""
+    if isinstance(partitions, bool) or not isinstance(partitions, int) or partitions < 1:
+        raise ConfigError(f"partitions is a whole number from 1 on, not {partitions!r:.80}")
+
+
+def unread_topics(starting: Iterable[str], topics: Iterable[str]) -> list[str]:
+    """A sentence for each topic of `starting=` that the program does not read."""
+    known = sorted(set(topics))
+    return [
+        f"starting= names the topic {topic!r}, which the program does not read; it reads {', '.join(known) or 'none'}"
+        f"{near_name(topic, known)}"
+        for topic in starting
+        if topic not in known
+    ]
