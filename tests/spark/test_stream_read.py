@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -13,6 +14,8 @@ pytest.importorskip("pyspark", reason="PySpark is absent")
 
 from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame
+
+from odradek.client import Admin, NewTopic
 
 Stream = Callable[..., DataFrame]
 Collect = Callable[..., list[str]]
@@ -125,6 +128,64 @@ def test_lost_records_stop_the_stream_unless_asked_otherwise(
     with pytest.raises(PySparkException, match=r"failOnDataLoss=false"):
         collect_stream(read_stream(topic))
     assert collect_stream(read_stream(topic, failOnDataLoss="false")) == texts(6, 9)
+
+
+def test_every_record_of_the_topic_that_is_made_again_is_read(
+    new_topic: MakeTopic, read_stream: Stream, collect_stream: Collect, tmp_path: Path
+) -> None:
+    """Its offsets are below those that the query has read of the topic before. A restart lies between, and other batches."""
+    steady, topic = new_topic(), new_topic()
+    arrived: list[str] = []
+
+    def take(batch: Any, _: int) -> None:
+        arrived.extend(bytes(row.value).decode() for row in batch.select("value").collect())
+
+    def started() -> Any:
+        given = {"subscribe": f"{steady.name},{topic.name}", "partitionDiscoveryIntervalMs": "0"}
+        stream = read_stream(None, failOnDataLoss="false", **given)
+        writer = stream.writeStream.foreachBatch(take)
+        return writer.option("checkpointLocation", str(tmp_path / "goes-on")).start()
+
+    def read_now(query: Any, *expected: str) -> None:
+        query.processAllAvailable()
+        assert sorted(arrived) == sorted(expected)
+        arrived.clear()
+
+    topic.send(*(b"old %d" % number for number in range(6)))
+    assert len(collect_stream(read_stream(topic), checkpoint="fails")) == 6
+    query = started()
+    try:
+        read_now(query, *(f"old {number}" for number in range(6)))
+        with Admin(topic.servers) as admin:
+            admin.delete_topics([topic.name])
+        steady.send(b"steady 0")
+        read_now(query, "steady 0")
+    finally:
+        query.stop()
+    query = started()
+    try:
+        steady.send(b"steady 1")
+        read_now(query, "steady 1")
+        with Admin(topic.servers) as admin:
+            admin.create_topics([NewTopic(topic.name, 1)])
+        topic.send(b"new 0", b"new 1")
+        steady.send(b"steady 2")
+        read_now(query, "new 0", "new 1", "steady 2")
+    finally:
+        query.stop()
+    topic.send(*(b"new %d" % number for number in range(2, 9)))  # past the old topic's end
+    query = started()
+    try:
+        read_now(query, *(f"new {number}" for number in range(2, 9)))
+    finally:
+        query.stop()
+
+    with pytest.raises(PySparkException) as raised:
+        collect_stream(read_stream(topic), checkpoint="fails")
+    (line,) = re.findall(r"^.*was deleted and made again.*$", str(raised.value), re.MULTILINE)
+    assert f"topic {topic.name!r}" in line
+    assert line.endswith("Set failOnDataLoss=false to read the new one from its beginning")
+    assert "Traceback" not in str(raised.value)
 
 
 def test_a_stream_refuses_an_end(topic: Any, read_stream: Stream, tmp_path: Path) -> None:
