@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from odradek import Admin, Consumer, Producer, TopicPartition
+from odradek import Admin, Consumer, NewTopic, Producer, TopicPartition
 
 MakeTopic = Callable[..., str]
 Run = Callable[..., str]
@@ -119,6 +119,26 @@ def test_offsets_of_a_new_group_some_partitions_and_from_a_file(
     assert after(out) == {0: 4, 1: 6}
     plan.write_text(out)
     assert after(run("group", "reset-offsets", name, "--from-file", str(plan), "--json")) == {0: 4, 1: 6}
+
+
+def test_offsets_of_a_topic_that_was_made_again_are_not_put_back(
+    bootstrap: str, run: Run, topic: MakeTopic, name: str, tmp_path: Path, errors: list[str]
+) -> None:
+    """They would leave out the first records of the new one."""
+    again = topic(partitions=1)
+    only = TopicPartition(again, 0)
+    with Admin(bootstrap) as admin, Producer(bootstrap) as producer:
+        admin.alter_group_offsets(name, {only: 0})
+        for _ in range(7):
+            producer.send(again, b"v")
+        producer.flush()
+        plan = tmp_path / "plan"
+        plan.write_text(run("group", "reset-offsets", name, "--to-latest", "--execute", "--json"))
+        admin.delete_topics([again])
+        admin.create_topics([NewTopic(again)])
+        run("group", "reset-offsets", name, "--from-file", str(plan), "--execute", code=1)
+        assert f"topic '{again}' was deleted and made again since the file was written" in errors[0]
+        assert admin.list_group_offsets(name) == {}
 
 
 def test_where_to_is_said_once(run: Run, name: str, errors: list[str]) -> None:

@@ -22,10 +22,14 @@ from odradek.cli.group.offset_resets import (
 from odradek.cli.numbers import Real, Whole
 from odradek.cli.options import bootstrap_option, complete_groups, complete_topics, json_option
 from odradek.cli.output import RefreshingTable, confirm, print_json, print_table, remark, say
+from odradek.client.groups.values import OffsetAndMetadata
 from odradek.model.errors import ConfigError, ErrorCode, KafkaError
-from odradek.model.ids import TopicPartition
+from odradek.model.ids import ZERO_UUID, TopicPartition
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+    from uuid import UUID
+
     from odradek.client import Admin
     from odradek.client.groups.values import CommittedOffsets
 
@@ -220,14 +224,15 @@ def reset_offsets(
         _refuse_if_active(admin, name)
         committed = _committed(admin, name)
         partitions = _partitions(admin, topics, target, committed)
+        ids = _topic_ids(admin, partitions)
+        target.check_topics(ids)
         plan = {
             tp: target.offset_for(tp, facts)
             for tp, facts in _facts(admin, partitions, committed, target).items()
         }
-        wanted = {tp: offset for tp, offset in plan.items() if offset is not None}
-        if execute and wanted:
-            admin.alter_group_offsets(name, wanted)
-    _show_plan(name, plan, committed, execute, as_json)
+        if execute:
+            admin.alter_group_offsets(name, _tied(plan, ids))
+    _show_plan(name, plan, committed, ids, execute, as_json)
 
 
 def _target(
@@ -251,7 +256,8 @@ def _target(
         return Target(timestamp_ms=parse_moment_or_duration(moment, now_ms=now_ms))
     if from_file is not None:
         with click.open_file(str(from_file), encoding="utf-8") as file:
-            return Target(by_partition=parse_plan(file.read()))
+            plan = parse_plan(file.read())
+        return Target(by_partition=plan.offsets, topic_ids=plan.topic_ids)
     return Target(offset=to_offset, shift=shift_by)
 
 
@@ -306,6 +312,25 @@ def _partitions(
     return sorted(chosen)
 
 
+def _topic_ids(admin: Admin, partitions: list[TopicPartition]) -> dict[str, UUID]:
+    """Returns the ids of topics that exist: a topic that was made again is another one."""
+    topics = sorted({tp.topic for tp in partitions})
+    descriptions = admin.describe_topics(topics) if topics else {}
+    ids = {name: topic.topic_id for name, topic in descriptions.items()}
+    return {name: topic_id for name, topic_id in ids.items() if topic_id != ZERO_UUID}
+
+
+def _tied(
+    plan: dict[TopicPartition, int | None], ids: Mapping[str, UUID]
+) -> dict[TopicPartition, OffsetAndMetadata]:
+    """The offsets to commit, each for the topic that it was chosen in."""
+    return {
+        tp: OffsetAndMetadata(offset, topic_id=ids.get(tp.topic, ZERO_UUID))
+        for tp, offset in plan.items()
+        if offset is not None
+    }
+
+
 def _facts(
     admin: Admin, partitions: list[TopicPartition], committed: CommittedOffsets, target: Target
 ) -> dict[TopicPartition, PartitionFacts]:
@@ -335,6 +360,7 @@ def _show_plan(
     name: str,
     plan: dict[TopicPartition, int | None],
     committed: CommittedOffsets,
+    ids: Mapping[str, UUID],
     executed: bool,
     as_json: bool,
 ) -> None:
@@ -344,7 +370,10 @@ def _show_plan(
         rows.append((tp.topic, tp.partition, known.offset if known is not None else None, after))
     columns = ("topic", "partition", "before", "after")
     if as_json:
-        offsets = [dict(zip(columns, row, strict=True)) for row in rows]
+        offsets = [
+            dict(zip(columns, row, strict=True), topic_id=str(ids[row[0]]) if row[0] in ids else None)
+            for row in rows
+        ]
         print_json({"group": name, "executed": executed, "offsets": offsets})
     else:
         print_table(columns, rows)

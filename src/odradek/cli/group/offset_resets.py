@@ -6,8 +6,9 @@ import csv
 import json
 import re
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Final
+from uuid import UUID
 
 from odradek.cli.records.moments import parse_moment
 from odradek.model.durations import iso_duration_ms
@@ -39,6 +40,18 @@ class Target:
     shift: int | None = None
     timestamp_ms: int | None = None
     by_partition: Mapping[TopicPartition, int] | None = None
+    topic_ids: Mapping[str, UUID] = field(default_factory=dict)
+    """The topics that `by_partition` is of, where the file names their ids."""
+
+    def check_topics(self, present: Mapping[str, UUID]) -> None:
+        """ConfigError when another topic has the name now: the file's offsets mean nothing in it."""
+        for topic, topic_id in sorted(self.topic_ids.items()):
+            now = present.get(topic, topic_id)
+            if now != topic_id:
+                raise ConfigError(
+                    f"topic {topic!r} was deleted and made again since the file was written: its offsets are of the topic with"
+                    f" id {topic_id}, and the name now belongs to id {now}. Take {topic!r} out of the file"
+                )
 
     def offset_for(self, tp: TopicPartition, facts: PartitionFacts) -> int | None:
         """Within what the partition holds; None where there is nothing to shift, or to keep."""
@@ -82,31 +95,45 @@ def parse_moment_or_duration(text: str, *, now_ms: int) -> int:
     return moment
 
 
-def parse_plan(text: str) -> dict[TopicPartition, int]:
+@dataclass(frozen=True, slots=True, kw_only=True)
+class OffsetPlan:
+    """What a file of offsets holds."""
+
+    offsets: Mapping[TopicPartition, int]
+    topic_ids: Mapping[str, UUID] = field(default_factory=dict)
+    """The ids of its topics, where the file names them: `--json` prints them, Kafka's tool does not."""
+
+
+def parse_plan(text: str) -> OffsetPlan:
     """What `--json` prints, or lines `topic,partition,offset` as Kafka's tool exports them."""
     try:
         if text.lstrip().startswith(("{", "[")):
             return _from_json(json.loads(text))
         rows = [row for row in csv.reader(text.splitlines()) if row]
-        return {
+        offsets = {
             _partition_of(topic.strip(), trimmed(partition)): _whole(trimmed(offset))
             for topic, partition, offset in rows
         }
+        return OffsetPlan(offsets=offsets)
     except (ValueError, KeyError, TypeError) as error:
         raise ConfigError(f"the file holds no offsets that can be read: {error}") from error
 
 
-def _from_json(content: object) -> dict[TopicPartition, int]:
+def _from_json(content: object) -> OffsetPlan:
     """A list of objects, or an object with such a list under `offsets`."""
     listed = content.get("offsets") if isinstance(content, dict) else content
     if not isinstance(listed, list):
         raise ConfigError("the file holds no list of offsets")
-    plan = {}
+    offsets: dict[TopicPartition, int] = {}
+    ids: dict[str, UUID] = {}
     for entry in listed:
         offset = entry["after"] if "after" in entry else entry["offset"]
-        if offset is not None:
-            plan[_partition_of(str(entry["topic"]), entry["partition"])] = _whole(offset)
-    return plan
+        if offset is None:
+            continue
+        offsets[_partition_of(str(entry["topic"]), entry["partition"])] = _whole(offset)
+        if entry.get("topic_id"):
+            ids[str(entry["topic"])] = UUID(entry["topic_id"])
+    return OffsetPlan(offsets=offsets, topic_ids=ids)
 
 
 def _partition_of(topic: str, number: object) -> TopicPartition:

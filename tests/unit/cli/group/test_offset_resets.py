@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+import json
+from uuid import UUID
+
 import pytest
 
 from odradek.cli.group.offset_resets import (
+    OffsetPlan,
     PartitionFacts,
     Target,
     parse_moment_or_duration,
@@ -72,7 +76,18 @@ def test_a_moment_that_makes_no_sense_is_refused() -> None:
     ],
 )
 def test_a_plan_may_be_lines_or_json(text: str) -> None:
-    assert parse_plan(text) == {A0: 5, A1: 7}
+    assert parse_plan(text) == OffsetPlan(offsets={A0: 5, A1: 7})
+
+
+def test_a_plan_of_a_topic_that_was_made_again_is_refused() -> None:
+    entry = {"topic": "a", "partition": 0, "before": 1, "after": 5, "topic_id": str(UUID(int=1))}
+    plan = parse_plan(json.dumps({"group": "g", "offsets": [entry]}))
+    assert plan == OffsetPlan(offsets={A0: 5}, topic_ids={"a": UUID(int=1)})
+    target = Target(by_partition=plan.offsets, topic_ids=plan.topic_ids)
+    target.check_topics({"a": UUID(int=1), "b": UUID(int=3)})
+    target.check_topics({})
+    with pytest.raises(ConfigError, match="topic 'a' was deleted and made again since the file was written"):
+        target.check_topics({"a": UUID(int=2)})
 
 
 @pytest.mark.parametrize("text", ["a;0;5", "a,0", "{}", "[{}]", "[1]", "a,x,5"])
