@@ -6,6 +6,7 @@ import re
 from typing import Final
 
 from odradek.sql.functions.definitions import ScalarDefinition, scalar
+from odradek.sql.functions.exact_json import json_at_in_lambda
 from odradek.sql.functions.literals import quoted
 from odradek.sql.functions.signatures import Call
 from odradek.sql.types import SqlType
@@ -58,10 +59,9 @@ def _to_json(call: Call) -> str:
 
 
 def _json_at(call: Call) -> str:
-    """Spark has no Python function in a lambda. Its own one reads numbers as doubles."""
+    """Spark has no Python function in a lambda."""
     is_in_lambda = any(_LAMBDA_VARIABLE.search(text) for text in call.texts)
-    name = "get_json_object" if is_in_lambda else "odradek_json_at"
-    return f"{name}({', '.join(call.texts)})"
+    return json_at_in_lambda(*call.texts) if is_in_lambda else f"odradek_json_at({', '.join(call.texts)})"
 
 
 JSON: Final[tuple[ScalarDefinition, ...]] = (

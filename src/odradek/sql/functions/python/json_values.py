@@ -124,7 +124,7 @@ def at_path(text: str, path: str) -> str | None:
     Raises ValueError for text that is no JSON, and for a path that is none.
     """
     value = read(text)
-    for step in _steps(path):
+    for step in path_steps(path):
         if isinstance(value, dict):
             value = value.get(step)
         elif isinstance(value, list):
@@ -139,8 +139,8 @@ def at_path(text: str, path: str) -> str | None:
 
 
 @lru_cache(256)
-def _steps(path: str) -> tuple[str, ...]:
-    """The names and indexes of `$.a['b'][0]`."""
+def path_steps(path: str) -> tuple[str, ...]:
+    """The names and indexes of `$.a['b'][0]`. Raises ValueError for a path that is none."""
     if not path.startswith("$"):
         raise ValueError(f"the path {path!r:.80} does not begin with $")
     steps, place = [], 1
