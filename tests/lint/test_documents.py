@@ -53,6 +53,16 @@ def anchors(text: str) -> set[str]:
     return {re.sub(r"[^\w\- ]", "", heading.lower()).replace(" ", "-") for heading in headings}
 
 
+def test_each_row_belongs_to_a_table() -> None:
+    """Rows after an empty line are shown as text."""
+    for document in DOCUMENTS:
+        text = without_code((ROOT / document).read_text(encoding="utf-8"))
+        for rows in re.findall(r"(?:^\|.*\n?)+", text, re.MULTILINE):
+            assert re.search(r"\A.*\n\|[ :|-]+\|\s*$", rows, re.MULTILINE), (
+                f"{document}: no head above {rows[:80]}"
+            )
+
+
 @pytest.mark.parametrize("document", DOCUMENTS)
 def test_links_lead_somewhere(document: str) -> None:
     text = (ROOT / document).read_text(encoding="utf-8")

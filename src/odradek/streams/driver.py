@@ -18,6 +18,7 @@ from odradek.spark.dead_letters.letters import NO_BATCH
 from odradek.spark.dead_letters.passing import log_failure, passing_rows
 from odradek.streams.feeding import InputTopic, read_rows
 from odradek.streams.language import Stream, Table
+from odradek.streams.plan.arguments import checked_text
 from odradek.streams.plan.operators import Called, Operator, TopicSink, TopicSource, near_name, walk
 from odradek.streams.plan.program import Program
 from odradek.streams.plan.queries import planned_queries
@@ -91,6 +92,7 @@ class TestDriver:
         """Rows are dicts with key, value, timestamp (ms; the driver's clock when absent) and headers, or tuples (key,
         value[, timestamp]). Bytes are decoded, as those of a record, unless the type is BINARY.
         """
+        checked_text(topic, "the topic", "text such as 'orders'")
         source = self._sources.get(topic)
         if source is None:
             raise ConfigError(
@@ -136,6 +138,7 @@ class TestDriver:
 
     def _check_written(self, topic: str) -> None:
         """ConfigError where no record can ever come to the topic."""
+        checked_text(topic, "the topic", "text such as 'totals'")
         if topic in self._written_topics or self._writes_any_topic:
             return
         raise ConfigError(
@@ -169,7 +172,7 @@ class TestDriver:
 
     def table(self, table: Table | str) -> dict[Any, Any]:
         """What is in a table, or in a topic read as one: a value for each key. Keys of several columns are tuples."""
-        records = self.read(table) if isinstance(table, str) else self.records(table)
+        records = self.records(table) if isinstance(table, Table) else self.read(table)
         latest: dict[Any, Any] = {}
         for record in records:
             key = tuple(record.key.values()) if isinstance(record.key, dict) else record.key
@@ -180,6 +183,10 @@ class TestDriver:
 
     def records(self, of: Stream | Table) -> list[StreamRecord]:
         """The records of a stream, or the updates of a table, that the program need not write anywhere."""
+        if not isinstance(of, (Stream, Table)):
+            raise ConfigError(
+                f"records takes a stream or a table of the program, not {of!r:.80}; read takes a topic"
+            )
         translator = self._translator([of.operator])
         with _settings_of_small_data(self._spark), in_one_line():
             return [record for _, record in self._collected(translator.frame(of.operator))]

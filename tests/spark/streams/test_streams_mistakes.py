@@ -106,6 +106,12 @@ def test_a_topic_that_the_program_does_not_have_is_an_error(spark: SparkSession)
         with pytest.raises(ConfigError, match=r"does not read a topic 'order'; it reads orders"):
             driver.feed("order", [("a", None)])
         assert driver.read("copies") == []
+        names: list[Any] = [5, None, "", ["orders"]]
+        for wrong in names:
+            calls = (driver.read, driver.table, driver.records, lambda topic: driver.feed(topic, []))
+            for call in (*calls, lambda rows: driver.feed("orders", rows)):
+                with pytest.raises(ConfigError, match=r"text such as|stream or a table|list"):
+                    call(wrong)
 
 
 def test_a_topic_of_letters_and_those_of_an_expression_can_be_read(spark: SparkSession) -> None:
@@ -170,3 +176,33 @@ def test_the_wall_clock_moves_alone(spark: SparkSession) -> None:
     assert written(lambda driver: driver.advance_wall_clock("1 hour")) == (["wall clock"], 0)
     both, windows = written(lambda driver: driver.advance(20))
     assert (sorted(both), windows) == (["stream time", "wall clock"], 1)
+
+
+class Known(Processor):
+    def process(self, record: Any, state: Any, timers: Any) -> Any:
+        yield f"{record.key} {record.value}"
+
+
+def test_what_differs_from_kafka_streams_is_as_the_reference_says(spark: SparkSession) -> None:
+    """The order of a merger's arguments, structs whose fields are null, and records without key in processors."""
+    app = Streams("differs", spark=spark, emit="every")
+    texts = app.stream("texts", key="STRING", value="STRING")
+    texts.group_by_key().session(10, grace=50).aggregate(
+        lambda: "",
+        lambda key, value, text: f"{text}{value}",
+        merge=lambda key, text, other: f"({text} {other})",
+        schema="STRING",
+    ).to("merged")
+    texts.select("CAST(null AS INT) AS n").to_table().to("structs")
+    texts.select("CAST(null AS INT) AS value").to_table().to("bare")
+    texts.group_by_key().process(Known(), schema="STRING").to("with-key")
+    texts.select_key("coalesce(key, 'none')").group_by_key().process(Known(), schema="STRING").to("all")
+    with app.test() as driver:
+        driver.feed("texts", [("a", "1", 0), ("a", "2", 20), ("a", "3", 10), (None, "4", 10)])
+        records = driver.read_all()
+    sessions = [record.value for record in records["merged"] if record.value is not None]
+    assert sessions == ["1", "2", "(1 2)3"]  # Kafka's merger begins with what its initializer says
+    assert [record.value for record in records["structs"]] == [{"n": None}] * 3
+    assert [record.value for record in records["bare"]] == [None] * 3
+    assert [record.value for record in records["with-key"]] == ["a 1", "a 2", "a 3"]
+    assert [record.value for record in records["all"]] == ["a 1", "a 2", "a 3", "none 4"]
