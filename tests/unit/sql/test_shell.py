@@ -11,6 +11,7 @@ from tests.unit.sql.sql_service import ScriptedService, served
 
 from odradek.model.errors import ConfigError
 from odradek.sql.rest_client import RestClient, ServerRefusal
+from odradek.sql.shell import rendering
 from odradek.sql.shell.names import KnownNames
 from odradek.sql.shell.rendering import LiveTable, TextTable, cell, rendered, schema_text
 from odradek.sql.shell.session import ShellSession
@@ -216,3 +217,105 @@ def test_names_are_completed_by_what_they_may_be() -> None:
     assert ("ucase", "function", 2) in list(names.matching("select uc"))
     assert ("SELECT", "keyword", 3) in list(names.matching("SEL"))
     assert list(names.matching("SELECT ")) == []
+
+
+EVIL = "x\r\nFORGED | Dead\x1b[2J\x85FORGED\u2028FORGED\u202e"
+COLUMN = {
+    "name": EVIL,
+    "schema": {"type": "STRUCT", "fields": [{"name": EVIL, "schema": {"type": "STRING"}}]},
+}
+FAILING = {
+    "id": EVIL,
+    "state": EVIL,
+    "queryType": EVIL,
+    "queryString": EVIL,
+    "statementText": EVIL,
+    "sinks": [EVIL],
+    "sources": [EVIL],
+    "failureCount": 2,
+    "queryErrors": [{"errorMessage": EVIL, "timestamp": 1}],
+    "fields": [COLUMN],
+    "executionPlan": EVIL,
+}
+NAMED = dict.fromkeys(
+    ("name", "topic", "keyFormat", "valueFormat", "source", "format", "path", "queryId", "state", "value"),
+    EVIL,
+)
+SOURCE = {
+    **NAMED,
+    "type": "TABLE",
+    "extended": True,
+    "partitions": 1,
+    "replication": 1,
+    "statement": EVIL,
+    "windowType": EVIL,
+    "fields": [COLUMN],
+    "readQueries": [FAILING],
+    "writeQueries": [FAILING],
+}
+PLACE = {"partition": EVIL, "position": 1, "end": 2, "behind": 1}
+ARCHIVE = {
+    **NAMED,
+    "problem": EVIL,
+    "partitionBy": [EVIL],
+    "extended": True,
+    "rows": 1,
+    "files": 1,
+    "bytes": 1,
+    "statement": EVIL,
+    "fields": [COLUMN],
+    "partitions": [PLACE],
+}
+FUNCTION = {
+    "name": EVIL,
+    "type": EVIL,
+    "description": EVIL,
+    "functions": [
+        {"arguments": [{"name": EVIL, "type": EVIL}], "returnType": EVIL, "description": EVIL},
+    ],
+}
+ENTITIES: dict[str, dict[str, Any]] = {
+    "currentStatus": {"commandStatus": {"status": EVIL, "message": EVIL}},
+    "streams": {"streams": [NAMED]},
+    "tables": {"tables": [NAMED]},
+    "queries": {"queries": [FAILING]},
+    "archives": {"archives": [NAMED]},
+    "archiveDescription": {"archiveDescription": ARCHIVE},
+    "kafka_topics": {"topics": [{"name": EVIL, "replicaInfo": [1]}]},
+    "properties": {"properties": [{"name": EVIL, "value": EVIL, "scope": EVIL}]},
+    "variables": {"variables": [{"name": EVIL, "value": EVIL}]},
+    "function_names": {"functions": [{"name": EVIL, "type": EVIL}]},
+    "sourceDescription": {"sourceDescription": SOURCE},
+    "source_descriptions": {"sourceDescriptions": [SOURCE]},
+    "queryDescription": {"queryDescription": FAILING},
+    "describe_function": FUNCTION,
+    "type_list": {"types": {EVIL: COLUMN["schema"]}},
+    "assert_stream": {"name": EVIL},
+    "assert_table": {"name": EVIL},
+    "assert_topic": {"topicName": EVIL, "exists": True},
+    "assert_schema": {"subject": EVIL, "exists": True},
+    "warning_entity": {"message": EVIL},
+    "of a kind to come": {"name": EVIL},
+}
+
+
+@pytest.mark.parametrize("width", [40, 400])
+@pytest.mark.parametrize("kind", list(ENTITIES))
+def test_names_and_texts_of_others_begin_no_line_of_an_answer(kind: str, width: int) -> None:
+    entity = {"@type": kind, "warnings": [{"message": EVIL}], **ENTITIES[kind]}
+    lines = [
+        line
+        for part in rendered(entity)
+        for text in (part.lines(width) if isinstance(part, TextTable) else [part])
+        for line in text.split("\n")
+    ]
+    assert any("FORGED" in line for line in lines)
+    assert [line for line in lines if line.startswith("FORGED") or not line.isprintable()] == []
+
+
+def test_every_kind_of_answer_is_tried() -> None:
+    assert {*rendering.RENDERERS, "of a kind to come"} == ENTITIES.keys()
+
+
+def test_the_names_of_columns_begin_no_line_either() -> None:
+    assert all("FORGED" not in line for line in LiveTable((EVIL,), 400).head()[1:])

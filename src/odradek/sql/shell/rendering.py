@@ -13,6 +13,10 @@ from odradek.model.safe_text import safe_json, safe_line
 
 Entity = Mapping[str, Any]
 _CELL_WIDTH_MIN: Final = 6
+_OF_SEVERAL_LINES: Final = frozenset(
+    ("statementText", "statement", "queryString", "message", "description", "executionPlan")
+)
+"""Members of entities whose line ends people want to see. Names, values and errors are on one line each."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,7 +58,7 @@ class LiveTable:
 
     def head(self) -> list[str]:
         rule = "-+-".join("-" * cells for cells in self._widths)
-        return [*_line(self.columns, self._widths), rule]
+        return [*_line([safe_line(name) for name in self.columns], self._widths), rule]
 
     def row(self, values: Sequence[Any]) -> list[str]:
         return [line.rstrip() for line in _line([cell(value) for value in values], self._widths)]
@@ -119,14 +123,34 @@ def _wrapped(text: str, width: int) -> list[str]:
 
 
 def rendered(entity: Entity) -> Iterable[str | TextTable]:
-    """What an answer of /ksql says: lines and tables. An answer of an unknown kind is shown as JSON."""
-    for warning in entity.get("warnings") or ():
-        yield f"WARNING: {warning.get('message', warning)}"
-    render = _RENDERERS.get(entity.get("@type", ""))
+    """What an answer of /ksql says: lines and tables. An answer of an unknown kind is shown as JSON.
+
+    Others choose names, values and texts in it: no part of them begins a line of its own.
+    """
+    safe = _safe(entity)
+    for warning in safe.get("warnings") or ():
+        yield _indented(f"WARNING: {warning.get('message', warning)}")
+    render = RENDERERS.get(entity.get("@type", ""))
     if render is None:
         yield safe_json(entity, indent=2)
-    else:
-        yield from render(entity)
+        return
+    for part in render(safe):
+        yield part if isinstance(part, TextTable) else _indented(part)
+
+
+def _safe(value: Any, name: str = "") -> Any:
+    """The same value; its texts have neither controls nor, but for texts of several lines, line ends."""
+    if isinstance(value, str):
+        lines = value.splitlines() if name in _OF_SEVERAL_LINES else [value]
+        return "\n".join(map(safe_line, lines))
+    if isinstance(value, dict):
+        return {safe_line(member): _safe(content, member) for member, content in value.items()}
+    return [_safe(member, name) for member in value] if isinstance(value, list) else value
+
+
+def _indented(text: str) -> str:
+    """A text's second and later lines do not look like lines of ours."""
+    return text.replace("\n", "\n  ")
 
 
 def _status(entity: Entity) -> Iterable[str | TextTable]:
@@ -228,7 +252,7 @@ def _query(entity: Entity) -> Iterable[str | TextTable]:
     yield _fields(query["fields"], "key")
     if query.get("executionPlan"):
         yield "Execution plan"
-        yield query["executionPlan"]
+        yield "  " + query["executionPlan"]
 
 
 def _queries(entity: Entity) -> Iterable[str | TextTable]:
@@ -310,7 +334,7 @@ _QUERY_TABLE: Final = _table(
         "Query": _of("queryString"),
     },
 )
-_RENDERERS: Final[dict[str, Callable[[Entity], Iterable[str | TextTable]]]] = {
+RENDERERS: Final[dict[str, Callable[[Entity], Iterable[str | TextTable]]]] = {
     "currentStatus": _status,
     "streams": _table(
         "streams",
