@@ -28,7 +28,7 @@ def explained(written: str) -> Plan:
 
 def fields(written: str) -> list[tuple[str, bool]]:
     """The names that a client sees, and whether each is of the key."""
-    described = described_plan(explained(written), "", written, None, None)
+    described = described_plan(explained(written), "", written, None)
     return [(field["name"], field.get("type") == "KEY") for field in described["fields"]]
 
 
