@@ -166,7 +166,12 @@ class Fetcher:
     def _begin(self, work: Coroutine[Any, Any, None]) -> None:
         task = asyncio.get_running_loop().create_task(self._guarded(work), name="odradek-consumer-lookup")
         self._tasks[task] = None
-        task.add_done_callback(lambda done: self._tasks.pop(done, None))
+
+        def ended(done: asyncio.Task[None]) -> None:
+            self._tasks.pop(done, None)
+            work.close()  # a task that is cancelled before it begins never awaits its work
+
+        task.add_done_callback(ended)
 
     async def _guarded(self, work: Coroutine[Any, Any, None]) -> None:
         try:
