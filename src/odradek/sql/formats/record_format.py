@@ -95,9 +95,12 @@ def record_format(
     """`columns`: (name in records, column in Spark, type). SqlError for a format that does not exist or cannot hold them."""
     known = tuple(FormatColumn(*column) for column in columns)
     check_format(info.name)
-    codec: ValueCodec = NoneFormat()
-    if known and info.name != "NONE":
-        codec = _codec(info, known, is_key=is_key)
+    if known and info.name == "NONE":
+        named = ", ".join(f"`{column.name}` {column.type}" for column in known)
+        raise SqlError(
+            f"The 'NONE' format can only be used when no columns are defined. Got: [{named}]", hint="Use JSON"
+        )
+    codec: ValueCodec = _codec(info, known, is_key=is_key) if known else NoneFormat()
     return RecordFormat(info.name, known, codec, window)
 
 

@@ -10,6 +10,7 @@ from typing import Final
 
 from odradek.sql.functions.definitions import ScalarDefinition, scalar
 from odradek.sql.functions.signatures import Call
+from odradek.sql.types import SqlType
 
 _LAMBDA: Final = re.compile(r"\s*\(?\s*([^()\->]+?)\s*\)?\s*->\s*(.*)", re.DOTALL)
 
@@ -61,6 +62,22 @@ def _slice(call: Call) -> str:
     )
 
 
+_STATE_BYTES_MAX: Final = 1 << 20
+_STATE_ITEMS_MAX: Final = 100_000
+"""A state of REDUCE that is larger is null: one that doubles at each element would take the memory of all."""
+
+
+def _bounded(body: str, kind: SqlType) -> str:
+    """Spark SQL for a value of REDUCE's lambda, which is computed once, or null where it is too large."""
+    if kind.kind in ("STRING", "BYTES"):
+        is_small = f"octet_length(__state) <= {_STATE_BYTES_MAX}"
+    elif kind.kind in ("ARRAY", "MAP"):
+        is_small = f"size(__state) <= {_STATE_ITEMS_MAX}"
+    else:
+        return f"cast({body} as {kind.ddl})"
+    return f"transform(array(cast({body} as {kind.ddl})), __state -> if({is_small}, __state, NULL))[0]"
+
+
 def _reduced_array(call: Call) -> str:
     source, start, function = call.texts
     names, body = lambda_parts(function)
@@ -68,7 +85,7 @@ def _reduced_array(call: Call) -> str:
     items = f"coalesce({source}, cast(array() as {call.kinds[0].ddl}))"
     return (
         f"if({start} IS NULL, NULL, aggregate({items}, cast({start} as {kind}), "
-        f"({', '.join(names)}) -> cast({body} as {kind})))"
+        f"({', '.join(names)}) -> {_bounded(body, call.returns)}))"
     )
 
 
@@ -77,9 +94,7 @@ def _reduced_map(call: Call) -> str:
     (state, key, value), body = lambda_parts(function)
     kind = call.returns.ddl
     entries = f"coalesce(map_entries({source}), map_entries(cast(map() as {call.kinds[0].ddl})))"
-    step = (
-        f"zip_with(array(__entry.key), array(__entry.value), ({key}, {value}) -> cast({body} as {kind}))[0]"
-    )
+    step = f"zip_with(array(__entry.key), array(__entry.value), ({key}, {value}) -> {_bounded(body, call.returns)})[0]"
     return f"if({start} IS NULL, NULL, aggregate({entries}, cast({start} as {kind}), ({state}, __entry) -> {step}))"
 
 
@@ -222,7 +237,8 @@ COLLECTIONS: Final[tuple[ScalarDefinition, ...]] = (
     scalar(
         "REDUCE",
         "LAMBDA",
-        "One value from all elements, or entries: the lambda makes the next state of the state and an element.",
+        "One value from all elements, or entries: the lambda makes the next state of the state and an element. A state above"
+        " 1 MiB, or of more than 100,000 items, is null.",
         ("ARRAY<T> array, U start, LAMBDA<U, T, U> function -> U", _reduced_array),
         ("MAP<K, V> map, U start, LAMBDA<U, K, V, U> function -> U", _reduced_map),
     ),

@@ -70,11 +70,22 @@ def _logarithm(value: str, positive: str) -> str:
     )
 
 
+SERIES_MAX: Final = 100_000
+"""The most numbers of GENERATE_SERIES: one row must not take the memory of all."""
+
+
 def _series(step: str) -> str:
+    """Spark SQL for the numbers from {0} to {1}; null of a step that leads nowhere, and of too many numbers."""
+    count = f"abs(cast({{1}} as double) - cast({{0}} as double)) / abs({step}) + 1"
     return (
-        f"if({step} = 0 OR ({{1}} > {{0}} AND {step} < 0) OR ({{1}} < {{0}} AND {step} > 0), NULL, "
-        f"sequence({{0}}, {{1}}, {step}))"
+        f"if({step} = 0 OR ({{1}} > {{0}} AND {step} < 0) OR ({{1}} < {{0}} AND {step} > 0) OR {count} > {SERIES_MAX},"
+        f" NULL, sequence({{0}}, {{1}}, {step}))"
     )
+
+
+def _plain_series(one: str) -> str:
+    """As `_series`, by steps of 1 towards the end. `one`: the step, of the type of the numbers."""
+    return _series(f"if({{1}} < {{0}}, -{one}, {one})")
 
 
 def _distance(radius: str) -> str:
@@ -143,10 +154,11 @@ NUMERIC: Final[tuple[ScalarDefinition, ...]] = (
     scalar(
         "GENERATE_SERIES",
         "ARRAY",
-        "The whole numbers from start to end, both included. A step of 0, or one that leads away from the end, is an error.",
-        ("INT start, INT end -> ARRAY<INT>", "sequence({0}, {1})"),
+        "The whole numbers from start to end, both included. Null of more than 100,000 numbers, and of a step of 0, or one that"
+        " leads away from the end.",
+        ("INT start, INT end -> ARRAY<INT>", _plain_series("1")),
         ("INT start, INT end, INT step -> ARRAY<INT>", _series("{2}")),
-        ("BIGINT start, BIGINT end -> ARRAY<BIGINT>", "sequence({0}, {1})"),
+        ("BIGINT start, BIGINT end -> ARRAY<BIGINT>", _plain_series("1L")),
         ("BIGINT start, BIGINT end, INT step -> ARRAY<BIGINT>", _series("cast({2} as bigint)")),
     ),
     scalar(

@@ -164,8 +164,12 @@ def _joined_bytes(call: Call) -> str:
     return f"unhex(concat_ws({', '.join(f'hex({text})' for text in call.texts)}))"
 
 
+PADDED_MAX: Final = 1 << 20
+"""The longest result of LPAD and RPAD, in characters or bytes: one row must not take the memory of all."""
+
+
 def _padded(side: str, empty: str) -> str:
-    return f"if({{1}} < 0 OR {{2}} = {empty}, NULL, {side}({{0}}, {{1}}, {{2}}))"
+    return f"if({{1}} < 0 OR {{1}} > {PADDED_MAX} OR {{2}} = {empty}, NULL, {side}({{0}}, {{1}}, {{2}}))"
 
 
 def _cut(length: str | None) -> str:
@@ -297,7 +301,7 @@ STRINGS: Final[tuple[ScalarDefinition, ...]] = (
     scalar(
         "LPAD",
         _TEXT,
-        "Filled on the left, or cut, to a length. Null of a negative length or an empty padding.",
+        "Filled on the left, or cut, to a length. Null of a negative length, one above 1,048,576, or an empty padding.",
         ("STRING text, INT length, STRING padding -> STRING", _padded("lpad", "''")),
         ("BYTES data, INT length, BYTES padding -> BYTES", _padded("lpad", "X''")),
     ),
@@ -367,7 +371,7 @@ STRINGS: Final[tuple[ScalarDefinition, ...]] = (
     scalar(
         "RPAD",
         _TEXT,
-        "Filled on the right, or cut, to a length. Null of a negative length or an empty padding.",
+        "Filled on the right, or cut, to a length. Null of a negative length, one above 1,048,576, or an empty padding.",
         ("STRING text, INT length, STRING padding -> STRING", _padded("rpad", "''")),
         ("BYTES data, INT length, BYTES padding -> BYTES", _padded("rpad", "X''")),
     ),

@@ -402,14 +402,15 @@ class QueryPlanner:
             raise SqlError("RETENTION is shorter than the window and its GRACE PERIOD", clause.position)
         if clause.advance_ms is not None and not 0 < clause.advance_ms <= clause.size_ms:
             raise SqlError("ADVANCE BY is longer than the window, or zero", clause.position)
-        grace_ms = _DAY_MS if clause.grace_ms is None else clause.grace_ms
+        is_final = self._query.emit == "final"
+        grace_ms = (0 if is_final else _DAY_MS) if clause.grace_ms is None else clause.grace_ms
         return WindowStep(
             kind=clause.kind,
             size_ms=clause.size_ms,
             advance_ms=clause.advance_ms,
             grace_ms=grace_ms,
             retention_ms=clause.size_ms + grace_ms if clause.retention_ms is None else clause.retention_ms,
-            final=self._query.emit == "final",
+            final=is_final,
         )
 
 
