@@ -67,35 +67,46 @@ _STATE_ITEMS_MAX: Final = 100_000
 """A state of REDUCE that is larger is null: one that doubles at each element would take the memory of all."""
 
 
-def _bounded(body: str, kind: SqlType) -> str:
-    """Spark SQL for a value of REDUCE's lambda, which is computed once, or null where it is too large."""
+def _is_small(kind: SqlType) -> str | None:
+    """Spark SQL that says whether `__state` may be kept; None for types whose values are always small."""
     if kind.kind in ("STRING", "BYTES"):
-        is_small = f"octet_length(__state) <= {_STATE_BYTES_MAX}"
-    elif kind.kind in ("ARRAY", "MAP"):
-        is_small = f"size(__state) <= {_STATE_ITEMS_MAX}"
+        return f"octet_length(__state) <= {_STATE_BYTES_MAX}"
+    if kind.kind in ("ARRAY", "MAP"):
+        return f"size(__state) <= {_STATE_ITEMS_MAX}"
+    return None
+
+
+def _reduced(items: str, start: str, element: str, state: str, body: str, kind: SqlType) -> str:
+    """Spark SQL for a fold of `items`. `state`, `element`: names of variables in `body`, which gives the next state."""
+    first, step, small = f"cast({start} as {kind.ddl})", f"cast({body} as {kind.ddl})", _is_small(kind)
+    if small is None:
+        fold = f"aggregate({items}, {first}, ({state}, {element}) -> {step})"
     else:
-        return f"cast({body} as {kind.ddl})"
-    return f"transform(array(cast({body} as {kind.ddl})), __state -> if({is_small}, __state, NULL))[0]"
+        steps = f"transform(array(__fold.kept), {state} -> {step})"
+        folded = (
+            f"struct(if({small}, __state, NULL) as kept, __fold.lost OR NOT coalesce({small}, true) as lost)"
+        )
+        fold = (
+            f"aggregate({items}, struct({first} as kept, false as lost),"
+            f" (__fold, {element}) -> transform({steps}, __state -> {folded})[0],"
+            " __fold -> if(__fold.lost, NULL, __fold.kept))"
+        )
+    return f"if({start} IS NULL, NULL, {fold})"
 
 
 def _reduced_array(call: Call) -> str:
     source, start, function = call.texts
-    names, body = lambda_parts(function)
-    kind = call.returns.ddl
+    (state, element), body = lambda_parts(function)
     items = f"coalesce({source}, cast(array() as {call.kinds[0].ddl}))"
-    return (
-        f"if({start} IS NULL, NULL, aggregate({items}, cast({start} as {kind}), "
-        f"({', '.join(names)}) -> {_bounded(body, call.returns)}))"
-    )
+    return _reduced(items, start, element, state, body, call.returns)
 
 
 def _reduced_map(call: Call) -> str:
     source, start, function = call.texts
     (state, key, value), body = lambda_parts(function)
-    kind = call.returns.ddl
     entries = f"coalesce(map_entries({source}), map_entries(cast(map() as {call.kinds[0].ddl})))"
-    step = f"zip_with(array(__entry.key), array(__entry.value), ({key}, {value}) -> {_bounded(body, call.returns)})[0]"
-    return f"if({start} IS NULL, NULL, aggregate({entries}, cast({start} as {kind}), ({state}, __entry) -> {step}))"
+    step = f"zip_with(array(__entry.key), array(__entry.value), ({key}, {value}) -> cast({body} as {call.returns.ddl}))[0]"
+    return _reduced(entries, start, "__entry", state, step, call.returns)
 
 
 def _transformed_map(call: Call) -> str:
