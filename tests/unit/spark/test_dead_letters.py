@@ -3,6 +3,10 @@
 from __future__ import annotations
 
 import json
+import math
+from collections import namedtuple
+from datetime import datetime
+from decimal import Decimal
 from typing import Any
 
 import pyarrow as pa
@@ -12,14 +16,17 @@ from hypothesis import strategies as st
 
 pytest.importorskip("pyspark", reason="PySpark is absent")
 
+from pyspark.sql.pandas.types import to_arrow_type
 from pyspark.sql.types import (
     ArrayType,
     BinaryType,
     DataType,
+    DecimalType,
     DoubleType,
     IntegerType,
     LongType,
     MapType,
+    Row,
     StringType,
     StructField,
     StructType,
@@ -35,14 +42,15 @@ from odradek.model.ids import TopicPartition
 from odradek.records.arrow import SCHEMA
 from odradek.spark.columns import DEAD_LETTER, DEAD_LETTER_FIELDS
 from odradek.spark.dead_letters import letters
+from odradek.spark.dead_letters.guarded import GuardedCall
 from odradek.spark.dead_letters.letters import BatchPlace
 from odradek.spark.dead_letters.mismatch import SCHEMA_MISMATCH, is_plainly_wrong, why_not
-from odradek.spark.dead_letters.results import fitted
 from odradek.spark.option_table import Use
 from odradek.spark.options import Decoding, read_options, write_options
 from odradek.spark.outgoing import row_format
 from odradek.spark.reading.decode import _parse_all, decode_json, to_columns
 from odradek.spark.reading.schema import arrow_schema
+from odradek.spark.workers.result_types import ResultType, with_dicts
 
 HERE = TopicPartition("orders", 3)
 SERVERS = {"kafka.bootstrap.servers": "h:1"}
@@ -304,39 +312,93 @@ STRUCT = StructType(
 )
 
 
+def outcome(value: Any, kind: DataType) -> tuple[Any, ...]:
+    """Result, stage, exception, message and stack trace of a guarded function that returns this."""
+    returned: tuple[Any, ...] = GuardedCall(lambda: value, kind, "f")(False)
+    return returned
+
+
+ROW = {"id": 1, "amount": 2.0, "tags": ["a"], "by": {"k": 5}}
+NAMED = namedtuple("NAMED", list(ROW))  # noqa: PYI024 - a test of them
+
+
 @pytest.mark.parametrize(
     ("value", "kind", "taken"),
     [
         (None, DoubleType(), None),
         (2, DoubleType(), 2.0),
         (7, LongType(), 7),
+        (7.0, LongType(), 7),
         ("a", StringType(), "a"),
         (bytearray(b"x"), BinaryType(), b"x"),
-        ({"id": 1, "tags": ("a",)}, STRUCT, (1, None, ["a"], None)),
-        ((1, 2, [], {"k": 5}), STRUCT, (1, 2.0, [], {"k": 5})),
+        (Decimal("1.005"), DecimalType(5, 2), Decimal("1.01")),
+        (ROW, STRUCT, ROW),
+        ({**ROW, "tags": ("a",)}, STRUCT, ROW),
+        (tuple(ROW.values()), STRUCT, ROW),
+        (Row(**dict(reversed(ROW.items()))), STRUCT, ROW),
+        (NAMED(**ROW), STRUCT, ROW),
+        ([{"k": 1}, None], ArrayType(MapType(StringType(), LongType())), [{"k": 1}, None]),
     ],
 )
 def test_a_result_that_fits_is_taken(value: Any, kind: DataType, taken: Any) -> None:
-    assert fitted(value, kind) == taken
+    assert outcome(value, kind) == (taken, None, None, None, None)
 
 
 @pytest.mark.parametrize(
     ("value", "kind", "message"),
     [
-        ("2", DoubleType(), "result is str '2', not double"),
-        (True, IntegerType(), "result is bool True, not int"),
-        (1.0, IntegerType(), "result is float 1.0, not int"),
-        (1 << 31, IntegerType(), "result is 2147483648, which int cannot hold"),
-        (5, StringType(), "result is int 5, not string"),
-        ("ab", ArrayType(StringType()), "result is str, not a list or tuple"),
-        ((1, 2), STRUCT, "result has 2 values, and 4 fields were declared"),
-        ({"id": 1, "more": 2}, STRUCT, "result has the field 'more', which was not declared"),
-        ((1, None, ["a", 5], None), STRUCT, "result.tags[1] is int 5, not string"),
-        ((1, None, None, {"k": "v"}), STRUCT, "result.by['k'] is str 'v', not bigint"),
-        ((1, None, None, [1]), STRUCT, "result.by is list [1], not map<string,bigint>"),
+        ("2", DoubleType(), "2 is of the type str; double holds numbers"),
+        (True, IntegerType(), "True is of the type bool; int32 holds whole numbers"),
+        (0.5, LongType(), "0.5 is no whole number"),
+        (math.nan, LongType(), "nan is no whole number"),
+        (2**53 + 1, DoubleType(), "cannot be double exactly"),
+        (0.1, DecimalType(5, 2), "write Decimal"),
+        (1 << 31, IntegerType(), "2147483648 is not between"),
+        (5, StringType(), "5 is of the type int, not text"),
+        ("ab", ArrayType(StringType()), "of the type str, not a list"),
+        (datetime(2013, 7, 4), TimestampType(), "has no time zone"),
+        ((1, 2), STRUCT, "it has 2 values, and the type has 4 fields"),
+        ({**ROW, "more": 2}, STRUCT, "it has more, which the type does not have"),
+        ({"id": 1, "amout": 2.0, "tags": [], "by": {}}, STRUCT, "did you mean amount"),
+        ({**ROW, "tags": ["a", 5]}, STRUCT, "tags: [1]: 5 is of the type int"),
+        ({**ROW, "by": {"k": "v"}}, STRUCT, "by: [k]: v is of the type str"),
+        ({**ROW, "by": [1]}, STRUCT, "not a dict"),
     ],
 )
 def test_a_result_that_does_not_fit_says_where(value: Any, kind: DataType, message: str) -> None:
-    with pytest.raises((TypeError, OverflowError)) as caught:
-        fitted(value, kind)
-    assert str(caught.value) == message
+    made, stage, exception, said, _ = outcome(value, kind)
+    assert (made, stage, exception) == (None, "f", "ValueError")
+    assert message in said
+    assert "\n" not in said
+
+
+_VALUES: st.SearchStrategy[Any] = st.recursive(
+    st.none()
+    | st.booleans()
+    | st.integers()
+    | st.floats()
+    | st.decimals()
+    | st.text(max_size=3)
+    | st.binary(max_size=3)
+    | st.datetimes()
+    | st.dates(),
+    lambda inner: (
+        st.lists(inner, max_size=2) | st.dictionaries(st.sampled_from(list(ROW)), inner, max_size=4)
+    ),
+    max_leaves=5,
+)
+
+
+@settings(max_examples=300, deadline=None)
+@given(
+    _VALUES,
+    st.sampled_from([STRUCT, *(field.dataType for field in STRUCT), DecimalType(5, 2), TimestampType()]),
+)
+def test_a_guarded_function_and_a_streams_program_accept_the_same_results(value: Any, kind: DataType) -> None:
+    arrow_type = to_arrow_type(kind, timezone="UTC")
+    try:
+        wanted = (with_dicts(ResultType(arrow_type).fitted(value), arrow_type), None, None)
+    except ValueError as error:
+        wanted = (None, "ValueError", str(error))
+    made, _, exception, message, _ = outcome(value, kind)
+    assert repr((made, exception, message)) == repr(wanted)

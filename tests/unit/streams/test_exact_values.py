@@ -17,6 +17,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from odradek.model.errors import ConfigError
+from odradek.spark.workers.result_types import ResultType
 from odradek.streams import Processor, StreamRecord, Streams
 from odradek.streams.processors.aggregate import AggregateProcessor, PythonFold
 from odradek.streams.processors.columnar import columnar
@@ -24,7 +25,6 @@ from odradek.streams.processors.columns import TaskColumns
 from odradek.streams.processors.custom import CustomProcessor
 from odradek.streams.processors.failures import FailedRows, Letters
 from odradek.streams.processors.ports import InputRow
-from odradek.streams.processors.result_types import ResultType
 from odradek.streams.processors.task import CachedState, MemoryStore, latest_only, pass_time, run_batch
 from odradek.streams.processors.versions import VersionedJoinProcessor
 

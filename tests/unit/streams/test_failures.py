@@ -14,13 +14,13 @@ from odradek.dead_letters.headers import PREFIX
 from odradek.model.errors import ConfigError
 from odradek.spark.dead_letters.letters import NO_BATCH
 from odradek.spark.dead_letters.passing import passing_rows
+from odradek.spark.workers.result_types import ResultType
 from odradek.streams import Processor, StreamRecord, Streams, Timers
 from odradek.streams.plan.windows import TimeWindows
 from odradek.streams.processors.aggregate import AggregateProcessor, CalledFunction, SqlFold
 from odradek.streams.processors.custom import CustomProcessor
 from odradek.streams.processors.failures import FailedRows, Letters, RecordFailedError
 from odradek.streams.processors.ports import InputRow
-from odradek.streams.processors.result_types import ResultType
 from odradek.streams.processors.task import MemoryStore, pass_time, run_batch
 from odradek.streams.processors.windows import WindowProcessor, open_windows
 

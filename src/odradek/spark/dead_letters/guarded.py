@@ -12,11 +12,13 @@ from odradek.spark.columns import DEAD_LETTER, DEAD_LETTER_FIELDS, DEAD_LETTER_T
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame, functions, types
+    from pyspark.sql.pandas import types as arrow
     from pyspark.sql.types import DataType, StructType
 
-    from odradek.spark.dead_letters import results
+    from odradek.spark.workers import result_types
 else:
-    results = lazy("odradek.spark.dead_letters.results")
+    result_types = lazy("odradek.spark.workers.result_types")
+    arrow = lazy("pyspark.sql.pandas.types")
     functions = lazy("pyspark.sql.functions")
     types = lazy("pyspark.sql.types")
 
@@ -53,7 +55,7 @@ class GuardedFunction(Generic[P, R]):
         record = _record_of(frame)
         bad = functions.col(DEAD_LETTER) if DEAD_LETTER in frame.columns else _no_letter()
         given = [functions.col(argument) if isinstance(argument, str) else argument for argument in arguments]
-        call = _Call(self._function, _parsed(self._returns), self._name)
+        call = GuardedCall(self._function, _parsed(self._returns), self._name)
         # Nondeterministic: Spark must not call it twice, once for the result and once for the error.
         called = functions.udf(call, call.outcome_type(), useArrow=True).asNondeterministic()
         letter = functions.when(bad.isNotNull(), bad).when(
@@ -67,19 +69,21 @@ class GuardedFunction(Generic[P, R]):
         )
 
 
-class _Call:
+class GuardedCall:
     """What Spark calls for each row: result and error in one."""
 
     def __init__(self, function: Callable[..., Any], returns: DataType, stage: str) -> None:
         self._function = function
         self._returns = returns
         self._stage = stage
+        self._type = result_types.ResultType(arrow.to_arrow_type(returns, timezone="UTC"))
 
     def __call__(self, is_dead, *arguments):  # type: ignore[no-untyped-def]  # Spark would read more into hints
         if is_dead:
             return _NOTHING
         try:
-            return (results.fitted(self._function(*arguments), self._returns), None, None, None, None)
+            fitted = self._type.fitted(self._function(*arguments))
+            return (result_types.with_dicts(fitted, self._type.kind), None, None, None, None)
         except Exception as error:  # noqa: BLE001 - the user's code: what it raises is kept with its record
             failure = RecordFailure.of(error, self._stage)
             return (None, *(getattr(failure, name) for name in _FAILURE))

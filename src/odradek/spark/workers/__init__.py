@@ -1,1 +1,1 @@
-"""Spark's Python workers: what each of their tasks begins with, and ends with."""
+"""Spark's Python workers: what each of their tasks begins with and ends with, and the types of results."""

@@ -7,6 +7,7 @@ from copy import copy, deepcopy
 from dataclasses import dataclass
 from typing import Any, Protocol, runtime_checkable
 
+from odradek.spark.workers.result_types import ResultType
 from odradek.streams.processors.functions import FUNCTIONS, REMOVABLE, AggregateFunction
 from odradek.streams.processors.ports import (
     Fields,
@@ -17,7 +18,6 @@ from odradek.streams.processors.ports import (
     UpdateRow,
     WallClockProcessor,
 )
-from odradek.streams.processors.result_types import ResultType
 
 
 @runtime_checkable

@@ -14,6 +14,7 @@ from typing import Any, Final
 import numpy as np
 import pyarrow as pa
 
+from odradek.spark.workers.result_types import ResultType
 from odradek.streams.processors.aggregate import AggregateProcessor, ColumnFold
 from odradek.streams.processors.calendar import Calendar
 from odradek.streams.processors.columns import (
@@ -31,7 +32,6 @@ from odradek.streams.processors.joins import StreamTableProcessor, TableTablePro
 from odradek.streams.processors.open_windows import Held, Window
 from odradek.streams.processors.ports import Fields, InputRow, KeyedProcessor
 from odradek.streams.processors.python_values import UnreadableValueError, lists_of_numbers, values_of
-from odradek.streams.processors.result_types import ResultType
 from odradek.streams.processors.task import CachedState
 from odradek.streams.processors.windows import END, START, FixedWindows, WindowProcessor
 

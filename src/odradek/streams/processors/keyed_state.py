@@ -12,9 +12,9 @@ from copy import deepcopy
 from typing import Any, Final, NamedTuple, overload
 from zlib import crc32
 
+from odradek.spark.workers.result_types import timestamp_type
 from odradek.streams.plan.windows import Length, milliseconds
 from odradek.streams.processors.ports import Fields, TaskState
-from odradek.streams.processors.result_types import timestamp_type
 
 PARTS: Final = 64
 """Of a map."""

@@ -11,6 +11,7 @@ from collections.abc import Iterator
 from functools import partial
 from typing import Any, Final
 
+from odradek.spark.workers.result_types import ResultType
 from odradek.streams.plan.windows import SessionWindows, SlidingWindows, TimeWindows, WindowKind
 from odradek.streams.processors.aggregate import Fold
 from odradek.streams.processors.calendar import Calendar
@@ -22,7 +23,6 @@ from odradek.streams.processors.open_windows import (
     WindowChange,
 )
 from odradek.streams.processors.ports import Fields, InputRow, TaskState, UpdateRow
-from odradek.streams.processors.result_types import ResultType
 from odradek.streams.processors.sliding import Sliding
 
 START: Final = "window_start"

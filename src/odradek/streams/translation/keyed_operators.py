@@ -8,6 +8,7 @@ from pyspark.sql.pandas.types import to_arrow_type
 from pyspark.sql.types import LongType, StringType, StructField, StructType
 
 from odradek.model.errors import ConfigError
+from odradek.spark.workers.result_types import ResultType
 from odradek.streams.plan.keyed import (
     Aggregated,
     Cogrouped,
@@ -30,7 +31,6 @@ from odradek.streams.processors.aggregate import (
 )
 from odradek.streams.processors.custom import CustomProcessor
 from odradek.streams.processors.ports import KeyedProcessor
-from odradek.streams.processors.result_types import ResultType
 from odradek.streams.processors.suppress import SuppressProcessor
 from odradek.streams.processors.windows import END, START, WindowProcessor, open_windows
 from odradek.streams.translation.adapter import Port, keyed

@@ -338,6 +338,8 @@ def _structs(kind: pa.DataType, *, is_partial: bool) -> Fitter:
     def fit(value: Any) -> Any:
         if value is None:
             return None
+        if isinstance(value, tuple) and not is_partial:
+            value = _named(value, [name for name, _, _ in fields])
         if not isinstance(value, Mapping):
             listed = ", ".join(names)
             _refuse(value, f"is of the type {type(value).__name__}, not a dict of the fields {listed}")
@@ -351,6 +353,30 @@ def _structs(kind: pa.DataType, *, is_partial: bool) -> Fitter:
         return fitted
 
     return fit
+
+
+def _named(values: tuple[Any, ...], names: list[str]) -> dict[str, Any]:
+    """A tuple as a dict. A Row and a named tuple say the names of their fields; another one has them in their order."""
+    own = getattr(values, "__fields__", None) or getattr(values, "_fields", None)
+    if own is None and len(values) != len(names):
+        raise ValueError(
+            f"it has {len(values)} values, and the type has {len(names)} fields: {', '.join(names)}"
+        )
+    return dict(zip(own or names, values, strict=True))
+
+
+def with_dicts(value: Any, kind: pa.DataType) -> Any:
+    """A fitted value as functions of Spark return it: a map, which Arrow takes as pairs, is a dict."""
+    types = pa.types
+    if value is None:
+        return None
+    if types.is_map(kind):
+        return {with_dicts(key, kind.key_type): with_dicts(content, kind.item_type) for key, content in value}
+    if types.is_struct(kind):
+        return {part.name: with_dicts(value[part.name], part.type) for part in kind}
+    if types.is_list(kind) or types.is_large_list(kind):
+        return [with_dicts(element, kind.value_type) for element in value]
+    return value
 
 
 def _strange_fields(value: Mapping[Any, Any], names: list[str]) -> str:
