@@ -319,7 +319,7 @@ def outcome(value: Any, kind: DataType) -> tuple[Any, ...]:
 
 
 ROW = {"id": 1, "amount": 2.0, "tags": ["a"], "by": {"k": 5}}
-NAMED = namedtuple("NAMED", list(ROW))  # noqa: PYI024 - a test of them
+NAMED = namedtuple("NAMED", ["id", "amount", "tags", "by"])  # noqa: PYI024 - a test of them
 
 
 @pytest.mark.parametrize(
@@ -396,6 +396,7 @@ _VALUES: st.SearchStrategy[Any] = st.recursive(
 )
 def test_a_guarded_function_and_a_streams_program_accept_the_same_results(value: Any, kind: DataType) -> None:
     arrow_type = to_arrow_type(kind, timezone="UTC")
+    wanted: tuple[Any, ...]
     try:
         wanted = (with_dicts(ResultType(arrow_type).fitted(value), arrow_type), None, None)
     except ValueError as error:
