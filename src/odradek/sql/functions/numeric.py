@@ -83,9 +83,9 @@ def _series(step: str) -> str:
     )
 
 
-def _plain_series(one: str) -> str:
-    """As `_series`, by steps of 1 towards the end. `one`: the step, of the type of the numbers."""
-    return _series(f"if({{1}} < {{0}}, -{one}, {one})")
+def _plain_series(unit: str) -> str:
+    """As `_series`, by steps of 1 towards the end. `unit`: the step, of the type of the numbers."""
+    return _series(f"if({{1}} < {{0}}, -{unit}, {unit})")
 
 
 def _distance(radius: str) -> str:
