@@ -95,7 +95,8 @@ def is_weaker(source: Mapping[str, str], final: Settings, config: BrokerConfig) 
         meant = [own[listener.name]] if listener.name in own else list(own.values())
         if meant and not set.intersection(*(_GUARDS[name] for name in meant)) <= _GUARDS[listener.protocol]:
             return True
-        names = [listener.name] if listener.name in own or not own else list(own)
+        speaks_of_it = f"listener.name.{listener.name.lower()}.ssl.client.auth" in source
+        names = [listener.name] if listener.name in own or not own or speaks_of_it else list(own)
         wanted = [
             source.get(f"listener.name.{name.lower()}.ssl.client.auth", source.get("ssl.client.auth", "none"))
             for name in names
@@ -132,6 +133,17 @@ def is_weaker(source: Mapping[str, str], final: Settings, config: BrokerConfig) 
         "listener.name.clients.ssl.client.auth": "requested",
     },
     flags={"listeners": "SSL://127.0.0.1:0"},
+    secure=None,
+    listen=None,
+)
+@example(
+    file={
+        "listeners": "PLAINTEXT://127.0.0.1:0",
+        "ssl.client.auth": "requested",
+        "listener.name.clients.ssl.client.auth": "none",
+    },
+    variables={},
+    flags={"listeners": "CLIENTS://127.0.0.1:0", "listener.security.protocol.map": "CLIENTS:SSL"},
     secure=None,
     listen=None,
 )
