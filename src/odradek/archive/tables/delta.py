@@ -23,6 +23,7 @@ from pyarrow import fs
 from odradek.archive.place import ArchivePlace
 from odradek.archive.store import make_durable
 from odradek.archive.tables.delta_log import LOG, application_transactions
+from odradek.archive.tables.delta_mapping import create_mapped, needs_mapping
 from odradek.archive.tables.port import Expired, TableFormat
 from odradek.archive.values import (
     ArchiveError,
@@ -71,6 +72,10 @@ class DeltaArchive:
     @classmethod
     def create(cls, place: ArchivePlace, schema: pa.Schema, partition_by: Sequence[str]) -> DeltaArchive:
         """Make the table, unless someone has."""
+        if needs_mapping(schema):
+            if not cls.is_at(place):
+                create_mapped(place, schema, partition_by, CONFIGURATION)
+            return cls(place)
         try:
             deltalake.DeltaTable.create(
                 place.uri,
