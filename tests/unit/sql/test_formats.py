@@ -149,7 +149,15 @@ def test_a_value_that_is_not_wrapped_is_bare() -> None:
 
 
 def test_none_writes_nothing() -> None:
-    assert made("NONE", "INT", is_key=True).encode({"A": 5}) is None
+    form = record_format(FormatInfo(name="NONE"), (), is_key=True)
+    assert form.encode({}) is None
+
+
+def test_none_holds_no_columns() -> None:
+    with pytest.raises(
+        SqlError, match=r"'NONE' format can only be used when no columns are defined. Got: \[`A` INTEGER\]"
+    ):
+        made("NONE", "INT", is_key=True)
 
 
 @pytest.mark.parametrize(

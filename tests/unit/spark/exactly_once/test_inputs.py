@@ -98,7 +98,7 @@ def test_offsets_of_a_topic_of_another_cluster_that_has_the_same_name_are_left_o
     for _ in range(3):
         assert sink.held({A: 5, B: 7, OTHER: 3}, {"a": FIRST, "other": FIRST}) == {OTHER: 3}
     assert len(sink.cluster.asked) == 1, "it is not asked for each batch"
-    assert [record.message.count("are not the ones") for record in caplog.records] == [1]
+    assert [record.getMessage().count("are not the ones") for record in caplog.records] == [1]
 
 
 def test_a_topic_that_is_made_again_counts_at_once() -> None:
