@@ -270,7 +270,7 @@ def _existing(terms: RunTerms) -> tuple[ArchiveTable, ArchiveState] | tuple[None
 
 
 def sink_options(terms: RunTerms, checkpoint: str) -> dict[str, str]:
-    """Of `format("odradek-archive")`."""
+    """Returns the options of `format("odradek-archive")`."""
     given = {
         "path": terms.place.uri,
         "endpoint": terms.place.endpoint,

@@ -64,7 +64,7 @@ class DataFile:
     """The smallest and the largest timestamp."""
 
     def row_bounds(self) -> RowBounds | None:
-        """For a table's statistics."""
+        """Returns the bounds that a table's statistics state."""
         if not self.ranges:
             return self.bounds
         return RowBounds(

@@ -126,7 +126,7 @@ def _word(value: object) -> str:
 
 
 def _events(path: Path | None, bootstrap: str) -> Iterator[Event]:
-    """From the oldest to the newest."""
+    """Yields the events from the oldest to the newest."""
     yield from _of_topic(bootstrap) if path is None else of_files(path)
 
 

@@ -88,6 +88,6 @@ def decoded_certificate(content: bytes, where: str) -> Any:
 
 
 def days_left(decoded: Any) -> float:
-    """Until it expires."""
+    """Returns how many days are left until a certificate expires."""
     expires = ssl.cert_time_to_seconds(decoded["notAfter"])
     return (expires - datetime.datetime.now(datetime.UTC).timestamp()) / 86_400

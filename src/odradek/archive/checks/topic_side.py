@@ -38,7 +38,7 @@ class TopicSide(Protocol):
     """The brokers, as archives see them. Every call may raise KafkaError."""
 
     def partitions(self, topics: Iterable[str]) -> list[TopicPartition]:
-        """Of those topics that exist."""
+        """Returns the partitions of those topics that exist."""
 
     def names(self, named: Iterable[str], pattern: str | None) -> list[str]:
         """What is named, or those of all topics whose whole name matches the regular expression."""
@@ -50,7 +50,7 @@ class TopicSide(Protocol):
         """Without partitions that do not exist."""
 
     def offsets(self, partition: TopicPartition, within: LogExtent, *, committed: bool) -> OffsetRuns:
-        """Those that hold records; with `committed`, records of committed transactions only."""
+        """Returns the offsets that hold records; with `committed`, records of committed transactions only."""
 
     def is_compacted(self, topic: str) -> bool: ...
 

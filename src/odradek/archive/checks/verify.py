@@ -182,5 +182,5 @@ def _judged(
 
 
 def all_faults(findings: Iterable[PartitionFindings]) -> list[str]:
-    """Of all partitions."""
+    """Returns the faults of all partitions."""
     return [fault for finding in findings for fault in finding.faults]

@@ -50,7 +50,7 @@ class ArchiveView:
         return self.last()
 
     def renewed(self) -> ArchiveSnapshot:
-        """Of this moment."""
+        """Reads the table once more, and returns it as it is now."""
         self._looked_at = SystemClock().monotonic()
         state = self.table.state()  # before the files: these may only be more
         self._last = ArchiveSnapshot(

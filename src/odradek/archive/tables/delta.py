@@ -252,7 +252,7 @@ def _remove(file: DataFile, now_ms: int) -> delta_transaction.RemoveAction:
 
 
 def _statistics(file: DataFile) -> dict[str, Any]:
-    """By which readers pass files over. Columns by which the table is partitioned have none."""
+    """Returns what readers pass files over by. Columns by which the table is partitioned have none."""
     low: dict[str, Any] = {}
     high: dict[str, Any] = {}
     bounds = file.row_bounds()

@@ -58,7 +58,7 @@ _FINDINGS: Final = (
 
 
 def place_options(command: Command) -> Command:
-    """Where the archive is."""
+    """Adds the options that say where the archive is."""
     for decorate in (
         click.option(
             "--catalog",
