@@ -17,8 +17,8 @@ from odradek.cli.cluster.access import CLIENT_ID, connection_settings, open_admi
 from odradek.cli.numbers import Whole
 from odradek.cli.options import bootstrap_option, json_option
 from odradek.cli.output import print_json_line, say
+from odradek.client.consumer.same_topics import SameTopics
 from odradek.model.errors import OdradekError
-from odradek.model.ids import TopicPartition
 from odradek.model.java_numbers import is_digits
 from odradek.model.safe_text import safe_json
 from odradek.security.audit import AUDIT_TOPIC
@@ -160,15 +160,19 @@ def _of_topic(bootstrap: str) -> Iterator[Event]:
             raise NoAuditError(
                 f"there is no topic {AUDIT_TOPIC}: set odradek.audit.sinks=topic on the brokers, or read a file with --file"
             )
+        topic = admin.describe_topics([AUDIT_TOPIC])[AUDIT_TOPIC]
     events = []
     settings = {"bootstrap.servers": bootstrap, "client.id": CLIENT_ID, "auto.offset.reset": "earliest"}
     with client.Consumer.from_config({**settings, **connection_settings()}) as consumer:
-        partitions = [TopicPartition(AUDIT_TOPIC, index) for index in consumer.partitions_for(AUDIT_TOPIC)]
+        partitions = topic.topic_partitions
         consumer.assign(partitions)
         consumer.seek_to_beginning(partitions)
+        same = SameTopics(consumer.topic_id, {AUDIT_TOPIC: topic.topic_id})
         ends = consumer.end_offsets(partitions)
         while any(consumer.position(partition) < end for partition, end in ends.items()):
-            for record in consumer.poll(_POLL_S):
+            records = consumer.poll(_POLL_S)
+            same.check()
+            for record in records:
                 event = _parsed(record.value or b"")
                 if event is not None:
                     events.append(event)

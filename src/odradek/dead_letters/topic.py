@@ -9,6 +9,7 @@ from typing import Any, Final, Self
 from odradek import client
 from odradek.client import Admin, Consumer
 from odradek.client.consumer.consumer_record import ConsumerRecord
+from odradek.client.consumer.same_topics import SameTopics
 from odradek.dead_letters.letter import DeadLetter, read_letter
 from odradek.dead_letters.redriven import REDRIVES_TOPIC, RedrivenState
 from odradek.dead_letters.selection import Selection, span_of
@@ -81,17 +82,21 @@ class DeadLetterTopic:
     def state(self) -> RedrivenState:
         """Read to the end of the log, not only to the last stable offset: what another redrive holds open may hide ours."""
         try:
-            [place] = self.admin.describe_topics([REDRIVES_TOPIC])[REDRIVES_TOPIC].topic_partitions
+            redrives = self.admin.describe_topics([REDRIVES_TOPIC])[REDRIVES_TOPIC]
         except KafkaError as error:
             if error.code is not ErrorCode.UNKNOWN_TOPIC_OR_PARTITION:
                 raise
             return RedrivenState(self.name, self._topic_id)
+        [place] = redrives.topic_partitions
         end = self.admin.list_offsets({place: client.LATEST}, isolation=0)[place].offset
         with self._consumer() as consumer:
             consumer.assign([place])
             consumer.seek_to_beginning()
             problem = "another redrive holds a transaction open there"
-            records = [(record.key, record.value) for record in self._until(consumer, {place: end}, problem)]
+            same = SameTopics(consumer.topic_id, {REDRIVES_TOPIC: redrives.topic_id})
+            records = [
+                (record.key, record.value) for record in self._until(consumer, {place: end}, same, problem)
+            ]
         return RedrivenState(self.name, self._topic_id, records)
 
     def partition_count(self, topic: str, letter: DeadLetter) -> int:
@@ -139,14 +144,16 @@ class DeadLetterTopic:
             consumer.assign(spans)
             for place, start in starts.items():
                 consumer.seek(place, begin(place.partition, start))
-            yield from self._until(consumer, ends, "its last records did not come")
+            same = SameTopics(consumer.topic_id, {self.name: self._topic_id})
+            yield from self._until(consumer, ends, same, "its last records did not come")
 
     def _until(
-        self, consumer: Consumer, ends: Mapping[TopicPartition, int], problem: str
+        self, consumer: Consumer, ends: Mapping[TopicPartition, int], same: SameTopics, problem: str
     ) -> Iterator[ConsumerRecord]:
         heard_at = self._clock.monotonic()
         while any(consumer.position(partition) < end for partition, end in ends.items()):
             records = consumer.poll(_POLL_S)
+            same.check()
             yield from (
                 record
                 for record in records

@@ -25,14 +25,17 @@ from odradek.cli.records.moments import (
     parse_start,
 )
 from odradek.cli.records.output import FORMATS, TEMPLATE_FIELDS, Formatter, Layout, formatter
+from odradek.client.consumer.same_topics import SameTopics
 from odradek.model.errors import ErrorCode, KafkaError
 from odradek.model.ids import TopicPartition
 
 if TYPE_CHECKING:
-    from odradek.client import Consumer
+    from odradek.client import Consumer, ConsumerRecord
 
 POLL_S: Final = 0.5
 RECORDS_IN_A_POLL: Final = 10_000
+_NEW_TOPIC_S: Final = 1.0
+_ASK_AGAIN_S: Final = 0.1
 
 
 @click.command()
@@ -160,10 +163,10 @@ def consume(
             if group_id is not None
             else _assign(consumer, topic, sorted(set(partitions)), where)
         )
+        same = SameTopics(consumer.topic_id, {topic: consumer.topic_id(topic)})
         ends = consumer.end_offsets(assigned) if exit_at_end else None
-        _print_all(
-            consumer, to_bytes, Stop(record_limit=record_limit, ends=ends, of_group=group_id is not None)
-        )
+        stop = Stop(record_limit=record_limit, ends=ends, of_group=group_id is not None, same=same)
+        _print_all(consumer, to_bytes, stop)
 
 
 def _settings(bootstrap: str, isolation: str) -> dict[str, str]:
@@ -186,6 +189,18 @@ class Stop:
     ends: dict[TopicPartition, int] | None
     of_group: bool = False
     """What was printed is committed; the end is reached when all that this member reads is at its end."""
+    same: SameTopics
+    """The topic that the ends belong to."""
+
+    def is_wanted(self, record: ConsumerRecord) -> bool:
+        """A partition that was added later holds only records that came later."""
+        if self.ends is None:
+            return True
+        return record.offset < self.ends.get(TopicPartition(record.topic, record.partition), 0)
+
+    def to_commit(self, partition: TopicPartition, position: int) -> int:
+        """Records behind the end were not printed: the group still has to read them."""
+        return position if self.ends is None else min(position, self.ends[partition])
 
 
 def _group_settings(group_id: str | None, where: Start, partitions: Sequence[int]) -> dict[str, str]:
@@ -203,14 +218,24 @@ def _group_settings(group_id: str | None, where: Start, partitions: Sequence[int
 
 def _subscribe(consumer: Consumer, topic: str) -> list[TopicPartition]:
     """All partitions: which of them the group gives to this member, it says later."""
-    partitions = [TopicPartition(topic, partition) for partition in consumer.partitions_for(topic)]
+    partitions = [TopicPartition(topic, partition) for partition in _partitions(consumer, topic)]
     consumer.subscribe([topic])
+    return partitions
+
+
+def _partitions(consumer: Consumer, topic: str) -> tuple[int, ...]:
+    """Partitions of the topic. A broker may need a moment to learn of a topic that was created through another broker."""
+    deadline = time.monotonic() + _NEW_TOPIC_S
+    while not (partitions := consumer.partitions_for(topic)):
+        if time.monotonic() >= deadline:
+            raise KafkaError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"there is no topic {topic!r}")
+        time.sleep(_ASK_AGAIN_S)
     return partitions
 
 
 def _assign(consumer: Consumer, topic: str, wanted: Sequence[int], where: Start) -> list[TopicPartition]:
     """Assign the partitions and put each at its start."""
-    known = consumer.partitions_for(topic)
+    known = _partitions(consumer, topic)
     for partition in wanted:
         if partition not in known:
             raise KafkaError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"{topic} has no partition {partition}")
@@ -239,14 +264,19 @@ def _print_all(consumer: Consumer, to_bytes: Formatter, stop: Stop) -> None:
     while left != 0 and not _at_end(consumer, stop):
         limit = RECORDS_IN_A_POLL if left is None else min(left, RECORDS_IN_A_POLL)
         records = consumer.poll(POLL_S, limit)
+        if stop.ends is not None:
+            stop.same.check()
+        printed: set[TopicPartition] = set()
         for record in records:
-            if stop.ends is None or record.offset < stop.ends[TopicPartition(record.topic, record.partition)]:
+            if stop.is_wanted(record):
                 out.write(to_bytes(record))
+                printed.add(TopicPartition(record.topic, record.partition))
                 left = None if left is None else left - 1
-        if records:
+        if printed:
             out.flush()
             if stop.of_group:
-                consumer.commit()
+                positions = consumer.positions()
+                consumer.commit({tp: stop.to_commit(tp, positions[tp]) for tp in printed})
 
 
 def _at_end(consumer: Consumer, stop: Stop) -> bool:

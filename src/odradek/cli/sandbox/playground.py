@@ -307,7 +307,7 @@ class Playground:
             enable_auto_commit=False,
             **self.client_settings,
         ) as consumer:
-            partitions = [TopicPartition(topic, number) for number in consumer.partitions_for(topic, 30)]
+            partitions = self.admin.describe_topics([topic])[topic].topic_partitions
             ends = consumer.end_offsets(partitions)
             consumer.assign(partitions)
             consumer.seek_to_beginning(partitions)

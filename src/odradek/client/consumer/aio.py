@@ -340,11 +340,23 @@ class AsyncConsumer(Generic[K, V]):
         return await self._core.offsets(timestamps_ms, timeout_s)
 
     async def partitions_for(self, topic: str, timeout_s: float | None = None) -> tuple[int, ...]:
-        """The partitions of a topic, in order."""
+        """The partitions of a topic, in order; none when a broker answers that there is no such topic.
+
+        TimedOutError when no broker answers in time; other errors where the topic may not be seen, or has no legal name.
+        """
         await self.start()
         limit_s = self._core.api_timeout_s if timeout_s is None else timeout_s
-        image = await self._core.cluster.metadata.topic(topic, limit_s)
-        return tuple(range(len(image.partitions)))
+        known = await self._core.cluster.metadata.find(topic, limit_s)
+        return tuple(range(len(known.partitions))) if known is not None else ()
+
+    @on_own_loop
+    def topic_id(self, topic: str) -> UUID | None:
+        """The id of a topic that this consumer reads; None while the cluster has none of this name.
+
+        A topic that was deleted and made again has another id, and offsets of its own.
+        """
+        image = self._core.cluster.image
+        return image.topic_id(topic) if topic in image.topics else None
 
     def metrics(self) -> dict[MetricName, float]:
         """The figures of this consumer now, under Kafka's names; docs/client.md lists them. May be called at any time."""

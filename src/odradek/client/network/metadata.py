@@ -180,6 +180,32 @@ class Metadata:
                     raise self._missing(name, round(until - began, 3)) from None
                 until = deadline
 
+    async def find(self, name: str, timeout_s: float) -> TopicSnapshot | None:
+        """The topic, or None at the first answer that there is none. KafkaError when it is not known within `timeout_s`.
+
+        Refreshes do not go on to ask about a topic that is not there.
+        """
+        deadline = self._clock.monotonic() + timeout_s
+        is_ours, is_first = False, True
+        while True:
+            known = self.image.topics.get(name)
+            if known is not None and known.partitions:
+                return known
+            is_ours = is_ours or name not in self._topics
+            self.want([name])
+            try:
+                is_answered = await self.news(self.request_update(urgent=is_first), deadline)
+            except TimeoutError:
+                raise self._missing(name, timeout_s) from None
+            code = self.image.topic_errors.get(name)
+            if code in _HOPELESS:
+                raise KafkaError(code, f"topic {name!r}: {code.meaning}")
+            if is_answered and self.image.is_gone(name):
+                if is_ours:
+                    self.remove_interest([name])
+                return None
+            is_first = False
+
     async def describe(self, topics: Iterable[str]) -> dict[str, TopicSnapshot | None]:
         """Topics as a broker has them now, None where it has none of that name; those that it cannot describe are left out.
 
