@@ -9,6 +9,7 @@ import shutil
 import signal
 import sys
 from collections.abc import Mapping
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
@@ -16,7 +17,7 @@ import click
 
 from odradek.cli.cluster.access import check_reachable, connection_settings
 from odradek.cli.options import bootstrap_option, pairs
-from odradek.cli.output import say, say_in_red, say_lines
+from odradek.cli.output import remark, say, say_in_red, say_lines
 from odradek.cli.progress import waiting_line
 from odradek.config.data_directory import default_data_directory
 from odradek.model.errors import ConfigError, OdradekError
@@ -47,6 +48,7 @@ else:
     shell_session = lazy("odradek.sql.shell.session")
 
 _PORT_MAX: Final = 65535
+_WIDTH_OF_FILES: Final = 1_000_000
 _PYTHON_FUNCTIONS: Final = "odradek.sql.python.functions"
 _AWAKE_QUERIES: Final = "odradek.sql.awake.queries"
 _SLEEP_AFTER_MS: Final = "odradek.sql.sleep.after.ms"
@@ -70,7 +72,23 @@ _SETTINGS: Final = (_PYTHON_FUNCTIONS, _AWAKE_QUERIES, _SLEEP_AFTER_MS, _ARCHIVE
 @click.option("-e", "--execute", "texts", metavar="SQL", multiple=True, help="Run it, and end.")
 @click.option("-f", "--file", "file", type=click.Path(path_type=Path), help="Run a script, and end.")
 @click.option("--define", "defined", metavar="NAME=VALUE", multiple=True, help="A variable, for ${NAME}.")
-@click.option("--json", "as_json", is_flag=True, help="Print a JSON object a line.")
+@click.option(
+    "--output",
+    type=click.Choice(["table", "json", "csv"]),
+    default="table",
+    show_default=True,
+    help="json and csv are for programs: only data goes to standard output, everything else to standard error.",
+)
+@click.option("--json", "as_json", is_flag=True, help="The same as --output json.")
+@click.option(
+    "--timings", is_flag=True, help="Each statement says how long it took. In the shell: timing on."
+)
+@click.option(
+    "--picture",
+    type=click.Path(path_type=Path, dir_okay=False),
+    metavar="FILE",
+    help="EXPLAIN draws the plan of a query into this SVG file.",
+)
 @click.option("--sandbox", is_flag=True, help="Start a broker, a server and streams of flights to play with.")
 @click.option("--lang", type=click.Choice(["en", "ru"]), default="en", help="The language of the sandbox.")
 @click.pass_context
@@ -82,7 +100,10 @@ def sql(
     texts: tuple[str, ...],
     file: Path | None,
     defined: tuple[str, ...],
+    output: str,
     as_json: bool,
+    timings: bool,
+    picture: Path | None,
     sandbox: bool,
     lang: str,
 ) -> None:
@@ -92,27 +113,26 @@ def sql(
     """
     if context.invoked_subcommand is not None:
         return
+    terms = {"output": "json" if as_json else output, "timings": timings, "picture": picture}
     if sandbox:
-        with sql_sandbox.running(lang) as address:
-            _run(rest_client.RestClient(url=address), texts, file, defined, as_json=as_json)
+        with sql_sandbox.running() as address:
+            if not texts and file is None and terms["output"] == "table":
+                say_lines(sql_sandbox.LESSON[lang])
+            _run(rest_client.RestClient(url=address), texts, file, defined, terms)
         return
     password = os.environ.get("ODRADEK_SQL_PASSWORD", "")
     if user is not None and not password:
         password = click.prompt("Password", hide_input=True, err=True)
     client = rest_client.RestClient(url=server, user=user, password=password, ca=ca)
-    _run(client, texts, file, defined, as_json=as_json)
+    _run(client, texts, file, defined, terms)
 
 
 def _run(
-    client: Any, texts: tuple[str, ...], file: Path | None, defined: tuple[str, ...], *, as_json: bool
+    client: Any, texts: tuple[str, ...], file: Path | None, defined: tuple[str, ...], terms: dict[str, Any]
 ) -> None:
     try:
         session = shell_session.ShellSession(
-            client,
-            say_lines,
-            width=lambda: shutil.get_terminal_size().columns,
-            as_json=as_json,
-            waiting=waiting_line,
+            client, say_lines, partial(say_lines, err=True), width=_width, waiting=waiting_line, **terms
         )
     except ImportError as error:
         raise ConfigError(f"the SQL shell needs more ({error}): pip install 'odradek[sql]'") from error
@@ -123,9 +143,8 @@ def _run(
         session.variables[name] = value
     try:
         if texts or file is not None:
-            for text in texts:
-                session.run(text)
-            if file is not None:
+            goes_on = all(session.run(text) for text in texts)
+            if file is not None and goes_on:
                 session.run(_text_of(file), str(file))
         elif sys.stdin.isatty():
             _talk(session, client)
@@ -138,6 +157,11 @@ def _run(
         session.close()
 
 
+def _width() -> int:
+    """The width of the terminal. In a file or a pipe nothing is cut."""
+    return shutil.get_terminal_size().columns if sys.stdout.isatty() else _WIDTH_OF_FILES
+
+
 def _text_of(file: Path) -> str:
     try:
         return file.read_text(encoding="utf-8")
@@ -147,8 +171,10 @@ def _text_of(file: Path) -> str:
 
 def _talk(session: Any, client: Any) -> None:
     info = client.info()
-    say(f"{client.url}, service {info['ksqlServiceId']}. Type help for help, exit to leave.")
-    say()
+    remark(f"{client.url}, service {info['ksqlServiceId']}. Type help for help, exit to leave.")
+    remark("")
+    if session.output == "table":
+        session.timings = True
     history = Path(default_data_directory()) / "sql-history"
     history.parent.mkdir(parents=True, exist_ok=True)
     prompt.Prompt(session, names.KnownNames(client), history, _report).run()
@@ -210,6 +236,7 @@ def _report(error: OdradekError) -> None:
     help="Open a door for JDBC (Spark's Thrift server) on this port of 127.0.0.1. It only reads.",
 )
 @click.option("--json-log", is_flag=True, help="The log as JSON, one object a line.")
+@click.option("--lifeline", type=int, hidden=True, help="A pipe: the server stops when its other end closes.")
 @bootstrap_option
 def serve(
     listen: str,
@@ -223,6 +250,7 @@ def serve(
     connect: str | None,
     jdbc: str | None,
     json_log: bool,
+    lifeline: int | None,
     bootstrap: str,
 ) -> None:
     """Serve SQL over HTTP, with ksqlDB's REST API, until SIGTERM or Ctrl-C.
@@ -258,7 +286,7 @@ def serve(
             doors = opening.DoorTerms(connect=connect_port, jdbc=jdbc_port)
     except ImportError as error:
         raise ConfigError(f"the SQL server needs more ({error}): pip install 'odradek[sql]'") from error
-    asyncio.run(_serve(terms, http, known, doors))
+    asyncio.run(_serve(terms, http, known, doors, lifeline))
 
 
 def _check_known(settings: Mapping[str, str]) -> None:
@@ -319,10 +347,17 @@ def _door_port(option: str, value: str | None, users: Path | None) -> int | None
     return int(port)
 
 
-async def _serve(terms: Any, http: Any, users: Any, doors: Any) -> None:
-    ended = asyncio.Event()
+async def _serve(terms: Any, http: Any, users: Any, doors: Any, lifeline: int | None) -> None:
+    ended, loop = asyncio.Event(), asyncio.get_running_loop()
+
+    def cut(pipe: int) -> None:
+        loop.remove_reader(pipe)
+        ended.set()
+
+    if lifeline is not None:
+        loop.add_reader(lifeline, cut, lifeline)
     for number in (signal.SIGINT, signal.SIGTERM):
-        asyncio.get_running_loop().add_signal_handler(number, ended.set)
+        loop.add_signal_handler(number, ended.set)
 
     def ready(address: str) -> None:
         gc.collect()

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import json
+import os
 import random
 import select
 import subprocess
 import sys
-import tempfile
 import threading
 import time
 from collections.abc import Iterator
@@ -15,9 +15,9 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import IO, Final
 
-from odradek.cli.output import say_lines
 from odradek.cli.progress import waiting_line
 from odradek.cli.serving.broker_processes import Fleet
+from odradek.cli.serving.own_directory import own_directory
 from odradek.client import Producer
 from odradek.model.errors import OdradekError
 from odradek.sql.rest_client import RestClient
@@ -91,54 +91,58 @@ SHOW STREAMS; DESCRIBE flights; и help расскажут больше. Всё 
 
 
 @contextmanager
-def running(language: str) -> Iterator[str]:
-    """The URL of the server. Everything ends with the block, and its data goes."""
-    with tempfile.TemporaryDirectory(prefix="odradek-sql-sandbox-") as temporary:
-        directory = Path(temporary)
-        with Fleet.plan(1, directory / "brokers", settings=_SETTINGS) as fleet:
-            with waiting_line("the SQL server"):
-                process, url = _server(fleet.bootstrap, directory)
-            ended = threading.Event()
-            flights = threading.Thread(
-                target=_fly, args=[fleet.bootstrap, ended], name="flights", daemon=True
-            )
+def running() -> Iterator[str]:
+    """The URL of the server. Everything ends with the block or with this process, even with SIGKILL, and its data goes."""
+    with (
+        own_directory("odradek-sql-sandbox-") as directory,
+        Fleet.plan(1, directory / "brokers", settings=_SETTINGS, apart=True) as fleet,
+    ):
+        with waiting_line("the SQL server"):
+            process, lifeline, url = _server(fleet.bootstrap, directory)
+        ended = threading.Event()
+        flights = threading.Thread(target=_fly, args=[fleet.bootstrap, ended], name="flights", daemon=True)
+        try:
+            with waiting_line("the stream and the table"):
+                RestClient(url=url).execute(STATEMENTS + _INSERTS)
+            flights.start()
+            yield url
+        finally:
+            ended.set()
+            if flights.is_alive():
+                flights.join(_STOP_S)
+            os.close(lifeline)
+            process.terminate()
             try:
-                with waiting_line("the stream and the table"):
-                    RestClient(url=url).execute(STATEMENTS + _INSERTS)
-                flights.start()
-                say_lines(LESSON[language])
-                yield url
-            finally:
-                ended.set()
-                if flights.is_alive():
-                    flights.join(_STOP_S)
-                process.terminate()
-                try:
-                    process.wait(_STOP_S)
-                except subprocess.TimeoutExpired:
-                    process.kill()
-                    process.wait()
+                process.wait(_STOP_S)
+            except subprocess.TimeoutExpired:
+                process.kill()
+                process.wait()
 
 
-def _server(servers: str, directory: Path) -> tuple[subprocess.Popen[str], str]:
+def _server(servers: str, directory: Path) -> tuple[subprocess.Popen[str], int, str]:
+    """The process, our end of its lifeline, and its URL."""
     log = directory / "server.log"
     command = [sys.executable, "-m", "odradek.cli.main", "sql", "serve", "--listen", "127.0.0.1:0"]
+    theirs, ours = os.pipe()
     with log.open("w") as errors:
         process = subprocess.Popen(
-            [*command, "--bootstrap", servers, "--data", str(directory / "sql")],
+            [*command, "--bootstrap", servers, "--data", str(directory / "sql"), "--lifeline", str(theirs)],
             stdout=subprocess.PIPE,
             stderr=errors,
             text=True,
+            pass_fds=[theirs],
             start_new_session=True,  # Ctrl-C ends a query, and not the server
         )
+    os.close(theirs)
     assert process.stdout is not None
     line = _first_line(process.stdout)
     if not line.startswith("ready "):
+        os.close(ours)
         process.kill()
         process.wait()
         said = log.read_text().strip().splitlines()
         raise OdradekError(f"the SQL server did not start: {said[-1] if said else 'it said nothing'}")
-    return process, line.split()[1]
+    return process, ours, line.split()[1]
 
 
 def _first_line(stream: IO[str]) -> str:

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Final
+from typing import Final, TypeAlias
 from xml.sax.saxutils import escape, quoteattr
 
 from odradek.streams.plan.describing import subtopologies
@@ -32,6 +32,8 @@ _WORDS: Final = {
     "Peeked": "looked at",
     "Called": "called",
 }
+Edge: TypeAlias = tuple[str, str]
+"""From and to: keys of boxes."""
 _LEGEND: Final = (("topic", "topic"), ("stream", "stream"), ("table", "table"))
 
 
@@ -45,6 +47,18 @@ class Box:
     details: str
     full: str
     has_state: bool
+
+    @classmethod
+    def of(cls, kind: str, name: str, details: str, full: str, *, is_topic: bool, has_state: bool) -> Box:
+        """A box with its texts cut to what has room."""
+        return cls(
+            kind=kind,
+            is_topic=is_topic,
+            name=_cut(name, _TEXT_MAX - 8),
+            details=_cut(details, _TEXT_MAX),
+            full=full,
+            has_state=has_state,
+        )
 
     @property
     def width(self) -> float:
@@ -82,6 +96,18 @@ def svg(name: str, ends: Sequence[Operator]) -> str:
     return "\n".join([*parts, "</svg>", ""])
 
 
+def boxes_svg(name: str, boxes: Mapping[str, Box], edges: Sequence[Edge]) -> str:
+    """The picture of boxes and lines that are not operators of a program: a plan of SQL, say."""
+    tables = {key for key, box in boxes.items() if box.kind == "table"}
+    drawing = layered({key: box.width for key, box in boxes.items()}, edges, layer_height=_LAYER_HEIGHT)
+    left, top = float(2 * _MARGIN), float(_HEAD + _MARGIN)
+    width, height = max(drawing.width + 4 * _MARGIN, 420.0), top + drawing.height + _MARGIN + 44
+    drawn = [_drawn(box, _moved(drawing.centers[key], left, top)) for key, box in boxes.items()]
+    lines = _lines(drawing, left, top, boxes, tables)
+    parts = [*_opening(name, width, height), *lines, *drawn, *_legend(height - 22)]
+    return "\n".join([*parts, "</svg>", ""])
+
+
 def _box(operator: Operator) -> Box:
     full = operator.details()
     kind = "table" if operator.is_table else "stream"
@@ -97,14 +123,8 @@ def _box(operator: Operator) -> Box:
         )
     elif isinstance(operator, TopicSink):
         name, details = operator.topic or f"by {operator.topic_expression}", operator.name
-    return Box(
-        kind=kind,
-        is_topic=is_topic,
-        name=_cut(name, _TEXT_MAX - 8),
-        details=_cut(details, _TEXT_MAX),
-        full=f"{operator.name}: {type(operator).__name__}" + (f"\n{full}" if full else ""),
-        has_state=operator.has_state,
-    )
+    described = f"{operator.name}: {type(operator).__name__}" + (f"\n{full}" if full else "")
+    return Box.of(kind, name, details, described, is_topic=is_topic, has_state=operator.has_state)
 
 
 def _cut(text: str, letters: int) -> str:
@@ -138,7 +158,7 @@ def _frame(number: int, x: float, drawing: Drawing) -> Iterator[str]:
 
 
 def _lines(
-    drawing: Drawing, left: float, top: float, boxes: dict[str, Box], tables: set[str]
+    drawing: Drawing, left: float, top: float, boxes: Mapping[str, Box], tables: set[str]
 ) -> Iterator[str]:
     for (source, target), route in drawing.routes.items():
         points = [_moved(point, left, top) for point in route]

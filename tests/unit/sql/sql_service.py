@@ -28,6 +28,8 @@ class ScriptedService:
     open_queries: set[str] = field(default_factory=set)
     is_short: bool = False
     """Of the answer to the pull query."""
+    description: dict[str, Any] = field(default_factory=dict)
+    """The answer to EXPLAIN."""
     row_problem: Exception | None = None
     """What ends an answer after its first rows."""
 
@@ -43,6 +45,8 @@ class ScriptedService:
             raise refusal_of(SqlError("no such thing", (1, 6), "Did you mean right?"), text, [])
         if "show properties" in text.lower():
             return [{"@type": "properties", "properties": [], "statementText": text, "warnings": []}]
+        if text.lower().startswith("explain"):
+            return [{"@type": "queryDescription", "queryDescription": self.description, "warnings": []}]
         status = {"status": "SUCCESS", "message": "Stream created"}
         return [{"@type": "currentStatus", "statementText": text, "commandStatus": status, "warnings": []}]
 

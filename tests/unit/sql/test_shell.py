@@ -2,19 +2,27 @@
 
 from __future__ import annotations
 
+import csv
+import io
+import json
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
+from xml.etree import ElementTree
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from rich.cells import cell_len
 from tests.unit.sql.sql_service import ScriptedService, served
 
 from odradek.model.errors import ConfigError
 from odradek.sql.rest_client import RestClient, ServerRefusal
 from odradek.sql.shell import rendering
 from odradek.sql.shell.names import KnownNames
-from odradek.sql.shell.rendering import LiveTable, TextTable, cell, rendered, schema_text
-from odradek.sql.shell.session import ShellSession
+from odradek.sql.shell.rendering import TextTable, cell, rendered, schema_text
+from odradek.sql.shell.rows import LiveTable, row_lines
+from odradek.sql.shell.session import HELP, ShellSession
 from odradek.sql.shell.splitting import is_complete, placed_statements, shell_word, statements, step_of
 
 
@@ -105,16 +113,16 @@ def test_settings_and_variables_go_with_each_request(session: ShellSession, serv
 def test_rows_are_drawn_in_columns(session: ShellSession, shown: list[str]) -> None:
     session.run("SELECT 1;")
     assert shown == [
-        "ID         | NAME      ",
-        "-----------+-----------",
-        "1          | one",
-        "2          | zwei ö",
+        "ID | NAME",
+        "---+-------",
+        " 1 | one",
+        " 2 | zwei ö",
         "Query Completed, rows: 2",
     ]
 
 
 def test_json_is_an_object_a_line(session: ShellSession, shown: list[str]) -> None:
-    session.as_json = True
+    session.output = "json"
     session.run("SELECT 1;")
     assert shown == ['{"ID": 1, "NAME": "one"}', '{"ID": 2, "NAME": "zwei ö"}']
 
@@ -124,7 +132,7 @@ def test_ctrl_c_ends_the_query_and_not_the_shell(
 ) -> None:
     def interrupt(line: str) -> None:
         shown.append(line)
-        if line.startswith("2 "):
+        if line.startswith(" 2 "):
             raise KeyboardInterrupt
 
     session.show = interrupt
@@ -171,10 +179,153 @@ def test_a_table_is_no_wider_than_the_terminal() -> None:
     )
 
 
-def test_all_columns_of_a_live_table_have_room() -> None:
-    table = LiveTable(("A", "B", "C"), 30)
-    assert {len(line) for line in table.head()} == {30}
-    assert table.row([None, True, {"x": [1, "a\nb"]}])[0].split(" | ")[0] == "null    "
+NAMED_COLUMNS = (("ID", "BIGINT"), ("NAME", "STRING"), ("PRICE", "DECIMAL(4, 2)"))
+
+
+def test_columns_are_as_wide_as_their_rows_and_grow_with_them() -> None:
+    table = LiveTable(NAMED_COLUMNS, lambda: 80)
+    assert list(table.batch([[1, "a", 9.5], [None, "b\nc", 12.25]])) == [
+        "  ID | NAME | PRICE",
+        "-----+------+------",
+        "   1 | a    |   9.5",
+        "null | b\\nc | 12.25",
+    ]
+    assert list(table.batch([[2, "ab", 1]])) == ["   2 | ab   |     1"]
+    assert list(table.batch([[3, "Konstanz", 1]])) == [
+        "  ID | NAME         | PRICE",
+        "-----+--------------+------",
+        "   3 | Konstanz     |     1",
+    ]
+    assert list(table.end()) == []
+
+
+def test_a_table_without_rows_shows_its_columns() -> None:
+    assert next(LiveTable(NAMED_COLUMNS, lambda: 80).end()) == "ID | NAME | PRICE"
+
+
+@given(
+    st.lists(st.lists(st.text(max_size=40) | st.integers() | st.none(), min_size=3, max_size=3), max_size=5),
+    st.integers(30, 90),
+)
+def test_rows_are_no_wider_than_the_terminal(rows: list[list[Any]], width: int) -> None:
+    table = LiveTable(NAMED_COLUMNS, lambda: width)
+    lines = [line for row in rows for line in table.batch([row])]
+    assert all(cell_len(line) <= width and line.splitlines() in ([], [line]) for line in lines)
+
+
+def test_a_record_of_print_is_on_one_line_whatever_its_value_is(shown: list[str]) -> None:
+    columns = [("ROWTIME", "STRING"), ("KEY", "STRING"), ("VALUE", "STRING"), ("PARTITION", "INTEGER")]
+    lines = row_lines("table", columns, lambda: 20, is_print=True)
+    assert list(lines.batch([["2026-01-01", None, '{"a": "' + "long " * 20 + 'x\n"}', 0]])) == [
+        'rowtime: 2026-01-01, key: <null>, value: {"a": "' + "long " * 20 + 'x\\n"}, partition: 0'
+    ]
+
+
+@given(st.lists(st.tuples(st.text(st.characters(exclude_categories=["C"])), st.integers() | st.none())))
+def test_csv_is_read_back_as_it_was(rows: list[tuple[str, int | None]]) -> None:
+    lines = row_lines("csv", [("T,EXT", "STRING"), ("N", "INTEGER")], lambda: 20, is_print=False)
+    text = "\n".join([*lines.batch(rows), *lines.end()])
+    assert list(csv.reader(io.StringIO(text, newline=""))) == [
+        ["T,EXT", "N"],
+        *([content, "" if number is None else str(number)] for content, number in rows),
+    ]
+
+
+@pytest.mark.parametrize(
+    ("output", "data"),
+    [
+        ("json", ["ID", "NAME"]),
+        ("csv", ["ID,NAME", "1,one", "2,zwei ö"]),
+    ],
+)
+def test_programs_get_data_and_people_the_remarks(
+    session: ShellSession, shown: list[str], output: Any, data: list[str]
+) -> None:
+    remarks: list[str] = []
+    session.output, session.remark, session.timings = output, remarks.append, True
+    session.run("SET 'a'='b'; help; CREATE a; SELECT 1; SPOOL OFF; exit;")
+    if output == "json":
+        objects = [json.loads(line) for line in shown]
+        assert [object_["@type"] for object_ in objects[:1]] == ["currentStatus"]
+        assert [list(object_) for object_ in objects[1:]] == [data, data]
+    else:
+        assert shown == data
+        assert "Stream created" in remarks
+    assert "Query Completed, rows: 2" in remarks
+    assert any(line.startswith("Time: ") for line in remarks)
+
+
+@pytest.mark.parametrize("word", ["exit", "quit;", "\\q", "\\exit", "EXIT ;"])
+@pytest.mark.parametrize("end", ["", "\n"])
+def test_exit_ends_a_text_wherever_it_stands(
+    session: ShellSession, service: ScriptedService, tmp_path: Path, word: str, end: str
+) -> None:
+    assert session.run(f"CREATE a;\n{word}\nCREATE b;{end}") is False
+    script = tmp_path / "a.sql"
+    script.write_text(f"CREATE c;\n{word}\nwrong;")
+    assert session.run(f"RUN SCRIPT '{script}'; wrong;") is False
+    assert session.run("CREATE d;") is True
+    assert [text for text, _, _ in service.requests] == ["CREATE a;", "CREATE c;", "CREATE d;"]
+
+
+@pytest.mark.parametrize("word", ["help", "\\help", "\\?", "?", "\\h", "HELP;"])
+def test_help_is_shown_by_each_of_its_names(session: ShellSession, shown: list[str], word: str) -> None:
+    assert is_complete(word)
+    session.run(word)
+    assert shown == [HELP]
+
+
+def test_timing_is_switched_by_its_word(session: ShellSession, shown: list[str]) -> None:
+    session.run("\\timing on\nCREATE a;\ntiming;\nCREATE b;")
+    assert shown[0] == "Timing is on."
+    assert [line.startswith("Time: ") for line in shown].count(True) == 1
+    assert shown[-1] == "Stream created"
+
+
+PLAN = """\
+write to topic X, key KAFKA, value JSON
+  stateful: aggregate COUNT by A
+    native: select <A>, "N"
+      native: read stream S from topic s-topic
+      stateful: read table T from topic t-topic"""
+
+
+def test_explain_draws_the_plan(
+    session: ShellSession, service: ScriptedService, shown: list[str], tmp_path: Path
+) -> None:
+    service.description = {
+        "id": "CTAS_X_1",
+        "statementText": "",
+        "sources": [],
+        "sinks": [],
+        "fields": [],
+        "executionPlan": PLAN,
+    }
+    path = tmp_path / "it's; a plan.svg"
+    written = str(path).replace("'", "''")
+    session.run(f"EXPLAIN CTAS_X_1 --picture '{written}'; EXPLAIN CTAS_X_1; CREATE a;")
+    assert [text for text, _, _ in service.requests] == [
+        "EXPLAIN CTAS_X_1;",
+        "EXPLAIN CTAS_X_1;",
+        "CREATE a;",
+    ]
+    assert [line for line in shown if "picture" in line] == [f"The picture of the plan is in {path}."]
+    drawn = ElementTree.fromstring(path.read_text())
+    titles = [title.text or "" for title in drawn.iter("{http://www.w3.org/2000/svg}title")]
+    assert {line.strip().partition(": ")[2] or line for line in PLAN.splitlines()} <= set(titles)
+    lines = [title for title in titles if " → " in title]
+    assert sorted(lines) == ["aggregate → X", "s-topic → select", "select → aggregate", "t-topic → select"]
+
+
+def test_explain_draws_into_the_file_of_the_command_line(
+    session: ShellSession, service: ScriptedService, tmp_path: Path
+) -> None:
+    service.description = {"id": "", "statementText": "", "sources": [], "sinks": [], "fields": []}
+    session.picture = tmp_path / "a.svg"
+    session.run("explain SELECT 1;")
+    assert session.picture.read_text().startswith("<svg")
+    with pytest.raises(ConfigError, match=r"--picture: /nowhere/b\.svg cannot be written"):
+        session.run("EXPLAIN --picture='/nowhere/b.svg' Q_1;")
 
 
 @pytest.mark.parametrize(
@@ -217,6 +368,45 @@ def test_names_are_completed_by_what_they_may_be() -> None:
     assert ("ucase", "function", 2) in list(names.matching("select uc"))
     assert ("SELECT", "keyword", 3) in list(names.matching("SEL"))
     assert list(names.matching("SELECT ")) == []
+
+
+@pytest.mark.parametrize(
+    ("before", "first", "others"),
+    [
+        ("SHOW STR", "STREAMS", []),
+        ("show str", "streams", []),
+        ("LIST T", "TABLES", ["TOPICS", "TYPES"]),
+        ("SHOW ", "STREAMS", None),
+        ("a; DESCRIBE STR", "STRINGS", ["STREAMS"]),
+        ("DESCRIBE FUNCTION U", "UCASE", []),
+        ("SELECT * FROM s JOIN O", "ORDERS", []),
+        ("INSERT INTO O", "ORDERS", []),
+        ("SELECT * FROM ", "ORDERS", ["STRINGS"]),
+        ("DROP TABLE IF EXISTS O", "ORDERS", []),
+        ("DROP T", "TABLE", ["TYPE"]),
+        ("CREATE STR", "STREAM", []),
+        ("TERMINATE C", "CSAS_X_1", []),
+        ("EXPLAIN C", "CSAS_X_1", ["CREATE"]),
+        ("PRINT 'or", "orders-topic", []),
+    ],
+)
+def test_completion_offers_what_the_statement_may_go_on_with(
+    before: str, first: str, others: list[str] | None
+) -> None:
+    names = KnownNames(RestClient())
+    names.columns = {"ORDERS": ("STR",), "STRINGS": ()}
+    names.functions = ("UCASE", "STRUCT_OF")
+    names.queries, names.topics = ("CSAS_X_1",), ("orders-topic",)
+    offered = [text for text, _, _ in names.matching(before)]
+    assert offered[0] == first
+    assert others is None or offered[1:] == others
+
+
+def test_a_tab_replaces_only_the_word_before_it() -> None:
+    names = KnownNames(RestClient())
+    names.topics = ("my-orders.eu",)
+    assert list(names.matching("PRINT 'my-or")) == [("my-orders.eu", "topic", 5)]
+    assert list(names.matching("PRINT my-or")) == [("'my-orders.eu'", "topic", 5)]
 
 
 EVIL = "x\r\nFORGED | Dead\x1b[2J\x85FORGED\u2028FORGED\u202e"
@@ -318,4 +508,6 @@ def test_every_kind_of_answer_is_tried() -> None:
 
 
 def test_the_names_of_columns_begin_no_line_either() -> None:
-    assert all("FORGED" not in line for line in LiveTable((EVIL,), 400).head()[1:])
+    head = list(LiveTable([(EVIL, EVIL)], lambda: 400).end())
+    assert len(head) == 2
+    assert all(line.isprintable() and not line.startswith("FORGED") for line in head)

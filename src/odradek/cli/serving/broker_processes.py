@@ -51,6 +51,8 @@ class BrokerTerms:
     log_file: Path | None = None
     """Where its log goes; without one, to our standard error."""
     options: Sequence[str] = ()
+    apart: bool = False
+    """In a session of its own: Ctrl-C on our terminal does not reach it. It ends with us nevertheless."""
     prefix: Sequence[str] = ()
     """A command that runs the broker as the same process: in another network namespace, say."""
 
@@ -106,7 +108,9 @@ class BrokerProcess:
                     self._lifeline = ours
             closing.callback(os.close, ours)
             log = closing.enter_context(terms.log_file.open("ab")) if terms.log_file else None
-            self.process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=log, pass_fds=inherited)
+            self.process = subprocess.Popen(
+                command, stdout=subprocess.PIPE, stderr=log, pass_fds=inherited, start_new_session=terms.apart
+            )
             closing.enter_context(suppress(BrokenPipeError))  # it has ended: `wait_until_ready` says why
             while content:
                 content = content[os.write(ours, content) :]
@@ -241,9 +245,10 @@ class Fleet:
         settings: Mapping[str, str] | None = None,
         options: Sequence[str] = (),
         log_files: bool = True,
+        apart: bool = False,
     ) -> Self:
         """`count` brokers below `directory`, whose ids and ports follow one another. Port 0 stands for any port; it is
-        the default.
+        the default. `apart`: Ctrl-C on our terminal does not reach them.
         """
         shared = {"odradek.registry.dir": str(directory / "registry"), **(settings or {})}
         if shared.get("zookeeper.connect"):
@@ -260,6 +265,7 @@ class Fleet:
                 settings={**shared, **own},
                 log_file=directory / f"broker-{node_id}.log" if log_files else None,
                 options=options,
+                apart=apart,
             )
             brokers.append(BrokerProcess(terms))
         return cls(brokers)

@@ -25,6 +25,29 @@ ROWTIME ROWPARTITION ROWOFFSET WINDOWSTART WINDOWEND
 KEYWORDS: Final = tuple(_KEYWORD_TEXT.split())
 _WORD: Final = re.compile(r"[A-Za-z_`$][\w`$]*\Z")
 _PLAIN: Final = re.compile(r"[A-Z_][A-Z0-9_$]*\Z")
+_TOPIC_WORD: Final = re.compile(r"'?[\w.-]*\Z")
+_CLAUSE: Final = re.compile(
+    r"(?:\A|;|\s|\()(?:(?P<show>SHOW|LIST)|(?P<function>DESCRIBE\s+FUNCTION)|(?P<describe>DESCRIBE)|(?P<topic>PRINT)"
+    r"|(?P<drop>(?:DROP|ALTER)\s+(?:STREAM|TABLE)(?:\s+IF\s+EXISTS)?)|(?P<kind>DROP|ALTER|CREATE(?:\s+OR\s+REPLACE)?)"
+    r"|(?P<query>TERMINATE|PAUSE|RESUME)|(?P<explain>EXPLAIN)|(?P<source>FROM|JOIN|INTO))\s+\Z",
+    re.I,
+)
+"""The end of a text after which only certain names can come."""
+_SHOWN: Final = (
+    "STREAMS",
+    "TABLES",
+    "TOPICS",
+    "QUERIES",
+    "FUNCTIONS",
+    "ARCHIVES",
+    "PROPERTIES",
+    "TYPES",
+    "VARIABLES",
+    "ALL TOPICS",
+)
+_DESCRIBED: Final = ("FUNCTION", "STREAMS", "TABLES", "ARCHIVE")
+_KINDS: Final = ("STREAM", "TABLE", "TYPE", "ARCHIVE", "FUNCTION")
+_EXPLAINED: Final = ("SELECT", "CREATE", "ALTER", "--picture")
 _CHANGES: Final = ("CREATE", "DROP", "ALTER", "RUN")
 
 
@@ -36,6 +59,8 @@ class KnownNames:
     columns: dict[str, tuple[str, ...]] = field(default_factory=dict)
     """By source."""
     functions: tuple[str, ...] = ()
+    queries: tuple[str, ...] = ()
+    topics: tuple[str, ...] = ()
     _lock: threading.Lock = field(default_factory=threading.Lock)
 
     def refresh_soon(self, after: str = "CREATE") -> None:
@@ -53,10 +78,13 @@ class KnownNames:
                 for entity in self.client.execute("DESCRIBE STREAMS; DESCRIBE TABLES;")
                 for source in entity.get("sourceDescriptions", ())
             }
+            queries, topics = self.client.execute("SHOW QUERIES; SHOW TOPICS;")
+            self.queries = tuple(query["id"] for query in queries["queries"])
+            self.topics = tuple(topic["name"] for topic in topics["topics"])
             if not self.functions:
                 listed: list[dict[str, Any]] = self.client.execute("SHOW FUNCTIONS;")
                 self.functions = tuple(function["name"] for function in listed[0]["functions"])
-        except (OdradekError, KeyError, IndexError):
+        except (OdradekError, KeyError, IndexError, ValueError):
             return  # completion is a help, and no reason to disturb
         finally:
             self._lock.release()
@@ -65,15 +93,47 @@ class KnownNames:
         """(what to write, what it is, how many characters of `before` it replaces) for a text that ends at the cursor."""
         match = _WORD.search(before)
         word = match[0] if match else ""
-        start, lower = len(word), word.lower() == word and word != ""
-        wanted = word.strip("`").upper()
-        source = _source_before(before[: len(before) - start])
+        source = _source_before(before[: len(before) - len(word)])
+        place = None if source else _CLAUSE.search(before[: len(before) - len(word)])
+        if place is None:
+            topics = _TOPIC_WORD.search(before)
+            assert topics is not None
+            place = _CLAUSE.search(before[: topics.start()])
+            if place is not None and place.lastgroup == "topic":
+                word = topics[0]
+            else:
+                place = None
+        wanted = word.strip("`'").upper()
+        is_lower = word.lower() == word and word != ""
+        if not word and place is not None:
+            is_lower = place[0].strip().islower()
         seen = set()
-        for name, kind in self._candidates(source):
-            if name.upper().startswith(wanted) and (word or source) and (name, kind) not in seen:
-                seen.add((name, kind))
-                text = name.lower() if lower and kind in ("keyword", "function") else _written(name, kind)
-                yield text, kind, start
+        for name, kind in (
+            self._candidates(source) if place is None else self._of_clause(place.lastgroup or "")
+        ):
+            if not name.upper().startswith(wanted) or not (word or source or place) or (name, kind) in seen:
+                continue
+            seen.add((name, kind))
+            if kind == "topic":
+                yield (name if word.startswith("'") else f"'{name}'"), kind, len(word.strip("'"))
+            else:
+                text = name.lower() if is_lower and kind in ("keyword", "function") else _written(name, kind)
+                yield text, kind, len(word)
+
+    def _of_clause(self, clause: str) -> Iterator[tuple[str, str]]:
+        """Names, and what they are, that can follow the words of `_CLAUSE`."""
+        if clause == "function":
+            yield from ((name, "function") for name in self.functions)
+        if clause in ("describe", "drop", "source"):
+            yield from ((name, "source") for name in self.columns)
+        if clause in ("query", "explain"):
+            yield from ((name, "query") for name in self.queries)
+        if clause == "topic":
+            yield from ((name, "topic") for name in self.topics)
+        words = {"show": _SHOWN, "describe": _DESCRIBED, "kind": _KINDS, "explain": _EXPLAINED}.get(
+            clause, ()
+        )
+        yield from ((name, "keyword") for name in words)
 
     def _candidates(self, source: str | None) -> Iterator[tuple[str, str]]:
         if source is not None and source in self.columns:
@@ -94,4 +154,4 @@ def _source_before(text: str) -> str | None:
 
 def _written(name: str, kind: str) -> str:
     """Names that are not in upper case need back quotes."""
-    return name if kind in ("keyword", "function") or _PLAIN.match(name) else f"`{name}`"
+    return name if kind in ("keyword", "function", "query") or _PLAIN.match(name) else f"`{name}`"

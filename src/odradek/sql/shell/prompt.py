@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 from pathlib import Path
-from typing import Any, Final
 
 from prompt_toolkit import PromptSession
 from prompt_toolkit.completion import CompleteEvent, Completer, Completion
@@ -18,16 +17,7 @@ from pygments.lexers.sql import SqlLexer
 from odradek.model.errors import OdradekError
 from odradek.sql.shell.names import KnownNames
 from odradek.sql.shell.session import ShellSession
-from odradek.sql.shell.splitting import is_complete, shell_word
-
-HELP: Final = """\
-Statements end with a semicolon, and may take several lines. The tab key completes names.
-  SHOW STREAMS; SHOW TABLES; SHOW TOPICS; SHOW QUERIES; SHOW FUNCTIONS;
-  DESCRIBE name;                        columns        PRINT 'topic' FROM BEGINNING LIMIT 3;   records
-  SELECT * FROM name EMIT CHANGES;      rows as they come, until Ctrl-C
-  SET 'auto.offset.reset'='earliest';   queries begin at the first record
-  RUN SCRIPT 'file.sql'; SPOOL 'file';  DEFINE name = 'value';
-Words without a semicolon: exit, help, clear, history, version, server."""
+from odradek.sql.shell.splitting import is_complete
 
 
 class _Names(Completer):
@@ -64,6 +54,8 @@ class Prompt:
         )
 
     def run(self) -> None:
+        entered = self._prompt.history
+        self._session.history = lambda: reversed(list(entered.load_history_strings()))
         self._names.refresh_soon()
         while True:
             try:
@@ -74,47 +66,15 @@ class Prompt:
                 return
             if not text.strip():
                 continue
-            word = shell_word(text)
-            if word is not None:
-                if not self._word(*word):
-                    return
-                continue
             self._session.typed(text)
             try:
-                self._session.run(text)
+                if not self._session.run(text):
+                    return
             except OdradekError as error:
                 self._report(error)
             except KeyboardInterrupt:
                 self._session.say("Interrupted")
             self._names.refresh_soon(text)
-
-    def _word(self, word: str, rest: str) -> bool:
-        """False: the shell ends."""
-        show = self._session.show
-        match word:
-            case "exit" | "quit":
-                return False
-            case "help":
-                show(HELP)
-            case "clear":
-                show("\x1b[2J\x1b[H")
-            case "history":
-                for entry in reversed(list(self._prompt.history.load_history_strings())):
-                    show(entry)
-            case "version" | "server":
-                self._about_server()
-        return True
-
-    def _about_server(self) -> None:
-        try:
-            info: dict[str, Any] = self._session.client.info()
-        except OdradekError as error:
-            self._report(error)
-            return
-        self._session.show(
-            f"server {self._session.client.url}, version {info['version']}, service {info['ksqlServiceId']}, Kafka cluster"
-            f" {info['kafkaClusterId']}"
-        )
 
 
 def _keys() -> KeyBindings:

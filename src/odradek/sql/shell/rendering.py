@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
@@ -13,6 +14,7 @@ from odradek.model.safe_text import safe_json, safe_line
 
 Entity = Mapping[str, Any]
 _CELL_WIDTH_MIN: Final = 6
+_NUMBER: Final = re.compile(r"-?\d[\d,]*(?:\.\d+)?\Z")
 _OF_SEVERAL_LINES: Final = frozenset(
     ("statementText", "statement", "queryString", "message", "description", "executionPlan")
 )
@@ -28,40 +30,22 @@ class TextTable:
     title: str = ""
 
     def lines(self, width: int) -> list[str]:
-        """At most `width` cells wide: columns that are too wide are wrapped."""
-        widths = _fitting(
-            [
-                max([cell_len(name), *(cell_len(row[index]) for row in self.rows)])
-                for index, name in enumerate(self.columns)
-            ],
-            width,
-        )
-        head = _line(self.columns, widths)
+        """At most `width` cells wide: columns that are too wide are wrapped. Numbers are set to the right."""
+        wanted = [
+            max([width_of(name), *(width_of(row[index]) for row in self.rows)])
+            for index, name in enumerate(self.columns)
+        ]
+        widths = fitting(wanted, width)
+        to_the_right = [
+            bool(self.rows) and all(_NUMBER.match(row[index]) for row in self.rows)
+            for index in range(len(self.columns))
+        ]
+        head = line_of(self.columns, widths, to_the_right)
         rule = "-+-".join("-" * cells for cells in widths)
         shown = [*([self.title] if self.title else []), *head, rule]
         for row in self.rows:
-            shown += _line(row, widths)
+            shown += line_of(row, widths, to_the_right)
         return [line.rstrip() for line in shown]
-
-
-@dataclass(frozen=True, slots=True)
-class LiveTable:
-    """Rows of a push query: each is drawn when it comes, so all columns have the same width."""
-
-    columns: tuple[str, ...]
-    width: int
-
-    @property
-    def _widths(self) -> list[int]:
-        count = max(1, len(self.columns))
-        return [max(_CELL_WIDTH_MIN, (self.width - 3 * (count - 1)) // count)] * count
-
-    def head(self) -> list[str]:
-        rule = "-+-".join("-" * cells for cells in self._widths)
-        return [*_line([safe_line(name) for name in self.columns], self._widths), rule]
-
-    def row(self, values: Sequence[Any]) -> list[str]:
-        return [line.rstrip() for line in _line([cell(value) for value in values], self._widths)]
 
 
 def cell(value: Any) -> str:
@@ -79,30 +63,39 @@ def cell(value: Any) -> str:
     return safe_json(value)
 
 
-def _fitting(widths: list[int], width: int) -> list[int]:
-    """Take from the widest, until all fit."""
+def width_of(text: str) -> int:
+    """The cells of a terminal that a text of one line takes; of several lines, the widest."""
+    return max((cell_len(line) for line in text.split("\n")), default=0)
+
+
+def fitting(widths: Sequence[int], width: int) -> list[int]:
+    """Takes from the widest, until all fit."""
     room = width - 3 * (len(widths) - 1)
-    fitting = list(widths)
-    while sum(fitting) > room and max(fitting) > _CELL_WIDTH_MIN:
-        widest = max(fitting)
-        index = fitting.index(widest)
-        second = max([cells for cells in fitting if cells < widest], default=_CELL_WIDTH_MIN)
-        over = sum(fitting) - room
-        fitting[index] = max(widest - over, second - 1, _CELL_WIDTH_MIN)
-    return fitting
+    fitted = list(widths)
+    while sum(fitted) > room and max(fitted) > _CELL_WIDTH_MIN:
+        widest = max(fitted)
+        index = fitted.index(widest)
+        second = max([cells for cells in fitted if cells < widest], default=_CELL_WIDTH_MIN)
+        over = sum(fitted) - room
+        fitted[index] = max(widest - over, second - 1, _CELL_WIDTH_MIN)
+    return fitted
 
 
-def _line(texts: Sequence[str], widths: Sequence[int]) -> list[str]:
+def line_of(texts: Sequence[str], widths: Sequence[int], to_the_right: Sequence[bool]) -> list[str]:
     """One row, in as many lines as its longest cell needs."""
     parts = [_wrapped(text, width) for text, width in zip(texts, widths, strict=True)]
     height = max((len(part) for part in parts), default=1)
     return [
         " | ".join(
-            set_cell_size(part[index] if index < len(part) else "", width)
-            for part, width in zip(parts, widths, strict=True)
+            _placed(part[index] if index < len(part) else "", width, right)
+            for part, width, right in zip(parts, widths, to_the_right, strict=True)
         )
         for index in range(height)
     ]
+
+
+def _placed(text: str, width: int, right: bool) -> str:
+    return " " * max(0, width - cell_len(text)) + text if right else set_cell_size(text, width)
 
 
 def _wrapped(text: str, width: int) -> list[str]:

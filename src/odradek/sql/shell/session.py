@@ -2,58 +2,106 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
-from contextlib import AbstractContextManager, nullcontext, suppress
+import re
+import time
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import AbstractContextManager, contextmanager, nullcontext, suppress
 from dataclasses import dataclass, field
-from itertools import chain
+from itertools import islice
 from pathlib import Path
-from typing import IO, Any, Final
+from typing import IO, TYPE_CHECKING, Any, Final
 
 from odradek.model.errors import ConfigError, OdradekError
+from odradek.model.lazy import lazy
 from odradek.model.safe_text import safe_json
 from odradek.sql.rest_client import RestClient, ServerRefusal
-from odradek.sql.shell.rendering import LiveTable, TextTable, rendered
+from odradek.sql.shell.rendering import TextTable, rendered
+from odradek.sql.shell.rows import OutputFormat, csv_line, row_lines
 from odradek.sql.shell.splitting import ShellStep, placed_statements, step_of
 
+if TYPE_CHECKING:
+    from odradek.sql.shell import plan_picture
+else:
+    plan_picture = lazy("odradek.sql.shell.plan_picture")
+
 _SCRIPTS_DEEP_MAX: Final = 16
+_ROWS_TOGETHER_MAX: Final = 1_000
+"""Rows of an answer that ends are drawn together, at most so many, in columns that fit all of them."""
+_NAME: Final = re.compile(r"[A-Za-z_]\w*\Z")
+
+HELP: Final = """\
+Statements end with a semicolon, and may take several lines. The tab key completes names.
+  SHOW STREAMS; SHOW TABLES; SHOW TOPICS; SHOW QUERIES; SHOW FUNCTIONS;
+  DESCRIBE name; DESCRIBE name EXTENDED;   columns; statistics
+  PRINT 'topic' FROM BEGINNING LIMIT 3;    records
+  SELECT * FROM name EMIT CHANGES;         rows as they come, until Ctrl-C
+  SET 'auto.offset.reset'='earliest';      queries begin at the first record
+  EXPLAIN name --picture 'plan.svg';       the plan of a query; --picture draws it
+  RUN SCRIPT 'file.sql'; SPOOL 'file'; SPOOL OFF; DEFINE name = 'value';
+Words without a semicolon, also with a backslash: exit (quit, \\q), help (\\?), clear, history, version, server, timing."""
 
 
 @dataclass(slots=True)
 class ShellSession:
-    """`show(line)` prints; `width()` says how wide the terminal is. `as_json`: a JSON object a line.
+    """`show(line)` prints a line of a result; `remark(line)` prints a sentence that is none, where `output` is for programs.
 
-    `waiting(what)` is entered while nothing can be shown yet: a statement runs, or no row has come.
+    `width()` says how wide the terminal is. `waiting(what)` is entered while nothing can be shown yet: a statement runs, or no
+    row has come. `history()` returns what was typed.
     """
 
     client: RestClient
     show: Callable[[str], None]
+    remark: Callable[[str], None] = lambda line: None
     width: Callable[[], int] = lambda: 100
-    as_json: bool = False
+    output: OutputFormat = "table"
     waiting: Callable[[str], AbstractContextManager[object]] = nullcontext
+    history: Callable[[], Iterable[str]] = tuple
+    timings: bool = False
+    """Each statement says how long it took."""
+    picture: Path | None = None
+    """The file for pictures of EXPLAIN that name none; without it, EXPLAIN draws only what says --picture."""
     properties: dict[str, str] = field(default_factory=dict)
     variables: dict[str, str] = field(default_factory=dict)
     _spool: IO[str] | None = None
     _depth: int = 0
 
-    def run(self, text: str, place: str = "") -> None:
-        """All statements of a text. Raises what the first that is wrong is refused with. `place`: of a script, for errors."""
+    def run(self, text: str, place: str = "") -> bool:
+        """Runs all statements of a text. False: one of them is `exit`. `place`: the script of the text, for errors.
+
+        Raises the refusal of the first statement that is wrong.
+        """
         if self._depth >= _SCRIPTS_DEEP_MAX:
             raise ConfigError(f"{place}: scripts that run scripts: no more than {_SCRIPTS_DEEP_MAX} deep")
         for line_number, statement in placed_statements(text):
+            step = step_of(statement)
             try:
-                self._run(step_of(statement))
+                if step.kind == "word" and step.arguments[0] == "exit":
+                    return False
+                if step.kind == "script":
+                    if not self._script(Path(step.arguments[0])):
+                        return False
+                else:
+                    self._run(step)
             except ServerRefusal as refusal:
                 if not place:
                     raise
                 message = f"{place}, the statement at line {line_number}:\n{refusal.message}"
                 raise ServerRefusal(refusal.code, message, refusal.entities) from None
+        return True
 
     def _run(self, step: ShellStep) -> None:
         match step.kind:
             case "query":
-                self._query(step.text)
+                with self._timed():
+                    self._query(step.text)
             case "statement":
-                self._statement(step.text)
+                with self._timed():
+                    self._statement(step.text, self._picture_of(step.text))
+            case "picture":
+                path = step.arguments[0]
+                self._statement(step.text, Path(path) if path else self.picture or _picture_name(step.text))
+            case "word":
+                self._word(*step.arguments)
             case "set":
                 name, value = step.arguments
                 self.properties[name] = value
@@ -73,12 +121,38 @@ class ShellSession:
             case "variables":
                 rows = [{"name": name, "value": value} for name, value in sorted(self.variables.items())]
                 self._entity({"@type": "variables", "variables": rows})
-            case "script":
-                self._script(Path(step.arguments[0]))
             case "spool":
                 self._set_spool(step.arguments[0])
 
-    def _statement(self, text: str) -> None:
+    @contextmanager
+    def _timed(self) -> Iterator[None]:
+        began_s = time.perf_counter()
+        yield
+        if self.timings:
+            self.say(f"Time: {time.perf_counter() - began_s:.3f} s")
+
+    def _word(self, word: str, rest: str) -> None:
+        match word:
+            case "help":
+                self.say(HELP)
+            case "clear":
+                self.show("\x1b[2J\x1b[H")
+            case "history":
+                self._lines(self.history())
+            case "timing":
+                self.timings = {"on": True, "off": False}.get(rest.lower(), not self.timings)
+                self.say(f"Timing is {'on' if self.timings else 'off'}.")
+            case "version" | "server":
+                info = self.client.info()
+                self.say(
+                    f"server {self.client.url}, version {info['version']}, service {info['ksqlServiceId']}, Kafka cluster"
+                    f" {info['kafkaClusterId']}"
+                )
+
+    def _picture_of(self, text: str) -> Path | None:
+        return self.picture if text.lstrip()[:7].upper() == "EXPLAIN" else None
+
+    def _statement(self, text: str, picture: Path | None = None) -> None:
         entities: list[dict[str, Any]] = []
         try:
             with self.waiting("the server's answer"):
@@ -93,51 +167,71 @@ class ShellSession:
         finally:
             for entity in entities:
                 self._entity(entity)
+                if picture is not None and "queryDescription" in entity:
+                    self._draw(entity["queryDescription"], picture)
 
     def _query(self, text: str) -> None:
         """Ctrl-C ends it, and not the shell."""
         with self.waiting("the server's answer"):
             opened = self.client.query(text, properties=self.properties, variables=self.variables)
         with opened as query:
-            names = tuple(name for name, _ in query.columns)
-            live = LiveTable(names, self.width())
-            if not self.as_json and names:
-                self._lines(live.head())
-            count = 0
+            is_print = text.lstrip()[:5].upper() == "PRINT"
+            lines = row_lines(self.output, query.columns, self.width, is_print=is_print)
+            count, gathered = 0, list[list[Any]]()
+            together_max = _ROWS_TOGETHER_MAX if query.query_id is None else 1
             try:
                 rows = iter(query)
                 with self.waiting("the first row"):
-                    first = next(rows, None)
-                for row in chain([] if first is None else [first], rows):
-                    count += 1
-                    if self.as_json:
-                        self._line(safe_json(dict(zip(names, row, strict=True))))
-                    else:
-                        self._lines(live.row(row))
+                    gathered += islice(rows, 1)
+                while gathered:
+                    for row in islice(rows, together_max - len(gathered)):
+                        gathered.append(row)
+                    count += len(gathered)
+                    drawn, gathered = gathered, []
+                    self._lines(lines.batch(drawn))
+                    gathered += islice(rows, 1)
             except KeyboardInterrupt:
                 if query.query_id is not None:
                     with suppress(OdradekError):
                         self.client.close_query(query.query_id)
+                self._lines(lines.batch(gathered) if gathered else lines.end())
                 self.say("Query terminated")
+            except OdradekError:
+                self._lines(lines.batch(gathered) if gathered else lines.end())
+                raise
             else:
+                self._lines(lines.end())
                 self.say("Query Completed" if query.query_id else f"Query Completed, rows: {count}")
 
     def _entity(self, entity: dict[str, Any]) -> None:
-        if self.as_json:
+        if self.output == "json":
             self._line(safe_json(entity))
             return
-        self._line("")
+        self.say("", empty=True)
         for part in rendered(entity):
-            self._lines(part.lines(self.width()) if isinstance(part, TextTable) else [part])
+            if not isinstance(part, TextTable):
+                self.say(part)
+            elif self.output == "csv":
+                self._lines(map(csv_line, (part.columns, *part.rows)))
+            else:
+                self._lines(part.lines(self.width()))
 
-    def _script(self, path: Path) -> None:
+    def _draw(self, description: dict[str, Any], path: Path) -> None:
+        picture = plan_picture.svg(description.get("id") or "query", description.get("executionPlan", ""))
+        try:
+            path.expanduser().write_text(picture, encoding="utf-8")
+        except OSError as error:
+            raise ConfigError(f"EXPLAIN --picture: {path} cannot be written: {error.strerror}") from error
+        self.say(f"The picture of the plan is in {path}.")
+
+    def _script(self, path: Path) -> bool:
         try:
             text = path.expanduser().read_text(encoding="utf-8")
         except (OSError, UnicodeDecodeError) as error:
             raise ConfigError(f"RUN SCRIPT: {path} cannot be read: {error}") from error
         self._depth += 1
         try:
-            self.run(text, str(path))
+            return self.run(text, str(path))
         finally:
             self._depth -= 1
 
@@ -150,10 +244,12 @@ class ShellSession:
                 raise ConfigError(f"SPOOL: {path} cannot be written: {error.strerror}") from error
             self.say(f"Session will be spooled to {path}")
 
-    def say(self, remark: str) -> None:
-        """A sentence that is no result."""
-        if not self.as_json:
-            self._line(remark)
+    def say(self, sentence: str, *, empty: bool = False) -> None:
+        """Shows a sentence that is no result. `empty`: it only parts what people read."""
+        if self.output == "table":
+            self._line(sentence)
+        elif not empty:
+            self.remark(sentence)
 
     def typed(self, text: str) -> None:
         """What the person typed, for the spool."""
@@ -175,3 +271,10 @@ class ShellSession:
         if self._spool is not None:
             self._spool.close()
             self._spool = None
+
+
+def _picture_name(text: str) -> Path:
+    """The file for the picture of a query: its name, or plan.svg."""
+    name = text.removesuffix(";").split()[-1].strip("`")
+    is_name = _NAME.match(name) is not None and len(text.split()) <= 2
+    return Path(f"{name}.svg" if is_name else "plan.svg")

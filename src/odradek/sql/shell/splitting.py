@@ -7,14 +7,19 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Final, Literal, TypeAlias
 
+_PICTURE_OPTION: Final = r"--picture\b(?:[ \t]*=?[ \t]*'((?:[^']|'')*)')?"
 _SKIPPED: Final = re.compile(
-    r"'(?:[^']|'')*'|\"[^\"]*\"|`[^`]*`|--[^\n]*|/\*.*?\*/|\$\$.*?\$\$|(;)", re.DOTALL
+    rf"\bEXPLAIN\b[^;'\"`\n-]*{_PICTURE_OPTION}".replace("((?:", "(?:(?:")
+    + r"|'(?:[^']|'')*'|\"[^\"]*\"|`[^`]*`|--[^\n]*|/\*.*?\*/|\$\$.*?\$\$|(;)",
+    re.DOTALL | re.I,
 )
 _OPEN: Final = re.compile(r"'(?:[^']|'')*\Z|/\*(?:(?!\*/).)*\Z|\$\$(?:(?!\$\$).)*\Z|`[^`]*\Z", re.DOTALL)
 _COMMENT: Final = re.compile(r"\s*(?:--[^\n]*(?:\n|\Z)|/\*.*?\*/)", re.DOTALL)
-_OF_SHELL: Final = re.compile(
-    r"\s*(exit|quit|help|clear|history|version|server)\b\s*(.*?)\s*;?\s*\Z", re.I | re.S
-)
+_WORDS: Final = r"(?:(\\?(?:exit|quit|help|clear|history|version|server|timing)\b|\\[qh]\b|\\?\?))"
+"""Of the shell: as ksqlDB has them, and with a backslash, as other shells have them."""
+_OF_SHELL: Final = re.compile(rf"\s*{_WORDS}\s*(.*?)\s*;?\s*\Z", re.I | re.S)
+_WORD_LINE: Final = re.compile(rf"\s*{_WORDS}(?:[ \t]+(?:on|off))?[ \t]*;?[ \t]*(?:\r?\n|\Z)", re.I)
+_SHORT_WORDS: Final = {"?": "help", "h": "help", "q": "exit", "quit": "exit"}
 _QUOTED: Final = r"'((?:[^']|'')*)'"
 _SET: Final = re.compile(rf"SET\s+{_QUOTED}\s*=\s*{_QUOTED}\s*\Z", re.I)
 _UNSET: Final = re.compile(rf"UNSET\s+{_QUOTED}\s*\Z", re.I)
@@ -22,10 +27,21 @@ _DEFINE: Final = re.compile(rf"DEFINE\s+([A-Za-z_]\w*)\s*=\s*{_QUOTED}\s*\Z", re
 _UNDEFINE: Final = re.compile(r"UNDEFINE\s+([A-Za-z_]\w*)\s*\Z", re.I)
 _SCRIPT: Final = re.compile(rf"RUN\s+SCRIPT\s+{_QUOTED}\s*\Z", re.I)
 _SPOOL: Final = re.compile(rf"SPOOL\s+(?:{_QUOTED}|(OFF))\s*\Z", re.I)
+_PICTURE: Final = re.compile(rf"(EXPLAIN\b[^;'\"`\n-]*?)\s*{_PICTURE_OPTION}\s*(.*)\Z", re.I | re.S)
 _VARIABLES: Final = re.compile(r"(?:SHOW|LIST)\s+VARIABLES\s*\Z", re.I)
 
 StepKind: TypeAlias = Literal[
-    "statement", "query", "set", "unset", "define", "undefine", "script", "spool", "variables"
+    "statement",
+    "query",
+    "set",
+    "unset",
+    "define",
+    "undefine",
+    "script",
+    "spool",
+    "variables",
+    "picture",
+    "word",
 ]
 
 
@@ -45,11 +61,19 @@ def statements(text: str) -> Iterator[str]:
 
 def placed_statements(text: str) -> Iterator[tuple[int, str]]:
     """As `statements`, each with the number of its first line, from 1. Comments before it do not count."""
-    ends = [match.end() for match in _SKIPPED.finditer(text) if match[1]]
-    for start, end in zip([0, *ends], [*ends, len(text)], strict=True):
+    start = 0
+    while start < len(text):
+        word = _WORD_LINE.match(text, _first_place(text, start, len(text)))
+        end = _end_of_statement(text, start) if word is None else word.end()
         whole = text[start:end]
         if _bare(whole).rstrip(";").strip():
             yield text.count("\n", 0, _first_place(text, start, end)) + 1, whole.strip()
+        start = end
+
+
+def _end_of_statement(text: str, start: int) -> int:
+    """Behind its semicolon, or the end of the text."""
+    return next((match.end() for match in _SKIPPED.finditer(text, start) if match[1]), len(text))
 
 
 def _first_place(text: str, start: int, end: int) -> int:
@@ -76,14 +100,24 @@ def is_complete(text: str) -> bool:
 
 
 def shell_word(text: str) -> tuple[str, str] | None:
-    """`exit`, `help topic`, …: the word, and what follows it."""
+    """`exit`, `\\?`, `help topic`, …: the word in its long form, and what follows it."""
     match = _OF_SHELL.match(text)
-    return None if match is None else (match[1].lower(), match[2])
+    if match is None:
+        return None
+    word = match[1].lower().removeprefix("\\")
+    return _SHORT_WORDS.get(word, word), match[2]
 
 
 def step_of(statement: str) -> ShellStep:
     """What one statement asks for."""
     text = _bare(statement).rstrip().removesuffix(";").rstrip()
+    word = shell_word(text)
+    if word is not None:
+        return ShellStep("word", statement, word)
+    picture = _PICTURE.match(text)
+    if picture is not None:
+        before, path, rest = picture.groups()
+        return ShellStep("picture", f"{before} {rest}".strip() + ";", ((path or "").replace("''", "'"),))
     for kind, pattern in _BY_SHELL.items():
         match = pattern.match(text)
         if match is not None:
