@@ -11,6 +11,7 @@ from odradek.model.lazy import lazy
 from odradek.streams.language import GlobalTable, Stream, Table
 from odradek.streams.plan.arguments import (
     checked_mapping,
+    checked_name,
     checked_partitions,
     checked_text,
     checked_topic,
@@ -70,7 +71,7 @@ class Streams:
         if servers is not None:
             checked_text(servers, "servers", "text such as 'host-1:9092,host-2:9092'")
         self.program = Program(
-            name=checked_text(name, "the program's name", "text such as 'orders'"),
+            name=checked_name(name, "the program's name", "text such as 'orders'"),
             servers=servers,
             partitions=partitions,
             emit=emit,

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Any, Generic, TypeVar, overload
 
 from odradek.model.errors import ConfigError
-from odradek.streams.plan.arguments import checked_function, checked_mapping, checked_text
+from odradek.streams.plan.arguments import checked_function, checked_mapping, checked_name, checked_text
 from odradek.streams.plan.keyed import Aggregated, Cogrouped, Folded, FoldedBy, Processed, ProcessorOutput
 from odradek.streams.plan.operators import Emit, Expression, Operator, at_least_one
 from odradek.streams.plan.program import Program
@@ -19,6 +19,7 @@ from odradek.streams.plan.windows import (
     WindowKind,
     idle_time,
     milliseconds,
+    positive_milliseconds,
     time_windows,
 )
 from odradek.streams.processors.aggregate import Fold
@@ -96,7 +97,7 @@ class GroupedStream(Generic[TableT, StreamT]):
         `Materialized.withRetention`). It is at least the gap and the grace, which it is when it is not given.
         """
         kind = SessionWindows(
-            gap_ms=milliseconds(gap, "session"),
+            gap_ms=positive_milliseconds(gap, "session"),
             grace_ms=milliseconds(grace, "grace"),
             retention_ms=None if retention is None else milliseconds(retention, "retention"),
             idle_ms=idle_time(idle_timeout),
@@ -251,6 +252,7 @@ class GroupedStream(Generic[TableT, StreamT]):
             for output, ddl in checked_mapping(
                 outputs, "outputs", "{'good': 'n INT', 'bad': 'STRING'}"
             ).items():
+                checked_name(output, "the name of an output", "text such as 'good'")
                 checked_schema(ddl, f"output {output!r}")
         operator = Processed(
             name=self._program.operator_name("process", name),

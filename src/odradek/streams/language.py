@@ -13,7 +13,7 @@ from odradek.model.lazy import lazy
 from odradek.streams import joining
 from odradek.streams.grouped import GroupedStream, ResultTypes
 from odradek.streams.joining import JoinReach
-from odradek.streams.plan.arguments import checked_function, checked_text, checked_topic
+from odradek.streams.plan.arguments import checked_function, checked_name, checked_topic
 from odradek.streams.plan.keyed import Suppressed
 from odradek.streams.plan.operators import (
     AsStream,
@@ -466,7 +466,7 @@ def _operator_of(program: Program, other: Any, needed: str, *kinds: type[Any]) -
 
 def _checked_query(query: Any) -> str | None:
     """ConfigError for what is no name of a query."""
-    return None if query is None else checked_text(query, "query", "the name of a query")
+    return None if query is None else checked_name(query, "query", "the name of a query")
 
 
 _RESULTS: ResultTypes[Table, Stream] = ResultTypes(table=Table, stream=Stream)

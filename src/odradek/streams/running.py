@@ -23,7 +23,7 @@ from odradek.streams.jvm import JAVA_OPTIONS, LASTING
 from odradek.streams.places import CheckpointPlace
 from odradek.streams.plan.operators import Called, Operator, TopicSink, TopicSource, walk
 from odradek.streams.plan.program import Program
-from odradek.streams.plan.queries import PlannedQuery, planned_queries
+from odradek.streams.plan.queries import PlannedQuery, planned_queries, sink_id
 from odradek.streams.plan.sources import can_be_named, source_names
 from odradek.streams.processors.failures import LetterRules, Letters
 from odradek.streams.queryable_tables import QueryableTable, QueryableTables
@@ -314,7 +314,7 @@ def _topic_writer(
 
 
 def _sink_id(program: Program, query: PlannedQuery) -> str:
-    return f"{program.name}.{query.name}"
+    return sink_id(program.name, query.name)
 
 
 def _client_options(program: Program) -> dict[str, str]:

@@ -11,8 +11,11 @@ from datetime import timedelta
 from typing import Any, Final
 
 import pytest
+from hypothesis import example, given
+from hypothesis import strategies as st
 
-from odradek.model.errors import ConfigError
+from odradek.model.errors import ConfigError, KafkaError
+from odradek.model.ids import check_topic_name
 from odradek.streams import Avro, Processor, Streams, time_limit
 from odradek.streams.grouped import CogroupedStream, GroupedStream
 from odradek.streams.language import Stream, Table
@@ -32,11 +35,29 @@ ANYTHING: Final = (5, "x", None, Silent())
 NO_EXPRESSION: Final = (price, str, 5, {"a": 1}, "", "  ")
 NO_DDL: Final = (str, {"n": "INT"}, 5, "STRNG", "n INT m INT")
 
+ILLEGAL_NAMES: Final = (
+    "",
+    "  ",
+    "a b",
+    "a/b",
+    "..",
+    ".",
+    "../a",
+    "a\\b",
+    "a\n",
+    "a\0",
+    "é",
+    "x" * 250,
+    "%2e",
+    "a:b",
+)
+"""They would be parts of topics' names and of paths."""
+
 WRONG: Final[tuple[tuple[str, tuple[Any, ...]], ...]] = (
-    ("name: str", (5, "", "  ")),
+    ("name: str", (5, *ILLEGAL_NAMES)),
     ("topic: str", (5, "", "a b", ("a", "b"))),
     ("bad: str", (5, "", "a/b")),
-    ("query: str", (5, "")),
+    ("query: str", (5, *ILLEGAL_NAMES)),
     ("of: str", (5, "", price, None)),
     ("prefix: str", (5, None)),
     ("schema: str", NO_DDL),
@@ -45,7 +66,10 @@ WRONG: Final[tuple[tuple[str, tuple[Any, ...]], ...]] = (
     ("servers: str", (["a:1"], 5, "")),
     ("Expression", NO_EXPRESSION),
     ("*aggregates: str", NO_EXPRESSION),
-    ("Length", (1.5, True, "5 minuets", -1, str, timedelta(microseconds=1))),
+    ("gap: Length", (0, "0 seconds", timedelta(0), -1, 2**62)),
+    ("idle_timeout: Length", (0, "0 ms", "0 seconds", -1, "5 minuets")),
+    ("every: Length", (0, "0 seconds", 6, -1)),
+    ("Length", ("999999999999999 weeks", 2**62, 1.5, True, "5 minuets", -1, str, timedelta(microseconds=1))),
     ("TimeLimit", ("5 minutes", timedelta(minutes=5), 5, None)),
     ("Emit", ("all", True)),
     ("OnError", ("ignore", True)),
@@ -53,6 +77,7 @@ WRONG: Final[tuple[tuple[str, tuple[Any, ...]], ...]] = (
     ("Format", ("avro", Avro, 5, None)),
     ("processor: Processor", (Silent, price, None, 5)),
     ("fold: Fold", (price, Silent, None)),
+    ("outputs: Mapping", ("a=b", ["a"], *({name: "INT"} for name in ILLEGAL_NAMES))),
     ("Mapping", ("a=b", ["a"])),
     ("partitions: int", ("4", 0, 1.5, True, None)),
     ("Callable", (5, "x")),
@@ -206,3 +231,55 @@ def test_a_topic_that_starts_somewhere_and_is_not_read_is_said() -> None:
     assert unread_topics({"odrers": "latest"}, ["orders", "users"]) == [
         "starting= names the topic 'odrers', which the program does not read; it reads orders, users; did you mean orders?"
     ]
+
+
+@pytest.mark.parametrize("size", [0, "0 seconds", timedelta(0)])
+def test_only_sliding_windows_have_no_size(size: Any) -> None:
+    """As in Kafka Streams: records of one instant lie in one sliding window, and can be joined."""
+    made = Made()
+    made.grouped.sliding(size).count()
+    made.stream.join(made.stream.filter("n > 1"), within=size)
+    made.app.table("versions", key="STRING", value="n INT", versioned=size)
+    with pytest.raises(ConfigError, match=r"window is .*; it is 1 ms or longer"):
+        made.grouped.window(size)
+
+
+@given(st.text(max_size=300))
+@example("a" * 249)
+@example("A.b_c-9")
+def test_names_are_those_that_a_topic_may_have(name: str) -> None:
+    """They become parts of topics' names, of checkpoint paths, and of transactional ids."""
+    try:
+        check_topic_name(name)
+        is_legal = True
+    except KafkaError:
+        is_legal = False
+    uses: tuple[Callable[[], Any], ...] = (
+        lambda: Streams(name),
+        lambda: Made().stream.filter("n > 1", name=name),
+        lambda: Made().stream.to("out", query=name),
+        lambda: Made().grouped.process(Silent(), outputs={name: "INT"}, name="p"),
+    )
+    for use in uses:
+        try:
+            use()
+            is_taken, line = True, ""
+        except ConfigError as error:
+            is_taken, line = False, str(error)
+        assert "\n" not in line
+        assert is_taken == is_legal or (len(name) > 240 and is_legal)
+
+
+@pytest.mark.parametrize("lengths", [(249, 1, 1), (100, 100, 100), (1, 1, 240), (1, 249, 1)])
+def test_a_state_whose_topic_would_have_too_long_a_name_is_refused(lengths: tuple[int, int, int]) -> None:
+    program, operator, sink = ("x" * length for length in lengths)
+    counts = (
+        Streams(program).stream("orders", key="STRING", value="n INT").group_by_key().count(name=operator)
+    )
+    with pytest.raises(ConfigError, match=r"needs a topic whose name has [23][0-9]{2} characters"):
+        counts.to("out", name=f"y{sink}"[:249])
+
+
+def test_the_longest_names_are_taken() -> None:
+    stream = Streams("a").stream("orders", key="STRING", value="n INT")
+    stream.group_by_key().count(name="b" * (249 - len("a.c--changelog"))).to("out", name="c")

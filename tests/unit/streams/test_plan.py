@@ -79,7 +79,7 @@ def test_writing_a_program_does_not_import_spark() -> None:
 
 
 def test_records_without_a_key_pass_all_repartitions_on_the_way_to_a_join_that_can_use_them() -> None:
-    app = Streams("null keys")
+    app = Streams("null-keys")
     orders = app.stream("orders", key="STRING", value="BIGINT")
     users = app.table("users", key="STRING", value="name STRING")
     first = orders.repartition(name="first").filter("value > 1").repartition(name="second")

@@ -71,6 +71,21 @@ def _ends_condition(reader: StatementReader) -> bool:
     return _begins_clause(reader) or _begins_join(reader)
 
 
+def _check_lengths(kind: str, lengths: dict[str, int], where: Position) -> None:
+    """SqlError for windows that Kafka Streams refuses."""
+    size_ms = lengths["size_ms"]
+    if size_ms == 0:
+        what = "the gap of a session" if kind == "session" else "the size of a window"
+        raise SqlError(f"{what} is longer than 0", where)
+    advance_ms = lengths.get("advance_ms", size_ms)
+    if not 0 < advance_ms <= size_ms:
+        raise SqlError(
+            f"windows of {size_ms} ms advance by 1 to {size_ms} ms, not by {advance_ms} ms",
+            where,
+            "Longer steps would leave gaps between windows.",
+        )
+
+
 class QueryReader:
     """Reads one query; subqueries are read by it, too."""
 
@@ -288,4 +303,5 @@ class QueryReader:
             raise SqlError(
                 "a hopping window needs ADVANCE BY", where, "Write (SIZE 1 HOUR, ADVANCE BY 10 MINUTES)."
             )
+        _check_lengths(kind, lengths, where)
         return WindowClause(kind=kind, position=where, **lengths)

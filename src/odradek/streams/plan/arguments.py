@@ -9,7 +9,7 @@ from collections.abc import Iterable, Mapping
 from typing import Any, Final, get_args
 
 from odradek.model.errors import ConfigError, KafkaError
-from odradek.model.ids import check_topic_name
+from odradek.model.ids import TOPIC_NAME_LENGTH_MAX, check_topic_name
 from odradek.streams.plan.operators import JoinKind, near_name
 
 _SAME_KIND: Final = {"full": "outer", "fullouter": "outer", "full_outer": "outer", "left_outer": "left"}
@@ -48,6 +48,19 @@ def checked_text(text: Any, what: str, needed: str) -> str:
     if not isinstance(text, str) or not text.strip():
         raise ConfigError(f"{what} is {needed}, not {text!r:.80}")
     return text
+
+
+def checked_name(name: Any, what: str, needed: str) -> str:
+    """A name that is a part of topics' names and of checkpoint paths. ConfigError for one that Kafka Streams refuses, too."""
+    checked_text(name, what, needed)
+    try:
+        check_topic_name(name)
+    except KafkaError:
+        raise ConfigError(
+            f"{what} is 1 to {TOPIC_NAME_LENGTH_MAX} ASCII letters, digits, '.', '_' and '-', and not '.' or '..', as the name"
+            f" of a topic; not {name!r:.80}"
+        ) from None
+    return str(name)
 
 
 def checked_prefix(prefix: Any) -> None:

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Literal, TypeAlias, get_args
 
 from odradek.model.errors import ConfigError
-from odradek.streams.plan.arguments import checked_text
+from odradek.streams.plan.arguments import checked_name
 from odradek.streams.plan.describing import description
 from odradek.streams.plan.operators import Emit, Operator
 from odradek.streams.plan.queries import check_changelogs
@@ -41,7 +41,7 @@ class Program:
     def operator_name(self, kind: str, given: str | None) -> str:
         """The user's name, or one of the kind and a number. ConfigError when it is taken."""
         if given is not None:
-            checked_text(given, "name", "the name of an operator")
+            checked_name(given, "name", "the name of an operator")
         else:
             self._numbers[kind] += 1
             given = f"{kind}-{self._numbers[kind]}"
@@ -66,8 +66,8 @@ class Program:
             raise ConfigError("on_error='dead-letter' needs bad=, the topic of dead letters")
 
     def end(self, operator: Operator) -> None:
-        """A sink: what the program is there for. ConfigError where states of two operators would be in one topic."""
-        check_changelogs([*self.ends, operator])
+        """A sink: what the program is there for. ConfigError where states of operators cannot have a topic each."""
+        check_changelogs(self.name, [*self.ends, operator])
         self.ends.append(operator)
 
     def describe(self) -> str:

@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from odradek.model.errors import ConfigError
+from odradek.model.ids import TOPIC_NAME_LENGTH_MAX
 from odradek.streams.plan.keyed import ForeignKeyJoin
 from odradek.streams.plan.operators import AsTable, FrameSource, Operator, TopicSink, TopicSource, walk
 
@@ -45,20 +46,31 @@ def planned_queries(ends: Iterable[Operator]) -> list[PlannedQuery]:
     return [_planned(name, group) for name, group in groups.items()]
 
 
-def changelog_topic(sink_id: str, operator: str) -> str:
+def sink_id(program: str, query: str) -> str:
+    """The name under which a query of a program commits."""
+    return f"{program}.{query}"
+
+
+def changelog_topic(sink: str, operator: str) -> str:
     """Of an operator, in the query that writes to a sink: each query has a state of its own."""
-    return f"{sink_id}-{operator}{CHANGELOG_SUFFIX}"
+    return f"{sink}-{operator}{CHANGELOG_SUFFIX}"
 
 
-def check_changelogs(ends: Iterable[Operator]) -> None:
-    """ConfigError where the states of two operators would be in one topic."""
+def check_changelogs(program: str, ends: Iterable[Operator]) -> None:
+    """ConfigError where the states of two operators would be in one topic, or in one whose name is too long."""
     queries: dict[str, list[Operator]] = {}
     for end in ends:
         queries.setdefault(query_name(end), []).append(end)
     owners: dict[str, tuple[str, str]] = {}
     for query, group in queries.items():
         for operator in _names_of_states(group):
-            owner = owners.setdefault(changelog_topic(query, operator), (query, operator))
+            topic = changelog_topic(sink_id(program, query), operator)
+            if len(topic) > TOPIC_NAME_LENGTH_MAX:
+                raise ConfigError(
+                    f"the state of {operator!r:.80} in {query!r:.80} needs a topic whose name has {len(topic)} characters, and"
+                    f" at most {TOPIC_NAME_LENGTH_MAX} are allowed: give program, output and operator shorter names"
+                )
+            owner = owners.setdefault(topic, (query, operator))
             if owner != (query, operator):
                 raise ConfigError(
                     f"{owner[1]!r} in {owner[0]!r} and {operator!r} in {query!r} would keep their state in one topic: give one"

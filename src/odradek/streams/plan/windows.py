@@ -12,6 +12,8 @@ from odradek.model.java_numbers import trimmed
 
 Length: TypeAlias = str | int | timedelta
 """A length of time: text such as 5 minutes, a timedelta, or milliseconds."""
+LENGTH_MS_MAX: Final = 2**61
+"""A timestamp, a size and a grace are added in 64 bits."""
 _UNITS: Final = {
     "millisecond": 1,
     "second": 1_000,
@@ -129,16 +131,16 @@ def duration(length_ms: int) -> str:
 
 
 def idle_time(idle_timeout: Length | None) -> int | None:
-    return None if idle_timeout is None else milliseconds(idle_timeout, "idle_timeout")
+    return None if idle_timeout is None else positive_milliseconds(idle_timeout, "idle_timeout")
 
 
 def time_windows(
     size: Length, every: Length | None, grace: Length, idle_timeout: Length | None
 ) -> TimeWindows:
     """Tumbling windows, or hopping ones. ConfigError for what would leave gaps between them."""
-    size_ms = milliseconds(size, "window")
-    every_ms = size_ms if every is None else milliseconds(every, "every")
-    if not 0 < every_ms <= size_ms:
+    size_ms = positive_milliseconds(size, "window")
+    every_ms = size_ms if every is None else positive_milliseconds(every, "every")
+    if every_ms > size_ms:
         raise ConfigError(f"windows of {size_ms} ms begin every 1 to {size_ms} ms, not every {every_ms} ms")
     return TimeWindows(
         size_ms=size_ms,
@@ -148,8 +150,23 @@ def time_windows(
     )
 
 
+def positive_milliseconds(length: Length, what: str) -> int:
+    """As `milliseconds`. ConfigError for 0, too: Kafka Streams refuses windows without a size, and sessions without a gap."""
+    length_ms = milliseconds(length, what)
+    if length_ms == 0:
+        raise ConfigError(f"{what} is {length!r:.80}; it is 1 ms or longer")
+    return length_ms
+
+
 def milliseconds(length: Length, what: str) -> int:
     """`"5 minutes"`, a timedelta of whole milliseconds, or a number of milliseconds. ConfigError for anything else."""
+    length_ms = _milliseconds(length, what)
+    if length_ms > LENGTH_MS_MAX:
+        raise ConfigError(f"{what} is {length!r:.80}; a length of time is at most {LENGTH_MS_MAX} ms")
+    return length_ms
+
+
+def _milliseconds(length: Length, what: str) -> int:
     if isinstance(length, timedelta):
         if length % timedelta(milliseconds=1):
             raise ConfigError(f"{what} is {length}; a length of time is whole milliseconds")
