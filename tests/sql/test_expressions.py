@@ -49,7 +49,8 @@ def _read(line: str) -> tuple[str, str, Any]:
         kind, text = expected[:place], expected[place + 1 :]
         with suppress(ValueError):
             value = json.loads(text)
-            return written, kind, Decimal(value) if kind.startswith("DECIMAL") else value
+            is_decimal = kind.startswith("DECIMAL") and value is not None
+            return written, kind, Decimal(value) if is_decimal else value
     raise ValueError(f"{line}: write expression ==> TYPE value")
 
 

@@ -5,10 +5,13 @@ from __future__ import annotations
 from typing import Final
 
 from odradek.sql.errors import SqlError
-from odradek.sql.types import SqlType, can_cast, common_type
+from odradek.sql.functions.literals import quoted
+from odradek.sql.types import DECIMAL_PRECISION_MAX, SqlType, can_cast, common_type
 
 _TIMESTAMP_PATTERN: Final = "yyyy-MM-dd''T''HH:mm:ss.SSS"
 _MS_PER_DAY: Final = 86_400_000
+_PLAIN_SCALE_MAX: Final = 6
+"""Java and Spark write decimals of a larger scale with an exponent when they are small."""
 
 
 def cast(text: str, source: SqlType, target: SqlType) -> str:
@@ -63,8 +66,11 @@ def _to_struct(text: str, source: SqlType, target: SqlType) -> str:
 
 
 def _to_number(text: str, source: SqlType, target: SqlType) -> str:
+    """A number that a whole one cannot hold loses its upper bits, as in Java; text that is none is null."""
     if source.kind == "STRING":
         return f"try_cast(trim({text}) as {target.ddl})"
+    if target.kind in ("INTEGER", "BIGINT"):
+        return f"cast({text} as {target.ddl})"
     return f"try_cast({text} as {target.ddl})"
 
 
@@ -74,9 +80,56 @@ def _to_string(text: str, source: SqlType) -> str:
             return f"date_format({text}, '{_TIMESTAMP_PATTERN}')".replace("''", "\\'")
         case "TIME":
             return _time_text(text)
+        case "DECIMAL":
+            return _plain_decimal(text, source)
         case "ARRAY" | "MAP" | "STRUCT":
-            return f"to_json({text})"
+            return _inner_text(text, source, 0)
     return f"cast({text} as string)"
+
+
+def _plain_decimal(text: str, kind: SqlType) -> str:
+    """All digits without an exponent, as Java's toPlainString. Spark writes small numbers as 1E-7."""
+    if kind.scale <= _PLAIN_SCALE_MAX or kind.scale >= DECIMAL_PRECISION_MAX - 1:
+        return f"cast({text} as string)"
+    fraction = (
+        f"substring(cast(cast(abs({text}) as decimal({kind.scale + 1},{kind.scale})) + 1BD as string), 3)"
+    )
+    small = f"concat(if({text} < 0, '-0.', '0.'), {fraction})"
+    return f"if(abs({text}) < 1, {small}, cast({text} as string))"
+
+
+def _inner_text(text: str, kind: SqlType, depth: int) -> str:
+    """The text that Java's collections and Connect's Struct write: [1, 2], {k=v}, Struct{A=1,B=2}."""
+    item = f"x{depth}_"
+    match kind.kind:
+        case "ARRAY":
+            parts = f"transform({text}, {item} -> {_or_null(_inner_text(item, kind.element, depth + 1))})"
+            return f"concat('[', array_join({parts}, ', '), ']')"
+        case "MAP":
+            key = _inner_text(f"{item}.key", kind.map_key, depth + 1)
+            value = _or_null(_inner_text(f"{item}.value", kind.element, depth + 1))
+            parts = f"transform(map_entries({text}), {item} -> concat({key}, '=', {value}))"
+            return f"concat('{{', array_join({parts}, ', '), '}}')"
+        case "STRUCT":
+            fields = (
+                f"concat({quoted(f'{name}=')}, {_inner_text(f'{text}.`{name}`', part, depth + 1)})"
+                for name, part in kind.fields
+            )
+            return f"if({text} is null, null, concat('Struct{{', concat_ws(',', {', '.join(fields)}), '}}'))"
+        case "DATE":
+            return f"date_format({text}, 'yyyy-MM-dd')"
+        case "TIME":
+            return f"date_format(timestamp_millis({text}), 'HH:mm:ss')"
+        case "TIMESTAMP":
+            fraction = f"regexp_replace(date_format({text}, 'SSS'), '0{{1,2}}$', '')"
+            return f"concat(date_format({text}, 'yyyy-MM-dd HH:mm:ss.'), {fraction})"
+        case "BYTES":
+            return f"base64({text})"
+    return f"cast({text} as string)"
+
+
+def _or_null(text: str) -> str:
+    return f"coalesce({text}, 'null')"
 
 
 def _time_text(text: str) -> str:
@@ -99,3 +152,10 @@ def comparable(left: tuple[str, SqlType], right: tuple[str, SqlType]) -> tuple[s
         moment = SqlType(kind="TIMESTAMP")
         return converted(left_text, left_type, moment), converted(right_text, right_type, moment)
     return None
+
+
+def comparison_with_null(left: SqlType, right: SqlType) -> SqlError:
+    """The error for a NULL that is written on one side of a comparison."""
+    return SqlError(
+        f"Comparison with NULL not supported: {left} and {right}", hint="Use IS NULL or IS NOT NULL instead"
+    )

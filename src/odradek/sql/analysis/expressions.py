@@ -8,7 +8,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from decimal import Decimal
@@ -16,7 +15,8 @@ from typing import Any, Final, NamedTuple
 
 from sqlglot import exp
 
-from odradek.sql.analysis.casts import cast, comparable, converted
+from odradek.sql.analysis.casts import cast, comparable, comparison_with_null, converted
+from odradek.sql.analysis.like import like_regex, like_regex_of
 from odradek.sql.analysis.scope import NameScope
 from odradek.sql.analysis.times import TIME_COLUMNS, TIME_LITERALS, epoch_ms, time_literal
 from odradek.sql.catalog import SqlCatalog
@@ -177,6 +177,8 @@ class ExpressionCompiler:
         """Both sides as values that Spark compares, with the types that they had before."""
         left_tree, left_value = left
         right_value = self.typed(right_tree)
+        if NULL in (left_value.type, right_value.type):
+            raise comparison_with_null(left_value.type, right_value.type)
         sides = self._times(left_tree, left_value, right_tree, right_value) or (left_value, right_value)
         for side in sides:
             if side.type.kind == "MAP" or (side.type.kind in ("STRUCT", "ARRAY") and sign not in ("=", "!=")):
@@ -248,22 +250,24 @@ class ExpressionCompiler:
         lists: dict[str, list[str]] = {}
         tests: list[str] = []
         for member in tree.expressions:
+            if isinstance(member, exp.Null):
+                continue  # nothing equals it
             left, right = self._compared(value, member, "=")
             if DOUBLE in (left.type, right.type):
                 tests.append(self._tested(value, member, "=").text)
             else:
                 lists.setdefault(left.text, []).append(right.text)
         tests += [f"coalesce({left} in ({', '.join(members)}), false)" for left, members in lists.items()]
-        return TypedText(f"({' or '.join(tests)})", BOOLEAN)
+        return TypedText(f"({' or '.join(tests) or 'false'})", BOOLEAN)
 
     def like(self, tree: exp.Like, escape: str | None = None) -> TypedText:
+        """The result is null beside null, where ksqlDB's evaluation fails."""
         value = self.as_type(tree.this, STRING, "what stands before LIKE")
         pattern = tree.expression
-        if not (isinstance(pattern, exp.Literal) and pattern.is_string):
-            made = self.as_type(pattern, STRING, "what stands after LIKE")
-            return TypedText(f"coalesce({value} like {made}, false)", BOOLEAN)
-        regex = quoted(f"(?s)\\A{_like_regex(pattern.this, escape)}\\z")
-        return TypedText(f"coalesce({value} rlike {regex}, false)", BOOLEAN)
+        if isinstance(pattern, exp.Literal) and pattern.is_string:
+            return TypedText(f"({value} rlike {like_regex(pattern.this, escape)})", BOOLEAN)
+        made = self.as_type(pattern, STRING, "what stands after LIKE")
+        return TypedText(f"({value} rlike {like_regex_of(made, escape)})", BOOLEAN)
 
     def escaped(self, tree: exp.Escape) -> TypedText:
         escape = tree.expression
@@ -530,18 +534,6 @@ def _decimal_result(sign: str, left: SqlType, right: SqlType) -> SqlType:
             precision = min(left.precision - left.scale, right.precision - right.scale) + scale
     precision = min(precision, DECIMAL_PRECISION_MAX)
     return decimal_of(precision, min(scale, precision))
-
-
-def _like_regex(pattern: str, escape: str | None) -> str:
-    made, is_escaped = "", False
-    for letter in pattern:
-        if letter == escape and not is_escaped:
-            is_escaped = True
-            continue
-        wild = {"%": ".*", "_": "."}.get(letter)
-        made += re.escape(letter) if is_escaped or wild is None else wild
-        is_escaped = False
-    return made
 
 
 def constant_of(tree: exp.Expr) -> Any:

@@ -63,13 +63,16 @@ def _written(value: Any, kind: SqlType) -> str | None:
 
 
 def _quoted(text: str | None, delimiter: str, *, is_first: bool) -> str:
-    """The rules of Commons CSV for QuoteMode.MINIMAL."""
+    """The rules of Commons CSV 1.4, which ksqlDB uses, for QuoteMode.MINIMAL.
+
+    A first field that begins with neither a digit nor an ASCII letter is quoted: -1, _x and é, too.
+    """
     if text is None:
         return ""
     if not text:
         return '""' if is_first else ""
     first, last = text[0], text[-1]
-    odd_start = is_first and (first < " " or "!" < first < "#" or "+" < first < "-" or first > "~")
+    odd_start = is_first and not (first.isascii() and first.isalnum())
     if odd_start or first <= "#" or last <= " " or any(sign in text for sign in ("\r", "\n", '"', delimiter)):
         return '"' + text.replace('"', '""') + '"'
     return text

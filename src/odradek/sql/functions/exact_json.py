@@ -2,7 +2,7 @@
 
 Spark's `get_json_object` reads a number as a double: 0.10 becomes 0.1, and 12345678901234567890.5 loses digits. A Python
 function would keep them, but Spark calls none within a lambda. So the JSON is rewritten before: each number becomes a text
-that begins with d, and each text begins with s. Names of fields stay as they are, so that paths still find them. Afterwards
+that begins with d, each text begins with s, and null becomes the text n. Names of fields stay as they are, so that paths still find them. Afterwards
 the value is written back. All quantifiers are possessive: Java then matches in a loop, and a long text cannot overflow its
 stack.
 """
@@ -24,8 +24,10 @@ _DOUBLE_QUOTED: Final = rf"""(?s)(?:[^"']|{_TEXT})*+"""
 _MARKED: Final = (
     (rf'(?s)\G((?:[^"]|{_NAME})*+)"({_INSIDE})"', '$1"s$2"'),
     (rf'(?s)\G((?:[^"0-9-]|{_TEXT})*+)({_NUMBER})', '$1"d$2"'),
+    (rf'(?s)\G((?:[^"n]|{_TEXT})*+)null', '$1"n"'),
 )
 _UNMARKED: Final = (
+    (rf'(?s)\G((?:[^"]|{_NAME}|"[sd]{_INSIDE}")*+)"n"', "$1null"),
     (rf'(?s)\G((?:[^"]|{_NAME}|"s{_INSIDE}")*+)"d([^"]*+)"', "$1$2"),
     (rf'(?s)\G((?:[^"]|{_NAME})*+)"s({_INSIDE})"', '$1"$2"'),
 )
@@ -36,10 +38,12 @@ def json_at_in_lambda(text: str, path: str) -> str:
     is_json = f"regexp_like(__json, {quoted(f'^{_DOUBLE_QUOTED}$')})"
     marked = _replaced("__json", _MARKED)
     path = _path_of_spark(path)
-    value = f"nullif(get_json_object({marked}, {path}), 'null')"
+    value = f"get_json_object({marked}, {path})"
     extracted = f"transform(array({text}), __json -> if({is_json}, {value}, NULL))"
-    plain = "substring(__at, 2)"
-    written = f"if(left(__at, 1) IN ('s', 'd'), {plain}, {_replaced('__at', _UNMARKED)})"
+    written = (
+        "CASE left(__at, 1) WHEN 's' THEN substring(__at, 2) WHEN 'd' THEN substring(__at, 2) WHEN 'n' THEN 'null' "
+        f"ELSE {_replaced('__at', _UNMARKED)} END"
+    )
     return f"get(transform({extracted}, __at -> {written}), 0)"
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from operator import itemgetter
 from typing import Final
 
 from odradek.sql.functions.definitions import ScalarDefinition, scalar
@@ -17,19 +18,22 @@ _OPTIONS: Final = "map('ignoreNullFields', 'false')"
 
 
 def _is_as_json(kind: SqlType) -> bool:
-    """Spark writes it as ksqlDB does: no time of day and no timestamp in it."""
+    """Spark writes it as ksqlDB does: no time of day, no timestamp and no names that have to be sorted in it."""
+    if kind.kind in ("TIME", "TIMESTAMP", "MAP"):
+        return False
+    names = [name for name, _ in kind.fields]
     inside = (*kind.parts, *(part for _, part in kind.fields))
-    return kind.kind not in ("TIME", "TIMESTAMP") and all(map(_is_as_json, inside))
+    return names == sorted(names) and all(map(_is_as_json, inside))
 
 
 def _clock(value: str) -> str:
-    """A TIMESTAMP's time of day: seconds and milliseconds only if they are not 0."""
+    """A pattern for a TIME: seconds and milliseconds only if they are not 0."""
     ms = f"unix_millis({value})"
     return f"CASE WHEN {ms} % 60000 = 0 THEN 'HH:mm' WHEN {ms} % 1000 = 0 THEN 'HH:mm:ss' ELSE 'HH:mm:ss.SSS' END"
 
 
 def _written(value: str, kind: SqlType, depth: int = 0) -> str:
-    """Spark SQL in which times are texts, so that to_json writes them as ksqlDB does."""
+    """Spark SQL that to_json writes as ksqlDB does: times as texts, names of fields and keys of maps in order."""
     if _is_as_json(kind):
         return value
     element = f"__item{depth}"
@@ -38,15 +42,24 @@ def _written(value: str, kind: SqlType, depth: int = 0) -> str:
             moment = f"timestamp_millis({value})"
             return f"date_format({moment}, {_clock(moment)})"
         case "TIMESTAMP":
-            return f"concat(date_format({value}, 'yyyy-MM-dd'), 'T', date_format({value}, {_clock(value)}))"
+            return f"concat(date_format({value}, 'yyyy-MM-dd'), 'T', date_format({value}, 'HH:mm:ss.SSS'))"
         case "ARRAY":
             return f"transform({value}, {element} -> {_written(element, kind.element, depth + 1)})"
         case "MAP":
-            return f"transform_values({value}, (__key{depth}, {element}) -> {_written(element, kind.element, depth + 1)})"
+            part = _written(f"{element}.value", kind.element, depth + 1)
+            entries = f"array_sort(map_entries({value}), (__a{depth}, __b{depth}) -> {_order(depth)})"
+            return f"map_from_entries(transform({entries}, {element} -> struct({element}.key, {part})))"
     fields = ", ".join(
-        f"{quoted(name)}, {_written(f'{value}.`{name}`', part, depth + 1)}" for name, part in kind.fields
+        f"{quoted(name)}, {_written(f'{value}.`{name}`', part, depth + 1)}"
+        for name, part in sorted(kind.fields, key=itemgetter(0))
     )
     return f"if({value} IS NULL, NULL, named_struct({fields}))"
+
+
+def _order(depth: int) -> str:
+    """The order of two entries by the texts of their keys, which are never equal."""
+    left, right = (f"cast({name}{depth}.key as string)" for name in ("__a", "__b"))
+    return f"if({left} < {right}, -1, 1)"
 
 
 def _to_json(call: Call) -> str:
@@ -68,8 +81,9 @@ JSON: Final[tuple[ScalarDefinition, ...]] = (
     scalar(
         "EXTRACTJSONFIELD",
         "JSON",
-        "The value at a JSONPath such as '$.a.b[0]', as text; null when it is not there.",
+        "The value at a JSONPath such as '$.a.b[0]', as text; null when it is not there, and 'null' for JSON's null.",
         ("STRING json, STRING path -> STRING", _json_at),
+        note="A number with an exponent stays as it is written; ksqlDB writes 1e3 as 1E+3.",
     ),
     scalar(
         "IS_JSON_STRING",
@@ -129,7 +143,7 @@ JSON: Final[tuple[ScalarDefinition, ...]] = (
     scalar(
         "JSON_RECORDS",
         "JSON",
-        "The keys of a JSON object and their values as JSON; null when the text is none.",
+        "The keys of a JSON object, and their values: texts as they are, others as JSON. Null when the text is none.",
         ("STRING json -> MAP<STRING, STRING>", "odradek_json_records({0})"),
     ),
     scalar(

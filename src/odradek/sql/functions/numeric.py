@@ -99,7 +99,7 @@ def _distance(radius: str) -> str:
 
 
 _RADIUS: Final = (
-    "CASE WHEN lower(trim({4})) IN ('mi', 'mile', 'miles') THEN 3959D "
+    "CASE WHEN {4} IS NULL OR trim({4}) = '' THEN 6371D WHEN lower(trim({4})) IN ('mi', 'mile', 'miles') THEN 3959D "
     "WHEN lower(trim({4})) IN ('km', 'kilometer', 'kilometers', 'kilometre', 'kilometres') THEN 6371D END"
 )
 
@@ -164,7 +164,7 @@ NUMERIC: Final[tuple[ScalarDefinition, ...]] = (
     scalar(
         "GEO_DISTANCE",
         _CATEGORY,
-        "The great-circle distance of two points in decimal degrees, in 'KM' (the default) or 'MILES'.",
+        "The great-circle distance of two points in decimal degrees, in 'KM' (the default, also of a null unit) or 'MILES'.",
         ("DOUBLE lat1, DOUBLE lon1, DOUBLE lat2, DOUBLE lon2 -> DOUBLE", _distance("6371D")),
         ("DOUBLE lat1, DOUBLE lon1, DOUBLE lat2, DOUBLE lon2, STRING unit -> DOUBLE", _distance(_RADIUS)),
     ),
@@ -174,6 +174,7 @@ NUMERIC: Final[tuple[ScalarDefinition, ...]] = (
         "The largest of the values that are not null.",
         ("P value -> P", "{0}"),
         ("P value, P value2, P... others -> P", "greatest({all})"),
+        note="Of decimals that differ in scale, the result is written with all digits of its type; ksqlDB writes those of the value.",
     ),
     scalar(
         "LEAST",
@@ -181,19 +182,21 @@ NUMERIC: Final[tuple[ScalarDefinition, ...]] = (
         "The smallest of the values that are not null.",
         ("P value -> P", "{0}"),
         ("P value, P value2, P... others -> P", "least({all})"),
+        note="Of decimals that differ in scale, the result is written with all digits of its type; ksqlDB writes those of the value.",
     ),
     _of_double("LN", "The natural logarithm; -Infinity of 0, NaN below.", _logarithm("{0}", "ln({0})")),
     scalar(
         "LOG",
         _CATEGORY,
-        "The logarithm to base 10, or to a base. -Infinity of 0; NaN of what is negative, and to base 0, 1 or less.",
-        ("DOUBLE value -> DOUBLE", _logarithm("{0}", "log10({0})")),
+        "The natural logarithm, or the one to a base. -Infinity of 0; NaN of what is negative, and to base 0, 1 or less.",
+        ("DOUBLE value -> DOUBLE", _logarithm("{0}", "ln({0})")),
         (
             "DOUBLE base, DOUBLE value -> DOUBLE",
             "if({0} <= 0 OR {0} = 1, if({1} IS NULL, NULL, double('NaN')), "
             + _logarithm("{1}", "ln({1}) / ln({0})")
             + ")",
         ),
+        note="The reference of ksqlDB says that LOG of one argument has base 10; both compute the natural logarithm.",
     ),
     scalar("PI", _CATEGORY, "The number pi.", ("-> DOUBLE", "pi()")),
     scalar(

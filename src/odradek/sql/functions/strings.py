@@ -30,24 +30,34 @@ def _hex_digits(text: str) -> str:
     )
 
 
+def _bytes_of_base64(text: str, *, strips: bool) -> str:
+    """ENCODE reads as Commons Codec does: also the alphabet of URLs, and no other signs. TO_BYTES reads as Java does."""
+    if strips:
+        text = rf"regexp_replace(translate(regexp_replace({text}, r'(?s)=.*', ''), '-_', '+/'), r'[^A-Za-z0-9+/]', '')"
+        text = f"if(length({text}) % 4 = 1, left({text}, length({text}) - 1), {text})"
+    padded = f"rpad({text}, cast(ceil(length({text}) / 4) * 4 as int), '=')"
+    data = f"try_to_binary({padded}, 'base64')"
+    return data if strips else f"if({text} RLIKE r'{_BASE64}', {data}, NULL)"
+
+
+_BASE64: Final = "^(?:[A-Za-z0-9+/]{4})*(?:[A-Za-z0-9+/]{2}(?:==)?|[A-Za-z0-9+/]{3}=?)?$"
+
+
 def _bytes_of(text: str, encoding: str, *, strips: bool) -> str:
     digits = _hex_digits(text) if strips else text
     return (
         f"CASE lower({encoding}) "
-        f"WHEN 'hex' THEN if(length({digits}) % 2 = 0 AND {digits} RLIKE '^[0-9A-F{'a-f' if strips else ''}]*$', "
-        f"unhex({digits}), NULL) "
+        f"WHEN 'hex' THEN if(length({digits}) % 2 = 0 AND {digits} RLIKE '^[0-9A-Fa-f]*$', unhex({digits}), NULL) "
         f"WHEN 'utf8' THEN encode({text}, 'UTF-8') "
         f"WHEN 'ascii' THEN encode(regexp_replace({text}, r'[^\\x00-\\x7F]', '?'), 'US-ASCII') "
-        f"WHEN 'base64' THEN try_to_binary(regexp_replace({text}, r'[^A-Za-z0-9+/=]', ''), 'base64') END"
+        f"WHEN 'base64' THEN {_bytes_of_base64(text, strips=strips)} END"
     )
 
 
 def _text_of(data: str, encoding: str, *, of_bytes: bool) -> str:
-    """FROM_BYTES writes hex in capitals and base64 in lines of 76 characters; ENCODE does neither."""
+    """FROM_BYTES writes hex in capitals, and ENCODE in small letters."""
     digits = f"hex({data})" if of_bytes else f"lower(hex({data}))"
     base64 = f"regexp_replace(base64({data}), r'\\s', '')"
-    if of_bytes:
-        base64 = f"regexp_replace({base64}, r'(.{{76}})(?=.)', '$1\\r\\n')"
     return (
         f"CASE lower({encoding}) WHEN 'hex' THEN {digits} "
         f"WHEN 'utf8' THEN make_valid_utf8(cast({data} as string)) "
@@ -187,10 +197,10 @@ def _split_to_map(call: Call) -> str:
     text, entry, pair = call.texts
     entries = f"filter({split_text(text, entry)}, __entry -> __entry <> '')"
     pairs = (
-        f"filter(transform({entries}, __entry -> {split_text('__entry', pair)}), __pair -> size(__pair) = 2)"
+        f"filter(transform({entries}, __entry -> {split_text('__entry', pair)}), __pair -> size(__pair) > 1)"
     )
     keyed = f"map_from_entries(transform({pairs}, __pair -> struct(__pair[0], __pair[1])))"
-    return f"if({entry} = '' OR {pair} = '', NULL, {keyed})"
+    return f"if({entry} = '' OR {pair} = '' OR {entry} = {pair}, NULL, {keyed})"
 
 
 def _number_from(sign: str, size: int) -> Callable[[Call], str]:
@@ -385,7 +395,7 @@ STRINGS: Final[tuple[ScalarDefinition, ...]] = (
     scalar(
         "SPLIT_TO_MAP",
         "MAP",
-        "A map of pairs such as 'a=1,b=2'. Null when a delimiter is empty; of equal keys the last one stays.",
+        "A map of pairs such as 'a=1,b=2'. Null when a delimiter is empty, or both are equal; of equal keys the last one stays.",
         ("STRING text, STRING entry_delimiter, STRING pair_delimiter -> MAP<STRING, STRING>", _split_to_map),
     ),
     scalar(

@@ -215,7 +215,7 @@ def _sink(catalog: SqlCatalog, statement: CreateAsSelect, planned: QueryPlan) ->
     key_format, value_format = formats_of(
         properties,
         replace(first.key_format, schema_id=None, schema_name=None),
-        replace(first.value_format, schema_id=None, schema_name=None),
+        replace(first.value_format, schema_id=None, schema_name=None, wrapped=True),
         statement,
         has_key=bool(planned.key),
     )

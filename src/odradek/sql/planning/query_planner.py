@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
 from itertools import count
 from typing import Final
@@ -168,16 +168,27 @@ class QueryPlanner:
         if star.source is not None and star.source not in shape.scope.sources:
             raise SqlError(f"'{star.source}' is not a valid stream/table name or alias", star.position)
         chosen = (
-            [column for column in shape.scope.columns if not column.is_pseudo]
+            tuple(column for column in shape.scope.columns if not column.is_pseudo)
             if star.source is None
             else shape.scope.of(star.source)
         )
-        for column in chosen:
+        for column in self._repartitioned(chosen, shape) if self._query.partition_by else chosen:
             tree = exp.Column(
                 this=_identifier(column.name), table=_identifier(column.source) if column.source else None
             )
             name = f"{column.source}_{column.name}" if shape.is_join and column.source else column.name
             yield _Item(name=name, tree=tree, position=star.position)
+
+    def _repartitioned(
+        self, chosen: tuple[ScopedColumn, ...], shape: RelationShape
+    ) -> Iterable[ScopedColumn]:
+        """The order after PARTITION BY: the new key, then of each source its values and the key that it had."""
+        trees = [tree for tree in self._query.partition_by if isinstance(tree, exp.Column)]
+        new_key = [shape.scope.resolve(tree.name, tree.table or None, position_of(tree)) for tree in trees]
+        first = [column for column in new_key if column in chosen]
+        others = (column for column in chosen if column not in first)
+        place = {source: number for number, source in enumerate(shape.scope.sources)}
+        return [*first, *sorted(others, key=lambda column: (place.get(column.source, 0), column.is_key))]
 
     def _natural_name(self, tree: exp.Expr, shape: RelationShape) -> str | None:
         """As ksqlDB names it: columns and fields as they are, with the source's where several have it."""

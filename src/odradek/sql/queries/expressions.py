@@ -15,6 +15,7 @@ from typing import Any, Final, TypeAlias
 
 from sqlglot import exp
 
+from odradek.sql.analysis.casts import comparison_with_null
 from odradek.sql.analysis.times import TIME_COLUMNS, epoch_ms
 from odradek.sql.errors import SqlError, nearest
 from odradek.sql.exact_numbers import (
@@ -184,6 +185,8 @@ class LocalScope:
         sets: dict[bool, set[Any]] = {}
         tests: list[Callable[[Any, Row], bool]] = []
         for member in tree.expressions:
+            if isinstance(member, exp.Null):
+                continue  # nothing equals it
             sides = self._sides(value, tree.this, member)
             if isinstance(member, exp.Literal | exp.Neg) and member.find(exp.Column) is None:
                 sets.setdefault(sides.as_double, set()).add(sides.right({}))
@@ -271,7 +274,7 @@ def _is_text(tree: exp.Expr) -> bool:
 def _comparable(left: LocalValue, right: LocalValue, tree: exp.Expr) -> _Sides:
     kinds = (left.type.kind, right.type.kind)
     if "NULL" in kinds:
-        return _Sides(left.of, right.of)
+        raise comparison_with_null(left.type, right.type).at(position_of(tree))
     if left.type.is_number and right.type.is_number:
         if "DOUBLE" in kinds:
             return _Sides(_as_double(left.of), _as_double(right.of), as_double=True)

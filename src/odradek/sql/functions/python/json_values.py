@@ -23,6 +23,8 @@ _STEP: Final = re.compile(
 )
 _ESCAPED: Final = re.compile(r"\\(.)")
 _INDEX: Final = re.compile(r"[0-9]{1,9}")
+_ABSENT: Final = object()
+"""Stands for no value, which JSON's null is not."""
 _DECODER: Final = json.JSONDecoder(parse_float=_Number, parse_int=_Number, parse_constant=_no_constant)
 
 
@@ -42,6 +44,11 @@ def written(value: Any) -> str:
     if isinstance(value, str):
         return _text(value)
     return json.dumps(value)
+
+
+def _shown(value: Any) -> str:
+    """A text without its quotes, a number as it was written, anything else as JSON."""
+    return str(value) if isinstance(value, str) else written(value)
 
 
 def _text(text: str) -> str:
@@ -70,8 +77,11 @@ def keys(text: str) -> list[str] | None:
 
 
 def records(text: str) -> dict[str, str] | None:
+    """The fields of an object: texts as they are, other values as JSON."""
     value = read(text)
-    return {key: written(part) for key, part in value.items()} if isinstance(value, dict) else None
+    if not isinstance(value, dict):
+        return None
+    return {key: _shown(part) for key, part in value.items()}
 
 
 def items(text: str) -> list[str] | None:
@@ -119,23 +129,22 @@ def _is_whole(number: str) -> bool:
 
 
 def at_path(text: str, path: str) -> str | None:
-    """The value at a JSONPath: a text without its quotes, anything else as JSON, numbers digit by digit. Null if there is none.
+    """The value at a JSONPath: a text without its quotes, anything else as JSON, numbers digit by digit; `null` for JSON's
+    null. Null if there is none.
 
     Raises ValueError for text that is no JSON, and for a path that is none.
     """
     value = read(text)
     for step in path_steps(path):
         if isinstance(value, dict):
-            value = value.get(step)
+            value = value.get(step, _ABSENT)
         elif isinstance(value, list):
-            value = value[int(step)] if _INDEX.fullmatch(step) and int(step) < len(value) else None
+            value = value[int(step)] if _INDEX.fullmatch(step) and int(step) < len(value) else _ABSENT
         else:
             return None
-        if value is None:
+        if value is _ABSENT:
             return None
-    if value is None:
-        return None
-    return str(value) if isinstance(value, str) else written(value)
+    return _shown(value)
 
 
 @lru_cache(256)
