@@ -100,15 +100,15 @@ def _plain_decimal(text: str, kind: SqlType) -> str:
 
 def _inner_text(text: str, kind: SqlType, depth: int) -> str:
     """The text that Java's collections and Connect's Struct write: [1, 2], {k=v}, Struct{A=1,B=2}."""
-    item = f"x{depth}_"
+    member = f"x{depth}_"
     match kind.kind:
         case "ARRAY":
-            parts = f"transform({text}, {item} -> {_or_null(_inner_text(item, kind.element, depth + 1))})"
+            parts = f"transform({text}, {member} -> {_or_null(_inner_text(member, kind.element, depth + 1))})"
             return f"concat('[', array_join({parts}, ', '), ']')"
         case "MAP":
-            key = _inner_text(f"{item}.key", kind.map_key, depth + 1)
-            value = _or_null(_inner_text(f"{item}.value", kind.element, depth + 1))
-            parts = f"transform(map_entries({text}), {item} -> concat({key}, '=', {value}))"
+            key = _inner_text(f"{member}.key", kind.map_key, depth + 1)
+            value = _or_null(_inner_text(f"{member}.value", kind.element, depth + 1))
+            parts = f"transform(map_entries({text}), {member} -> concat({key}, '=', {value}))"
             return f"concat('{{', array_join({parts}, ', '), '}}')"
         case "STRUCT":
             fields = (
