@@ -2,7 +2,8 @@
 
 Spark's `get_json_object` reads a number as a double: 0.10 becomes 0.1, and 12345678901234567890.5 loses digits. A Python
 function would keep them, but Spark calls none within a lambda. So the JSON is rewritten before: each number becomes a text
-that begins with d, each text begins with s, and null becomes the text n. Names of fields stay as they are, so that paths still find them. Afterwards
+that begins with d, each text begins with s, and null becomes the text n. Names of fields stay as they are, so that paths
+still find them. Afterwards
 the value is written back. All quantifiers are possessive: Java then matches in a loop, and a long text cannot overflow its
 stack.
 """

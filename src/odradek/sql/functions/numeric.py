@@ -174,7 +174,7 @@ NUMERIC: Final[tuple[ScalarDefinition, ...]] = (
         "The largest of the values that are not null.",
         ("P value -> P", "{0}"),
         ("P value, P value2, P... others -> P", "greatest({all})"),
-        note="Of decimals that differ in scale, the result is written with all digits of its type; ksqlDB writes those of the value.",
+        note="A decimal is written with all digits of the result's type; ksqlDB writes those of the value.",
     ),
     scalar(
         "LEAST",
@@ -182,7 +182,7 @@ NUMERIC: Final[tuple[ScalarDefinition, ...]] = (
         "The smallest of the values that are not null.",
         ("P value -> P", "{0}"),
         ("P value, P value2, P... others -> P", "least({all})"),
-        note="Of decimals that differ in scale, the result is written with all digits of its type; ksqlDB writes those of the value.",
+        note="A decimal is written with all digits of the result's type; ksqlDB writes those of the value.",
     ),
     _of_double("LN", "The natural logarithm; -Infinity of 0, NaN below.", _logarithm("{0}", "ln({0})")),
     scalar(

@@ -395,7 +395,7 @@ STRINGS: Final[tuple[ScalarDefinition, ...]] = (
     scalar(
         "SPLIT_TO_MAP",
         "MAP",
-        "A map of pairs such as 'a=1,b=2'. Null when a delimiter is empty, or both are equal; of equal keys the last one stays.",
+        "A map of pairs such as 'a=1,b=2'. Null of equal or empty delimiters; of equal keys the last one stays.",
         ("STRING text, STRING entry_delimiter, STRING pair_delimiter -> MAP<STRING, STRING>", _split_to_map),
     ),
     scalar(
