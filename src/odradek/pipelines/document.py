@@ -14,6 +14,16 @@ from typing import Any, Final, Self
 
 from odradek.model.errors import ConfigError, ErrorCode, KafkaError
 
+_UNREADABLE: Final = (
+    ValueError,
+    TypeError,
+    KeyError,
+    AttributeError,
+    OverflowError,
+    RecursionError,
+    ConfigError,
+)
+"""What the content of a document that nobody checked can raise as it is decoded."""
 PIPELINES_TOPIC: Final = "__odradek_pipelines"
 """Key: the pipeline's name. Value: its document; none after `delete`."""
 FORMAT: Final = 1
@@ -169,7 +179,7 @@ class PipelineDocument:
                 sleep_after_s=content["sleep_after_s"],
                 history=tuple(Change(**change) for change in content["history"]),
             )
-        except (ValueError, TypeError, KeyError, ConfigError) as error:
+        except _UNREADABLE as error:
             raise KafkaError(
                 ErrorCode.INVALID_RECORD,
                 f"the document of pipeline {name!r} in {PIPELINES_TOPIC} is unreadable: {error}",

@@ -135,10 +135,12 @@ class SupervisedTopics(RebalanceListener):
         return changed
 
     def everything(self) -> tuple[dict[str, PipelineDocument], dict[str, PipelineStatus]]:
-        """All documents and statuses as they are. `wait` brings what changes from then on."""
-        documents, end = read_documents(self._admin, self._clock, self._servers, **self._settings)
-        self._consumer.seek(place_of(PIPELINES_TOPIC), end)
-        return documents, read_statuses(self._admin, self._clock, self._servers, **self._settings)
+        """All documents and statuses as they are, but for unreadable ones. `wait` brings what changes from then on."""
+        table = read_documents(self._admin, self._clock, self._servers, **self._settings)
+        for name, reason in table.unreadable.items():
+            _log.warning("document_unreadable", pipeline=name, reason=reason)
+        self._consumer.seek(place_of(PIPELINES_TOPIC), table.end)
+        return table.documents, read_statuses(self._admin, self._clock, self._servers, **self._settings)
 
     # -- what a `Supervisor` needs
 

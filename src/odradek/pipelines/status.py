@@ -106,7 +106,7 @@ class PipelineStatus:
             if failure is not None:
                 content["failure"] = failure_in(failure)
             return cls(**content)
-        except (ValueError, TypeError, KeyError, AttributeError) as error:
+        except (ValueError, TypeError, KeyError, AttributeError, OverflowError, RecursionError) as error:
             raise KafkaError(
                 ErrorCode.INVALID_RECORD,
                 f"the status of pipeline {name!r} in {STATUS_TOPIC} is unreadable: {error}",

@@ -14,7 +14,14 @@ from odradek.client import Admin, FatalTransactionError, Producer, TransactionEr
 from odradek.model.errors import ErrorCode, KafkaError, OdradekError
 from odradek.pipelines.document import PIPELINES_TOPIC, PipelineDocument
 from odradek.pipelines.status import STATUS_TOPIC, PipelineStatus
-from odradek.pipelines.tables import is_there, make_topics, place_of, read_documents, read_statuses
+from odradek.pipelines.tables import (
+    DocumentTable,
+    is_there,
+    make_topics,
+    place_of,
+    read_documents,
+    read_statuses,
+)
 from odradek.runtime.ports import Clock
 from odradek.runtime.real_clock import SystemClock
 
@@ -54,8 +61,14 @@ class PipelineStore:
         self.close()
 
     def documents(self) -> dict[str, PipelineDocument]:
-        """By name, in order; none where no pipeline was ever written."""
-        return self._documents() if is_there(self.admin, PIPELINES_TOPIC) else {}
+        """By name, in order, those that can be read; none where no pipeline was ever written."""
+        return self.table().documents
+
+    def table(self) -> DocumentTable:
+        """The documents, and why others cannot be read."""
+        if not is_there(self.admin, PIPELINES_TOPIC):
+            return DocumentTable({}, {}, 0)
+        return self._table()
 
     def statuses(self) -> dict[str, PipelineStatus]:
         """By name, in order; none where no supervisor ever published one."""
@@ -63,17 +76,19 @@ class PipelineStore:
             return {}
         return read_statuses(self.admin, self._clock, self._servers, **self._settings)
 
-    def _documents(self) -> dict[str, PipelineDocument]:
+    def _table(self) -> DocumentTable:
         """Where the topic was made, also by a broker that has not heard of it yet: that one is asked again."""
-        documents, _ = read_documents(self.admin, self._clock, self._servers, **self._settings)
-        return documents
+        return read_documents(self.admin, self._clock, self._servers, **self._settings)
 
     def document(self, name: str) -> PipelineDocument:
-        """KafkaError RESOURCE_NOT_FOUND, with the names that there are, when there is no such pipeline."""
-        documents = self.documents()
-        if name not in documents:
-            raise no_such_pipeline(name, list(documents))
-        return documents[name]
+        """KafkaError RESOURCE_NOT_FOUND, with the names that there are, when there is no such pipeline; INVALID_RECORD when
+        its document cannot be read.
+        """
+        table = self.table()
+        document = _readable(table, name)
+        if document is None:
+            raise no_such_pipeline(name, list(table.documents))
+        return document
 
     def change(
         self, name: str, decide: Decide, *, expected_revision: int | None = None
@@ -106,7 +121,7 @@ class PipelineStore:
         """`written`: what tries before this one have sent. A commit whose answer was lost may have been made."""
         with Producer(self._servers, transactional_id=WRITER_ID, **self._settings) as producer:
             producer.init_transactions()
-            before = self._documents().get(name)
+            before = _readable(self._table(), name)
             if written and written[-1] == before:
                 return before
             revision = 0 if before is None else before.revision
@@ -130,6 +145,13 @@ class PipelineStore:
 
     def _last_change(self, name: str) -> str:
         return _by(self.documents().get(name))
+
+
+def _readable(table: DocumentTable, name: str) -> PipelineDocument | None:
+    """The document; None where there is none. KafkaError INVALID_RECORD when it cannot be read."""
+    if name in table.unreadable:
+        raise KafkaError(ErrorCode.INVALID_RECORD, table.unreadable[name])
+    return table.documents.get(name)
 
 
 def _by(document: PipelineDocument | None) -> str:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from typing import Any, Final, TypeVar
+from typing import Any, Final, NamedTuple, TypeVar
 
 from odradek import client
 from odradek.client import Admin, Consumer, NewTopic
@@ -12,6 +12,9 @@ from odradek.model.ids import TopicPartition
 from odradek.pipelines.document import PIPELINES_TOPIC, PipelineDocument
 from odradek.pipelines.status import STATUS_TOPIC, PipelineStatus
 from odradek.runtime.ports import Clock
+from odradek.telemetry import events
+
+_log = events.get("pipelines")
 
 _READ_COMMITTED: Final = 1
 _POLL_S: Final = 0.5
@@ -48,19 +51,30 @@ def is_there(admin: Admin, topic: str) -> bool:
     return True
 
 
-def read_documents(
-    admin: Admin, clock: Clock, servers: str, **settings: Any
-) -> tuple[dict[str, PipelineDocument], int]:
-    """What is wanted of each pipeline now, and the offset where later changes begin. Nothing where there never was one."""
+class DocumentTable(NamedTuple):
+    """What is wanted of each pipeline now. `end`: the offset where later changes begin."""
+
+    documents: dict[str, PipelineDocument]
+    unreadable: dict[str, str]
+    """By name of the pipeline, why its document cannot be read. Other pipelines do not depend on it."""
+    end: int
+
+
+def read_documents(admin: Admin, clock: Clock, servers: str, **settings: Any) -> DocumentTable:
+    """Nothing where there never was a pipeline."""
     end = _end(admin, PIPELINES_TOPIC)
     records = _records(PIPELINES_TOPIC, end, clock, servers, settings)
-    return _table(records, PipelineDocument.from_bytes), end
+    documents, unreadable = _table(records, PipelineDocument.from_bytes)
+    return DocumentTable(documents, unreadable, end)
 
 
 def read_statuses(admin: Admin, clock: Clock, servers: str, **settings: Any) -> dict[str, PipelineStatus]:
-    """What each pipeline did when its supervisor published that last."""
+    """What each pipeline did when its supervisor published that last. A status that is unreadable is left out."""
     records = _records(STATUS_TOPIC, _end(admin, STATUS_TOPIC), clock, servers, settings)
-    return _table(records, PipelineStatus.from_bytes)
+    statuses, unreadable = _table(records, PipelineStatus.from_bytes)
+    for name, reason in unreadable.items():
+        _log.warning("status_unreadable", pipeline=name, reason=reason)
+    return statuses
 
 
 def _end(admin: Admin, topic: str) -> int:
@@ -76,16 +90,23 @@ def _end(admin: Admin, topic: str) -> int:
 
 def _table(
     records: Iterator[tuple[bytes | None, bytes | None]], read: Callable[[str, bytes], Value]
-) -> dict[str, Value]:
-    """Only what stayed is decoded: an unreadable value that was replaced harms no one."""
-    values: dict[str, bytes] = {}
-    for key, value in records:
+) -> tuple[dict[str, Value], dict[str, str]]:
+    """The values by name, and why others are unreadable. Only what stayed is decoded."""
+    contents: dict[str, bytes] = {}
+    for key, content in records:
         name = (key or b"").decode("utf-8", "replace")
-        if value is None:
-            values.pop(name, None)
+        if content is None:
+            contents.pop(name, None)
         else:
-            values[name] = value
-    return {name: read(name, value) for name, value in sorted(values.items())}
+            contents[name] = content
+    values: dict[str, Value] = {}
+    unreadable: dict[str, str] = {}
+    for name, content in sorted(contents.items()):
+        try:
+            values[name] = read(name, content)
+        except KafkaError as error:
+            unreadable[name] = error.message
+    return values, unreadable
 
 
 def _records(

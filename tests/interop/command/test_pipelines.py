@@ -15,13 +15,14 @@ from typing import Any
 import pytest
 from tests.unit.pipelines.conftest import document, eventually, fake_command
 
-from odradek import Admin
+from odradek import Admin, Producer
 from odradek.client.settings import AdminSettings
 from odradek.pipelines.document import PIPELINES_TOPIC, Desired, PipelineDocument, PipelineVersion
 from odradek.pipelines.membership import supervisor_of
 from odradek.pipelines.outlining import outline_of_file
 from odradek.pipelines.runner_process import RunnerProcess
 from odradek.pipelines.serving import AnotherSupervisor, ServeTerms, serve
+from odradek.pipelines.status import STATUS_TOPIC
 from odradek.pipelines.store import PipelineConflict, PipelineStore
 from odradek.runtime.real_clock import SystemClock, SystemEntropy
 from odradek.testing import LocalBroker
@@ -501,3 +502,52 @@ def test_a_supervisor_runs_programs_of_allowed_directories_and_those_run_by_hand
     finally:
         process.terminate()
         process.wait(60)
+
+
+UNREADABLE = (
+    b"no JSON",
+    b"\xff",
+    b"[]",
+    b"7",
+    b"null",
+    b"{}",
+    b'"x"',
+    b'{"format": 99}',
+    b"[" * 100_000,
+    b'{"format": 1, "name": "x"}',
+)
+
+
+def test_an_unreadable_document_keeps_no_other_pipeline_from_running(
+    bootstrap: str,
+    store: PipelineStore,
+    run: Run,
+    errors: list[str],
+    name: str,
+    supervising: Callable[[str], Supervising],
+) -> None:
+    store.change(name, lambda before: document(name))
+    broken = {f"{name}-{number}": content for number, content in enumerate(UNREADABLE)}
+    revised = document(f"{name}-r").to_bytes().replace(b'"revision":1', b'"revision":Infinity')
+    broken[f"{name}-r"] = revised
+    try:
+        with Producer(bootstrap) as producer:
+            for key, content in broken.items():
+                for topic in (PIPELINES_TOPIC, STATUS_TOPIC):
+                    producer.send(topic, content, key=key.encode(), partition=0)
+        supervising("first")
+        eventually(lambda: name in store.statuses())
+        listed = {entry["name"]: entry for entry in json.loads(run("pipeline", "list", "--json"))}
+        assert "unreadable" not in listed[name]
+        assert all("is unreadable: " in listed[key]["unreadable"] for key in broken)
+        rows = run("pipeline", "list").splitlines()
+        assert sum(row.split()[1:3] == ["-", "unreadable"] for row in rows) == len(broken)
+        run("pipeline", "describe", f"{name}-0", code=1)
+        assert f"the document of pipeline '{name}-0' in {PIPELINES_TOPIC} is unreadable" in errors[0]
+        run("pipeline", "stop", f"{name}-0", code=1)
+        run("pipeline", "stop", name)
+    finally:
+        with Producer(bootstrap) as producer:
+            for key in broken:
+                for topic in (PIPELINES_TOPIC, STATUS_TOPIC):
+                    producer.send(topic, None, key=key.encode(), partition=0)

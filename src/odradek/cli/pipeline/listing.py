@@ -28,6 +28,11 @@ def rows(document: PipelineDocument, statuses: Statuses, now_ms: int) -> list[tu
     ]
 
 
+def unreadable_row(name: str, reason: str) -> tuple[object, ...]:
+    """The line of a pipeline whose document cannot be read: nothing is known of what is wanted."""
+    return (name, None, "unreadable", None, None, None, None, reason)
+
+
 def _row(
     key: str, version: int, desired: str, status: PipelineStatus | None, now_ms: int
 ) -> tuple[object, ...]:

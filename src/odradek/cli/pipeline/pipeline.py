@@ -142,14 +142,16 @@ def run_(
 def list_(bootstrap: str, as_json: bool) -> None:
     """List pipelines: what is wanted of each, and what it does."""
     with open_store(bootstrap) as store:
-        documents, statuses = store.documents(), store.statuses()
+        table, statuses = store.table(), store.statuses()
         owner = membership.supervisor_of(store.admin)
+    documents, unreadable = table.documents, table.unreadable
     if as_json:
-        print_json([listing.as_json(document, statuses) for document in documents.values()])
-    elif documents:
+        readable = [listing.as_json(document, statuses) for document in documents.values()]
+        print_json(readable + [{"name": name, "unreadable": reason} for name, reason in unreadable.items()])
+    elif documents or unreadable:
         now_ms = _clock.wall_ms()
         rows = [row for document in documents.values() for row in listing.rows(document, statuses, now_ms)]
-        print_table(listing.COLUMNS, rows)
+        print_table(listing.COLUMNS, rows + [listing.unreadable_row(*pair) for pair in unreadable.items()])
     if owner is None and documents:
         remark(NO_SUPERVISOR)
 

@@ -14,6 +14,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any, Final
 
 from odradek.model.errors import OdradekError
+from odradek.model.exception_text import text_of
 from odradek.runtime.ports import Clock
 from odradek.runtime.real_clock import SystemClock
 from odradek.sql.queries.channel import (
@@ -287,7 +288,12 @@ class SqlEngine:
             query = self.wanted.get(order.query_id)
             if query is None or query.order is not order or query.state == "PAUSED":
                 return  # it was stopped meanwhile
-        self._writer.write(framed(order))
+        try:
+            content = framed(order)
+        except Exception as error:  # noqa: BLE001 - objects of the query say how they are pickled
+            reason = " ".join(text_of(error).split())
+            raise EngineFailed(f"the query cannot be sent to its engine: {reason}") from None
+        self._writer.write(content)
 
     async def _launch(self) -> None:
         ours, theirs = socket.socketpair()

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import os
 import socket
+import threading
 from collections.abc import AsyncIterator, Callable
 from functools import partial
 from typing import Any
@@ -18,11 +19,12 @@ from odradek.sql.queries.channel import (
     QueryRunning,
     QuerySlept,
     StartArchive,
+    StartPush,
     StopQuery,
     framed,
     read_message,
 )
-from odradek.sql.queries.engine import SqlEngine, SupervisedQuery
+from odradek.sql.queries.engine import EngineFailed, SqlEngine, SupervisedQuery
 from odradek.sql.server.entities import QueryHealth
 
 PATIENCE_S = 30
@@ -117,6 +119,55 @@ async def test_a_query_that_fails_again_and_again_says_so_until_a_batch_has_ende
     assert (health.failure_count, health.failing_since_ms, health.problem) == (0, None, None)
     assert [error["errorMessage"] for error in health.errors] == ["problem 1", "problem 2", "problem 3"]
     assert "failureCount" not in health.members
+
+
+class Unpicklable:
+    def __init__(self, error: Exception) -> None:
+        self._error = error
+
+    def __reduce__(self) -> Any:
+        raise self._error
+
+    def __call__(self, spark: Any, checkpoint: str) -> None:
+        raise AssertionError("it was sent")
+
+
+class SilentError(Exception):
+    def __str__(self) -> str:
+        raise ValueError
+
+
+@pytest.mark.parametrize(
+    "start",
+    [
+        lambda spark, checkpoint: None,
+        partial(nothing, threading.Lock()),
+        *(
+            Unpicklable(error)
+            for error in (ValueError("a\nb"), RecursionError(), KeyError("k"), SilentError(), MemoryError())
+        ),
+    ],
+    ids=["lambda", "lock", "value", "recursion", "key", "silent", "memory"],
+)
+async def test_an_order_that_cannot_be_pickled_is_a_failure_of_its_query_alone(
+    supervised: tuple[SqlEngine, EngineStandIn], start: Any
+) -> None:
+    engine, stand_in = supervised
+    engine.run(StartArchive(query_id="bad", start=start))
+    await until(lambda: engine.wanted["bad"].failure_count > 0)
+    problem = QueryHealth.of(engine.wanted["bad"]).problem
+    assert problem is not None
+    assert problem.startswith("the query cannot be sent to its engine: ")
+    assert "\n" not in problem
+    engine.terminate("bad")
+    engine.run(order("good"))
+    while (await stand_in.order()).query_id != "good":
+        pass
+    with pytest.raises(EngineFailed, match="cannot be sent to its engine"):
+        await engine.push(
+            StartPush(query_id="push", build=start, servers="", options={}, starting={}, limit=None)
+        )
+    assert not engine.push_ids
 
 
 async def test_a_query_that_fails_for_ever_keeps_its_last_failures_alone(
