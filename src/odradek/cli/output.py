@@ -29,6 +29,8 @@ else:
 
 _SEPARATING: Final = re.compile(r"(?<=\s)\s|^\s|\s$")
 _BYTE_MAX: Final = 0xFF
+_MARK: Final = ">"
+"""Begins each further line of a cell on a terminal. A cell whose text begins with it is escaped."""
 
 
 def print_json(value: Any) -> None:
@@ -106,8 +108,30 @@ def _rich_table(columns: Sequence[str], rows: Sequence[Sequence[str]], to_the_ri
             rich_text.Text(safe_line(column)), justify="right" if right else "left", overflow="fold"
         )
     for row in rows:
-        table.add_row(*map(rich_text.Text, row))
+        table.add_row(*map(_Cell, row))
     return table
+
+
+class _Cell:
+    """A cell of a terminal's table. Where it takes several lines, each further one begins with a mark, so that no name looks
+    like rows of its own.
+    """
+
+    def __init__(self, text: str) -> None:
+        self._text = f"\\x{ord(_MARK):02x}{text[1:]}" if text.startswith(_MARK) else text
+
+    def __rich_measure__(self, console: Any, options: Any) -> Any:
+        return rich_text.Text(self._text).__rich_measure__(console, options)
+
+    def __rich_console__(self, console: Any, options: Any) -> Iterator[Any]:
+        width, text = options.max_width, rich_text.Text(self._text)
+        lines = text.wrap(console, width, justify=options.justify, overflow="fold")
+        if len(lines) == 1 or width <= len(_MARK) + 1:
+            yield from lines
+            return
+        first, *others = text.wrap(console, width - len(_MARK) - 1, overflow="fold")
+        yield first
+        yield from (rich_text.Text(f"{_MARK} {line.plain}") for line in others)
 
 
 class RefreshingTable:

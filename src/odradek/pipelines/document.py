@@ -23,7 +23,7 @@ _UNREADABLE: Final = (
     RecursionError,
     ConfigError,
 )
-"""What the content of a document that nobody checked can raise as it is decoded."""
+"""What the content of a document that was not checked can raise as it is decoded."""
 PIPELINES_TOPIC: Final = "__odradek_pipelines"
 """Key: the pipeline's name. Value: its document; none after `delete`."""
 FORMAT: Final = 1

@@ -197,3 +197,29 @@ def test_commands_print_through_one_file() -> None:
     }
     assert bypassing == set()
     assert bypasses(ast.parse("click.echo(name)")) == [1]
+
+
+FORGED = "production-billing classic Dead"
+
+
+@given(
+    st.lists(st.text(st.sampled_from("ab >─-\t\\"), max_size=249), max_size=4),
+    st.integers(min_value=30, max_value=90),
+)
+@example(["board" + "x" * 40 + " " + FORGED, "> b", ">"], 60)
+@example(["x" * 249, FORGED], 80)
+@example([f"{'─' * 60}{FORGED}"], 40)
+def test_a_long_name_on_a_terminal_does_not_look_like_several_rows(names: list[str], width: int) -> None:
+    out = io.StringIO()
+    with pytest.MonkeyPatch.context() as patched:
+        patched.setattr(out, "isatty", lambda: True, raising=False)
+        patched.setattr("sys.stdout", out)
+        patched.setenv("COLUMNS", str(width))
+        patched.setenv("TERM", "xterm")
+        output.print_table(["group", "state"], [(name or "g", "Stable") for name in names])
+    _, _, *lines = [line for line in out.getvalue().splitlines() if line.strip()]
+    begun = [line for line in lines if not line.startswith(" ") or line[1] != ">"]
+    rows = [line for line in lines if line.strip()[:1] != ">"]
+    assert begun == rows
+    assert len(rows) == len(names)
+    assert all("Stable" in line for line in rows)
