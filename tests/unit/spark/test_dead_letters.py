@@ -16,6 +16,7 @@ from hypothesis import strategies as st
 
 pytest.importorskip("pyspark", reason="PySpark is absent")
 
+from pyspark.sql.conversion import ArrowTableToRowsConversion, LocalDataToArrowConversion
 from pyspark.sql.pandas.types import to_arrow_type
 from pyspark.sql.types import (
     ArrayType,
@@ -31,6 +32,8 @@ from pyspark.sql.types import (
     StructField,
     StructType,
     TimestampType,
+    VariantType,
+    VariantVal,
 )
 from tests.unit.spark import one_by_one
 from tests.unit.spark.one_by_one import OutgoingRecord
@@ -370,6 +373,41 @@ def test_a_result_that_does_not_fit_says_where(value: Any, kind: DataType, messa
     assert (made, stage, exception) == (None, "f", "ValueError")
     assert message in said
     assert "\n" not in said
+
+
+PARSED = VariantVal.parseJson('{"a": [1, "x"]}')
+PARTS = {"value": PARSED.value, "metadata": PARSED.metadata}
+
+
+@pytest.mark.parametrize(
+    ("value", "kind"),
+    [
+        (None, VariantType()),
+        (PARSED, VariantType()),
+        (PARTS, VariantType()),
+        ([PARSED, None], ArrayType(VariantType())),
+        ({"v": PARSED}, StructType().add("v", VariantType())),
+        ({"k": PARSED}, MapType(StringType(), VariantType())),
+    ],
+)
+def test_a_variant_is_a_result(value: Any, kind: DataType) -> None:
+    """Spark takes it as it takes the result of a function of its own."""
+    taken, *failure = outcome(value, kind)
+    assert failure == [None] * 4
+    schema = StructType().add("result", kind)
+    table = LocalDataToArrowConversion.convert([(taken,)], schema, False)
+    [row] = ArrowTableToRowsConversion.convert(table, schema)
+    assert (row.result is None) == (value is None)
+    assert repr(taken) == repr(PARSED if value is PARTS else value)
+    fitted = ResultType(to_arrow_type(kind, timezone="UTC")).fitted(value)
+    assert pa.array([fitted], to_arrow_type(kind, timezone="UTC"))[0].is_valid == (value is not None)
+
+
+@pytest.mark.parametrize("value", ["{}", 5, {"a": 1}, [PARSED], {"value": "x", "metadata": b""}, VariantVal])
+def test_what_is_no_variant_is_refused(value: Any) -> None:
+    made, _, exception, said, _ = outcome(value, VariantType())
+    assert (made, exception) == (None, "ValueError")
+    assert "VARIANT holds VariantVal.parseJson" in said
 
 
 _VALUES: st.SearchStrategy[Any] = st.recursive(

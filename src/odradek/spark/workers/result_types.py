@@ -21,8 +21,10 @@ from odradek.model.lazy import lazy
 if TYPE_CHECKING:
     import numpy as np
     import pyarrow as pa
+    import pyspark.sql.types as spark_types
 else:
     pa = lazy("pyarrow")
+    spark_types = lazy("pyspark.sql.types")
     np = lazy("numpy")
 
 EXACT: Final = Context(prec=76, rounding=ROUND_HALF_UP)
@@ -30,6 +32,7 @@ EXACT: Final = Context(prec=76, rounding=ROUND_HALF_UP)
 _FLOAT_OVERFLOW: Final = (2.0 - 2.0**-24) * 2.0**127
 """The smallest number that is rounded to infinity as a FLOAT."""
 _HALF_OVERFLOW: Final = 65520.0
+_VARIANT_PARTS: Final = frozenset({"value", "metadata"})
 
 Fitter: TypeAlias = Callable[[Any], Any]
 """Returns the value as its type holds it. ValueError says why it does not; None stays None."""
@@ -83,7 +86,7 @@ def fitter(kind: pa.DataType, *, is_partial: bool = False) -> Fitter:
     """The conversion to a type. `is_partial`: a dict may have other fields than a struct; they stay as they are."""
     types = pa.types
     if types.is_struct(kind):
-        return _structs(kind, is_partial=is_partial)
+        return _variants if _is_variant(kind) else _structs(kind, is_partial=is_partial)
     if types.is_list(kind) or types.is_large_list(kind):
         return _lists(kind)
     if types.is_map(kind):
@@ -355,6 +358,21 @@ def _structs(kind: pa.DataType, *, is_partial: bool) -> Fitter:
     return fit
 
 
+def _is_variant(kind: pa.DataType) -> bool:
+    """Spark marks the structs that are VARIANT."""
+    return any((part.metadata or {}).get(b"variant") == b"true" for part in kind)
+
+
+def _variants(value: Any) -> Any:
+    """A `VariantVal` of PySpark, as the struct of its two parts that Arrow and Spark take."""
+    if value is None:
+        return None
+    parts = value if isinstance(value, Mapping) else getattr(value, "__dict__", {})
+    if parts.keys() != _VARIANT_PARTS or not all(isinstance(part, bytes) for part in parts.values()):
+        _refuse(value, f"is of the type {type(value).__name__}; VARIANT holds VariantVal.parseJson(…)")
+    return dict(parts)
+
+
 def _named(values: tuple[Any, ...], names: list[str]) -> dict[str, Any]:
     """A tuple as a dict. A Row and a named tuple say the names of their fields; another one has them in their order."""
     own = getattr(values, "__fields__", None) or getattr(values, "_fields", None)
@@ -366,12 +384,14 @@ def _named(values: tuple[Any, ...], names: list[str]) -> dict[str, Any]:
 
 
 def with_dicts(value: Any, kind: pa.DataType) -> Any:
-    """A fitted value as functions of Spark return it: a map, which Arrow takes as pairs, is a dict."""
+    """A fitted value as functions of Spark return it: a map, which Arrow takes as pairs, is a dict, and a VARIANT an object."""
     types = pa.types
     if value is None:
         return None
     if types.is_map(kind):
         return {with_dicts(key, kind.key_type): with_dicts(content, kind.item_type) for key, content in value}
+    if types.is_struct(kind) and _is_variant(kind):
+        return spark_types.VariantVal(value["value"], value["metadata"])
     if types.is_struct(kind):
         return {part.name: with_dicts(value[part.name], part.type) for part in kind}
     if types.is_list(kind) or types.is_large_list(kind):
