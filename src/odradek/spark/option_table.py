@@ -111,6 +111,11 @@ OPTIONS: Final[tuple[Option, ...]] = (
     _option("topic", Use.WRITE, "the topic of every row; without it, the column topic"),
     _option("deadLetterTopic", Use.WRITE, "where rows with a deadLetter go, in place of what they hold else"),
     _option(
+        "leftOutLog",
+        Use.WRITE,
+        "of ours: the processing log, for rows of a streams program that are left out",
+    ),
+    _option(
         "outputSuffix",
         Use.WRITE,
         "what the names of the written topics and of the sink end in: an output beside the first one",

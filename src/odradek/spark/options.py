@@ -10,6 +10,7 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Final
 
+from odradek.dead_letters.processing_log import ProcessingLog
 from odradek.model.errors import ConfigError, KafkaError
 from odradek.model.ids import TopicPartition, check_topic_name
 from odradek.spark.columns import COLUMN_NAMES, DEAD_LETTER, DEFAULT_COLUMNS
@@ -144,6 +145,8 @@ class WriteOptions:
     exactly_once: ExactlyOnceOptions | None
     """None: at least once."""
     warnings: tuple[str, ...]
+    left_out_log: ProcessingLog | None = None
+    """Where the sink notes rows that a streams program leaves out."""
 
 
 def read_options(options: Mapping[str, str], use: Use) -> ReadOptions:
@@ -203,6 +206,7 @@ def write_options(options: Mapping[str, str], use: Use) -> WriteOptions:
         topic=topic,
         dead_letter_topic=dead_letter_topic,
         suffix=given.get("outputSuffix") or "",
+        left_out_log=None if (log := given.get("leftOutLog")) is None else ProcessingLog.of(log),
         delivery_headers=boolean(given, "deliveryHeaders", use is Use.STREAM_WRITE and exactly_once is None),
         exactly_once=exactly_once,
         warnings=given.warnings,

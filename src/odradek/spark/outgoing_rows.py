@@ -11,6 +11,7 @@ import pyarrow.compute as pc
 
 from odradek.dead_letters.headers import HeaderPairs
 from odradek.model.errors import ErrorCode, KafkaError
+from odradek.spark.dead_letters.left_out import LeftOutRecords
 from odradek.spark.dead_letters.letters import batch_place, letter_rows, letters_in
 from odradek.spark.dead_letters.passing import passing_rows
 from odradek.spark.outgoing import PACKED, Marks, RowFormat
@@ -24,17 +25,22 @@ _MARK_COUNT: Final = 4
 
 
 def outgoing_rows(
-    batch: pa.RecordBatch, layout: RowFormat, *, marks: Marks | None, first_sequence: int
+    batch: pa.RecordBatch,
+    layout: RowFormat,
+    *,
+    marks: Marks | None,
+    first_sequence: int,
+    left_out: LeftOutRecords | None = None,
 ) -> Iterator[tuple[str, pa.RecordBatch]]:
     """The rows of one Arrow batch as `Producer.send_arrow` takes them, by topic; rows of a topic keep their order.
 
     A row with a dead letter becomes a record of the dead-letter topic, and nothing else. KafkaError INVALID_RECORD names a
-    row that cannot become a record by its number in the task: `first_sequence` and on.
+    row that cannot become a record by its number in the task: `first_sequence` and on. `left_out`: of the task.
     """
     numbers: Sequence[int] = range(first_sequence, first_sequence + batch.num_rows)
     if layout.has_packed and batch[PACKED].null_count < batch.num_rows:
         is_row = pc.is_null(batch[PACKED])
-        yield from _unpacked(batch.filter(pc.invert(is_row)))
+        yield from _unpacked(batch.filter(pc.invert(is_row)), left_out)
         numbers = [number for number, kept in zip(numbers, is_row.to_pylist(), strict=True) if kept]
         batch = batch.filter(is_row)
     if layout.dead_letter_topic is not None and (letters := letters_in(batch)):
@@ -64,9 +70,9 @@ def outgoing_rows(
         yield f"{topic}{layout.suffix}", of_topic
 
 
-def _unpacked(batch: pa.RecordBatch) -> Iterator[tuple[str, pa.RecordBatch]]:
+def _unpacked(batch: pa.RecordBatch, left_out: LeftOutRecords | None) -> Iterator[tuple[str, pa.RecordBatch]]:
     records = (data.as_buffer() for data in batch[PACKED])
-    return passing_rows(zip(batch["topic"].to_pylist(), records, strict=True), batch_place())
+    return passing_rows(zip(batch["topic"].to_pylist(), records, strict=True), batch_place(), left_out)
 
 
 class RowBatcher:

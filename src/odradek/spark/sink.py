@@ -17,6 +17,7 @@ from pyspark.sql.types import StructType
 
 from odradek.model.errors import ConfigError
 from odradek.model.lazy import lazy
+from odradek.spark.dead_letters.left_out import LeftOutRecords
 from odradek.spark.options import WriteOptions
 from odradek.spark.outgoing import Marks, RowFormat, row_format
 from odradek.spark.plain_errors import errors_in_one_line
@@ -91,17 +92,19 @@ class AcknowledgedWrite:
 
     def write(self, batches: Iterator[pa.RecordBatch], marks: Marks | None) -> WrittenRows:
         count = 0
+        left_out = LeftOutRecords(self.options.left_out_log, self.options.client)
         with connections.sending(self.options.client) as producer:
             gathering = outgoing_rows.RowBatcher(
                 producer.send_arrow, lambda topic: len(producer.partitions_for(topic))
             )
             for batch in batches:
                 for topic, rows in outgoing_rows.outgoing_rows(
-                    batch, self._layout, marks=marks, first_sequence=count
+                    batch, self._layout, marks=marks, first_sequence=count, left_out=left_out
                 ):
                     gathering.add(topic, rows)
                 count += batch.num_rows
             gathering.send_all()
+        left_out.close()
         return WrittenRows(record_count=count)
 
     def commit(self, messages: Sequence[WriterCommitMessage | None]) -> None:

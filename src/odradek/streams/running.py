@@ -14,6 +14,7 @@ from pyspark.sql.types import StructType
 
 from odradek.model.errors import ConfigError
 from odradek.spark import connections
+from odradek.spark.dead_letters.left_out import LeftOutRecords
 from odradek.spark.dead_letters.letters import QUERY_PROPERTY, BatchPlace
 from odradek.spark.dead_letters.passing import passing_rows
 from odradek.spark.option_table import Use
@@ -162,7 +163,7 @@ def start(
                 writer = writer.options(**(changelogs.sink_options if changelogs else {}))
             else:
                 assert isinstance(sink, Called)
-                writer = frame.rows.writeStream.foreachBatch(_Calls(frame, sink, _client_options(program)))
+                writer = frame.rows.writeStream.foreachBatch(_Calls(frame, sink, program))
             writer = writer.queryName(f"{program.name}.{query.name}").option("checkpointLocation", place.uri)
             writer = (
                 writer.trigger(availableNow=True) if until_now else writer.trigger(processingTime=interval)
@@ -259,11 +260,12 @@ def _names_in(checkpoint: CheckpointPlace, sink: Operator) -> Mapping[TopicSourc
 class _Calls:
     """A batch to the user's function, record by record, on the driver."""
 
-    def __init__(self, frame: RecordFrame, sink: Called, options: Mapping[str, str]) -> None:
+    def __init__(self, frame: RecordFrame, sink: Called, program: Program) -> None:
         self._bare_key = len(frame.fields("__key")) == 1
         self._bare_value = frame.fields("__value") == ("value",)
         self._call = sink.call
-        self._options = dict(options)
+        self._options = _client_options(program)
+        self._left_out_log = program.left_out_log
 
     def __call__(self, batch: DataFrame, number: int) -> None:
         rows = batch.toArrow().to_pylist()
@@ -281,10 +283,12 @@ class _Calls:
     def _send(self, passing: list[dict[str, Any]], place: BatchPlace) -> None:
         """Dead letters, at least once as the calls are."""
         given = ((row["topic"], pa.py_buffer(row["records"])) for row in passing)
-        letters = list(passing_rows(given, place))
+        client = read_options({**self._options, "subscribe": "-"}, Use.BATCH_READ).client
+        left_out = LeftOutRecords(self._left_out_log, client)
+        letters = list(passing_rows(given, place, left_out))
+        left_out.close()
         if not letters:
             return
-        client = read_options({**self._options, "subscribe": "-"}, Use.BATCH_READ).client
         with connections.sending(client) as producer:
             for topic, records in letters:
                 producer.send_arrow(topic, records)
@@ -308,6 +312,8 @@ def _topic_writer(
     given = {name: value for name, value in _client_options(program).items() if name not in _OF_READERS}
     writer = rows.writeStream.format("odradek").options(**given)
     writer = writer.option("delivery", delivery)
+    if program.left_out_log is not None:
+        writer = writer.option("leftOutLog", program.left_out_log.text)
     if delivery == "exactly_once":
         writer = writer.option("sinkId", _sink_id(program, query))
     return writer.options(**options)

@@ -16,6 +16,7 @@ from typing import Any, Final
 import pyarrow as pa
 
 from odradek.dead_letters.headers import RecordFailure
+from odradek.spark.dead_letters.left_out import LeftOutRecords
 from odradek.spark.dead_letters.letters import BatchPlace, Letter, letter_of, letter_rows
 
 log: Final = logging.getLogger("odradek.spark")
@@ -26,13 +27,18 @@ _JSON: Final = b"{"
 
 
 def passing_rows(
-    rows: Iterable[tuple[str, pa.Buffer]], place: BatchPlace
+    rows: Iterable[tuple[str, pa.Buffer]], place: BatchPlace, left_out: LeftOutRecords | None = None
 ) -> Iterator[tuple[str, pa.RecordBatch]]:
-    """The records in rows (topic, records) that pass, by topic. Those that failed are dead letters, or lines of the log."""
+    """The records in rows (topic, records) that pass, by topic. Those that failed are dead letters, or go to `left_out`; its
+    owner closes it. Without one, they are lines of the log.
+    """
     letters: dict[str, list[Letter]] = {}
     for topic, records in rows:
         if topic == LOGGED:
-            log_failure(records)
+            if left_out is None:
+                log_failure(records)
+            elif _is_failure(records):
+                left_out.add(records)
         elif _is_failure(records):
             letters.setdefault(topic, []).append(_letter(records, place))
         else:

@@ -13,6 +13,7 @@ from odradek.client.groups.values import OffsetAndMetadata, OffsetsToCommit
 from odradek.model.errors import ConfigError
 from odradek.model.ids import TopicPartition
 from odradek.model.lazy import lazy
+from odradek.spark.dead_letters.left_out import LeftOutRecords
 from odradek.spark.exactly_once.checkpoint import BatchInput, batch_input, beginnings, read_topic_ids
 from odradek.spark.exactly_once.decision import Participant, group_of
 from odradek.spark.exactly_once.driver import BatchTerms, SinkDriver, memory_of
@@ -79,13 +80,15 @@ class TwoPhaseWrite:
         name = self._name_of(place)
         sink_id = self._delivery.sink_id
         is_skipped = is_written(name, terms.decided, sink_id, taking_over=self._may_take_over(name))
-        rows = _OutgoingRows(batches, self._layout, marks)
+        left_out = LeftOutRecords(self.options.left_out_log, self.options.client)
+        rows = _OutgoingRows(batches, self._layout, marks, left_out)
         participant = None
         if is_skipped:
             for _ in batches:  # operators before this one commit their state when they have given all
                 pass
         else:
             participant = prepare.prepare(self.options.client, sink_id, terms, rows)
+        left_out.close()
         return PreparedTask(
             record_count=rows.count,
             name=name,
@@ -227,8 +230,15 @@ def _topics_of(servers: str) -> KnownTopics:
 class _OutgoingRows:
     """The rows of a task, by topic, and how many there were."""
 
-    def __init__(self, batches: Iterator[pa.RecordBatch], layout: RowFormat, marks: Marks | None) -> None:
+    def __init__(
+        self,
+        batches: Iterator[pa.RecordBatch],
+        layout: RowFormat,
+        marks: Marks | None,
+        left_out: LeftOutRecords,
+    ) -> None:
         self.count = 0
+        self._left_out = left_out
         self._batches = batches
         self._layout = layout
         self._marks = marks
@@ -236,7 +246,7 @@ class _OutgoingRows:
     def __iter__(self) -> Iterator[tuple[str, pa.RecordBatch]]:
         for batch in self._batches:
             yield from outgoing_rows.outgoing_rows(
-                batch, self._layout, marks=self._marks, first_sequence=self.count
+                batch, self._layout, marks=self._marks, first_sequence=self.count, left_out=self._left_out
             )
             self.count += batch.num_rows
 

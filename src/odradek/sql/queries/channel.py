@@ -14,6 +14,7 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Final
 
+from odradek.dead_letters.processing_log import ProcessingLog
 from odradek.model.ids import TopicPartition
 
 _LENGTH: Final = struct.Struct(">I")
@@ -38,6 +39,8 @@ class StartQuery:
     interval_ms: int = 500
     replaces: str | None = None
     """The id of the query that must have ended before this one begins."""
+    left_out_log: ProcessingLog | None = None
+    """Where records that cannot be read are noted."""
     tells_progress: bool = False
     """QueryProgressed says when its first batch has ended: the query failed the last time."""
 
@@ -62,6 +65,7 @@ class StartPush:
     limit: int | None = None
     starting: Mapping[str, str] = field(default_factory=dict)
     interval_ms: int = 100
+    left_out_log: ProcessingLog | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -187,6 +187,7 @@ class EngineCore:
             spark=spark,
             starting=order.starting,
         )
+        app.program.left_out_log = order.left_out_log
         order.build(app)
         return app.start(checkpoint=order.checkpoint, interval=f"{order.interval_ms} milliseconds")
 
@@ -199,6 +200,7 @@ class EngineCore:
             spark=spark,
             starting=order.starting,
         )
+        app.program.left_out_log = order.left_out_log
         left = [order.limit]
 
         def give(row: list[Any]) -> None:

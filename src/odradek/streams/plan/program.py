@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Literal, TypeAlias, get_args
 
+from odradek.dead_letters.processing_log import ProcessingLog
 from odradek.model.errors import ConfigError
 from odradek.streams.plan.arguments import checked_name
 from odradek.streams.plan.describing import description
@@ -34,6 +35,8 @@ class Program:
     on_error: OnError = "fail"
     bad: str | None = None
     """The topic of dead letters."""
+    left_out_log: ProcessingLog | None = None
+    """The processing log of records that on_error="skip" leaves out."""
     ends: list[Operator] = field(default_factory=list)
     _names: set[str] = field(default_factory=set)
     _numbers: Counter[str] = field(default_factory=Counter)
