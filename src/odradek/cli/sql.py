@@ -20,6 +20,7 @@ from odradek.cli.options import bootstrap_option, pairs
 from odradek.cli.output import remark, say, say_in_red, say_lines
 from odradek.cli.progress import waiting_line
 from odradek.config.data_directory import default_data_directory
+from odradek.dead_letters.processing_log import SETTINGS as LOG_SETTINGS
 from odradek.model.errors import ConfigError, OdradekError
 from odradek.model.java_numbers import is_digits
 from odradek.model.lazy import lazy
@@ -31,7 +32,7 @@ if TYPE_CHECKING:
     from odradek.sql import schema_registry as schemas
     from odradek.sql.doors import opening
     from odradek.sql.queries import sleeping
-    from odradek.sql.server import gate, serving, sql_server
+    from odradek.sql.server import gate, processing_log, serving, sql_server
     from odradek.sql.shell import names, prompt
     from odradek.sql.shell import session as shell_session
 else:
@@ -41,6 +42,7 @@ else:
     sleeping = lazy("odradek.sql.queries.sleeping")
     opening = lazy("odradek.sql.doors.opening")
     gate = lazy("odradek.sql.server.gate")
+    processing_log = lazy("odradek.sql.server.processing_log")
     serving = lazy("odradek.sql.server.serving")
     sql_server = lazy("odradek.sql.server.sql_server")
     names = lazy("odradek.sql.shell.names")
@@ -223,7 +225,9 @@ def _report(error: OdradekError) -> None:
     multiple=True,
     help="A setting: odradek.sql.python.functions=true lets users make functions, which run with the server's rights."
     " Beyond odradek.sql.awake.queries=10, queries with nothing to read for odradek.sql.sleep.after.ms=120000 sleep."
-    " odradek.sql.archive.endpoints=URL,… are S3-compatible stores that CREATE ARCHIVE may name.",
+    " odradek.sql.archive.endpoints=URL,… are S3-compatible stores that CREATE ARCHIVE may name. As in ksqlDB,"
+    " ksql.logging.processing.topic.auto.create, stream.auto.create, topic.name, stream.name and rows.include are for the"
+    " processing log.",
 )
 @click.option(
     "--connect",
@@ -277,6 +281,7 @@ def serve(
             else schemas.SchemaRegistryTerms.of(schema_registry),
             python_functions=_python_functions(given),
             sleep=_sleep_terms(given),
+            processing_log=processing_log.ProcessingLogTerms.of(given),
             archive_endpoints=_archive_endpoints(given),
         )
         http = serving.HttpTerms(host=host.strip("[]"), port=int(port), certificate=certificate, key=key)
@@ -290,9 +295,10 @@ def serve(
 
 
 def _check_known(settings: Mapping[str, str]) -> None:
+    known = (*_SETTINGS, *LOG_SETTINGS)
     for name in settings:
-        if name not in _SETTINGS:
-            raise click.UsageError(f"--set {name}: there are only {', '.join(_SETTINGS)}")
+        if name not in known:
+            raise click.UsageError(f"--set {name}: there are only {', '.join(known)}")
 
 
 def _python_functions(settings: Mapping[str, str]) -> bool:

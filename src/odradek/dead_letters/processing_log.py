@@ -17,6 +17,14 @@ _ROLE: Final = re.compile(r"the (key|value|timestamp)\b")
 _TEXT_CHARS_MAX: Final = 2_000
 ENTRIES_MAX: Final = 100
 """The entries that one batch of one task writes, and one second of a server; those beyond are counted in one entry more."""
+_PREFIX: Final = "ksql.logging.processing."
+TOPIC_NAME: Final = f"{_PREFIX}topic.name"
+TOPIC_AUTO_CREATE: Final = f"{_PREFIX}topic.auto.create"
+STREAM_NAME: Final = f"{_PREFIX}stream.name"
+STREAM_AUTO_CREATE: Final = f"{_PREFIX}stream.auto.create"
+ROWS_INCLUDE: Final = f"{_PREFIX}rows.include"
+SETTINGS: Final = (TOPIC_NAME, TOPIC_AUTO_CREATE, STREAM_NAME, STREAM_AUTO_CREATE, ROWS_INCLUDE)
+"""ksqlDB's names."""
 
 STREAM_COLUMNS: Final = (
     "logger VARCHAR, level VARCHAR, time BIGINT, message STRUCT<type INTEGER,"

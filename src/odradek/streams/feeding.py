@@ -19,7 +19,7 @@ from odradek.spark.workers.result_types import ResultType, timestamp_type
 from odradek.streams.plan.operators import TopicSource
 from odradek.streams.plan.schemas import DeclaredSchema
 from odradek.streams.translation.frames import ORIGIN, STATE, RecordFrame, record_schema, struct_type
-from odradek.streams.translation.incoming import incoming, reading_options
+from odradek.streams.translation.incoming import incoming, reading_options, without_negative_times
 from odradek.streams.translation.letters import ORIGIN_TYPE, PASSING_TYPE
 
 if TYPE_CHECKING:
@@ -75,6 +75,8 @@ class InputTopic:
         frame = RecordFrame(rows=spark.createDataFrame(values, schema))
         if letters is not None:
             frame = frame.with_rows(self._with_origin(frame.rows))
+        if self._source.timestamp is None:
+            frame = frame.with_rows(without_negative_times(frame.rows, self._source, letters))
         if not self._records:
             return frame
         read = self._decoded(spark, letters)

@@ -10,6 +10,7 @@ from pathlib import Path
 
 from odradek.sql.rest_client import RestClient
 from odradek.sql.schema_registry import SchemaRegistryTerms
+from odradek.sql.server.processing_log import ProcessingLogTerms
 from odradek.sql.server.serving import HttpTerms
 from odradek.sql.server.sql_server import ServerTerms, serve
 
@@ -23,6 +24,7 @@ def sql_server(
     python_functions: bool = False,
     schema_registry: str | None = None,
     settings: Mapping[str, str] | None = None,
+    processing_log: ProcessingLogTerms | None = None,
 ) -> Iterator[RestClient]:
     loop, ended, has_begun = asyncio.new_event_loop(), asyncio.Event(), threading.Event()
     ready: list[str] = []
@@ -39,6 +41,7 @@ def sql_server(
             service_id=service_id,
             settings=settings or {},
             python_functions=python_functions,
+            processing_log=processing_log,
             schema_registry=None if schema_registry is None else SchemaRegistryTerms.of(schema_registry),
         )
         try:

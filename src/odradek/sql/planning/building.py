@@ -79,13 +79,14 @@ def _read(step: ReadStep, app: Streams) -> Built:
     key, value = source_formats(source)
     timestamp = None if source.timestamp is None else timestamp_text(source)
     if not source.is_table:
-        stream = app.stream(
-            source.topic, key_format=key, value_format=value, timestamp=timestamp, bad=source.bad
-        )
-        return _selected(stream, step.value)
-    table = app.table(source.topic, key_format=key, value_format=value, bad=source.bad)
-    if timestamp is not None:
-        table = Table(app.program, replace(table.operator, timestamp=timestamp))  # type: ignore[call-arg]
+        read = app.stream(source.topic, key_format=key, value_format=value, bad=source.bad).operator
+    else:
+        read = app.table(source.topic, key_format=key, value_format=value, bad=source.bad).operator
+    assert isinstance(read, TopicSource)
+    read = replace(read, timestamp=timestamp, skips_negative_times=True)  # as Kafka Streams below ksqlDB
+    if not source.is_table:
+        return _selected(Stream(app.program, read), step.value)
+    table = Table(app.program, read)
     return table.select(*_texts(step.value))
 
 

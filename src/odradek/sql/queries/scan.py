@@ -6,7 +6,7 @@ They see committed records only. A record that cannot be read is left out, and t
 from __future__ import annotations
 
 import json
-from collections.abc import AsyncGenerator, AsyncIterator, Mapping, Sequence
+from collections.abc import AsyncGenerator, AsyncIterator, Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
@@ -105,8 +105,9 @@ async def scanned(
     *,
     query_id: str | None,
     earliest: bool,
+    leave_out: Callable[[Any, str], None] = lambda record, reason: None,
 ) -> QueryAnswer:
-    """A push query (`query.emit`), or all of a stream as it is now."""
+    """A push query (`query.emit`), or all of a stream as it is now. `leave_out` hears of records that are no rows, and why."""
     reading = await TopicReading.begin(
         servers, settings, rows.source.topic, earliest=earliest, to_end=query.emit is None
     )
@@ -119,7 +120,7 @@ async def scanned(
             batch: list[list[Any]] = []
             await rows.learn([(record.key, record.value) for record in records])
             for record in records:
-                row = _row(rows, record)
+                row = _row(rows, record, leave_out)
                 if row is None or not chosen.passes(row):
                     continue
                 batch.append(chosen.shown(row))
@@ -139,15 +140,20 @@ async def scanned(
     )
 
 
-def _row(rows: SourceRows, record: Any) -> Any:
+def _row(rows: SourceRows, record: Any, leave_out: Callable[[Any, str], None]) -> Any:
+    """The row of a record. None of one that is left out: it cannot be read, or its time is negative, as in Kafka Streams."""
     place = {
         "ROWTIME": record.timestamp_ms,
         "ROWPARTITION": record.partition,
         "ROWOFFSET": record.offset,
     }
     try:
-        return rows.row(record.key, record.value, place)
+        row = rows.row(record.key, record.value, place)
+        if row is None or row["ROWTIME"] >= 0:
+            return row
+        raise UnreadableRecord(f"the timestamp: {row['ROWTIME']} is negative")
     except UnreadableRecord as error:
+        leave_out(record, str(error))
         _log.warning(
             "sql_record_unreadable",
             source=rows.source.name,

@@ -93,10 +93,10 @@ class SourceRows:
 
     def filled(self, row: dict[str, Any], key: bytes | None, value: bytes) -> Row | None:
         """`row` with the columns of key and value."""
-        decoded = self.keys.decode(key)
+        decoded = _named("key", self.keys, key)
         for index, (name, _) in enumerate(self.keys.columns):
             row[name] = None if decoded is None else decoded[index]
-        content = self.values.decode(value)
+        content = _named("value", self.values, value)
         if content is None:
             return None
         for (name, _), of_column in zip(self.values.columns, content, strict=False):
@@ -119,6 +119,14 @@ class SourceRows:
             start_ms = bounds[0]
             end_ms = min(start_ms + window.size_ms, _TIME_MAX)
         return key[: -times.size], start_ms, end_ms
+
+
+def _named(role: str, codec: RecordCodec, data: bytes | None) -> list[Any] | None:
+    """The columns of a key or value; the error says which of them cannot be read."""
+    try:
+        return codec.decode(data)
+    except UnreadableRecord as error:
+        raise UnreadableRecord(f"the {role}: {error}") from error
 
 
 @dataclass(frozen=True, slots=True)

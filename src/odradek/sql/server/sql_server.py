@@ -19,7 +19,7 @@ from odradek.client.admin.aio import AsyncAdmin
 from odradek.client.producer.aio import AsyncProducer
 from odradek.client.settings import ConsumerSettings
 from odradek.model.errors import OdradekError
-from odradek.runtime.real_clock import SystemEntropy
+from odradek.runtime.real_clock import SystemClock, SystemEntropy
 from odradek.sql import changes
 from odradek.sql.catalog import Catalog, Source, WindowInfo
 from odradek.sql.doors.opening import DoorTerms, SparkDoors
@@ -37,7 +37,7 @@ from odradek.sql.queries.engine import PushedRows, SqlEngine, SupervisedQuery
 from odradek.sql.queries.expressions import NeedsSpark
 from odradek.sql.queries.scan import LIMIT_REACHED, TopicReading, printed, scanned
 from odradek.sql.queries.sleeping import SleepTerms, SleepWatch
-from odradek.sql.queries.source_rows import SourceRows, selection
+from odradek.sql.queries.source_rows import LocalSelection, SourceRows, selection
 from odradek.sql.queries.tables import TableViews, pulled
 from odradek.sql.schema_registry import SchemaRegistryTerms
 from odradek.sql.server.application import application
@@ -48,6 +48,7 @@ from odradek.sql.server.commands import SqlCommand
 from odradek.sql.server.connections import SqlConnections
 from odradek.sql.server.entities import SETTABLE, plain_property
 from odradek.sql.server.gate import LOOPBACK, GateLimits, HttpUsers
+from odradek.sql.server.processing_log import ProcessingLogTerms, ServerProcessingLog
 from odradek.sql.server.rebuilding import RebuildWatch
 from odradek.sql.server.refusals import BAD_REQUEST, BAD_STATEMENT, RestRefusal, refusal_of
 from odradek.sql.server.schemas import StatementSchemas
@@ -80,6 +81,8 @@ class ServerTerms:
     schema_registry: SchemaRegistryTerms | None = None
     python_functions: bool = False
     sleep: SleepTerms = field(default_factory=SleepTerms)
+    processing_log: ProcessingLogTerms | None = None
+    """None: records that cannot be read are in the server's log only."""
     archive_endpoints: frozenset[str] = frozenset()
     """Stores of archives that statements may name, as well as those of AWS and the one of the server's environment."""
 
@@ -116,6 +119,9 @@ class SqlServer:
         self.views: Final = TableViews(terms.servers, settings, None)
         self.producer: Final = AsyncProducer(terms.servers, **settings)
         self._settings = settings
+        self.processing_log: Final = ServerProcessingLog(
+            terms.processing_log, terms.service_id, self.topics, self.producer, SystemClock()
+        )
         self._starting: dict[str, Mapping[str, str]] = {}
         """By query: where it begins."""
         self.schemas: Final = StatementSchemas(terms.schema_registry)
@@ -156,6 +162,7 @@ class SqlServer:
         """Apply what is in the command topic, and run the queries that are wanted."""
         async with AsyncAdmin(self.terms.servers, **self._settings) as admin:
             self._cluster_id = (await admin.describe_cluster()).cluster_id or ""
+        await self.processing_log.start()
         self.engine.hold()
         await self.commands.start()
         orders = (query.order for query in self.engine.wanted.values())
@@ -164,6 +171,9 @@ class SqlServer:
         self.engine.release()
         self._sleep_watch.start()
         self._rebuild_watch.start()
+        stream = self.processing_log.stream_statement(self.catalog)
+        if stream is not None:
+            await self._statements.run(parse_one(stream), {}, {})
         _log.info(
             "sql_server_started",
             service=self.terms.service_id,
@@ -185,6 +195,7 @@ class SqlServer:
             await self._doors.close()
         await self.engine.close()
         await self.views.close()
+        await self.processing_log.close()
         await self.producer.close()
         self.threads.close()
 
@@ -246,6 +257,7 @@ class SqlServer:
                 checkpoint=str(checkpoint),
                 starting=starting_options(command.starting),
                 replaces=change.replaces if change.replaces != query_id else None,
+                left_out_log=self.processing_log.of(query_id),
             )
         )
         if query.state == "paused":
@@ -346,15 +358,7 @@ class SqlServer:
             else:
                 reset = properties.get(RESET, "earliest" if source.is_table else "latest")
                 return self._registered(
-                    await scanned(
-                        self.terms.servers,
-                        self._settings,
-                        query,
-                        rows,
-                        chosen,
-                        query_id=self._new_id(),
-                        earliest=reset == "earliest",
-                    )
+                    await self._scanned(query, rows, chosen, self._new_id(), earliest=reset == "earliest")
                 )
         return await self._push(statement, properties)
 
@@ -404,8 +408,21 @@ class SqlServer:
             ) from None
         if source.is_table:
             return await pulled(self.views, query, rows, chosen)
+        return await self._scanned(query, rows, chosen, None, earliest=True)
+
+    async def _scanned(
+        self, query: Query, rows: SourceRows, chosen: LocalSelection, query_id: str | None, *, earliest: bool
+    ) -> QueryAnswer:
+        leave_out = partial(self.processing_log.note, query_id or f"{rows.source.name}_pull")
         return await scanned(
-            self.terms.servers, self._settings, query, rows, chosen, query_id=None, earliest=True
+            self.terms.servers,
+            self._settings,
+            query,
+            rows,
+            chosen,
+            query_id=query_id,
+            earliest=earliest,
+            leave_out=leave_out,
         )
 
     async def _push(self, statement: SelectStatement, properties: Mapping[str, str]) -> QueryAnswer:
@@ -421,6 +438,7 @@ class SqlServer:
                 options=self.terms.spark_options,
                 limit=planned.limit,
                 starting=starting_options(starting),
+                left_out_log=self.processing_log.of(query_id),
             )
         )
 

@@ -65,6 +65,10 @@ class SourceTopics:
         if source.bad is not None:
             await self._create(NewTopic(source.bad, 1))
 
+    async def ensure_topic(self, topic: str) -> None:
+        """Make a topic with one partition. Idempotent."""
+        await self._create(NewTopic(topic, 1))
+
     async def ensure_sink(self, sink: Source, like: Source) -> None:
         """Of a query: with as many partitions as the topic of `like`, unless WITH says another number."""
         if await self.sizes(sink.topic) is not None:

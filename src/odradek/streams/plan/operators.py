@@ -60,6 +60,8 @@ class TopicSource(Operator):
     """Milliseconds; in place of the record's timestamp."""
     bad: str | None = None
     """The topic for records that cannot be decoded."""
+    skips_negative_times: bool = False
+    """Records whose timestamp is negative are left out, as those are that cannot be decoded."""
     versioned_ms: int | None = None
     """A table: how long it remembers what was true. None: it knows what is true now."""
     everywhere: bool = False

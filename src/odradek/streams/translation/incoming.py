@@ -10,7 +10,7 @@ from odradek.spark.columns import DEAD_LETTER
 from odradek.streams.plan.operators import TopicSource
 from odradek.streams.processors.failures import Letters
 from odradek.streams.translation.formats import Decoded, decoded, source_options
-from odradek.streams.translation.frames import HEADERS, ORIGIN, STATE, RecordFrame, computed_here
+from odradek.streams.translation.frames import HEADERS, ORIGIN, STATE, RecordFrame, computed_here, filtered
 from odradek.streams.translation.letters import PASSING_TYPE, failed, origin_of
 
 if TYPE_CHECKING:
@@ -46,11 +46,12 @@ def incoming(rows: DataFrame, source: TopicSource, number: int, letters: Letters
         ).alias("__order"),
     ]
     if letters is None:
+        read = rows.select(
+            *(computed_here(_or_error(part, role)).alias(f"__{role}") for role, part in parts.items()),
+            *known,
+        )
         return RecordFrame(
-            rows=rows.select(
-                *(computed_here(_or_error(part, role)).alias(f"__{role}") for role, part in parts.items()),
-                *known,
-            )
+            rows=without_negative_times(read, source, letters) if _looks_at_times(source) else read
         )
     record = sf.col("record")
     origin = origin_of(
@@ -61,7 +62,7 @@ def incoming(rows: DataFrame, source: TopicSource, number: int, letters: Letters
         *known,
         sf.lit(None).cast(PASSING_TYPE).alias(STATE),
         origin.alias(ORIGIN),
-        computed_here(_problem(rows, parts)).alias("__problem"),
+        computed_here(_problem(rows, parts, when if _looks_at_times(source) else None)).alias("__problem"),
     )
     problem = sf.col("__problem")
     kept = failed(
@@ -75,9 +76,35 @@ def incoming(rows: DataFrame, source: TopicSource, number: int, letters: Letters
     )
 
 
-def _problem(rows: DataFrame, parts: dict[str, Decoded]) -> Column:
-    """exception and message of what is wrong first; null in good rows."""
+def _looks_at_times(source: TopicSource) -> bool:
+    """Whether the records' own timestamps count: no expression takes their place."""
+    return source.skips_negative_times and source.timestamp is None
+
+
+def without_negative_times(rows: DataFrame, source: TopicSource, letters: Letters | None) -> DataFrame:
+    """The rows without those whose __timestamp is negative, if the source skips them. The others become rows that pass."""
+    if not source.skips_negative_times:
+        return rows
+    when = sf.col("__timestamp")
+    if letters is None or STATE not in rows.columns:
+        return filtered(rows, ~sf.coalesce(when < 0, sf.lit(False)))
+    said = _negative(when)
+    kept = failed(rows, source.name, said.getField("exception"), said.getField("message"), letters)
+    good = sf.col(STATE).isNull()
+    return kept.withColumns({name: sf.when(good, sf.col(name)) for name in ("__key", "__value")})
+
+
+def _negative(when: Column) -> Column:
+    """What is wrong with a timestamp; null if nothing is."""
+    text = sf.concat(sf.lit("the timestamp: "), when.cast("string"), sf.lit(" is negative"))
+    return sf.when(when < 0, _said(sf.lit("ValueError"), text))
+
+
+def _problem(rows: DataFrame, parts: dict[str, Decoded], when: Column | None) -> Column:
+    """exception and message of what is wrong first; null in good rows. `when`: a timestamp that must not be negative."""
     problems = [sf.lit(None).cast("struct<exception:string,message:string>")]
+    if when is not None:
+        problems.append(_negative(when))
     if DEAD_LETTER in rows.columns:
         letter = sf.col(DEAD_LETTER)
         text = sf.concat(sf.lit("the "), letter.getField("stage"), sf.lit(": "), letter.getField("message"))

@@ -53,6 +53,7 @@ from odradek.streams.translation.frames import (
     unless_empty,
     where,
 )
+from odradek.streams.translation.incoming import without_negative_times
 from odradek.streams.translation.letters import PASSING_TYPE, failed, origin_within, try_eval
 from odradek.streams.translation.translator import Translator, translate
 
@@ -64,7 +65,9 @@ def _source(operator: TopicSource, translator: Translator) -> RecordFrame:
         (when,) = columns([operator.timestamp])
         rows = scope(frame)
         rows = rows.withColumn("__timestamp", of_records(rows, when.cast("bigint")))
-        frame = frame.with_rows(rows.select(*frame.rows.columns))
+        rows = rows.select(*frame.rows.columns)
+        letters = translator.tasks.letters(operator.name)
+        frame = frame.with_rows(without_negative_times(rows, operator, letters))
     if not operator.table:
         return frame
     if operator.versioned_ms is not None:

@@ -1,0 +1,175 @@
+"""The processing log of a server: its topic, its stream, and the entries of queries that the server answers itself.
+
+Queries with Spark write their entries from Spark's tasks (`odradek.spark.dead_letters.left_out`).
+"""
+
+from __future__ import annotations
+
+import asyncio
+import base64
+from collections import deque
+from collections.abc import Mapping
+from contextlib import suppress
+from dataclasses import dataclass
+from typing import Any, Final, Self
+
+from odradek.client.producer.aio import AsyncProducer
+from odradek.dead_letters.processing_log import (
+    ENTRIES_MAX,
+    ROWS_INCLUDE,
+    STREAM_AUTO_CREATE,
+    STREAM_COLUMNS,
+    STREAM_NAME,
+    TOPIC_AUTO_CREATE,
+    TOPIC_NAME,
+    ProcessingLog,
+)
+from odradek.model.errors import ConfigError, OdradekError
+from odradek.runtime.ports import Clock
+from odradek.sql.catalog import Catalog
+from odradek.sql.language.rewriting import quoted
+from odradek.sql.server.topics import SourceTopics
+from odradek.telemetry import events
+
+_log = events.get("sql")
+_EVERY_S: Final = 1.0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ProcessingLogTerms:
+    """`topic`: None stands for the service id and `_ksql_processing_log`."""
+
+    topic: str | None = None
+    creates_topic: bool = True
+    stream: str = "KSQL_PROCESSING_LOG"
+    creates_stream: bool = True
+    includes_rows: bool = False
+
+    @classmethod
+    def of(cls, settings: Mapping[str, str]) -> Self:
+        """Reads ksqlDB's settings. ConfigError for a value that one cannot have."""
+
+        def flag(name: str, default: bool) -> bool:
+            value = settings.get(name, str(default)).strip().lower()
+            if value not in ("true", "false"):
+                raise ConfigError(f"{name} is true or false, not {value!r:.80}")
+            return value == "true"
+
+        return cls(
+            topic=settings.get(TOPIC_NAME) or None,
+            creates_topic=flag(TOPIC_AUTO_CREATE, True),
+            stream=settings.get(STREAM_NAME) or "KSQL_PROCESSING_LOG",
+            creates_stream=flag(STREAM_AUTO_CREATE, True),
+            includes_rows=flag(ROWS_INCLUDE, False),
+        )
+
+
+class ServerProcessingLog:
+    """`start` before queries do. `terms` None: there is none, and all calls do nothing."""
+
+    def __init__(
+        self,
+        terms: ProcessingLogTerms | None,
+        service_id: str,
+        topics: SourceTopics,
+        producer: AsyncProducer,
+        clock: Clock,
+    ) -> None:
+        self._terms = terms
+        self._topics = topics
+        self._producer = producer
+        self._clock = clock
+        self.topic: Final = "" if terms is None else terms.topic or f"{service_id}_ksql_processing_log"
+        self._is_open = False
+        self._waiting: deque[bytes] = deque()
+        self._beyond: dict[str, int] = {}
+        """Records without an entry, by query."""
+        self._sending: asyncio.Task[None] | None = None
+
+    async def start(self) -> None:
+        """Makes the topic, if it is to. Without a topic the log is off, and the server says why."""
+        if self._terms is None:
+            return
+        try:
+            if self._terms.creates_topic:
+                await self._topics.ensure_topic(self.topic)
+            self._is_open = await self._topics.sizes(self.topic) is not None
+            reason = "there is no such topic"
+        except OdradekError as error:
+            reason = str(error)
+        if not self._is_open:
+            _log.warning("sql_processing_log_off", topic=self.topic, reason=reason)
+
+    def stream_statement(self, catalog: Catalog) -> str | None:
+        """The statement that makes the stream; None where it is there, or is not to be made."""
+        terms = self._terms
+        if terms is None or not terms.creates_stream or not self._is_open or terms.stream in catalog.sources:
+            return None
+        return (
+            f"CREATE STREAM IF NOT EXISTS {quoted(terms.stream)} ({STREAM_COLUMNS})"
+            f" WITH (KAFKA_TOPIC='{self.topic.replace(chr(39), chr(39) * 2)}', VALUE_FORMAT='JSON')"
+        )
+
+    def of(self, query_id: str) -> ProcessingLog | None:
+        """Where a query writes its entries."""
+        if self._terms is None or not self._is_open:
+            return None
+        includes_rows = self._terms.includes_rows
+        return ProcessingLog(topic=self.topic, logger=f"processing.{query_id}", includes_rows=includes_rows)
+
+    def note(self, query_id: str, record: Any, reason: str) -> None:
+        """Notes that a query of the server's own leaves out a record. It does not wait: entries beyond a bound are counted."""
+        where = self.of(query_id)
+        if where is None:
+            return
+        if len(self._waiting) >= ENTRIES_MAX:
+            self._beyond[query_id] = self._beyond.get(query_id, 0) + (record.topic != self.topic)
+            return
+        origin = {
+            "topic": record.topic,
+            "partition": record.partition,
+            "offset": record.offset,
+            "key": _text(record.key),
+            "value": _text(record.value),
+        }
+        failure = {"origin": origin, "message": reason, "stage": "scan"}
+        entry = where.entry(failure, self._clock.wall_ms())
+        if entry is not None:
+            self._waiting.append(entry)
+            if self._sending is None:
+                self._sending = asyncio.get_running_loop().create_task(self._send())
+
+    async def _send(self) -> None:
+        """Sends what waits, once a second at most."""
+        while self._waiting:
+            await self._send_waiting()
+            await asyncio.sleep(_EVERY_S)
+        self._sending = None
+
+    async def _send_waiting(self) -> None:
+        entries, count_waiting = list(self._waiting), len(self._waiting)
+        for query_id, count in self._beyond.items():
+            where = self.of(query_id)
+            if where is not None and count:
+                entries.append(where.more(count, self._clock.wall_ms()))
+        self._beyond.clear()
+        try:
+            await asyncio.gather(*(self._producer.send_and_wait(self.topic, entry) for entry in entries))
+        except OdradekError as error:
+            _log.warning("sql_processing_log_lost", topic=self.topic, entries=len(entries), reason=str(error))
+        for _ in range(count_waiting):
+            self._waiting.popleft()
+
+    async def close(self) -> None:
+        """Sends what waits. Idempotent."""
+        if self._sending is not None:
+            self._sending.cancel()
+            with suppress(asyncio.CancelledError):
+                await self._sending
+            self._sending = None
+        if self._waiting:
+            await self._send_waiting()
+
+
+def _text(data: bytes | None) -> str | None:
+    return None if data is None else base64.b64encode(data).decode()
