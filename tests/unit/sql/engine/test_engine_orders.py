@@ -168,6 +168,7 @@ class StandInApp:
     """A program of streams whose only operator is a stand-in for its run."""
 
     def __init__(self, name: str, **settings: Any) -> None:
+        self.program = SimpleNamespace(left_out_log=None)
         self.run: StandInRun | None = None
 
     def start(self, **settings: Any) -> StandInRun:
