@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import os
 import sys
 from collections.abc import Mapping
@@ -15,11 +16,13 @@ if TYPE_CHECKING:
 else:
     sql = lazy("pyspark.sql")
 
+_log: Final = logging.getLogger("odradek.streams")
 ROCKS_DB: Final = "org.apache.spark.sql.execution.streaming.state.RocksDBStateStoreProvider"
 _STATE_SERVER: Final = (
     "org.apache.spark.sql.execution.python.streaming.TransformWithStateInPySparkStateServer"
 )
 _SHELL: Final = "org.apache.hadoop.util.Shell"
+FAILED_TASKS: Final = ("org.apache.spark.executor.Executor", "org.apache.spark.scheduler.TaskSetManager")
 _STORE: Final = "spark.sql.streaming.stateStore.providerClass"
 
 
@@ -44,7 +47,7 @@ def session(
         all_settings = {**start_jvm({"spark.master": "local[*]", **all_settings}), **all_settings}
         builder = sql.SparkSession.builder.appName(name).master("local[*]")
         spark = builder.config(map=all_settings).getOrCreate()
-        _keep_quiet(spark)
+        keep_quiet(spark)
     if spark.conf.get(_STORE) != ROCKS_DB:
         spark.conf.set(_STORE, ROCKS_DB)
     return spark
@@ -65,11 +68,19 @@ def beside(spark: sql.SparkSession) -> sql.SparkSession:
     return other
 
 
-def _keep_quiet(spark: sql.SparkSession) -> None:
-    """Spark warns of each name that a state does not have yet: thousands of lines that say nothing. And of a query that is
-    stopped while it writes a file, with a stack trace of 50 lines: nothing is wrong then.
+def keep_quiet(spark: sql.SparkSession) -> None:
+    """Silences loggers of Spark whose lines say nothing, or say again what our errors say in one line.
+
+    Spark warns of each name that a state does not have yet. It writes a stack trace of 50 lines for a query that is stopped
+    while it writes a file, and twice 3 kB for a task that fails on a local master, whose reason the query's error names. All
+    of it is written when Python's logger `odradek.streams` takes lines of level DEBUG.
     """
+    if _log.isEnabledFor(logging.DEBUG):
+        return
     jvm: Any = spark.sparkContext._jvm
     log4j = jvm.org.apache.logging.log4j
-    for logger in (_STATE_SERVER, _SHELL):
-        log4j.core.config.Configurator.setLevel(logger, log4j.Level.ERROR)
+    levels = dict.fromkeys((_STATE_SERVER, _SHELL), log4j.Level.ERROR)
+    if spark.sparkContext.master.startswith("local"):
+        levels |= dict.fromkeys(FAILED_TASKS, log4j.Level.OFF)
+    for logger, level in levels.items():
+        log4j.core.config.Configurator.setLevel(logger, level)

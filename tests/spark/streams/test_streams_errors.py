@@ -11,7 +11,7 @@ from pyspark.sql import SparkSession
 from tests.spark.streams.until_now import run
 
 from odradek.client import Producer
-from odradek.streams import Processor, StreamRecord, Streams, Timers
+from odradek.streams import Processor, StreamRecord, Streams, Timers, session
 
 PREFIX = "__dlq.errors."
 
@@ -233,3 +233,23 @@ def test_letters_beside_a_function_that_is_called_say_query_and_batch(
     headers = dict(letter["headers"])
     assert (letter["key"], letter["value"], headers[f"{PREFIX}batch"]) == (b"a", GIVEN[1], b"0")
     assert len(headers[f"{PREFIX}query"]) == len("f81d4fae-7dec-11d0-a765-00a0c91e6bf6")
+
+
+@pytest.mark.parametrize("level", ["DEBUG", "WARNING"])
+def test_a_task_that_fails_writes_no_stack_trace_unless_it_is_wanted(
+    spark: SparkSession, level: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    """The query's error is the one line that a user sees; Spark's own text is there at level DEBUG."""
+    jvm: Any = spark.sparkContext._jvm
+    log4j = jvm.org.apache.logging.log4j
+    before = {name: log4j.LogManager.getLogger(name).getLevel() for name in session.FAILED_TASKS}
+    try:
+        for name in session.FAILED_TASKS:
+            log4j.core.config.Configurator.setLevel(name, log4j.Level.ERROR)
+        with caplog.at_level(level, "odradek.streams"):
+            session.keep_quiet(spark)
+        shown = {name: log4j.LogManager.getLogger(name).isErrorEnabled() for name in session.FAILED_TASKS}
+        assert shown == dict.fromkeys(session.FAILED_TASKS, level == "DEBUG")
+    finally:
+        for name, earlier in before.items():
+            log4j.core.config.Configurator.setLevel(name, earlier)
