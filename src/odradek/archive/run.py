@@ -142,8 +142,11 @@ def continuation(terms: RunTerms, state: ArchiveState, topics: TopicSide) -> str
 def run_archive(terms: RunTerms, tell: Tell, should_stop: Callable[[], bool]) -> None:
     """Archive until `should_stop`, or with `once` until what is there now is archived. `tell` gets a line for each batch.
 
-    ArchiveError, ConfigError or KafkaError in one line, whatever Spark wraps it in.
+    ArchiveError, ConfigError or KafkaError in one line, whatever Spark wraps it in. A right that is missing is an error before
+    an archive is made.
     """
+    if not BrokerTopics(terms.bootstrap, terms.client).check_rights(terms.topics, terms.pattern):
+        tell(f"no topic that this user may describe matches {terms.pattern!r} yet")
     with spark_session(terms.master) as spark, _checkpoint_directory(terms) as checkpoint:
         try:
             query = start_archiving(spark, terms, checkpoint)

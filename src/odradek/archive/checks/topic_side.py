@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Final, Protocol
 from uuid import UUID
@@ -71,7 +72,7 @@ class BrokerTopics:
         return {name: topic_id for name, topic_id in ids.items() if topic_id != ZERO_UUID}
 
     def _described(self, topics: Iterable[str]) -> dict[str, TopicDescription]:
-        with self._admin() as admin:
+        with self._admin() as admin, _naming("DESCRIBE"):
             try:
                 return admin.describe_topics(topics)
             except PartialFailureError as failure:
@@ -90,6 +91,20 @@ class BrokerTopics:
         with self._admin() as admin:
             return [name for name in admin.list_topics() if expression.fullmatch(name)]
 
+    def check_rights(self, named: Iterable[str], pattern: str | None) -> list[str]:
+        """Returns the names of the topics. KafkaError names the right that a reader of them lacks.
+
+        An empty topic does not show whether it may be read: there is nothing to read yet.
+        """
+        names = self.names(named, pattern)
+        first_filled: dict[str, tuple[TopicPartition, int]] = {}
+        for partition, extent in self.extents(self.partitions(names)).items():
+            if extent.start < extent.end:
+                first_filled.setdefault(partition.topic, (partition, extent.start))
+        for partition, start in first_filled.values():
+            self.offsets(partition, LogExtent(start=start, end=start + 1), committed=False)
+        return names
+
     def extents(self, partitions: Iterable[TopicPartition]) -> dict[TopicPartition, LogExtent]:
         there = set(self.partitions({partition.topic for partition in partitions}))
         wanted = [partition for partition in partitions if partition in there]
@@ -106,7 +121,7 @@ class BrokerTopics:
     def offsets(self, partition: TopicPartition, within: LogExtent, *, committed: bool) -> OffsetRuns:
         clock = SystemClock()
         runs: list[OffsetRuns] = []
-        with self._consumer(committed=committed) as consumer:
+        with self._consumer(committed=committed) as consumer, _naming("READ"):
             consumer.assign([partition])
             consumer.seek(partition, within.start)
             position, heard_at = within.start, clock.monotonic()
@@ -127,7 +142,7 @@ class BrokerTopics:
         return OffsetRuns.union(runs)
 
     def is_compacted(self, topic: str) -> bool:
-        with self._admin() as admin:
+        with self._admin() as admin, _naming("DESCRIBE_CONFIGS"):
             entries = admin.describe_configs([ConfigResource.topic(topic)])[ConfigResource.topic(topic)]
         return "compact" in (entries["cleanup.policy"].value or "")
 
@@ -144,6 +159,19 @@ class BrokerTopics:
                 "allow.auto.create.topics": "false",
             }
         )
+
+
+@contextmanager
+def _naming(operation: str) -> Iterator[None]:
+    """Around questions to brokers: the error of a refusal names the right that is missing."""
+    try:
+        yield
+    except KafkaError as error:
+        if error.code is not ErrorCode.TOPIC_AUTHORIZATION_FAILED:
+            raise
+        raise KafkaError(
+            error.code, f"{error.message}: this user needs the right {operation} on the topic"
+        ) from None
 
 
 def extents_of_archived(
