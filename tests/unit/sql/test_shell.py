@@ -438,6 +438,7 @@ SOURCE = {
     "partitions": 1,
     "replication": 1,
     "statement": EVIL,
+    "statistics": EVIL,
     "windowType": EVIL,
     "fields": [COLUMN],
     "readQueries": [FAILING],

@@ -105,8 +105,9 @@ def described_source(
     source: Source,
     healths: Mapping[str, QueryHealth],
     topic: tuple[int, int] | None,
+    statistics: str = "",
 ) -> Entity:
-    """`topic`: partitions and replicas; None: it is not an extended description."""
+    """`topic`: partitions and replicas; None: it is not an extended description. `statistics`: of its records."""
 
     def queries(ids: Iterable[str]) -> list[Entity]:
         return [
@@ -122,7 +123,7 @@ def described_source(
         "fields": source.schema_json(),
         "type": source.kind.upper(),
         "timestamp": "" if source.timestamp is None else source.timestamp.name,
-        "statistics": "",
+        "statistics": statistics,
         "errorStats": "",
         "extended": topic is not None,
         "keyFormat": source.key_format.name,

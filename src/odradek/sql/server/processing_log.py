@@ -26,6 +26,7 @@ from odradek.dead_letters.processing_log import (
 )
 from odradek.model.errors import ConfigError, OdradekError
 from odradek.runtime.ports import Clock
+from odradek.runtime.real_clock import SystemClock
 from odradek.sql.catalog import Catalog
 from odradek.sql.language.rewriting import quoted
 from odradek.sql.server.topics import SourceTopics
@@ -73,12 +74,12 @@ class ServerProcessingLog:
         service_id: str,
         topics: SourceTopics,
         producer: AsyncProducer,
-        clock: Clock,
+        clock: Clock | None = None,
     ) -> None:
         self._terms = terms
         self._topics = topics
         self._producer = producer
-        self._clock = clock
+        self._clock = clock or SystemClock()
         self.topic: Final = "" if terms is None else terms.topic or f"{service_id}_ksql_processing_log"
         self._is_open = False
         self._waiting: deque[bytes] = deque()

@@ -19,7 +19,7 @@ from odradek.client.admin.aio import AsyncAdmin
 from odradek.client.producer.aio import AsyncProducer
 from odradek.client.settings import ConsumerSettings
 from odradek.model.errors import OdradekError
-from odradek.runtime.real_clock import SystemClock, SystemEntropy
+from odradek.runtime.real_clock import SystemEntropy
 from odradek.sql import changes
 from odradek.sql.catalog import Catalog, Source, WindowInfo
 from odradek.sql.doors.opening import DoorTerms, SparkDoors
@@ -119,9 +119,8 @@ class SqlServer:
         self.views: Final = TableViews(terms.servers, settings, None)
         self.producer: Final = AsyncProducer(terms.servers, **settings)
         self._settings = settings
-        self.processing_log: Final = ServerProcessingLog(
-            terms.processing_log, terms.service_id, self.topics, self.producer, SystemClock()
-        )
+        log_terms = (terms.processing_log, terms.service_id)
+        self.processing_log: Final = ServerProcessingLog(*log_terms, self.topics, self.producer)
         self._starting: dict[str, Mapping[str, str]] = {}
         """By query: where it begins."""
         self.schemas: Final = StatementSchemas(terms.schema_registry)
@@ -414,15 +413,9 @@ class SqlServer:
         self, query: Query, rows: SourceRows, chosen: LocalSelection, query_id: str | None, *, earliest: bool
     ) -> QueryAnswer:
         leave_out = partial(self.processing_log.note, query_id or f"{rows.source.name}_pull")
+        servers, settings = self.terms.servers, self._settings
         return await scanned(
-            self.terms.servers,
-            self._settings,
-            query,
-            rows,
-            chosen,
-            query_id=query_id,
-            earliest=earliest,
-            leave_out=leave_out,
+            servers, settings, query, rows, chosen, query_id=query_id, earliest=earliest, leave_out=leave_out
         )
 
     async def _push(self, statement: SelectStatement, properties: Mapping[str, str]) -> QueryAnswer:

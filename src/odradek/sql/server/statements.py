@@ -9,6 +9,7 @@ from typing import Any, Final, Protocol
 
 from odradek.client.producer.aio import AsyncProducer
 from odradek.pipelines.upgrade import UpgradeMode
+from odradek.runtime.real_clock import SystemClock
 from odradek.sql import changes
 from odradek.sql.applying import apply
 from odradek.sql.archives import query_archive
@@ -100,6 +101,7 @@ class Statements:
     def __init__(self, server: StatementGround) -> None:
         self._server = server
         assertions = Assertions(server)
+        self._clock = SystemClock()
         self._archives = Archives(server)
         self._upgrades = Upgrades(server)
         self._handlers: Final[dict[type[Statement], Callable[[Any], Awaitable[Entity | None]]]] = {
@@ -443,9 +445,13 @@ class Statements:
         return entity("source_descriptions", text, sourceDescriptions=described)
 
     async def _source_json(self, source: Source, *, extended: bool) -> Entity:
-        topic = (await self._server.topics.sizes(source.topic) or (0, 0)) if extended else None
+        topics, topic, said = self._server.topics, None, ""
+        if extended:
+            topic = await topics.sizes(source.topic) or (0, 0)
+            statistics = await topics.statistics(source.topic, self._clock.wall_ms())
+            said = "" if statistics is None else statistics.text
         healths = {query_id: self._health(query_id) for query_id in self._server.catalog.queries}
-        return entities.described_source(self._server.catalog, source, healths, topic)
+        return entities.described_source(self._server.catalog, source, healths, topic, said)
 
     async def _describe_function(self, statement: language.DescribeFunction) -> Entity:
         described = entities.described_function(self._server.catalog.functions, statement.name)

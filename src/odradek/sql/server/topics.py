@@ -4,15 +4,42 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, Final
 
 from odradek.client import NewTopic
 from odradek.client.admin.aio import AsyncAdmin
 from odradek.model.errors import ErrorCode, KafkaError
 from odradek.sql.catalog import Source
 from odradek.sql.errors import SqlError
+from odradek.sql.formats.times import moment_text
 
-_EARLIEST, _LATEST = -2, -1
+_EARLIEST, _LATEST, _MAX_TIMESTAMP = -2, -1, -3
+_RATE_S: Final = 60
+_FIRST_TIME_MS: Final = -62_135_596_800_000
+_TIME_END_MS: Final = 253_402_300_800_000
+"""The years 1 to 9999, in which a date can be written."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TopicStatistics:
+    """What a topic has now. `message_count` goes by offsets: records that were compacted away and ends of transactions count.
+    `recent_count`: those whose timestamps are of the last minute. `last_message_ms`: the latest timestamp; None without one.
+    """
+
+    message_count: int
+    recent_count: int
+    last_message_ms: int | None
+
+    @property
+    def text(self) -> str:
+        """In the words of ksqlDB's statistics."""
+        rate = self.recent_count / _RATE_S
+        said = f"messages-per-sec: {rate:.2f} total-messages: {self.message_count}"
+        last = self.last_message_ms
+        if last is None:
+            return said
+        is_date = _FIRST_TIME_MS <= last < _TIME_END_MS
+        return f"{said} last-message: {f'{moment_text(last)}Z' if is_date else last}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,6 +62,30 @@ class SourceTopics:
                     return None
                 raise
         return len(described.partitions), max(len(partition.replicas) for partition in described.partitions)
+
+    async def statistics(self, topic: str, now_ms: int) -> TopicStatistics | None:
+        """What DESCRIBE EXTENDED says of a topic; None when there is no such topic."""
+        async with self._admin() as admin:
+            try:
+                places = (await admin.describe_topics([topic]))[topic].topic_partitions
+                starts = await admin.list_offsets(dict.fromkeys(places, _EARLIEST))
+                recent = await admin.list_offsets(dict.fromkeys(places, now_ms - _RATE_S * 1000))
+                newest = await admin.list_offsets(dict.fromkeys(places, _MAX_TIMESTAMP))
+                ends = await admin.list_offsets(
+                    dict.fromkeys(places, _LATEST)
+                )  # last, so that no count is negative
+            except KafkaError as error:
+                if error.code is ErrorCode.UNKNOWN_TOPIC_OR_PARTITION:
+                    return None
+                raise
+        times = [newest[place].timestamp_ms for place in places if newest[place].offset >= 0]
+        return TopicStatistics(
+            message_count=sum(ends[place].offset - starts[place].offset for place in places),
+            recent_count=sum(
+                ends[place].offset - recent[place].offset for place in places if recent[place].offset >= 0
+            ),
+            last_message_ms=max(times, default=None),
+        )
 
     async def listed(self) -> dict[str, list[int]]:
         """The replicas of each partition, by topic; without internal topics."""

@@ -215,6 +215,9 @@ def _source(entity: Entity) -> Iterable[str | TextTable]:
         if source.get("statement"):
             yield f"Statement            : {source['statement']}"
     yield _fields(source["fields"], "primary key" if source["type"] == "TABLE" else "key")
+    if source.get("statistics"):
+        yield "Statistics of the topic"
+        yield f"  {source['statistics']}"
     for member, title in (
         ("readQueries", "Queries that read from it"),
         ("writeQueries", "Queries that write to it"),
