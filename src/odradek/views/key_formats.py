@@ -10,7 +10,7 @@ import json
 import struct
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import Any, Final, Protocol, TypeVar
+from typing import Any, Final, NamedTuple, Protocol, TypeVar
 
 from odradek.model.errors import ConfigError
 from odradek.model.java_numbers import double_number, whole_number
@@ -175,10 +175,32 @@ def key_format(name: str) -> KeyFormat:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ViewValueFormat:
-    """How values are read. `decode` raises ValueError or struct.error."""
+    """How values are read. `decode` raises ValueError or struct.error. `has_timestamps`: a stored value begins with the
+    timestamp of its record, in 8 bytes.
+    """
 
     name: str
     decode: Callable[[bytes], Any]
+    has_timestamps: bool = False
+
+
+_TIMESTAMP: Final = struct.Struct(">q")
+
+
+class TimedValue(NamedTuple):
+    """The bytes of a value, and the timestamp of its record."""
+
+    timestamp_ms: int
+    value: bytes
+
+
+def timed(timestamp_ms: int, value: bytes) -> bytes:
+    """The value as it is stored with its timestamp."""
+    return _TIMESTAMP.pack(timestamp_ms) + value
+
+
+def _timed_value(stored: bytes) -> TimedValue:
+    return TimedValue(_TIMESTAMP.unpack_from(stored)[0], bytes(stored[_TIMESTAMP.size :]))
 
 
 def _json_value(value: bytes) -> Any:
@@ -200,6 +222,7 @@ VALUE_FORMATS: Final[Mapping[str, ViewValueFormat]] = {
         ViewValueFormat(name="json", decode=_json_value),
         ViewValueFormat(name="string", decode=bytes.decode),
         ViewValueFormat(name="bytes", decode=bytes),
+        ViewValueFormat(name="timed bytes", decode=_timed_value, has_timestamps=True),
         ViewValueFormat(name="short", decode=_number(">h")),
         ViewValueFormat(name="int", decode=_number(">i")),
         ViewValueFormat(name="long", decode=_number(">q")),

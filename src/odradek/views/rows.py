@@ -9,7 +9,7 @@ from itertools import pairwise
 from typing import Final
 
 from odradek.records.columns import BinaryColumn, Columns
-from odradek.views.key_formats import KeyFormat
+from odradek.views.key_formats import KeyFormat, timed
 
 _UNREADABLE: Final = (ValueError, TypeError, LookupError, ArithmeticError, RecursionError, struct.error)
 
@@ -24,11 +24,17 @@ class RowChanges:
     """Offsets of records whose keys are null or cannot be read."""
 
 
-def changes_of(columns: Columns, keys: KeyFormat) -> RowChanges:
-    """Never raises ValueError: what cannot be read is skipped, and reported."""
+def changes_of(columns: Columns, keys: KeyFormat, *, with_timestamps: bool = False) -> RowChanges:
+    """Never raises ValueError: what cannot be read is skipped, and reported. `with_timestamps`: values begin with theirs."""
     raw_keys = cells(columns.keys, columns.row_count)
     values = cells(columns.values, columns.row_count)
-    last_timestamp_ms = memoryview(columns.timestamps).cast("B").cast("q")[columns.row_count - 1]
+    timestamps = memoryview(columns.timestamps).cast("B").cast("q")
+    last_timestamp_ms = timestamps[columns.row_count - 1]
+    if with_timestamps:
+        values = [
+            None if value is None else timed(timestamp_ms, value)
+            for timestamp_ms, value in zip(timestamps, values, strict=False)
+        ]
     if keys.is_stored_as_is and not columns.keys.null_count:
         return RowChanges(rows=dict(zip(raw_keys, values, strict=True)), last_timestamp_ms=last_timestamp_ms)  # type: ignore[arg-type]
     rows: dict[bytes, bytes | None] = {}

@@ -49,7 +49,19 @@ class _End:
 class Tail:
     """One view's. `status`, `freshness`, `check_answers` may be asked on any thread; all else is for the loop."""
 
-    def __init__(self, changelog: Changelog, store: ViewStore, keys: KeyFormat, offload: Offload) -> None:
+    def __init__(
+        self,
+        changelog: Changelog,
+        store: ViewStore,
+        keys: KeyFormat,
+        offload: Offload,
+        *,
+        with_timestamps: bool = False,
+    ) -> None:
+        """`with_timestamps`: stored values begin with the timestamps of their records."""
+        self._with_timestamps: Final = with_timestamps
+        self._row_format: Final = f"{keys.name} with timestamps" if with_timestamps else keys.name
+        """What a store says of its rows, so that rows of another kind are not taken for these."""
         self._changelog: Final = changelog
         self._store: Final = store
         self._keys: Final = keys
@@ -58,7 +70,7 @@ class Tail:
         self.status = ViewStatus.RESTORING
         self.rebuild_count = 0
         """How often rows were thrown away. An answer counts only if this was the same before and after it."""
-        self._state = ViewState(topic=changelog.topic, key_format=keys.name)
+        self._state = ViewState(topic=changelog.topic, key_format=self._row_format)
         self._looked: dict[int, _End] = {}
         self._targets: dict[int, _End] = {}
         """Ends that are still to be reached: once one is, the rows are those of its moment, or of a later one."""
@@ -125,7 +137,7 @@ class Tail:
         epochs = {} if kept is None else _epochs(kept, log)
         look = TopicExtent(
             topic_id=changelog.topic_id(),
-            key_format=self._keys.name,
+            key_format=self._row_format,
             starts=log.starts,
             epoch_ends=await changelog.epoch_ends(epochs),
             tombstones_kept_ms=self._tombstones_kept_ms,
@@ -203,7 +215,7 @@ class Tail:
         rows: Mapping[bytes, bytes | None] = {}
         position = replace(position, offset=chunk.position)
         if columns is not None and columns.row_count:
-            changes = changes_of(columns, self._keys)
+            changes = changes_of(columns, self._keys, with_timestamps=self._with_timestamps)
             rows = changes.rows
             position = replace(
                 position,

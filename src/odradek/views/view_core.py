@@ -57,7 +57,9 @@ class ViewCore:
         )
         self._store = store
         self._offload: Final = ThreadOffload(threads=1)
-        self._tail: Final = Tail(self._changelog, store, keys, self._offload)
+        self._tail: Final = Tail(
+            self._changelog, store, keys, self._offload, with_timestamps=values.has_timestamps
+        )
         self.reads: Final = ViewReads(self._tail, store, RowCodec(keys, values))
         self._following: asyncio.Task[None] | None = None
 

@@ -25,6 +25,8 @@ class ScriptedService:
     requests: list[tuple[str, dict[str, str], dict[str, str]]] = field(default_factory=list)
     inserted: list[tuple[str, dict[str, Any]]] = field(default_factory=list)
     closed: list[str] = field(default_factory=list)
+    messages: list[tuple[str, Any]] = field(default_factory=list)
+    """What other servers and operators sent."""
     open_queries: set[str] = field(default_factory=set)
     is_short: bool = False
     """Of the answer to the pull query."""
@@ -102,6 +104,16 @@ class ScriptedService:
 
     def cluster(self) -> dict[str, Any]:
         return {"localhost:8088": {"hostAlive": True}}
+
+    def heard(self, message: Mapping[str, Any]) -> None:
+        self.messages.append(("heartbeat", dict(message)))
+
+    def reported(self, message: Mapping[str, Any]) -> None:
+        self.messages.append(("lag", dict(message)))
+
+    async def terminate(self, topics: Any) -> list[dict[str, Any]]:
+        self.messages.append(("terminate", topics))
+        return []
 
     def check_property(self, name: str) -> None:
         if name != "auto.offset.reset":

@@ -109,7 +109,9 @@ def test_operators_are_native_or_stateful(written: str, lines: list[str]) -> Non
         (
             "CREATE TABLE x AS SELECT id, COUNT(*) AS c FROM w WHERE id IN (SELECT id FROM t) GROUP BY id;",
             [
-                "refused: aggregate: GROUP BY on windowed sources is not supported.",
+                "refused: aggregate: GROUP BY on windowed sources is not supported. Select AS_VALUE(key) AS … and WINDOWSTART"
+                " AS … where the windows are made, declare their topic again as a stream whose key is BYTES, without"
+                " WINDOW_TYPE, and group that.",
                 "  stateful: inner join of windowed table and table by a part of its key, windows held 5 ms after their end",
                 "    native: read table W from topic w-topic",
                 "    native: select ID_1",

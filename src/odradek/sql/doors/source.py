@@ -192,7 +192,8 @@ def _row(rows: SourceRows, record: _Record) -> Row | None:
 
 def shown_columns(source: Source) -> Mapping[str, SqlType]:
     """Of the table in Spark: those of the source, and of a stream when and where records are. NeedsSpark, SqlError."""
-    return SourceRows.of(source).scope(source.name, with_place=not source.is_table).columns
+    columns = SourceRows.of(source).scope(source.name, with_place=not source.is_table).columns
+    return {name: kind for name, kind in columns.items() if not (source.is_table and name == "ROWTIME")}
 
 
 def comment_of(source: Source) -> str:

@@ -34,6 +34,10 @@ from odradek.sql.planning.steps import (
 from odradek.sql.types import BIGINT, BOOLEAN, SqlType
 
 _DAY_MS: Final = 86_400_000
+_GROUP_WINDOWS_HINT: Final = (
+    "Select AS_VALUE(key) AS … and WINDOWSTART AS … where the windows are made, declare their topic again as a stream whose key"
+    " is BYTES, without WINDOW_TYPE, and group that."
+)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -352,7 +356,9 @@ class QueryPlanner:
         if query.emit == "final" and window is None:
             raise SqlError("EMIT FINAL is only supported for windowed aggregations", query.position)
         if shape.window is not None:
-            raise SqlError("GROUP BY on windowed sources is not supported", query.position)
+            raise SqlError(
+                "GROUP BY on windowed sources is not supported", query.position, _GROUP_WINDOWS_HINT
+            )
         before = ExpressionCompiler(scope=shape.scope, catalog=self._catalog)
         key: list[KeyColumn] = []
         replaced: dict[str, TypedText] = {}
@@ -488,7 +494,9 @@ class _AggregateCollector:
 def _key_place(
     shape: RelationShape, chosen: list[str | None], canonical: str, tree: exp.Expr, made: TypedText
 ) -> int | None:
-    """Which column of the key a selection is."""
+    """Which column of the key a selection is. AS_VALUE makes a copy of one."""
+    if isinstance(tree, exp.Anonymous) and tree.name.upper() == "AS_VALUE":
+        return None
     for place, column in enumerate(shape.key):
         if column.canonical is not None and column.canonical == canonical:
             return place

@@ -4,21 +4,29 @@ from __future__ import annotations
 
 from collections.abc import AsyncIterator, Awaitable, Callable
 from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import Any, Final, Protocol
+
+COMPLETED: Final = "Query Completed"
+LIMIT_REACHED: Final = "Limit Reached"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AnswerColumn:
-    """`type`: as ksqlDB writes it."""
+    """`type`: as ksqlDB writes it. `is_key`: it is a key column of the table that a pull query reads."""
 
     name: str
     type: str
+    is_key: bool = False
+
+
+def _completed() -> str:
+    return COMPLETED
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class QueryAnswer:
     """`query_id`: None of a pull query. `rows`: lists of rows, whose values are as JSON shows them; an empty list now and then
-    while there is nothing. `close` ends the query; it is called in any case. `final_message`: what is said in the end.
+    while there is nothing. `close` ends the query; it is called in any case. `ending`: what is said after the last row.
     `is_short`: the rows are few, and come at once.
     """
 
@@ -26,14 +34,20 @@ class QueryAnswer:
     columns: tuple[AnswerColumn, ...]
     rows: AsyncIterator[list[list[Any]]]
     close: Callable[[], Awaitable[None]]
-    final_message: str = "Query Completed"
-    key_names: tuple[str, ...] = ()
+    ending: Callable[[], str] = _completed
     is_short: bool = False
 
     @property
+    def final_message(self) -> str:
+        """Why there are no more rows; it is known after the last one."""
+        return self.ending()
+
+    @property
     def schema(self) -> str:
-        """As /query writes it: `` `ID` INTEGER, `NAME` STRING``."""
-        return ", ".join(f"`{column.name}` {column.type}" for column in self.columns)
+        """The columns as /query writes them: `` `ID` INTEGER KEY, `NAME` STRING``."""
+        return ", ".join(
+            f"`{column.name}` {column.type}{' KEY' if column.is_key else ''}" for column in self.columns
+        )
 
 
 class AnswerWriter(Protocol):

@@ -17,7 +17,7 @@ from odradek.sql.catalog import WindowInfo
 from odradek.sql.formats.times import moment_text
 from odradek.sql.language.queries import Query
 from odradek.sql.language.statements import PrintTopic
-from odradek.sql.queries.answer import AnswerColumn, QueryAnswer
+from odradek.sql.queries.answer import COMPLETED, LIMIT_REACHED, AnswerColumn, QueryAnswer
 from odradek.sql.queries.row_codec import UnreadableRecord
 from odradek.sql.queries.source_rows import LocalSelection, SourceRows
 from odradek.telemetry import events
@@ -25,7 +25,6 @@ from odradek.telemetry import events
 _log = events.get("sql")
 _POLL_S: Final = 1.0
 _POLL_RECORDS_MAX: Final = 2_000
-LIMIT_REACHED: Final = "Limit Reached"
 
 
 def by_time(records: Sequence[Any]) -> list[Any]:
@@ -112,8 +111,10 @@ async def scanned(
         servers, settings, rows.source.topic, earliest=earliest, to_end=query.emit is None
     )
 
+    left = query.limit
+
     async def batches() -> AsyncIterator[list[list[Any]]]:
-        left = query.limit
+        nonlocal left
         if left == 0:
             return
         async for records in reading.records():
@@ -136,7 +137,7 @@ async def scanned(
         columns=chosen.columns,
         rows=batches(),
         close=reading.consumer.close,
-        final_message=LIMIT_REACHED if query.limit is not None else "Query Completed",
+        ending=lambda: LIMIT_REACHED if left == 0 else COMPLETED,
     )
 
 
@@ -207,7 +208,7 @@ async def printed(
         columns=tuple(AnswerColumn(name=name, type=kind) for name, kind in names),
         rows=batches(),
         close=reading.consumer.close,
-        final_message=LIMIT_REACHED,
+        ending=lambda: LIMIT_REACHED,
     )
 
 

@@ -60,12 +60,13 @@ class SourceRows:
             await learn_all((self.keys, self.values), tuple(zip(*records, strict=True)) or ((), ()))
 
     def scope(self, alias: str, *, with_place: bool) -> LocalScope:
-        """`with_place`: ROWTIME and the record's partition and offset are known."""
+        """`with_place`: the record's partition and offset are known, and not its timestamp only."""
         columns: dict[str, SqlType] = {column.name: column.type for column in self.source.columns}
         if self.source.window is not None:
             columns |= {"WINDOWSTART": BIGINT, "WINDOWEND": BIGINT}
+        columns["ROWTIME"] = BIGINT
         if with_place:
-            columns |= {"ROWTIME": BIGINT, "ROWPARTITION": INTEGER, "ROWOFFSET": BIGINT}
+            columns |= {"ROWPARTITION": INTEGER, "ROWOFFSET": BIGINT}
         return LocalScope(columns, frozenset({alias, self.source.name}))
 
     def row(
@@ -172,12 +173,21 @@ def selection(query: Query, rows: SourceRows, *, with_place: bool) -> LocalSelec
     names = [name for name, _, _ in selected]
     if len(set(names)) < len(names):
         raise NeedsSpark  # the analysis says which
+    keys = _keys_of_pulled(query, rows.source)
     return LocalSelection(
-        tuple(AnswerColumn(name=name, type=str(kind)) for name, kind, _ in selected),
+        tuple(AnswerColumn(name=name, type=str(kind), is_key=name in keys) for name, kind, _ in selected),
         (lambda row: True) if query.where is None else scope.condition(query.where),
         tuple((of, kind) for _, kind, of in selected),
         tuple(overs),
     )
+
+
+def _keys_of_pulled(query: Query, source: Source) -> set[str]:
+    """The names that a header marks as keys: only those of a pull query over a table have one, as in ksqlDB."""
+    if query.emit is not None or not source.is_table:
+        return set()
+    bounds = () if source.window is None else ("WINDOWSTART", "WINDOWEND")
+    return {*(column.name for column in source.key), *bounds}
 
 
 def _column(name: str) -> Compute:

@@ -19,6 +19,7 @@ from odradek.sql.queries.row_codec import UnreadableRecord
 from odradek.sql.queries.source_rows import LocalSelection, SourceRows
 from odradek.telemetry import events
 from odradek.views.aio import AsyncTableView
+from odradek.views.key_formats import TimedValue
 from odradek.views.reads import ALL_KEYS, KeyRange, TableRow
 from odradek.views.windows import WindowedKey
 
@@ -52,7 +53,7 @@ class TableViews:
                     self._servers,
                     topic,
                     key="bytes",
-                    value="bytes",
+                    value="timed bytes",
                     windows=windows,
                     directory=None if self._directory is None else self._directory / topic,
                     timeout_s=_OPEN_S,
@@ -152,17 +153,18 @@ async def _found(
 
 
 def _pieces(row: TableRow) -> tuple[bytes | None, bytes | None]:
-    return (row.key.key if isinstance(row.key, WindowedKey) else row.key), row.value
+    return (row.key.key if isinstance(row.key, WindowedKey) else row.key), row.value.value
 
 
 def _row(rows: SourceRows, table_row: TableRow) -> Row | None:
-    row: dict[str, Any] = {}
+    stored: TimedValue = table_row.value
+    row: dict[str, Any] = {"ROWTIME": stored.timestamp_ms}
     key = table_row.key
     if isinstance(key, WindowedKey):
         row |= {"WINDOWSTART": key.start_ms, "WINDOWEND": key.end_ms}
         key = key.key
     try:
-        return rows.filled(row, key, table_row.value)
+        return rows.filled(row, key, stored.value)
     except UnreadableRecord as error:
         _log.warning("sql_record_unreadable", source=rows.source.name, reason=str(error))
         return None

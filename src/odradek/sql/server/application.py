@@ -63,6 +63,12 @@ class SqlService(Protocol):
 
     def cluster(self) -> dict[str, Any]: ...
 
+    def heard(self, message: Mapping[str, Any]) -> None: ...
+
+    def reported(self, message: Mapping[str, Any]) -> None: ...
+
+    async def terminate(self, topics: Any) -> list[dict[str, Any]]: ...
+
     def check_property(self, name: str) -> None: ...
 
 
@@ -77,6 +83,7 @@ def application(
     app = Starlette(
         routes=[
             Route("/ksql", doors.statements, methods=["POST"]),
+            Route("/ksql/terminate", doors.terminate, methods=["POST"]),
             Route("/query", doors.query, methods=["POST"]),
             Route("/query-stream", doors.query, methods=["POST"]),
             Route("/inserts-stream", doors.inserts, methods=["POST"]),
@@ -88,6 +95,8 @@ def application(
             Route("/v1/metadata/id", doors.server_id, methods=["GET"]),
             Route("/healthcheck", doors.health, methods=["GET"]),
             Route("/clusterStatus", doors.cluster, methods=["GET"]),
+            Route("/heartbeat", doors.heartbeat, methods=["POST"]),
+            Route("/lag", doors.lag, methods=["POST"]),
             Route("/is_valid_property/{name:path}", doors.is_valid_property, methods=["GET"]),
             Route("/", doors.root, methods=["GET"]),
             WebSocketRoute("/ws/query", doors.web_socket),
@@ -199,6 +208,19 @@ class _Doors:
 
     async def cluster(self, request: Request) -> Response:
         return _answer({"clusterStatus": self._service.cluster()})
+
+    async def heartbeat(self, request: Request) -> Response:
+        self._service.heard(await _json_body(request))
+        return _answer({"isOk": True})
+
+    async def lag(self, request: Request) -> Response:
+        self._service.reported(await _json_body(request))
+        return _answer({"isOk": True})
+
+    async def terminate(self, request: Request) -> Response:
+        """Ends the service: all its queries and sources."""
+        body = await _json_body(request) if await request.body() else {}
+        return _answer(await self._service.terminate(body.get("deleteTopicList", [])))
 
     async def is_valid_property(self, request: Request) -> Response:
         self._service.check_property(request.path_params["name"])

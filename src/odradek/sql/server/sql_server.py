@@ -29,13 +29,13 @@ from odradek.sql.language.queries import NamedRelation, Query, with_members
 from odradek.sql.language.rewriting import quoted
 from odradek.sql.language.statements import PrintTopic, SelectStatement
 from odradek.sql.planning import select_plan
-from odradek.sql.queries.answer import AnswerColumn, QueryAnswer
+from odradek.sql.queries.answer import COMPLETED, LIMIT_REACHED, AnswerColumn, QueryAnswer
 from odradek.sql.queries.archive_run import ArchiveBuild
 from odradek.sql.queries.builds import PersistentBuild, PlannedText, PushBuild
 from odradek.sql.queries.channel import StartArchive, StartPush, StartQuery
 from odradek.sql.queries.engine import PushedRows, SqlEngine, SupervisedQuery
 from odradek.sql.queries.expressions import NeedsSpark
-from odradek.sql.queries.scan import LIMIT_REACHED, TopicReading, printed, scanned
+from odradek.sql.queries.scan import TopicReading, printed, scanned
 from odradek.sql.queries.sleeping import SleepTerms, SleepWatch
 from odradek.sql.queries.source_rows import LocalSelection, SourceRows, selection
 from odradek.sql.queries.tables import TableViews, pulled
@@ -43,6 +43,7 @@ from odradek.sql.schema_registry import SchemaRegistryTerms
 from odradek.sql.server.application import application
 from odradek.sql.server.beside import StatementThreads
 from odradek.sql.server.checkpoints import QueryCheckpoints
+from odradek.sql.server.cluster import KnownHosts, ending_statements
 from odradek.sql.server.command_topic import CommandTopic
 from odradek.sql.server.commands import SqlCommand
 from odradek.sql.server.connections import SqlConnections
@@ -52,7 +53,7 @@ from odradek.sql.server.processing_log import ProcessingLogTerms, ServerProcessi
 from odradek.sql.server.rebuilding import RebuildWatch
 from odradek.sql.server.refusals import BAD_REQUEST, BAD_STATEMENT, RestRefusal, refusal_of
 from odradek.sql.server.schemas import StatementSchemas
-from odradek.sql.server.serving import HttpTerms, listening, serve_http
+from odradek.sql.server.serving import HttpTerms, listening, serve_http, url
 from odradek.sql.server.state import ServiceState
 from odradek.sql.server.statements import Statements
 from odradek.sql.server.topics import SourceTopics
@@ -129,6 +130,10 @@ class SqlServer:
         self._queries: dict[str, Callable[[], None]] = {}
         """Push queries that run, and how to end them."""
         self._entropy = SystemEntropy()
+        self._clock = SystemClock()
+        self._hosts = KnownHosts()
+        self.address = f"pid-{os.getpid()}"
+        """Where requests arrive; it is known when the server listens."""
         self._cluster_id = ""
         self._tasks: set[asyncio.Task[None]] = set()
         self.threads: Final = StatementThreads()
@@ -444,7 +449,7 @@ class SqlServer:
             columns=columns,
             rows=_rows_of(pushed),
             close=close,
-            final_message=LIMIT_REACHED if planned.limit is not None else "Query Completed",
+            ending=lambda: LIMIT_REACHED if planned.limit is not None else COMPLETED,
         )
 
     def _registered(self, query_answer: QueryAnswer) -> QueryAnswer:
@@ -468,7 +473,7 @@ class SqlServer:
             columns=query_answer.columns,
             rows=rows(),
             close=close,
-            final_message=query_answer.final_message,
+            ending=query_answer.ending,
         )
 
     def _new_id(self) -> str:
@@ -520,14 +525,18 @@ class SqlServer:
         }
 
     def cluster(self) -> dict[str, Any]:
-        return {
-            f"pid-{os.getpid()}": {
-                "hostAlive": True,
-                "lastStatusUpdateMs": 0,
-                "activeStandbyPerQuery": {},
-                "hostStoreLags": {"stateStoreLags": {}, "updateTimeMs": 0},
-            }
-        }
+        return self._hosts.statuses(self.address, list(self.catalog.queries), self._clock.wall_ms())
+
+    def heard(self, message: Mapping[str, Any]) -> None:
+        self._hosts.heard(message, self._clock.wall_ms())
+
+    def reported(self, message: Mapping[str, Any]) -> None:
+        self._hosts.reported(message, self._clock.wall_ms())
+
+    async def terminate(self, topics: Any) -> list[dict[str, Any]]:
+        """Ends all queries and drops all sources; the server goes on without them."""
+        statements = ending_statements(self.catalog, topics)
+        return await self.execute("\n".join(statements), {}, {}, None) if statements else []
 
     def check_property(self, name: str) -> None:
         if plain_property(name) not in SETTABLE:
@@ -584,6 +593,7 @@ async def serve(
         doors.check()
     with contextlib.closing(listening(http)) as opened:
         server = SqlServer(terms)
+        server.address = url(http, opened).partition("://")[2]
         try:
             await server.start()
             if doors is not None:

@@ -248,6 +248,23 @@ def test_what_is_not_there_has_a_code(url: str, method: str, path: str, status: 
     assert json.loads(text)["error_code"] // 100 == status
 
 
+@pytest.mark.parametrize(
+    ("path", "body", "expected", "noted"),
+    [
+        ("/heartbeat", {"hostInfo": {}}, {"isOk": True}, ("heartbeat", {"hostInfo": {}})),
+        ("/lag", {"ksqlHost": {}}, {"isOk": True}, ("lag", {"ksqlHost": {}})),
+        ("/ksql/terminate", {"deleteTopicList": ["x"]}, [], ("terminate", ["x"])),
+        ("/ksql/terminate", b"", [], ("terminate", [])),
+    ],
+)
+def test_other_servers_and_operators_are_heard(
+    url: str, service: ScriptedService, path: str, body: Any, expected: Any, noted: tuple[str, Any]
+) -> None:
+    status, text, _ = ask(url, "POST", path, body)
+    assert (status, json.loads(text)) == (200, expected)
+    assert service.messages == [noted]
+
+
 def test_users_must_give_their_password(service: ScriptedService, tmp_path: Path) -> None:
     file = tmp_path / "users"
     file.write_text("# people\nann:se:cret\n\n")
