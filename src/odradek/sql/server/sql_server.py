@@ -19,7 +19,7 @@ from odradek.client.admin.aio import AsyncAdmin
 from odradek.client.producer.aio import AsyncProducer
 from odradek.client.settings import ConsumerSettings
 from odradek.model.errors import OdradekError
-from odradek.runtime.real_clock import SystemEntropy
+from odradek.runtime.real_clock import SystemClock, SystemEntropy
 from odradek.sql import changes
 from odradek.sql.catalog import Catalog, Source, WindowInfo
 from odradek.sql.doors.opening import DoorTerms, SparkDoors
