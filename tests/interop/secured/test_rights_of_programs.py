@@ -22,6 +22,7 @@ from odradek.config.files.properties import format_properties
 from odradek.dead_letters.headers import FailedConsumer, Origin, RecordFailure, letter_headers
 from odradek.model.ids import TopicPartition
 from odradek.retry import RetryConsumer, RetryPolicy
+from odradek.sql.server.processing_log import ProcessingLogTerms
 from odradek.testing import LocalBroker
 
 PAGE = Path(__file__).parents[3] / "docs" / "authorization.md"
@@ -134,7 +135,11 @@ def test_letters_are_shown_and_sent_back(person: Callable[[str], Person], broker
 
 def test_an_sql_server_reads_and_writes(person: Callable[[str], Person], tmp_path: Path) -> None:
     sue = person("sue")
-    with sql_server(sue.address, "shop", tmp_path / "sql", settings=sue.settings) as client:
+    log = ProcessingLogTerms()
+    with sql_server(
+        sue.address, "shop", tmp_path / "sql", settings=sue.settings, processing_log=log
+    ) as client:
+        assert client.execute("SHOW STREAMS;")[0]["streams"][0]["topic"] == "shop_ksql_processing_log"
         client.execute("CREATE STREAM numbers (n INT) WITH (KAFKA_TOPIC='numbers', VALUE_FORMAT='JSON');")
         client.execute("INSERT INTO numbers VALUES (7); SHOW STREAMS; SHOW TOPICS; DESCRIBE numbers;")
         with client.query("SELECT n FROM numbers;") as query:
