@@ -80,7 +80,7 @@ def keep_quiet(spark: sql.SparkSession) -> None:
     jvm: Any = spark.sparkContext._jvm
     log4j = jvm.org.apache.logging.log4j
     levels = dict.fromkeys((_STATE_SERVER, _SHELL), log4j.Level.ERROR)
-    if spark.sparkContext.master.startswith("local"):
+    if (spark.sparkContext.master or "").startswith("local"):
         levels |= dict.fromkeys(FAILED_TASKS, log4j.Level.OFF)
     for logger, level in levels.items():
         log4j.core.config.Configurator.setLevel(logger, level)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -12,7 +13,6 @@ pytest.importorskip("pyspark", reason="PySpark is absent")
 
 from odradek import Admin, NewTopic, Producer
 from odradek.archive.checks.topic_side import BrokerTopics, LogExtent
-from odradek.cli.archive import archive as command
 from odradek.cli.main import main
 from odradek.client.admin.users import NewPassword
 from odradek.config.files.properties import format_properties
@@ -52,7 +52,7 @@ def archive(
         raise AssertionError("Spark was started")
 
     monkeypatch.setattr("odradek.archive.run.spark_session", no_session)
-    monkeypatch.setattr(command, "_check_java", lambda: None)
+    monkeypatch.setattr("odradek.spark.java.find_java", lambda: SimpleNamespace(problem=None))
 
     def run(*words: str) -> tuple[int, str]:
         capsys.readouterr()

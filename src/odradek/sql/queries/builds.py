@@ -5,9 +5,11 @@ So nothing but text goes to the engine, and a query means what it meant when it 
 
 from __future__ import annotations
 
+import hashlib
+import re
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 
 from odradek.model.lazy import lazy
 from odradek.pipelines.outline import ProgramOutline
@@ -26,6 +28,19 @@ if TYPE_CHECKING:
 else:
     outlining = lazy("odradek.pipelines.outlining")
     streams = lazy("odradek.streams")
+
+_PROGRAM_NAME: Final = re.compile(r"[A-Za-z0-9._-]{1,200}", re.ASCII)
+"""Names of operators and of changelogs follow."""
+_NOT_IN_A_NAME: Final = re.compile(r"[^A-Za-z0-9._-]")
+_CHARS_KEPT: Final = 100
+
+
+def program_name(name: str) -> str:
+    """The name of a query's streams program, whose alphabet is narrower than that of SQL's names."""
+    if _PROGRAM_NAME.fullmatch(name):
+        return name
+    digest = hashlib.sha256(name.encode()).hexdigest()[:16]
+    return f"{_NOT_IN_A_NAME.sub('_', name)[:_CHARS_KEPT]}-{digest}"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

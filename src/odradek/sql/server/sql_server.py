@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import hashlib
 import json
 import os
 import re
@@ -31,7 +30,7 @@ from odradek.sql.language.statements import PrintTopic, SelectStatement
 from odradek.sql.planning import select_plan
 from odradek.sql.queries.answer import COMPLETED, LIMIT_REACHED, AnswerColumn, QueryAnswer
 from odradek.sql.queries.archive_run import ArchiveBuild
-from odradek.sql.queries.builds import PersistentBuild, PlannedText, PushBuild
+from odradek.sql.queries.builds import PersistentBuild, PlannedText, PushBuild, program_name
 from odradek.sql.queries.channel import StartArchive, StartPush, StartQuery
 from odradek.sql.queries.engine import PushedRows, SqlEngine, SupervisedQuery
 from odradek.sql.queries.expressions import NeedsSpark
@@ -64,8 +63,6 @@ _IDLE_S: Final = 10.0
 _MEMBERS_MAX: Final = 10_000
 _NOT_IN_A_SINK: Final = re.compile(r"[^A-Za-z0-9._-]")
 _SINK_CHARS_MAX: Final = 100
-_IN_A_PROGRAM: Final = re.compile(r"[A-Za-z0-9._-]{1,200}", re.ASCII)
-"""Names of operators and of changelogs follow."""
 RESET: Final = "auto.offset.reset"
 
 
@@ -248,7 +245,7 @@ class SqlServer:
     def _run(self, change: changes.QueryStarted, text: PlannedText, command: SqlCommand) -> None:
         query, sink = change.query, change.plan.sink
         query_id = query.id
-        name = _program_name(f"sql.{self.terms.service_id}.{query_id}")
+        name = program_name(f"sql.{self.terms.service_id}.{query_id}")
         carried_at = None if sink is None or not query.creates_sink else sink.carried_at
         checkpoint = self._checkpoints.place(query_id, carried_at)
         self.engine.run(
@@ -549,14 +546,6 @@ class SqlServer:
 async def _rows_of(pushed: PushedRows) -> Any:
     while (rows := await pushed.next_rows(_IDLE_S)) is not None:
         yield rows
-
-
-def _program_name(name: str) -> str:
-    """The name of a query's streams program, whose alphabet is narrower than that of SQL's names."""
-    if _IN_A_PROGRAM.fullmatch(name):
-        return name
-    digest = hashlib.sha256(name.encode()).hexdigest()[:16]
-    return f"{_NOT_IN_A_SINK.sub('_', name)[:_SINK_CHARS_MAX]}-{digest}"
 
 
 def starting_options(starting: Mapping[str, Mapping[int, int]]) -> dict[str, str]:

@@ -10,8 +10,11 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from odradek.sql.queries import engine_process
+from odradek.sql.queries.builds import program_name
 from odradek.sql.queries.channel import (
     EngineChannel,
     QueryEnded,
@@ -25,6 +28,7 @@ from odradek.sql.queries.channel import (
 from odradek.sql.queries.engine_process import EngineCore
 from odradek.sql.queries.engine_sessions import EngineSessions
 from odradek.sql.queries.scratch import EngineScratch
+from odradek.streams import Streams
 
 PATIENCE_S = 30
 
@@ -212,3 +216,15 @@ def test_progress_and_death_are_reported_once(lab: Lab) -> None:
     assert lab.next() == QueryEnded(query_id="q", problem="out of order")
     lab.stop("q")
     assert lab.next() == QueryHasStopped(query_id="q")
+
+
+@given(st.lists(st.text(max_size=300), min_size=2, max_size=2, unique=True))
+def test_queries_of_any_names_have_programs_of_their_own(names: list[str]) -> None:
+    """Names in backquotes may hold anything; those of programs are parts of topics' names."""
+    first, second = (program_name(f"sql.default.CSAS_{name}_1") for name in names)
+    assert first != second
+    assert {Streams(first).program.name, Streams(second).program.name} == {first, second}
+
+
+def test_a_query_whose_name_a_program_may_have_keeps_it() -> None:
+    assert program_name("sql.default.CTAS_TOTALS_7") == "sql.default.CTAS_TOTALS_7"
