@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import json
 import os
 import re
 from collections.abc import Callable, Mapping
@@ -55,7 +54,7 @@ from odradek.sql.server.schemas import StatementSchemas
 from odradek.sql.server.serving import HttpTerms, listening, serve_http, url
 from odradek.sql.server.state import ServiceState
 from odradek.sql.server.statements import Statements
-from odradek.sql.server.topics import SourceTopics
+from odradek.sql.server.topics import SourceTopics, starting_options
 from odradek.telemetry import events
 
 _log = events.get("sql")
@@ -546,14 +545,6 @@ class SqlServer:
 async def _rows_of(pushed: PushedRows) -> Any:
     while (rows := await pushed.next_rows(_IDLE_S)) is not None:
         yield rows
-
-
-def starting_options(starting: Mapping[str, Mapping[int, int]]) -> dict[str, str]:
-    """As the option `startingOffsets` of each topic has it."""
-    return {
-        topic: json.dumps({topic: {str(partition): offset for partition, offset in offsets.items()}})
-        for topic, offsets in starting.items()
-    }
 
 
 def checked_properties(properties: Mapping[str, str]) -> dict[str, str]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, Final
@@ -163,3 +164,11 @@ class SourceTopics:
         for place, end in ends.items():
             by_topic[place.topic][place.partition] = end.offset
         return by_topic
+
+
+def starting_options(starting: Mapping[str, Mapping[int, int]]) -> dict[str, str]:
+    """As the option `startingOffsets` of each topic has it."""
+    return {
+        topic: json.dumps({topic: {str(partition): offset for partition, offset in offsets.items()}})
+        for topic, offsets in starting.items()
+    }
