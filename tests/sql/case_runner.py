@@ -14,6 +14,8 @@ from odradek.sql.changes import QueryStarted
 from odradek.sql.formats import RecordFormat
 from odradek.sql.functions.registering import register
 from odradek.sql.language import parse
+from odradek.sql.language.rewriting import with_default_formats
+from odradek.sql.language.statements import SetProperty
 from odradek.sql.planning import Plan
 from odradek.sql.planning.building import source_formats
 from odradek.streams import Streams
@@ -34,8 +36,12 @@ class RawRecord:
 def planned(case: Case) -> tuple[SqlCatalog, list[Plan]]:
     """SqlError for a statement that is refused."""
     catalog, plans = SqlCatalog(allows_python=True), []
+    settings: dict[str, str] = {}
     for number, statement in enumerate(parse(case.statements)):
-        applied = apply(catalog, statement, number)
+        if isinstance(statement, SetProperty):
+            settings[statement.name] = statement.value
+            continue
+        applied = apply(catalog, with_default_formats(statement, settings), number)
         catalog = applied.catalog
         plans += [change.plan for change in applied.changes if isinstance(change, QueryStarted)]
     return catalog, plans

@@ -31,13 +31,14 @@ from odradek.sql.changes import (
     TypeDropped,
     unchanged,
 )
+from odradek.sql.declared import check_columns, declared_column
 from odradek.sql.errors import SqlError, nearest
+from odradek.sql.formats import check_map_keys
 from odradek.sql.language.statements import (
     AlterQuery,
     AlterSource,
     AlterSwap,
     AssertSource,
-    ColumnDefinition,
     CreateArchive,
     CreateAsSelect,
     CreateFunction,
@@ -56,6 +57,7 @@ from odradek.sql.language.statements import (
 from odradek.sql.planning.building import source_formats
 from odradek.sql.planning.plan import (
     SINK_PROPERTIES,
+    check_wrapping,
     checked_properties,
     count_of,
     formats_of,
@@ -63,7 +65,7 @@ from odradek.sql.planning.plan import (
     topic_settings,
 )
 from odradek.sql.planning.timestamps import milliseconds
-from odradek.sql.types import parse_type
+from odradek.sql.types import BIGINT_MAX, parse_type
 from odradek.sql.upgrades import alter_query, check_rebuilding, check_replacement, swap
 from odradek.sql.user_functions import create_function, drop_function
 
@@ -178,12 +180,12 @@ def _not_replaceable(statement: CreateSource | CreateAsSelect) -> SqlError:
 
 def _declared_source(catalog: SqlCatalog, statement: CreateSource) -> SqlSource:
     properties = checked_properties(statement.properties, SOURCE_PROPERTIES, statement)
-    columns = tuple(_column(catalog, statement.kind, definition) for definition in statement.columns)
+    columns = tuple(declared_column(catalog, statement.kind, definition) for definition in statement.columns)
     if not columns:
         raise SqlError(
             f"The statement does not define any columns. {statement.name} needs columns", statement.position
         )
-    _check_columns(columns, statement)
+    check_columns(columns, statement)
     if "KAFKA_TOPIC" not in properties:
         raise SqlError(
             'Missing required property "KAFKA_TOPIC" which has no default value', statement.position
@@ -202,6 +204,8 @@ def _declared_source(catalog: SqlCatalog, statement: CreateSource) -> SqlSource:
     )
     if not has_key:
         key_format = FormatInfo(name="NONE")
+    values = sum(column.role == "value" for column in columns)
+    check_wrapping(properties, value_format, values, statement)
     source = SqlSource(
         name=statement.name,
         kind=statement.kind,
@@ -218,11 +222,17 @@ def _declared_source(catalog: SqlCatalog, statement: CreateSource) -> SqlSource:
         text=statement.text,
         bad=None if "BAD" not in properties else str(properties["BAD"]),
     )
+    _check_formats(source, statement)
+    return source
+
+
+def _check_formats(source: SqlSource, statement: Statement) -> None:
+    """Raises SqlError for columns that the formats cannot hold."""
     try:
-        source_formats(source)
+        for form in source_formats(source):
+            check_map_keys(form)
     except SqlError as error:
         raise error.at(statement.position) from None
-    return source
 
 
 def check_source(catalog: SqlCatalog, statement: AssertSource) -> str | None:
@@ -234,7 +244,7 @@ def check_source(catalog: SqlCatalog, statement: AssertSource) -> str | None:
     shown = f"{source.kind.capitalize()} {source.name}"
     if source.kind != statement.kind:
         return f"Expected type does not match actual for source {source.name}. Expected {statement.kind}, got {source.kind}."
-    wanted = tuple(_column(catalog, statement.kind, definition) for definition in statement.columns)
+    wanted = tuple(declared_column(catalog, statement.kind, definition) for definition in statement.columns)
     actual = source.key + tuple(column for column in source.columns if column.role != "key")
     if wanted and sorted(wanted, key=lambda column: column.role != "key") != list(actual):
         written, there = (
@@ -265,52 +275,6 @@ def _properties_of(source: SqlSource) -> dict[str, object]:
         "WINDOW_TYPE": None if window is None else window.kind,
         "WRAP_SINGLE_VALUE": source.value_format.wrapped,
     }
-
-
-def _column(catalog: SqlCatalog, kind: SourceKind, definition: ColumnDefinition) -> SqlColumn:
-    try:
-        column_type = parse_type(definition.type, catalog.types)
-    except SqlError as error:
-        raise error.at(definition.position) from None
-    if definition.role == "primary key" and kind == "stream":
-        raise SqlError(
-            f"Column `{definition.name}` is a 'PRIMARY KEY' column: please use 'KEY' for streams",
-            definition.position,
-            "Tables have PRIMARY KEYs, which are unique and not null. Streams have KEYs.",
-        )
-    if definition.role == "key" and kind == "table":
-        raise SqlError(
-            f"Column `{definition.name}` is a 'KEY' column: please use 'PRIMARY KEY' for tables",
-            definition.position,
-        )
-    if definition.role in ("key", "primary key"):
-        if column_type.kind == "MAP":
-            raise SqlError(
-                "Map keys, including types that contain maps, are not supported", definition.position
-            )
-        return SqlColumn(name=definition.name, type=column_type, role="key")
-    if definition.role == "headers":
-        wanted = "BYTES" if definition.header is not None else "ARRAY<STRUCT<key STRING, value BYTES>>"
-        if column_type != parse_type(wanted):
-            raise SqlError(f"A HEADERS column `{definition.name}` has the type {wanted}", definition.position)
-        return SqlColumn(name=definition.name, type=column_type, role="headers", header=definition.header)
-    return SqlColumn(name=definition.name, type=column_type)
-
-
-def _check_columns(columns: tuple[SqlColumn, ...], statement: CreateSource) -> None:
-    seen: set[str] = set()
-    for column, definition in zip(columns, statement.columns, strict=True):
-        if column.name in PSEUDO_COLUMNS:
-            raise SqlError(f"'{column.name}' is a reserved column name", definition.position)
-        if column.name in seen:
-            raise SqlError(f"Duplicate column names: `{column.name}`", definition.position)
-        seen.add(column.name)
-    if statement.kind == "table" and not any(column.role == "key" for column in columns):
-        raise SqlError(
-            "Tables require a PRIMARY KEY. Please define the PRIMARY KEY",
-            statement.position,
-            "Write ID BIGINT PRIMARY KEY.",
-        )
 
 
 def _timestamp(
@@ -346,7 +310,8 @@ def _window(properties: Mapping[str, PropertyValue], statement: Statement) -> Wi
         return WindowInfo(kind="session", size_ms=None, held_ms=held_ms)
     number, _, unit = str(properties.get("WINDOW_SIZE", "")).strip().upper().partition(" ")
     length = _WINDOW_UNITS_MS.get(unit.strip().removesuffix("S"))
-    if kind not in ("TUMBLING", "HOPPING") or length is None or not is_digits(number):
+    is_length = length is not None and is_digits(number) and 0 < int(number) * length <= BIGINT_MAX
+    if kind not in ("TUMBLING", "HOPPING") or length is None or not is_length:
         raise SqlError(
             "WINDOW_TYPE is SESSION, TUMBLING or HOPPING; the last two need WINDOW_SIZE",
             statement.position,
@@ -383,14 +348,17 @@ def _alter_source(catalog: SqlCatalog, statement: AlterSource) -> AppliedChange:
             statement.position,
             f"DROP {source.kind.upper()} {source.name}, and create it again.",
         )
-    added = tuple(_column(catalog, source.kind, definition) for definition in statement.columns)
+    added = tuple(declared_column(catalog, source.kind, definition) for definition in statement.columns)
     names = {column.name for column in source.columns}
     for column, definition in zip(added, statement.columns, strict=True):
+        if column.name in PSEUDO_COLUMNS:
+            raise SqlError(f"'{column.name}' is a reserved column name", definition.position)
         if column.name in names:
             raise SqlError(
                 f"Cannot add column `{column.name}` to schema. It already exists", definition.position
             )
         names.add(column.name)
+    _check_formats(replace(source, columns=source.columns + added), statement)
     changed = replace(source, columns=source.columns + added, text=f"{source.text}; {statement.text}")
     return AppliedChange(
         catalog=catalog.with_source(changed),

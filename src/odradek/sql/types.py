@@ -110,6 +110,12 @@ class SqlType:
         return self.kind not in ("ARRAY", "MAP", "STRUCT", "LAMBDA")
 
     @property
+    def holds_map(self) -> bool:
+        """It is a MAP, or has one in it."""
+        inner = [*self.parts, *(kind for _, kind in self.fields)]
+        return self.kind == "MAP" or any(kind.holds_map for kind in inner)
+
+    @property
     def element(self) -> SqlType:
         """Of an ARRAY, or of a MAP's values."""
         return self.parts[-1]
@@ -128,6 +134,7 @@ class SqlType:
         raise SqlError(f"{self} has no field {name}", hint=hint)
 
 
+BIGINT_MAX: Final = 2**63 - 1
 BOOLEAN: Final = SqlType(kind="BOOLEAN")
 INTEGER: Final = SqlType(kind="INTEGER")
 BIGINT: Final = SqlType(kind="BIGINT")
@@ -286,7 +293,7 @@ def are_comparable(left: SqlType, right: SqlType) -> bool:
 
 # ---- text
 
-_TOKEN: Final = re.compile(r"\s*(?:`((?:[^`]|``)+)`|([A-Za-z_][\w$]*)|([0-9]+)|([<>(),]))")
+_TOKEN: Final = re.compile(r"\s*(?:`((?:[^`]|``)+)`|([0-9]*[A-Za-z_][\w$@]*)|([0-9]+)|([<>(),]))")
 
 
 def parse_type(text: str, types: Mapping[str, SqlType] | None = None) -> SqlType:

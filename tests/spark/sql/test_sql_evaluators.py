@@ -60,7 +60,9 @@ LISTED: Final = [
         *product("ABCDE", ("(1, 2)", "(1, NULL)", "(1.0, -0.5, 1e0)", "(A, 1)", "(0)")),
         *product("S", ("('x', 'y')", "('x', NULL)", "(S)")),
         *product("T", ("('2020-01-02', '1970-01-01')",)),
-        *product("F", ("(true, NULL)",)),
+        *product("F", ("(true, NULL)", "('Yes', 'f')", "(false, 'x')", "(1)")),
+        *product("ABCDE", ("('1', 2)", "(1, '2.0', '-999.99')", "('x')", "('1e300', 0)", "(true)")),
+        *product("S", ("(1, 'x')", "('x', true, -1.50, 1e300)", "(A)")),
     )
     for word in ("IN", "NOT IN")
 ] + [

@@ -143,7 +143,10 @@ def comparable(left: tuple[str, SqlType], right: tuple[str, SqlType]) -> tuple[s
     (left_text, left_type), (right_text, right_type) = left, right
     common = common_type(left_type, right_type)
     if common is not None:
-        return converted(left_text, left_type, common), converted(right_text, right_type, common)
+        return (
+            _ordered(converted(left_text, left_type, common), common),
+            _ordered(converted(right_text, right_type, common), common),
+        )
     kinds = {left_type.kind, right_type.kind}
     for kind in (left_type, right_type):
         if kind.kind in ("DATE", "TIME", "TIMESTAMP") and "STRING" in kinds:
@@ -159,3 +162,17 @@ def comparison_with_null(left: SqlType, right: SqlType) -> SqlError:
     return SqlError(
         f"Comparison with NULL not supported: {left} and {right}", hint="Use IS NULL or IS NOT NULL instead"
     )
+
+
+def _ordered(text: str, kind: SqlType) -> str:
+    """Spark compares no maps: each becomes its entries, in the order of their keys."""
+    if not kind.holds_map:
+        return text
+    match kind.kind:
+        case "MAP":
+            entry = f"named_struct('k', e_.key, 'v', {_ordered('e_.value', kind.element)})"
+            return f"array_sort(transform(map_entries({text}), e_ -> {entry}))"
+        case "ARRAY":
+            return f"transform({text}, x_ -> {_ordered('x_', kind.element)})"
+    fields = ", ".join(f"'{name}', {_ordered(f'{text}.`{name}`', inner)}" for name, inner in kind.fields)
+    return f"if({text} is null, null, named_struct({fields}))"

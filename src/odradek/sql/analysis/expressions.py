@@ -8,57 +8,49 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from decimal import Decimal
-from typing import Any, Final, NamedTuple
+from typing import Any, Final
 
 from sqlglot import exp
 
 from odradek.sql.analysis.casts import cast, comparable, comparison_with_null, converted
 from odradek.sql.analysis.like import like_regex, like_regex_of
+from odradek.sql.analysis.listed import in_one_type
 from odradek.sql.analysis.scope import NameScope
 from odradek.sql.analysis.times import TIME_COLUMNS, TIME_LITERALS, epoch_ms, time_literal
+from odradek.sql.analysis.typed_text import TypedText, arithmetic, number, quoted
 from odradek.sql.catalog import SqlCatalog
 from odradek.sql.errors import Position, SqlError
-from odradek.sql.exact_numbers import whole_of_literal
 from odradek.sql.language.dialect import chained, position_of
 from odradek.sql.types import (
     BIGINT,
     BOOLEAN,
-    DECIMAL_PRECISION_MAX,
     DOUBLE,
     INTEGER,
     NULL,
     STRING,
     SqlType,
     array_of,
-    as_decimal,
     common_type,
-    decimal_of,
     lambda_of,
     map_of,
     parse_type,
     struct_of_fields,
 )
 
-_INT_MAX: Final = 2**31 - 1
 _COMPARISONS: Final = {exp.EQ: "=", exp.NEQ: "!=", exp.LT: "<", exp.LTE: "<=", exp.GT: ">", exp.GTE: ">="}
 _ARITHMETIC: Final = {exp.Add: "+", exp.Sub: "-", exp.Mul: "*", exp.Div: "/", exp.Mod: "%"}
 _TEXT_CHARS_MAX: Final = 4 << 20
 """Some operators write an operand twice, so that deep nesting would grow without end."""
+_ONLY_EQUAL: Final = ("BOOLEAN", "MAP", "STRUCT", "ARRAY")
+"""Types whose values have no order."""
 _NAN_GUARDS: Final = {"=": (0,), "!=": (0, 1), "<": (1,), "<=": (1,), ">": (0,), ">=": (0,)}
 """Which sides of a comparison must not be NaN. For Spark NaN equals itself and is the largest number; for ksqlDB neither."""
 OVER_REFUSAL: Final = "OVER needs all rows of a table at once, which a query that goes on never has"
 OVER_HINT: Final = "Write a pull query over a table, without EMIT CHANGES; or TOPK, EARLIEST_BY_OFFSET and such with GROUP BY."
 _UNITS: Final = ("MILLISECONDS", "SECONDS", "MINUTES", "HOURS", "DAYS", "WEEKS", "MONTHS", "YEARS")
-
-
-class TypedText(NamedTuple):
-    """Spark SQL, and the type of what it computes."""
-
-    text: str
-    type: SqlType
 
 
 _Operand = tuple[exp.Expr, TypedText]
@@ -158,31 +150,32 @@ class ExpressionCompiler:
     # ---- logic
 
     def comparison(self, tree: exp.Binary) -> TypedText:
-        return self._tested((tree.left, self.typed(tree.left)), tree.right, _COMPARISONS[type(tree)])
+        return self._tested(_operand(self, tree.left), _operand(self, tree.right), _COMPARISONS[type(tree)])
 
-    def _tested(self, left: _Operand, right: exp.Expr, sign: str) -> TypedText:
+    def _tested(self, left: _Operand, right: _Operand, sign: str) -> TypedText:
         """The comparison, which is false beside null and beside NaN."""
         return TypedText(f"coalesce({self._test(left, right, sign)}, false)", BOOLEAN)
 
-    def _test(self, left: _Operand, right: exp.Expr, sign: str) -> str:
+    def _test(self, left: _Operand, right: _Operand, sign: str) -> str:
         sides = self._compared(left, right, sign)
         guards = [
             f" and not isnan({sides[place].text})"
             for place in _NAN_GUARDS[sign]
-            if sides[place].type == DOUBLE and not _is_literal((left[0], right)[place])
+            if sides[place].type == DOUBLE and not _is_literal((left, right)[place][0])
         ]
         return f"{sides[0].text} {sign} {sides[1].text}{''.join(guards)}"
 
-    def _compared(self, left: _Operand, right_tree: exp.Expr, sign: str) -> tuple[TypedText, TypedText]:
+    def _compared(self, left: _Operand, right: _Operand, sign: str) -> tuple[TypedText, TypedText]:
         """Both sides as values that Spark compares, with the types that they had before."""
-        left_tree, left_value = left
-        right_value = self.typed(right_tree)
+        (left_tree, left_value), (right_tree, right_value) = left, right
         if NULL in (left_value.type, right_value.type):
             raise comparison_with_null(left_value.type, right_value.type)
         sides = self._times(left_tree, left_value, right_tree, right_value) or (left_value, right_value)
         for side in sides:
-            if side.type.kind == "MAP" or (side.type.kind in ("STRUCT", "ARRAY") and sign not in ("=", "!=")):
-                raise SqlError(f"Operator {sign} cannot be used to compare {side.type}")
+            if side.type.kind in _ONLY_EQUAL and sign not in ("=", "!="):
+                raise SqlError(
+                    f"Operator {sign} cannot be used to compare {side.type}", hint="Write = or <>."
+                )
         texts = comparable(*sides)
         if texts is None:
             raise SqlError(
@@ -211,7 +204,7 @@ class ExpressionCompiler:
         return None
 
     def distinct_from(self, tree: exp.NullSafeNEQ | exp.NullSafeEQ) -> TypedText:
-        left, right = self._compared((tree.left, self.typed(tree.left)), tree.right, "=")
+        left, right = self._compared(_operand(self, tree.left), _operand(self, tree.right), "=")
         same = f"({left.text} <=> {right.text})"
         return TypedText(same if isinstance(tree, exp.NullSafeEQ) else f"(not {same})", BOOLEAN)
 
@@ -233,9 +226,9 @@ class ExpressionCompiler:
         return TypedText(f"({self.typed(tree.this).text} is null)", BOOLEAN)
 
     def between(self, tree: exp.Between) -> TypedText:
-        value = (tree.this, self.typed(tree.this))
-        at_least = self._test(value, tree.args["low"], ">=")
-        at_most = self._test(value, tree.args["high"], "<=")
+        value = _operand(self, tree.this)
+        at_least = self._test(value, _operand(self, tree.args["low"]), ">=")
+        at_most = self._test(value, _operand(self, tree.args["high"]), "<=")
         return TypedText(f"coalesce({at_least} and {at_most}, false)", BOOLEAN)
 
     def in_list(self, tree: exp.In) -> TypedText:
@@ -246,11 +239,13 @@ class ExpressionCompiler:
                 position_of(tree),
                 "Write a LEFT JOIN with the table for anything else.",
             )
-        value = (tree.this, self.typed(tree.this))
+        if not tree.expressions:
+            raise SqlError("IN needs a value in its brackets", hint="Write IN (1, 2).")
+        value = _operand(self, tree.this)
         lists: dict[str, list[str]] = {}
         tests: list[str] = []
-        for member in tree.expressions:
-            if isinstance(member, exp.Null):
+        for member in _listed(self, tree.expressions, value[1].type):
+            if isinstance(member[0], exp.Null):
                 continue  # nothing equals it
             left, right = self._compared(value, member, "=")
             if DOUBLE in (left.type, right.type):
@@ -280,14 +275,14 @@ class ExpressionCompiler:
         return self.like(tree.this, escape.this)
 
     def case(self, tree: exp.Case) -> TypedText:
-        operand = None if tree.this is None else (tree.this, self.typed(tree.this))
+        operand = None if tree.this is None else _operand(self, tree.this)
         conditions: list[str] = []
         results: list[TypedText] = []
         for branch in tree.args["ifs"]:
             if operand is None:
                 conditions.append(self.as_type(branch.this, BOOLEAN, "what stands after WHEN"))
             else:
-                conditions.append(self._tested(operand, branch.this, "=").text)
+                conditions.append(self._tested(operand, _operand(self, branch.this), "=").text)
             results.append(self.typed(branch.args["true"]))
         default = tree.args.get("default")
         otherwise = TypedText("null", NULL) if default is None else self.typed(default)
@@ -362,37 +357,45 @@ class ExpressionCompiler:
     def array(self, tree: exp.Array) -> TypedText:
         if not tree.expressions:
             raise SqlError("Array constructor cannot be empty", hint="Write a CAST of NULL to an ARRAY")
-        values = [self.typed(value) for value in tree.expressions]
+        values = [value for _, value in _listed(self, tree.expressions)]
         kind = self._one_type(values, "the elements of ARRAY")
         return TypedText(f"array({', '.join(converted(*value, kind) for value in values)})", array_of(kind))
 
-    def _pairs(self, tree: exp.Anonymous, what: str) -> list[tuple[exp.Expr, TypedText]]:
+    def _pairs(self, tree: exp.Anonymous, what: str) -> list[tuple[exp.Expr, exp.Expr]]:
         pairs = []
         for argument in tree.expressions:
             if not isinstance(argument, exp.PropertyEQ):
                 raise SqlError(f"{what} needs pairs with := between them", position_of(argument))
-            pairs.append((argument.this, self.typed(argument.expression)))
+            pairs.append((argument.this, argument.expression))
         return pairs
 
     def map(self, tree: exp.Anonymous) -> TypedText:
         pairs = self._pairs(tree, "MAP")
         if not pairs:
             raise SqlError("Map constructor cannot be empty")
-        keys = [self.typed(key) for key, _ in pairs]
-        key_type = self._one_type(keys, "the keys of MAP")
-        kind = self._one_type([value for _, value in pairs], "the values of MAP")
+        keys = [key for _, key in _listed(self, [key for key, _ in pairs])]
+        values = [value for _, value in _listed(self, [value for _, value in pairs])]
+        wrong = next((key.type for key in keys if key.type != STRING), None)
+        if wrong is not None:
+            raise SqlError(f"the keys of a MAP are STRING, not {wrong}", hint="Write CAST(… AS STRING) := ….")
+        kind = self._one_type(values, "the values of MAP")
+        if kind == NULL:
+            raise SqlError("the values of MAP need a type", hint="Write CAST(NULL AS …).")
+        # A null key is the text null, as in a map of Java that is written.
         inside = ", ".join(
-            f"{converted(*key, key_type)}, {converted(*value, kind)}"
-            for key, (_, value) in zip(keys, pairs, strict=True)
+            f"coalesce({key.text}, 'null'), {converted(*value, kind)}"
+            for key, value in zip(keys, values, strict=True)
         )
-        return TypedText(f"map({inside})", map_of(key_type, kind))
+        return TypedText(f"map({inside})", map_of(STRING, kind))
 
     def struct(self, tree: exp.Anonymous) -> TypedText:
         fields: list[tuple[str, TypedText]] = []
         for name, value in self._pairs(tree, "STRUCT"):
             if not isinstance(name, (exp.Column, exp.Identifier)):
                 raise SqlError("a field of STRUCT needs a name before :=", position_of(name))
-            fields.append((name.name, value))
+            if any(name.name == known for known, _ in fields):
+                raise SqlError(f"Duplicate field names found in STRUCT: `{name.name}`", position_of(name))
+            fields.append((name.name, self.typed(value)))
         if not fields:
             raise SqlError("STRUCT needs at least one field")
         inside = ", ".join(f"{quoted(name)}, {value.text}" for name, value in fields)
@@ -460,6 +463,17 @@ class ExpressionCompiler:
         return TypedText(f"({shown}) -> {body.text}", lambda_of(body.type))
 
 
+def _operand(compiler: ExpressionCompiler, tree: exp.Expr) -> _Operand:
+    return tree, compiler.typed(tree)
+
+
+def _listed(
+    compiler: ExpressionCompiler, trees: Sequence[exp.Expr], kind: SqlType = NULL
+) -> Iterator[_Operand]:
+    """Values of one list, whose literals take the type of the others."""
+    return in_one_type(trees, compiler.typed, lambda value: value.type, kind)
+
+
 def _is_literal(tree: exp.Expr) -> bool:
     return isinstance(tree.this if isinstance(tree, exp.Neg) else tree, exp.Literal)
 
@@ -467,73 +481,6 @@ def _is_literal(tree: exp.Expr) -> bool:
 def lambda_name(name: str) -> str:
     """A variable of a lambda in Spark: no column is called so."""
     return f"l_{name.encode().hex()}"
-
-
-def quoted(text: str) -> str:
-    """A text as a literal of Spark."""
-    return "'" + text.replace("\\", "\\\\").replace("'", "\\'") + "'"
-
-
-def number(text: str) -> TypedText:
-    """INTEGER, or BIGINT when it is large; DECIMAL with a point, DOUBLE with an exponent."""
-    if "e" in text.lower():
-        return TypedText(f"cast({quoted(text)} as double)", DOUBLE)
-    if "." in text:
-        digits = Decimal(text).as_tuple()
-        scale = -int(digits.exponent)
-        kind = decimal_of(max(len(digits.digits), scale), scale)
-        return TypedText(f"cast({quoted(text)} as {kind.ddl})", kind)
-    value = whole_of_literal(text)
-    if -_INT_MAX - 1 <= value <= _INT_MAX:
-        return TypedText(f"({text})" if value < 0 else text, INTEGER)
-    return TypedText(f"({text}L)", BIGINT)
-
-
-def arithmetic(sign: str, left: TypedText, right: TypedText) -> TypedText:
-    """The result is null where it cannot be computed. Whole numbers that grow too large begin again at the other end."""
-    common = common_type(left.type, right.type)
-    assert common is not None
-    if common.kind == "DECIMAL":
-        return _decimal_arithmetic(sign, left, right)
-    first, second = converted(*left, common), converted(*right, common)
-    if sign == "/" and common.kind == "DOUBLE":
-        return TypedText(f"if({second} = 0, {first} * double('Infinity'), {first} / {second})", common)
-    if sign == "/":
-        return TypedText(f"cast({first} div nullif({second}, 0) as {common.ddl})", common)
-    if sign == "%":
-        return TypedText(f"({first} % nullif({second}, 0))", common)
-    return TypedText(f"({first} {sign} {second})", common)
-
-
-def _decimal_arithmetic(sign: str, left: TypedText, right: TypedText) -> TypedText:
-    first, second = as_decimal(left.type), as_decimal(right.type)
-    kind = _decimal_result(sign, first, second)
-    left_text, right_text = converted(*left, first), converted(*right, second)
-    function = {"+": "try_add", "-": "try_subtract", "*": "try_multiply", "/": "try_divide"}.get(sign)
-    made = (
-        f"{left_text} % nullif({right_text}, 0)"
-        if function is None
-        else f"{function}({left_text}, {right_text})"
-    )
-    return TypedText(f"try_cast({made} as {kind.ddl})", kind)
-
-
-def _decimal_result(sign: str, left: SqlType, right: SqlType) -> SqlType:
-    """ksqlDB's rules, which are those of SQL Server."""
-    whole = max(left.precision - left.scale, right.precision - right.scale)
-    scale = max(left.scale, right.scale)
-    match sign:
-        case "+" | "-":
-            precision = whole + scale + 1
-        case "*":
-            precision, scale = left.precision + right.precision + 1, left.scale + right.scale
-        case "/":
-            scale = max(6, left.scale + right.precision + 1)
-            precision = left.precision - left.scale + right.scale + scale
-        case _:
-            precision = min(left.precision - left.scale, right.precision - right.scale) + scale
-    precision = min(precision, DECIMAL_PRECISION_MAX)
-    return decimal_of(precision, min(scale, precision))
 
 
 def constant_of(tree: exp.Expr) -> Any:

@@ -17,9 +17,11 @@ from odradek.sql.formats.json_sr_format import JsonSchemaFormat
 from odradek.sql.formats.kafka_format import KafkaFormat, NoneFormat
 from odradek.sql.formats.protobuf_format import ProtobufFormat
 from odradek.sql.formats.schema_texts import is_bare
+from odradek.sql.types import SqlType
 
 FORMAT_NAMES: Final = ("AVRO", "DELIMITED", "JSON", "JSON_SR", "KAFKA", "NONE", "PROTOBUF", "PROTOBUF_NOSR")
 _BOUND: Final = struct.Struct(">q")
+_TEXT_KEYS: Final = ("JSON", "JSON_SR", "PROTOBUF", "PROTOBUF_NOSR")
 _COMPLEX: Final = ("ARRAY", "MAP", "STRUCT")
 
 
@@ -124,6 +126,21 @@ def _codec(info: FormatInfo, columns: tuple[FormatColumn, ...], *, is_key: bool)
         case "JSON_SR":
             return JsonSchemaFormat(columns, info, wrapped=not bare)
     return ProtobufFormat(columns, info)
+
+
+def check_map_keys(form: RecordFormat) -> None:
+    """Raises SqlError for a MAP whose entries the format cannot name: JSON and its relatives name them with texts."""
+    for column in form.columns:
+        if form.name in _TEXT_KEYS and _has_other_keys(column.type):
+            raise SqlError(
+                f"{form.name} only supports MAP types with STRING keys, column: `{column.name}` {column.type}",
+                hint="Write MAP<STRING, …>.",
+            )
+
+
+def _has_other_keys(kind: SqlType) -> bool:
+    inner = [*kind.parts, *(field for _, field in kind.fields)]
+    return (kind.kind == "MAP" and kind.map_key.kind != "STRING") or any(map(_has_other_keys, inner))
 
 
 def check_format(name: str) -> None:

@@ -343,6 +343,13 @@ STRINGS: Final[tuple[ScalarDefinition, ...]] = (
         _mask_part(f"left({{0}}, {_REST})", None, "right({0}, {1})"),
     ),
     scalar(
+        "MD5",
+        _TEXT,
+        "The MD5 digest of a text in UTF-8, or of bytes, as 32 hexadecimal digits in small letters.",
+        ("STRING text -> STRING", "md5(cast({0} as binary))"),
+        ("BYTES data -> STRING", "md5({0})"),
+    ),
+    scalar(
         "REGEXP_EXTRACT",
         _REGEXP,
         "The first match of a regular expression, or a group of it; null when there is none.",

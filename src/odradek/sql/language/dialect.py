@@ -6,6 +6,7 @@ Names in a tree are as they are kept; each has the place where it stands.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 from typing import Any, ClassVar, Final
 
@@ -20,6 +21,8 @@ from odradek.sql.errors import Position, SqlError
 _TYPE_BRACKETS: Final = {"(": 1, "<": 1, ")": -1, ">": -1}
 
 
+_QUOTED: Final = frozenset({TokenType.IDENTIFIER, TokenType.STRING, TokenType.RAW_STRING})
+_NAME_BEGINS: Final = re.compile(r"\w[\w@]*")
 NESTING_MAX: Final = 32
 """How deep brackets and CASE may stand in each other: sqlglot calls about twenty functions for each level."""
 LEVELS_MAX: Final = 100
@@ -191,10 +194,31 @@ class Ksql(Dialect):
 def tokens_of(text: str) -> list[Token]:
     """SqlError for a string or a name that does not end."""
     try:
-        return list(Ksql.Tokenizer().tokenize(text))
+        return _with_whole_names(Ksql.Tokenizer().tokenize(text))
     except TokenError as error:
         opened = _last_open_quote(text)
         raise SqlError("a quote or a comment is opened and does not end", opened) from error
+
+
+def _with_whole_names(tokens: Sequence[Token]) -> list[Token]:
+    """A name may begin with a digit, and may have an @ after its first letter: `1R`, `A@1`. sqlglot cuts it there."""
+    whole: list[Token] = []
+    for token in tokens:
+        before = whole[-1] if whole else None
+        if before is None or before.end + 1 != token.start or not _continues_name(before, token):
+            whole.append(token)
+            continue
+        text = before.text + token.text
+        whole[-1] = Token(TokenType.VAR, text, token.line, token.col, before.start, token.end)
+    return whole
+
+
+def _continues_name(before: Token, token: Token) -> bool:
+    if _QUOTED & {before.token_type, token.token_type} or not _NAME_BEGINS.fullmatch(before.text):
+        return False
+    if token.token_type == TokenType.NUMBER:
+        return before.text.endswith("@") and token.text.isalnum()
+    return token.text == "@" or token.text.isidentifier()
 
 
 def too_deep(position: Position | None) -> SqlError:
@@ -273,6 +297,15 @@ def _with_names_as_kept(tree: exp.Expr) -> exp.Expr:
         if not name.args.get("quoted"):
             name.set("this", name.this.upper())
             name.set("quoted", True)
+    for pair in list(tree.find_all(exp.PropertyEQ)):
+        # sqlglot takes what stands before := for a name. In a MAP it is an expression.
+        parent, key = pair.parent, pair.this
+        if (
+            isinstance(parent, exp.Anonymous)
+            and parent.name.upper() == "MAP"
+            and isinstance(key, exp.Identifier)
+        ):
+            pair.set("this", exp.Column(this=key))
     return tree
 
 

@@ -50,7 +50,7 @@ def _begins_clause(reader: StatementReader) -> bool:
     if word == "LIMIT":
         return is_digits(after)
     if word == "WINDOW":
-        return after in (*_WINDOWS, "(")
+        return after in (*_WINDOWS, "(") or reader.word(2) in _WINDOWS
     return word in ("ORDER", "UNION", "INTERSECT") and after != ""
 
 
@@ -278,6 +278,8 @@ class QueryReader:
             "HOPPING": "hopping",
             "SESSION": "session",
         }
+        if reader.word() not in _WINDOWS and reader.word(1) in _WINDOWS:
+            reader.name("the name of the window")
         kind = kinds[reader.choose(*_WINDOWS)]
         reader.expect("(")
         lengths: dict[str, int] = {}

@@ -15,6 +15,7 @@ T = TypeVar("T")
 _OPENING: Final = frozenset("([{")
 _CLOSING: Final = frozenset(")]}")
 _ENDS_NAME: Final = ("", ",", "(", ")", "=")
+_LENGTH_MS_MAX: Final = 2**63 - 1
 _UNITS_MS: Final = {
     "MILLISECOND": 1,
     "SECOND": 1_000,
@@ -147,11 +148,16 @@ class StatementReader:
 
     def duration_ms(self) -> int:
         """`10 SECONDS`, in milliseconds."""
+        where = self.position()
         number = self.whole("a length of time, such as 10 SECONDS")
         unit = self.word().removesuffix("S")
         if unit not in _UNITS_MS:
             raise self.unexpected("DAYS, HOURS, MINUTES, SECONDS or MILLISECONDS")
         self._next += 1
+        if number * _UNITS_MS[unit] > _LENGTH_MS_MAX:
+            raise SqlError(
+                f"{number} {unit}S are too long: a time has at most 64 bits of milliseconds", where
+            )
         return number * _UNITS_MS[unit]
 
     def until(self, ends_here: Callable[[StatementReader], bool]) -> list[Token]:

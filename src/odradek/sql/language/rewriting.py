@@ -5,12 +5,17 @@ properties as they are written.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from typing import Final, TypeVar
 
 from sqlglot import Token
 
 from odradek.sql.errors import SqlError
 from odradek.sql.language.dialect import tokens_of
-from odradek.sql.language.statements import Properties, PropertyValue
+from odradek.sql.language.parsing import parse_one
+from odradek.sql.language.statements import CreateSource, Properties, PropertyValue, Statement
+
+T = TypeVar("T", bound=Statement)
+_DEFAULT_FORMAT: Final = "ksql.persistence.default.format."
 
 
 def with_columns(text: str, columns: Sequence[str]) -> str:
@@ -25,11 +30,30 @@ def with_columns(text: str, columns: Sequence[str]) -> str:
     return f"{text[:place]} ({listed}){text[place:]}"
 
 
-def with_properties(text: str, properties: Mapping[str, int]) -> str:
+def with_default_formats(statement: T, properties: Mapping[str, str]) -> T | CreateSource:
+    """A CREATE whose WITH names no format, with those of the properties `ksql.persistence.default.format.…`."""
+    if not isinstance(statement, CreateSource):
+        return statement
+    written = {name for name, _ in statement.properties}
+    has_key = any(column.role in ("key", "primary key") for column in statement.columns)
+    formats = {
+        f"{part.upper()}_FORMAT": properties[f"{_DEFAULT_FORMAT}{part}"]
+        for part in (("key", "value") if has_key else ("value",))
+        if properties.get(f"{_DEFAULT_FORMAT}{part}")
+        and written.isdisjoint(("FORMAT", f"{part.upper()}_FORMAT"))
+    }
+    if not formats:
+        return statement
+    complete = parse_one(with_properties(statement.text, formats))
+    assert isinstance(complete, CreateSource)
+    return complete
+
+
+def with_properties(text: str, properties: Mapping[str, int | str]) -> str:
     """`properties`: more of the WITH clause."""
     if not properties:
         return text
-    listed = ", ".join(f"{name}={value}" for name, value in properties.items())
+    listed = ", ".join(f"{name}={_constant(value)}" for name, value in properties.items())
     tokens = tokens_of(text)
     place = _after_name(tokens)
     if place < len(tokens) and tokens[place].text == "(":

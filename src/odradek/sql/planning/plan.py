@@ -10,7 +10,7 @@ from odradek.model.java_numbers import is_digits, trimmed, whole_number
 from odradek.sql.analysis.casts import converted
 from odradek.sql.catalog import FormatInfo, SqlCatalog, SqlColumn, SqlSource, TimestampColumn, WindowInfo
 from odradek.sql.errors import SqlError, nearest
-from odradek.sql.formats import FORMAT_NAMES, RecordFormat, record_format
+from odradek.sql.formats import FORMAT_NAMES, RecordFormat, check_map_keys, record_format
 from odradek.sql.language.queries import Query
 from odradek.sql.language.statements import (
     AlterQuery,
@@ -34,9 +34,12 @@ from odradek.sql.planning.steps import (
     Step,
 )
 from odradek.sql.planning.timestamps import milliseconds
-from odradek.sql.types import is_castable_implicitly
+from odradek.sql.types import BIGINT_MAX, is_castable_implicitly
 from odradek.streams import Stream, Streams, Table
 
+_WRAPPED: Final = {True: ("KAFKA", "DELIMITED", "NONE"), False: ("PROTOBUF", "NONE")}
+"""Formats that cannot write a single value so: in a record of one field, or bare."""
+_COUNTS_MAX: Final = {"PARTITIONS": 2**31 - 1, "REPLICAS": 2**15 - 1}
 SINK_PROPERTIES: Final = (
     "KAFKA_TOPIC",
     "FORMAT",
@@ -203,7 +206,8 @@ def _filling(sink: SqlSource, planned: QueryPlan, statement: Statement) -> Plan:
     _check_timestamp(sink)
     made_plan = Plan(query=planned, key=planned.key, value=planned.value, sink=sink)
     try:
-        made_plan.sink_formats()
+        for form in made_plan.sink_formats():
+            check_map_keys(form)
     except SqlError as error:
         raise error.at(statement.position) from None
     return made_plan
@@ -219,6 +223,7 @@ def _sink(catalog: SqlCatalog, statement: CreateAsSelect, planned: QueryPlan) ->
         statement,
         has_key=bool(planned.key),
     )
+    check_wrapping(properties, value_format, len(planned.value), statement)
     timestamp = None
     if "TIMESTAMP" in properties:
         pattern = properties.get("TIMESTAMP_FORMAT")
@@ -257,6 +262,11 @@ def _check_timestamp(sink: SqlSource) -> None:
 
 def _insert(catalog: SqlCatalog, statement: InsertIntoSelect, steps: PlannedSteps) -> Plan:
     sink = catalog.source(statement.target, statement.position)
+    headers = next((column.name for column in sink.columns if column.role == "headers"), None)
+    if headers is not None:
+        raise SqlError(
+            f"Cannot insert into {sink.name} because it has header columns: `{headers}`", statement.position
+        )
     planned = QueryPlanner(catalog, statement.query, steps, needs_key=True, sink=sink.name).plan()
     if sink.is_table:
         raise SqlError(
@@ -333,6 +343,10 @@ def formats_of(
         raise SqlError(
             "Cannot supply both 'KEY_FORMAT' or 'VALUE_FORMAT' and 'FORMAT' properties", statement.position
         )
+    if not has_key and str(properties.get("KEY_FORMAT", "NONE")).upper() != "NONE":
+        raise SqlError(
+            "Key format specified for stream without key columns", statement.position, "Leave KEY_FORMAT out."
+        )
     both = properties.get("FORMAT")
     key_name, value_name = properties.get("KEY_FORMAT", both), properties.get("VALUE_FORMAT", both)
     key = key_default if key_name is None else FormatInfo(name=_format_name(key_name, statement))
@@ -342,7 +356,7 @@ def formats_of(
             raise SqlError("Key format NONE cannot be used with a key", statement.position)
         key = FormatInfo(name="KAFKA")
     if "WRAP_SINGLE_VALUE" in properties:
-        value = replace(value, wrapped=bool(properties["WRAP_SINGLE_VALUE"]))
+        value = replace(value, wrapped=_is_wrapped(properties["WRAP_SINGLE_VALUE"], statement))
     if "VALUE_DELIMITER" in properties:
         value = replace(value, delimiter=str(properties["VALUE_DELIMITER"]))
     if "KEY_DELIMITER" in properties:
@@ -354,6 +368,33 @@ def formats_of(
     return _with_schema(key, properties, "KEY", statement), _with_schema(
         value, properties, "VALUE", statement
     )
+
+
+def _is_wrapped(written: PropertyValue, statement: Statement) -> bool:
+    words = {"true": True, "false": False}
+    if str(written).lower() not in words:
+        raise SqlError(f"WRAP_SINGLE_VALUE is true or false, not {written!r}", statement.position)
+    return words[str(written).lower()]
+
+
+def check_wrapping(
+    properties: Mapping[str, PropertyValue], value: FormatInfo, columns: int, statement: Statement
+) -> None:
+    """Raises SqlError for WRAP_SINGLE_VALUE where the format, or the number of value columns, gives no choice."""
+    if "WRAP_SINGLE_VALUE" not in properties:
+        return
+    if value.name in _WRAPPED.get(value.wrapped, ()):
+        raise SqlError(
+            f"Format '{value.name}' does not support 'WRAP_SINGLE_VALUE' set to '{str(value.wrapped).lower()}'",
+            statement.position,
+            "Leave WRAP_SINGLE_VALUE out.",
+        )
+    if columns != 1:
+        raise SqlError(
+            "'WRAP_SINGLE_VALUE' is only valid for single-field value schemas",
+            statement.position,
+            f"There are {columns} value columns: leave it out.",
+        )
 
 
 def _with_schema(
@@ -391,7 +432,7 @@ def _format_name(written: PropertyValue, statement: Statement) -> str:
 
 
 def count_of(properties: Mapping[str, PropertyValue], name: str, statement: Statement) -> int | None:
-    """Of partitions or replicas; None when it is not written. SqlError for what is no number from 1 on."""
+    """A number of partitions, replicas or milliseconds; None when it is not written. Raises SqlError for what Kafka refuses."""
     value = properties.get(name)
     if value is None:
         return None
@@ -399,8 +440,9 @@ def count_of(properties: Mapping[str, PropertyValue], name: str, statement: Stat
         number = whole_number(trimmed(str(value)))
     except ValueError:
         number = 0
-    if number < 1:
-        raise SqlError(f"{name} is a whole number of 1 or more, not {value!r}", statement.position)
+    largest = _COUNTS_MAX.get(name, BIGINT_MAX)
+    if not 1 <= number <= largest:
+        raise SqlError(f"{name} is a whole number from 1 to {largest}, not {value!r}", statement.position)
     return number
 
 

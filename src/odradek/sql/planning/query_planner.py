@@ -3,19 +3,22 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
+from collections.abc import Set as AbstractSet
 from dataclasses import dataclass, replace
-from itertools import count
+from itertools import chain, count
 from typing import Final
 
 from sqlglot import exp
 
-from odradek.sql.analysis.expressions import ExpressionCompiler, TypedText, constant_of, where_of
+from odradek.sql.analysis.expressions import ExpressionCompiler, constant_of, where_of
 from odradek.sql.analysis.scope import NameScope, ScopedColumn, physical_name
-from odradek.sql.catalog import PSEUDO_COLUMNS, SqlCatalog, SqlColumn, SqlSource, WindowInfo
+from odradek.sql.analysis.typed_text import TypedText
+from odradek.sql.catalog import PSEUDO_COLUMNS, WINDOW_BOUNDS, SqlCatalog, SqlColumn, SqlSource, WindowInfo
 from odradek.sql.errors import Position, SqlError
 from odradek.sql.language.dialect import position_of
 from odradek.sql.language.queries import Query, SelectExpression, SelectStar, conjuncts, subquery_of
-from odradek.sql.planning.relations import KeyColumn, RelationPlanner, RelationShape
+from odradek.sql.planning.relations import RelationPlanner
+from odradek.sql.planning.shapes import KeyColumn, RelationShape
 from odradek.sql.planning.steps import (
     NO_COLUMN,
     AggregateCall,
@@ -64,11 +67,12 @@ class QueryPlan:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Item:
-    """A column of the result. `name` None: one is made."""
+    """A column of the result. `name` None: one is made. `is_written`: it stands in SELECT itself, and comes from no `*`."""
 
     name: str | None
     tree: exp.Expr
     position: Position
+    is_written: bool = True
 
 
 class QueryPlanner:
@@ -116,7 +120,9 @@ class QueryPlanner:
         if query.partition_by:
             self._planned.add(shape.step)
             self._planned.next = "partition by"
-            shape = self._partitioned(shape)
+            partitioned = self._partitioned(shape)
+            items = [*self._keys_of_star(shape, partitioned, items), *items]
+            shape = partitioned
         self._planned.add(shape.step)
         self._planned.next = "select"
         return self._selected(shape, items, ExpressionCompiler(scope=shape.scope, catalog=self._catalog))
@@ -153,9 +159,13 @@ class QueryPlanner:
     # ---- SELECT
 
     def _items(self, shape: RelationShape) -> Iterator[_Item]:
+        taken = {column.name for column in shape.scope.columns}
+        taken |= {
+            part.alias for part in self._query.select if isinstance(part, SelectExpression) and part.alias
+        }
         for selection in self._query.select:
             if isinstance(selection, SelectExpression):
-                name = selection.alias or self._natural_name(selection.expression, shape)
+                name = selection.alias or self._natural_name(selection.expression, shape, taken)
                 yield _Item(name=name, tree=selection.expression, position=selection.position)
             else:
                 yield from self._star(selection, shape)
@@ -167,7 +177,7 @@ class QueryPlanner:
                 raise SqlError(f"->* needs a STRUCT before it, not a {made.type}", star.position)
             for name, _ in made.type.fields:
                 field = exp.Dot(this=star.struct.copy(), expression=_identifier(name))
-                yield _Item(name=name, tree=field, position=star.position)
+                yield _Item(name=name, tree=field, position=star.position, is_written=False)
             return
         if star.source is not None and star.source not in shape.scope.sources:
             raise SqlError(f"'{star.source}' is not a valid stream/table name or alias", star.position)
@@ -181,7 +191,7 @@ class QueryPlanner:
                 this=_identifier(column.name), table=_identifier(column.source) if column.source else None
             )
             name = f"{column.source}_{column.name}" if shape.is_join and column.source else column.name
-            yield _Item(name=name, tree=tree, position=star.position)
+            yield _Item(name=name, tree=tree, position=star.position, is_written=False)
 
     def _repartitioned(
         self, chosen: tuple[ScopedColumn, ...], shape: RelationShape
@@ -194,13 +204,31 @@ class QueryPlanner:
         place = {source: number for number, source in enumerate(shape.scope.sources)}
         return [*first, *sorted(others, key=lambda column: (place.get(column.source, 0), column.is_key))]
 
-    def _natural_name(self, tree: exp.Expr, shape: RelationShape) -> str | None:
+    def _keys_of_star(
+        self, before: RelationShape, shape: RelationShape, items: list[_Item]
+    ) -> Iterator[_Item]:
+        """`*` has the columns that PARTITION BY makes of expressions: `before` has none of them, and `shape` has."""
+        stars = [part for part in self._query.select if isinstance(part, SelectStar) and part.struct is None]
+        star = next((part for part in stars if part.source is None or not shape.is_join), None)
+        if star is None or not shape.key:
+            return
+        compiler = ExpressionCompiler(scope=before.scope, catalog=self._catalog)
+        known = {compiler.canonical(selection.tree) for selection in items}
+        taken = {selection.name for selection in items if selection.name is not None}
+        taken |= {column.name for column in before.scope.columns}
+        for tree in self._query.partition_by:
+            if compiler.canonical(tree) in known:
+                continue
+            name = self._natural_name(tree, before, taken) or self._made_up_name(taken)
+            yield _Item(name=name, tree=tree, position=star.position, is_written=False)
+
+    def _natural_name(self, tree: exp.Expr, shape: RelationShape, taken: set[str]) -> str | None:
         """As ksqlDB names it: columns and fields as they are, with the source's where several have it."""
         if isinstance(tree, exp.Column):
             if tree.table and shape.is_join and shape.scope.is_clashing(tree.name):
                 return f"{tree.table}_{tree.name}"
             return str(tree.name)
-        return str(tree.expression.name) if isinstance(tree, exp.Dot) else None
+        return _free_name(str(tree.expression.name), taken) if isinstance(tree, exp.Dot) else None
 
     def _has_aggregate(self, tree: exp.Expr) -> bool:
         functions = self._catalog.functions
@@ -213,12 +241,15 @@ class QueryPlanner:
         texts: list[NamedColumn] = []
         typed = [compiler.typed(selection.tree) for selection in items]
         selected = {made.text for made in typed}
-        chosen = [next((text for text in column.texts if text in selected), None) for column in shape.key]
-        for selection, made in zip(items, typed, strict=True):
-            name = selection.name or self._made_up_name(taken)
-            _check_name(name, selection.position)
+        chosen = [next((text for text in column.chosen if text in selected), None) for column in shape.key]
+        for selection, written in zip(items, typed, strict=True):
+            name, made = selection.name or self._made_up_name(taken), written
             place = _key_place(shape, chosen, compiler.canonical(selection.tree), selection.tree, made)
-            if place is not None:
+            if self._needs_key and (selection.is_written or place is None):
+                _check_name(name, selection)
+            if place is not None and made.text in shape.key[place].nullable:
+                made = TypedText(f"key_{place}", made.type)
+            if place is not None and (self._needs_key or names[place] is None):
                 if names[place] is not None:
                     raise SqlError(
                         f"The projection contains a key column (`{shape.key[place].name}`) more than once",
@@ -228,7 +259,7 @@ class QueryPlanner:
                 names[place] = name
                 if self._needs_key:
                     continue
-            is_bound = name in ("WINDOWSTART", "WINDOWEND") and made.text in _bound_texts(shape)
+            is_bound = name in WINDOW_BOUNDS and made.text in _bound_texts(shape)
             if self._needs_key and is_bound and shape.window is not None:
                 continue
             if made.type.kind == "NULL":
@@ -257,7 +288,7 @@ class QueryPlanner:
             selected_key=tuple(names),
         )
 
-    def _made_up_name(self, taken: set[str | None]) -> str:
+    def _made_up_name(self, taken: AbstractSet[str | None]) -> str:
         while (name := f"KSQL_COL_{next(self._generated)}") in taken:
             pass
         return name
@@ -338,7 +369,7 @@ class QueryPlanner:
 
     def _new_key(self, compiler: ExpressionCompiler, tree: exp.Expr, typed: TypedText) -> KeyColumn:
         """A column of the new key. An expression that is selected is the key under its name there."""
-        if typed.type.kind in ("MAP",):
+        if typed.type.holds_map:
             raise SqlError("PARTITION BY is not supported with MAP columns", position_of(tree))
         return KeyColumn(
             name=_shown(tree),
@@ -365,15 +396,16 @@ class QueryPlanner:
         texts: list[str] = []
         for place, tree in enumerate(query.group_by):
             made = before.typed(tree)
-            if made.type.kind == "MAP":
+            if made.type.holds_map:
                 raise SqlError("GROUP BY is not supported with MAP columns", position_of(tree))
             if self._has_aggregate(tree):
                 raise SqlError("GROUP BY does not support aggregate functions", position_of(tree))
             texts.append(made.text)
             replaced[before.canonical(tree)] = TypedText(f"key_{place}", made.type)
-            key.append(
-                KeyColumn(name=_shown(tree), type=made.type, texts=(f"key_{place}",), shown=_shown(tree))
+            grouped_by = KeyColumn(
+                name=_shown(tree), type=made.type, texts=(f"key_{place}",), shown=_shown(tree)
             )
+            key.append(replace(grouped_by, canonical=before.canonical(tree)))
         if window is not None:
             replaced["WINDOWSTART"] = TypedText("window_start", BIGINT)
             replaced["WINDOWEND"] = TypedText("window_end", BIGINT)
@@ -494,27 +526,24 @@ class _AggregateCollector:
 def _key_place(
     shape: RelationShape, chosen: list[str | None], canonical: str, tree: exp.Expr, made: TypedText
 ) -> int | None:
-    """Which column of the key a selection is. AS_VALUE makes a copy of one."""
-    if isinstance(tree, exp.Anonymous) and tree.name.upper() == "AS_VALUE":
-        return None
+    """Which column of the key a selection is. AS_VALUE makes a copy of one, unless the key is made by it."""
     for place, column in enumerate(shape.key):
         if column.canonical is not None and column.canonical == canonical:
             return place
-        if made.text == chosen[place] and (isinstance(tree, exp.Column) or made.text.startswith("key_")):
+        if made.text == chosen[place] and isinstance(tree.unnest(), exp.Column):
             return place
     return None
 
 
 def _with_bounds(scope: NameScope) -> NameScope:
     bounds = [
-        ScopedColumn(source="", name=name, type=BIGINT, text=name, is_pseudo=True)
-        for name in ("WINDOWSTART", "WINDOWEND")
+        ScopedColumn(source="", name=name, type=BIGINT, text=name, is_pseudo=True) for name in WINDOW_BOUNDS
     ]
     return scope.with_columns(bounds)
 
 
 def _bound_texts(shape: RelationShape) -> set[str]:
-    texts = {column.text for column in shape.scope.columns if column.name in ("WINDOWSTART", "WINDOWEND")}
+    texts = {column.text for column in shape.scope.columns if column.name in WINDOW_BOUNDS}
     return texts | {"window_start", "window_end"}
 
 
@@ -526,11 +555,23 @@ def _identifier(name: str) -> exp.Identifier:
     return exp.Identifier(this=name, quoted=True)
 
 
-def _check_name(name: str, position: Position) -> None:
-    if name in PSEUDO_COLUMNS and name not in ("WINDOWSTART", "WINDOWEND"):
+def _check_name(name: str, selection: _Item) -> None:
+    """`*` of what is windowed has the bounds, which are in the key: they are left out."""
+    if name in PSEUDO_COLUMNS and (selection.is_written or name not in WINDOW_BOUNDS):
         raise SqlError(
-            f"Reserved column name in select: `{name}`. Please remove or alias the column", position
+            f"Reserved column name in select: `{name}`. Please remove or alias the column",
+            selection.position,
+            f"Write {name} AS ….",
         )
+
+
+def _free_name(name: str, taken: set[str]) -> str:
+    """A field of a STRUCT has its own name in the result, with a number where that is taken already."""
+    free = next(
+        made for made in chain([name], (f"{name}_{number}" for number in count(1))) if made not in taken
+    )
+    taken.add(free)
+    return free
 
 
 def _check_once(names: list[str], query: Query) -> None:

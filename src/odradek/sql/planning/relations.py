@@ -3,17 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from itertools import count
 from typing import Final, Literal, Protocol
 
 from sqlglot import exp
 
-from odradek.sql.analysis.expressions import ExpressionCompiler, TypedText, where_of
+from odradek.sql.analysis.expressions import ExpressionCompiler, where_of
 from odradek.sql.analysis.scope import NameScope, ScopedColumn, physical_name
+from odradek.sql.analysis.typed_text import TypedText
 from odradek.sql.catalog import SqlCatalog, SqlColumn, SqlSource, WindowInfo
 from odradek.sql.errors import Position, SqlError
 from odradek.sql.language.queries import JoinRelation, NamedRelation, Query, Relation, SubqueryRelation
+from odradek.sql.planning.shapes import KeyColumn, RelationShape
 from odradek.sql.planning.steps import (
     FilterStep,
     JoinStep,
@@ -32,35 +34,6 @@ from odradek.sql.types import BIGINT, INTEGER, SqlType
 _DAY_MS: Final = 86_400_000
 _DEPTH_MAX: Final = 2
 """Spark 4.3 copies an expression into the one that uses it: each query within a query multiplies them, up to gigabytes."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class KeyColumn:
-    """`texts`: the columns of the frame that hold it: one of them has to be selected, the first that is becomes the key."""
-
-    name: str
-    type: SqlType
-    texts: tuple[str, ...]
-    shown: str
-    """What a message calls it."""
-    canonical: str | None = None
-    """Of an expression that was made the key."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class RelationShape:
-    """Steps so far, and what they make."""
-
-    step: Step
-    scope: NameScope
-    key: tuple[KeyColumn, ...]
-    window: WindowInfo | None
-    sources: tuple[SqlSource, ...]
-    is_join: bool = False
-
-    @property
-    def is_table(self) -> bool:
-        return self.step.is_table
 
 
 class PlannedSubquery(Protocol):
@@ -267,7 +240,8 @@ class RelationPlanner:
             ("ROWOFFSET", BIGINT, "__order[3]"),
         ]
         bounds = [("WINDOWSTART", BIGINT, "window_start"), ("WINDOWEND", BIGINT, "window_end")]
-        used = [column for column in known if column[0] in self._used]
+        own = {column.name for column in source.columns}
+        used = [column for column in known if column[0] in self._used and column[0] not in own]
         return used + (bounds if source.window is not None else [])
 
     # ---- joins
@@ -293,6 +267,8 @@ class RelationPlanner:
                 where_of(relation.condition, where),
                 "Write a CAST.",
             )
+        if left_on.type.holds_map:
+            raise SqlError("a join by a MAP is not supported", where_of(relation.condition, where))
         if not left.is_table and not right.is_table:
             return self._stream_stream(relation, (left, left_on), (right, right_on))
         if relation.within is not None:
@@ -451,17 +427,24 @@ class RelationPlanner:
             "left": (left[1].text,),
             "right": (right[1].text,),
         }.get(kind, ())
-        viable = [plain[text] for text in texts if text in plain]
+        both = () if kind == "outer" else (left, right)
+        viable = [plain[on.text] for _, on in both if on.text in plain]
         if viable:
-            equivalent = tuple(column.text for column in viable)
-            for shape, on in (left, right):
+            equivalent = tuple(text for text in texts if text in plain)
+            selectable: tuple[str, ...] = ()
+            for shape, on in both:
+                selectable += shape.key[0].chosen if _is_named(shape, on) else ()
+                selectable += (on.text,)
                 if on.text in equivalent and _is_key(shape, on):
                     equivalent += tuple(text for text in shape.key[0].texts if text not in equivalent)
+            selectable = tuple(text for text in dict.fromkeys(selectable) if text in plain)
             key = KeyColumn(
                 name=viable[0].name,
                 type=viable[0].type,
-                texts=equivalent,
+                texts=equivalent or ("key_0",),
                 shown=" or ".join(column.full_name for column in viable),
+                nullable=tuple(text for text in selectable if text not in equivalent),
+                chosen_first=selectable,
             )
         else:
             name = "ROWKEY"
@@ -488,6 +471,10 @@ def _depth_of(relation: Relation) -> int:
 
 def _is_key(shape: RelationShape, on: TypedText) -> bool:
     return len(shape.key) == 1 and on.text in shape.key[0].texts
+
+
+def _is_named(shape: RelationShape, on: TypedText) -> bool:
+    return len(shape.key) == 1 and on.text in shape.key[0].chosen
 
 
 def _place_in_key(shape: RelationShape, on: TypedText) -> int | None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from odradek.sql.analysis.expressions import quoted
+from odradek.sql.analysis.typed_text import quoted
 from odradek.sql.catalog import SqlSource
 from odradek.sql.errors import SqlError
 from odradek.sql.types import SqlType

@@ -16,6 +16,7 @@ from typing import Any, Final, TypeAlias
 from sqlglot import exp
 
 from odradek.sql.analysis.casts import comparison_with_null
+from odradek.sql.analysis.listed import in_one_type
 from odradek.sql.analysis.times import TIME_COLUMNS, epoch_ms
 from odradek.sql.errors import SqlError, nearest
 from odradek.sql.exact_numbers import (
@@ -53,6 +54,7 @@ _COMPARISONS: Final[dict[type[exp.Expr], Callable[[Any, Any], bool]]] = {
     exp.GT: operator.gt,
     exp.GTE: operator.ge,
 }
+_OF_ORDER: Final = (operator.lt, operator.le, operator.gt, operator.ge)
 _ARITHMETIC: Final[dict[type[exp.Expr], Callable[[int, int], int]]] = {
     exp.Add: operator.add,
     exp.Sub: operator.sub,
@@ -137,10 +139,16 @@ class LocalScope:
         return LocalValue(BOOLEAN, of)
 
     def _value_test(
-        self, value: LocalValue, tree: exp.Expr, other: exp.Expr, compare: Callable[[Any, Any], bool]
+        self,
+        value: LocalValue,
+        tree: exp.Expr,
+        other: exp.Expr,
+        compare: Callable[[Any, Any], bool],
+        right_value: LocalValue | None = None,
     ) -> Callable[[Any, Row], bool]:
         """A test of a value that is computed once per row: operands that nest would be computed again and again."""
-        sides = self._sides(_given(value), tree, other)
+        _check_order(value, tree, compare)
+        sides = self._sides(_given(value), tree, other, right_value)
         is_given = value.type != STRING
         left, right = sides.left, sides.right
 
@@ -184,14 +192,15 @@ class LocalScope:
         value = self.compiled(tree.this)
         sets: dict[bool, set[Any]] = {}
         tests: list[Callable[[Any, Row], bool]] = []
-        for member in tree.expressions:
+        members = in_one_type(tree.expressions, self.compiled, lambda part: part.type, value.type)
+        for member, right in members:
             if isinstance(member, exp.Null):
                 continue  # nothing equals it
-            sides = self._sides(value, tree.this, member)
+            sides = self._sides(value, tree.this, member, right)
             if isinstance(member, exp.Literal | exp.Neg) and member.find(exp.Column) is None:
                 sets.setdefault(sides.as_double, set()).add(sides.right({}))
             else:
-                tests.append(self._value_test(value, tree.this, member, operator.eq))
+                tests.append(self._value_test(value, tree.this, member, operator.eq, right))
 
         def of(row: Row) -> bool:
             compared = value.of(row)
@@ -207,6 +216,7 @@ class LocalScope:
 
     def _comparison(self, tree: exp.Expr, compare: Callable[[Any, Any], bool]) -> LocalValue:
         value = self.compiled(tree.this)
+        _check_order(value, tree.this, compare)
         return LocalValue(BOOLEAN, self._compared(value, tree.this, tree.expression, compare))
 
     def _compared(
@@ -214,9 +224,17 @@ class LocalScope:
     ) -> Compute:
         return _compares(self._sides(left, left_tree, right), compare)
 
-    def _sides(self, left: LocalValue, left_tree: exp.Expr, right_tree: exp.Expr) -> _Sides:
-        """Both sides as values that Python compares. ROWTIME and the bounds of windows stand beside times as texts."""
-        right = self.compiled(right_tree)
+    def _sides(
+        self,
+        left: LocalValue,
+        left_tree: exp.Expr,
+        right_tree: exp.Expr,
+        right_value: LocalValue | None = None,
+    ) -> _Sides:
+        """Both sides as values that Python compares. ROWTIME and the bounds of windows stand beside times as texts.
+        `right_value`: the right side, where it is compiled already.
+        """
+        right = right_value or self.compiled(right_tree)
         for column, text, is_left in ((left_tree, right_tree, False), (right_tree, left_tree, True)):
             if _is_text(text) and isinstance(column, exp.Column) and column.name in TIME_COLUMNS:
                 moment = epoch_ms(text.this, position_of(column))
@@ -250,6 +268,11 @@ class _Sides:
     left: Compute
     right: Compute
     as_double: bool = False
+
+
+def _check_order(value: LocalValue, tree: exp.Expr, compare: Callable[[Any, Any], bool]) -> None:
+    if value.type == BOOLEAN and compare in _OF_ORDER:
+        raise SqlError("a BOOLEAN is not smaller or larger than another", position_of(tree), "Write = or <>.")
 
 
 def _given(value: LocalValue) -> LocalValue:

@@ -189,23 +189,3 @@ def described_function(functions: FunctionLibrary, name: str) -> Entity:
             for variation in described.variations
         ],
     }
-
-
-PROPERTIES: Final = {
-    "auto.offset.reset": "latest",
-    "cache.max.bytes.buffering": "10000000",
-    "commit.interval.ms": "500",
-    "default.deserialization.exception.handler": "log and go on",
-    "ksql.service.id": "",
-    "ksql.schema.registry.url": "",
-    "processing.guarantee": "exactly_once_v2",
-}
-"""Those that a client may ask about. Only `auto.offset.reset` changes what a query does."""
-SETTABLE: Final = frozenset(
-    {"auto.offset.reset", "cache.max.bytes.buffering", "commit.interval.ms", "processing.guarantee"}
-)
-
-
-def plain_property(name: str) -> str:
-    """Without the prefix that ksqlDB allows."""
-    return name.removeprefix("ksql.streams.")

@@ -45,11 +45,11 @@ from odradek.sql.server.cluster import KnownHosts, ending_statements
 from odradek.sql.server.command_topic import CommandTopic
 from odradek.sql.server.commands import SqlCommand
 from odradek.sql.server.connections import SqlConnections
-from odradek.sql.server.entities import SETTABLE, plain_property
 from odradek.sql.server.gate import LOOPBACK, GateLimits, HttpUsers
 from odradek.sql.server.processing_log import ProcessingLogTerms, ServerProcessingLog
+from odradek.sql.server.properties import RESET, checked_properties, is_known, notes, with_settings
 from odradek.sql.server.rebuilding import RebuildWatch
-from odradek.sql.server.refusals import BAD_REQUEST, BAD_STATEMENT, RestRefusal, refusal_of
+from odradek.sql.server.refusals import BAD_REQUEST, RestRefusal, refusal_of
 from odradek.sql.server.schemas import StatementSchemas
 from odradek.sql.server.serving import HttpTerms, listening, serve_http, url
 from odradek.sql.server.state import ServiceState
@@ -62,7 +62,6 @@ _IDLE_S: Final = 10.0
 _MEMBERS_MAX: Final = 10_000
 _NOT_IN_A_SINK: Final = re.compile(r"[^A-Za-z0-9._-]")
 _SINK_CHARS_MAX: Final = 100
-RESET: Final = "auto.offset.reset"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -311,8 +310,10 @@ class SqlServer:
             given = checked_properties(properties)
             for statement in await self.threads.parsed(text, variables):
                 await asyncio.sleep(0)  # other requests have their turn
+                given = with_settings(given, statement)
                 entity = await self._statements.run(statement, given, variables)
                 if entity is not None:
+                    entity["warnings"] += [{"message": note} for note in notes(given)]
                     entities.append(entity)
         except OdradekError as error:
             raise refusal_of(error, text, entities) from error
@@ -535,7 +536,7 @@ class SqlServer:
         return await self.execute("\n".join(statements), {}, {}, None) if statements else []
 
     def check_property(self, name: str) -> None:
-        if plain_property(name) not in SETTABLE:
+        if not is_known(name):
             raise RestRefusal(
                 BAD_REQUEST,
                 f"One or more properties overrides set locally are prohibited by the KSQL server: [{name}]",
@@ -545,19 +546,6 @@ class SqlServer:
 async def _rows_of(pushed: PushedRows) -> Any:
     while (rows := await pushed.next_rows(_IDLE_S)) is not None:
         yield rows
-
-
-def checked_properties(properties: Mapping[str, str]) -> dict[str, str]:
-    """Plain names. RestRefusal for one that does not exist, or a value that it cannot have."""
-    given = {plain_property(name): value for name, value in properties.items()}
-    for name, value in given.items():
-        if name not in SETTABLE:
-            raise RestRefusal(
-                BAD_STATEMENT, f"{name} is no property that can be set: {', '.join(sorted(SETTABLE))}"
-            )
-        if name == RESET and value.lower() not in ("earliest", "latest"):
-            raise RestRefusal(BAD_STATEMENT, f"auto.offset.reset is earliest or latest, not {value!r}")
-    return {name: value.lower() if name == RESET else value for name, value in given.items()}
 
 
 async def serve(

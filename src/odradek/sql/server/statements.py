@@ -17,6 +17,7 @@ from odradek.sql.catalog import Catalog, Source
 from odradek.sql.errors import SqlError, nearest
 from odradek.sql.language import statements as language
 from odradek.sql.language.parsing import parse_one
+from odradek.sql.language.rewriting import with_default_formats
 from odradek.sql.language.statements import Statement
 from odradek.sql.planning import explain, explained_plan, plan
 from odradek.sql.queries.engine import SqlEngine
@@ -31,7 +32,8 @@ from odradek.sql.server.assertions import AssertionGround, Assertions
 from odradek.sql.server.beside import StatementThreads
 from odradek.sql.server.command_topic import CommandTopic
 from odradek.sql.server.commands import SqlCommand
-from odradek.sql.server.entities import Entity, QueryHealth, entity, plain_property
+from odradek.sql.server.entities import Entity, QueryHealth, entity
+from odradek.sql.server.properties import PROPERTIES, SETTABLE, plain_property
 from odradek.sql.server.refusals import QUERY_ENDPOINT, RestRefusal
 from odradek.sql.server.state import ServiceState, command_id
 from odradek.sql.server.upgrades import JudgedUpgrade, Upgrades, explained
@@ -176,7 +178,7 @@ class Statements:
     async def _distribute(self, statement: Statement, properties: Given) -> Entity:
         """Check it, make its topics, and write it to the command topic."""
         server, identity = self._server, command_id(statement)
-        statement = await server.schemas.with_columns(statement)
+        statement = await server.schemas.with_columns(with_default_formats(statement, properties))
         checked_against = server.catalog
         first = await server.threads.run(apply, checked_against, statement, 0)
         if not first.changes:
@@ -387,7 +389,7 @@ class Statements:
 
     def _properties(self, given: Given) -> dict[str, Any]:
         known = {
-            **entities.PROPERTIES,
+            **PROPERTIES,
             **self._server.shown_properties,
         }
         overridden = {plain_property(name): value for name, value in given.items()}
@@ -396,7 +398,7 @@ class Statements:
                 "name": name,
                 "scope": "KSQL",
                 "value": overridden.get(name, value),
-                "editable": name in entities.SETTABLE,
+                "editable": name in SETTABLE,
             }
             for name, value in sorted(known.items())
         ]

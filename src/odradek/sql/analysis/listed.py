@@ -1,0 +1,86 @@
+"""Values of one list: those of IN, ARRAY and MAP, whose literals take the type of what stands before them."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterator, Sequence
+from decimal import Decimal
+from typing import Final, TypeVar
+
+from sqlglot import exp
+
+from odradek.model.java_numbers import trimmed
+from odradek.sql.errors import SqlError
+from odradek.sql.formats.java_text import double_text
+from odradek.sql.language.dialect import position_of
+from odradek.sql.types import BOOLEAN, DECIMAL_PRECISION_MAX, NULL, SqlType, common_type
+
+T = TypeVar("T")
+_NUMBER: Final = re.compile(r"[+-]?([0-9]{1,400}\.?[0-9]{0,400}|\.[0-9]{1,400})([eE][+-]?[0-9]{1,3})?")
+_BOOLEANS: Final = {"true": True, "yes": True, "false": False, "no": False}
+
+
+def in_one_type(
+    trees: Sequence[exp.Expr],
+    compiled: Callable[[exp.Expr], T],
+    type_of: Callable[[T], SqlType],
+    kind: SqlType = NULL,
+) -> Iterator[tuple[exp.Expr, T]]:
+    """The values, with each literal in the type of those before it. Raises SqlError for a text that is no such value.
+
+    `IN (1, '2')` has two numbers, and `ARRAY['a', 2]` two texts. What is no literal stays as it is. `kind`: the first type.
+    Each value is compiled once: lists that stand in each other would be compiled again and again.
+    """
+    for tree in trees:
+        written = _in_type(tree, kind)
+        made = compiled(written)
+        kind = common_type(kind, type_of(made)) or kind
+        yield written, made
+
+
+def _in_type(tree: exp.Expr, kind: SqlType) -> exp.Expr:
+    written = tree.unnest()
+    made: exp.Expr | None = None
+    if isinstance(written, exp.Literal) and written.is_string:
+        if kind.is_number:
+            made = _number(written, kind)
+        elif kind == BOOLEAN:
+            made = _boolean(written)
+    elif kind.kind == "STRING":
+        made = _text(written)
+    if made is None:
+        return tree
+    made.meta.update(written.meta)
+    return made
+
+
+def _number(tree: exp.Literal, kind: SqlType) -> exp.Expr:
+    written = trimmed(tree.this)
+    if _NUMBER.fullmatch(written) and abs((value := Decimal(written)).adjusted()) <= DECIMAL_PRECISION_MAX:
+        return exp.Literal(this=format(value, "f"), is_string=False)
+    raise _no_value(tree, kind)
+
+
+def _boolean(tree: exp.Literal) -> exp.Expr:
+    word = tree.this.strip().lower()
+    for constant, value in _BOOLEANS.items():
+        if word and constant.startswith(word):
+            return exp.Boolean(this=value)
+    raise _no_value(tree, BOOLEAN)
+
+
+def _text(tree: exp.Expr) -> exp.Expr | None:
+    """A number or a BOOLEAN as the text that Java makes of it; None of what is no literal."""
+    if isinstance(tree, exp.Boolean):
+        return exp.Literal.string("true" if tree.this else "false")
+    sign, literal = ("-", tree.this) if isinstance(tree, exp.Neg) else ("", tree)
+    if not isinstance(literal, exp.Literal) or literal.is_string:
+        return None
+    written = f"{sign}{literal.this}"
+    return exp.Literal.string(double_text(float(written)) if "e" in written.lower() else written)
+
+
+def _no_value(tree: exp.Literal, kind: SqlType) -> SqlError:
+    return SqlError(
+        f"{tree.this!r} is no {kind}", position_of(tree), "Write a value of that type, or a CAST."
+    )

@@ -1,0 +1,47 @@
+"""What FROM makes: steps, names and a key."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from odradek.sql.analysis.scope import NameScope
+from odradek.sql.catalog import SqlSource, WindowInfo
+from odradek.sql.planning.steps import Step
+from odradek.sql.types import SqlType
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class KeyColumn:
+    """`texts`: the columns of the frame that hold it: one of them has to be selected, the first that is becomes the key."""
+
+    name: str
+    type: SqlType
+    texts: tuple[str, ...]
+    shown: str
+    """What a message calls it."""
+    canonical: str | None = None
+    """Of an expression that was made the key."""
+    nullable: tuple[str, ...] = ()
+    """Columns that name the key when they are selected, though they are null where the key is not: the other side of a join."""
+    chosen_first: tuple[str, ...] = ()
+    """`texts` and `nullable` in the order in which one is chosen, where that is another."""
+
+    @property
+    def chosen(self) -> tuple[str, ...]:
+        return self.chosen_first or self.texts
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RelationShape:
+    """Steps so far, and what they make."""
+
+    step: Step
+    scope: NameScope
+    key: tuple[KeyColumn, ...]
+    window: WindowInfo | None
+    sources: tuple[SqlSource, ...]
+    is_join: bool = False
+
+    @property
+    def is_table(self) -> bool:
+        return self.step.is_table
