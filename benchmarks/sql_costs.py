@@ -55,13 +55,14 @@ def main() -> None:
     parser.add_argument("--clients", type=int, default=100)
     parser.add_argument("--rate", type=float, default=300.0)
     parser.add_argument("--seconds", type=float, default=20.0)
+    parser.add_argument("--awake", type=int, help="odradek.sql.awake.queries; the server's own without it")
     parser.add_argument("--json", type=Path)
     given = parser.parse_args()
     figures: dict[str, float] = {"load": os.getloadavg()[0]}
     with (
         OdradekNode(settings={"log.cleaner.enable": "false"}) as node,
         tempfile.TemporaryDirectory(prefix="odradek-sql-costs-") as directory,
-        _serving(node.bootstrap, directory) as (client, server),
+        serving(node.bootstrap, directory, awake_count=given.awake) as (client, server),
     ):
         figures["at_rest_mb"] = _memory_mb(server)
         if given.rows:
@@ -85,9 +86,12 @@ def main() -> None:
 
 
 @contextmanager
-def _serving(servers: str, directory: str) -> Iterator[tuple[RestClient, psutil.Process]]:
+def serving(
+    servers: str, directory: str, *, awake_count: int | None = None
+) -> Iterator[tuple[RestClient, psutil.Process]]:
     words = [sys.executable, "-m", "odradek.cli.main", "sql", "serve", "--listen", "127.0.0.1:0"]
     words += ["--bootstrap", servers, "--data", directory]
+    words += [] if awake_count is None else ["--set", f"odradek.sql.awake.queries={awake_count}"]
     with (Path(directory) / "server.log").open("w") as log:
         server = subprocess.Popen(
             words, stdout=subprocess.PIPE, stderr=log, text=True, env=serve_environment()

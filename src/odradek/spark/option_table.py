@@ -102,6 +102,16 @@ OPTIONS: Final[tuple[Option, ...]] = (
     _option("fetchOffset.retryIntervalMs", Use.READ, "and how long to wait before that"),
     _option("kafkaConsumer.pollTimeoutMs", Use.READ, "how long a task waits for its next records"),
     _option("offsetPollIntervalMs", Use.STREAM_READ, "how often an idle stream asks for new offsets"),
+    _option(
+        "idleWaitMs",
+        Use.STREAM_READ,
+        "a stream that has read everything waits for records so long, and asks for offsets once for all that wait; 0: never",
+    ),
+    _option(
+        "idleWaitQuery",
+        Use.STREAM_READ,
+        "a name that the sources of one query share, so that none waits for another",
+    ),
     _option("partitionDiscoveryIntervalMs", Use.STREAM_READ, "how often it looks for new partitions"),
     _option("archive", Use.READ, "an archive of the topics: what they no longer hold is read there"),
     _option("archiveEndpoint", Use.READ, "the URL of its S3-compatible store"),

@@ -112,6 +112,8 @@ class ReadOptions:
     offset_retry_interval_ms: int
     poll_timeout_ms: int
     offset_poll_interval_ms: int
+    idle_wait_ms: int
+    idle_wait_query: str | None
     partition_discovery_interval_ms: int
     publish_group: str | None
     """The group whose offsets say how far a stream has come."""
@@ -172,6 +174,8 @@ def read_options(options: Mapping[str, str], use: Use) -> ReadOptions:
         offset_retry_interval_ms=whole(given, "fetchOffset.retryIntervalMs", 10),
         poll_timeout_ms=whole(given, "kafkaConsumer.pollTimeoutMs", 120_000, at_least=1),
         offset_poll_interval_ms=whole(given, "offsetPollIntervalMs", 50),
+        idle_wait_ms=whole(given, "idleWaitMs", 0),
+        idle_wait_query=given.get("idleWaitQuery"),
         partition_discovery_interval_ms=whole(given, "partitionDiscoveryIntervalMs", 1_000),
         publish_group=_publish_group(given),
         archive=_archive(given),

@@ -7,10 +7,11 @@ must stay cheap: Spark does it when it looks for data sources.
 
 from __future__ import annotations
 
+import functools
 import logging
 import sys
 import time
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Final, NoReturn
 
 from pyspark.sql.datasource import (
@@ -48,7 +49,7 @@ if TYPE_CHECKING:
     from odradek.runtime import real
     from odradek.spark import connections, publishing, sink
     from odradek.spark.publishing import OffsetPublisher
-    from odradek.spark.reading import batch, fetch, progress, pruning
+    from odradek.spark.reading import batch, fetch, idle, progress, pruning
     from odradek.spark.reading import schema as spark_schema
     from odradek.spark.reading.catalog import Catalog
     from odradek.spark.reading.history import History
@@ -58,6 +59,7 @@ else:
     real = lazy("odradek.runtime.real")
     batch = lazy("odradek.spark.reading.batch")
     connections = lazy("odradek.spark.connections")
+    idle = lazy("odradek.spark.reading.idle")
     fetch = lazy("odradek.spark.reading.fetch")
     progress = lazy("odradek.spark.reading.progress")
     pruning = lazy("odradek.spark.reading.pruning")
@@ -333,4 +335,18 @@ def _catalog(options: ReadOptions, history: History | None) -> Catalog:
 def _new_progress(options: ReadOptions, history: History | None) -> progress.StreamProgress:
     for warning in options.warnings:
         log.warning("%s", warning)
-    return progress.StreamProgress(options, _catalog(options, history), real.SystemClock(), time.sleep)
+    wait = None
+    if options.idle_wait_ms:
+        wait = _idle_waits().of(options.client, options.idle_wait_query, options.idle_wait_ms / 1_000)
+    catalog = _catalog(options, history)
+    return progress.StreamProgress(options, catalog, real.SystemClock(), time.sleep, wait)
+
+
+def _watch(client: Mapping[str, str]) -> idle.EndsWatch:
+    return idle.EndsWatch(connections.catalog(client), time.sleep)
+
+
+@functools.cache
+def _idle_waits() -> idle.IdleWaits:
+    """What the queries of this process wait with."""
+    return idle.IdleWaits(_watch)

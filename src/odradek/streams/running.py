@@ -56,7 +56,8 @@ ROWS_PER_BATCH: Final = 1_000_000
 ROWS_PER_BATCH_WITH_STATE: Final = 200_000
 """The same of a query with state: a task holds its rows of a batch in memory."""
 
-_OF_READERS: Final = frozenset({"kafka.isolation.level"})
+_IDLE_WAIT: Final = "idleWaitMs"
+_OF_READERS: Final = frozenset({"kafka.isolation.level", _IDLE_WAIT})
 """Options of a program that its sinks do not know."""
 
 
@@ -189,6 +190,8 @@ class _QueryTerms:
     tails: Mapping[Operator, tuple[TopicSink, ...]] | None = None
     has_even_tasks: bool = True
     rows_per_batch: int = ROWS_PER_BATCH_WITH_STATE
+    waiting: Mapping[str, str] = field(default_factory=dict)
+    """Options of all its sources that say how they wait for records."""
 
 
 def _query_terms(
@@ -207,6 +210,7 @@ def _query_terms(
         tails=query.tails,
         has_even_tasks=place.has_even_tasks(),
         rows_per_batch=ROWS_PER_BATCH_WITH_STATE if has_state else ROWS_PER_BATCH,
+        waiting={"idleWaitQuery": place.uri} if _IDLE_WAIT in program.options else {},
     )
 
 
@@ -370,6 +374,7 @@ def _topic_frame(
         .option("startingOffsets", "earliest")
         .options(**reading_options(source, letters))
         .options(**limit)
+        .options(**terms.waiting)
         .options(**{**dict(source.options), **resuming})
         .load()
     )

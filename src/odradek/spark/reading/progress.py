@@ -9,7 +9,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
-from typing import Final
+from typing import TYPE_CHECKING, Final
 from uuid import UUID
 
 from odradek.model.errors import ErrorCode, KafkaError
@@ -20,6 +20,9 @@ from odradek.spark.options import ReadOptions
 from odradek.spark.reading.catalog import Catalog, log_ranges, resolve, subscribed, subscribed_at_start
 from odradek.spark.reading.planning import TopicIds, advance, lost_records, made_again, without_topics
 from odradek.spark.reading.positions import EARLIEST, LATEST, AtGroup, AtOffsets
+
+if TYPE_CHECKING:
+    from odradek.spark.reading.idle import IdleWait
 
 log: Final = logging.getLogger("odradek.spark")
 Offsets = Mapping[TopicPartition, int]
@@ -64,12 +67,21 @@ class StreamProgress:
     """Chooses the end of each micro-batch. One per running query, used by one thread."""
 
     def __init__(
-        self, options: ReadOptions, catalog: Catalog, clock: Clock, pause: Callable[[float], None]
+        self,
+        options: ReadOptions,
+        catalog: Catalog,
+        clock: Clock,
+        pause: Callable[[float], None],
+        idle: IdleWait | None = None,
     ) -> None:
+        """`idle`: what the query waits with while it has read everything; None: it looks as often as Spark asks."""
         self._options = options
         self._catalog = catalog
         self._clock = clock
         self._pause = pause
+        self._idle = idle
+        self._idle_at: StreamOffset | None = None
+        """Where the last look found nothing to read; None: it found something."""
         self._initial: StreamOffset | None = None
         self._partitions: list[TopicPartition] = []
         self._discovered_at: float | None = None
@@ -115,8 +127,24 @@ class StreamProgress:
         """The end of the next batch, or `start` itself when there is nothing to read.
 
         `everything`: Spark asks for all there is, whatever minOffsetsPerTrigger says. The first batch of a query runs even
-        when it is empty; so its end always says where it began.
+        when it is empty; so its end always says where it began. A second look that finds nothing waits, if the query may.
         """
+        end = self._next_end(start, limit, everything=everything)
+        if end is start and self._idle is not None and self._may_wait and self._idle_at == start:
+            self._idle.wait(self, self._latest)
+            self._looked_at = None
+            end = self._next_end(start, limit, everything=everything)
+        elif self._idle is not None:
+            self._idle.ends.note(self, self._latest)
+        self._idle_at = start if end is start else None
+        return end
+
+    @property
+    def _may_wait(self) -> bool:
+        """Whether records alone end a wait: not the time that minOffsetsPerTrigger or a last batch is bound to."""
+        return self._options.min_offsets_per_trigger is None and self._target is None
+
+    def _next_end(self, start: StreamOffset, limit: int | None, *, everything: bool) -> StreamOffset:
         available = self._available(start)
         is_first = start == self._initial
         living = self._of_present_topics(start)

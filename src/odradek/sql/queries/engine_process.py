@@ -56,6 +56,8 @@ StartOrder: TypeAlias = StartQuery | StartArchive | StartPush
 
 _log = events.get("sql")
 JVM_IS_GONE: Final = 70
+_WAITING: Final = {"idleWaitMs": "10000"}
+"""A query with nothing to read waits for records: fifty that ask for offsets at each trigger take a third of a core."""
 _WATCH_S: Final = 0.25
 _WATCH_EACH_S: Final = 0.02
 """Many queries are looked at less often: each costs calls of the JVM."""
@@ -182,7 +184,7 @@ class EngineCore:
         app = streams_app.Streams(
             order.name,
             servers=order.servers,
-            options=order.options,
+            options={**_WAITING, **order.options},
             on_error="skip",  # as ksqlDB: a record that cannot be read is left out, and the log says which
             spark=spark,
             starting=order.starting,
@@ -195,7 +197,7 @@ class EngineCore:
         app = streams_app.Streams(
             order.query_id,
             servers=order.servers,
-            options=order.options,
+            options={**_WAITING, **order.options},
             on_error="skip",  # as ksqlDB: a record that cannot be read is left out, and the log says which
             spark=spark,
             starting=order.starting,
@@ -299,8 +301,10 @@ class EngineCore:
         """Tells the server which queries have died, and which have ended a batch that it waits for."""
         with self._lock:
             all_running = list(self._running.values())
+        unreported = [running for running in all_running if not running.is_reported]
+        some_ended = self.sessions.active_count != sum(len(running.run.queries) for running in unreported)
         for running in all_running:
-            if running.has_ended and not running.is_reported:
+            if some_ended and running.has_ended and not running.is_reported:
                 running.is_reported = True
                 self._lanes.add([running.query_id], partial(self._report_dead, running), self.stops)
             elif running.tells_progress and running.has_progressed:

@@ -51,6 +51,10 @@ _DRIVER_PYTHON: Final = "PYSPARK_DRIVER_PYTHON"
 """Spark plans with this one, and runs tasks with the other."""
 
 
+_TRIGGERS: Final = "org.apache.spark.sql.execution.streaming.runtime.ProcessingTimeExecutor"
+"""It warns of each trigger that takes longer than its interval, as those of queries that wait for records do."""
+
+
 class EngineSessions:
     """A thread changes settings and functions of its session while it starts a query, and disturbs no other start."""
 
@@ -59,6 +63,7 @@ class EngineSessions:
         self._lock: Final = threading.Lock()
         self._of_thread: Final = threading.local()
         self._first: Any = None
+        self._managers: Final[list[Any]] = []
 
     def of_this_thread(self) -> Any:
         """Returns the session of the calling thread. The first thread that asks starts the JVM, and the others wait for it."""
@@ -71,7 +76,13 @@ class EngineSessions:
                     spark = streams_session.beside(self._first)
             registering.register(spark)
             self._of_thread.spark = spark
+            self._managers.append(spark._jsparkSession.streams())
         return spark
+
+    @property
+    def active_count(self) -> int:
+        """The number of Spark's queries that run now, of all threads. It costs two calls of the JVM for each of them."""
+        return sum(len(manager.active()) for manager in list(self._managers))
 
     @property
     def jvm_process_id(self) -> int | None:
@@ -88,4 +99,7 @@ class EngineSessions:
             except OSError as error:  # such as TMPDIR, whose path is too long for a socket
                 _log.warning("sql_planners_not_shared", reason=str(error))
         os.environ.setdefault(DIRECTORIES, str(self._scratch.directory("spark")))
-        return streams_session.session("odradek-sql", None, 1, _SETTINGS)
+        spark = streams_session.session("odradek-sql", None, 1, _SETTINGS)
+        log4j: Any = spark.sparkContext._jvm.org.apache.logging.log4j  # type: ignore[union-attr]
+        log4j.core.config.Configurator.setLevel(_TRIGGERS, log4j.Level.ERROR)
+        return spark

@@ -1,0 +1,188 @@
+"""Queries that have read everything wait for records, on one look at the brokers for all of them."""
+
+from __future__ import annotations
+
+import gc
+import threading
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+from tests.unit.spark.logs import FIRST_ID, Logs
+
+from odradek.model.errors import ErrorCode, KafkaError
+from odradek.model.ids import TopicPartition
+from odradek.runtime.real import SystemClock
+from odradek.spark.offsets import StreamOffset
+from odradek.spark.option_table import Use
+from odradek.spark.options import read_options
+from odradek.spark.reading.idle import EndsWatch, IdleWait, IdleWaits, QueryEnds
+from odradek.spark.reading.progress import StreamProgress
+
+A, B = TopicPartition("t", 0), TopicPartition("u", 0)
+LONG_S = 60.0
+
+
+@dataclass
+class SteppedLogs(Logs):
+    """Logs whose every look at ends waits until the test allows it. `asked`: the partitions of each look."""
+
+    asked: list[set[TopicPartition]] = field(default_factory=list)
+    is_down: bool = False
+
+    def offsets(self, questions: Mapping[TopicPartition, int]) -> dict[TopicPartition, int]:
+        self.asked.append(set(questions))
+        if self.is_down:
+            raise KafkaError(ErrorCode.NETWORK_EXCEPTION, "no broker answers")
+        return super().offsets(questions)
+
+
+@dataclass
+class Steps:
+    """The pauses between looks: each ends when the test says so."""
+
+    allowed: threading.Semaphore = field(default_factory=lambda: threading.Semaphore(0))
+    begun: threading.Semaphore = field(default_factory=lambda: threading.Semaphore(0))
+
+    def pause(self, seconds: float) -> None:
+        self.begun.release()
+        assert self.allowed.acquire(timeout=LONG_S)
+
+    def begin(self) -> None:
+        """Returns when the first pause has begun."""
+        assert self.begun.acquire(timeout=LONG_S)
+
+    def look(self) -> None:
+        """Lets one look happen, and returns when the pause after it has begun."""
+        self.allowed.release()
+        assert self.begun.acquire(timeout=LONG_S)
+
+    def end(self) -> None:
+        """Lets the last pause end, when nothing waits any more."""
+        self.allowed.release()
+
+
+def waiting(watch: EndsWatch, known: dict[TopicPartition, int]) -> threading.Thread:
+    thread = threading.Thread(target=watch.wait, args=(known, LONG_S))
+    thread.start()
+    return thread
+
+
+def test_one_look_is_for_all_that_wait_and_wakes_those_whose_topics_moved() -> None:
+    logs, steps = SteppedLogs({A: (0, 5), B: (0, 7)}), Steps()
+    watch = EndsWatch(logs, steps.pause)
+    first, second = waiting(watch, {A: 5}), waiting(watch, {B: 7})
+    steps.begin()
+    for _ in range(10_000):
+        steps.look()
+        if logs.asked[-1] == {A, B}:
+            break
+    logs.spans[A] = (0, 6)
+    steps.look()
+    first.join(LONG_S)
+    assert not first.is_alive()
+    assert second.is_alive()
+    logs.spans[B] = (0, 8)
+    steps.look()
+    second.join(LONG_S)
+    assert not second.is_alive()
+    steps.end()
+    assert {A, B} in logs.asked, "both have waited at the same time"
+    assert logs.asked[-1] == {B}
+
+
+def test_a_partition_that_is_gone_and_a_broker_that_does_not_answer_end_the_wait() -> None:
+    logs, steps = SteppedLogs({A: (0, 5), B: (0, 7)}), Steps()
+    watch = EndsWatch(logs, steps.pause)
+    first, second = waiting(watch, {A: 5}), waiting(watch, {B: 7})
+    steps.begin()
+    steps.look()
+    del logs.spans[A]
+    steps.look()
+    first.join(LONG_S)
+    assert not first.is_alive()
+    assert second.is_alive()
+    logs.is_down = True
+    steps.look()
+    second.join(LONG_S)
+    assert not second.is_alive()
+    steps.end()
+
+
+def test_a_wait_ends_when_its_time_is_up() -> None:
+    watch = EndsWatch(Logs({A: (0, 5)}), lambda seconds: None)
+    watch.wait({A: 5}, 0.01)
+
+
+def test_what_one_source_has_not_seen_keeps_the_others_of_its_query_from_waiting() -> None:
+    class Source:
+        pass
+
+    ends, mine, other = QueryEnds(), Source(), Source()
+    ends.note(mine, {A: 5, B: 3})
+    ends.note(other, {B: 2})
+    assert ends.known() == {A: 5, B: 2}
+    del other
+    gc.collect()
+    assert ends.known() == {A: 5, B: 3}
+
+
+def test_sources_share_a_watch_by_cluster_and_ends_by_query() -> None:
+    waits = IdleWaits(lambda client: EndsWatch(Logs({}), lambda seconds: None))
+    here, there = {"bootstrap.servers": "a:1"}, {"bootstrap.servers": "b:1"}
+    first, second = waits.of(here, "q", 1.0), waits.of(here, "q", 1.0)
+    assert first.ends is second.ends
+    assert first.watch is second.watch
+    assert waits.of(here, "r", 1.0).ends is not first.ends
+    assert waits.of(here, None, 1.0).ends is not waits.of(here, None, 1.0).ends
+    elsewhere = waits.of(there, "q", 1.0)
+    assert elsewhere.watch is not first.watch
+    assert elsewhere.ends is not first.ends
+
+
+@dataclass
+class CountedWatch(EndsWatch):
+    """Counts waits, and writes a record during each."""
+
+    logs: Logs
+    known: list[dict[TopicPartition, int]] = field(default_factory=list)
+
+    def wait(self, known: Mapping[TopicPartition, int], timeout_s: float) -> None:
+        self.known.append(dict(known))
+        start, end = self.logs.spans[A]
+        self.logs.spans[A] = (start, end + 1)
+
+
+def idle_stream(logs: Logs, **options: str) -> tuple[StreamProgress, CountedWatch]:
+    given = {"kafka.bootstrap.servers": "h:1", "subscribe": "t", "offsetPollIntervalMs": "0", **options}
+    watch = CountedWatch(logs)
+    wait = IdleWait(watch=watch, ends=QueryEnds(), wait_s=1.0)
+    clock = SystemClock()
+    return StreamProgress(
+        read_options(given, Use.STREAM_READ), logs, clock, lambda seconds: None, wait
+    ), watch
+
+
+def at(offset: int) -> StreamOffset:
+    return StreamOffset(next_offsets={A: offset}, topic_ids={"t": FIRST_ID})
+
+
+def test_the_second_look_that_finds_nothing_waits_and_returns_what_came() -> None:
+    logs = Logs({A: (0, 5)})
+    progress, watch = idle_stream(logs)
+    assert progress.latest(at(3), None).next_offsets == {A: 5}
+    assert progress.latest(at(5), None) == at(5)  # a trigger without data may have other work to do
+    assert not watch.known
+    assert progress.latest(at(5), None).next_offsets == {A: 6}
+    assert watch.known == [{A: 5}]
+
+
+def test_no_wait_where_time_itself_ends_a_batch() -> None:
+    logs = Logs({A: (0, 5)})
+    progress, watch = idle_stream(logs, minOffsetsPerTrigger="10")
+    for _ in range(3):
+        progress.latest(at(4), None)
+    progress, watch = idle_stream(logs)
+    progress.prepare_available_now()
+    for _ in range(3):
+        progress.latest(at(5), None)
+    assert not watch.known
