@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Protocol
 
 from odradek.broker.cluster.link import ClusterLink
 from odradek.broker.coordinators.producer_ids import ProducerIds
 from odradek.broker.fetch.sessions import FetchSessions
+from odradek.broker.metrics.requests import RequestFigures
+from odradek.broker.metrics.traffic import BrokerTraffic
 from odradek.broker.replicas.log_dir_moves import LogDirMoves
 from odradek.broker.replicas.replica_manager import ReplicaManager
 from odradek.cluster.controller.controller import Controller
@@ -72,6 +74,10 @@ class BrokerContext:
     """Carries out what the authorizer decides, before handlers."""
     audit: RequestWatcher | None = None
     """Notes what is done, where someone wants to know."""
+    traffic: BrokerTraffic = field(init=False, default_factory=BrokerTraffic)
+    """What moves, by topic."""
+    requests: RequestFigures = field(init=False)
+    """How long requests take, by API."""
     turns: Turns
     """For handlers whose work grows with the request."""
     answer_room_bytes: Callable[[], int] = lambda: 2**31 - 1
@@ -81,6 +87,9 @@ class BrokerContext:
     )
     """The dispatcher: serves a request frame as if it had come over the connection, from the requester if one is given."""
     _verifier: TransactionVerifier | None = None
+
+    def __post_init__(self) -> None:
+        self.requests = RequestFigures(self.runtime.clock.monotonic)
 
     @property
     def image(self) -> ClusterImage:

@@ -81,11 +81,14 @@ class Dispatcher:
         """Where brokers are served, if not everywhere."""
         self._control_plane = broker.config.network.control_plane_listener_name
         """Where the controller serves them, and no one serves anything else."""
+        self._figures = broker.requests
 
     def handle(self, connection: Connection, frame: memoryview) -> Reply:
         if self._control_plane is not None and connection.listener.name == self._control_plane:
             self._check_control_plane(frame)
-        return self.serve(connection, frame)
+        began = self._figures.now()
+        reply = self.serve(connection, frame)
+        return self._figures.answered(connection, frame, reply, began)
 
     def _check_control_plane(self, frame: memoryview) -> None:
         header, _ = decode_request_header(frame)
@@ -373,7 +376,8 @@ class Dispatcher:
             return HeldReply(large_messages.write(self._broker, connection, header, charge, message))
         except OdradekError as error:
             raise UnfitResponse(f"{api} version {header.api_version}: {error}") from error
-        log_refusals(connection, header, api, message, self._broker.runtime.clock.monotonic)
+        for refusal in log_refusals(connection, header, api, message, self._broker.runtime.clock.monotonic):
+            self._figures.failed(key, refusal.code)
         return chunks
 
 

@@ -74,5 +74,7 @@ async def write(
         raise UnfitResponse(f"{APIS[key].name} version {version}: {error}") from error
     if charge is not None:
         chunks = charge.encoded(version, message, lambda _: chunks)
-    log_first_refusals(connection, header, APIS[key].name, message, broker.runtime.clock.monotonic)
+    now = broker.runtime.clock.monotonic
+    for refusal_logged in log_first_refusals(connection, header, APIS[key].name, message, now):
+        broker.requests.failed(key, refusal_logged.code)
     return chunks

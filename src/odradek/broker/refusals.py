@@ -74,21 +74,23 @@ def refusals(response: Message) -> list[ResponseError]:
 
 def log_refusals(
     connection: Connection, header: RequestHeader, api: str, response: Message, now: Callable[[], float]
-) -> None:
-    """One event if the response refuses anything, naming the first and how many more there are."""
+) -> list[ResponseError]:
+    """Logs one event if the response refuses anything, with the first and how many more there are. Returns all of them."""
     if response_errors := refusals(response):
         _log_found(connection, header, api, response_errors, now)
+    return response_errors
 
 
 def log_first_refusals(
     connection: Connection, header: RequestHeader, api: str, response: Message, now: Callable[[], float]
-) -> None:
-    """The same for a large response, of which only the beginning is looked at."""
+) -> list[ResponseError]:
+    """Does the same for a large response, of which only the beginning is looked at."""
     response_errors = list(
         islice(_first_refusals(_ways(type(response)), (response,), count()), _LARGE_REFUSALS_MAX)
     )
     if response_errors:
         _log_found(connection, header, api, response_errors, now)
+    return response_errors
 
 
 def _first_refusals(

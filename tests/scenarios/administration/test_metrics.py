@@ -17,6 +17,7 @@ from odradek.config.broker import BrokerConfig
 from odradek.model.errors import ConfigError
 from odradek.model.version import __version__
 from odradek.net.scrape_server import HttpPage
+from odradek.protocol.messages.topics.delete_topics import DeleteTopicsRequest, DeleteTopicState
 from odradek.runtime.real import real_runtime
 
 SECONDS = 20
@@ -102,7 +103,51 @@ async def test_figures_of_partitions_agree_with_what_was_done(
     assert of(samples, "kafka_controller_kafkacontroller_globalpartitioncount") == 2
     assert of(samples, "kafka_controller_kafkacontroller_offlinepartitionscount") == 0
     assert of(samples, "odradek_build_info", version=__version__) == 1
+    bean = "kafka_server_brokertopicmetrics_"
+    assert (
+        of(samples, f"{bean}messagesin_total", topic="flights") == of(samples, f"{bean}messagesin_total") == 4
+    )
+    written = of(samples, f"{bean}bytesin_total", topic="flights")
+    assert written == of(samples, "kafka_log_log_size", **first)
+    assert of(samples, f"{bean}totalproducerequests_total", topic="flights") == 2
+    assert of(samples, f"{bean}bytesout_total", topic="flights") == 0
     assert of(samples, "odradek_metrics_series_left_out") == 0
+
+
+async def test_figures_of_requests_agree_with_what_was_asked(
+    scene: Any, listeners: list[MetricsListener]
+) -> None:
+    broker = await scene.start()
+    wire = await scene.connect()
+    await wire.create("flights", partitions=1)
+    await wire.produce("flights", [b"a", b"b"])
+    read = await wire.fetch("flights", 0)
+    await wire.produce("nowhere", [b"c"])
+    listener = listen(broker, listeners)
+
+    samples = await scrape(listener)
+
+    bean = "kafka_network_requestmetrics_"
+    produced = {labels: value for (name, labels), value in samples.items() if name == f"{bean}requests_total"}
+    assert sum(value for labels, value in produced.items() if ("request", "Produce") in labels) == 2
+    fetches = [value for labels, value in produced.items() if ("request", "Fetch") in labels]
+    consumers = [value for labels, value in produced.items() if ("request", "FetchConsumer") in labels]
+    assert fetches == consumers == [1]
+    assert of(samples, f"{bean}totaltimems_count", request="Produce") == 2
+    assert of(samples, "odradek_request_seconds_count", request="Produce") == 2
+    quantile = {"request": "Produce", "quantile": "0.99"}
+    assert 0 < of(samples, f"{bean}totaltimems", **quantile) <= 10_000
+    assert of(samples, f"{bean}errors_total", request="Produce", error="UNKNOWN_TOPIC_OR_PARTITION") == 1
+    bean = "kafka_server_brokertopicmetrics_"
+    assert of(samples, f"{bean}bytesout_total", topic="flights") == len(read.records)
+    assert of(samples, f"{bean}totalfetchrequests_total", topic="flights") == 1
+    assert (f"{bean}failedproducerequests_total", (("topic", "nowhere"),)) not in samples
+
+    request = DeleteTopicsRequest(topics=[DeleteTopicState(name="flights")], timeout_ms=5000)
+    await wire.call("DeleteTopics", 6, request)
+    samples = await scrape(listener)
+    assert (f"{bean}messagesin_total", (("topic", "flights"),)) not in samples
+    assert of(samples, f"{bean}messagesin_total") == 2, "the broker's sums keep what a deleted topic had"
 
 
 async def test_a_bound_of_series_keeps_the_totals(scene: Any, listeners: list[MetricsListener]) -> None:

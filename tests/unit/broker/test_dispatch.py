@@ -11,6 +11,7 @@ from odradek.broker.answer_deadlines import ANSWER_SECONDS, seconds_for
 from odradek.broker.context import ApiHandler
 from odradek.broker.dispatch import Dispatcher
 from odradek.broker.handlers import served_apis
+from odradek.broker.metrics.requests import RequestFigures
 from odradek.broker.refusals import UnfitResponse, refusals
 from odradek.config.broker import BrokerConfig
 from odradek.model.errors import ErrorCode, KafkaError
@@ -39,12 +40,13 @@ UNFIT = ListOffsetsResponse(
 
 
 CONNECTION: Any = SimpleNamespace(requester=UNKNOWN_REQUESTER, reported={}, peer="peer")
-PEER: Any = SimpleNamespace(requester=UNKNOWN_REQUESTER)
+PEER: Any = SimpleNamespace(requester=UNKNOWN_REQUESTER, client_software=("", ""))
 """A connection, as far as it is asked."""
 
 
 class FakeContext:
     runtime = real_runtime()
+    requests = RequestFigures(runtime.clock.monotonic)
 
     config = BrokerConfig()
     gate = None

@@ -64,33 +64,33 @@ class EndsWatch:
         self._pause: Final = pause
         self._lock: Final = threading.Lock()
         self._waiting: Final[set[_Waiting]] = set()
-        self._is_looking = False
+        self._is_polling = False
 
     def wait(self, known: Offsets, timeout_s: float) -> None:
         """Returns when one of these partitions ends elsewhere or is gone, when no broker answers, or after `timeout_s`."""
         waiting = _Waiting(known)
         with self._lock:
             self._waiting.add(waiting)
-            if not self._is_looking:
-                self._is_looking = True
-                threading.Thread(target=self._look_on, name="odradek-ends", daemon=True).start()
+            if not self._is_polling:
+                self._is_polling = True
+                threading.Thread(target=self._poll, name="odradek-ends", daemon=True).start()
         try:
             waiting.moved.wait(timeout_s)
         finally:
             with self._lock:
                 self._waiting.discard(waiting)
 
-    def _look_on(self) -> None:
+    def _poll(self) -> None:
         while True:
             self._pause(LOOK_EVERY_S)
             with self._lock:
                 waiting = list(self._waiting)
                 if not waiting:
-                    self._is_looking = False
+                    self._is_polling = False
                     return
-            self._look(waiting)
+            self._check(waiting)
 
-    def _look(self, all_waiting: list[_Waiting]) -> None:
+    def _check(self, all_waiting: list[_Waiting]) -> None:
         partitions = {partition for waiting in all_waiting for partition in waiting.known}
         try:
             ends = self._catalog.offsets(dict.fromkeys(partitions, LATEST)) if partitions else {}

@@ -12,6 +12,7 @@ from odradek.broker.cluster import forwarding
 from odradek.broker.cluster.forwarding import Forwarding
 from odradek.broker.context import ApiHandler
 from odradek.broker.dispatch import Dispatcher
+from odradek.broker.metrics.requests import RequestFigures
 from odradek.config.broker import BrokerConfig
 from odradek.model.errors import ErrorCode, KafkaError
 from odradek.model.ids import BrokerId
@@ -156,6 +157,7 @@ class FakeContext:
     """Of a broker in that cluster."""
 
     runtime = real_runtime()
+    requests = RequestFigures(runtime.clock.monotonic)
 
     config = BrokerConfig()
     gate = None

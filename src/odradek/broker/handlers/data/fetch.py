@@ -118,7 +118,7 @@ def _answer(
         return _read_again(broker, context, plan, reading)
 
     if not _waits(request, plan, reading):
-        return _response(broker, context, plan, results)
+        return _response(broker, context, plan, results, by_follower=follower is not None)
     wait_s = request.max_wait_ms / 1000
     missing_bytes = request.min_bytes - reading.found_bytes
     if follower is not None:
@@ -144,13 +144,14 @@ def _read_again(
     results = reading.read(wanted)
     if reading.cold:
         return _bring_and_answer(broker, context, plan, reading)
-    return _response(broker, context, plan, results)
+    return _response(broker, context, plan, results, by_follower=reading.follower is not None)
 
 
 async def _bring_and_answer(
     broker: BrokerContext, context: RequestContext, plan: SessionFetchPlan, reading: FetchReader
 ) -> FetchResponse:
-    return _response(broker, context, plan, await _brought(broker, reading))
+    results = await _brought(broker, reading)
+    return _response(broker, context, plan, results, by_follower=reading.follower is not None)
 
 
 def _waits(request: FetchRequest, plan: SessionFetchPlan, reading: FetchReader) -> bool:
@@ -229,6 +230,7 @@ async def _fetch_many(
     topics: _Topics = {}
     for reading_result in kept:
         await turn.step()
+        _count(broker, reading_result, by_follower=follower is not None)
         _add(topics, reading_result, hints)
     response = FetchResponse(session_id=plan.session_id, responses=list(topics.values()))
     return response if hints is None else _with_endpoints(response, hints)
@@ -260,7 +262,7 @@ def _follower_waits(
         return _read_again(broker, context, plan, reading, wanted)
 
     def nothing() -> FetchResponse:
-        return _response(broker, context, plan, () if plan.incremental else results)
+        return _response(broker, context, plan, () if plan.incremental else results, by_follower=True)
 
     waiting = FollowerWaiting(
         _known_high_watermarks(reading, plan),
@@ -396,7 +398,12 @@ def _plan(
 
 
 def _response(
-    broker: BrokerContext, context: RequestContext, plan: SessionFetchPlan, results: Iterable[Result]
+    broker: BrokerContext,
+    context: RequestContext,
+    plan: SessionFetchPlan,
+    results: Iterable[Result],
+    *,
+    by_follower: bool,
 ) -> FetchResponse:
     session = plan.session
     if session is not None:
@@ -410,6 +417,7 @@ def _response(
     hints = _hints(broker, context)
     topics: _Topics = {}
     for partition_result in kept:
+        _count(broker, partition_result, by_follower=by_follower)
         _add(topics, partition_result, hints)
     response = FetchResponse(session_id=plan.session_id, responses=list(topics.values()))
     return response if hints is None else _with_endpoints(response, hints)
@@ -417,6 +425,16 @@ def _response(
 
 def _hints(broker: BrokerContext, context: RequestContext) -> LeaderHints | None:
     return LeaderHints(broker, context) if context.api_version >= _SINCE_HINTS else None
+
+
+def _count(broker: BrokerContext, partition_result: Result, *, by_follower: bool) -> None:
+    key, data = partition_result.key, partition_result.data
+    image = broker.image
+    known = image.topics.get(key.topic) if key.topic else image.topics_by_id.get(key.topic_id)
+    if known is not None:
+        size_bytes = len(data.records) if data.records is not None else 0
+        failed = data.error_code != ErrorCode.NONE
+        broker.traffic.of(known.name).fetched(size_bytes, by_follower=by_follower, failed=failed)
 
 
 def _add(topics: _Topics, partition_result: Result, hints: LeaderHints | None) -> None:

@@ -46,6 +46,7 @@ from odradek.protocol.messages.data.produce import (
 from odradek.records import read_header
 from odradek.replication.leader_role import LeaderRole
 from odradek.replication.partition import Partition
+from odradek.storage.log.results import AppendResult
 from odradek.storage.producers.verification import UNVERIFIED
 
 _SINCE_HINTS: Final = 10
@@ -166,7 +167,7 @@ class _Work:
             partition, terms = self._find(topic, data)
             response = self._append(partition, data, checked_batches(data.records, terms, inline))
         except KafkaError as error:
-            response = self._note_error(data, error)
+            response = self._note_error(topic, data, error)
         self._note(topic, response)
 
     def begin_verification(self) -> bool:
@@ -221,7 +222,7 @@ class _Work:
             batches = await self._broker.runtime.offload.run(checked_batches, data.records, terms)
             return self._append(partition, data, batches)
         except KafkaError as error:
-            return self._note_error(data, error)
+            return self._note_error(topic, data, error)
 
     def response(self) -> ProduceResponse:
         response = ProduceResponse(responses=list(self._topics.values()))
@@ -258,10 +259,17 @@ class _Work:
             self._topics[key] = noted
         noted.partition_responses.append(response)
 
-    def _note_error(self, data: PartitionProduceData, error: KafkaError) -> PartitionProduceResponse:
+    def _note_error(
+        self, topic: TopicProduceData, data: PartitionProduceData, error: KafkaError
+    ) -> PartitionProduceResponse:
         if self._first_error is None:
             # Through a traceback this object would keep alive whatever the checks had expanded, in a cycle.
             self._first_error = ErrorContent.of(error)
+        image = self._broker.image
+        known = image.topics.get(topic.name) if topic.name else image.topics_by_id.get(topic.topic_id)
+        if known is not None:
+            is_too_large = error.code is ErrorCode.MESSAGE_TOO_LARGE
+            self._broker.traffic.of(known.name).refused(len(data.records or b"") if is_too_large else 0)
         return self._refuse(data.index, error)
 
     def _refuse(self, index: int, error: KafkaError) -> PartitionProduceResponse:
@@ -298,6 +306,7 @@ class _Work:
             if batches[0][0].is_transactional:
                 raise  # whatever went wrong, its producer aborts the transaction, and writes nothing twice
             raise self._judged(leader, error) from None
+        self._count(partition, batches, appended)
         response = PartitionProduceResponse(
             index=data.index,
             error_code=ErrorCode.NONE,
@@ -310,6 +319,14 @@ class _Work:
             if future is not None:
                 self.waiting[id(response)] = (partition, future)
         return response
+
+    def _count(self, partition: Partition, batches: Batches, appended: AppendResult) -> None:
+        traffic = self._broker.traffic.of(partition.name.topic)
+        if appended.duplicate:
+            traffic.produce_count += 1
+            return
+        size_bytes = sum([header.size_bytes for header, _ in batches])
+        traffic.appended(appended.last_offset - appended.first_offset + 1, size_bytes)
 
     def _judged(self, leader: LeaderRole, refusal: KafkaError) -> KafkaError:
         return leader.judged(refusal, self._broker.runtime.clock.monotonic())

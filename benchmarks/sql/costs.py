@@ -1,4 +1,4 @@
-"""What the SQL server costs: `python -m benchmarks.sql_costs [--queries 10 50] [--rows 1000000] [--clients 100] [--json FILE]`.
+"""What the SQL server costs: `python -m benchmarks.sql.costs [--queries 10 50] [--rows 1000000] [--clients 100] [--json FILE]`.
 
 One broker process and one `odradek sql serve` on it. Measured are
 

@@ -1,4 +1,4 @@
-"""First rows of persistent SQL queries beside plain Spark SQL: `python -m benchmarks.sql_first_rows [--rounds N]`.
+"""First rows of persistent SQL queries beside plain Spark SQL: `python -m benchmarks.sql.first_rows [--rounds N]`.
 
 One broker; one `odradek sql serve`, and one PySpark program with a session of its own, each in a process of its own. Both read
 the same topics and run the same query: the server from `CREATE … AS SELECT`, Spark from `spark.sql(…)` over views of
@@ -31,7 +31,7 @@ from typing import Any, Final
 import psutil
 
 from benchmarks.odradek_node import OdradekNode
-from benchmarks.sql_costs import serving
+from benchmarks.sql.costs import serving
 from odradek import Admin, NewTopic, Producer
 from odradek.model.errors import OdradekError
 from odradek.model.ids import TopicPartition
