@@ -1,6 +1,7 @@
 """Queries that sleep: where many run, those with nothing to read for long are stopped, and started again when a topic moves.
 
-A query that runs costs memory, whether records come or not. One that sleeps costs nothing: the server looks up where the topics of all of them end, in one request.
+A query that runs costs memory, whether records come or not. One that sleeps costs nothing: the server looks up where the topics
+of all of them end, in one request.
 """
 
 from __future__ import annotations
