@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any, Final
 import click
 
 from odradek.cli.cluster.access import check_reachable, connection_settings
+from odradek.cli.numbers import Whole
 from odradek.cli.options import bootstrap_option, pairs
 from odradek.cli.output import remark, say, say_in_red, say_lines
 from odradek.cli.progress import waiting_line
@@ -240,7 +241,9 @@ def _report(error: OdradekError) -> None:
     help="Open a door for JDBC (Spark's Thrift server) on this port of 127.0.0.1. It only reads.",
 )
 @click.option("--json-log", is_flag=True, help="The log as JSON, one object a line.")
-@click.option("--lifeline", type=int, hidden=True, help="A pipe: the server stops when its other end closes.")
+@click.option(
+    "--lifeline", type=Whole(min=0), hidden=True, help="A pipe: the server stops when its other end closes."
+)
 @bootstrap_option
 def serve(
     listen: str,

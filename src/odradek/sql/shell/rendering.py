@@ -14,7 +14,7 @@ from odradek.model.safe_text import safe_json, safe_line
 
 Entity = Mapping[str, Any]
 _CELL_WIDTH_MIN: Final = 6
-_NUMBER: Final = re.compile(r"-?\d[\d,]*(?:\.\d+)?\Z")
+_NUMBER: Final = re.compile(r"-?[0-9][0-9,]*(?:\.[0-9]+)?\Z")
 _OF_SEVERAL_LINES: Final = frozenset(
     ("statementText", "statement", "queryString", "message", "description", "executionPlan")
 )
