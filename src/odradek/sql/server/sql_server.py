@@ -204,6 +204,8 @@ class SqlServer:
         before = tuple(self.state.history)
         applied = self.state.replay(offset, command)
         if applied is None:
+            reason = self.state.statuses[command.command_id]["message"]
+            _log.warning("sql_command_refused", command=command.command_id, offset=offset, reason=reason)
             return
         if self._doors is not None:
             self._doors.show(tuple(self.catalog.sources.values()))
