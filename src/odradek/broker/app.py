@@ -500,6 +500,7 @@ class Broker:
             await self._reconfigure(broker, after)
         logs = await broker.replicas.apply(before, after, broker.config)
         gone = frozenset(before.topics.keys() - after.topics.keys())
+        broker.traffic.forget(gone)
         groups, shares = broker.kinds.groups.made, broker.kinds.shares.made
         if gone and groups is not None:
             await groups.service.topics_deleted(gone)

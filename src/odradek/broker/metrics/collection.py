@@ -29,15 +29,9 @@ async def collected(broker: Broker) -> list[Family]:
         *controller.families(),
         *context.requests.families(),
         *of_directories(context),
-        *traffic_of(context),
+        *context.traffic.families(),
         *partitions.of_partitions(),
     ]
-
-
-def traffic_of(broker: BrokerContext) -> list[Family]:
-    """What moves through this broker, by topic. Topics that are no more leave; the sums keep what they had."""
-    broker.traffic.keep(broker.image.topics.keys())
-    return broker.traffic.families()
 
 
 class ControllerFamilies:

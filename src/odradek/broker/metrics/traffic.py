@@ -74,10 +74,12 @@ class BrokerTraffic:
             traffic = self._topics[topic] = TopicTraffic()
         return traffic
 
-    def keep(self, topics: Collection[str]) -> None:
-        """Forgets topics that are no more."""
-        for topic in self._topics.keys() - set(topics):
-            self._gone.add(self._topics.pop(topic))
+    def forget(self, topics: Collection[str]) -> None:
+        """Adds the counters of topics that are no more to the broker's sums, and lets them go."""
+        for topic in topics:
+            traffic = self._topics.pop(topic, None)
+            if traffic is not None:
+                self._gone.add(traffic)
 
     def families(self) -> list[Family]:
         """Returns the sums of the broker, which have no label, and each topic's counters."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import gc
 import threading
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 
 from tests.unit.spark.logs import FIRST_ID, Logs
@@ -47,9 +47,14 @@ class Steps:
         self.begun.release()
         assert self.allowed.acquire(timeout=LONG_S)
 
-    def begin(self) -> None:
-        """Returns when the first pause has begun."""
+    def look_until(self, holds: Callable[[], bool]) -> None:
+        """Lets the first looks happen: threads that are to wait may begin late."""
         assert self.begun.acquire(timeout=LONG_S)
+        for _ in range(10_000):
+            self.look()
+            if holds():
+                return
+        raise AssertionError("those that wait have not begun")
 
     def look(self) -> None:
         """Lets one look happen, and returns when the pause after it has begun."""
@@ -71,11 +76,7 @@ def test_one_look_is_for_all_that_wait_and_wakes_those_whose_topics_moved() -> N
     logs, steps = SteppedLogs({A: (0, 5), B: (0, 7)}), Steps()
     watch = EndsWatch(logs, steps.pause)
     first, second = waiting(watch, {A: 5}), waiting(watch, {B: 7})
-    steps.begin()
-    for _ in range(10_000):
-        steps.look()
-        if logs.asked[-1] == {A, B}:
-            break
+    steps.look_until(lambda: logs.asked[-1] == {A, B})
     logs.spans[A] = (0, 6)
     steps.look()
     first.join(LONG_S)
@@ -94,8 +95,7 @@ def test_a_partition_that_is_gone_and_a_broker_that_does_not_answer_end_the_wait
     logs, steps = SteppedLogs({A: (0, 5), B: (0, 7)}), Steps()
     watch = EndsWatch(logs, steps.pause)
     first, second = waiting(watch, {A: 5}), waiting(watch, {B: 7})
-    steps.begin()
-    steps.look()
+    steps.look_until(lambda: logs.asked[-1] == {A, B})
     del logs.spans[A]
     steps.look()
     first.join(LONG_S)
