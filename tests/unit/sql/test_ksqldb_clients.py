@@ -201,7 +201,7 @@ def test_kafbat(url: str) -> None:
     assert (error, refusal["error_code"]) == ("Execution error", 40001)
 
     (pulled, row) = kafbat.select("SELECT * FROM counts WHERE word = 'sky';", {})
-    assert (pulled, row) == (("Schema", ["`WORD` STRING", "`N` BIGINT"]), ("Row", ["sky", 2]))
+    assert (pulled, row) == (("Schema", ["`WORD` STRING KEY", "`N` BIGINT"]), ("Row", ["sky", 2]))
     pushed = list(kafbat.select("SELECT id, word FROM words EMIT CHANGES LIMIT 1;", EARLIEST))
     assert pushed == [("Schema", ["`ID` INTEGER", "`WORD` STRING"]), ("Row", [1, "tree"])]
     (schema, nested) = kafbat.select("SELECT * FROM nested EMIT CHANGES LIMIT 1;", EARLIEST)

@@ -34,24 +34,24 @@ def client(servers: str, tmp_path_factory: pytest.TempPathFactory) -> Iterator[R
 def test_an_extended_description_says_how_many_records_come_and_when_the_last_came(
     client: RestClient, servers: str
 ) -> None:
-    def described() -> str:
-        extended = client.execute("DESCRIBE counted EXTENDED;")[0]["sourceDescription"]
-        assert client.execute("DESCRIBE counted;")[0]["sourceDescription"]["statistics"] == ""
+    def text_of() -> str:
+        extended = client.execute("DESCRIBE described EXTENDED;")[0]["sourceDescription"]
+        assert client.execute("DESCRIBE described;")[0]["sourceDescription"]["statistics"] == ""
         return str(extended["statistics"])
 
     client.execute(
-        "CREATE STREAM counted (a INT) WITH (KAFKA_TOPIC='counted', VALUE_FORMAT='JSON', PARTITIONS=2);"
+        "CREATE STREAM described (a INT) WITH (KAFKA_TOPIC='described', VALUE_FORMAT='JSON', PARTITIONS=2);"
     )
-    assert described() == "messages-per-sec: 0.00 total-messages: 0"
+    assert text_of() == "messages-per-sec: 0.00 total-messages: 0"
     with Producer(servers) as producer:
-        producer.send("counted", b"{}", partition=0, timestamp_ms=5)
-        producer.send("counted", b"{}", partition=1, timestamp_ms=1_000)
-    assert described() == "messages-per-sec: 0.00 total-messages: 2 last-message: 1970-01-01T00:00:01.000Z"
+        producer.send("described", b"{}", partition=0, timestamp_ms=5)
+        producer.send("described", b"{}", partition=1, timestamp_ms=1_000)
+    assert text_of() == "messages-per-sec: 0.00 total-messages: 2 last-message: 1970-01-01T00:00:01.000Z"
     client.execute(
-        "INSERT INTO counted VALUES (1); INSERT INTO counted VALUES (2); INSERT INTO counted VALUES (3);"
+        "INSERT INTO described VALUES (1); INSERT INTO described VALUES (2); INSERT INTO described VALUES (3);"
     )
     rate, total, last = re.fullmatch(
-        r"messages-per-sec: (\S+) total-messages: (\d+) last-message: (\S+)", described()
+        r"messages-per-sec: (\S+) total-messages: (\d+) last-message: (\S+)", text_of()
     ).groups()  # type: ignore[union-attr]
     assert (rate, total) == ("0.05", "5")
     assert last > "2026"
