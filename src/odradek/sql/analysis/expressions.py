@@ -17,7 +17,7 @@ from sqlglot import exp
 
 from odradek.sql.analysis.casts import cast, comparable, comparison_with_null, converted
 from odradek.sql.analysis.like import like_regex, like_regex_of
-from odradek.sql.analysis.listed import in_one_type
+from odradek.sql.analysis.listed import beside, in_one_type
 from odradek.sql.analysis.scope import NameScope
 from odradek.sql.analysis.times import TIME_COLUMNS, TIME_LITERALS, epoch_ms, time_literal
 from odradek.sql.analysis.typed_text import TypedText, arithmetic, number, quoted
@@ -244,7 +244,7 @@ class ExpressionCompiler:
         value = _operand(self, tree.this)
         lists: dict[str, list[str]] = {}
         tests: list[str] = []
-        for member in _listed(self, tree.expressions, value[1].type):
+        for member in _listed(self, beside(tree.this, tree.expressions), value[1].type):
             if isinstance(member[0], exp.Null):
                 continue  # nothing equals it
             left, right = self._compared(value, member, "=")

@@ -10,6 +10,7 @@ from typing import Final, TypeVar
 from sqlglot import exp
 
 from odradek.model.java_numbers import trimmed
+from odradek.sql.analysis.times import TIME_COLUMNS, epoch_ms
 from odradek.sql.errors import SqlError
 from odradek.sql.formats.java_text import double_text
 from odradek.sql.language.dialect import position_of
@@ -36,6 +37,22 @@ def in_one_type(
         made = compiled(written)
         kind = common_type(kind, type_of(made)) or kind
         yield written, made
+
+
+def beside(column: exp.Expr, trees: Sequence[exp.Expr]) -> Sequence[exp.Expr]:
+    """The members of `column IN (…)`: beside ROWTIME and the bounds of windows, texts are times, as in comparisons."""
+    if not isinstance(column, exp.Column) or column.name not in TIME_COLUMNS:
+        return trees
+    return [_moment(tree, position_of(column)) for tree in trees]
+
+
+def _moment(tree: exp.Expr, position: tuple[int, int] | None) -> exp.Expr:
+    written = tree.unnest()
+    if not isinstance(written, exp.Literal) or not written.is_string:
+        return tree
+    moment = exp.Literal(this=str(epoch_ms(written.this, position)), is_string=False)
+    moment.meta.update(written.meta)
+    return moment
 
 
 def _in_type(tree: exp.Expr, kind: SqlType) -> exp.Expr:

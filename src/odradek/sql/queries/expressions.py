@@ -16,7 +16,7 @@ from typing import Any, Final, TypeAlias
 from sqlglot import exp
 
 from odradek.sql.analysis.casts import comparison_with_null
-from odradek.sql.analysis.listed import in_one_type
+from odradek.sql.analysis.listed import beside, in_one_type
 from odradek.sql.analysis.times import TIME_COLUMNS, epoch_ms
 from odradek.sql.errors import SqlError, nearest
 from odradek.sql.exact_numbers import (
@@ -192,7 +192,8 @@ class LocalScope:
         value = self.compiled(tree.this)
         sets: dict[bool, set[Any]] = {}
         tests: list[Callable[[Any, Row], bool]] = []
-        members = in_one_type(tree.expressions, self.compiled, lambda part: part.type, value.type)
+        written = beside(tree.this, tree.expressions)
+        members = in_one_type(written, self.compiled, lambda part: part.type, value.type)
         for member, right in members:
             if isinstance(member, exp.Null):
                 continue  # nothing equals it
