@@ -166,7 +166,7 @@ def main() -> None:
         _fill(node.bootstrap, chosen)
         cold = _cold(node.bootstrap, chosen[0], arguments.rounds) if arguments.cold else []
         warm = _warm(node.bootstrap, chosen, arguments.rounds)
-    lines = [*_table("cold", cold), *_table("warm", warm)]
+    lines = [*markdown_table("cold", cold), *markdown_table("warm", warm)]
     print("\n".join([*lines, "", f"load {load:.2f}, {os.cpu_count()} CPUs, {arguments.rounds} rounds"]))
     if arguments.json is not None:
         document = {"load": load, "cpus": os.cpu_count(), "cold": cold, "warm": warm}
@@ -413,7 +413,7 @@ def _sample(name: str, side: Side, shape: Shape, number: int, topic: str) -> Sam
     return {"side": name, "shape": shape.name, "round": number, "wall_s": wall_s, "cpu_s": cpu_s}
 
 
-def _table(title: str, samples: Sequence[Sample]) -> list[str]:
+def markdown_table(title: str, samples: Sequence[Sample]) -> list[str]:
     """Returns a Markdown table: medians of both sides, and the rounds' ratios with the least and the most of them."""
     if not samples:
         return []

@@ -41,7 +41,7 @@ STREAM_COLUMNS: Final = (
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ProcessingLog:
-    """Where entries go. `logger`: processing.<query id>. `includes_rows`: entries contain the bytes of key or value."""
+    """Says where entries are written. `logger`: processing.<query id>. `includes_rows`: entries have the key or value."""
 
     topic: str
     logger: str

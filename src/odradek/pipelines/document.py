@@ -134,7 +134,7 @@ class PipelineDocument:
         return replace(self, versions=(self.candidate,), candidate=None, sleep_after_s=None)
 
     def swapped(self, at_ms: int, by: str) -> Self:
-        """With the candidate in place of the last version. The same when there is none."""
+        """Returns the document with the candidate in place of the last version; itself when there is none."""
         if self.candidate is None:
             return self
         what = f"swap: version {self.candidate.number} in place of {self.current.number}"

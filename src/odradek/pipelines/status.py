@@ -21,7 +21,7 @@ Offsets = Mapping[str, Mapping[int, int]]
 
 
 class Phase(StrEnum):
-    """Where a pipeline is on its way."""
+    """Names the states that a pipeline goes through."""
 
     WAITING = "waiting"
     """It waits for a place: as many processes start, or run, as may."""
@@ -114,7 +114,7 @@ class PipelineStatus:
 
 
 def offsets_in(content: Mapping[str, Mapping[str, int]] | None) -> Offsets | None:
-    """From JSON, whose keys are strings."""
+    """Returns the offsets in a JSON object, whose keys are strings."""
     if content is None:
         return None
     return {

@@ -9,6 +9,11 @@ from benchmarks import run, tls
 from benchmarks.cluster.plan import SMOKE, Up
 from benchmarks.cluster.suite import ClusterSuite, in_turn
 from benchmarks.samples import Sample, findings
+from benchmarks.sql import first_rows
+
+from odradek.sql.applying import apply
+from odradek.sql.catalog import SqlCatalog
+from odradek.sql.language.parsing import parse_one
 
 
 def _sample(contender, round_number, value, better="higher"):
@@ -118,3 +123,28 @@ class _Noted:
 
     def show(self, up, rounds):
         self._noted.append(up.measure)
+
+
+def test_first_rows_have_the_ratio_of_each_round_and_their_spread():
+    figures = {"odradek": (1.0, 3.0, 2.0), "spark": (2.0, 3.0, 8.0)}
+    samples = [
+        {"side": side, "shape": "a join", "round": number, "wall_s": value, "cpu_s": 2 * value}
+        for side, values in figures.items()
+        for number, value in enumerate(values)
+    ]
+    row = "| a join | 2.00 | 3.00 | 0.50 (0.25 to 1.00) | 4.00 | 6.00 | 0.50 (0.25 to 1.00) |"
+    assert first_rows.markdown_table("warm", samples)[-1] == row
+
+
+@pytest.mark.parametrize("shape", first_rows.shapes(), ids=lambda shape: shape.name)
+def test_the_server_takes_each_statement_whose_first_row_is_measured(shape):
+    catalog = SqlCatalog()
+    columns = ", ".join(f"c{number} BIGINT" for number in range(shape.width))
+    statements = [
+        f"CREATE STREAM {source} (k STRING KEY, {columns}) WITH (KAFKA_TOPIC='{source}', VALUE_FORMAT='JSON');"
+        for source in shape.sources
+    ]
+    statements.append(f"CREATE {shape.kind} measured AS {shape.ksql} EMIT CHANGES;")
+    for number, statement in enumerate(statements):
+        catalog = apply(catalog, parse_one(statement), number).catalog
+    assert "MEASURED" in catalog.sources

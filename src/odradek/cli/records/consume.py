@@ -183,7 +183,7 @@ def _settings(bootstrap: str, isolation: str) -> dict[str, str]:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Stop:
-    """Where to end; None: never."""
+    """Says where reading ends. A bound that is None ends nothing."""
 
     record_limit: int | None
     ends: dict[TopicPartition, int] | None

@@ -226,7 +226,7 @@ class Playground:
 
     @property
     def address(self) -> str:
-        """Of the brokers that live, for `bootstrap.servers`."""
+        """Returns the addresses of the brokers that live, for `bootstrap.servers`."""
         return (
             ",".join(broker.address for broker in self.fleet.brokers if broker.is_alive)
             or self.fleet.bootstrap
@@ -241,7 +241,7 @@ class Playground:
     # -- topics and records
 
     def create(self, topic: str, partitions: int, **configs: str) -> None:
-        """With a replica on each of three brokers."""
+        """Creates a topic with a replica on each of three brokers, or on all if there are fewer."""
         settings = {key.replace("_", "."): value for key, value in configs.items()}
         replicas = min(3, len(self.fleet.brokers))
         self.admin.create_topics([NewTopic(topic, partitions, replicas, configs=settings)])

@@ -95,7 +95,7 @@ class Consumer(Generic[K, V]):
         value_deserializer: Deserializer[V] | None = None,
         **more: Any,
     ) -> Self:
-        """From a mapping with Kafka's names: `{"bootstrap.servers": "...", "fetch.min.bytes": 1}`."""
+        """Makes a consumer from a mapping with Kafka's names: `{"bootstrap.servers": "...", "fetch.min.bytes": 1}`."""
         return cls(
             key_deserializer=key_deserializer,
             value_deserializer=value_deserializer,

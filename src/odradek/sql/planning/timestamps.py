@@ -1,4 +1,4 @@
-"""Where a record's time comes from, and where it goes: TIMESTAMP and TIMESTAMP_FORMAT."""
+"""A record's time in Spark SQL, from a TIMESTAMP column and its TIMESTAMP_FORMAT."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from odradek.sql.types import SqlType
 
 
 def timestamp_text(source: SqlSource) -> str:
-    """Milliseconds, over the columns of the source's own records."""
+    """Returns the expression of a record's milliseconds, over the columns of the source's own records."""
     assert source.timestamp is not None
     columns = [(column, f"key_{place}") for place, column in enumerate(source.key)]
     columns += [(column, f"value_{place}") for place, column in enumerate(source.value)]
@@ -20,7 +20,7 @@ def timestamp_text(source: SqlSource) -> str:
 
 
 def milliseconds(text: str, kind: SqlType, pattern: str | None) -> str:
-    """SqlError for a column that holds no time."""
+    """Returns the expression of a column's milliseconds. Raises SqlError for a column that holds no time."""
     if kind.kind == "BIGINT":
         return text
     if kind.kind == "TIMESTAMP":

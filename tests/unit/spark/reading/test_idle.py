@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gc
 import threading
+import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 
@@ -109,8 +110,10 @@ def test_a_partition_that_is_gone_and_a_broker_that_does_not_answer_end_the_wait
 
 
 def test_a_wait_ends_when_its_time_is_up() -> None:
-    watch = EndsWatch(Logs({A: (0, 5)}), lambda seconds: None)
+    watch = EndsWatch(Logs({A: (0, 5)}), time.sleep)
+    began = time.monotonic()
     watch.wait({A: 5}, 0.01)
+    assert time.monotonic() - began >= 0.01, "nothing has moved: it waits for all of its time"
 
 
 def test_what_one_source_has_not_seen_keeps_the_others_of_its_query_from_waiting() -> None:

@@ -299,7 +299,7 @@ def _rest(session: FetchSession, reading: FetchReader) -> UnchangedPartitions[Pa
 
 
 def _known_high_watermarks(reading: FetchReader, plan: SessionFetchPlan) -> dict[Partition, Offset]:
-    """Those that the follower said, or has learned since."""
+    """Returns the high watermarks that the follower named, or has learned since."""
     session = plan.session
     return {
         partition: Offset(
