@@ -1,6 +1,7 @@
 """What holds for every test: no disk may hold up an event loop, and garbage is collected."""
 
 import gc
+import logging
 from collections.abc import Iterator
 
 import pytest
@@ -46,6 +47,17 @@ def garbage_collector_stays_on() -> Iterator[None]:
     enabled = gc.isenabled()
     gc.enable()
     assert enabled, "the garbage collector is off"
+
+
+@pytest.fixture(autouse=True)
+def loggers_are_as_before() -> Iterator[None]:
+    """A command that runs in a test's process sends all events to standard error, where tests after it do not look for them."""
+    loggers = [logging.getLogger(name) for name in ("odradek", "asyncio")]
+    before = [(logger.handlers[:], logger.level, logger.propagate) for logger in loggers]
+    yield
+    for logger, (handlers, level, propagate) in zip(loggers, before, strict=True):
+        logger.handlers[:], logger.propagate = handlers, propagate
+        logger.setLevel(level)
 
 
 @pytest.hookimpl(trylast=True)

@@ -11,7 +11,8 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Final
 
-from odradek.client import GroupMetadata, NewTopic, Producer, ProducerFencedError
+from odradek.client import Admin, GroupMetadata, NewTopic, Producer, ProducerFencedError
+from odradek.client.admin.ensured_topics import ensure_topic
 from odradek.dead_letters.letter import DeadLetter, read_letter
 from odradek.dead_letters.redriven import REDRIVES_CONFIG, REDRIVES_TOPIC
 from odradek.dead_letters.sending_back import (
@@ -55,7 +56,7 @@ def redrive(
     """
     if request.to == topic.name:
         raise ConfigError(f"letters of {topic.name} cannot be sent back to {topic.name} itself")
-    _make_redrives_topic(topic)
+    make_redrives_topic(topic.admin)
     with Producer(
         topic.servers,
         transactional_id=REDRIVE_PREFIX + topic.name,
@@ -74,12 +75,9 @@ def redrive(
     return run.progress()
 
 
-def _make_redrives_topic(topic: DeadLetterTopic) -> None:
-    try:
-        topic.admin.create_topics([NewTopic(REDRIVES_TOPIC, 1, configs=REDRIVES_CONFIG)])
-    except KafkaError as error:
-        if error.code is not ErrorCode.TOPIC_ALREADY_EXISTS:
-            raise
+def make_redrives_topic(admin: Admin) -> None:
+    """Creates the topic of redrives, or brings it to its settings."""
+    ensure_topic(admin, NewTopic(REDRIVES_TOPIC, 1, configs=REDRIVES_CONFIG))
 
 
 class _Run:

@@ -7,6 +7,7 @@ from typing import Any, Final, NamedTuple, TypeVar
 
 from odradek import client
 from odradek.client import Admin, Consumer, NewTopic
+from odradek.client.admin.ensured_topics import ensure_topic
 from odradek.model.errors import ErrorCode, KafkaError
 from odradek.model.ids import TopicPartition
 from odradek.pipelines.document import PIPELINES_TOPIC, PipelineDocument
@@ -29,15 +30,8 @@ def place_of(topic: str) -> TopicPartition:
 
 def make_topics(admin: Admin) -> None:
     """Idempotent."""
-    present = set(admin.list_topics(internal=True))
     for topic in (PIPELINES_TOPIC, STATUS_TOPIC):
-        if topic in present:
-            continue
-        try:
-            admin.create_topics([NewTopic(topic, 1, configs={"cleanup.policy": "compact"})])
-        except KafkaError as error:
-            if error.code is not ErrorCode.TOPIC_ALREADY_EXISTS:
-                raise
+        ensure_topic(admin, NewTopic(topic, 1, configs={"cleanup.policy": "compact"}))
 
 
 def is_there(admin: Admin, topic: str) -> bool:

@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Final
 from pyspark.sql.types import BinaryType, StructType
 
 from odradek.client import Admin, NewTopic
+from odradek.client.admin.ensured_topics import ensure_topic
 from odradek.client.admin.types import ConfigResource
 from odradek.client.consumer.subscription_state import EARLIEST, LATEST
 from odradek.client.errors import PartialFailureError
@@ -138,6 +139,8 @@ class SinkChangelogs:
             if description is None:
                 self._check_absent(admin, topic)
                 description = made(admin, NewTopic(topic, self.tasks, configs=COMPACTED))
+            else:
+                ensure_topic(admin, NewTopic(topic, configs=COMPACTED))
             if len(description.partitions) != self.tasks:
                 raise ConfigError(
                     f"topic {topic} has the state of {len(description.partitions)} tasks, and partitions={self.tasks}: keys"

@@ -8,6 +8,7 @@ from uuid import UUID
 
 import pytest
 
+from odradek.client.admin.types import ConfigResource, PartitionDescription, TopicDescription
 from odradek.client.consumer.consumer_record import ConsumerRecord
 from odradek.dead_letters import redrive as redriving
 from odradek.dead_letters.redriven import REDRIVES_TOPIC, RedrivenState
@@ -63,8 +64,18 @@ class LettersInMemory:
     def admin(self) -> LettersInMemory:
         return self
 
-    def create_topics(self, _topics: Any) -> None:
-        pass
+    def describe_topics(self, topics: list[str]) -> dict[str, TopicDescription]:
+        """Every topic is there."""
+        partition = PartitionDescription(
+            partition=0, leader=1, leader_epoch=0, replicas=(1,), isr=(1,), offline=()
+        )
+        return {
+            topic: TopicDescription(name=topic, topic_id=UUID(int=1), internal=False, partitions=(partition,))
+            for topic in topics
+        }
+
+    def describe_configs(self, resources: list[ConfigResource]) -> dict[ConfigResource, dict[str, Any]]:
+        return {resource: {} for resource in resources}
 
     def state(self) -> RedrivenState:
         return RedrivenState(self.name, UUID(int=7))

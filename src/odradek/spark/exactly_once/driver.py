@@ -18,6 +18,7 @@ from dataclasses import dataclass, field
 from typing import Final
 
 from odradek.client import Admin, NewTopic
+from odradek.client.admin.ensured_topics import ensure_topic
 from odradek.client.groups.values import OffsetsToCommit, as_committable
 from odradek.client.transactions.error_actions import ProducerFencedError
 from odradek.client.transactions.prepared import TransactionIdentity
@@ -323,11 +324,7 @@ class SinkDriver:
 
     def _make_topic(self) -> None:
         if not self._memory.has_topic:
-            try:
-                self._admin.create_topics([NewTopic(DECISIONS_TOPIC, DECISIONS_PARTITIONS)])
-            except KafkaError as error:
-                if error.code is not ErrorCode.TOPIC_ALREADY_EXISTS:
-                    raise
+            ensure_topic(self._admin, NewTopic(DECISIONS_TOPIC, DECISIONS_PARTITIONS))
             self._memory.has_topic = True
 
 

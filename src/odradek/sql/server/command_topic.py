@@ -15,6 +15,7 @@ from typing import Any, Final
 
 from odradek.client import FatalTransactionError, NewTopic, TransactionError
 from odradek.client.admin.aio import AsyncAdmin
+from odradek.client.admin.ensured_topics import ensure_topic_async
 from odradek.client.consumer.aio import AsyncConsumer
 from odradek.client.producer.aio import AsyncProducer
 from odradek.model.errors import ErrorCode, KafkaError, OdradekError
@@ -69,12 +70,7 @@ class CommandTopic:
     async def start(self) -> None:
         """Make the topic unless it is there, and apply all of it."""
         async with AsyncAdmin(self._servers, **self._settings) as admin:
-            if self.topic not in await admin.list_topics(internal=True):
-                try:
-                    await admin.create_topics([NewTopic(self.topic, 1, configs=_SETTINGS)])
-                except KafkaError as error:
-                    if error.code is not ErrorCode.TOPIC_ALREADY_EXISTS:
-                        raise
+            await ensure_topic_async(admin, NewTopic(self.topic, 1, configs=_SETTINGS))
         self._consumer = AsyncConsumer(
             self._servers,
             isolation_level="read_committed",
