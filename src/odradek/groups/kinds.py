@@ -91,6 +91,10 @@ class Group(Protocol):
         """ "consumer", "share", "connect"; None where no member ever said."""
 
     @property
+    def member_count(self) -> int:
+        """The number of members that the group has now."""
+
+    @property
     def is_empty(self) -> bool:
         """No members, no one on the way: it may be deleted, or become a group of another kind."""
 

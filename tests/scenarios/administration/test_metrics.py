@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 from prometheus_client.openmetrics.parser import text_string_to_metric_families as open_metrics
 from prometheus_client.parser import text_string_to_metric_families as prometheus_text
+from tests.scenarios.groups.test_classic_groups import Member as ClassicMember
 
 from odradek.broker.app import Broker
 from odradek.broker.metrics.listener import MetricsListener
@@ -17,6 +18,11 @@ from odradek.config.broker import BrokerConfig
 from odradek.model.errors import ConfigError
 from odradek.model.version import __version__
 from odradek.net.scrape_server import HttpPage
+from odradek.protocol.messages.groups.offset_commit import (
+    OffsetCommitRequest,
+    OffsetCommitRequestPartition,
+    OffsetCommitRequestTopic,
+)
 from odradek.protocol.messages.topics.delete_topics import DeleteTopicsRequest, DeleteTopicState
 from odradek.runtime.real import real_runtime
 
@@ -54,6 +60,16 @@ async def scrape(listener: MetricsListener) -> Samples:
 
 def of(samples: Samples, name: str, **texts: object) -> float:
     return samples[name, tuple(sorted((label, str(text)) for label, text in texts.items()))]
+
+
+def commit(group: str, member_id: str, topic: str, index: int, offset: int) -> OffsetCommitRequest:
+    partition = OffsetCommitRequestPartition(partition_index=index, committed_offset=offset)
+    return OffsetCommitRequest(
+        group_id=group,
+        member_id=member_id,
+        generation_id_or_member_epoch=1 if member_id else -1,
+        topics=[OffsetCommitRequestTopic(name=topic, partitions=[partition])],
+    )
 
 
 @pytest.fixture
@@ -148,6 +164,58 @@ async def test_figures_of_requests_agree_with_what_was_asked(
     samples = await scrape(listener)
     assert (f"{bean}messagesin_total", (("topic", "flights"),)) not in samples
     assert of(samples, f"{bean}messagesin_total") == 2, "the broker's sums keep what a deleted topic had"
+
+
+async def test_groups_and_their_lag_agree_with_what_was_committed(
+    scene: Any, listeners: list[MetricsListener]
+) -> None:
+    broker = await scene.start(group_initial_rebalance_delay_ms="0")
+    wire = await scene.connect()
+    topic_id = (await wire.create("flights", partitions=2)).topic_id
+    await wire.create("doomed", partitions=1)
+    await wire.produce("flights", [b"a", b"b", b"c"])
+    await wire.find_coordinator("readers")
+    member = ClassicMember(wire, group="readers")
+    await member.join()
+    await member.sync({member.member_id: b"x"})
+    wheres = [("flights", 0, 1), ("flights", 1, 0), ("doomed", 0, 0)]
+    for topic, index, offset in wheres:
+        await wire.call("OffsetCommit", 8, commit(member.group, member.member_id, topic, index, offset))
+    await wire.call("OffsetCommit", 8, commit('quoted "group"', "", "flights", 0, 9))
+    listener = listen(broker, listeners)
+    await scrape(listener)
+    await wire.produce("flights", [b"d"])
+
+    samples = await scrape(listener)
+
+    first = {"consumergroup": "readers", "topic": "flights", "partition": 0}
+    both = {"consumergroup": "readers", "topic": "flights"}
+    assert of(samples, "kafka_consumergroup_members", consumergroup="readers") == 1
+    assert of(samples, "kafka_consumergroup_members", consumergroup='quoted "group"') == 0
+    assert of(samples, "kafka_consumergroup_current_offset", **first) == 1
+    assert of(samples, "kafka_consumergroup_current_offset_sum", **both) == 1
+    assert of(samples, "kafka_consumergroup_lag", **first) == 3
+    assert of(samples, "kafka_consumergroup_lag", **both, partition=1) == 0
+    assert of(samples, "kafka_consumergroup_lag_sum", **both) == 3
+    assert 0 < of(samples, "odradek_consumergroup_lag_seconds", **first) < 600
+    assert of(samples, "odradek_consumergroup_lag_seconds", **both, partition=1) == 0
+    lag_s_max = of(samples, "odradek_consumergroup_lag_seconds_max", consumergroup="readers")
+    assert lag_s_max == of(samples, "odradek_consumergroup_lag_seconds", **first)
+    beyond = {"consumergroup": 'quoted "group"', "topic": "flights"}
+    assert of(samples, "kafka_consumergroup_lag_sum", **beyond) == 0, "an offset beyond the end is no lag"
+    assert of(samples, "odradek_consumergroup_lag_unknown") == 0
+    assert of(samples, "kafka_coordinator_group_groupmetadatamanager_numgroups") >= 1
+    assert of(samples, "kafka_coordinator_group_groupmetadatamanager_numgroupsstable") == 1
+    assert of(samples, "kafka_coordinator_group_groupmetadatamanager_numoffsets") == 4
+    assert of(samples, "kafka_server_group_coordinator_metrics_consumer_group_count", state="stable") == 0
+
+    request = DeleteTopicsRequest(topics=[DeleteTopicState(name="flights")], timeout_ms=5000)
+    await wire.call("DeleteTopics", 6, request)
+    again = await wire.create("flights", partitions=2)
+    assert again.topic_id != topic_id
+    samples = await scrape(listener)
+    assert not [labels for name, labels in samples if "_lag" in name and ("topic", "flights") in labels]
+    assert of(samples, "kafka_consumergroup_members", consumergroup="readers") == 1
 
 
 async def test_a_bound_of_series_keeps_the_totals(scene: Any, listeners: list[MetricsListener]) -> None:

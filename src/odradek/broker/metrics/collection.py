@@ -6,6 +6,8 @@ from collections.abc import Iterator
 
 from odradek.broker.app import Broker
 from odradek.broker.context import BrokerContext
+from odradek.broker.metrics.end_history import EndHistory
+from odradek.broker.metrics.group_families import GroupFamilies
 from odradek.broker.metrics.partition_families import PartitionFamilies, is_led_as_preferred
 from odradek.cluster.image import NO_LEADER
 from odradek.config.listeners import format_address
@@ -14,24 +16,35 @@ from odradek.runtime.real_loop_watch import BUCKETS_S
 from odradek.telemetry.metrics import Family, Histogram, gauge, histogram, labels
 
 
-async def collected(broker: Broker) -> list[Family]:
-    """Families in the order of their worth: what the bound of series leaves out comes last. Called on the loop."""
-    context = broker.context
-    turn = broker.turns.begin()
-    partitions = PartitionFamilies(context)
-    controller = ControllerFamilies(context, partitions)
-    for steps in (partitions.steps(), controller.steps()):
-        for _ in steps:
-            await turn.step()
-    return [
-        *of_process(broker),
-        *partitions.totals(),
-        *controller.families(),
-        *context.requests.families(),
-        *of_directories(context),
-        *context.traffic.families(),
-        *partitions.of_partitions(),
-    ]
+class MetricsCollection:
+    """Collects scrapes. Keeps between them what no part of the broker knows: when partitions grew."""
+
+    def __init__(self, broker: Broker) -> None:
+        self._broker = broker
+        self._ends = EndHistory()
+
+    async def collected(self) -> list[Family]:
+        """Families in the order of their worth: what the bound of series leaves out comes last. Called on the loop."""
+        broker, context = self._broker, self._broker.context
+        turn = broker.turns.begin()
+        groups = GroupFamilies(context, self._ends)
+        await groups.collect(turn)
+        partitions = PartitionFamilies(context)
+        controller = ControllerFamilies(context, partitions)
+        for steps in (partitions.steps(), controller.steps()):
+            for _ in steps:
+                await turn.step()
+        return [
+            *of_process(broker),
+            *partitions.totals(),
+            *controller.families(),
+            *context.requests.families(),
+            *of_directories(context),
+            *groups.totals(),
+            *context.traffic.families(),
+            *groups.of_partitions(),
+            *partitions.of_partitions(),
+        ]
 
 
 class ControllerFamilies:

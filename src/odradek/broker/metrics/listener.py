@@ -12,7 +12,7 @@ from collections.abc import Awaitable, Callable, Coroutine
 from typing import Any, Final, TypeVar
 
 from odradek.broker.app import Broker
-from odradek.broker.metrics.collection import collected
+from odradek.broker.metrics.collection import MetricsCollection
 from odradek.broker.metrics.readiness import findings_of, report
 from odradek.config.broker import BrokerConfig
 from odradek.config.listeners import format_address, parse_host_port
@@ -49,6 +49,7 @@ class MetricsListener:
             "/readyz": self._readyz,
             "/info": self._info,
         }
+        self._collection = MetricsCollection(broker)
         self._under_way: dict[str, asyncio.Task[HttpPage]] = {}
 
     @property
@@ -140,7 +141,7 @@ class MetricsListener:
     # -- on the broker's loop
 
     async def _collected(self) -> list[Any] | None:
-        return await collected(self._broker) if self._broker.is_serving else None
+        return await self._collection.collected() if self._broker.is_serving else None
 
     async def _findings(self) -> tuple[bool, str] | None:
         if not self._broker.is_serving:

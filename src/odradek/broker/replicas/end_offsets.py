@@ -9,10 +9,10 @@ in sync Kafka's leader does not show it at once either, and nothing waits here.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable, Sequence
 from typing import TYPE_CHECKING, Final
 
-from odradek.broker.cluster.peer_requests import leader_of
+from odradek.broker.cluster.peer_requests import by_leader, leader_of
 from odradek.broker.dispatch import with_timeout
 from odradek.cluster.image import NO_LEADER
 from odradek.model.errors import ErrorCode, KafkaError, OdradekError
@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from odradek.broker.context import BrokerContext
     from odradek.protocol.messages.data import list_offsets
     from odradek.replication.partition import Partition
+    from odradek.runtime.turns import Turn
 else:
     list_offsets = lazy("odradek.protocol.messages.data.list_offsets")
 
@@ -30,6 +31,8 @@ _LIST_OFFSETS: Final = 2
 _LATEST: Final = -1
 _CONSUMER: Final = -1
 _RESPONSE_SECONDS_MAX: Final = 10.0
+_TOGETHER_MAX: Final = 500
+"""Partitions of one request to another broker."""
 FLUSH_MS_MAX: Final = 5_000
 """How long an answer waits for a disk, if the request does not say."""
 
@@ -66,24 +69,79 @@ async def high_watermark_of(broker: BrokerContext, name: TopicPartition) -> int:
     return await _requested_end(broker, leader, name)
 
 
-async def _requested_end(broker: BrokerContext, leader: BrokerId, name: TopicPartition) -> int:
-    asked = list_offsets.ListOffsetsPartition(partition_index=name.partition, timestamp=_LATEST)
-    request = list_offsets.ListOffsetsRequest(
-        replica_id=_CONSUMER, topics=[list_offsets.ListOffsetsTopic(name=name.topic, partitions=[asked])]
-    )
+async def known_ends(
+    broker: BrokerContext, names: Collection[TopicPartition], turn: Turn, *, timeout_s: float
+) -> dict[TopicPartition, int]:
+    """Returns the high watermarks of those partitions that are known within a time; the rest is left out.
+
+    Each other leader is asked in a few requests, one after another. What this broker leads is read last, so that it is newest.
+    """
+    led, _, _ = by_leader(broker.image, names)
+    own = led.pop(broker.coordinators.here, [])
+    ends: dict[TopicPartition, int] = {}
+    if led:
+        asked = [_add_ends_of(broker, leader, theirs, ends, timeout_s) for leader, theirs in led.items()]
+        await asyncio.gather(*asked)
+    for name in own:
+        await turn.step()
+        try:
+            ends[name] = broker.replicas.leader(*name).high_watermark
+        except KafkaError:
+            continue  # it is led elsewhere by now
+    return ends
+
+
+async def _add_ends_of(
+    broker: BrokerContext,
+    leader: BrokerId,
+    names: Sequence[TopicPartition],
+    ends: dict[TopicPartition, int],
+    timeout_s: float,
+) -> None:
     try:
-        response = await broker.coordinators.send_to_peer(
-            leader, _LIST_OFFSETS, request, timeout_s=_RESPONSE_SECONDS_MAX
-        )
+        async with asyncio.timeout(timeout_s):
+            for first in range(0, len(names), _TOGETHER_MAX):
+                some = names[first : first + _TOGETHER_MAX]
+                known = await _requested_ends(broker, leader, some, timeout_s)
+                ends.update((name, end) for name, error, end in known if error == ErrorCode.NONE)
+    except (OdradekError, TimeoutError):
+        return  # the caller counts what is missing
+
+
+async def _requested_end(broker: BrokerContext, leader: BrokerId, name: TopicPartition) -> int:
+    try:
+        (end,) = await _requested_ends(broker, leader, [name], _RESPONSE_SECONDS_MAX)
     except OdradekError as error:
         raise KafkaError(ErrorCode.NETWORK_EXCEPTION, f"broker {leader} was not reached: {error}") from error
+    except ValueError:
+        reason = f"the answer of broker {leader} leaves out {name}"
+        raise KafkaError(ErrorCode.UNKNOWN_SERVER_ERROR, reason) from None
+    _, error_code, end_offset = end
+    if error_code != ErrorCode.NONE:
+        raise KafkaError(ErrorCode.of(error_code), f"broker {leader}, the leader of {name}")
+    return end_offset
+
+
+async def _requested_ends(
+    broker: BrokerContext, leader: BrokerId, names: Sequence[TopicPartition], timeout_s: float
+) -> list[tuple[TopicPartition, int, int]]:
+    """Returns partition, error code and end of each of those partitions that the leader's answer contains."""
+    topics: dict[str, list[list_offsets.ListOffsetsPartition]] = {}
+    for name in names:
+        asked = list_offsets.ListOffsetsPartition(partition_index=name.partition, timestamp=_LATEST)
+        topics.setdefault(name.topic, []).append(asked)
+    request = list_offsets.ListOffsetsRequest(
+        replica_id=_CONSUMER,
+        topics=[
+            list_offsets.ListOffsetsTopic(name=topic, partitions=asked) for topic, asked in topics.items()
+        ],
+    )
+    response = await broker.coordinators.send_to_peer(leader, _LIST_OFFSETS, request, timeout_s=timeout_s)
     assert isinstance(response, list_offsets.ListOffsetsResponse)
-    for topic in response.topics:
-        for partition in topic.partitions:
-            if (topic.name, partition.partition_index) == name:
-                if partition.error_code != ErrorCode.NONE:
-                    raise KafkaError(
-                        ErrorCode.of(partition.error_code), f"broker {leader}, the leader of {name}"
-                    )
-                return partition.offset
-    raise KafkaError(ErrorCode.UNKNOWN_SERVER_ERROR, f"the answer of broker {leader} leaves out {name}")
+    wanted = frozenset(names)
+    return [
+        (name, partition.error_code, partition.offset)
+        for topic in response.topics
+        for partition in topic.partitions
+        if (name := TopicPartition(topic.name, partition.partition_index)) in wanted
+    ]

@@ -94,6 +94,10 @@ class ClassicGroup:
         return self.state.value
 
     @property
+    def member_count(self) -> int:
+        return len(self.members)
+
+    @property
     def is_empty(self) -> bool:
         return self.state is ClassicGroupState.EMPTY and not self.pending_joins
 

@@ -127,6 +127,10 @@ class ShareGroup:
         return PROTOCOL_TYPE
 
     @property
+    def member_count(self) -> int:
+        return len(self.members)
+
+    @property
     def is_empty(self) -> bool:
         return not self.members
 
