@@ -12,8 +12,8 @@ from pyspark.sql import SparkSession
 from pyspark.sql.types import DataType
 
 from odradek.model.errors import ConfigError
-from odradek.spark.reading.ddl import DdlError, parsed_ddl, quoted, struct_type
 from odradek.streams.plan.schemas import declared
+from odradek.values.ddl import DdlError, parsed_ddl, quoted, struct_type
 
 COUNT = 300
 NAMES = [

@@ -11,7 +11,6 @@ from tests.sql.case_files import Case, CaseRecord
 from odradek.sql.applying import apply
 from odradek.sql.catalog import SqlCatalog, SqlSource
 from odradek.sql.changes import QueryStarted
-from odradek.sql.formats import RecordFormat
 from odradek.sql.functions.registering import register
 from odradek.sql.language import parse
 from odradek.sql.language.rewriting import with_default_formats
@@ -19,6 +18,7 @@ from odradek.sql.language.statements import SetProperty
 from odradek.sql.planning import Plan
 from odradek.sql.planning.building import source_formats
 from odradek.streams import Streams
+from odradek.values.formats import RecordFormat
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

@@ -13,7 +13,7 @@ from tests.sql.case_files import Case, cases_of
 from tests.sql.case_runner import planned, run
 
 from odradek.spark.java import find_java
-from odradek.sql.errors import SqlError
+from odradek.values.errors import SqlError
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

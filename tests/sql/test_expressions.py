@@ -20,7 +20,7 @@ from odradek.sql.catalog import SqlCatalog
 from odradek.sql.language import parse_one
 from odradek.sql.language.queries import SelectExpression
 from odradek.sql.language.statements import SelectStatement
-from odradek.sql.types import parse_type
+from odradek.values.types import parse_type
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

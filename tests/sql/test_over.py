@@ -11,14 +11,14 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from odradek.spark.java import find_java
-from odradek.sql.errors import SqlError
 from odradek.sql.language import parse_one
 from odradek.sql.language.queries import SelectExpression
 from odradek.sql.language.statements import SelectStatement
 from odradek.sql.queries.expressions import LocalScope
 from odradek.sql.queries.frames import check_visits
 from odradek.sql.queries.over import overs_in, scope_with
-from odradek.sql.types import parse_type
+from odradek.values.errors import SqlError
+from odradek.values.types import parse_type
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

@@ -17,7 +17,7 @@ from odradek.archive.values import KEY_HEADER, TIME_HEADER
 from odradek.model.errors import ConfigError
 from odradek.model.lazy import lazy
 from odradek.spark.columns import TIMESTAMP_MS_MAX
-from odradek.spark.reading.ddl import DdlError, parsed_ddl
+from odradek.values.ddl import DdlError, parsed_ddl
 
 if TYPE_CHECKING:
     from pyspark import errors as pyspark_errors

@@ -30,16 +30,16 @@ from odradek.telemetry import events
 if TYPE_CHECKING:
     from odradek.cli import sql_sandbox
     from odradek.sql import rest_client
-    from odradek.sql import schema_registry as schemas
     from odradek.sql.doors import opening
     from odradek.sql.queries import sleeping
     from odradek.sql.server import gate, processing_log, serving, sql_server
     from odradek.sql.shell import names, prompt
     from odradek.sql.shell import session as shell_session
+    from odradek.values import schema_registry as schemas
 else:
     sql_sandbox = lazy("odradek.cli.sql_sandbox")
     rest_client = lazy("odradek.sql.rest_client")
-    schemas = lazy("odradek.sql.schema_registry")
+    schemas = lazy("odradek.values.schema_registry")
     sleeping = lazy("odradek.sql.queries.sleeping")
     opening = lazy("odradek.sql.doors.opening")
     gate = lazy("odradek.sql.server.gate")

@@ -8,9 +8,9 @@ from odradek.model.lazy import lazy_names
 
 if TYPE_CHECKING:
     from odradek.sql.dbapi import connect, stream
-    from odradek.sql.errors import SqlError
+    from odradek.values.errors import SqlError
 
-_WHERE: Final = {"odradek.sql.dbapi": ("connect", "stream"), "odradek.sql.errors": ("SqlError",)}
+_WHERE: Final = {"odradek.sql.dbapi": ("connect", "stream"), "odradek.values.errors": ("SqlError",)}
 
 __all__ = ["SqlError", "connect", "stream"]
 

@@ -10,13 +10,11 @@ from odradek.model.java_numbers import is_digits
 from odradek.sql.archives import create_archive, drop_archive, query_archive
 from odradek.sql.catalog import (
     PSEUDO_COLUMNS,
-    FormatInfo,
     PersistentQuery,
     SqlCatalog,
     SqlColumn,
     SqlSource,
     TimestampColumn,
-    WindowInfo,
 )
 from odradek.sql.changes import (
     AppliedChange,
@@ -32,8 +30,6 @@ from odradek.sql.changes import (
     unchanged,
 )
 from odradek.sql.declared import check_columns, declared_column
-from odradek.sql.errors import SqlError, nearest
-from odradek.sql.formats import check_map_keys
 from odradek.sql.language.statements import (
     AlterQuery,
     AlterSource,
@@ -65,9 +61,12 @@ from odradek.sql.planning.plan import (
     topic_settings,
 )
 from odradek.sql.planning.timestamps import milliseconds
-from odradek.sql.types import BIGINT_MAX, parse_type
 from odradek.sql.upgrades import alter_query, check_rebuilding, check_replacement, swap
 from odradek.sql.user_functions import create_function, drop_function
+from odradek.values.errors import SqlError, nearest
+from odradek.values.formats import check_map_keys
+from odradek.values.formats.format_info import FormatInfo, WindowInfo
+from odradek.values.types import BIGINT_MAX, parse_type
 
 SOURCE_PROPERTIES: Final = (
     *SINK_PROPERTIES,

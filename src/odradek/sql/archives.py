@@ -17,7 +17,6 @@ from odradek.archive.tables.port import TableFormat
 from odradek.model.errors import ConfigError
 from odradek.sql.catalog import PersistentQuery, SqlArchive, SqlCatalog, SqlSource
 from odradek.sql.changes import AppliedChange, ArchiveCreated, ArchiveDropped, Change, QueryStopped, unchanged
-from odradek.sql.errors import SqlError, nearest
 from odradek.sql.language.dialect import tokens_of
 from odradek.sql.language.reading import StatementReader
 from odradek.sql.language.rewriting import quoted, with_clause
@@ -28,6 +27,7 @@ from odradek.sql.language.statements import (
     PropertyValue,
 )
 from odradek.sql.planning.plan import SINK_PROPERTIES, made_kind
+from odradek.values.errors import SqlError, nearest
 
 ARCHIVE_PROPERTIES: Final = (
     "PATH",

@@ -10,13 +10,14 @@ from typing import Any, Final, Literal
 from odradek.archive.place import ArchivePlace
 from odradek.archive.row_columns import RowColumns
 from odradek.archive.tables.port import TableFormat
-from odradek.sql.errors import SqlError, nearest
 from odradek.sql.functions import FUNCTIONS, FunctionLibrary
 from odradek.sql.functions.library import Definition
 from odradek.sql.functions.registering import PythonFunction
 from odradek.sql.language.statements import CreateFunction, SourceKind
-from odradek.sql.schema_registry import SchemaRegistryTerms
-from odradek.sql.types import SqlType, struct_of_fields
+from odradek.values.errors import SqlError, nearest
+from odradek.values.formats.format_info import FormatInfo, WindowInfo
+from odradek.values.schema_registry import SchemaRegistryTerms
+from odradek.values.types import SqlType, struct_of_fields
 
 WINDOW_BOUNDS: Final = ("WINDOWSTART", "WINDOWEND")
 PSEUDO_COLUMNS: Final = ("ROWTIME", "ROWPARTITION", "ROWOFFSET", *WINDOW_BOUNDS)
@@ -33,38 +34,11 @@ class SqlColumn:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class FormatInfo:
-    """`name`: KAFKA, JSON, JSON_SR, DELIMITED, NONE, AVRO, PROTOBUF, PROTOBUF_NOSR. `wrapped` False: a single column is
-    written bare.
-    `schema_id`: of the registry, for what is written. `nullable`: how PROTOBUF says null: None, OPTIONAL or WRAPPER.
-    """
-
-    name: str
-    wrapped: bool = True
-    delimiter: str = ","
-    schema_name: str | None = None
-    schema_id: int | None = None
-    nullable: str | None = None
-    registry: SchemaRegistryTerms | None = None
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
 class TimestampColumn:
     """Of the column whose value is a record's time. `format`: a pattern of Java's DateTimeFormatter for text."""
 
     name: str
     format: str | None = None
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class WindowInfo:
-    """Of windowed keys. `size_ms` None: sessions."""
-
-    """`held_ms`: how long after its end a window that joins a table is held. None: until its tombstone."""
-
-    kind: Literal["tumbling", "hopping", "session"]
-    size_ms: int | None
-    held_ms: int | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -7,7 +7,7 @@ from typing import TypeAlias
 
 from odradek.sql.catalog import CreatedFunction, PersistentQuery, SqlArchive, SqlCatalog, SqlSource
 from odradek.sql.planning.plan import Plan
-from odradek.sql.types import SqlType
+from odradek.values.types import SqlType
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

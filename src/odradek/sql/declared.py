@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from odradek.sql.catalog import PSEUDO_COLUMNS, SqlCatalog, SqlColumn
-from odradek.sql.errors import SqlError
 from odradek.sql.language.statements import ColumnDefinition, CreateSource, SourceKind
-from odradek.sql.types import parse_type
+from odradek.values.errors import SqlError
+from odradek.values.types import parse_type
 
 
 def declared_column(catalog: SqlCatalog, kind: SourceKind, definition: ColumnDefinition) -> SqlColumn:

@@ -19,10 +19,10 @@ from odradek.sql.changes import (
     SourceCreated,
     SourceDropped,
 )
-from odradek.sql.errors import SqlError, nearest
 from odradek.sql.language.rewriting import quoted, with_clause
 from odradek.sql.language.statements import AlterQuery, AlterSwap, Properties, Statement
 from odradek.sql.planning.plan import Plan, checked_properties, plan
+from odradek.values.errors import SqlError, nearest
 
 _VERSION: Final = re.compile(r"\.v([0-9]+)$")
 _MODES: Final = tuple(mode.value for mode in UpgradeMode)

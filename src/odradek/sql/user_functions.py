@@ -6,10 +6,10 @@ import re
 
 from odradek.sql.catalog import CreatedFunction, SqlCatalog
 from odradek.sql.changes import AppliedChange, FunctionCreated, FunctionDropped, unchanged
-from odradek.sql.errors import SqlError, nearest
 from odradek.sql.functions.user import user_function
 from odradek.sql.language.statements import CreateFunction, DropFunction
-from odradek.sql.types import parse_type
+from odradek.values.errors import SqlError, nearest
+from odradek.values.types import parse_type
 
 
 def create_function(catalog: SqlCatalog, statement: CreateFunction) -> AppliedChange:

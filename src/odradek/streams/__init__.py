@@ -9,12 +9,13 @@ from odradek.model.lazy import lazy_names
 if TYPE_CHECKING:
     from odradek.streams.app import Streams
     from odradek.streams.driver import TestDriver
-    from odradek.streams.formats import Avro, Protobuf
     from odradek.streams.grouped import GroupedStream
     from odradek.streams.language import Stream, Table
     from odradek.streams.plan.windows import time_limit
     from odradek.streams.processors.custom import Processor, Timers, To
     from odradek.streams.records import StreamRecord
+    from odradek.values.formats.avro_file import Avro
+    from odradek.values.formats.protobuf_file import Protobuf
 
 __all__ = [
     "Avro",
@@ -38,7 +39,8 @@ __getattr__ = lazy_names(
         "odradek.streams.driver": ("TestDriver",),
         "odradek.streams.processors.custom": ("Processor", "Timers", "To"),
         "odradek.streams.records": ("StreamRecord",),
-        "odradek.streams.formats": ("Avro", "Protobuf"),
+        "odradek.values.formats.avro_file": ("Avro",),
+        "odradek.values.formats.protobuf_file": ("Protobuf",),
         "odradek.streams.grouped": ("GroupedStream",),
         "odradek.streams.language": ("Stream", "Table"),
         "odradek.streams.plan.windows": ("time_limit",),

@@ -14,12 +14,12 @@ from sqlglot import exp
 from odradek.sql.analysis.expressions import ExpressionCompiler
 from odradek.sql.analysis.scope import NameScope, ScopedColumn
 from odradek.sql.catalog import Catalog
-from odradek.sql.errors import SqlError
 from odradek.sql.functions.registering import register
 from odradek.sql.language.parsing import parse_one
 from odradek.sql.language.statements import SelectStatement
 from odradek.sql.queries.expressions import LocalScope, NeedsSpark
-from odradek.sql.types import SqlType, parse_type
+from odradek.values.errors import SqlError
+from odradek.values.types import SqlType, parse_type
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

@@ -11,9 +11,9 @@ import pytest
 from tests.sql.functions.cases import FunctionCase, cases
 from tests.sql.functions.reading import read
 
-from odradek.sql.errors import SqlError
 from odradek.sql.functions import FUNCTIONS
 from odradek.sql.functions.registering import register
+from odradek.values.errors import SqlError
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

@@ -13,7 +13,7 @@ from typing import Final
 
 from odradek.sql.functions import FUNCTIONS
 from odradek.sql.functions.literals import quoted
-from odradek.sql.types import (
+from odradek.values.types import (
     BIGINT,
     BOOLEAN,
     BYTES,

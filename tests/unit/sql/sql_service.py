@@ -9,13 +9,13 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Any
 
-from odradek.sql.errors import SqlError
 from odradek.sql.queries.answer import AnswerColumn, QueryAnswer
 from odradek.sql.server.application import application
 from odradek.sql.server.connections import SqlConnections
 from odradek.sql.server.gate import GateLimits, HttpUsers
 from odradek.sql.server.refusals import BAD_REQUEST, RestRefusal, refusal_of
 from odradek.sql.server.serving import HttpTerms, listening, serve_http
+from odradek.values.errors import SqlError
 
 
 @dataclass

@@ -6,10 +6,10 @@ import pytest
 
 from odradek.sql.applying import apply
 from odradek.sql.catalog import SqlCatalog
-from odradek.sql.errors import SqlError
 from odradek.sql.language import parse, parse_one
 from odradek.sql.planning import Plan, explain, explained_plan
 from odradek.sql.server.entities import described_plan
+from odradek.values.errors import SqlError
 
 SOURCES = """
 CREATE STREAM s (id INT KEY, a STRING, n INT) WITH (KAFKA_TOPIC='s-topic', VALUE_FORMAT='JSON');

@@ -8,7 +8,7 @@ from typing import Any
 
 from odradek.sql.functions import folds
 from odradek.sql.functions.folds import ValueFold
-from odradek.sql.types import decimal_of
+from odradek.values.types import decimal_of
 
 
 def folded(fold: ValueFold, *values: Any) -> Any:

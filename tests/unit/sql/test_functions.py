@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from odradek.sql.errors import SqlError
 from odradek.sql.functions import FUNCTIONS
-from odradek.sql.types import (
+from odradek.values.errors import SqlError
+from odradek.values.types import (
     BIGINT,
     BOOLEAN,
     BYTES,

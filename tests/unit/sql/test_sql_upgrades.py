@@ -15,7 +15,6 @@ from odradek.spark.exactly_once.decision import group_of
 from odradek.sql.applying import apply
 from odradek.sql.catalog import SqlCatalog, SqlSource
 from odradek.sql.changes import QueryStarted, QueryStopped, SourceCreated
-from odradek.sql.errors import SqlError
 from odradek.sql.language import parse, parse_one
 from odradek.sql.language.statements import AlterQuery, CreateAsSelect
 from odradek.sql.queries.builds import PersistentBuild, PlannedText
@@ -27,6 +26,7 @@ from odradek.sql.server.topics import SourceTopics
 from odradek.sql.server.upgrades import JudgedUpgrade, Upgrades
 from odradek.sql.upgrades import next_topic, with_mode
 from odradek.testing import LocalBroker
+from odradek.values.errors import SqlError
 
 SOURCES = (
     "CREATE STREAM s (id INT KEY, a STRING, b INT) WITH (KAFKA_TOPIC='s', VALUE_FORMAT='JSON');"

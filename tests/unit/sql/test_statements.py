@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import pytest
 
-from odradek.sql.errors import SqlError
 from odradek.sql.language import parse, parse_one
 from odradek.sql.language.queries import JoinRelation, SelectStar
 from odradek.sql.language.statements import (
@@ -46,6 +45,7 @@ from odradek.sql.language.statements import (
 from odradek.sql.queries.builds import PlannedText
 from odradek.sql.server.commands import SqlCommand
 from odradek.sql.server.state import ServiceState
+from odradek.values.errors import SqlError
 
 EACH = [
     (

@@ -9,14 +9,14 @@ import pytest
 
 from odradek.sql.applying import apply
 from odradek.sql.catalog import SqlCatalog
-from odradek.sql.errors import SqlError
 from odradek.sql.functions import FUNCTIONS
 from odradek.sql.functions.document import page
 from odradek.sql.functions.user import user_function
 from odradek.sql.language import parse_one
 from odradek.sql.planning.aggregation import SqlAggregation
 from odradek.sql.planning.steps import AggregateCall
-from odradek.sql.types import BIGINT, INTEGER, STRING
+from odradek.values.errors import SqlError
+from odradek.values.types import BIGINT, INTEGER, STRING
 
 PRODUCT = """
 def start():

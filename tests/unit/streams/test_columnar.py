@@ -12,7 +12,6 @@ from hypothesis import strategies as st
 from odradek.sql.functions import FUNCTIONS as FUNCTIONS_OF_SQL
 from odradek.sql.planning.aggregation import SqlAggregation
 from odradek.sql.planning.steps import AggregateCall
-from odradek.sql.types import BIGINT
 from odradek.streams.plan.windows import TimeWindows
 from odradek.streams.processors.aggregate import (
     AggregateProcessor,
@@ -30,6 +29,7 @@ from odradek.streams.processors.python_values import lists_of_numbers, values_of
 from odradek.streams.processors.state_bytes import state_value
 from odradek.streams.processors.task import CachedState, MemoryStore, in_order, latest_only, run_batch
 from odradek.streams.processors.windows import FixedWindows, WindowProcessor
+from odradek.values.types import BIGINT
 
 NAMES = [name for name in FUNCTIONS if name not in ("min_by", "max_by", "top_k", "bottom_k")]
 CALLS = [

@@ -19,10 +19,10 @@ from pyspark.sql.types import (
     StructType,
 )
 
-from odradek.sql.catalog import FormatInfo
-from odradek.sql.formats import record_format
-from odradek.sql.types import parse_type
 from odradek.streams.translation.formats import decoder
+from odradek.values.formats import record_format
+from odradek.values.formats.format_info import FormatInfo
+from odradek.values.types import parse_type
 
 
 def batch(name: str, kind: str, spark_type: Any, *datas: bytes) -> list[dict[str, Any]]:

@@ -31,7 +31,7 @@ from odradek.model.errors import ConfigError
 from odradek.model.lazy import lazy
 from odradek.spark.columns import COLUMN_TYPES
 from odradek.spark.options import Decoding, Projection
-from odradek.spark.reading.ddl import struct_type
+from odradek.values.ddl import struct_type
 
 if TYPE_CHECKING:
     import pyarrow as pa

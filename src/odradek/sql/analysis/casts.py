@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import Final
 
-from odradek.sql.errors import SqlError
 from odradek.sql.functions.literals import quoted
-from odradek.sql.types import DECIMAL_PRECISION_MAX, SqlType, can_cast, common_type
+from odradek.values.errors import SqlError
+from odradek.values.types import DECIMAL_PRECISION_MAX, SqlType, can_cast, common_type
 
 _TIMESTAMP_PATTERN: Final = "yyyy-MM-dd''T''HH:mm:ss.SSS"
 _MS_PER_DAY: Final = 86_400_000

@@ -11,10 +11,10 @@ from sqlglot import exp
 
 from odradek.model.java_numbers import trimmed
 from odradek.sql.analysis.times import TIME_COLUMNS, epoch_ms
-from odradek.sql.errors import SqlError
-from odradek.sql.formats.java_text import double_text
 from odradek.sql.language.dialect import position_of
-from odradek.sql.types import BOOLEAN, DECIMAL_PRECISION_MAX, NULL, SqlType, common_type
+from odradek.values.errors import SqlError
+from odradek.values.java_text import double_text
+from odradek.values.types import BOOLEAN, DECIMAL_PRECISION_MAX, NULL, SqlType, common_type
 
 T = TypeVar("T")
 _NUMBER: Final = re.compile(r"[+-]?([0-9]{1,400}\.?[0-9]{0,400}|\.[0-9]{1,400})([eE][+-]?[0-9]{1,3})?")

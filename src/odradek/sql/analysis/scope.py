@@ -7,8 +7,8 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Final
 
-from odradek.sql.errors import SqlError, nearest
-from odradek.sql.types import SqlType
+from odradek.values.errors import SqlError, nearest
+from odradek.values.types import SqlType
 
 _PLAIN: Final = re.compile(r"(?!Q_|KEY_[0-9]|VALUE_[0-9]|WINDOW_START$|WINDOW_END$|NOTHING_$)[A-Z][A-Z0-9_]*")
 

@@ -6,9 +6,9 @@ import re
 from datetime import UTC, datetime, timedelta, timezone
 from typing import Final
 
-from odradek.sql.errors import SqlError
-from odradek.sql.formats.times import time_of_text
-from odradek.sql.types import SqlType
+from odradek.values.errors import SqlError
+from odradek.values.times import time_of_text
+from odradek.values.types import SqlType
 
 _TIME: Final = re.compile(
     r"([0-9]{4})(?:-([0-9]{1,2})(?:-([0-9]{1,2}))?)?"

@@ -7,9 +7,9 @@ from decimal import Decimal
 from typing import Final, NamedTuple
 
 from odradek.sql.analysis.casts import converted
-from odradek.sql.errors import SqlError
-from odradek.sql.exact_numbers import whole_of_literal
-from odradek.sql.types import (
+from odradek.values.errors import SqlError
+from odradek.values.exact_numbers import whole_of_literal
+from odradek.values.types import (
     BIGINT,
     DECIMAL_PRECISION_MAX,
     DOUBLE,

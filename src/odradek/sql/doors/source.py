@@ -34,10 +34,10 @@ from odradek.spark.tables import comment_of as options_comment
 from odradek.spark.tables import stored_options
 from odradek.sql.catalog import Source
 from odradek.sql.queries.expressions import Row
-from odradek.sql.queries.row_codec import UnreadableRecord
 from odradek.sql.queries.source_rows import SourceRows
-from odradek.sql.types import SqlType
 from odradek.telemetry import events
+from odradek.values.row_codec import UnreadableRecord
+from odradek.values.types import SqlType
 
 if TYPE_CHECKING:
     import pyarrow as pa

@@ -10,11 +10,11 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final
 
-from odradek.sql.errors import SqlError
 from odradek.sql.functions import folds
 from odradek.sql.functions.folds import ValueFold
 from odradek.sql.functions.signatures import Overload, Signature, best, shown, signature
-from odradek.sql.types import INTEGER, SqlType, array_of, struct_of_fields
+from odradek.values.errors import SqlError
+from odradek.values.types import INTEGER, SqlType, array_of, struct_of_fields
 
 _LIMIT: Final = 2**31 - 1
 Maker = Callable[[SqlType, list[Any]], ValueFold]

@@ -10,7 +10,7 @@ from typing import Final
 
 from odradek.sql.functions.definitions import ScalarDefinition, scalar
 from odradek.sql.functions.signatures import Call
-from odradek.sql.types import SqlType
+from odradek.values.types import SqlType
 
 _LAMBDA: Final = re.compile(r"\s*\(?\s*([^()\->]+?)\s*\)?\s*->\s*(.*)", re.DOTALL)
 

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from typing import Final
 
 from odradek.sql.functions.signatures import Call, Overload, Signature, Template, shown, signature
-from odradek.sql.types import SqlType
+from odradek.values.types import SqlType
 
 CATEGORIES: Final = (
     "AGGREGATE",

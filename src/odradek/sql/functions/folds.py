@@ -12,8 +12,8 @@ from dataclasses import dataclass
 from decimal import Decimal
 from typing import Any, Final
 
-from odradek.sql.exact_numbers import WIDE
-from odradek.sql.types import SqlType
+from odradek.values.exact_numbers import WIDE
+from odradek.values.types import SqlType
 
 HISTOGRAM_SIZE_MAX: Final = 1000
 _NAN: Final = object()

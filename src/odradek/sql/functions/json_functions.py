@@ -10,7 +10,7 @@ from odradek.sql.functions.definitions import ScalarDefinition, scalar
 from odradek.sql.functions.exact_json import json_at_in_lambda
 from odradek.sql.functions.literals import quoted
 from odradek.sql.functions.signatures import Call
-from odradek.sql.types import SqlType
+from odradek.values.types import SqlType
 
 _LAMBDA_VARIABLE: Final = re.compile(r"\bl_(?:[0-9a-f]{2})+\b")
 """As the analysis names the variables of lambdas."""

@@ -6,7 +6,6 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
-from odradek.sql.errors import SqlError, nearest
 from odradek.sql.functions.aggregates import AGGREGATES, AggregateDefinition, SqlAggregate
 from odradek.sql.functions.collections import COLLECTIONS, NULLS
 from odradek.sql.functions.definitions import ScalarDefinition, ScalarFunction
@@ -17,7 +16,8 @@ from odradek.sql.functions.strings import STRINGS
 from odradek.sql.functions.tables import TABLES, TableDefinition, TableFunction
 from odradek.sql.functions.times import TIMES
 from odradek.sql.functions.urls import URLS
-from odradek.sql.types import SqlType
+from odradek.values.errors import SqlError, nearest
+from odradek.values.types import SqlType
 
 Definition = ScalarDefinition | AggregateDefinition | TableDefinition
 

@@ -9,7 +9,7 @@ from typing import Final
 
 from odradek.sql.functions.definitions import ScalarDefinition, scalar
 from odradek.sql.functions.signatures import Call
-from odradek.sql.types import SqlType, decimal_of
+from odradek.values.types import SqlType, decimal_of
 
 _INTEGER_TEXT: Final = re.compile(r"-?[0-9]{1,2}")
 _CATEGORY: Final = "MATHEMATICAL"

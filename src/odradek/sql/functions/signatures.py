@@ -13,8 +13,8 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Final, TypeAlias
 
-from odradek.sql.errors import SqlError
-from odradek.sql.types import (
+from odradek.values.errors import SqlError
+from odradek.values.types import (
     NULL,
     UNIT,
     SqlType,

@@ -7,10 +7,10 @@ from collections.abc import Callable
 from typing import Final
 
 from odradek.model.java_numbers import is_digits
-from odradek.sql.errors import SqlError
 from odradek.sql.functions.definitions import ScalarDefinition, scalar
 from odradek.sql.functions.literals import is_null, literal
 from odradek.sql.functions.signatures import Call
+from odradek.values.errors import SqlError
 
 _TEXT: Final = "STRING"
 _BYTES: Final = "BYTES"

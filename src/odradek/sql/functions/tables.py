@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from typing import Final
 
 from odradek.sql.functions.signatures import Call, Overload, Signature, Template, best, shown, signature
-from odradek.sql.types import SqlType
+from odradek.values.types import SqlType
 
 CUBE_COLUMNS_MAX: Final = 20
 

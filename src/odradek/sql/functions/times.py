@@ -10,10 +10,10 @@ import re
 from collections.abc import Callable
 from typing import Final
 
-from odradek.sql.errors import SqlError
 from odradek.sql.functions.definitions import ScalarDefinition, scalar
 from odradek.sql.functions.literals import literal, quoted
 from odradek.sql.functions.signatures import Call
+from odradek.values.errors import SqlError
 
 _CATEGORY: Final = "DATE / TIME"
 _UNITS: Final = {

@@ -25,14 +25,14 @@ from collections.abc import Callable, Sequence
 from textwrap import dedent
 from typing import Any, Final, Literal
 
-from odradek.sql.errors import SqlError
 from odradek.sql.functions.aggregates import AggregateDefinition, AggregateOverload
 from odradek.sql.functions.definitions import ScalarDefinition
 from odradek.sql.functions.folds import ValueFold
 from odradek.sql.functions.registering import PythonFunction
 from odradek.sql.functions.signatures import Overload, Parameter, Signature
 from odradek.sql.functions.tables import TableDefinition
-from odradek.sql.types import SqlType, array_of
+from odradek.values.errors import SqlError
+from odradek.values.types import SqlType, array_of
 
 FunctionKind = Literal["scalar", "aggregate", "table"]
 MODULES: Final = frozenset(

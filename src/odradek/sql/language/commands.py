@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any, Final, Literal
 
-from odradek.sql.errors import SqlError
 from odradek.sql.language.definitions import DEFINITIONS, defined
 from odradek.sql.language.reading import StatementReader
 from odradek.sql.language.statements import (
@@ -25,6 +24,7 @@ from odradek.sql.language.statements import (
     UndefineVariable,
     UnsetProperty,
 )
+from odradek.values.errors import SqlError
 
 
 class CommandReader:

@@ -8,7 +8,6 @@ from typing import Any, Final, Literal
 
 from sqlglot import exp
 
-from odradek.sql.errors import Position, SqlError
 from odradek.sql.language.queries import Query
 from odradek.sql.language.query_parsing import QueryReader
 from odradek.sql.language.reading import StatementReader
@@ -40,6 +39,7 @@ from odradek.sql.language.statements import (
     SourceKind,
     Statement,
 )
+from odradek.values.errors import Position, SqlError
 
 _CONNECTORS: Final = (
     "connectors of Kafka Connect are not part of this server: write to the topics, and read from them"

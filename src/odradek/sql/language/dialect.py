@@ -16,7 +16,7 @@ from sqlglot.dialects.dialect import Dialect
 from sqlglot.errors import ErrorLevel, ParseError, TokenError
 from sqlglot.parser import Parser as SqlglotParser
 
-from odradek.sql.errors import Position, SqlError
+from odradek.values.errors import Position, SqlError
 
 _TYPE_BRACKETS: Final = {"(": 1, "<": 1, ")": -1, ">": -1}
 

@@ -7,12 +7,12 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Final
 
-from odradek.sql.errors import Position, SqlError, nearest
 from odradek.sql.language.commands import COMMANDS
 from odradek.sql.language.definitions import DEFINITIONS
 from odradek.sql.language.dialect import check_nesting, place, tokens_of, too_deep
 from odradek.sql.language.reading import StatementReader
 from odradek.sql.language.statements import DefineVariable, Statement, UndefineVariable
+from odradek.values.errors import Position, SqlError, nearest
 
 _MARK: Final = re.compile(r"['\"`;]|--|/\*|\$\$")
 _ENDS: Final = {"--": "\n", "/*": "*/"}

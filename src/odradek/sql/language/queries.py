@@ -8,7 +8,7 @@ from typing import Literal, TypeAlias
 
 from sqlglot import exp
 
-from odradek.sql.errors import Position
+from odradek.values.errors import Position
 
 Expression: TypeAlias = exp.Expr
 JoinType: TypeAlias = Literal["inner", "left", "right", "outer"]

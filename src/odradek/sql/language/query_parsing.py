@@ -7,7 +7,6 @@ from typing import Final, Literal
 from sqlglot import Token, TokenType, exp
 
 from odradek.model.java_numbers import is_digits
-from odradek.sql.errors import Position, SqlError
 from odradek.sql.language.dialect import expression_of, place, position_of
 from odradek.sql.language.queries import (
     JoinRelation,
@@ -23,6 +22,7 @@ from odradek.sql.language.queries import (
     mark_subquery,
 )
 from odradek.sql.language.reading import StatementReader
+from odradek.values.errors import Position, SqlError
 
 _SUBQUERY: Final = "\0 subquery "
 """No name of a user begins so."""

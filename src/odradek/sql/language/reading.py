@@ -8,8 +8,8 @@ from typing import Final, TypeVar
 from sqlglot import Token, TokenType, exp
 
 from odradek.model.java_numbers import is_digits
-from odradek.sql.errors import Position, SqlError, nearest
 from odradek.sql.language.dialect import expression_of, place, written
+from odradek.values.errors import Position, SqlError, nearest
 
 T = TypeVar("T")
 _OPENING: Final = frozenset("([{")

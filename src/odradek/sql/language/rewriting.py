@@ -9,10 +9,10 @@ from typing import Final, TypeVar
 
 from sqlglot import Token
 
-from odradek.sql.errors import SqlError
 from odradek.sql.language.dialect import tokens_of
 from odradek.sql.language.parsing import parse_one
 from odradek.sql.language.statements import CreateSource, Properties, PropertyValue, Statement
+from odradek.values.errors import SqlError
 
 T = TypeVar("T", bound=Statement)
 _DEFAULT_FORMAT: Final = "ksql.persistence.default.format."

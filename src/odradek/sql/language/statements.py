@@ -10,8 +10,8 @@ from typing import Literal, TypeAlias
 
 from sqlglot import exp
 
-from odradek.sql.errors import Position
 from odradek.sql.language.queries import Query
+from odradek.values.errors import Position
 
 SourceKind: TypeAlias = Literal["stream", "table"]
 PropertyValue: TypeAlias = str | int | float | bool

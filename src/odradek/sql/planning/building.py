@@ -9,8 +9,6 @@ from typing import TYPE_CHECKING, TypeAlias
 
 from odradek.model.lazy import lazy
 from odradek.sql.catalog import SqlSource
-from odradek.sql.errors import SqlError
-from odradek.sql.formats import RecordFormat, record_format
 from odradek.sql.planning.aggregation import SqlAggregation
 from odradek.sql.planning.steps import (
     HAS_VALUE,
@@ -30,6 +28,8 @@ from odradek.sql.planning.steps import (
 from odradek.sql.planning.timestamps import timestamp_text
 from odradek.streams import Stream, Streams, Table
 from odradek.streams.plan.operators import TopicSource, walk
+from odradek.values.errors import SqlError
+from odradek.values.formats import RecordFormat, record_format
 
 if TYPE_CHECKING:
     from odradek.streams.grouped import GroupedStream

@@ -8,9 +8,7 @@ from typing import Final
 
 from odradek.model.java_numbers import is_digits, trimmed, whole_number
 from odradek.sql.analysis.casts import converted
-from odradek.sql.catalog import FormatInfo, SqlCatalog, SqlColumn, SqlSource, TimestampColumn, WindowInfo
-from odradek.sql.errors import SqlError, nearest
-from odradek.sql.formats import FORMAT_NAMES, RecordFormat, check_map_keys, record_format
+from odradek.sql.catalog import SqlCatalog, SqlColumn, SqlSource, TimestampColumn
 from odradek.sql.language.queries import Query
 from odradek.sql.language.statements import (
     AlterQuery,
@@ -34,8 +32,11 @@ from odradek.sql.planning.steps import (
     Step,
 )
 from odradek.sql.planning.timestamps import milliseconds
-from odradek.sql.types import BIGINT_MAX, is_castable_implicitly
 from odradek.streams import Stream, Streams, Table
+from odradek.values.errors import SqlError, nearest
+from odradek.values.formats import FORMAT_NAMES, RecordFormat, check_map_keys, record_format
+from odradek.values.formats.format_info import FormatInfo, WindowInfo
+from odradek.values.types import BIGINT_MAX, is_castable_implicitly
 
 _WRAPPED: Final = {True: ("KAFKA", "DELIMITED", "NONE"), False: ("PROTOBUF", "NONE")}
 """Formats that cannot write a single value so: in a record of one field, or bare."""

@@ -13,8 +13,7 @@ from sqlglot import exp
 from odradek.sql.analysis.expressions import ExpressionCompiler, constant_of, where_of
 from odradek.sql.analysis.scope import NameScope, ScopedColumn, physical_name
 from odradek.sql.analysis.typed_text import TypedText
-from odradek.sql.catalog import PSEUDO_COLUMNS, WINDOW_BOUNDS, SqlCatalog, SqlColumn, SqlSource, WindowInfo
-from odradek.sql.errors import Position, SqlError
+from odradek.sql.catalog import PSEUDO_COLUMNS, WINDOW_BOUNDS, SqlCatalog, SqlColumn, SqlSource
 from odradek.sql.language.dialect import position_of
 from odradek.sql.language.queries import Query, SelectExpression, SelectStar, conjuncts, subquery_of
 from odradek.sql.planning.relations import RelationPlanner
@@ -34,7 +33,9 @@ from odradek.sql.planning.steps import (
     WindowStep,
     value_or_nothing,
 )
-from odradek.sql.types import BIGINT, BOOLEAN, SqlType
+from odradek.values.errors import Position, SqlError
+from odradek.values.formats.format_info import WindowInfo
+from odradek.values.types import BIGINT, BOOLEAN, SqlType
 
 _DAY_MS: Final = 86_400_000
 _GROUP_WINDOWS_HINT: Final = (

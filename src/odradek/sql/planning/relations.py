@@ -12,8 +12,7 @@ from sqlglot import exp
 from odradek.sql.analysis.expressions import ExpressionCompiler, where_of
 from odradek.sql.analysis.scope import NameScope, ScopedColumn, physical_name
 from odradek.sql.analysis.typed_text import TypedText
-from odradek.sql.catalog import SqlCatalog, SqlColumn, SqlSource, WindowInfo
-from odradek.sql.errors import Position, SqlError
+from odradek.sql.catalog import SqlCatalog, SqlColumn, SqlSource
 from odradek.sql.language.queries import JoinRelation, NamedRelation, Query, Relation, SubqueryRelation
 from odradek.sql.planning.shapes import KeyColumn, RelationShape
 from odradek.sql.planning.steps import (
@@ -29,7 +28,9 @@ from odradek.sql.planning.steps import (
     Step,
     value_or_nothing,
 )
-from odradek.sql.types import BIGINT, INTEGER, SqlType
+from odradek.values.errors import Position, SqlError
+from odradek.values.formats.format_info import WindowInfo
+from odradek.values.types import BIGINT, INTEGER, SqlType
 
 _DAY_MS: Final = 86_400_000
 _DEPTH_MAX: Final = 2

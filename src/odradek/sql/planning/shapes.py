@@ -5,9 +5,10 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from odradek.sql.analysis.scope import NameScope
-from odradek.sql.catalog import SqlSource, WindowInfo
+from odradek.sql.catalog import SqlSource
 from odradek.sql.planning.steps import Step
-from odradek.sql.types import SqlType
+from odradek.values.formats.format_info import WindowInfo
+from odradek.values.types import SqlType
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

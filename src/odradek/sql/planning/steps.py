@@ -9,9 +9,10 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any, Final, Literal, NamedTuple, TypeAlias
 
-from odradek.sql.catalog import SqlSource, WindowInfo
+from odradek.sql.catalog import SqlSource
 from odradek.sql.functions import FunctionLibrary
-from odradek.sql.types import BOOLEAN, SqlType
+from odradek.values.formats.format_info import WindowInfo
+from odradek.values.types import BOOLEAN, SqlType
 
 WINDOW_COLUMNS: Final = ("window_start", "window_end")
 HAS_VALUE: Final = "__value is not null"

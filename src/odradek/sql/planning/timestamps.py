@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from odradek.sql.analysis.typed_text import quoted
 from odradek.sql.catalog import SqlSource
-from odradek.sql.errors import SqlError
-from odradek.sql.types import SqlType
+from odradek.values.errors import SqlError
+from odradek.values.types import SqlType
 
 
 def timestamp_text(source: SqlSource) -> str:

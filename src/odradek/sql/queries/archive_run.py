@@ -9,12 +9,12 @@ from typing import TYPE_CHECKING, Any
 from odradek.model.lazy import lazy
 from odradek.sql.applying import apply
 from odradek.sql.catalog import WINDOW_BOUNDS, SqlArchive, SqlSource, row_type
-from odradek.sql.formats import RecordFormat
 from odradek.sql.language.parsing import parse_one
 from odradek.sql.planning.building import source_formats
 from odradek.sql.queries.builds import PlannedText
-from odradek.sql.types import BIGINT, SqlType, struct_of_fields
 from odradek.streams.plan.schemas import declared
+from odradek.values.formats import RecordFormat
+from odradek.values.types import BIGINT, SqlType, struct_of_fields
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame

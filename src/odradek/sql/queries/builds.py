@@ -19,8 +19,8 @@ from odradek.sql.functions import registering
 from odradek.sql.language.parsing import parse_one
 from odradek.sql.planning import Plan, plan
 from odradek.sql.planning.plan import as_stream
-from odradek.sql.queries.row_codec import shown
-from odradek.sql.schema_registry import SchemaRegistryTerms
+from odradek.values.row_codec import shown
+from odradek.values.schema_registry import SchemaRegistryTerms
 
 if TYPE_CHECKING:
     from odradek import streams

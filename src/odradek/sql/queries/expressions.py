@@ -18,8 +18,9 @@ from sqlglot import exp
 from odradek.sql.analysis.casts import comparison_with_null
 from odradek.sql.analysis.listed import beside, in_one_type
 from odradek.sql.analysis.times import TIME_COLUMNS, epoch_ms
-from odradek.sql.errors import SqlError, nearest
-from odradek.sql.exact_numbers import (
+from odradek.sql.language.dialect import chained, position_of
+from odradek.values.errors import SqlError, nearest
+from odradek.values.exact_numbers import (
     BIGINT_BITS,
     INT_BITS,
     double,
@@ -28,10 +29,9 @@ from odradek.sql.exact_numbers import (
     whole,
     whole_of_literal,
 )
-from odradek.sql.formats.java_text import decimal_text, double_text
-from odradek.sql.formats.times import time_of_text
-from odradek.sql.language.dialect import chained, position_of
-from odradek.sql.types import (
+from odradek.values.java_text import decimal_text, double_text
+from odradek.values.times import time_of_text
+from odradek.values.types import (
     BIGINT,
     BOOLEAN,
     DOUBLE,

@@ -16,8 +16,8 @@ from typing import Any, Final, Literal, TypeAlias
 from sqlglot import exp
 
 from odradek.model.java_numbers import is_digits
-from odradek.sql.errors import Position, SqlError
-from odradek.sql.types import BIGINT, DOUBLE, INTEGER, SqlType
+from odradek.values.errors import Position, SqlError
+from odradek.values.types import BIGINT, DOUBLE, INTEGER, SqlType
 
 Distance: TypeAlias = int | float | Decimal
 Stretch: TypeAlias = tuple[int, int]

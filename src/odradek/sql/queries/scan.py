@@ -13,14 +13,14 @@ from typing import Any, Final
 from odradek.client.admin.aio import AsyncAdmin
 from odradek.client.consumer.aio import AsyncConsumer
 from odradek.model.ids import TopicPartition
-from odradek.sql.catalog import WindowInfo
-from odradek.sql.formats.times import moment_text
 from odradek.sql.language.queries import Query
 from odradek.sql.language.statements import PrintTopic
 from odradek.sql.queries.answer import COMPLETED, LIMIT_REACHED, AnswerColumn, QueryAnswer
-from odradek.sql.queries.row_codec import UnreadableRecord
 from odradek.sql.queries.source_rows import LocalSelection, SourceRows
 from odradek.telemetry import events
+from odradek.values.formats.format_info import WindowInfo
+from odradek.values.row_codec import UnreadableRecord
+from odradek.values.times import moment_text
 
 _log = events.get("sql")
 _POLL_S: Final = 1.0

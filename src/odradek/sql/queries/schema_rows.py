@@ -7,12 +7,12 @@ from collections.abc import Iterable, Sequence
 from typing import Any, Final, Protocol
 
 from odradek.model.errors import OdradekError
-from odradek.sql.catalog import FormatInfo
-from odradek.sql.errors import SqlError
-from odradek.sql.formats import record_format
-from odradek.sql.queries.row_codec import decoded_row, encoded_row
-from odradek.sql.schema_registry import UnknownSchemaId, registry_of
-from odradek.sql.types import SqlType
+from odradek.values.errors import SqlError
+from odradek.values.formats import record_format
+from odradek.values.formats.format_info import FormatInfo
+from odradek.values.row_codec import decoded_row, encoded_row
+from odradek.values.schema_registry import UnknownSchemaId, registry_of
+from odradek.values.types import SqlType
 
 _HEAD_BYTES: Final = 5
 

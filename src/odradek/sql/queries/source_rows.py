@@ -8,16 +8,17 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 from odradek.sql.analysis.expressions import OVER_HINT, OVER_REFUSAL
-from odradek.sql.catalog import FormatInfo, Source
-from odradek.sql.errors import SqlError
+from odradek.sql.catalog import Source
 from odradek.sql.language.dialect import position_of
 from odradek.sql.language.queries import NamedRelation, Query, SelectExpression, SelectStar
 from odradek.sql.queries.answer import AnswerColumn
 from odradek.sql.queries.expressions import Compute, LocalScope, NeedsSpark, Row
 from odradek.sql.queries.over import OverCall, overs_in, scope_with
-from odradek.sql.queries.row_codec import FORMATS, SqlRowCodec, UnreadableRecord, shown
 from odradek.sql.queries.schema_rows import RecordCodec, SchemaRowCodec, learn_all
-from odradek.sql.types import BIGINT, INTEGER, SqlType
+from odradek.values.errors import SqlError
+from odradek.values.formats.format_info import FormatInfo
+from odradek.values.row_codec import FORMATS, SqlRowCodec, UnreadableRecord, shown
+from odradek.values.types import BIGINT, INTEGER, SqlType
 
 _ONE_TIME: Final = struct.Struct(">q")
 _TWO_TIMES: Final = struct.Struct(">qq")

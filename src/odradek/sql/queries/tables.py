@@ -9,15 +9,15 @@ from typing import Any, Final
 
 from sqlglot import exp
 
-from odradek.sql.errors import SqlError
 from odradek.sql.language.queries import Query, conjuncts
 from odradek.sql.queries.answer import QueryAnswer
 from odradek.sql.queries.expressions import Row, constant
 from odradek.sql.queries.over import ROWS_MAX as OVER_ROWS_MAX
 from odradek.sql.queries.over import OverCall
-from odradek.sql.queries.row_codec import UnreadableRecord
 from odradek.sql.queries.source_rows import LocalSelection, SourceRows
 from odradek.telemetry import events
+from odradek.values.errors import SqlError
+from odradek.values.row_codec import UnreadableRecord
 from odradek.views.aio import AsyncTableView
 from odradek.views.key_formats import TimedValue
 from odradek.views.reads import ALL_KEYS, KeyRange, TableRow

@@ -13,11 +13,11 @@ from odradek.model.errors import OdradekError
 from odradek.model.lazy import lazy
 from odradek.sql.catalog import Catalog, PersistentQuery, SqlArchive
 from odradek.sql.changes import AppliedChange, ArchiveCreated, ArchiveDropped, SourceCreated
-from odradek.sql.errors import SqlError
 from odradek.sql.language import statements as language
 from odradek.sql.queries.engine import SqlEngine
 from odradek.sql.server.entities import Entity, QueryHealth, entity
 from odradek.sql.server.topics import SourceTopics
+from odradek.values.errors import SqlError
 
 if TYPE_CHECKING:
     from odradek.archive import opening

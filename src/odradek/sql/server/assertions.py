@@ -9,18 +9,18 @@ from typing import Any, Final, Protocol
 
 from odradek.sql.applying import check_source
 from odradek.sql.catalog import Catalog, Source
-from odradek.sql.errors import SqlError, nearest
 from odradek.sql.language import statements as language
 from odradek.sql.planning.plan import count_of
 from odradek.sql.queries.expressions import NeedsSpark, Row, constant
-from odradek.sql.queries.row_codec import UnreadableRecord
 from odradek.sql.queries.scan import TopicReading
 from odradek.sql.queries.source_rows import SourceRows
 from odradek.sql.server.entities import Entity, entity
 from odradek.sql.server.refusals import ASSERT_FAILED, RestRefusal
 from odradek.sql.server.schemas import StatementSchemas
 from odradek.sql.server.topics import SourceTopics
-from odradek.sql.types import BIGINT, SqlType
+from odradek.values.errors import SqlError, nearest
+from odradek.values.row_codec import UnreadableRecord
+from odradek.values.types import BIGINT, SqlType
 
 _ASSERT_S: Final = 1.0
 _LOOK_S: Final = 0.1

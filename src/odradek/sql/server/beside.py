@@ -12,10 +12,10 @@ from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 from typing import Any, Final, TypeVar
 
-from odradek.sql.errors import SqlError
 from odradek.sql.language.dialect import too_deep
 from odradek.sql.language.parsing import parse
 from odradek.sql.language.statements import Statement
+from odradek.values.errors import SqlError
 
 T = TypeVar("T")
 _THREADS_MAX: Final = 4

@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import Final
 
-from odradek.sql.errors import nearest
-from odradek.sql.formats import FORMAT_NAMES
 from odradek.sql.language.statements import SetProperty, Statement, UnsetProperty
 from odradek.sql.server.refusals import BAD_STATEMENT, RestRefusal
+from odradek.values.errors import nearest
+from odradek.values.formats import FORMAT_NAMES
 
 RESET: Final = "auto.offset.reset"
 PROPERTIES: Final = {

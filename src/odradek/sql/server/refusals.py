@@ -8,7 +8,7 @@ from __future__ import annotations
 from typing import Any, Final
 
 from odradek.model.errors import ErrorCode, KafkaError, OdradekError
-from odradek.sql.errors import SqlError
+from odradek.values.errors import SqlError
 
 BAD_REQUEST: Final = 40000
 BAD_STATEMENT: Final = 40001

@@ -12,21 +12,21 @@ from typing import Final, TypeVar
 
 from odradek.sql.catalog import Source
 from odradek.sql.changes import AppliedChange, SourceCreated
-from odradek.sql.errors import SqlError
-from odradek.sql.formats.columns import FormatColumn
-from odradek.sql.formats.schema_texts import SCHEMA_TYPES, columns_of, schema_text
 from odradek.sql.language.parsing import parse_one
 from odradek.sql.language.rewriting import with_columns, with_properties
 from odradek.sql.language.statements import AlterSource, CreateAsSelect, CreateSource, Statement
 from odradek.sql.planning.plan import schema_id_of
-from odradek.sql.schema_registry import (
+from odradek.values.errors import SqlError
+from odradek.values.formats.format_info import FormatColumn
+from odradek.values.formats.registered_schemas import SCHEMA_TYPES, columns_of, schema_text
+from odradek.values.schema_registry import (
     RegisteredSchema,
     SchemaRegistry,
     SchemaRegistryError,
     SchemaRegistryTerms,
     registry_of,
 )
-from odradek.sql.types import SqlType
+from odradek.values.types import SqlType
 
 T = TypeVar("T")
 _ROW_KEY: Final = "ROWKEY"

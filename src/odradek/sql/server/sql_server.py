@@ -19,9 +19,8 @@ from odradek.client.settings import ConsumerSettings
 from odradek.model.errors import OdradekError
 from odradek.runtime.real_clock import SystemClock, SystemEntropy
 from odradek.sql import changes
-from odradek.sql.catalog import Catalog, Source, WindowInfo
+from odradek.sql.catalog import Catalog, Source
 from odradek.sql.doors.opening import DoorTerms, SparkDoors
-from odradek.sql.errors import SqlError
 from odradek.sql.language.parsing import parse_one
 from odradek.sql.language.queries import NamedRelation, Query, with_members
 from odradek.sql.language.rewriting import quoted
@@ -37,7 +36,6 @@ from odradek.sql.queries.scan import TopicReading, printed, scanned
 from odradek.sql.queries.sleeping import SleepTerms, SleepWatch
 from odradek.sql.queries.source_rows import LocalSelection, SourceRows, selection
 from odradek.sql.queries.tables import TableViews, pulled
-from odradek.sql.schema_registry import SchemaRegistryTerms
 from odradek.sql.server.application import application
 from odradek.sql.server.beside import StatementThreads
 from odradek.sql.server.checkpoints import QueryCheckpoints
@@ -56,6 +54,9 @@ from odradek.sql.server.state import ServiceState
 from odradek.sql.server.statements import Statements
 from odradek.sql.server.topics import SourceTopics, starting_options
 from odradek.telemetry import events
+from odradek.values.errors import SqlError
+from odradek.values.formats.format_info import WindowInfo
+from odradek.values.schema_registry import SchemaRegistryTerms
 
 _log = events.get("sql")
 _IDLE_S: Final = 10.0

@@ -14,7 +14,6 @@ from odradek.sql import changes
 from odradek.sql.applying import apply
 from odradek.sql.archives import query_archive
 from odradek.sql.catalog import Catalog, Source
-from odradek.sql.errors import SqlError, nearest
 from odradek.sql.language import statements as language
 from odradek.sql.language.parsing import parse_one
 from odradek.sql.language.rewriting import with_default_formats
@@ -22,7 +21,6 @@ from odradek.sql.language.statements import Statement
 from odradek.sql.planning import explain, explained_plan, plan
 from odradek.sql.queries.engine import SqlEngine
 from odradek.sql.queries.expressions import constant
-from odradek.sql.queries.row_codec import UnreadableRecord, of_json
 from odradek.sql.queries.schema_rows import learn_all
 from odradek.sql.queries.source_rows import codec_of
 from odradek.sql.queries.tables import TableViews
@@ -37,8 +35,10 @@ from odradek.sql.server.properties import PROPERTIES, SETTABLE, plain_property
 from odradek.sql.server.refusals import QUERY_ENDPOINT, RestRefusal
 from odradek.sql.server.state import ServiceState, command_id
 from odradek.sql.server.upgrades import JudgedUpgrade, Upgrades, explained
-from odradek.sql.types import BIGINT
 from odradek.sql.upgrades import altered, check_replacement, mode_of, with_mode
+from odradek.values.errors import SqlError, nearest
+from odradek.values.row_codec import UnreadableRecord, of_json
+from odradek.values.types import BIGINT
 
 Given = Mapping[str, str]
 _QUERIES_END_S: Final = 60.0

@@ -11,8 +11,8 @@ from odradek.client import NewTopic
 from odradek.client.admin.aio import AsyncAdmin
 from odradek.model.errors import ErrorCode, KafkaError
 from odradek.sql.catalog import Source
-from odradek.sql.errors import SqlError
-from odradek.sql.formats.times import moment_text
+from odradek.values.errors import SqlError
+from odradek.values.times import moment_text
 
 _EARLIEST, _LATEST, _MAX_TIMESTAMP = -2, -1, -3
 _RATE_S: Final = 60

@@ -14,7 +14,6 @@ from odradek.model.lazy import lazy
 from odradek.pipelines.outline import ProgramOutline
 from odradek.pipelines.upgrade import ModeVerdict, UpgradeMode, verdicts
 from odradek.sql.catalog import PersistentQuery, SqlSource
-from odradek.sql.errors import SqlError
 from odradek.sql.language.statements import AlterQuery, CreateAsSelect
 from odradek.sql.planning import Plan, explain
 from odradek.sql.queries.builds import PersistentBuild, PlannedText
@@ -23,6 +22,7 @@ from odradek.sql.server.archives import ArchiveGround
 from odradek.sql.server.entities import Entity, described_plan, entity
 from odradek.sql.upgrades import next_topic, rebuild_reasons, with_mode
 from odradek.streams.places import CheckpointPlace
+from odradek.values.errors import SqlError
 
 if TYPE_CHECKING:
     from odradek.pipelines import carrying, upgrading

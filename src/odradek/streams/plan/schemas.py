@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import Any, Final, Protocol, TypeAlias
 
 from odradek.model.errors import ConfigError
-from odradek.spark.reading.ddl import DdlError, parsed_ddl, quoted
+from odradek.values.ddl import DdlError, parsed_ddl, quoted
 
 FORMATS: Final = ("json", "kafka", "csv")
 

@@ -19,10 +19,10 @@ from tests.unit.sql.sql_service import ScriptedService, served
 
 from odradek.archive.place import archive_place
 from odradek.model.errors import ConfigError
-from odradek.sql.errors import SqlError
 from odradek.sql.server.archives import check_endpoint
 from odradek.sql.server.connections import ListeningSocket, SqlConnections
 from odradek.sql.server.gate import GateLimits, HttpUsers, Shares
+from odradek.values.errors import SqlError
 
 HEAD = b"POST %s HTTP/1.1\r\nHost: 127.0.0.1\r\nContent-Length: 1000\r\n\r\n{"
 HALVES = {

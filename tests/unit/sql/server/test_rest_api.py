@@ -14,9 +14,9 @@ import pytest
 from tests.unit.sql.sql_service import ScriptedService, served
 
 from odradek.model.errors import ConfigError
-from odradek.sql.errors import SqlError
 from odradek.sql.rest_client import RestClient, ServerRefusal, ServerUnreachable
 from odradek.sql.server.gate import LOOPBACK, GateLimits, HttpUsers
+from odradek.values.errors import SqlError
 
 
 @pytest.fixture

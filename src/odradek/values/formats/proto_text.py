@@ -9,7 +9,7 @@ import re
 from typing import TYPE_CHECKING, Any, Final
 
 from odradek.model.lazy import lazy
-from odradek.sql.errors import SqlError
+from odradek.values.errors import SqlError
 
 if TYPE_CHECKING:
     from google.protobuf import descriptor_pb2

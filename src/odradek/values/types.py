@@ -10,7 +10,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
-from odradek.sql.errors import SqlError, nearest
+from odradek.values.errors import SqlError, nearest
 
 DECIMAL_PRECISION_MAX: Final = 38
 """Spark's; ksqlDB has no bound."""

@@ -5,13 +5,12 @@ from __future__ import annotations
 import json
 from typing import Final
 
-from odradek.sql.catalog import FormatInfo
-from odradek.sql.formats.avro_format import avro_columns, avro_schema
-from odradek.sql.formats.columns import FormatColumn
-from odradek.sql.formats.json_sr_format import json_columns, json_schema
-from odradek.sql.formats.protobuf_schemas import proto_columns, proto_text
-from odradek.sql.schema_registry import RegisteredSchema
-from odradek.sql.types import SqlType
+from odradek.values.formats.avro_format import avro_columns, avro_schema
+from odradek.values.formats.format_info import FormatColumn, FormatInfo
+from odradek.values.formats.json_sr_format import json_columns, json_schema
+from odradek.values.formats.protobuf_schemas import proto_columns, proto_text
+from odradek.values.schema_registry import RegisteredSchema
+from odradek.values.types import SqlType
 
 SCHEMA_TYPES: Final = {"AVRO": "AVRO", "PROTOBUF": "PROTOBUF", "JSON_SR": "JSON"}
 """Formats, and what the registry calls their schemas."""

@@ -7,12 +7,12 @@ import re
 from collections.abc import Mapping
 from typing import Any, Final
 
-from odradek.sql.errors import SqlError
-from odradek.sql.formats.columns import FormatColumn
-from odradek.sql.formats.java_text import decimal_text, double_text
-from odradek.sql.formats.json_format import read
-from odradek.sql.formats.times import day_number, moment_ms
-from odradek.sql.types import SqlType
+from odradek.values.errors import SqlError
+from odradek.values.formats.format_info import FormatColumn
+from odradek.values.formats.json_format import read
+from odradek.values.java_text import decimal_text, double_text
+from odradek.values.times import day_number, moment_ms
+from odradek.values.types import SqlType
 
 _NAMES: Final = {"SPACE": " ", "TAB": "\t"}
 

@@ -15,8 +15,8 @@ from typing import TYPE_CHECKING, Any, Final
 
 from odradek.model.errors import ConfigError
 from odradek.model.lazy import lazy
-from odradek.streams.formats.files import read_schema_file
-from odradek.streams.formats.framing import framing, read_varint, varint
+from odradek.values.formats.framing import framing, read_varint, varint
+from odradek.values.formats.schema_files import read_schema_file
 
 if TYPE_CHECKING:
     from google.protobuf import descriptor_pb2, descriptor_pool, message, message_factory

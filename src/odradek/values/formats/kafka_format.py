@@ -6,8 +6,8 @@ import struct
 from collections.abc import Mapping
 from typing import Any, Final
 
-from odradek.sql.errors import SqlError
-from odradek.sql.formats.columns import FormatColumn
+from odradek.values.errors import SqlError
+from odradek.values.formats.format_info import FormatColumn
 
 _NUMBERS: Final = {
     "INTEGER": struct.Struct(">i"),

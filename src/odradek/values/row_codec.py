@@ -18,13 +18,13 @@ from datetime import date, datetime, time, timedelta
 from decimal import Decimal
 from typing import Any, Final
 
-from odradek.sql.catalog import FormatInfo
-from odradek.sql.errors import SqlError
-from odradek.sql.formats import RecordFormat, record_format
-from odradek.sql.formats.java_text import double_text
-from odradek.sql.formats.json_format import map_key, read
-from odradek.sql.formats.times import day, day_number, moment, moment_ms, moment_text, time_of_text
-from odradek.sql.types import SqlType
+from odradek.values.errors import SqlError
+from odradek.values.formats import RecordFormat, record_format
+from odradek.values.formats.format_info import FormatInfo
+from odradek.values.formats.json_format import map_key, read
+from odradek.values.java_text import double_text
+from odradek.values.times import day, day_number, moment, moment_ms, moment_text, time_of_text
+from odradek.values.types import SqlType
 
 _EPOCH: Final = date(1970, 1, 1)
 FORMATS: Final = ("JSON", "DELIMITED", "KAFKA", "NONE")

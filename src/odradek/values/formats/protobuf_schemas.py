@@ -7,11 +7,11 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Final
 
 from odradek.model.lazy import lazy
-from odradek.sql.errors import SqlError
-from odradek.sql.formats.columns import FormatColumn
-from odradek.sql.formats.proto_text import ProtoReader
-from odradek.sql.schema_registry import RegisteredSchema
-from odradek.sql.types import SqlType, array_of, decimal_of, map_of, struct_of_fields
+from odradek.values.errors import SqlError
+from odradek.values.formats.format_info import FormatColumn
+from odradek.values.formats.proto_text import ProtoReader
+from odradek.values.schema_registry import RegisteredSchema
+from odradek.values.types import SqlType, array_of, decimal_of, map_of, struct_of_fields
 
 if TYPE_CHECKING:
     from google.protobuf import descriptor_pool, message_factory, timestamp_pb2, wrappers_pb2

@@ -9,14 +9,14 @@ from typing import Any, Final
 
 import pytest
 
-from odradek.sql.catalog import FormatInfo
-from odradek.sql.errors import SqlError
-from odradek.sql.formats import record_format
 from odradek.sql.language.parsing import parse_one
 from odradek.sql.language.statements import InsertValues
 from odradek.sql.queries.expressions import constant
-from odradek.sql.queries.row_codec import SqlRowCodec, UnreadableRecord
-from odradek.sql.types import parse_type
+from odradek.values.errors import SqlError
+from odradek.values.formats import record_format
+from odradek.values.formats.format_info import FormatInfo
+from odradek.values.row_codec import SqlRowCodec, UnreadableRecord
+from odradek.values.types import parse_type
 
 REFUSED: Final = "refused"
 TYPES: Final = (

@@ -10,14 +10,13 @@ from decimal import Decimal
 from typing import TYPE_CHECKING, Any, Final
 
 from odradek.model.lazy import lazy
-from odradek.sql.catalog import FormatInfo
-from odradek.sql.errors import SqlError
-from odradek.sql.exact_numbers import BIGINT_BITS, INT_BITS, exact_decimal, whole
-from odradek.sql.formats.columns import FormatColumn
-from odradek.sql.formats.framed import SchemaIds
-from odradek.sql.formats.times import day, day_number, moment, moment_ms
-from odradek.sql.schema_registry import RegisteredSchema
-from odradek.sql.types import SqlType, array_of, decimal_of, map_of, struct_of_fields
+from odradek.values.errors import SqlError
+from odradek.values.exact_numbers import BIGINT_BITS, INT_BITS, exact_decimal, whole
+from odradek.values.formats.format_info import FormatColumn, FormatInfo
+from odradek.values.formats.framed import SchemaIds
+from odradek.values.schema_registry import RegisteredSchema
+from odradek.values.times import day, day_number, moment, moment_ms
+from odradek.values.types import SqlType, array_of, decimal_of, map_of, struct_of_fields
 
 if TYPE_CHECKING:
     import fastavro

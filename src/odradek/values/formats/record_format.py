@@ -7,17 +7,16 @@ from collections.abc import Iterable, Mapping
 from typing import Any, Final, Protocol
 
 from odradek.model.errors import OdradekError
-from odradek.sql.catalog import FormatInfo, WindowInfo
-from odradek.sql.errors import SqlError, nearest
-from odradek.sql.formats.avro_format import AvroFormat
-from odradek.sql.formats.columns import FormatColumn
-from odradek.sql.formats.delimited_format import DelimitedFormat
-from odradek.sql.formats.json_format import JsonFormat
-from odradek.sql.formats.json_sr_format import JsonSchemaFormat
-from odradek.sql.formats.kafka_format import KafkaFormat, NoneFormat
-from odradek.sql.formats.protobuf_format import ProtobufFormat
-from odradek.sql.formats.schema_texts import is_bare
-from odradek.sql.types import SqlType
+from odradek.values.errors import SqlError, nearest
+from odradek.values.formats.avro_format import AvroFormat
+from odradek.values.formats.delimited_format import DelimitedFormat
+from odradek.values.formats.format_info import FormatColumn, FormatInfo, WindowInfo
+from odradek.values.formats.json_format import JsonFormat
+from odradek.values.formats.json_sr_format import JsonSchemaFormat
+from odradek.values.formats.kafka_format import KafkaFormat, NoneFormat
+from odradek.values.formats.protobuf_format import ProtobufFormat
+from odradek.values.formats.registered_schemas import is_bare
+from odradek.values.types import SqlType
 
 FORMAT_NAMES: Final = ("AVRO", "DELIMITED", "JSON", "JSON_SR", "KAFKA", "NONE", "PROTOBUF", "PROTOBUF_NOSR")
 _BOUND: Final = struct.Struct(">q")

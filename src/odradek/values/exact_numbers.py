@@ -10,8 +10,8 @@ from decimal import ROUND_HALF_UP, Context, Decimal, DivisionByZero, InvalidOper
 from typing import Any, Final
 
 from odradek.model.java_numbers import decimal_number, double_number, whole_number
-from odradek.sql.errors import SqlError
-from odradek.sql.types import SqlType
+from odradek.values.errors import SqlError
+from odradek.values.types import SqlType
 
 INT_BITS: Final = 31
 BIGINT_BITS: Final = 63

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from odradek.sql.errors import SqlError
-from odradek.sql.types import (
+from odradek.values.errors import SqlError
+from odradek.values.types import (
     BIGINT,
     BYTES,
     DATE,

@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Any, Final
 
 from odradek.model.errors import ConfigError
 from odradek.model.lazy import lazy
-from odradek.streams.formats.files import read_schema_file
-from odradek.streams.formats.framing import framing
+from odradek.values.formats.framing import framing
+from odradek.values.formats.schema_files import read_schema_file
 
 if TYPE_CHECKING:
     import fastavro

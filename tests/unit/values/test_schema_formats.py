@@ -19,19 +19,18 @@ import pytest
 from tests.unit.sql.registry_of_tests import HeldSchemas, schema_registry
 
 from odradek.model.errors import OdradekError
-from odradek.sql.catalog import FormatInfo
-from odradek.sql.errors import SqlError
-from odradek.sql.formats import RecordFormat, record_format
-from odradek.sql.formats.columns import FormatColumn
-from odradek.sql.formats.schema_texts import columns_of, schema_text
-from odradek.sql.schema_registry import (
+from odradek.values.errors import SqlError
+from odradek.values.formats import RecordFormat, record_format
+from odradek.values.formats.format_info import FormatColumn, FormatInfo
+from odradek.values.formats.registered_schemas import columns_of, schema_text
+from odradek.values.schema_registry import (
     RegisteredSchema,
     SchemaRegistry,
     SchemaRegistryError,
     SchemaRegistryTerms,
     UnknownSchemaId,
 )
-from odradek.sql.types import SqlType, parse_type
+from odradek.values.types import SqlType, parse_type
 
 ROW = (
     "STRUCT<`A` INT, `B` ARRAY<STRING>, `C` MAP<STRING, DOUBLE>, `D` STRUCT<`X` DECIMAL(4, 2), `Y` BIGINT>,"

@@ -7,13 +7,12 @@ from collections.abc import Mapping
 from typing import Any, Final
 
 from odradek.model.java_numbers import is_digits
-from odradek.sql.catalog import FormatInfo
-from odradek.sql.errors import SqlError
-from odradek.sql.formats.columns import FormatColumn
-from odradek.sql.formats.framed import SchemaIds
-from odradek.sql.formats.json_format import JsonFormat
-from odradek.sql.schema_registry import RegisteredSchema
-from odradek.sql.types import SqlType, array_of, decimal_of, map_of, struct_of_fields
+from odradek.values.errors import SqlError
+from odradek.values.formats.format_info import FormatColumn, FormatInfo
+from odradek.values.formats.framed import SchemaIds
+from odradek.values.formats.json_format import JsonFormat
+from odradek.values.schema_registry import RegisteredSchema
+from odradek.values.types import SqlType, array_of, decimal_of, map_of, struct_of_fields
 
 _CONNECT: Final = "org.apache.kafka.connect.data."
 _TYPES: Final[dict[str, dict[str, Any]]] = {

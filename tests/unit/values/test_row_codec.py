@@ -7,13 +7,13 @@ from typing import Any
 
 import pytest
 
-from odradek.sql.errors import SqlError
 from odradek.sql.language.parsing import parse_one
 from odradek.sql.language.statements import InsertValues, SelectStatement
 from odradek.sql.queries.expressions import LocalScope, NeedsSpark, constant
-from odradek.sql.queries.row_codec import SqlRowCodec, UnreadableRecord, shown
 from odradek.sql.server.row_formats import json_text
-from odradek.sql.types import BIGINT, BOOLEAN, DOUBLE, INTEGER, STRING, parse_type
+from odradek.values.errors import SqlError
+from odradek.values.row_codec import SqlRowCodec, UnreadableRecord, shown
+from odradek.values.types import BIGINT, BOOLEAN, DOUBLE, INTEGER, STRING, parse_type
 
 
 @pytest.mark.parametrize(

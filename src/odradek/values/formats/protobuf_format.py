@@ -11,11 +11,11 @@ from decimal import Decimal
 from typing import TYPE_CHECKING, Any, Final
 
 from odradek.model.lazy import lazy
-from odradek.sql.catalog import FormatInfo
-from odradek.sql.exact_numbers import BIGINT_BITS, INT_BITS, WIDE, exact_decimal, whole
-from odradek.sql.formats.columns import FormatColumn
-from odradek.sql.formats.framed import SchemaIds
-from odradek.sql.formats.protobuf_schemas import (
+from odradek.values.exact_numbers import BIGINT_BITS, INT_BITS, WIDE, exact_decimal, whole
+from odradek.values.formats.format_info import FormatColumn, FormatInfo
+from odradek.values.formats.framed import SchemaIds
+from odradek.values.formats.framing import read_varint, varint
+from odradek.values.formats.protobuf_schemas import (
     DATE,
     DECIMAL,
     TIME,
@@ -27,10 +27,9 @@ from odradek.sql.formats.protobuf_schemas import (
     proto_file,
     proto_text,
 )
-from odradek.sql.formats.times import moment, moment_ms
-from odradek.sql.schema_registry import RegisteredSchema
-from odradek.sql.types import SqlType
-from odradek.streams.formats.framing import read_varint, varint
+from odradek.values.schema_registry import RegisteredSchema
+from odradek.values.times import moment, moment_ms
+from odradek.values.types import SqlType
 
 if TYPE_CHECKING:
     from google.protobuf import message as protobuf_message

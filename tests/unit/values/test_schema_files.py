@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 
 from odradek.model.errors import ConfigError
-from odradek.streams.formats import Avro, Protobuf
+from odradek.streams import Avro, Protobuf
 
 NOON = dt.datetime(2026, 5, 4, 12, tzinfo=dt.UTC)
 ORDER = {

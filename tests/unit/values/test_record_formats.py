@@ -9,12 +9,12 @@ from typing import Any
 
 import pytest
 
-from odradek.sql.catalog import FormatInfo, WindowInfo
-from odradek.sql.errors import SqlError
-from odradek.sql.formats import RecordFormat, record_format
-from odradek.sql.formats.java_text import double_text
-from odradek.sql.schema_registry import SchemaRegistryError
-from odradek.sql.types import parse_type
+from odradek.values.errors import SqlError
+from odradek.values.formats import RecordFormat, record_format
+from odradek.values.formats.format_info import FormatInfo, WindowInfo
+from odradek.values.java_text import double_text
+from odradek.values.schema_registry import SchemaRegistryError
+from odradek.values.types import parse_type
 
 
 def made(name: str, kind: str, *, is_key: bool = False, **info: Any) -> RecordFormat:

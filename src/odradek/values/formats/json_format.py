@@ -13,11 +13,11 @@ from decimal import Decimal
 from typing import Any, Final
 
 from odradek.model.java_numbers import is_digits
-from odradek.sql.exact_numbers import BIGINT_BITS, INT_BITS, double, exact_decimal, whole
-from odradek.sql.formats.columns import FormatColumn
-from odradek.sql.formats.java_text import decimal_text, double_text
-from odradek.sql.formats.times import day, day_number, moment, moment_ms
-from odradek.sql.types import SqlType
+from odradek.values.exact_numbers import BIGINT_BITS, INT_BITS, double, exact_decimal, whole
+from odradek.values.formats.format_info import FormatColumn
+from odradek.values.java_text import decimal_text, double_text
+from odradek.values.times import day, day_number, moment, moment_ms
+from odradek.values.types import SqlType
 
 
 def _no_constant(name: str) -> Any:

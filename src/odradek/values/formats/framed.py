@@ -5,8 +5,8 @@ from __future__ import annotations
 import struct
 from typing import Final
 
-from odradek.sql.catalog import FormatInfo
-from odradek.sql.schema_registry import RegisteredSchema, registry_of
+from odradek.values.formats.format_info import FormatInfo
+from odradek.values.schema_registry import RegisteredSchema, registry_of
 
 _HEAD: Final = struct.Struct(">bI")
 

@@ -1,0 +1,1 @@
+"""What a value of a column is: types, texts, numbers, times, and the formats of records."""
