@@ -41,7 +41,7 @@ demo: $(READY) ## 336,776 flights through a broker and a Spark pipeline that is 
 	@$(BIN)/python examples/flights/demo.py
 
 test: $(READY) ## every test that CI runs, JOBS=3 at a time: some of them wait
-	-@$(BIN)/python -m odradek.streams.class_archive_writer # so that the many JVMs of the tests start faster
+	-@$(BIN)/python -m odradek.spark.engine.class_archive_writer # so that the many JVMs of the tests start faster
 	$(BIN)/python -m pytest -q -n $(JOBS) --dist worksteal --durations 60
 
 quick: $(READY) ## units and properties of what changed since the last commit, or SINCE=main: the fast loop

@@ -22,11 +22,11 @@ from benchmarks.measures import Plan, Running
 from benchmarks.samples import Better, Sample
 from odradek.client import Admin, NewTopic
 from odradek.spark import connections
+from odradek.spark.engine.java import find_java
 from odradek.spark.exactly_once import prepare
 from odradek.spark.exactly_once.decision import Participant
 from odradek.spark.exactly_once.driver import DriverMemory, SinkDriver
 from odradek.spark.exactly_once.task import BatchName
-from odradek.spark.java import find_java
 
 TASKS: Final = 2
 ROWS: Final = 100

@@ -22,7 +22,7 @@ from pyspark.sql.streaming.datasource import (
 )
 from pyspark.sql.types import StructType
 
-from odradek.spark.workers.prompt_input import PromptInput
+from odradek.spark.engine.prompt_input import PromptInput
 
 TASKS: Final = 2
 _BATCH_BYTES: Final = 2 << 20

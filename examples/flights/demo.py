@@ -16,7 +16,7 @@ from contextlib import ExitStack
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from odradek.spark.java import find_java
+from odradek.spark.engine.java import find_java
 
 if TYPE_CHECKING:
     from local_broker import LocalBroker

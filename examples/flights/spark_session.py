@@ -11,7 +11,7 @@ from pathlib import Path
 
 from pyspark.sql import SparkSession
 
-from odradek.spark.unpacked_pyspark import PATIENT_WITH_WORKERS, unpacked_pyspark
+from odradek.spark.engine.unpacked_pyspark import PATIENT_WITH_WORKERS, unpacked_pyspark
 
 TASKS = 2
 STDERR = 2

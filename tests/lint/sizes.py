@@ -35,7 +35,7 @@ LARGE_CLASSES: Final = {
 }
 """Path and class -> why it may have more methods."""
 SMALL: Final = {
-    "src/odradek/spark/warm_daemon.py": "a process of its own: it is started by its name",
+    "src/odradek/spark/engine/warm_daemon.py": "a process of its own: it is started by its name",
     "src/odradek/cli/completion.py": "imported where a shell asks for it alone: `odradek` starts fast",
     "src/odradek/spark/login.py": "programs import it, by `odradek.spark`",
     "src/odradek/client/consumer/sync_parts.py": "`tools/sync_faces.py` looks for this name",

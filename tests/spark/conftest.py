@@ -22,8 +22,8 @@ import pytest
 
 from odradek.client import Admin, Consumer, NewTopic, Producer
 from odradek.model.ids import TopicPartition
-from odradek.spark.java import find_java
-from odradek.spark.unpacked_pyspark import unpacked_pyspark
+from odradek.spark.engine.java import find_java
+from odradek.spark.engine.unpacked_pyspark import unpacked_pyspark
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession

@@ -8,7 +8,7 @@ from typing import Any
 from py4j.protocol import Py4JError
 from pyspark.sql import SparkSession
 
-from odradek.spark import local_files
+from odradek.spark.engine import local_files
 
 
 def test_files_have_permissions_and_links_as_before(spark: SparkSession, tmp_path: Path) -> None:

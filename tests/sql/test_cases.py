@@ -12,7 +12,7 @@ import pytest
 from tests.sql.case_files import Case, cases_of
 from tests.sql.case_runner import planned, run
 
-from odradek.spark.java import find_java
+from odradek.spark.engine.java import find_java
 from odradek.values.errors import SqlError
 
 if TYPE_CHECKING:

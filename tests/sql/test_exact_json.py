@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from odradek.spark.java import find_java
+from odradek.spark.engine.java import find_java
 from odradek.sql.functions.exact_json import json_at_in_lambda
 from odradek.sql.functions.python.json_values import at_path
 

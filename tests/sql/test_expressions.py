@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from odradek.spark.java import find_java
+from odradek.spark.engine.java import find_java
 from odradek.sql.analysis.expressions import ExpressionCompiler
 from odradek.sql.analysis.scope import NameScope, ScopedColumn
 from odradek.sql.catalog import SqlCatalog

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from odradek.spark.java import find_java
+from odradek.spark.engine.java import find_java
 from odradek.sql.language import parse_one
 from odradek.sql.language.queries import SelectExpression
 from odradek.sql.language.statements import SelectStatement

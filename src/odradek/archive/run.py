@@ -13,7 +13,7 @@ import re
 import sys
 import tempfile
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager, nullcontext
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Final, TypeAlias
 
@@ -25,8 +25,9 @@ from odradek.archive.values import ArchiveError, ArchiveState, DataFile
 from odradek.model.errors import ConfigError
 from odradek.model.ids import TopicPartition
 from odradek.model.lazy import lazy
-from odradek.spark.own_session import own_session
-from odradek.spark.unpacked_pyspark import PATIENT_WITH_WORKERS, unpacked_pyspark
+from odradek.spark.engine.jvm import JAVA_OPTIONS, LASTING
+from odradek.spark.engine.own_session import is_local
+from odradek.spark.engine.session import LOCAL, new_session
 
 if TYPE_CHECKING:
     from pyspark import sql
@@ -165,30 +166,14 @@ def spark_session(master: str | None) -> Iterator[SparkSession]:
     if active is not None:
         yield active
         return
-    os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
-    builder = sql.SparkSession.builder.appName("odradek-archive")
-    settings = {
-        "spark.sql.session.timeZone": "UTC",
-        "spark.ui.showConsoleProgress": "false",
-        "spark.log.level": "OFF",
-        **PATIENT_WITH_WORKERS,
-    }
-    if master is None or master.startswith("local"):
+    settings = {"spark.ui.showConsoleProgress": "false", "spark.log.level": "OFF"}
+    if is_local(master or LOCAL):
         os.environ.setdefault("SPARK_LOCAL_IP", "127.0.0.1")
-        settings |= {"spark.ui.enabled": "false", "spark.driver.bindAddress": "127.0.0.1"}
-        builder = builder.master(master or "local[*]")
-    else:
-        builder = builder.master(master)
-    logging.getLogger("py4j").setLevel(logging.ERROR)
+        settings |= {"spark.driver.bindAddress": "127.0.0.1", JAVA_OPTIONS: LASTING}
     for name in ("SQLQueryContextLogger", "DataFrameQueryContextLogger"):  # they log what is raised, too
         logging.getLogger(name).setLevel(logging.CRITICAL)
-    is_local = master is None or master.startswith("local")
-    with (
-        _kept_for_failure(),
-        own_session(master or "local[*]") as own,
-        unpacked_pyspark() if is_local else nullcontext(),
-    ):
-        session = builder.config(map={**own, **settings}).getOrCreate()
+    with _kept_for_failure():
+        session = new_session("odradek-archive", settings, master=master or LOCAL)
     try:
         yield session
     finally:

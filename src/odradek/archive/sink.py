@@ -20,10 +20,10 @@ from odradek.archive.values import ArchiveError, BatchId, DataFile, NewBatch
 from odradek.model.errors import ConfigError
 from odradek.model.lazy import lazy
 from odradek.runtime.real import SystemEntropy
+from odradek.spark.engine.prompt_input import PromptInput
+from odradek.spark.engine.worker_garbage import loaded_modules
 from odradek.spark.exactly_once.checkpoint import source_offsets
 from odradek.spark.offsets import OffsetRange, StreamOffset, ranges_between
-from odradek.spark.workers.garbage import loaded_modules
-from odradek.spark.workers.prompt_input import PromptInput
 
 if TYPE_CHECKING:
     import pyarrow as pa

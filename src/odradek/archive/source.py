@@ -11,8 +11,8 @@ from pyspark.sql.types import StructType
 from odradek.archive.options import archive_read_options, archive_write_options
 from odradek.model.errors import ConfigError
 from odradek.model.lazy import lazy
-from odradek.spark.workers.garbage import loaded_modules
-from odradek.spark.workers.prompt_input import PromptInput
+from odradek.spark.engine.prompt_input import PromptInput
+from odradek.spark.engine.worker_garbage import loaded_modules
 
 if TYPE_CHECKING:
     import pyarrow as pa

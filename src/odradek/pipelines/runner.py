@@ -35,8 +35,10 @@ from odradek.pipelines.reports import (
     command_in,
     report_line,
 )
+from odradek.spark.engine.jvm import JAVA_OPTIONS, LASTING
+from odradek.spark.engine.own_session import is_local
+from odradek.spark.engine.session import LOCAL, ROCKS_DB, SHUFFLES, STATE_STORE, new_session
 from odradek.spark.offsets import from_document
-from odradek.streams.jvm import JAVA_OPTIONS, LASTING, start_jvm
 from odradek.streams.plan.beside import beside
 
 if TYPE_CHECKING:
@@ -51,7 +53,6 @@ else:
 TICK_S: Final = 0.5
 ORPHAN_GRACE_S: Final = 20.0
 """When the supervisor is gone, queries have so long to stop."""
-_ROCKS_DB: Final = "org.apache.spark.sql.execution.streaming.state.RocksDBStateStoreProvider"
 
 Offsets = dict[TopicPartition, int]
 
@@ -214,28 +215,15 @@ def _positions(ends: Sequence[str | None]) -> Offsets | None:
 
 def light_session(terms: RunnerTerms, tasks: int | None) -> SparkSession:
     """A session for one pipeline. `tasks`: into how many an operator's keys are divided; Spark keeps that in the checkpoint."""
-    os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
-    builder = sql.SparkSession.builder.appName(terms.name).master(terms.master or "local[*]")
-    settings: dict[str, Any] = {
-        "spark.sql.session.timeZone": "UTC",
-        "spark.sql.streaming.stateStore.providerClass": _ROCKS_DB,
-        "spark.ui.showConsoleProgress": "false",
-        "spark.log.level": "ERROR",
-    }
-    if terms.master is None or terms.master.startswith("local"):
+    master = terms.master or LOCAL
+    settings = {STATE_STORE: ROCKS_DB, "spark.ui.showConsoleProgress": "false", "spark.log.level": "ERROR"}
+    if is_local(master):
         os.environ.setdefault("SPARK_LOCAL_IP", "127.0.0.1")
-        settings |= {
-            "spark.ui.enabled": "false",
-            "spark.driver.bindAddress": "127.0.0.1",
-            JAVA_OPTIONS: LASTING,
-        }
+        settings |= {"spark.driver.bindAddress": "127.0.0.1", JAVA_OPTIONS: LASTING}
         tasks = tasks or 1
     if tasks is not None:
-        settings["spark.sql.shuffle.partitions"] = str(tasks)
-    settings |= dict(terms.conf)
-    logging.getLogger("py4j").setLevel(logging.ERROR)
-    of_jvm = start_jvm({"spark.master": terms.master or "local[*]", **settings})
-    return builder.config(map={**of_jvm, **settings}).getOrCreate()
+        settings[SHUFFLES] = str(tasks)
+    return new_session(terms.name, {**settings, **dict(terms.conf)}, master=master)
 
 
 def follow(run: PipelineRun, commands: queue.Queue[Command], say: Callable[[Report], None]) -> int:

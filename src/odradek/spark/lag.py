@@ -18,6 +18,7 @@ from odradek.model.errors import ConfigError
 from odradek.runtime.ports import Clock
 from odradek.runtime.real import SystemClock
 from odradek.spark import connections
+from odradek.spark.engine.catalyst import streaming_leaves
 from odradek.spark.offsets import from_document
 from odradek.spark.option_table import Use
 from odradek.spark.options import read_options
@@ -35,8 +36,6 @@ if TYPE_CHECKING:
 log: Final = logging.getLogger("odradek.spark")
 
 FORMAT: Final = "odradek"
-_RELATION: Final = "StreamingRelationV2"
-"""What has a source's name and options; Spark's own older sources are another class."""
 Committing = Callable[[Mapping[str, str]], Callable[[str, OffsetsToCommit], None]]
 
 
@@ -120,15 +119,7 @@ def publish_offsets(spark: SparkSession) -> LagListener:
 def _sources(spark: SparkSession, query_id: str) -> list[PublishedSource]:
     """The sources of a running query. Those that are the same Spark reads once, and reports once."""
     query: Any = spark.streams.get(query_id)
-    leaves = query._jsq.streamingQuery().analyzedPlan().collectLeaves()
     sources: dict[tuple[str, tuple[tuple[str, str], ...]], PublishedSource] = {}
-    for index in range(leaves.size()):
-        leaf = leaves.apply(index)
-        if not leaf.isStreaming():
-            continue
-        kind = leaf.getClass().getSimpleName()
-        options: dict[str, str] = {}
-        if kind == _RELATION:
-            kind, options = leaf.sourceName(), dict(leaf.extraOptions().asCaseSensitiveMap())
+    for kind, options in streaming_leaves(query):
         sources[kind, tuple(sorted(options.items()))] = PublishedSource.of(kind, options)
     return list(sources.values())

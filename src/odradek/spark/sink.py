@@ -18,11 +18,11 @@ from pyspark.sql.types import StructType
 from odradek.model.errors import ConfigError
 from odradek.model.lazy import lazy
 from odradek.spark.dead_letters.left_out import LeftOutRecords
+from odradek.spark.engine.prompt_input import PromptInput
+from odradek.spark.engine.worker_garbage import loaded_modules
 from odradek.spark.options import WriteOptions
 from odradek.spark.outgoing import Marks, RowFormat, row_format
 from odradek.spark.plain_errors import errors_in_one_line
-from odradek.spark.workers.garbage import loaded_modules
-from odradek.spark.workers.prompt_input import PromptInput
 
 if TYPE_CHECKING:
     import pyarrow as pa

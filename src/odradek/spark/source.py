@@ -33,15 +33,15 @@ from pyspark.sql.types import StructType
 from odradek.model.errors import ConfigError, ErrorValue, OdradekError
 from odradek.model.lazy import lazy
 from odradek.spark import tables
+from odradek.spark.engine.prompt_input import PromptInput
+from odradek.spark.engine.worker_garbage import loaded_modules
+from odradek.spark.engine.zip_directories import share_zip_directories
 from odradek.spark.offsets import OffsetRange, StreamOffset, from_document, ranges_between, to_document
 from odradek.spark.option_table import Use, applies
 from odradek.spark.options import ArchiveOptions, ReadOptions, WriteOptions, read_options, write_options
 from odradek.spark.plain_errors import errors_in_one_line
 from odradek.spark.reading.planning import grouped, split
 from odradek.spark.reading.schema import check_read_schema, read_ddl
-from odradek.spark.workers.garbage import loaded_modules
-from odradek.spark.workers.prompt_input import PromptInput
-from odradek.spark.zip_directories import share_zip_directories
 
 if TYPE_CHECKING:
     import pyarrow as pa

@@ -16,6 +16,7 @@ from pyspark.sql import functions as sf
 from odradek.model.errors import ConfigError
 from odradek.spark.dead_letters.letters import NO_BATCH
 from odradek.spark.dead_letters.passing import log_failure, passing_rows
+from odradek.spark.engine.session import session_with_state
 from odradek.streams.feeding import InputTopic, read_rows
 from odradek.streams.language import Stream, Table
 from odradek.streams.plan.arguments import checked_text
@@ -26,7 +27,6 @@ from odradek.streams.plan.windows import Length, milliseconds
 from odradek.streams.processors.failures import LetterRules
 from odradek.streams.processors.task import ScriptStep
 from odradek.streams.records import StreamRecord
-from odradek.streams.session import session
 from odradek.streams.translation import Translator
 from odradek.streams.translation.frames import (
     META,
@@ -63,7 +63,7 @@ class TestDriver:
     def __init__(self, program: Program, spark: SparkSession | None) -> None:
         planned_queries(program.ends)
         self._program = program
-        self._spark = session(program.name, spark or program.spark, program.partitions)
+        self._spark = session_with_state(program.name, spark or program.spark, program.partitions)
         self._fed: dict[str, InputTopic] = {}
         self._script: list[ScriptStep] = []
         self._clock_ms = 0

@@ -15,7 +15,7 @@ from odradek.spark.option_table import Use
 from odradek.spark.options import read_options
 from odradek.spark.reading.decode import to_columns
 from odradek.spark.reading.schema import arrow_schema, read_ddl
-from odradek.spark.workers.result_types import ResultType, timestamp_type
+from odradek.spark.result_types import ResultType, timestamp_type
 from odradek.streams.plan.operators import TopicSource
 from odradek.streams.plan.schemas import DeclaredSchema
 from odradek.streams.translation.frames import ORIGIN, STATE, RecordFrame, record_schema, struct_type

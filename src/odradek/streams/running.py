@@ -17,10 +17,11 @@ from odradek.spark import connections
 from odradek.spark.dead_letters.left_out import LeftOutRecords
 from odradek.spark.dead_letters.letters import QUERY_PROPERTY, BatchPlace
 from odradek.spark.dead_letters.passing import passing_rows
+from odradek.spark.engine.jvm import JAVA_OPTIONS, LASTING
+from odradek.spark.engine.session import session_with_state
 from odradek.spark.option_table import Use
 from odradek.spark.options import read_options
 from odradek.streams.changelogs import SinkChangelogs, make_compacted
-from odradek.streams.jvm import JAVA_OPTIONS, LASTING
 from odradek.streams.places import CheckpointPlace
 from odradek.streams.plan.operators import Called, Operator, TopicSink, TopicSource, walk
 from odradek.streams.plan.program import Program
@@ -29,7 +30,6 @@ from odradek.streams.plan.sources import can_be_named, source_names
 from odradek.streams.processors.failures import LetterRules, Letters
 from odradek.streams.queryable_tables import QueryableTable, QueryableTables
 from odradek.streams.records import StreamRecord
-from odradek.streams.session import session
 from odradek.streams.translation import Translator
 from odradek.streams.translation.frames import (
     STATE,
@@ -143,7 +143,7 @@ def start(
     queryable = QueryableTables(client_options, tables)
     rules = _letter_rules(program, planned)
     settings = {} if until_now else {JAVA_OPTIONS: LASTING}
-    spark = session(program.name, program.spark, program.partitions, settings)
+    spark = session_with_state(program.name, program.spark, program.partitions, settings)
     named: set[str] = set()
     for_now = _SettingsForNow(spark)
     for_now.set_unless_given(_CHANGELOG_CHECKPOINTS, "true")
@@ -343,7 +343,7 @@ def _translator(
     terms: _QueryTerms,
 ) -> Translator:
     """`topics` numbers the sources, for all queries of a program."""
-    spark = session(program.name, program.spark, program.partitions)
+    spark = session_with_state(program.name, program.spark, program.partitions)
     read_topics: dict[int, str] = {}
 
     def read(source: TopicSource) -> RecordFrame:
@@ -362,7 +362,7 @@ def _topic_frame(
     program: Program, source: TopicSource, number: int, letters: Letters | None, terms: _QueryTerms
 ) -> RecordFrame:
     """A topic as a stream from its first record; the first batch has all of a global table."""
-    spark = session(program.name, program.spark, program.partitions)
+    spark = session_with_state(program.name, program.spark, program.partitions)
     limit = {} if source.everywhere else {"maxOffsetsPerTrigger": str(terms.rows_per_batch)}
     resuming = {} if terms.changelogs is None else terms.changelogs.source_options
     reader = spark.readStream.format("odradek")
@@ -395,7 +395,7 @@ def data_frame(program: Program, operator: Operator) -> DataFrame:
 
 def schemas(program: Program, operator: Operator) -> tuple[str, str]:
     """The DDL of an operator's keys and values."""
-    spark = session(program.name, program.spark, program.partitions)
+    spark = session_with_state(program.name, program.spark, program.partitions)
 
     def nothing(source: TopicSource) -> RecordFrame:
         return RecordFrame(rows=spark.createDataFrame([], record_schema(source)))

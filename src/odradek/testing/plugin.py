@@ -17,11 +17,11 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
     from odradek import client
-    from odradek.streams import session as streams_session
+    from odradek.spark.engine import session as spark_sessions
     from odradek.testing import local, loop_watchdog
 else:
     client = lazy("odradek.client")
-    streams_session = lazy("odradek.streams.session")
+    spark_sessions = lazy("odradek.spark.engine.session")
     local = lazy("odradek.testing.local")
     loop_watchdog = lazy("odradek.testing.loop_watchdog")
 
@@ -71,7 +71,7 @@ def odradek_topic(odradek_new_topic: Callable[..., str]) -> str:
 @pytest.fixture(scope="session")
 def odradek_spark() -> Iterator[SparkSession]:
     """A light Spark session for `app.test(spark=odradek_spark)`, for all tests. It needs `odradek[spark]` and Java 17."""
-    spark = streams_session.session("tests", None, 1)
+    spark = spark_sessions.session_with_state("tests", None, 1)
     yield spark
     spark.stop()
 

@@ -16,7 +16,7 @@ from tests.faults.sink.planted import PLANTED
 from tests.faults.sink.program import PLAIN, SPARK
 from tests.faults.sink.run import BROKER, COORDINATOR, DRIVER, WORKER, Result, Terms, run
 
-from odradek.spark.java import find_java
+from odradek.spark.engine.java import find_java
 
 _SPARK_WEIGHTS = {DRIVER: 15, WORKER: 45, BROKER: 20, COORDINATOR: 20}
 _PLAIN_WEIGHTS = {DRIVER: 40, WORKER: 30, BROKER: 10, COORDINATOR: 20}

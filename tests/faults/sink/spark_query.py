@@ -17,7 +17,7 @@ from pyspark.sql import SparkSession
 from tests.faults.sink.job import Job
 from tests.faults.sink.lifeline import end_with_parent
 
-from odradek.spark.unpacked_pyspark import unpacked_pyspark
+from odradek.spark.engine.unpacked_pyspark import unpacked_pyspark
 
 
 def main() -> None:

@@ -9,7 +9,7 @@ from tests.faults.sink.outcome import Row, compare
 from tests.faults.sink.program import PLAIN, SPARK
 from tests.faults.sink.run import BROKER, COORDINATOR, DRIVER, WORKER, Terms, run
 
-from odradek.spark.java import find_java
+from odradek.spark.engine.java import find_java
 
 
 def test_a_sink_loses_and_doubles_nothing_when_its_parts_are_killed(tmp_path: Path) -> None:

@@ -52,7 +52,7 @@ def archive(
         raise AssertionError("Spark was started")
 
     monkeypatch.setattr("odradek.archive.run.spark_session", no_session)
-    monkeypatch.setattr("odradek.spark.java.find_java", lambda: SimpleNamespace(problem=None))
+    monkeypatch.setattr("odradek.spark.engine.java.find_java", lambda: SimpleNamespace(problem=None))
 
     def run(*words: str) -> tuple[int, str]:
         capsys.readouterr()

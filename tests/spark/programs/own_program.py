@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 from odradek.model.lazy import lazy
-from odradek.spark.unpacked_pyspark import PATIENT_WITH_WORKERS, unpacked_pyspark
+from odradek.spark.engine.unpacked_pyspark import PATIENT_WITH_WORKERS, unpacked_pyspark
 
 if TYPE_CHECKING:
     from pyspark import errors, sql

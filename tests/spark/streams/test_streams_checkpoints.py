@@ -11,9 +11,9 @@ from pyspark.sql import SparkSession
 from pyspark.sql import functions as sf
 from tests.spark.streams.until_now import TIMEOUT_S, run, send
 
+from odradek.spark.engine.session import session_with_state
 from odradek.streams import Streams
 from odradek.streams.places import CheckpointPlace
-from odradek.streams.session import session
 from odradek.streams.translation.task_names import even_names
 
 
@@ -73,7 +73,7 @@ def test_a_query_of_the_users_own_keeps_the_names_of_earlier_versions(
 def test_settings_of_the_session_are_as_before(
     spark: SparkSession, servers: str, new_topic: Callable[..., Any], tmp_path: Path
 ) -> None:
-    session("settings", spark, 1)  # sets the state store's provider for good
+    session_with_state("settings", spark, 1)  # sets the state store's provider for good
     before = spark.conf.getAll
     with counting(spark, servers, new_topic(), new_topic()).start(checkpoint=str(tmp_path)):
         assert spark.conf.getAll == before

@@ -11,7 +11,8 @@ from pyspark.sql import SparkSession
 from tests.spark.streams.until_now import run
 
 from odradek.client import Producer
-from odradek.streams import Processor, StreamRecord, Streams, Timers, session
+from odradek.spark.engine import session
+from odradek.streams import Processor, StreamRecord, Streams, Timers
 
 PREFIX = "__dlq.errors."
 

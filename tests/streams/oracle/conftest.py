@@ -11,7 +11,7 @@ from tests.spark.conftest import spark  # noqa: F401 - a fixture
 from tests.streams.oracle.kafka import KafkaOracle
 from tests.streams.oracle.ours import OurDriver, light_session
 
-from odradek.spark.java import find_java
+from odradek.spark.engine.java import find_java
 
 
 @pytest.fixture(scope="session")

@@ -17,7 +17,7 @@ from tests.streams.oracle.documents import upstream
 from tests.streams.oracle.generator import Document, Node
 
 from odradek.model.lazy import lazy
-from odradek.spark.unpacked_pyspark import unpacked_pyspark
+from odradek.spark.engine.unpacked_pyspark import unpacked_pyspark
 from odradek.streams import Streams
 from odradek.streams.plan.operators import Emit
 

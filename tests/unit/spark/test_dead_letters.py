@@ -53,7 +53,7 @@ from odradek.spark.options import Decoding, read_options, write_options
 from odradek.spark.outgoing import row_format
 from odradek.spark.reading.decode import _parse_all, decode_json, to_columns
 from odradek.spark.reading.schema import arrow_schema
-from odradek.spark.workers.result_types import ResultType, with_dicts
+from odradek.spark.result_types import ResultType, with_dicts
 
 HERE = TopicPartition("orders", 3)
 SERVERS = {"kafka.bootstrap.servers": "h:1"}

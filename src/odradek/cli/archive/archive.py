@@ -28,11 +28,11 @@ if TYPE_CHECKING:
     from odradek.archive import run as running
     from odradek.archive.checks import status, topic_side, verify
     from odradek.archive.files import compaction, file_lists
-    from odradek.spark import java
+    from odradek.spark.engine import java
 else:
     compaction = lazy("odradek.archive.files.compaction")
     file_lists = lazy("odradek.archive.files.file_lists")
-    java = lazy("odradek.spark.java")
+    java = lazy("odradek.spark.engine.java")
     opening = lazy("odradek.archive.opening")
     row_columns = lazy("odradek.archive.row_columns")
     running = lazy("odradek.archive.run")

@@ -33,11 +33,11 @@ if TYPE_CHECKING:
     import getpass
 
     from odradek.records import engine
-    from odradek.spark import java as spark_java
+    from odradek.spark.engine import java as spark_java
 else:
     getpass = lazy("getpass")
     engine = lazy("odradek.records.engine")
-    spark_java = lazy("odradek.spark.java")
+    spark_java = lazy("odradek.spark.engine.java")
 
 DESCRIPTORS_LEAST: Final = 4096
 FREE_BYTES_LEAST: Final = 1 << 30

@@ -15,9 +15,9 @@ if TYPE_CHECKING:
     from pyspark.sql.pandas import types as arrow
     from pyspark.sql.types import DataType, StructType
 
-    from odradek.spark.workers import result_types
+    from odradek.spark import result_types
 else:
-    result_types = lazy("odradek.spark.workers.result_types")
+    result_types = lazy("odradek.spark.result_types")
     arrow = lazy("pyspark.sql.pandas.types")
     functions = lazy("pyspark.sql.functions")
     types = lazy("pyspark.sql.types")

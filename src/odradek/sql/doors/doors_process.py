@@ -17,7 +17,9 @@ from typing import TYPE_CHECKING, Any, Final
 
 from odradek.model.errors import OdradekError
 from odradek.model.lazy import lazy
-from odradek.spark.own_session import DIRECTORIES
+from odradek.spark.engine import session as spark_sessions
+from odradek.spark.engine.jvm import running_jvm, start_jvm
+from odradek.spark.engine.own_session import DIRECTORIES
 from odradek.sql.catalog import Source
 from odradek.sql.doors.messages import DoorsFailed, DoorsOpen, OpenDoors, ShowSources
 from odradek.sql.queries.channel import EngineChannel
@@ -26,22 +28,16 @@ from odradek.sql.queries.scratch import EngineScratch
 from odradek.telemetry import events
 
 if TYPE_CHECKING:
-    import pyspark
     from pyspark import errors as spark_errors
-    from pyspark import sql as spark_sql
 
     from odradek.pipelines import failure_line
-    from odradek.spark import shared_planners
+    from odradek.spark.engine import shared_planners
     from odradek.sql.doors import source as door_source
-    from odradek.streams import jvm as streams_jvm
 else:
-    pyspark = lazy("pyspark")
     spark_errors = lazy("pyspark.errors")
-    spark_sql = lazy("pyspark.sql")
     failure_line = lazy("odradek.pipelines.failure_line")
-    shared_planners = lazy("odradek.spark.shared_planners")
+    shared_planners = lazy("odradek.spark.engine.shared_planners")
     door_source = lazy("odradek.sql.doors.source")
-    streams_jvm = lazy("odradek.streams.jvm")
 
 _log = events.get("sql")
 JVM_IS_GONE: Final = 70
@@ -86,9 +82,9 @@ class DoorSession:
         os.environ[door_source.CATALOG_VARIABLE] = str(catalog)
         os.environ.setdefault(DIRECTORIES, str(self.directory))
         settings = self._settings()
-        streams_jvm.start_jvm(settings)
-        loader = _compiled(pyspark.SparkContext._jvm)
-        self.spark = spark_sql.SparkSession.builder.config(map=settings).getOrCreate()
+        start_jvm({"spark.master": spark_sessions.LOCAL, **settings})
+        loader = _compiled(running_jvm())
+        self.spark = spark_sessions.new_session("odradek-sql-doors", settings)
         self._guard(loader)
         self.show(self.order.sources)
         return DoorsOpen(
@@ -126,16 +122,12 @@ class DoorSession:
 
     def _settings(self) -> dict[str, Any]:
         return {
-            "spark.master": "local[*]",
-            "spark.app.name": "odradek-sql-doors",
-            "spark.ui.enabled": "false",
             "spark.driver.bindAddress": _LOOPBACK,
             "spark.driver.extraJavaOptions": "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"
             f' "-Djava.io.tmpdir={self.directory}"',
             "spark.driver.maxResultSize": "256m",
             "spark.sql.adaptive.enabled": "false",
             "spark.sql.runSQLOnFiles": "false",
-            "spark.sql.session.timeZone": "UTC",
             "spark.sql.shuffle.partitions": "1",
             "spark.sql.variable.substitute": "false",  # ${env:NAME} would show this process's environment
             "spark.sql.warehouse.dir": str(self.directory / "warehouse"),
@@ -149,32 +141,35 @@ class DoorSession:
 
     def _guard(self, loader: Any) -> None:
         """Sessions that are made from now on are read only."""
-        jvm: Any = self.spark._jvm
+        jvm: Any = spark_sessions.jvm_of(self.spark)
         catalyst = jvm.org.apache.spark.sql.catalyst
         functions = _object(catalyst.analysis, "FunctionRegistry").builtin()
         for name in _NOT_FOR_STRANGERS:
             functions.dropFunction(catalyst.FunctionIdentifier(name))
-        owner = self.spark._jsparkSession
+        owner = spark_sessions.java_session(self.spark)
         settings = owner.newSession().sessionState().conf().settings()
         extensions = owner.extensions()
         extensions.injectCheckRule(self._new(loader, "CheckRules", owner, door_source.FORMAT))
         extensions.injectParser(self._new(loader, "Parsers", owner, settings))
 
     def _new(self, loader: Any, name: str, *arguments: Any) -> Any:
-        gateway = self.spark.sparkContext._gateway
-        given = gateway.new_array(gateway.jvm.java.lang.Object, len(arguments))
+        given = spark_sessions.java_array(self.spark, len(arguments))
         for place, argument in enumerate(arguments):
             given[place] = argument
         return loader.loadClass(f"{_PACKAGE}.{name}").getConstructors()[0].newInstance(given)
 
     def _open_connect(self) -> int:
-        service = _object(self.spark._jvm.org.apache.spark.sql.connect.service, "SparkConnectService")
-        service.start(self.spark._jsparkSession.sparkContext())
+        service = _object(
+            spark_sessions.jvm_of(self.spark).org.apache.spark.sql.connect.service, "SparkConnectService"
+        )
+        service.start(spark_sessions.java_session(self.spark).sparkContext())
         return int(service.localPort())
 
     def _open_jdbc(self) -> int:
-        thrift = _object(self.spark._jvm.org.apache.spark.sql.hive.thriftserver, "HiveThriftServer2")
-        server = thrift.startWithSparkSession(self.spark._jsparkSession, False)
+        thrift = _object(
+            spark_sessions.jvm_of(self.spark).org.apache.spark.sql.hive.thriftserver, "HiveThriftServer2"
+        )
+        server = thrift.startWithSparkSession(spark_sessions.java_session(self.spark), False)
         for name, value in _OF_HIVE.items():
             server.getHiveConf().set(name, value)
             server.getHiveConf().addToRestrictList(name)
@@ -240,7 +235,7 @@ def main(descriptor: int) -> None:
                 except Exception as error:  # noqa: BLE001 - the root of a process: the server hears of it
                     channel.send(DoorsFailed(problem=_line(error)))
                     break
-                jvm = doors.spark.sparkContext._gateway.proc
+                jvm = spark_sessions.jvm_process(doors.spark)
                 threading.Thread(target=_end_with, args=[jvm], name="odradek-doors-jvm", daemon=True).start()
             case ShowSources() if doors is not None:
                 doors.show(message.sources)

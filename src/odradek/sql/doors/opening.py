@@ -12,7 +12,7 @@ from dataclasses import dataclass, replace
 from typing import Any, Final
 
 from odradek.model.errors import ConfigError
-from odradek.spark.java import find_java
+from odradek.spark.engine.java import find_java
 from odradek.sql.catalog import Source
 from odradek.sql.doors.messages import DoorsFailed, DoorsOpen, OpenDoors, ShowSources
 from odradek.sql.queries.channel import framed, read_message

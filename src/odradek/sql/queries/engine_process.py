@@ -19,7 +19,8 @@ from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
 from odradek.model.lazy import lazy
 from odradek.runtime.real_clock import SystemClock
-from odradek.sql.queries import jvm_end
+from odradek.spark.engine import jvm_end
+from odradek.spark.engine import session as spark_sessions
 from odradek.sql.queries.channel import (
     EngineChannel,
     QueryEnded,
@@ -40,15 +41,12 @@ from odradek.sql.queries.sleeping import IdleQueries, Offsets, SleepTerms, read_
 from odradek.telemetry import events
 
 if TYPE_CHECKING:
-    from py4j import protocol as py4j_protocol
-
     from odradek.pipelines import failure_line
     from odradek.runtime.ports import Clock
     from odradek.sql.queries.archive_run import ArchiveRun
     from odradek.streams import app as streams_app
     from odradek.streams.running import Run
 else:
-    py4j_protocol = lazy("py4j.protocol")
     failure_line = lazy("odradek.pipelines.failure_line")
     streams_app = lazy("odradek.streams.app")
 
@@ -94,7 +92,7 @@ class _Running:
     @property
     def has_progressed(self) -> bool:
         """Whether each of its queries has ended a batch, or has seen that there is nothing to read."""
-        return all(query._jsq.lastProgress() is not None for query in self.run.queries.values())
+        return all(spark_sessions.has_progress(query) for query in self.run.queries.values())
 
     @property
     def has_work(self) -> bool:
@@ -276,9 +274,9 @@ class EngineCore:
             return []
         for running in persistent:
             (query,) = running.run.queries.values()
-            progress = query._jsq.lastProgress()
+            progress = spark_sessions.last_progress(query)
             if progress is not None:
-                self.idle.note(running.query_id, read_offsets(progress.json()), now)
+                self.idle.note(running.query_id, read_offsets(progress), now)
         return self.idle.due(len(persistent), now)
 
     def watch(self, ended: threading.Event) -> None:
@@ -329,15 +327,8 @@ class EngineCore:
             jvm_end.kill_later(process_id)
 
     def _end_without_jvm(self, error: Exception) -> None:
-        if says_jvm_is_gone(error):
+        if spark_sessions.is_jvm_gone(error):
             os._exit(JVM_IS_GONE)
-
-
-def says_jvm_is_gone(error: Exception) -> bool:
-    """A JVM that dies during a call leaves an empty answer, which py4j calls an error of no kind, and without a trace."""
-    if isinstance(error, py4j_protocol.Py4JNetworkError | ConnectionError | EOFError):
-        return True
-    return type(error) is py4j_protocol.Py4JError and "Trace:" not in str(error)
 
 
 def _line(error: Exception) -> str:

@@ -7,18 +7,19 @@ import threading
 from typing import TYPE_CHECKING, Any, Final
 
 from odradek.model.lazy import lazy
-from odradek.spark.own_session import DIRECTORIES
+from odradek.spark.engine.own_session import DIRECTORIES
 from odradek.sql.queries.scratch import EngineScratch
 from odradek.telemetry import events
 
 if TYPE_CHECKING:
-    from odradek.spark import shared_planners
+    from odradek.spark.engine import session as spark_sessions
+    from odradek.spark.engine import shared_planners
+    from odradek.spark.engine.session import SessionQueries
     from odradek.sql.functions import registering
-    from odradek.streams import session as streams_session
 else:
     registering = lazy("odradek.sql.functions.registering")
-    shared_planners = lazy("odradek.spark.shared_planners")
-    streams_session = lazy("odradek.streams.session")
+    shared_planners = lazy("odradek.spark.engine.shared_planners")
+    spark_sessions = lazy("odradek.spark.engine.session")
 
 _log = events.get("sql")
 _WORKERS_USE: Final = (
@@ -63,7 +64,7 @@ class EngineSessions:
         self._lock: Final = threading.Lock()
         self._of_thread: Final = threading.local()
         self._first: Any = None
-        self._managers: Final[list[Any]] = []
+        self._queries: Final[list[SessionQueries]] = []
 
     def of_this_thread(self) -> Any:
         """Returns the session of the calling thread. The first thread that asks starts the JVM, and the others wait for it."""
@@ -73,21 +74,21 @@ class EngineSessions:
                 if self._first is None:
                     self._first = spark = self._start()
                 else:
-                    spark = streams_session.beside(self._first)
+                    spark = spark_sessions.beside(self._first)
             registering.register(spark)
             self._of_thread.spark = spark
-            self._managers.append(spark._jsparkSession.streams())
+            self._queries.append(spark_sessions.SessionQueries(spark))
         return spark
 
     @property
     def active_count(self) -> int:
         """The number of Spark's queries that run now, of all threads. It costs two calls of the JVM for each of them."""
-        return sum(len(manager.active()) for manager in list(self._managers))
+        return sum(queries.active_count for queries in list(self._queries))
 
     @property
     def jvm_process_id(self) -> int | None:
         """None before the first session."""
-        return None if self._first is None else self._first.sparkContext._gateway.proc.pid
+        return None if self._first is None else spark_sessions.jvm_process(self._first).pid
 
     def _start(self) -> Any:
         if _PYTHON not in os.environ:
@@ -99,7 +100,6 @@ class EngineSessions:
             except OSError as error:  # such as TMPDIR, whose path is too long for a socket
                 _log.warning("sql_planners_not_shared", reason=str(error))
         os.environ.setdefault(DIRECTORIES, str(self._scratch.directory("spark")))
-        spark = streams_session.session("odradek-sql", None, 1, _SETTINGS)
-        log4j: Any = spark.sparkContext._jvm.org.apache.logging.log4j  # type: ignore[union-attr]
-        log4j.core.config.Configurator.setLevel(_TRIGGERS, log4j.Level.ERROR)
+        spark = spark_sessions.session_with_state("odradek-sql", None, 1, _SETTINGS)
+        spark_sessions.set_log_levels(spark, {_TRIGGERS: "ERROR"})
         return spark

@@ -7,7 +7,7 @@ from copy import copy, deepcopy
 from dataclasses import dataclass
 from typing import Any, Protocol, runtime_checkable
 
-from odradek.spark.workers.result_types import ResultType
+from odradek.spark.result_types import ResultType
 from odradek.streams.processors.functions import FUNCTIONS, REMOVABLE, AggregateFunction
 from odradek.streams.processors.ports import (
     Fields,

@@ -21,7 +21,7 @@ from functools import partial
 from typing import Any, Final
 
 from odradek.model.errors import ConfigError
-from odradek.spark.workers.result_types import ResultType, headers_type, timestamp_type
+from odradek.spark.result_types import ResultType, headers_type, timestamp_type
 from odradek.streams.processors.calendar import Calendar
 from odradek.streams.processors.keyed_state import KeyedState, own_value
 from odradek.streams.processors.ports import Fields, InputRow, TaskState, UpdateRow

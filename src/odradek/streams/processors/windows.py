@@ -11,7 +11,7 @@ from collections.abc import Iterator
 from functools import partial
 from typing import Any, Final
 
-from odradek.spark.workers.result_types import ResultType
+from odradek.spark.result_types import ResultType
 from odradek.streams.plan.windows import SessionWindows, SlidingWindows, TimeWindows, WindowKind
 from odradek.streams.processors.aggregate import Fold
 from odradek.streams.processors.calendar import Calendar

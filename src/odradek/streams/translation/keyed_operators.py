@@ -8,7 +8,7 @@ from pyspark.sql.pandas.types import to_arrow_type
 from pyspark.sql.types import LongType, StringType, StructField, StructType
 
 from odradek.model.errors import ConfigError
-from odradek.spark.workers.result_types import ResultType
+from odradek.spark.result_types import ResultType
 from odradek.streams.plan.keyed import (
     Aggregated,
     Cogrouped,

@@ -49,15 +49,6 @@ def origin_within(name: str) -> Column:
     return sf.struct(*place, *(nothing.alias(part) for part in ("key", "value", "headers"))).cast(ORIGIN_TYPE)
 
 
-def try_eval(column: Column, rows: DataFrame) -> Column:
-    """The column; null where computing it raises. Spark has it as an expression, and for some functions only as SQL (try_…)."""
-    jvm = rows.sparkSession._jvm
-    assert jvm is not None
-    expressions = jvm.org.apache.spark.sql.classic.ExpressionUtils
-    tried = jvm.org.apache.spark.sql.catalyst.expressions.TryEval(expressions.expression(column._jc))
-    return Column(expressions.column(tried))
-
-
 def failed(rows: DataFrame, stage: str, exception: Column, message: Column, letters: Letters) -> DataFrame:
     """The records whose `exception` is not null become rows that pass. Rows have ORIGIN and STATE."""
     is_bad = exception.isNotNull() & sf.col(STATE).isNull()

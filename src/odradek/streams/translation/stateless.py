@@ -13,6 +13,7 @@ from pyspark.sql import functions as sf
 from pyspark.sql.types import ArrayType, BooleanType, StructType
 
 from odradek.model.errors import ConfigError
+from odradek.spark.engine.catalyst import try_eval
 from odradek.spark.plain_errors import errors_in_one_line
 from odradek.streams.plan.operators import (
     AsStream,
@@ -54,7 +55,7 @@ from odradek.streams.translation.frames import (
     where,
 )
 from odradek.streams.translation.incoming import without_negative_times
-from odradek.streams.translation.letters import PASSING_TYPE, failed, origin_within, try_eval
+from odradek.streams.translation.letters import PASSING_TYPE, failed, origin_within
 from odradek.streams.translation.translator import Translator, translate
 
 

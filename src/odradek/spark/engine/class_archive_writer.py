@@ -1,7 +1,9 @@
-"""Write the archive of Spark's classes now: `python -m odradek.streams.class_archive_writer`, at installation or in an image.
+"""Writes the archive of Spark's classes now, at installation or in an image.
+
+Run it as `python -m odradek.spark.engine.class_archive_writer`.
 
 A session does what most programs do: it counts a stream of a Python data source, in Spark and in Python, and runs some SQL.
-Then its JVM ends, and writes down what it has read (`spark/class_archive.py`).
+Then its JVM ends, and writes down what it has read (`class_archive.py`).
 """
 
 from __future__ import annotations
@@ -22,10 +24,10 @@ from pyspark.sql.datasource import DataSource, DataSourceStreamReader, InputPart
 from pyspark.sql.streaming.query import StreamingQuery
 from pyspark.sql.streaming.stateful_processor import StatefulProcessor, StatefulProcessorHandle
 
-from odradek.spark import java
-from odradek.spark.class_archive import ClassArchive
-from odradek.spark.unpacked_pyspark import unpacked_pyspark
-from odradek.streams.session import session
+from odradek.spark.engine import java
+from odradek.spark.engine.class_archive import ClassArchive
+from odradek.spark.engine.session import session_with_state
+from odradek.spark.engine.unpacked_pyspark import unpacked_pyspark
 
 _SETTINGS: Final = {
     "spark.driver.bindAddress": "127.0.0.1",
@@ -126,7 +128,7 @@ def _end_jvm(spark: SparkSession) -> None:
 
 def main() -> int:
     argparse.ArgumentParser(
-        prog="python -m odradek.streams.class_archive_writer", description=__doc__
+        prog="python -m odradek.spark.engine.class_archive_writer", description=__doc__
     ).parse_args()
     problem = java.find_java().problem
     if problem is not None:
@@ -143,7 +145,7 @@ def main() -> int:
         os.environ.setdefault("SPARK_LOCAL_IP", "127.0.0.1")
         logging.getLogger("py4j").setLevel(logging.ERROR)
         with tempfile.TemporaryDirectory() as directory:
-            spark = session("class archive", None, 1, _SETTINGS)
+            spark = session_with_state("class archive", None, 1, _SETTINGS)
             _count(spark, Path(directory))
             _end_jvm(spark)
         archive.options_to_read()  # gives the draft its name

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from odradek.spark.own_session import DIRECTORIES, own_session
+from odradek.spark.engine.own_session import DIRECTORIES, own_session
 
 
 @pytest.fixture(autouse=True)

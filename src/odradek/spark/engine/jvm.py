@@ -20,17 +20,17 @@ from weakref import WeakKeyDictionary
 
 from odradek.config.files import properties
 from odradek.model.lazy import lazy
-from odradek.spark import class_archive, local_files
-from odradek.spark.own_session import own_session
-from odradek.spark.unpacked_pyspark import PATIENT_WITH_WORKERS, unpacked_pyspark
+from odradek.spark.engine import class_archive, local_files
+from odradek.spark.engine.own_session import is_local, own_session
+from odradek.spark.engine.unpacked_pyspark import PATIENT_WITH_WORKERS, unpacked_pyspark
 
 if TYPE_CHECKING:
     import pyspark
     from pyspark import java_gateway
 
-    from odradek.streams import jvm_names
+    from odradek.spark.engine import jvm_names
 else:
-    jvm_names = lazy("odradek.streams.jvm_names")
+    jvm_names = lazy("odradek.spark.engine.jvm_names")
     pyspark = lazy("pyspark")
     java_gateway = lazy("pyspark.java_gateway")
 
@@ -78,10 +78,10 @@ def start_jvm(settings: Mapping[str, str]) -> Mapping[str, str]:
         threading.Thread(target=_pass_on, args=[reading], name="odradek-jvm-stderr", daemon=True).start()
         try:
             launch: Any = java_gateway.launch_gateway
-            is_local = master.startswith("local")
+            has_tasks = is_local(master)
             with (
                 own_session(master) as own,
-                unpacked_pyspark() if is_local else nullcontext() as home,
+                unpacked_pyspark() if has_tasks else nullcontext() as home,
                 _handed_over(_conf({**own, **settings}, home)),
             ):
                 gateway = launch(popen_kwargs={"stderr": writing})
@@ -89,10 +89,15 @@ def start_jvm(settings: Mapping[str, str]) -> Mapping[str, str]:
             os.close(writing)
         jvm_names.remember_names(gateway)
         context._gateway, context._jvm = gateway, gateway.jvm
-        if is_local:
+        if has_tasks:
             classes = None if home is None else home / "classes"
             _of_sessions[gateway] = local_files.settings(gateway.jvm, classes)
         return _of_sessions.get(gateway, {})
+
+
+def running_jvm() -> Any:
+    """Returns what PySpark calls Java of this process through; None before `start_jvm`."""
+    return pyspark.SparkContext._jvm
 
 
 @contextmanager

@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 
 import pytest
 
-from odradek.spark.workers.garbage import LoadedModules
+from odradek.spark.engine.worker_garbage import LoadedModules
 
 
 class Node:

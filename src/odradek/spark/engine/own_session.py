@@ -17,6 +17,11 @@ _SOCKET_DIRECTORY_MAX: Final = 60
 """A path of a socket has at most 104 to 108 bytes, with its name of 43."""
 
 
+def is_local(master: str) -> bool:
+    """Tells whether tasks run in the driver's JVM, on this machine."""
+    return master == "local" or master.startswith("local[")
+
+
 @contextmanager
 def own_session(master: str) -> Iterator[dict[str, str]]:
     """Settings for a JVM that starts within the block. A master of a cluster has its own rules: nothing changes there.
@@ -26,7 +31,7 @@ def own_session(master: str) -> Iterator[dict[str, str]]:
     directory for this user only, unless SPARK_LOCAL_DIRS says where: Spark's own place is open to all users. There Python's
     workers have their sockets, too: over TCP each task waits 40 ms for an acknowledgement.
     """
-    if master != "local" and not master.startswith("local["):
+    if not is_local(master):
         yield {}
         return
     settings = {"spark.authenticate": "true"}

@@ -16,7 +16,7 @@ from typing import IO, Any, Final
 
 import pytest
 
-from odradek.spark.shared_planners import PLANNERS, SharedPlanners
+from odradek.spark.engine.shared_planners import PLANNERS, SharedPlanners
 
 pytest.importorskip("pyspark")
 PLANNER: Final = PLANNERS[0]

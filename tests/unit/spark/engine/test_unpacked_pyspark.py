@@ -14,8 +14,8 @@ from typing import Any
 import pytest
 
 from odradek.config.files.properties import parse_properties
-from odradek.spark.unpacked_pyspark import PATIENT_WITH_WORKERS, unpacked_pyspark
-from odradek.streams import jvm
+from odradek.spark.engine import jvm
+from odradek.spark.engine.unpacked_pyspark import PATIENT_WITH_WORKERS, unpacked_pyspark
 
 pyspark = pytest.importorskip("pyspark")
 

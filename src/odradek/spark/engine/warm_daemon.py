@@ -2,11 +2,11 @@
 
 Spark's own daemons import next to nothing, so each worker that they fork imports PySpark, pandas and Arrow for itself: 80 MB
 and a second of CPU each. And Spark has a daemon for each kind of worker: some six of them. So there is one process that
-imports all of it, before anything is asked of it: `python -m odradek.spark.warm_daemon --listen DESCRIPTOR [MODULE...]`, with
-what else workers use. Daemons are forked from it, and workers from them; all of them share its memory. `shared_planners.py`
-starts it, and sends it what Spark asks for.
+imports all of it, with what else workers use, before anything is asked of it:
+`python -m odradek.spark.engine.warm_daemon --listen DESCRIPTOR [MODULE...]`. Daemons are forked from it, and workers from
+them; all of them share its memory. `shared_planners.py` starts it, and sends it what Spark asks for.
 
-`python -m odradek.spark.warm_daemon MODULE` is such a daemon in a process of its own.
+`python -m odradek.spark.engine.warm_daemon MODULE` is such a daemon in a process of its own.
 """
 
 from __future__ import annotations

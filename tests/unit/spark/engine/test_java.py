@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from odradek.spark.java import find_java, java_version
+from odradek.spark.engine.java import find_java, java_version
 
 
 @pytest.mark.parametrize(

@@ -23,7 +23,7 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import Final
 
-from odradek.spark import class_archive
+from odradek.spark.engine import class_archive
 from odradek.telemetry import events
 
 PATIENT_WITH_WORKERS: Final = {"spark.python.authenticate.socketTimeout": "120s"}

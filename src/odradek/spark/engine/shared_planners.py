@@ -39,7 +39,7 @@ PLANNERS: Final = (
 )
 """Each has `main(infile, outfile)`, which ends when Spark closes the connection."""
 _DAEMON: Final = "pyspark.daemon"
-_WARM_DAEMON: Final = "odradek.spark.warm_daemon"
+_WARM_DAEMON: Final = "odradek.spark.engine.warm_daemon"
 _REQUEST_MAX_BYTES: Final = 1 << 20
 _REQUEST_S: Final = 30.0
 

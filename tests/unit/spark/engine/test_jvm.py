@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from odradek.streams.jvm import LINE_BYTES_MAX, ChatterFilter
+from odradek.spark.engine.jvm import LINE_BYTES_MAX, ChatterFilter
 
 LOUD = b"Starting Streaming TransformWithStateInPandas Python worker.\n\n"
 LOUDER = b"Streaming TransformWithStateInPandas Python worker received parameters for UDF.\n\n"

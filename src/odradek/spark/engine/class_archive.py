@@ -3,8 +3,8 @@
 From the start to the first rows of a streaming query that counts, a JVM reads, checks and links some 20,000 classes: half of
 its 14 s of CPU. The archive has them ready to be mapped, and JVMs that run side by side share it.
 
-The first JVM that ends in order writes it, after its Python process has gone; or `odradek.streams.class_archive_writer` does,
-at installation or in an image. A JVM writes the archive's header last, so a draft with a header is whole; the next start gives
+The first JVM that ends in order writes it, after its Python process has gone; or `class_archive_writer.py` does, at
+installation or in an image. A JVM writes the archive's header last, so a draft with a header is whole; the next start gives
 it its name. An archive of another Java, or of other jars, has another name. A JVM that cannot use its archive starts without.
 """
 
@@ -20,7 +20,7 @@ from pathlib import Path
 from typing import Final
 
 from odradek.model.java_numbers import is_digits
-from odradek.spark.java import java_program
+from odradek.spark.engine.java import java_program
 from odradek.telemetry import events
 
 SWITCH: Final = "ODRADEK_SPARK_CLASS_ARCHIVE"

@@ -13,7 +13,7 @@ from py4j import protocol
 from py4j.java_gateway import JavaClass, JavaMember, JavaPackage, JVMView
 from py4j.protocol import Py4JError
 
-from odradek.streams.jvm_names import remember_names
+from odradek.spark.engine.jvm_names import remember_names
 
 CLASSES = {"PythonUtils": "org.apache.spark.api.python.PythonUtils", "org.apache.Known": "org.apache.Known"}
 

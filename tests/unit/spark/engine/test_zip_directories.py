@@ -8,7 +8,7 @@ from zipimport import zipimporter
 
 import pytest
 
-from odradek.spark.zip_directories import share_zip_directories
+from odradek.spark.engine.zip_directories import share_zip_directories
 
 
 def importers_of(path: Path, *prefixes: str) -> list[zipimporter]:

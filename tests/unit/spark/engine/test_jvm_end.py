@@ -19,7 +19,7 @@ def other_process(program: str) -> subprocess.Popen[bytes]:
 
 def watched(other: subprocess.Popen[bytes], timeout_s: float) -> subprocess.CompletedProcess[bytes]:
     """By a process that ends, and that holds the pipe which is captured here."""
-    program = f"from odradek.sql.queries.jvm_end import kill_later; kill_later({other.pid}, {timeout_s})"
+    program = f"from odradek.spark.engine.jvm_end import kill_later; kill_later({other.pid}, {timeout_s})"
     return subprocess.run([sys.executable, "-c", program], capture_output=True, timeout=SECONDS, check=True)
 
 

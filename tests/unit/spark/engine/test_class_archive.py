@@ -7,9 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from odradek.spark.class_archive import SWITCH, ClassArchive, options_to_read, options_to_write
-from odradek.spark.java import find_java
-from odradek.spark.unpacked_pyspark import unpacked_pyspark
+from odradek.spark.engine.class_archive import SWITCH, ClassArchive, options_to_read, options_to_write
+from odradek.spark.engine.java import find_java
+from odradek.spark.engine.unpacked_pyspark import unpacked_pyspark
 
 WHOLE = 0xF00BABA8.to_bytes(4, sys.byteorder) + b"classes"
 NO_PROCESS = 2**22

@@ -8,13 +8,13 @@ pytest.importorskip("py4j", reason="py4j is absent")
 
 from py4j.protocol import Py4JError, Py4JNetworkError, get_return_value
 
-from odradek.sql.queries.engine_process import says_jvm_is_gone
+from odradek.spark.engine.session import is_jvm_gone
 
 
 def test_an_empty_answer_says_that_the_jvm_is_gone() -> None:
     with pytest.raises(Py4JError) as empty:
         get_return_value("", None, "o1", "isActive")
-    assert says_jvm_is_gone(empty.value)
+    assert is_jvm_gone(empty.value)
 
 
 @pytest.mark.parametrize(
@@ -28,4 +28,4 @@ def test_an_empty_answer_says_that_the_jvm_is_gone() -> None:
     ],
 )
 def test_other_errors_say_so_or_not(error: Exception, is_gone: bool) -> None:
-    assert says_jvm_is_gone(error) is is_gone
+    assert is_jvm_gone(error) is is_gone

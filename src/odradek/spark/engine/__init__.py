@@ -1,0 +1,1 @@
+"""Spark's insides: sessions, the JVM, and the processes of Python's workers."""
