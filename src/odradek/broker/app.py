@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Awaitable, Mapping
 from contextlib import AsyncExitStack
-from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING, Final, Protocol
 
@@ -24,16 +23,14 @@ from odradek.broker.replicas.log_dir_moves import LogDirMoves
 from odradek.broker.replicas.replica_manager import ReplicaManager
 from odradek.broker.replicas.wiring import Proposals, fetchers
 from odradek.broker.security.listeners import CERTIFICATES_LOOK_SECONDS, KEYS_LOOK_SECONDS, SecureListeners
-from odradek.broker.stores import OpenRegistry, open_stores
+from odradek.broker.stores import OpenRegistry, first_image, open_stores
 from odradek.broker.throttling import quota_terms
 from odradek.cluster.availability import TopicRules
 from odradek.cluster.controller.controller import Controller
 from odradek.cluster.controller.maintenance import policy_of
-from odradek.cluster.controller.store import ClusterStore
 from odradek.cluster.documents import BROKER
 from odradek.cluster.image import (
     CONSUMER_OFFSETS,
-    NO_LEADER,
     SHARE_GROUP_STATE,
     TRANSACTION_STATE,
     ClusterImage,
@@ -50,6 +47,7 @@ from odradek.model.lazy import lazy
 from odradek.net.server import Server
 from odradek.registry import Registry, RegistryConflict, RegistryError
 from odradek.registry.election import Term
+from odradek.replication.leader_role import IsrCounts
 from odradek.replication.partition import ReplicationContext as ReplicaMembership
 from odradek.runtime.ports import Runtime
 from odradek.runtime.turns import Turns
@@ -122,6 +120,8 @@ class Broker:
         self._made_listeners: SecureListeners | None = None
         self._handlers = Handlers()
         self._trail: AuditTrail | None = None
+        self.isr_counts: Final = IsrCounts()
+        """What happened to the in-sync replicas of the partitions that this broker leads."""
         self.turns = Turns(runtime.clock.monotonic)
         """The event loop, as long work shares it."""
         self.addresses: list[tuple[str, int]] = []
@@ -183,7 +183,7 @@ class Broker:
         directories = self._directories = stores.directories
         registry = self._registry = stores.registry
         me = BrokerId(self._config.server.node_id)
-        image = await _first_image(registry, directories.cluster_id)
+        image = await first_image(registry, directories.cluster_id)
         cluster = self._cluster = ClusterLink(
             runtime,
             registry,
@@ -199,6 +199,7 @@ class Broker:
         replicas = self._replicas = self._new_replicas(config, cluster, directories, me)
         context = self._context = self._new_context(config, cluster, replicas, me)
         context.quotas.update(image.client_quotas)
+        self._listeners.observers.append(context.logins.note)
         if context.authorizer is not None:
             authorizers.update_acls(context.authorizer, image)
             context.gate = gate.Gate(context, context.authorizer, image_age=cluster.image_age)
@@ -245,9 +246,11 @@ class Broker:
             directories,
             me=me,
             on_all_failed=self.fatal.set,
-            member=ReplicaMembership(broker_id=me, lag_s_max=lag_s_max, proposals=proposals),
+            member=ReplicaMembership(
+                broker_id=me, lag_s_max=lag_s_max, proposals=proposals, counts=self.isr_counts
+            ),
         )
-        replicas.expect_following(lambda: fetchers(self._runtime, cluster, me, self._current_config))
+        replicas.expect_following(lambda: fetchers(self._runtime, cluster, me, lambda: self.context))
         return replicas
 
     def _new_context(
@@ -501,6 +504,8 @@ class Broker:
         logs = await broker.replicas.apply(before, after, broker.config)
         gone = frozenset(before.topics.keys() - after.topics.keys())
         broker.traffic.forget(gone)
+        if broker.cluster.leads:
+            broker.elections.note(before, after)
         groups, shares = broker.kinds.groups.made, broker.kinds.shares.made
         if gone and groups is not None:
             await groups.service.topics_deleted(gone)
@@ -575,22 +580,6 @@ def _blocks(cluster: ClusterLink, me: BrokerId) -> ControllerIdBlocks:
         lambda: cluster.image,
         lambda: cluster.controller.allocate_producer_ids(),
         lambda: cluster.send_to_control_plane,
-    )
-
-
-async def _first_image(registry: Registry, cluster_id: str) -> ClusterImage:
-    """What the registry holds, to open logs by. No broker leads in it: who does now, only the controller can tell, and under
-    which epoch.
-    """
-    empty = ClusterImage(
-        version=0, cluster_id=cluster_id, controller_id=NO_LEADER, brokers=(), topics={}, topics_by_id={}
-    )
-    image = await ClusterStore(registry, None, lambda: None).load(empty)
-    return image.with_topics(
-        replace(
-            topic, partitions=tuple(replace(partition, leader=NO_LEADER) for partition in topic.partitions)
-        )
-        for topic in image.topics.values()
     )
 
 

@@ -9,7 +9,9 @@ from typing import TYPE_CHECKING, Any, Protocol
 from odradek.broker.cluster.link import ClusterLink
 from odradek.broker.coordinators.producer_ids import ProducerIds
 from odradek.broker.fetch.sessions import FetchSessions
+from odradek.broker.metrics.cluster_events import ElectionFigures, LoginFigures
 from odradek.broker.metrics.requests import RequestFigures
+from odradek.broker.metrics.slow_requests import SlowRequests
 from odradek.broker.metrics.traffic import BrokerTraffic
 from odradek.broker.replicas.log_dir_moves import LogDirMoves
 from odradek.broker.replicas.replica_manager import ReplicaManager
@@ -76,6 +78,10 @@ class BrokerContext:
     """Notes what is done, where someone wants to know."""
     traffic: BrokerTraffic = field(init=False, default_factory=BrokerTraffic)
     """What moves, by topic."""
+    elections: ElectionFigures = field(init=False)
+    """Elections that this broker made as the controller."""
+    logins: LoginFigures = field(init=False, default_factory=LoginFigures)
+    """SASL logins, by listener."""
     requests: RequestFigures = field(init=False)
     """How long requests take, by API."""
     turns: Turns
@@ -89,7 +95,10 @@ class BrokerContext:
     _verifier: TransactionVerifier | None = None
 
     def __post_init__(self) -> None:
-        self.requests = RequestFigures(self.runtime.clock.monotonic)
+        self.elections = ElectionFigures(self.runtime.clock.monotonic)
+        clock = self.runtime.clock
+        slow = SlowRequests(self.config.metrics.slow_request_ms, clock.wall_ms)
+        self.requests = RequestFigures(clock.monotonic, slow)
 
     @property
     def image(self) -> ClusterImage:

@@ -231,6 +231,7 @@ class Dispatcher:
             correlation_id=header.correlation_id,
             requester=requester or self._requester_of(connection),
         )
+        connection.figures.client_id = context.client_id
         if self._quotas.active and not self._is_of_broker(context):
             # Replication has throttles of its own; a muted broker would fall out of sync.
             now = self._broker.runtime.clock.monotonic

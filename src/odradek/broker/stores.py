@@ -5,8 +5,11 @@ from __future__ import annotations
 import base64
 import posixpath
 from collections.abc import Awaitable, Callable
+from dataclasses import replace
 from typing import TYPE_CHECKING, Final, NamedTuple
 
+from odradek.cluster.controller.store import ClusterStore
+from odradek.cluster.image import NO_LEADER, ClusterImage
 from odradek.cluster.registration import join_cluster
 from odradek.config.broker import BrokerConfig
 from odradek.model.lazy import lazy
@@ -49,6 +52,22 @@ async def open_stores(config: BrokerConfig, runtime: Runtime, open_registry: Ope
         await registry.close()
         raise
     return Stores(directories=directories, registry=registry)
+
+
+async def first_image(registry: Registry, cluster_id: str) -> ClusterImage:
+    """What the registry holds, to open logs by. No broker leads in it: who does now, only the controller can tell, and under
+    which epoch.
+    """
+    empty = ClusterImage(
+        version=0, cluster_id=cluster_id, controller_id=NO_LEADER, brokers=(), topics={}, topics_by_id={}
+    )
+    image = await ClusterStore(registry, None, lambda: None).load(empty)
+    return image.with_topics(
+        replace(
+            topic, partitions=tuple(replace(partition, leader=NO_LEADER) for partition in topic.partitions)
+        )
+        for topic in image.topics.values()
+    )
 
 
 async def _with_own_registry(config: BrokerConfig, runtime: Runtime) -> Stores:

@@ -52,6 +52,7 @@ COMMANDS: Final = {
         "cluster",
         "Look at the cluster, and move replicas between its brokers.",
     ),
+    "broker": ("odradek.cli.broker", "broker", "Look at one broker."),
     "sandbox": (
         "odradek.cli.sandbox.command",
         "sandbox",

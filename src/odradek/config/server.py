@@ -63,6 +63,9 @@ class MetricsConfig(Section):
         "The most series that one scrape contains. Those beyond are left out, and counted in odradek_metrics_series_left_out.")
     connections_max: Int = setting("odradek.metrics.connections.max", default=64, valid=at_least(1), meaning=
         "The most connections to the metrics listeners at one time. Others are closed at once.")
+    slow_request_ms: Int = setting("odradek.slow.request.ms", default=500, valid=at_least(0), meaning=
+        "A request that takes longer is kept among the last slow ones, with the time of each stage. Waits that a client asked "
+        "for do not count. 0: none is kept.")
     # fmt: on
 
 

@@ -27,6 +27,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Final, Protocol, cast
 
 from odradek.model.errors import KafkaError
+from odradek.net.connection_owner import ConnectionFigures
 from odradek.net.frame_shares import FrameShares
 from odradek.net.hangups import HangUp
 from odradek.net.listening import acknowledge_now, endpoint_of, set_options
@@ -38,12 +39,10 @@ from odradek.security.principals import UNKNOWN_REQUESTER, Requester, by_certifi
 from odradek.telemetry import events
 
 if TYPE_CHECKING:
-    from odradek.net.hangups import Hangups
-    from odradek.net.listening import OpenListener, ServerLimits
-    from odradek.net.request_budget import RequestBudget, Share
+    from odradek.net.connection_owner import ConnectionOwner
+    from odradek.net.listening import OpenListener
+    from odradek.net.request_budget import Share
     from odradek.net.tls import TlsFailure
-    from odradek.net.unread_answers import UnreadAnswers
-    from odradek.runtime.turns import Turns
 
 _log = events.caused_by_peers("net")
 
@@ -62,30 +61,6 @@ class RequestHandler(Protocol):
         """Serve one request frame (without its size prefix). Raise `PeerError` or `KafkaError` to drop the peer."""
 
 
-class ConnectionOwner(Protocol):
-    """What a connection needs from the server that accepted it."""
-
-    limits: ServerLimits
-    now: Callable[[], float]
-    turns: Turns
-    requests: RequestBudget
-    answers: UnreadAnswers
-    hangups: Hangups[Connection]
-    pace: Callable[[str], tuple[float, bool]]
-    pipeline_of: Callable[[memoryview], int | None]
-
-    def admit(self, connection: Connection) -> str | None:
-        """Count a new connection in, or say why it may not stay."""
-
-    def forget(self, connection: Connection) -> None: ...
-
-    def watch(self) -> None:
-        """Look after paused connections and shared memory from now on."""
-
-    def report(self, error: BaseException) -> None:
-        """An unexpected error from a request."""
-
-
 class Connection(asyncio.BufferedProtocol):
     """One accepted connection; made by `Server`, used on the event loop only."""
 
@@ -102,8 +77,10 @@ class Connection(asyncio.BufferedProtocol):
         self.listener = listener
         self._transport: asyncio.Transport | None = None
         self._sending: Outgoing | None = None
-        self._backlog: deque[memoryview] = deque()
-        self._replies = ReplyQueue()
+        self._backlog: deque[tuple[float, memoryview]] = deque()
+        """Frames, with the times of their arrival."""
+        self._replies = ReplyQueue(server.now)
+        self.figures: Final = ConnectionFigures()
         self._serving = False
         self._held: ReplySlot | None = None
         self._pipeline: int | None = None
@@ -150,6 +127,7 @@ class Connection(asyncio.BufferedProtocol):
                 _log.warning(
                     "connection_refused", peer=self.peer, reason="its certificate names no principal"
                 )
+                self._server.failed_handshakes[self.listener.name] += 1
                 self.abort()
 
     def accepted(self, transport: asyncio.Transport) -> bool:
@@ -176,6 +154,7 @@ class Connection(asyncio.BufferedProtocol):
         if failure is not None and self.listener.tls is not None and not self._closing:
             reason = self.listener.tls.explain(failure.code, failure.verify_code, str(failure))
             _log.warning("tls_handshake_failed", peer=self.peer, reason=reason)
+            self._server.failed_handshakes[self.listener.name] += 1
 
     def log_in(self, requester: Requester) -> None:
         """From now on the client may send what others may."""
@@ -232,7 +211,7 @@ class Connection(asyncio.BufferedProtocol):
         self.last_active = self._server.now()
         if self._shares.receiving is not None:
             self._shares.complete(self.last_active)
-        self._backlog.extend(frames)
+        self._backlog.extend([(self.last_active, frame) for frame in frames])
         self._serve_backlog()
         if reader.large_frame_bytes:
             self._request_room()
@@ -291,6 +270,11 @@ class Connection(asyncio.BufferedProtocol):
             self._linger()
 
     @property
+    def waiting_count(self) -> int:
+        """Requests that were received and are not served yet."""
+        return len(self._backlog)
+
+    @property
     def descriptor(self) -> int | None:
         """Of the plain socket, if there is one."""
         return None if self._sending is None else self._sending.descriptor
@@ -310,6 +294,7 @@ class Connection(asyncio.BufferedProtocol):
     def _room(self) -> None:
         """The peer took everything that was written."""
         self._peer_reads = True
+        self._replies.sent()
         self.last_active = self._server.now()
         self._server.answers.forget(self)
         self._serve_backlog()
@@ -417,9 +402,10 @@ class Connection(asyncio.BufferedProtocol):
                 self._backlog
                 and not self._closing
                 and self._may_serve()
-                and self._may_begin(self._backlog[0])
+                and self._may_begin(self._backlog[0][1])
             ):
-                self._serve(self._backlog.popleft())
+                self.figures.arrived_at, frame = self._backlog.popleft()
+                self._serve(frame)
                 if self._replies.ready_bytes > _ENOUGH_BYTES:
                     self._write_out()  # which may find that the peer does not read
                 if turn is None:
@@ -483,6 +469,7 @@ class Connection(asyncio.BufferedProtocol):
 
     def _handle(self, frame: memoryview, share: Share | None) -> bool:
         """Whether the request waits for its answer now."""
+        self.figures.served = None
         try:
             reply = self._handler.handle(self, frame)
         except PeerError as error:
@@ -497,7 +484,7 @@ class Connection(asyncio.BufferedProtocol):
             return False
         if reply is None:
             return False
-        slot = self._replies.add(share)
+        slot = self._replies.add(share, self.figures.served)
         if isinstance(reply, list):
             self._replies.settle(slot, reply)
             return False
@@ -543,7 +530,9 @@ class Connection(asyncio.BufferedProtocol):
             chunks = self._replies.drain()
             self.last_active = self._server.now()
             self._sending.write(chunks, total_bytes)
-            if not self._peer_reads:
+            if self._peer_reads:
+                self._replies.sent()
+            else:
                 self._count_unread()
         if (self._peer_finished or self._finishing) and self.idle:
             self.close()

@@ -7,9 +7,10 @@ from __future__ import annotations
 
 import asyncio
 from collections import deque
-from collections.abc import Awaitable
+from collections.abc import Awaitable, Callable
 from typing import Final
 
+from odradek.net.connection_owner import AnswerObserver
 from odradek.net.request_budget import Share
 from odradek.runtime.ports import Buffer
 
@@ -46,9 +47,12 @@ NOT_SERVED: Final = ClosedHandler()
 class ReplySlot:
     """The place of one reply in the queue."""
 
-    __slots__ = ("chunks", "done", "parked_bytes", "pending", "share")
+    __slots__ = ("chunks", "done", "observer", "parked_bytes", "pending", "ready_at", "share")
 
-    def __init__(self, share: Share | None) -> None:
+    def __init__(self, share: Share | None, observer: AnswerObserver | None) -> None:
+        self.observer = observer
+        self.ready_at = 0.0
+        """When the reply was there."""
         self.done = False
         self.chunks: Chunks | None = None
         self.pending: asyncio.Future[Chunks | None] | None = None
@@ -60,9 +64,24 @@ class ReplySlot:
 class ReplyQueue:
     """Used on the event loop only."""
 
-    __slots__ = ("_ready", "parked_bytes", "ready_bytes", "slots")
+    __slots__ = (
+        "_now",
+        "_observed",
+        "_ready",
+        "_sending",
+        "_sending_since",
+        "parked_bytes",
+        "ready_bytes",
+        "slots",
+    )
 
-    def __init__(self) -> None:
+    def __init__(self, now: Callable[[], float]) -> None:
+        self._now = now
+        self._observed: list[tuple[AnswerObserver, float]] = []
+        """Those who hear of the replies that `drain` would return, and when these were there."""
+        self._sending: list[tuple[AnswerObserver, float]] = []
+        """Those who hear of the replies that were drained and are not sent, and how long these were queued."""
+        self._sending_since = 0.0
         self.slots: Final[deque[ReplySlot]] = deque()
         """Of the requests that are not answered, and of replies that are ready too early."""
         self.parked_bytes = 0
@@ -71,9 +90,9 @@ class ReplyQueue:
         """What `drain` would return."""
         self._ready: Chunks = []
 
-    def add(self, share: Share | None) -> ReplySlot:
+    def add(self, share: Share | None, observer: AnswerObserver | None = None) -> ReplySlot:
         """The place of the next reply. `share`: of the memory for large requests; it is released with the reply."""
-        slot = ReplySlot(share)
+        slot = ReplySlot(share, observer)
         self.slots.append(slot)
         return slot
 
@@ -85,20 +104,36 @@ class ReplyQueue:
     def settle(self, slot: ReplySlot, chunks: Chunks | None) -> None:
         """The reply is there; None when there will be none."""
         slot.done, slot.chunks, slot.pending = True, chunks, None
+        slot.ready_at = self._now()
         self.parked_bytes -= slot.parked_bytes
         if slot.share is not None:
             slot.share.release()
         slots = self.slots
         while slots and slots[0].done:
-            ready = slots.popleft().chunks
+            first = slots.popleft()
+            ready = first.chunks
             if ready is not None:
+                if first.observer is not None:
+                    self._observed.append((first.observer, first.ready_at))
                 self._ready.extend(ready)
                 self.ready_bytes += sum(map(len, ready))
 
     def drain(self) -> Chunks:
         """What may be written now."""
         ready, self._ready, self.ready_bytes = self._ready, [], 0
+        if self._observed:
+            now = self._sending_since = self._now()
+            self._sending += [(observer, now - ready_at) for observer, ready_at in self._observed]
+            self._observed.clear()
         return ready
+
+    def sent(self) -> None:
+        """The kernel has everything that was drained."""
+        if self._sending:
+            sending, self._sending = self._sending, []
+            sending_s = self._now() - self._sending_since
+            for observer, queued_s in sending:
+                observer.sent(queued_s, sending_s)
 
     def give_up_from(self, failed: ReplySlot) -> None:
         """This request gets no reply, nor do those behind it."""
@@ -124,6 +159,7 @@ class ReplyQueue:
                 slot.share.release()
         self.slots.clear()
         self.drain()
+        self._sending.clear()
 
 
 def _cancel(pending: asyncio.Future[Chunks | None]) -> None:

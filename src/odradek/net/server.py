@@ -64,6 +64,11 @@ class Server:
         self._listeners: list[ListeningSockets] = []
         self._connections: dict[Connection, None] = {}
         self._per_host: Counter[str] = Counter()
+        self.opened: Final[Counter[str]] = Counter()
+        """Connections that were ever counted in, by the name of their listener."""
+        self.closed: Final[Counter[str]] = Counter()
+        self.failed_handshakes: Counter[str] = Counter()
+        """Connections whose TLS handshake failed, or whose certificate names no principal."""
         self._sweeper: asyncio.TimerHandle | None = None
         self._stopping = False
         self._empty = asyncio.Event()
@@ -175,6 +180,7 @@ class Server:
             return f"max.connections.per.ip={allowed} reached"
         connection.last_active = self.now()
         self._connections[connection] = None
+        self.opened[connection.listener.name] += 1
         self._empty.clear()
         self._per_host[host] += 1
         if self._sweeper is None:
@@ -194,6 +200,7 @@ class Server:
     def forget(self, connection: Connection) -> None:
         self.hangups.resumed(connection)
         if self._connections.pop(connection, self) is None:
+            self.closed[connection.listener.name] += 1
             self._per_host[connection.peer_host] -= 1
             if not self._per_host[connection.peer_host]:
                 del self._per_host[connection.peer_host]

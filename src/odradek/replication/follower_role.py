@@ -49,6 +49,11 @@ class FollowerRole:
         self.state = state
         """What the controller last said."""
 
+    @property
+    def lag(self) -> int:
+        """Records below the leader's high watermark that this log lacks, as far as the leader said."""
+        return max(self._leader_high_watermark - self._replica.log.end_offset, 0)
+
     # -- which role it is
 
     def leader(self) -> NoReturn:

@@ -36,6 +36,21 @@ class IsrProposals(Protocol):
     def propose(self, leader: LeaderRole, proposal: IsrProposal) -> None: ...
 
 
+class IsrCounts:
+    """Changes of the in-sync replicas of partitions that this broker leads, as Kafka's ReplicaManager counts them."""
+
+    __slots__ = ("expands", "failed_updates", "shrinks")
+
+    def __init__(self) -> None:
+        self.shrinks = self.expands = self.failed_updates = 0
+
+    def changed(self, before: Sequence[BrokerId], after: Sequence[BrokerId]) -> None:
+        """Counts a change that the controller confirmed, of one leadership."""
+        if before is not after:
+            self.shrinks += not set(before).issubset(after)
+            self.expands += not set(after).issubset(before)
+
+
 class ReplicationContext(NamedTuple):
     """This broker as a member of a cluster, which all of its partitions share."""
 
@@ -43,6 +58,7 @@ class ReplicationContext(NamedTuple):
     lag_s_max: float
     """`replica.lag.time.max.ms`, in seconds."""
     proposals: IsrProposals
+    counts: IsrCounts | None = None
 
 
 class LeaderRole:
@@ -144,7 +160,9 @@ class LeaderRole:
         if member is None or state.replicas == (member.broker_id,):
             self._in_sync = None
         elif self._in_sync is not None:
+            before = self._in_sync.state.isr
             self._in_sync.update(state, brokers, now)
+            self._count_isr(before)
         else:
             self._in_sync = InSync(
                 member.broker_id,
@@ -154,6 +172,10 @@ class LeaderRole:
                 lag_s_max=member.lag_s_max,
                 now=now,
             )
+
+    def _count_isr(self, before: Sequence[BrokerId]) -> None:
+        if self._member is not None and self._member.counts is not None and self._in_sync is not None:
+            self._member.counts.changed(before, self._in_sync.state.isr)
 
     @property
     def in_sync_count(self) -> int:
@@ -268,9 +290,15 @@ class LeaderRole:
     def isr_answered(self, proposal: IsrProposal, reply: IsrAnswer | KafkaError) -> None:
         """What the controller said to a proposal. Late answers, of another role or state, change nothing."""
         in_sync = self._in_sync
-        if self._end is not None or in_sync is None or not in_sync.answered(proposal, reply):
+        if in_sync is None:
             return
+        before = in_sync.state.isr
+        if self._end is not None or not in_sync.answered(proposal, reply):
+            return
+        self._count_isr(before)
         if isinstance(reply, KafkaError):
+            if self._member is not None and self._member.counts is not None:
+                self._member.counts.failed_updates += 1
             _log.warning("isr_refused", partition=self.name, reason=reply.message, code=reply.code.name)
         else:
             _log.info(

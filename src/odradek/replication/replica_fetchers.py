@@ -104,6 +104,8 @@ class ReplicaFetchers:
         self.throttle: Final = ReplicationThrottle(
             me, lambda: config().follower_replication_throttled_rate, self._window
         )
+        self.on_copied: Callable[[int], None] = _ignore
+        """Called with the bytes of batches that were appended."""
         self._loops: dict[tuple[BrokerId, int], _FetchLoop] = {}
         self._place: dict[Partition, _FetchLoop] = {}
 
@@ -412,6 +414,7 @@ class _FetchLoop:
 
     def _count(self, followed: FollowedPartition, data: PartitionData) -> None:
         throttle = self._fetchers.throttle
+        self._fetchers.on_copied(len(data.records or b""))
         if throttle.is_active and data.records is not None and self._is_covered(followed):
             throttle.copied(len(data.records), self._fetchers.runtime.clock.monotonic())
 
@@ -499,6 +502,10 @@ _EXPECTED: Final = frozenset(
 """Leader and follower do not hear of a new topic, or a new leader, at the same moment."""
 _WORTH_NOTING: Final = 8
 """After so many failures in a row that is no explanation any more."""
+
+
+def _ignore(_: int) -> None:
+    """Counts nothing."""
 
 
 def _partition_of(followed: FollowedPartition) -> Partition:

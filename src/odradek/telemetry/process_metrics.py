@@ -25,10 +25,23 @@ def process_families() -> list[Family]:
         descriptors = gauge("process_open_fds", "Open file descriptors.")
         descriptors.add(len(os.listdir(f"{_FOLDER}/fd")))
         families.append(descriptors)
+    with suppress(OSError), open(f"{_FOLDER}/io", "rb") as file:
+        families += _of_io(file.read())
     with suppress(OSError):
         with open(f"{_FOLDER}/stat", "rb") as file:
             words = file.read().rpartition(b")")[2].split()
         families += _of_stat(words)
+    return families
+
+
+def _of_io(content: bytes) -> list[Family]:
+    """Bytes that went to and came from disks, by Kafka's names: what the page cache served is not among them."""
+    fields = dict(line.split(b": ") for line in content.splitlines())
+    families = []
+    for key, verb in ((b"read_bytes", "read"), (b"write_bytes", "write")):
+        family = gauge(f"kafka_server_kafkaserver_linux_disk_{verb}_bytes", f"Bytes of disks: {verb}.")
+        family.add(int(fields[key]))
+        families.append(family)
     return families
 
 

@@ -8,12 +8,16 @@ from collections.abc import AsyncIterator
 from typing import Any
 
 import pytest
+from click.testing import CliRunner
 from prometheus_client.openmetrics.parser import text_string_to_metric_families as open_metrics
 from prometheus_client.parser import text_string_to_metric_families as prometheus_text
 from tests.scenarios.groups.test_classic_groups import Member as ClassicMember
+from tests.scenarios.one_broker import batch_of
+from tests.scenarios.transactions.transactional_producer import EPOCHS, TransactionalProducer, coordinated
 
 from odradek.broker.app import Broker
 from odradek.broker.metrics.listener import MetricsListener
+from odradek.cli.main import cli
 from odradek.config.broker import BrokerConfig
 from odradek.model.errors import ConfigError
 from odradek.model.version import __version__
@@ -23,6 +27,7 @@ from odradek.protocol.messages.groups.offset_commit import (
     OffsetCommitRequestPartition,
     OffsetCommitRequestTopic,
 )
+from odradek.protocol.messages.metadata.metadata import MetadataRequest
 from odradek.protocol.messages.topics.delete_topics import DeleteTopicsRequest, DeleteTopicState
 from odradek.runtime.real import real_runtime
 
@@ -218,6 +223,90 @@ async def test_groups_and_their_lag_agree_with_what_was_committed(
     assert of(samples, "kafka_consumergroup_members", consumergroup="readers") == 1
 
 
+async def test_slow_requests_are_shown_with_their_stages(
+    scene: Any, listeners: list[MetricsListener]
+) -> None:
+    broker = await scene.start(odradek_slow_request_ms="1")
+    wire = await scene.connect()
+    await wire.create("flights", partitions=8)  # which takes more than a millisecond
+    listener = listen(broker, listeners)
+
+    shown = json.loads((await ask(listener, "/slow")).body)
+
+    (create,) = [request for request in shown if request["request"] == "CreateTopics"]
+    assert (create["client_id"], create["version"]) == ("test", 7)
+    stages = ("queued_ms", "handled_ms", "waited_ms", "response_queued_ms", "sent_ms")
+    assert create["total_ms"] == pytest.approx(sum(create[stage] for stage in stages), abs=0.01)
+    host, port = listener.addresses[0]
+    run = await asyncio.to_thread(
+        CliRunner().invoke, cli, ["broker", "slow", "--metrics", f"{host}:{port}", "--json"]
+    )
+    assert create in json.loads(run.output)
+    run = await asyncio.to_thread(CliRunner().invoke, cli, ["broker", "slow", "--metrics", f"{host}:{port}"])
+    assert "CreateTopics v7" in run.output
+
+
+async def test_figures_of_the_server_agree_with_what_was_done(
+    scene: Any, listeners: list[MetricsListener]
+) -> None:
+    broker = await scene.start()
+    wire = await scene.connect()
+    other = await scene.connect()
+    await wire.create("flights", partitions=1)
+    await wire.produce("flights", [b"a"])
+    await other.call("Metadata", 12, MetadataRequest(topics=None))
+    await other.close()
+    scene.forget(other)
+    async with asyncio.timeout(SECONDS):
+        while broker.server.connection_count > 1:
+            await asyncio.sleep(0.01)
+    listener = listen(broker, listeners)
+
+    samples = await scrape(listener)
+
+    sockets = "kafka_server_socket_server_metrics_"
+    assert of(samples, f"{sockets}connection_count", listener="PLAINTEXT") == 1
+    assert of(samples, f"{sockets}connection_creation_total", listener="PLAINTEXT") == 2
+    assert of(samples, f"{sockets}connection_close_total", listener="PLAINTEXT") == 1
+    (directory,) = broker.context.replicas.directories.all()
+    flushes = of(samples, "odradek_log_flush_seconds_count", directory=directory.path)
+    assert flushes == of(samples, "kafka_log_logflushstats_logflushrateandtimems_count") >= 1
+    assert of(samples, "odradek_client_requests", client_id="test") >= 2
+    assert of(samples, "odradek_clients") == 1
+    for name in ("requestqueuetimems", "localtimems", "remotetimems", "responsesendtimems"):
+        shown = of(samples, f"kafka_network_requestmetrics_{name}", request="Produce", quantile="0.99")
+        assert shown >= 0
+    assert of(samples, "odradek_request_stage_seconds_count", request="Produce", stage="waited") == 1
+    assert of(samples, "odradek_request_stage_seconds_count", request="Produce", stage="sent") == 1
+    assert of(samples, "kafka_server_kafkaserver_brokerstate") == 3
+    assert 0 <= of(samples, "kafka_server_kafkarequesthandlerpool_requesthandleravgidle_percent") <= 1
+    assert of(samples, "kafka_cluster_partition_atminisr", topic="flights", partition=0) == 1
+    assert (
+        of(samples, "kafka_server_delayedoperationpurgatory_purgatorysize", delayedOperation="Produce") == 0
+    )
+
+
+async def test_transactions_are_shown_by_state_and_age(scene: Any, listeners: list[MetricsListener]) -> None:
+    broker = await scene.start()
+    wire = await scene.connect()
+    await wire.create("flights", partitions=1)
+    await coordinated(wire)
+    producer = TransactionalProducer(wire, batch_of, "writer", EPOCHS)
+    assert await producer.init() == 0
+    await producer.add("flights", 0)
+    assert await producer.send("flights", b"a") == 0
+    listener = listen(broker, listeners)
+
+    samples = await scrape(listener)
+
+    assert of(samples, "odradek_transactional_ids", state="Ongoing") == 1
+    longest = of(samples, "odradek_transaction_open_seconds_max")
+    assert 0 <= longest <= 60
+    (open_one,) = [texts for name, texts in samples if name == "odradek_transaction_open_seconds"]
+    assert open_one[0][0] == "transactional_id"
+    assert of(samples, "kafka_server_replicamanager_produceridcount") >= 1
+
+
 async def test_a_bound_of_series_keeps_the_totals(scene: Any, listeners: list[MetricsListener]) -> None:
     broker = await scene.start()
     await (await scene.connect()).create("many", partitions=20)
@@ -247,6 +336,8 @@ async def test_probes_say_what_is_the_matter(scene: Any, listeners: list[Metrics
     assert unready.status == 503
     assert b"[failed] log directories: cannot be used: " in unready.body
     assert b"the disk is on fire" in unready.body
+
+    assert json.loads((await ask(listener, "/slow")).body) == []
 
     await scene.stop()
     stopped = await ask(listener, "/readyz")

@@ -15,6 +15,7 @@ from odradek.broker.metrics.requests import RequestFigures
 from odradek.broker.refusals import UnfitResponse, refusals
 from odradek.config.broker import BrokerConfig
 from odradek.model.errors import ErrorCode, KafkaError
+from odradek.net.connection_owner import ConnectionFigures
 from odradek.net.listening import OpenListener
 from odradek.net.replies import HeldReply, PeerError
 from odradek.protocol import APIS, Api, RequestHeader, api_by_name, decode_response, encode_request
@@ -39,8 +40,12 @@ UNFIT = ListOffsetsResponse(
 """Version 1 has no leader epoch to put the 7 into."""
 
 
-CONNECTION: Any = SimpleNamespace(requester=UNKNOWN_REQUESTER, reported={}, peer="peer")
-PEER: Any = SimpleNamespace(requester=UNKNOWN_REQUESTER, client_software=("", ""))
+CONNECTION: Any = SimpleNamespace(
+    figures=ConnectionFigures(), requester=UNKNOWN_REQUESTER, reported={}, peer="peer"
+)
+PEER: Any = SimpleNamespace(
+    figures=ConnectionFigures(), requester=UNKNOWN_REQUESTER, client_software=("", "")
+)
 """A connection, as far as it is asked."""
 
 
@@ -115,7 +120,9 @@ def test_the_control_plane_serves_what_brokers_ask_of_the_controller_and_nothing
     context = FakeContext()
     context.config, _ = BrokerConfig.load(settings)
     dispatching = Dispatcher(context, {api.key: answering(api.key, lambda: None)})  # type: ignore[arg-type]
-    connection: Any = SimpleNamespace(requester=UNKNOWN_REQUESTER, listener=OpenListener(name="CONTROL"))
+    connection: Any = SimpleNamespace(
+        figures=ConnectionFigures(), requester=UNKNOWN_REQUESTER, listener=OpenListener(name="CONTROL")
+    )
     try:
         dispatching.handle(connection, header_only(api.key, api.versions.max))
         refused = False

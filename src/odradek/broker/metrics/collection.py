@@ -3,17 +3,24 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from typing import Final
 
 from odradek.broker.app import Broker
 from odradek.broker.context import BrokerContext
 from odradek.broker.metrics.end_history import EndHistory
 from odradek.broker.metrics.group_families import GroupFamilies
 from odradek.broker.metrics.partition_families import PartitionFamilies, is_led_as_preferred
+from odradek.broker.metrics.server_families import IdleShare, ServerFamilies, of_flushes
+from odradek.broker.metrics.transaction_families import TransactionFamilies
 from odradek.cluster.image import NO_LEADER
 from odradek.config.listeners import format_address
 from odradek.model.version import __version__
+from odradek.replication.leader_role import IsrCounts
 from odradek.runtime.real_loop_watch import BUCKETS_S
-from odradek.telemetry.metrics import Family, Histogram, gauge, histogram, labels
+from odradek.telemetry.metrics import Family, Histogram, counter, gauge, histogram, labels
+
+_RUNNING: Final = 3
+"""Kafka's number of the state in which a broker serves."""
 
 
 class MetricsCollection:
@@ -22,6 +29,7 @@ class MetricsCollection:
     def __init__(self, broker: Broker) -> None:
         self._broker = broker
         self._ends = EndHistory()
+        self._idle = IdleShare()
 
     async def collected(self) -> list[Family]:
         """Families in the order of their worth: what the bound of series leaves out comes last. Called on the loop."""
@@ -29,6 +37,10 @@ class MetricsCollection:
         turn = broker.turns.begin()
         groups = GroupFamilies(context, self._ends)
         await groups.collect(turn)
+        server = ServerFamilies(broker.server, context)
+        await server.collect(turn)
+        transactions = TransactionFamilies(context)
+        await transactions.collect(turn)
         partitions = PartitionFamilies(context)
         controller = ControllerFamilies(context, partitions)
         for steps in (partitions.steps(), controller.steps()):
@@ -38,6 +50,12 @@ class MetricsCollection:
             *of_process(broker),
             *partitions.totals(),
             *controller.families(),
+            *context.elections.families(),
+            *of_isr_counts(broker.isr_counts),
+            *self._idle.families(context.runtime.clock.monotonic()),
+            *server.families(),
+            *of_flushes(context),
+            *transactions.families(),
             *context.requests.families(),
             *of_directories(context),
             *groups.totals(),
@@ -45,6 +63,20 @@ class MetricsCollection:
             *groups.of_partitions(),
             *partitions.of_partitions(),
         ]
+
+
+def of_isr_counts(counts: IsrCounts) -> list[Family]:
+    """Returns changes of in-sync replicas, by the names of Kafka's ReplicaManager."""
+    families = []
+    for name, meaning, value in (
+        ("isrshrinks", "Times that replicas left an ISR led here.", counts.shrinks),
+        ("isrexpands", "Times that replicas joined an ISR led here.", counts.expands),
+        ("failedisrupdates", "Changes of an ISR that the controller refused.", counts.failed_updates),
+    ):
+        family = counter(f"kafka_server_replicamanager_{name}", meaning)
+        family.add(value)
+        families.append(family)
+    return families
 
 
 class ControllerFamilies:
@@ -98,7 +130,9 @@ def of_process(broker: Broker) -> list[Family]:
     info.add(1, labels(version=__version__))
     connections = gauge("odradek_server_connections", "Open connections to this broker.")
     connections.add(broker.server.connection_count)
-    families = [info, connections]
+    state = gauge("kafka_server_kafkaserver_brokerstate", "3: the broker runs.")
+    state.add(_RUNNING)
+    families = [info, connections, state]
     if broker.loop_watch is not None:
         counts = broker.loop_watch.counts
         held = Histogram(BUCKETS_S)

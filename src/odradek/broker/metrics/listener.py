@@ -29,7 +29,7 @@ T = TypeVar("T")
 _log = events.get("broker")
 _LOOP_SECONDS_MAX: Final = 10.0
 """The event loop answers a page within this time, or the page says that it does not."""
-_INDEX: Final = b"Odradek. /metrics (Prometheus, OpenMetrics), /livez, /readyz, /info\n"
+_INDEX: Final = b"Odradek. /metrics (Prometheus, OpenMetrics), /livez, /readyz, /info, /slow\n"
 
 
 class MetricsListener:
@@ -48,6 +48,7 @@ class MetricsListener:
             "/livez": self._livez,
             "/readyz": self._readyz,
             "/info": self._info,
+            "/slow": self._slow,
         }
         self._collection = MetricsCollection(broker)
         self._under_way: dict[str, asyncio.Task[HttpPage]] = {}
@@ -129,6 +130,10 @@ class MetricsListener:
             body=json.dumps(described, indent=2).encode() + b"\n", content_type="application/json"
         )
 
+    async def _slow(self, _request: PageRequest) -> HttpPage:
+        requests = await self._on_loop(self._slow_requests)
+        return HttpPage(body=json.dumps(requests).encode() + b"\n", content_type="application/json")
+
     async def _on_loop(self, ask: Callable[[], Coroutine[Any, Any, T]]) -> T:
         """Runs the coroutine on the broker's loop and returns its value. TimeoutError when the loop takes too long."""
         pending = asyncio.run_coroutine_threadsafe(ask(), self._loop)
@@ -147,6 +152,9 @@ class MetricsListener:
         if not self._broker.is_serving:
             return None
         return report(await findings_of(self._broker.context, self._broker.turns.begin()))
+
+    async def _slow_requests(self) -> list[dict[str, object]]:
+        return self._broker.context.requests.slow.described() if self._broker.is_serving else []
 
     async def _described(self) -> dict[str, object]:
         described: dict[str, object] = {

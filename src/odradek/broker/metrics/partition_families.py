@@ -10,6 +10,7 @@ from collections.abc import Iterator
 
 from odradek.broker.context import BrokerContext
 from odradek.cluster.image import NO_LEADER, PartitionImage, TopicImage
+from odradek.model.errors import KafkaError
 from odradek.replication.partition import Partition
 from odradek.telemetry.metrics import Family, gauge, labels
 
@@ -39,8 +40,25 @@ class PartitionFamilies:
         self.start = gauge("kafka_log_log_logstartoffset", "First offset of a replica's log.")
         self.end = gauge("kafka_log_log_logendoffset", "Offset after the last record of a replica's log.")
         self.segments = gauge("kafka_log_log_numlogsegments", "Segments of a replica's log.")
+        kafkas = "kafka_cluster_partition_"
         self.is_under = gauge(
-            "kafka_cluster_partition_underreplicated", "1 if a partition led here lacks a replica in sync."
+            f"{kafkas}underreplicated", "1 if a partition led here lacks a replica in sync."
+        )
+        self.is_under_min = gauge(
+            f"{kafkas}underminisr", "1 if fewer replicas are in sync than min.insync.replicas."
+        )
+        self.is_at_min = gauge(f"{kafkas}atminisr", "1 if as many are in sync as min.insync.replicas.")
+        self.replicas_count = gauge(f"{kafkas}replicascount", "Replicas of a partition led here.")
+        self.in_sync_count = gauge(
+            f"{kafkas}insyncreplicascount", "Replicas in sync of a partition led here."
+        )
+        self.producers = gauge(f"{replica}produceridcount", "Producers that the logs here know.")
+        self.max_lag = gauge(
+            "kafka_server_replicafetchermanager_maxlag", "Largest lag of a replica that this broker follows."
+        )
+        self.lag = gauge(
+            "kafka_server_fetcherlagmetrics_consumerlag",
+            "Records that the leader shows and a replica followed here lacks.",
         )
         exported = "kafka_topic_partition_"
         self.current_offset = gauge(f"{exported}current_offset", "High watermark of a partition.")
@@ -54,7 +72,9 @@ class PartitionFamilies:
         self.exported_under = gauge(
             f"{exported}under_replicated_partition", "1 if a partition lacks a replica in sync."
         )
-        self._totals = dict.fromkeys(("replicas", "leaders", "under", "under_min", "at_min", "moved"), 0)
+        self._totals = dict.fromkeys(
+            ("replicas", "leaders", "under", "under_min", "at_min", "moved", "producers", "lag"), 0
+        )
 
     def steps(self) -> Iterator[None]:
         """Reads every replica of this broker. A step takes microseconds."""
@@ -71,8 +91,10 @@ class PartitionFamilies:
             (self.under_min, "under_min"),
             (self.at_min, "at_min"),
             (self.reassigning, "moved"),
+            (self.producers, "producers"),
         ):
             family.add(totals[key])
+        self.max_lag.add(totals["lag"], labels(clientId="Replica"))
 
     def totals(self) -> list[Family]:
         return [
@@ -82,11 +104,18 @@ class PartitionFamilies:
             self.under_min,
             self.at_min,
             self.reassigning,
+            self.producers,
+            self.max_lag,
         ]
 
     def of_partitions(self) -> list[Family]:
         return [
             self.is_under,
+            self.is_under_min,
+            self.is_at_min,
+            self.lag,
+            self.replicas_count,
+            self.in_sync_count,
             self.exported_under,
             self.in_sync,
             self.leader,
@@ -107,10 +136,22 @@ class PartitionFamilies:
         self.start.add(log.start_offset, text)
         self.end.add(log.end_offset, text)
         self.segments.add(log.segment_count, text)
+        self._totals["producers"] += len(log.producers)
         state = partition.state
-        if not partition.is_leader or state is None:
+        if state is None:
+            return
+        if not partition.is_leader:
+            self._add_followed(partition, text)
             return
         self._add_led(partition, state, text)
+
+    def _add_followed(self, partition: Partition, text: str) -> None:
+        try:
+            lag = partition.follower().lag
+        except KafkaError:
+            return  # its role, or the partition, ends at this moment
+        self._totals["lag"] = max(self._totals["lag"], lag)
+        self.lag.add(lag, text)
 
     def _add_led(self, partition: Partition, state: PartitionImage, text: str) -> None:
         totals = self._totals
@@ -123,6 +164,10 @@ class PartitionFamilies:
         totals["at_min"] += in_sync == least
         totals["moved"] += state.is_reassigned
         self.is_under.add(is_under, text)
+        self.is_under_min.add(int(in_sync < least), text)
+        self.is_at_min.add(int(in_sync == least), text)
+        self.replicas_count.add(len(state.replicas), text)
+        self.in_sync_count.add(in_sync, text)
         self.current_offset.add(int(partition.high_watermark), text)
         self.oldest_offset.add(int(partition.start_offset), text)
         self._add_state(state, text)

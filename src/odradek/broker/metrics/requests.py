@@ -5,10 +5,11 @@ from __future__ import annotations
 import asyncio
 from collections import deque
 from collections.abc import Callable, Iterable
-from functools import partial
+from enum import Enum
 from struct import Struct
 from typing import Final
 
+from odradek.broker.metrics.slow_requests import LONG_POLLS, SlowRequests
 from odradek.model.errors import ErrorCode
 from odradek.net.connection import Connection
 from odradek.net.replies import HeldReply, Reply
@@ -27,13 +28,48 @@ _QUANTILES: Final = {"0.50": 0.5, "0.75": 0.75, "0.95": 0.95, "0.98": 0.98, "0.9
 """As the JMX exporter spells them."""
 _WINDOW_S: Final = 60.0
 _SNAPSHOT_EVERY_S: Final = 10.0
+_DELAYED: Final = {
+    "Produce": (0,),
+    "Fetch": (_FETCH, _FOLLOWERS_FETCH),
+    "ShareFetch": (78,),
+    "Rebalance": (11, 14),
+    "DeleteRecords": (21,),
+    "ElectLeader": (43,),
+}
+"""Kafka's delayed operations, and the APIs that wait for them."""
 _BEAN: Final = "kafka_network_requestmetrics_"
+
+
+class Stage(Enum):
+    """The parts of a request's time. The values are the labels of `odradek_request_stage_seconds`."""
+
+    QUEUED = "queued"
+    """It was received, and waited for earlier requests of its connection."""
+    HANDLED = "handled"
+    """The event loop was busy with it, until it was answered or had to wait."""
+    WAITED = "waited"
+    """It waited: for the disk, for followers, for records, for other brokers or members."""
+    RESPONSE_QUEUED = "response_queued"
+    """Its answer was there, and waited for earlier answers of its connection."""
+    SENT = "sent"
+    """Its answer was written, until the kernel had all of it."""
+
+
+_TIMES: Final = {
+    "totaltimems": "that requests took until their answers were made",
+    "requestqueuetimems": "in which requests waited for earlier ones of their connection",
+    "localtimems": "in which the event loop was busy with requests",
+    "remotetimems": "in which requests waited for disks, followers, records, brokers or members",
+    "responsequeuetimems": "in which answers waited for earlier ones of their connection",
+    "responsesendtimems": "until the kernel had the answers",
+}
+"""Kafka's names of the times, in the order of `ApiFigures.times`."""
 
 
 class ApiFigures:
     """The figures of one API."""
 
-    __slots__ = ("_snapshots", "counts", "errors", "request_bytes", "seconds")
+    __slots__ = ("_snapshots", "counts", "errors", "pending_count", "request_bytes", "seconds", "stages")
 
     def __init__(self) -> None:
         self.counts: dict[int, int] = {}
@@ -41,29 +77,98 @@ class ApiFigures:
         self.errors: dict[int, int] = {}
         """By error code."""
         self.request_bytes = 0
+        self.pending_count = 0
+        """Requests whose answers are not there yet."""
         self.seconds = Histogram()
-        self._snapshots: deque[tuple[float, Histogram]] = deque()
+        self.stages: Final = {stage: Histogram() for stage in Stage}
+        self._snapshots: deque[tuple[float, list[Histogram]]] = deque()
 
-    def lately(self, now: float) -> Histogram:
+    @property
+    def times(self) -> list[Histogram]:
+        return [self.seconds, *self.stages.values()]
+
+    def lately(self, now: float) -> list[Histogram]:
         """Returns the times of about the last minute: of the time since the last scrape that is at least so long ago."""
         snapshots = self._snapshots
         while len(snapshots) > 1 and snapshots[1][0] <= now - _WINDOW_S:
             snapshots.popleft()
-        times = self.seconds.copy()
         if not snapshots or now - snapshots[-1][0] >= _SNAPSHOT_EVERY_S:
-            snapshots.append((now, self.seconds.copy()))
-        before = snapshots[0][1]
-        if before.count < times.count:
-            times.counts = [after - early for after, early in zip(times.counts, before.counts, strict=True)]
-            times.total -= before.total
-        return times
+            snapshots.append((now, [times.copy() for times in self.times]))
+        return [_since(before, times) for before, times in zip(snapshots[0][1], self.times, strict=True)]
+
+
+def _since(before: Histogram, times: Histogram) -> Histogram:
+    """Returns what came to a histogram; all of it if nothing came."""
+    new = times.copy()
+    if before.count < new.count:
+        new.counts = [after - early for after, early in zip(new.counts, before.counts, strict=True)]
+        new.total -= before.total
+    return new
+
+
+class ServedRequest:
+    """The times of one request. An `AnswerObserver` of its connection."""
+
+    __slots__ = (
+        "_all",
+        "_api",
+        "_began",
+        "_connection",
+        "_handled_s",
+        "_key",
+        "_queued_s",
+        "_version",
+        "_waited_s",
+    )
+
+    def __init__(
+        self,
+        figures: RequestFigures,
+        api: ApiFigures,
+        connection: Connection,
+        key: int,
+        version: int,
+        began: float,
+        ended: float,
+    ) -> None:
+        self._all = figures
+        self._api = api
+        self._connection = connection
+        self._key, self._version = key, version
+        self._began = began
+        self._queued_s = max(began - connection.figures.arrived_at, 0.0)
+        self._handled_s = ended - began
+        self._waited_s = 0.0
+        api.stages[Stage.QUEUED].add(self._queued_s)
+        api.stages[Stage.HANDLED].add(self._handled_s)
+
+    def waited(self, future: asyncio.Future[list[Buffer] | None]) -> None:
+        """The answer came later, or the request was given up."""
+        self._api.pending_count -= 1
+        if not future.cancelled():
+            total_s = self._all.now() - self._began
+            self._waited_s = total_s - self._handled_s
+            self._api.seconds.add(total_s)
+            self._api.stages[Stage.WAITED].add(self._waited_s)
+
+    def sent(self, queued_s: float, sending_s: float) -> None:
+        stages = self._api.stages
+        stages[Stage.RESPONSE_QUEUED].add(queued_s)
+        stages[Stage.SENT].add(sending_s)
+        # What waits for records or members waits because it was asked to.
+        waited_s = 0.0 if self._key in LONG_POLLS else self._waited_s
+        total_s = self._queued_s + self._handled_s + waited_s + queued_s + sending_s
+        if total_s >= self._all.slow.limit_s:
+            times = (self._queued_s, self._handled_s, self._waited_s, queued_s, sending_s)
+            self._all.slow.note(self._key, self._version, self._connection, times)
 
 
 class RequestFigures:
     """The figures of all APIs that were served. `now`: monotonic, in seconds."""
 
-    def __init__(self, now: Callable[[], float]) -> None:
+    def __init__(self, now: Callable[[], float], slow: SlowRequests | None = None) -> None:
         self.now: Final = now
+        self.slow: Final = slow or SlowRequests(0, lambda: 0)
         self._apis: Final[dict[int, ApiFigures]] = {}
 
     def answered(self, connection: Connection, frame: Buffer, reply: Reply, began: float) -> Reply:
@@ -80,21 +185,24 @@ class RequestFigures:
         if version not in counts and version not in APIS[key].versions:
             version = _UNSUPPORTED  # ApiVersions alone answers these
         counts[version] = counts.get(version, 0) + 1
-        figures.request_bytes += len(frame)
+        size_bytes = len(frame)
+        figures.request_bytes += size_bytes
+        own = connection.figures
+        own.request_count += 1
+        own.request_bytes += size_bytes
+        ended = self.now()
+        served = own.served = ServedRequest(self, figures, connection, key, version, began, ended)
         if reply is None or isinstance(reply, list):
-            figures.seconds.add(self.now() - began)
+            figures.seconds.add(ended - began)
             return reply
         later = reply.chunks if isinstance(reply, HeldReply) else reply
+        figures.pending_count += 1
         future = asyncio.ensure_future(later)
-        future.add_done_callback(partial(self._ended, figures, began))
+        future.add_done_callback(served.waited)
         if not isinstance(reply, HeldReply):
             return future
         reply.chunks = future
         return reply
-
-    def _ended(self, figures: ApiFigures, began: float, future: asyncio.Future[list[Buffer] | None]) -> None:
-        if not future.cancelled():
-            figures.seconds.add(self.now() - began)
 
     def failed(self, api_key: int, code: int) -> None:
         """Counts an error of an answer."""
@@ -113,9 +221,17 @@ class RequestFigures:
         requests = counter(f"{_BEAN}requests", "Requests of an API, by version.")
         errors = counter(f"{_BEAN}errors", "Errors in answers of an API, by name.")
         sizes = counter("odradek_request_bytes", "Bytes of requests of an API.")
-        times = gauge(f"{_BEAN}totaltimems", "Milliseconds that requests took, of about the last minute.")
-        counts = gauge(f"{_BEAN}totaltimems_count", "Requests of an API whose answers were made.")
+        times = [
+            gauge(f"{_BEAN}{name}", f"Milliseconds {what}, of about the last minute.")
+            for name, what in _TIMES.items()
+        ]
+        counts = [
+            gauge(f"{_BEAN}{name}_count", f"How many were measured of the milliseconds {what}.")
+            for name, what in _TIMES.items()
+        ]
         seconds = histogram("odradek_request_seconds", "Times from a request's frame to its answer.")
+        stages = histogram("odradek_request_stage_seconds", "Times of requests, by stage.")
+        pending = gauge("odradek_requests_pending", "Requests whose answers are not there yet.")
         for name, all_figures in self._named():
             for version in sorted({version for figures in all_figures for version in figures.counts}):
                 count = sum(figures.counts.get(version, 0) for figures in all_figures)
@@ -125,13 +241,32 @@ class RequestFigures:
                 errors.add(count, labels(request=name, error=ErrorCode.of(code).name))
             text = labels(request=name)
             sizes.add(sum(figures.request_bytes for figures in all_figures), text)
-            total = _sum(figures.seconds for figures in all_figures)
-            seconds.add(total, text)
-            counts.add(total.count, text)
-            lately = _sum(figures.lately(now) for figures in all_figures)
-            for spelled, quantile in _QUANTILES.items():
-                times.add(quantile_of(lately, quantile) * 1_000, labels(request=name, quantile=spelled))
-        return [requests, errors, times, counts, sizes, seconds]
+            pending.add(sum(figures.pending_count for figures in all_figures), text)
+            sums = [_sum(parts) for parts in zip(*[figures.times for figures in all_figures], strict=True)]
+            seconds.add(sums[0], text)
+            for stage, part in zip(Stage, sums[1:], strict=True):
+                if part.count:
+                    stages.add(part, labels(request=name, stage=stage.value))
+            for family, part in zip(counts, sums, strict=True):
+                family.add(part.count, text)
+            lately = zip(*[figures.lately(now) for figures in all_figures], strict=True)
+            for family, parts in zip(times, lately, strict=True):
+                part = _sum(parts)
+                for spelled, quantile in _QUANTILES.items():
+                    family.add(quantile_of(part, quantile) * 1_000, labels(request=name, quantile=spelled))
+        slow = counter("odradek_slow_requests", "Requests that took longer than odradek.slow.request.ms.")
+        slow.add(self.slow.count)
+        return [requests, errors, *times, *counts, sizes, pending, slow, seconds, stages, self._purgatory()]
+
+    def _purgatory(self) -> Family:
+        """Requests that wait, by the names of Kafka's delayed operations."""
+        family = gauge(
+            "kafka_server_delayedoperationpurgatory_purgatorysize", "Requests that wait for their condition."
+        )
+        for name, keys in _DELAYED.items():
+            count = sum(self._apis[key].pending_count for key in keys if key in self._apis)
+            family.add(count, labels(delayedOperation=name))
+        return family
 
     def _named(self) -> list[tuple[str, list[ApiFigures]]]:
         """Returns the figures by Kafka's names. Fetch is the sum of what consumers and followers fetch."""

@@ -17,8 +17,9 @@ _FIELDS: Final = {
     "fetch_count": ("totalfetchrequests", "Reads that consumers and followers got; one for each partition of an answer."),
     "failed_fetch_count": ("failedfetchrequests", "Reads of consumers and followers that were refused."),
     "replicated_bytes_out": ("replicationbytesout", "Bytes of batches that followers got."),
+    "replicated_bytes_in": ("replicationbytesin", "Bytes of batches that this broker got as a follower."),
 }  # fmt: skip
-_OF_ALL_ONLY: Final = frozenset({"replicated_bytes_out"})
+_OF_ALL_ONLY: Final = frozenset({"replicated_bytes_out", "replicated_bytes_in"})
 """Kafka counts it for the broker as a whole."""
 _BEAN: Final = "kafka_server_brokertopicmetrics_"
 
@@ -32,7 +33,7 @@ class TopicTraffic:
         self.messages_in = self.bytes_in = self.bytes_out = self.rejected_bytes = 0
         self.produce_count = self.failed_produce_count = 0
         self.fetch_count = self.failed_fetch_count = 0
-        self.replicated_bytes_out = 0
+        self.replicated_bytes_out = self.replicated_bytes_in = 0
 
     def appended(self, record_count: int, size_bytes: int) -> None:
         """Counts an append of a producer's batches to one partition."""
@@ -73,6 +74,10 @@ class BrokerTraffic:
         if traffic is None:
             traffic = self._topics[topic] = TopicTraffic()
         return traffic
+
+    def copied(self, size_bytes: int) -> None:
+        """Counts batches that this broker appended as a follower."""
+        self._gone.replicated_bytes_in += size_bytes
 
     def forget(self, topics: Collection[str]) -> None:
         """Adds the counters of topics that are no more to the broker's sums, and lets them go."""

@@ -428,7 +428,7 @@ class ReplicaManager:
 
     def _flush_ended(self, partition: Partition, seconds: float) -> None:
         if partition.retired is None:
-            self.directories.disks.synced(partition.name, seconds)
+            self.directories.disks.flushed(partition.name, seconds)
 
     def _flush_failed(self, partition: Partition, error: OSError) -> None:
         if (

@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING, Final, cast
 
 from odradek.broker.cluster.link import ClusterLink
 from odradek.broker.context import ApiHandler, BrokerContext, RequestContext
-from odradek.config.broker import BrokerConfig
 from odradek.model.ids import BrokerId
 from odradek.model.lazy import lazy
 from odradek.net.connection import Connection
@@ -63,13 +62,15 @@ class Proposals:
 
 
 def fetchers(
-    runtime: Runtime, cluster: ClusterLink, me: BrokerId, config: Callable[[], BrokerConfig]
+    runtime: Runtime, cluster: ClusterLink, me: BrokerId, broker: Callable[[], BrokerContext]
 ) -> replica_fetchers.ReplicaFetchers:
     """Those of this broker."""
-    return replica_fetchers.ReplicaFetchers(
+    made = replica_fetchers.ReplicaFetchers(
         runtime,
         cluster.peers,
         me=me,
         broker_epoch=lambda: cluster.broker_epoch,
-        config=lambda: config().replication,
+        config=lambda: broker().config.replication,
     )
+    made.on_copied = lambda size_bytes: broker().traffic.copied(size_bytes)
+    return made

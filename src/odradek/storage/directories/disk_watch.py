@@ -64,6 +64,13 @@ class DiskWatch:
             )
             self.on_changed()
 
+    def flushed(self, name: TopicPartition, seconds: float) -> None:
+        """A flush of the partition's log ended, after so many seconds."""
+        home = self._placement.first(name)
+        if home is not None:
+            home.sync_seconds.add(seconds)
+            self._note_time(home, home.condition.synced(seconds, self._now(), self.limits))
+
     def synced(self, name: TopicPartition, seconds: float) -> None:
         """A sync of the partition's log ended, after so many seconds."""
         home = self._placement.first(name)

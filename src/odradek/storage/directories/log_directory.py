@@ -24,6 +24,7 @@ from odradek.storage.directories.extents import Extent
 from odradek.storage.directories.generation import DiskGeneration, format_generation, parse_generation
 from odradek.storage.log.lifetime import NO_DESCRIPTORS
 from odradek.telemetry import events
+from odradek.telemetry.metrics import Histogram
 
 log = events.get("storage")
 
@@ -102,6 +103,8 @@ class LogDirectory:
         self.offline = offline
         """Why nothing in it can be used; None when it can."""
         self.condition: Final = DiskCondition()
+        self.sync_seconds: Final = Histogram()
+        """How long flushes of logs took."""
         self.was_clean = False
         """It was closed cleanly before this start."""
         self.recovery_points: dict[TopicPartition, int] = {}

@@ -12,13 +12,20 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from odradek.broker.metrics.requests import ApiFigures, RequestFigures, quantile_of
+from odradek.broker.metrics.slow_requests import SlowRequests
 from odradek.broker.metrics.traffic import BrokerTraffic
+from odradek.net.connection_owner import AnswerObserver, ConnectionFigures
 from odradek.net.replies import HeldReply, Reply
 from odradek.protocol.api import BROKER_SOFTWARE
 from odradek.telemetry.metrics import LATENCY_BOUNDS_S, Histogram
 
-CLIENT: Any = SimpleNamespace(client_software=("librdkafka", "2"))
-FOLLOWER: Any = SimpleNamespace(client_software=(BROKER_SOFTWARE, "1"))
+CLIENT: Any = SimpleNamespace(
+    client_software=("librdkafka", "2"), figures=ConnectionFigures(), peer="127.0.0.1:5"
+)
+FOLLOWER: Any = SimpleNamespace(client_software=(BROKER_SOFTWARE, "1"), figures=ConnectionFigures())
+
+
+NAMES = {0: "Produce", 1: "Fetch"}
 
 
 def frame(api_key: int, version: int) -> bytes:
@@ -56,10 +63,10 @@ def test_nothing_and_more_than_the_last_bound_have_quantiles_too() -> None:
 def test_what_was_slow_long_ago_leaves_the_quantiles() -> None:
     figures = ApiFigures()
     figures.seconds.add(9.0)
-    assert quantile_of(figures.lately(0.0), 0.99) > 5
+    assert quantile_of(figures.lately(0.0)[0], 0.99) > 5
     for second in range(10, 200, 10):
         figures.seconds.add(0.0004)
-        lately = figures.lately(float(second))
+        lately = figures.lately(float(second))[0]
     assert quantile_of(lately, 0.99) < 0.001
     assert figures.seconds.count == 20
 
@@ -68,7 +75,7 @@ def test_times_without_a_new_request_are_those_of_before() -> None:
     figures = ApiFigures()
     figures.seconds.add(9.0)
     for second in range(0, 300, 10):
-        assert quantile_of(figures.lately(float(second)), 0.5) > 5
+        assert quantile_of(figures.lately(float(second))[0], 0.5) > 5
 
 
 @pytest.mark.parametrize("version", [3, 4, 99, -5, 32767])
@@ -113,6 +120,67 @@ async def test_a_later_answer_counts_with_the_time_until_it_is_there_and_one_giv
     seconds = samples(figures)["odradek_request_seconds", 'request="Produce"']
     assert (seconds.count, seconds.total) == (2, 2.0 + 2.0)
     assert samples(figures)["kafka_network_requestmetrics_requests", 'request="Produce",version="9"'] == 3
+
+
+async def test_stages_of_a_request_add_up_to_its_time() -> None:
+    now = [10.0]
+    slow = SlowRequests(3_000, lambda: 77)
+    figures = RequestFigures(lambda: now[0], slow)
+    connection: Any = SimpleNamespace(
+        client_software=("x", "1"), figures=ConnectionFigures(), peer="127.0.0.1:5"
+    )
+    connection.figures.arrived_at, connection.figures.client_id = 9.0, "reader"
+
+    def served(key: int) -> AnswerObserver:
+        future = asyncio.get_running_loop().create_future()
+        now[0] = 12.0
+        reply = figures.answered(connection, frame(key, 9), future, 10.0)
+        assert samples(figures)["odradek_requests_pending", f'request="{NAMES[key]}"'] == 1
+        now[0] = 15.0
+        future.set_result([b"x"])
+        assert isinstance(reply, asyncio.Future)
+        return connection.figures.served  # type: ignore[no-any-return]
+
+    for key in (0, 1):
+        observer = served(key)
+        await asyncio.sleep(0)
+        observer.sent(0.25, 0.5)
+    read = samples(figures)
+    stages = {
+        stage: read["odradek_request_stage_seconds", f'request="Produce",stage="{stage}"'].total
+        for stage in ("queued", "handled", "waited", "response_queued", "sent")
+    }
+    assert stages == {"queued": 1.0, "handled": 2.0, "waited": 3.0, "response_queued": 0.25, "sent": 0.5}
+    assert read["odradek_request_seconds", 'request="Produce"'].total == 2.0 + 3.0
+    assert read["odradek_requests_pending", 'request="Produce"'] == 0
+    assert read["odradek_slow_requests", ""] == 2
+    newest, oldest = slow.described()
+    assert (newest["request"], oldest["request"], oldest["client_id"]) == ("Fetch", "Produce", "reader")
+    assert oldest["total_ms"] == 6_750
+    assert (connection.figures.request_count, connection.figures.request_bytes) == (2, 24)
+
+
+async def test_a_fetch_that_waits_because_it_was_asked_to_is_not_slow() -> None:
+    slow = SlowRequests(1_000, lambda: 0)
+    now = [0.0]
+    figures = RequestFigures(lambda: now[0], slow)
+    for key in (1, 0):
+        future = asyncio.get_running_loop().create_future()
+        CLIENT.figures.arrived_at = now[0]
+        figures.answered(CLIENT, frame(key, 9), future, now[0])
+        now[0] += 30.0
+        future.set_result([b"x"])
+        await asyncio.sleep(0)
+        CLIENT.figures.served.sent(0.0, 0.0)
+    assert [request["request"] for request in slow.described()] == ["Produce"]
+
+
+def test_the_ring_of_slow_requests_is_bounded() -> None:
+    slow = SlowRequests(1, lambda: 0)
+    for _ in range(5_000):
+        slow.note(0, 9, CLIENT, (0.0, 0.0, 1.0, 0.0, 0.0))
+    assert slow.count == 5_000
+    assert len(slow.described()) == 200
 
 
 @given(st.lists(st.tuples(st.sampled_from("abc"), st.integers(1, 9), st.booleans()), max_size=50))

@@ -1,0 +1,95 @@
+"""`odradek broker`: what one broker shows of itself on its metrics listener."""
+
+from __future__ import annotations
+
+import http
+import http.client
+import json
+from datetime import UTC, datetime
+from typing import Any, Final
+
+import click
+
+from odradek.cli.numbers import Whole
+from odradek.cli.options import json_option
+from odradek.cli.output import print_json, print_table, remark
+from odradek.config.listeners import format_address, parse_host_port
+from odradek.model.errors import ConfigError, OdradekError
+
+_SECONDS: Final = 30.0
+_STAGES: Final = ("queued", "handled", "waited", "response_queued", "sent")
+
+
+class BrokerPageError(OdradekError):
+    """The metrics listener of a broker did not answer as it should."""
+
+
+@click.group()
+def broker() -> None:
+    """Look at one broker, through its metrics listener (metrics.listeners)."""
+
+
+@broker.command()
+@click.option(
+    "--metrics",
+    metavar="HOST:PORT",
+    envvar="ODRADEK_METRICS",
+    default="127.0.0.1:9464",
+    show_default=True,
+    help="The broker's metrics listener.",
+)
+@click.option("--limit", type=Whole(1), default=20, show_default=True, help="At most so many.")
+@json_option
+def slow(metrics: str, limit: int, as_json: bool) -> None:
+    """List the last slow requests, the newest first, with the milliseconds of each stage.
+
+    A request is slow if it takes longer than odradek.slow.request.ms.
+    """
+    requests: list[dict[str, Any]] = _json_page(metrics, "/slow")[:limit]
+    if as_json:
+        print_json(requests)
+        return
+    columns = ("at", "request", "client", "peer", "total", *_STAGES)
+    rows = [
+        (
+            datetime.fromtimestamp(request["at_ms"] / 1_000, UTC).isoformat(" ", "milliseconds"),
+            f"{request['request']} v{request['version']}",
+            request["client_id"],
+            request["peer"],
+            request["total_ms"],
+            *(request[f"{stage}_ms"] for stage in _STAGES),
+        )
+        for request in requests
+    ]
+    if rows:
+        print_table(columns, rows)
+    else:
+        remark("no request was slow")
+
+
+def _json_page(address: str, path: str) -> Any:
+    """Returns a page that is JSON. BrokerPageError when there is none."""
+    try:
+        host, port = parse_host_port(address)
+    except ConfigError as error:
+        raise click.UsageError(f"--metrics {address!r}: {error}", click.get_current_context()) from error
+    where = format_address(host or "127.0.0.1", port)
+    connection = http.client.HTTPConnection(host or "127.0.0.1", port, timeout=_SECONDS)
+    try:
+        connection.request("GET", path)
+        response = connection.getresponse()
+        body = response.read()
+    except (OSError, http.client.HTTPException) as error:
+        raise BrokerPageError(
+            f"no metrics listener answers at {where} ({error}): start the broker with --set metrics.listeners={where}, or "
+            "give --metrics HOST:PORT"
+        ) from error
+    finally:
+        connection.close()
+    if response.status != http.HTTPStatus.OK:
+        reason = body.decode(errors="replace").strip()[:200]
+        raise BrokerPageError(f"the metrics listener at {where} answers {response.status}: {reason}")
+    try:
+        return json.loads(body)
+    except ValueError as error:
+        raise BrokerPageError(f"{where} is no metrics listener of a broker: its answer is no JSON") from error

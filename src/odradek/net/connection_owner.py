@@ -1,0 +1,62 @@
+"""What is around a connection: the server that accepted it, its figures, and what hears when its answers left."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any, Protocol
+
+if TYPE_CHECKING:
+    from odradek.net.hangups import Hangups
+    from odradek.net.listening import ServerLimits
+    from odradek.net.request_budget import RequestBudget
+    from odradek.net.unread_answers import UnreadAnswers
+    from odradek.runtime.turns import Turns
+
+
+class ConnectionOwner(Protocol):
+    """What a connection needs from the server that accepted it."""
+
+    limits: ServerLimits
+    now: Callable[[], float]
+    turns: Turns
+    requests: RequestBudget
+    answers: UnreadAnswers
+    hangups: Hangups[Any]
+    failed_handshakes: Counter[str]
+    pace: Callable[[str], tuple[float, bool]]
+    pipeline_of: Callable[[memoryview], int | None]
+
+    def admit(self, connection: Any) -> str | None:
+        """Count a new connection in, or say why it may not stay."""
+
+    def forget(self, connection: Any) -> None: ...
+
+    def watch(self) -> None:
+        """Look after paused connections and shared memory from now on."""
+
+    def report(self, error: BaseException) -> None:
+        """An unexpected error from a request."""
+
+
+class AnswerObserver(Protocol):
+    """Hears when the answer of a request has left."""
+
+    def sent(self, queued_s: float, sending_s: float) -> None:
+        """`queued_s`: the time for which the answer waited for earlier ones; `sending_s`: until the kernel had all of it."""
+
+
+class ConnectionFigures:
+    """The counters of one connection. The handler of its requests sets them."""
+
+    __slots__ = ("arrived_at", "client_id", "request_bytes", "request_count", "served")
+
+    def __init__(self) -> None:
+        self.client_id = ""
+        """The one that the last request named."""
+        self.request_count = 0
+        self.request_bytes = 0
+        self.arrived_at = 0.0
+        """When the request that is served now was complete."""
+        self.served: AnswerObserver | None = None
+        """Hears of the answer to the request that is served now."""
