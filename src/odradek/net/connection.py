@@ -190,6 +190,7 @@ class Connection(asyncio.BufferedProtocol):
         if self._sending is not None:
             self._sending.drop()
         self._server.answers.forget(self)
+        self.figures.served = None
 
     def get_buffer(self, sizehint: int) -> memoryview:
         if self._finishing:
