@@ -18,6 +18,8 @@ BIGINT_BITS: Final = 63
 """Of the number, without its sign."""
 _DIGITS_MAX: Final = 19
 """Of a BIGINT."""
+_BYTES_MAX: Final = 31
+"""Of a decimal without its point: more than any DECIMAL has."""
 WIDE: Final = Context(prec=76, traps=[InvalidOperation, DivisionByZero, Overflow])
 """Twice the digits of the widest DECIMAL. More of them are an InvalidOperation of `quantize`, never a rounding."""
 
@@ -78,3 +80,29 @@ def exact_decimal(value: float | Decimal | str, kind: SqlType) -> Decimal:
     if rounded != (decimal_number(value) if isinstance(value, str) else Decimal(value)):
         raise ValueError(f"{value!s:.80} does not fit into {kind}")
     return rounded
+
+
+def decimal_of_bytes(data: bytes, scale: int, kind: SqlType) -> Decimal:
+    """Reads a decimal as Avro and Protobuf store it: a whole number in two's complement, and how many digits follow the point.
+
+    Raises ValueError for one that does not fit the type.
+    """
+    if len(data) > _BYTES_MAX:
+        raise ValueError(f"a decimal of {len(data)} bytes does not fit into {kind}")
+    try:
+        unscaled = Decimal(int.from_bytes(data, "big", signed=True))  # digits: no text
+        return exact_decimal(unscaled.scaleb(-scale, WIDE), kind)
+    except ArithmeticError:
+        raise ValueError(f"a decimal with the scale {scale} does not fit into {kind}") from None
+
+
+def unscaled_bytes(value: Decimal, kind: SqlType, size: int | None = None) -> bytes:
+    """Returns the shortest bytes of a decimal without its point, as Java writes them, or `size` bytes.
+
+    Raises ValueError for a decimal that needs more bytes.
+    """
+    unscaled = int(value.scaleb(kind.scale, WIDE).to_integral_value())
+    shortest = unscaled.bit_length() // 8 + 1
+    if size is not None and size < shortest:
+        raise ValueError(f"{value} needs {shortest} bytes, and there are {size}")
+    return unscaled.to_bytes(size or shortest, "big", signed=True)

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import re
 from datetime import UTC, date, datetime, timedelta
-from typing import Any, Final
+from typing import Final
 
 from odradek.values.types import SqlType
 
 _EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
 _EPOCH_DAY: Final = date(1970, 1, 1)
 _MILLISECOND: Final = timedelta(milliseconds=1)
+_MICROSECOND: Final = timedelta(microseconds=1)
 _CYCLE_YEARS: Final = 400
 _CYCLE_MS: Final = 146_097 * 86_400_000
 _YEAR_MAX: Final = 9999
@@ -26,18 +27,39 @@ _WRITTEN: Final = {
 }
 
 
-def moment_ms(value: Any) -> int:
-    """Of a datetime; without a zone it is in UTC."""
-    moment: datetime = value if value.tzinfo is not None else value.replace(tzinfo=UTC)
-    return (moment - _EPOCH) // _MILLISECOND
+def moment_ms(value: datetime) -> int:
+    """Returns milliseconds since 1970, rounded down. A datetime without a zone is in UTC."""
+    return (_in_utc(value) - _EPOCH) // _MILLISECOND
+
+
+def moment_us(value: datetime) -> int:
+    """Returns microseconds since 1970. A datetime without a zone is in UTC."""
+    return (_in_utc(value) - _EPOCH) // _MICROSECOND
+
+
+def _in_utc(value: datetime) -> datetime:
+    return value if value.tzinfo is not None else value.replace(tzinfo=UTC)
 
 
 def moment(milliseconds: int) -> datetime:
-    """ValueError beyond the years that Python knows."""
+    """Raises ValueError beyond the years that Python knows."""
     try:
         return _EPOCH + timedelta(milliseconds=milliseconds)
     except OverflowError as error:
         raise ValueError(f"{milliseconds} ms are beyond the year 9999") from error
+
+
+def precise_moment(microseconds: int) -> datetime:
+    """Raises ValueError beyond the years that Python knows."""
+    try:
+        return _EPOCH + timedelta(microseconds=microseconds)
+    except OverflowError as error:
+        raise ValueError(f"{microseconds} us are beyond the year 9999") from error
+
+
+def local_moment(microseconds: int) -> datetime:
+    """Returns a datetime without a zone. Raises ValueError beyond the years that Python knows."""
+    return precise_moment(microseconds).replace(tzinfo=None)
 
 
 def day_number(value: date) -> int:

@@ -25,11 +25,15 @@ _SPARK: Final = {
     "TIME": "INT",
     "TIMESTAMP": "TIMESTAMP",
     "NULL": "VOID",
+    "FLOAT": "FLOAT",
+    "TIMESTAMP_LTZ": "TIMESTAMP",
+    "TIMESTAMP_NTZ": "TIMESTAMP_NTZ",
 }
+_SPARK_ONLY: Final = ("NULL", "FLOAT", "TIMESTAMP_LTZ", "TIMESTAMP_NTZ")
 _NAMES: Final = {
     "INT": "INTEGER",
     "VARCHAR": "STRING",
-    **{name: name for name in _SPARK if name != "NULL"},
+    **{name: name for name in _SPARK if name not in _SPARK_ONLY},
 }
 _NUMBERS: Final = ("INTEGER", "BIGINT", "DECIMAL", "DOUBLE")
 """From the narrowest to the widest."""
@@ -42,7 +46,8 @@ class SqlType:
     expression that is only `NULL`; LAMBDA of an argument such as `x => x + 1`; UNIT of a unit of time such as DAYS.
 
     `parts`: the element of an ARRAY, key and value of a MAP, the result of a LAMBDA. `fields`: of a STRUCT, in order.
-    A TIME is the milliseconds since midnight in Spark, as records have it.
+    A TIME is the milliseconds since midnight in Spark, as records have it. FLOAT, TIMESTAMP_LTZ and TIMESTAMP_NTZ come from
+    schema files of Spark's programs: no statement names them. The last two keep microseconds, a TIMESTAMP keeps milliseconds.
     """
 
     kind: str
@@ -86,6 +91,11 @@ class SqlType:
             case "LAMBDA" | "UNIT":
                 raise SqlError(f"{self} is an argument of a function and no value")
         return _SPARK[self.kind]
+
+    @property
+    def fields_ddl(self) -> str:
+        """The fields of a STRUCT as columns of Spark."""
+        return ", ".join(f"{_quoted(name)} {kind.ddl}" for name, kind in self.fields)
 
     def schema_json(self) -> dict[str, Any]:
         """As ksqlDB's REST shows the schema of a field."""

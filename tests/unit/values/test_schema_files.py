@@ -114,7 +114,7 @@ def test_avro_has_columns_and_comes_back_as_it_was(avro_file: Callable[[Any], Pa
     avro = Avro(avro_file(ORDER))
     assert avro.ddl == (
         "`item` STRING, `amount` DOUBLE, `at` TIMESTAMP, `day` DATE, `price` DECIMAL(9,2), `id` STRING, `kind` STRING,"
-        " `was` STRING, `tags` ARRAY<STRING>, `counts` MAP<STRING, BIGINT>, `to` STRUCT<`city`: STRING>"
+        " `was` STRING, `tags` ARRAY<STRING>, `counts` MAP<STRING,BIGINT>, `to` STRUCT<`city`: STRING>"
     )
     carried = pickle.loads(pickle.dumps(avro))
     assert carried.decode(avro.encode(AN_ORDER)) == AN_ORDER
@@ -140,7 +140,7 @@ def test_avro_of_one_value_is_bare(
 @pytest.mark.parametrize(
     ("schema", "reason"),
     [
-        (["int", "string"], "a union of 2 types has no column type"),
+        (["int", "string"], "union of 2 types is no type of a column"),
         ("no-type", "is no Avro schema"),
         (
             {"type": "record", "name": "L", "fields": [{"name": "next", "type": ["null", "L"]}]},
@@ -191,12 +191,11 @@ def test_the_frame_of_confluent_is_a_zero_and_the_schema_id(avro_file: Callable[
 def test_protobuf_has_columns_and_comes_back_as_it_was(orders: Protobuf) -> None:
     assert orders.ddl == (
         "`item` STRING, `amount` DOUBLE, `at` TIMESTAMP, `kind` STRING, `tags` ARRAY<STRING>,"
-        " `counts` MAP<STRING, BIGINT>, `to` STRUCT<`city`: STRING>, `past` ARRAY<STRUCT<`city`: STRING>>,"
-        " `large` DECIMAL(20,0), `raw` BINARY, `kinds` MAP<STRING, STRING>"
+        " `counts` MAP<STRING,BIGINT>, `to` STRUCT<`city`: STRING>, `past` ARRAY<STRUCT<`city`: STRING>>,"
+        " `large` DECIMAL(20,0), `raw` BINARY, `kinds` MAP<STRING,STRING>"
     )
     read = pickle.loads(pickle.dumps(orders)).decode(orders.encode(A_MESSAGE))
-    read |= {"counts": dict(read["counts"]), "kinds": dict(read["kinds"])}
-    assert read == A_MESSAGE | {"at": int(NOON.timestamp()) * 1_000_000}
+    assert read == A_MESSAGE
 
 
 def test_protobuf_fields_without_presence_have_their_default(orders: Protobuf) -> None:

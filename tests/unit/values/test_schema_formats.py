@@ -402,3 +402,72 @@ def test_an_address_may_hold_a_login() -> None:
     assert "p@ss" not in repr(terms)
     with pytest.raises(OdradekError, match="write http://host:8081"):
         SchemaRegistryTerms.of("host:8081")
+
+
+@pytest.mark.parametrize(
+    ("schema", "kind", "stored", "value"),
+    [
+        ({"type": "string", "logicalType": "uuid"}, "STRING", "8d777f38-5d3d-4fec-815d-20f7496026dc", None),
+        ({"type": "long", "logicalType": "local-timestamp-millis"}, "BIGINT", 5, None),
+        ({"type": "long", "logicalType": "timestamp-nanos"}, "BIGINT", 5, None),
+        ({"type": "string", "logicalType": "date"}, "STRING", "x", None),
+        ({"type": "bytes", "logicalType": "decimal"}, "BYTES", b"\1", None),
+        ({"type": "bytes", "logicalType": "decimal", "precision": 4, "scale": 5}, "BYTES", b"\1", None),
+        ({"type": "long", "logicalType": "time-micros"}, "TIME", 3_723_004_000, 3_723_004),
+        (
+            {"type": "long", "logicalType": "timestamp-micros"},
+            "TIMESTAMP",
+            -1_000,
+            datetime(1969, 12, 31, 23, 59, 59, 999000, tzinfo=UTC),
+        ),
+        (
+            {
+                "type": "fixed",
+                "name": "D",
+                "size": 4,
+                "logicalType": "decimal",
+                "precision": 6,
+                "scale": 2,
+            },
+            "DECIMAL(6, 2)",
+            b"\xff\xff\xff\x83",
+            Decimal("-1.25"),
+        ),
+    ],
+)
+def test_a_logical_type_is_a_type_of_columns_or_what_it_is_stored_as(
+    held: HeldSchemas, terms: SchemaRegistryTerms, schema: Any, kind: str, stored: Any, value: Any
+) -> None:
+    text = json.dumps({"type": "record", "name": "R", "fields": [{"name": "a", "type": schema}]})
+    schema_id = held.register("t-value", text)
+    expected = parse_type(kind)
+    assert columns_of(SchemaRegistry(terms).by_id(schema_id), None) == [("A", expected)]
+    form = made("AVRO", f"STRUCT<A {kind}>", schema_id=schema_id, registry=terms)
+    row = {"A": stored if value is None else value}
+    data = form.encode(row)
+    assert data is not None
+    plain = fastavro.parse_schema(json.loads(text.replace("logicalType", "other")))
+    assert fastavro.schemaless_reader(io.BytesIO(data[5:]), plain, None) == {"a": stored}
+    assert form.decode(data) == row
+
+
+def test_a_decimal_with_more_digits_than_its_schema_has_is_refused_and_not_rounded() -> None:
+    form = made("AVRO", "STRUCT<A DECIMAL(4, 2)>", schema_id=1)
+    data = form.encode({"A": Decimal("12.34")})
+    assert data is not None
+    assert form.decode(data) == {"A": Decimal("12.34")}
+    with pytest.raises(ValueError, match="does not fit"):
+        form.decode(data[:6] + b"\x06" + (123456).to_bytes(3, "big"))
+
+
+def test_a_map_does_not_count_among_the_messages_within_a_message(
+    held: HeldSchemas, terms: SchemaRegistryTerms
+) -> None:
+    proto = (
+        'syntax = "proto3"; message Outer { map<string, int32> counts = 1; message Inner { int32 a = 1; } }'
+    )
+    schema_id = held.register("t-value", proto, "PROTOBUF")
+    form = made("PROTOBUF", "STRUCT<A INT>", schema_name="Outer.Inner", schema_id=schema_id, registry=terms)
+    data = form.encode({"A": 5})
+    assert data == b"\0\0\0\0\x07\x04\0\0\x08\x05"
+    assert form.decode(data) == {"A": 5}

@@ -9,7 +9,7 @@ from typing import Any, Final
 from odradek.model.java_numbers import is_digits
 from odradek.values.errors import SqlError
 from odradek.values.formats.format_info import FormatColumn, FormatInfo
-from odradek.values.formats.framed import SchemaIds
+from odradek.values.formats.framing import SchemaIds
 from odradek.values.formats.json_format import JsonFormat
 from odradek.values.schema_registry import RegisteredSchema
 from odradek.values.types import SqlType, array_of, decimal_of, map_of, struct_of_fields

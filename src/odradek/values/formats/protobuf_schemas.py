@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Final
 
@@ -51,19 +51,40 @@ WRAPPED: Final = {
         "FloatValue": "DOUBLE",
     }.items()
 }
-_COLUMN_KINDS: Final = (
-    "",
-    "INTEGER",
-    "BIGINT",
-    "BIGINT",
-    "BIGINT",
-    "DOUBLE",
-    "DOUBLE",
-    "BOOLEAN",
-    "STRING",
-    "STRING",
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ProtoTypes:
+    """The types that fields become. `scalars`: by FieldDescriptor.cpp_type, from 1 on. `messages`: by full name.
+
+    `is_sql`: names are in upper case, repeated messages of a key and a value are MAPs, and Confluent's decimals are DECIMALs.
+    """
+
+    scalars: tuple[SqlType, ...]
+    messages: Mapping[str, str]
+    is_sql: bool
+
+
+def _scalar_types(*kinds: str) -> tuple[SqlType, ...]:
+    return tuple(SqlType(kind=kind, precision=20 if kind == "DECIMAL" else 0) for kind in kinds)
+
+
+SQL_TYPES: Final = ProtoTypes(
+    scalars=_scalar_types(
+        "INTEGER", "BIGINT", "BIGINT", "BIGINT", "DOUBLE", "DOUBLE", "BOOLEAN", "STRING", "STRING"
+    ),
+    messages={TIMESTAMP: "TIMESTAMP", DATE: "DATE", TIME: "TIME", **WRAPPED},
+    is_sql=True,
 )
-"""By FieldDescriptor.cpp_type."""
+"""The types of ksqlDB."""
+SPARK_TYPES: Final = ProtoTypes(
+    scalars=_scalar_types(
+        "INTEGER", "BIGINT", "BIGINT", "DECIMAL", "DOUBLE", "FLOAT", "BOOLEAN", "STRING", "STRING"
+    ),
+    messages={TIMESTAMP: "TIMESTAMP_LTZ"},
+    is_sql=False,
+)
+"""The types of Spark's own Protobuf functions."""
 _IMPORTS: Final = {
     TIMESTAMP: "google/protobuf/timestamp.proto",
     DATE: "google/type/date.proto",
@@ -166,26 +187,44 @@ class ProtoFile:
     file: Any
     decimals: dict[str, tuple[int, int]]
 
-    def message_at(self, place: Iterable[int]) -> Any:
-        """The descriptor at these indexes. ValueError when there is none."""
-        first, *rest = tuple(place) or (0,)
+    def message_at(self, indexes: Iterable[int]) -> Any:
+        """Returns the descriptor at these indexes. Raises ValueError when there is none."""
+        first, *rest = tuple(indexes) or (0,)
         try:
             message = list(self.file.message_types_by_name.values())[first]
             for number in rest:
-                message = list(message.nested_types)[number]
+                message = _counted(message.nested_types)[number]
         except IndexError:
             raise ValueError(f"the schema has no message at {[first, *rest]}") from None
         return message
 
-    def place_of(self, full_name: str | None) -> tuple[int, ...]:
-        """The indexes of a message; None: of the first one. SqlError when there is none."""
-        names = list(self.file.message_types_by_name)
+    def indexes_of(self, full_name: str | None) -> tuple[int, ...]:
+        """Returns the indexes of a message; None means the first one. Raises SqlError when there is none."""
         if full_name is None:
             return (0,)
-        name = full_name.removeprefix(f"{self.file.package}.") if self.file.package else full_name
-        if name not in names:
-            raise SqlError(f"the schema has no message {full_name}", hint=f"It has {', '.join(names)}.")
-        return (names.index(name),)
+        first, *inner = full_name.removeprefix(f"{self.file.package}." if self.file.package else "").split(
+            "."
+        )
+        message = self.file.message_types_by_name.get(first)
+        for name in inner:
+            message = None if message is None else message.nested_types_by_name.get(name)
+        if message is None:
+            names = ", ".join(self.file.message_types_by_name)
+            raise SqlError(f"the schema has no message {full_name}", hint=f"It has {names}.")
+        return message_indexes(message)
+
+
+def message_indexes(message: Any) -> tuple[int, ...]:
+    """Returns the indexes that lead from a file to a message."""
+    outer = message.containing_type
+    siblings = message.file.message_types_by_name.values() if outer is None else outer.nested_types
+    number = [sibling.full_name for sibling in _counted(siblings)].index(message.full_name)
+    return (number,) if outer is None else (*message_indexes(outer), number)
+
+
+def _counted(messages: Iterable[Any]) -> list[Any]:
+    """The messages that indexes count: a map makes one that is not written in the file, and that they leave out."""
+    return [message for message in messages if not message.GetOptions().map_entry]
 
 
 def proto_file(schema: RegisteredSchema) -> ProtoFile:
@@ -238,40 +277,62 @@ def message_class(descriptor: Any) -> Any:
 
 
 def proto_columns(schema: RegisteredSchema, full_name: str | None) -> list[tuple[str, SqlType]]:
-    """The fields of a message, in upper case."""
+    """Returns the fields of a message, in upper case. Raises SqlError for a message that columns cannot hold."""
     file = proto_file(schema)
-    return _fields(file, file.message_at(file.place_of(full_name)), ())
+    kind = proto_type(file.message_at(file.indexes_of(full_name)), SQL_TYPES, file.decimals)
+    return list(kind.fields)
 
 
-def _fields(file: ProtoFile, message: Any, above: tuple[str, ...]) -> list[tuple[str, SqlType]]:
-    if message.full_name in above:
-        raise SqlError(f"the message {message.full_name} holds itself: columns cannot")
-    inside = (*above, message.full_name)
-    return [(part.name.upper(), _column_type(file, part, inside)) for part in message.fields]
+def proto_type(
+    message: Any, types: ProtoTypes, decimals: Mapping[str, tuple[int, int]] | None = None
+) -> SqlType:
+    """Returns the STRUCT of a message. `decimals`: as in `ProtoFile`. Raises SqlError for a message that holds itself."""
+    return _Columns(types, decimals or {}).struct(message, ())
 
 
-def _column_type(file: ProtoFile, part: Any, above: tuple[str, ...]) -> SqlType:
-    if is_map(part):
-        key, value = part.message_type.fields
-        return map_of(_single_type(file, key, above), _single_type(file, value, above))
-    single = _single_type(file, part, above)
-    return array_of(single) if part.is_repeated else single
+@dataclass(frozen=True, slots=True)
+class _Columns:
+    """Fields of messages as types of columns."""
 
+    types: ProtoTypes
+    decimals: Mapping[str, tuple[int, int]]
 
-def _single_type(file: ProtoFile, part: Any, above: tuple[str, ...]) -> SqlType:
-    if part.message_type is None:
-        return SqlType(kind="BYTES" if part.type == part.TYPE_BYTES else _COLUMN_KINDS[part.cpp_type])
-    name = part.message_type.full_name
-    if name == DECIMAL:
-        return decimal_of(*file.decimals.get(part.full_name, (38, 0)))
-    kinds = {TIMESTAMP: "TIMESTAMP", DATE: "DATE", TIME: "TIME", **WRAPPED}
-    if name in kinds:
-        return SqlType(kind=kinds[name])
-    return struct_of_fields(_fields(file, part.message_type, above))
+    def struct(self, message: Any, above: tuple[str, ...]) -> SqlType:
+        if message.full_name in above:
+            raise SqlError(f"the message {message.full_name} holds itself: columns cannot")
+        inside = (*above, message.full_name)
+        is_sql = self.types.is_sql
+        return struct_of_fields(
+            [
+                (part.name.upper() if is_sql else part.name, self._field(part, inside))
+                for part in message.fields
+            ]
+        )
+
+    def _field(self, part: Any, above: tuple[str, ...]) -> SqlType:
+        if is_map(part) and (self.types.is_sql or part.message_type.GetOptions().map_entry):
+            key, value = part.message_type.fields
+            return map_of(self._single(key, above), self._single(value, above))
+        single = self._single(part, above)
+        return array_of(single) if part.is_repeated else single
+
+    def _single(self, part: Any, above: tuple[str, ...]) -> SqlType:
+        if part.message_type is None:
+            return (
+                SqlType(kind="BYTES")
+                if part.type == part.TYPE_BYTES
+                else self.types.scalars[part.cpp_type - 1]
+            )
+        name = part.message_type.full_name
+        if name == DECIMAL and self.types.is_sql:
+            return decimal_of(*self.decimals.get(part.full_name, (38, 0)))
+        if name in self.types.messages:
+            return SqlType(kind=self.types.messages[name])
+        return self.struct(part.message_type, above)
 
 
 def is_map(part: Any) -> bool:
-    """A map of Protobuf, or a repeated message of key and value, as Kafka Connect writes one."""
+    """Tells whether a field is a map of Protobuf, or a repeated message of key and value, as Kafka Connect writes one."""
     kind = part.message_type
     if kind is None or not part.is_repeated:
         return False

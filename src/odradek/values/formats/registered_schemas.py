@@ -5,7 +5,8 @@ from __future__ import annotations
 import json
 from typing import Final
 
-from odradek.values.formats.avro_format import avro_columns, avro_schema
+from odradek.values.formats.avro_format import avro_columns
+from odradek.values.formats.avro_schemas import avro_schema
 from odradek.values.formats.format_info import FormatColumn, FormatInfo
 from odradek.values.formats.json_sr_format import json_columns, json_schema
 from odradek.values.formats.protobuf_schemas import proto_columns, proto_text

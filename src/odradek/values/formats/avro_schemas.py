@@ -1,0 +1,248 @@
+"""Avro schemas as types of columns, and columns as the schema that ksqlDB registers for them.
+
+fastavro reads and writes what is stored: whole numbers and bytes. `avro_values.py` makes dates, moments and decimals of them,
+so the property `logicalType` has another name in a parsed schema.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Final
+
+from odradek.model.lazy import lazy
+from odradek.values.errors import SqlError
+from odradek.values.formats.format_info import FormatColumn
+from odradek.values.types import SqlType, array_of, decimal_of, map_of, struct_of_fields
+
+if TYPE_CHECKING:
+    import fastavro
+else:
+    fastavro = lazy("fastavro")
+
+_LOGICAL: Final = "odradek.logicalType"
+_RECORD: Final = "io.confluent.ksql.avro_schemas.KsqlDataSourceSchema"
+_SIMPLE: Final[dict[str, Any]] = {
+    "BOOLEAN": "boolean",
+    "INTEGER": "int",
+    "BIGINT": "long",
+    "DOUBLE": "double",
+    "STRING": "string",
+    "BYTES": "bytes",
+    "DATE": {"type": "int", "logicalType": "date"},
+    "TIME": {"type": "int", "logicalType": "time-millis"},
+    "TIMESTAMP": {"type": "long", "logicalType": "timestamp-millis"},
+}
+_KINDS: Final = {
+    "boolean": "BOOLEAN",
+    "int": "INTEGER",
+    "long": "BIGINT",
+    "double": "DOUBLE",
+    "string": "STRING",
+    "enum": "STRING",
+    "bytes": "BYTES",
+    "fixed": "BYTES",
+}
+
+
+# ---- columns as a schema
+
+
+def avro_schema(columns: tuple[FormatColumn, ...], name: str | None = None, *, wrapped: bool = True) -> Any:
+    """Returns the schema that is registered for these columns. Raises SqlError for a type that Avro does not have."""
+    if not wrapped:
+        return _avro_type(columns[0].type, _RECORD, columns[0].name)
+    return {
+        "type": "record",
+        "name": (name or _RECORD).rpartition(".")[2],
+        "namespace": (name or _RECORD).rpartition(".")[0],
+        "fields": [_avro_field(column.name, column.type, name or _RECORD) for column in columns],
+    }
+
+
+def _avro_field(name: str, kind: SqlType, parent: str) -> dict[str, Any]:
+    return {"name": name, "type": ["null", _avro_type(kind, parent, name)], "default": None}
+
+
+def _avro_type(kind: SqlType, parent: str, name: str) -> Any:
+    simple = _SIMPLE.get(kind.kind)
+    if simple is not None:
+        return simple
+    path = f"{parent}_{name}"
+    named = {"name": path.rpartition(".")[2], "namespace": path.rpartition(".")[0]}
+    match kind.kind:
+        case "DECIMAL":
+            return {
+                "type": "bytes",
+                "logicalType": "decimal",
+                "precision": kind.precision,
+                "scale": kind.scale,
+            }
+        case "ARRAY":
+            return {"type": "array", "items": ["null", _avro_type(kind.element, parent, name)]}
+        case "MAP" if kind.map_key.kind == "STRING":
+            value = {
+                "name": "value",
+                "type": ["null", _avro_type(kind.element, path, "MapValue")],
+                "default": None,
+            }
+            fields = [{"name": "key", "type": ["null", "string"], "default": None}, value]
+            entry = {"type": "record", **named, "fields": fields, "connect.internal.type": "MapEntry"}
+            return {"type": "array", "items": entry, "connect.internal.type": "MapEntry"}
+        case "STRUCT":
+            return {
+                "type": "record",
+                **named,
+                "fields": [_avro_field(field, part, path) for field, part in kind.fields],
+            }
+    raise SqlError(f"AVRO has no {kind}")
+
+
+# ---- a schema as columns
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AvroTypes:
+    """The types that parts of a schema become. `logical`: by Avro's type and its logical type.
+
+    `is_sql`: names are in upper case, and arrays of Kafka Connect's entries are MAPs.
+    """
+
+    kinds: Mapping[str, str]
+    logical: Mapping[tuple[str, str], str]
+    is_sql: bool
+
+
+SQL_TYPES: Final = AvroTypes(
+    kinds={**_KINDS, "float": "DOUBLE"},
+    logical={
+        ("int", "date"): "DATE",
+        ("int", "time-millis"): "TIME",
+        ("long", "time-micros"): "TIME",
+        ("long", "timestamp-millis"): "TIMESTAMP",
+        ("long", "timestamp-micros"): "TIMESTAMP",
+    },
+    is_sql=True,
+)
+"""The types of ksqlDB."""
+SPARK_TYPES: Final = AvroTypes(
+    kinds={**_KINDS, "float": "FLOAT"},
+    logical={
+        ("int", "date"): "DATE",
+        ("long", "timestamp-millis"): "TIMESTAMP_LTZ",
+        ("long", "timestamp-micros"): "TIMESTAMP_LTZ",
+        ("long", "local-timestamp-millis"): "TIMESTAMP_NTZ",
+        ("long", "local-timestamp-micros"): "TIMESTAMP_NTZ",
+    },
+    is_sql=False,
+)
+"""The types of Spark's own Avro source."""
+
+
+@dataclass(frozen=True, slots=True)
+class AvroSchema:
+    """A schema that fastavro has parsed. `named`: its named types, by full name."""
+
+    root: Any
+    named: Mapping[str, Any]
+
+    def branch(self, schema: Any) -> dict[str, Any]:
+        """Returns the type that a union has beside null, and the type that a name means. Raises SqlError for other unions."""
+        if isinstance(schema, list):
+            kinds = [kind for kind in schema if kind != "null"]
+            if len(kinds) != 1:
+                raise SqlError(
+                    f"an Avro union of {len(kinds)} types is no type of a column",
+                    hint="null and one more type is one",
+                )
+            return self.branch(kinds[0])
+        node = self.named.get(schema, schema) if isinstance(schema, str) else schema
+        return {"type": node} if isinstance(node, str) else node
+
+
+def parsed_schema(text: str | bytes, name: str, references: Iterable[tuple[str, str]] = ()) -> AvroSchema:
+    """`references`: name and text of the schemas that this one needs, in order. Raises SqlError for what is no schema."""
+    named: dict[str, Any] = {}
+    root: Any = None
+    for part_name, part in (*references, (name, text)):
+        try:
+            root = fastavro.parse_schema(_stored(json.loads(part)), named_schemas=named)
+        except (
+            ValueError,
+            KeyError,
+            TypeError,
+            RecursionError,
+            fastavro.schema.SchemaParseException,
+        ) as error:
+            raise SqlError(f"{part_name} is no Avro schema: {error!s:.200}") from None
+    return AvroSchema(root, named)
+
+
+def _stored(schema: Any) -> Any:
+    """The schema whose logical types fastavro does not see."""
+    if isinstance(schema, list):
+        return [_stored(kind) for kind in schema]
+    if not isinstance(schema, dict):
+        return schema
+    stored = {_LOGICAL if name == "logicalType" else name: part for name, part in schema.items()}
+    for name in ("type", "items", "values"):
+        if name in stored:
+            stored[name] = _stored(stored[name])
+    if isinstance(stored.get("fields"), list):
+        stored["fields"] = [_stored(field) for field in stored["fields"]]
+    return stored
+
+
+def logical_type(node: Mapping[str, Any]) -> str:
+    """Returns the logical type of a part, or an empty text. A decimal that Avro's specification rules out is none."""
+    logical = str(node.get(_LOGICAL, ""))
+    if logical != "decimal":
+        return logical
+    precision, scale = node.get("precision"), node.get("scale", 0)
+    is_decimal = (
+        node["type"] in ("bytes", "fixed")
+        and isinstance(precision, int)
+        and isinstance(scale, int)
+        and 0 <= scale <= precision
+    )
+    return "decimal" if is_decimal else ""
+
+
+def avro_type(schema: AvroSchema, types: AvroTypes) -> SqlType:
+    """Returns a STRUCT for a record, else the type of the bare value. Raises SqlError for a schema that has no type."""
+    return _column_type(schema.root, schema, types, ())
+
+
+def _column_type(part: Any, schema: AvroSchema, types: AvroTypes, above: tuple[str, ...]) -> SqlType:
+    node = schema.branch(part)
+    kind, logical = node["type"], logical_type(node)
+    if logical == "decimal":
+        return decimal_of(node["precision"], node.get("scale", 0))
+    match kind:
+        case "record" | "error":
+            if node["name"] in above:
+                raise SqlError(f"the Avro type {node['name']} holds itself: columns cannot")
+            inside = (*above, node["name"])
+            return struct_of_fields(
+                [
+                    (
+                        field["name"].upper() if types.is_sql else field["name"],
+                        _column_type(field["type"], schema, types, inside),
+                    )
+                    for field in node["fields"]
+                ]
+            )
+        case "map":
+            return map_of(SqlType(kind="STRING"), _column_type(node["values"], schema, types, above))
+        case "array":
+            element = _column_type(node["items"], schema, types, above)
+            if types.is_sql and node.get("connect.internal.type") == "MapEntry" and len(element.fields) == 2:
+                (_, key), (_, value) = element.fields
+                return map_of(key, value)
+            return array_of(element)
+        case str() if (kind, logical) in types.logical:
+            return SqlType(kind=types.logical[kind, logical])
+        case str() if kind in types.kinds:
+            return SqlType(kind=types.kinds[kind])
+    raise SqlError(f"the Avro type {kind} is no type of a column")
