@@ -12,12 +12,13 @@ FLAKES ?= 5
 FRAMES ?= 1000000
 HOURS ?= 2
 PROGRAMS ?= 2000
+ROUNDS ?= 5000
 
 # Hundreds of processes start in the tests: each would compile everything again.
 unexport PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL := help
-.PHONY: help install demo test quick again check faces format sim faults hostile security soak interop answers oracle bench packages sbom docs clean
+.PHONY: help install demo test quick again check faces format sim faults hostile security soak interop answers oracle values bench packages sbom docs clean
 
 help: ## this list
 	@awk -F':.*## ' '/^[a-z]+:.*## / { printf "  make %-10s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -113,6 +114,9 @@ answers: $(READY) ## record Apache Kafka's answers again, which make test compar
 oracle: $(READY) ## random programs of streams and tables through Kafka Streams' test driver and through ours: PROGRAMS=2000
 	$(BIN)/python -m tests.streams.oracle --direct --programs $$(( 5 * $(PROGRAMS) ))
 	$(BIN)/python -m tests.streams.oracle --programs $(PROGRAMS)
+
+values: $(READY) ## generated values row by row and as columns, conditions in Python and in Spark: ROUNDS=5000, and 0 differences
+	ODRADEK_ROUNDS=$(ROUNDS) $(BIN)/python -m pytest -q -n 0 tests/property/values tests/spark/sql/test_sql_evaluators.py
 
 bench: $(READY) ## beside Apache Kafka, in one run: ratios with their spread, a chart, a JSON file
 	$(BIN)/python -m benchmarks.run

@@ -223,15 +223,15 @@ def _with_schema(column: Column, kind: StructType, form: SchemaFormat) -> Column
         strange = [name for name in kind.fieldNames() if name not in known]
         if strange:
             raise ConfigError(f"{form.name} has no field {', '.join(strange)}; it has {', '.join(known)}")
-        return arrow_column(_encoder(form), BinaryType(), column)
+        return arrow_column(encoder(form), BinaryType(), column)
     if len(kind.fields) != 1:
         raise ConfigError(
             f"{form.name} is one bare value, and the columns are {', '.join(kind.fieldNames())}"
         )
-    return arrow_column(_encoder(form), BinaryType(), column.getField(kind.fields[0].name))
+    return arrow_column(encoder(form), BinaryType(), column.getField(kind.fields[0].name))
 
 
-def _encoder(form: SchemaFormat) -> Callable[[pa.Array], pa.Array]:
+def encoder(form: SchemaFormat) -> Callable[[pa.Array], pa.Array]:
     def encode(values: pa.Array) -> pa.Array:
         rows = values.to_pylist(maps_as_pydicts="strict")
         return pa.array([None if row is None else _bytes_of(form, row) for row in rows], pa.binary())

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from odradek.model.lazy import lazy
 from odradek.values.errors import SqlError
-from odradek.values.formats.format_info import FormatColumn
+from odradek.values.formats.format_info import FormatColumn, check_names
 from odradek.values.types import SqlType, array_of, decimal_of, map_of, struct_of_fields
 
 if TYPE_CHECKING:
@@ -51,6 +51,7 @@ _KINDS: Final = {
 
 def avro_schema(columns: tuple[FormatColumn, ...], name: str | None = None, *, wrapped: bool = True) -> Any:
     """Returns the schema that is registered for these columns. Raises SqlError for a type that Avro does not have."""
+    check_names("AVRO", [(column.name, column.type) for column in columns])
     if not wrapped:
         return _avro_type(columns[0].type, _RECORD, columns[0].name)
     return {

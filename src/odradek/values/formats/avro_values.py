@@ -107,11 +107,10 @@ def _entries_reader(kind: SqlType, entry: Mapping[str, Any], schema: AvroSchema)
     key_name, value_name = key_field["name"], value_field["name"]
 
     def read(stored: Any) -> Any:
-        pairs = ((member[key_name], member[value_name]) for member in stored)
-        return {
-            None if name is None else key(name): None if value is None else content(value)
-            for name, value in pairs
-        }
+        pairs = [(member[key_name], member[value_name]) for member in stored]
+        if any(name is None for name, _ in pairs):
+            raise ValueError(f"a key of a {kind} is null")
+        return {key(name): None if value is None else content(value) for name, value in pairs}
 
     return read
 

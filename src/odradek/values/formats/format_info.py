@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import re
+from collections.abc import Iterable
 from dataclasses import dataclass
-from typing import Literal, NamedTuple
+from typing import Final, Literal, NamedTuple
 
+from odradek.values.errors import SqlError
 from odradek.values.schema_registry import SchemaRegistryTerms
 from odradek.values.types import SqlType
 
@@ -37,9 +40,23 @@ class WindowInfo:
     held_ms: int | None = None
 
 
+_NAME: Final = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
+
+
 class FormatColumn(NamedTuple):
     """`name`: in records; `column`: in Spark."""
 
     name: str
     column: str
     type: SqlType
+
+
+def check_names(form: str, fields: Iterable[tuple[str, SqlType]]) -> None:
+    """Raises SqlError for a name of a column, or of a field in one, that Avro and Protobuf do not have."""
+    for name, kind in fields:
+        if _NAME.fullmatch(name) is None:
+            raise SqlError(
+                f"{form} has no name `{name}`",
+                hint="Use letters from A to Z, digits and _, a digit not first.",
+            )
+        check_names(form, [*kind.fields, *(("part", part) for part in kind.parts)])

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from odradek.model.lazy import lazy
 from odradek.values.errors import SqlError
-from odradek.values.formats.format_info import FormatColumn
+from odradek.values.formats.format_info import FormatColumn, check_names
 from odradek.values.formats.proto_text import ProtoReader
 from odradek.values.schema_registry import RegisteredSchema
 from odradek.values.types import SqlType, array_of, decimal_of, map_of, struct_of_fields
@@ -169,6 +169,7 @@ class _TextWriter:
 
 def proto_text(columns: tuple[FormatColumn, ...], name: str | None, nullable: str | None) -> str:
     """The schema that is registered for these columns. SqlError for a type that PROTOBUF does not have."""
+    check_names("PROTOBUF", [(column.name, column.type) for column in columns])
     writer = _TextWriter(nullable)
     package, _, message = (name or "ConnectDefault1").rpartition(".")
     body = writer.message(message, [(column.name, column.type) for column in columns], "")
