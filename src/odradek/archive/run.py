@@ -25,7 +25,7 @@ from odradek.archive.values import ArchiveError, ArchiveState, DataFile
 from odradek.model.errors import ConfigError
 from odradek.model.ids import TopicPartition
 from odradek.model.lazy import lazy
-from odradek.spark.engine.jvm import JAVA_OPTIONS, LASTING
+from odradek.spark.engine.jvm import BRIEF, JAVA_OPTIONS, LASTING, StartOutput
 from odradek.spark.engine.own_session import is_local
 from odradek.spark.engine.session import LOCAL, new_session
 
@@ -48,7 +48,6 @@ BATCHES_AHEAD: Final = 4
 LOOKS_PER_WAIT: Final = 10
 LOOK_MAX_S: Final = 10
 WAIT_S: Final = 1
-STDERR: Final = 2
 
 Tell = Callable[[str], None]
 Decode: TypeAlias = "Callable[[DataFrame], DataFrame]"
@@ -148,7 +147,10 @@ def run_archive(terms: RunTerms, tell: Tell, should_stop: Callable[[], bool]) ->
     """
     if not BrokerTopics(terms.bootstrap, terms.client).check_rights(terms.topics, terms.pattern):
         tell(f"no topic that this user may describe matches {terms.pattern!r} yet")
-    with spark_session(terms.master) as spark, _checkpoint_directory(terms) as checkpoint:
+    with (
+        spark_session(terms.master, BRIEF if terms.once else LASTING) as spark,
+        _checkpoint_directory(terms) as checkpoint,
+    ):
         try:
             query = start_archiving(spark, terms, checkpoint)
             _follow(query, tell, should_stop)
@@ -160,8 +162,8 @@ def run_archive(terms: RunTerms, tell: Tell, should_stop: Callable[[], bool]) ->
 
 
 @contextmanager
-def spark_session(master: str | None) -> Iterator[SparkSession]:
-    """The session that there is, or a light one of our own: `local[*]` unless `master` says otherwise."""
+def spark_session(master: str | None, java_options: str) -> Iterator[SparkSession]:
+    """Gives the session that there is, or a light one of our own: `local[*]` unless `master` says otherwise."""
     active = sql.SparkSession.getActiveSession()
     if active is not None:
         yield active
@@ -169,33 +171,21 @@ def spark_session(master: str | None) -> Iterator[SparkSession]:
     settings = {"spark.ui.showConsoleProgress": "false", "spark.log.level": "OFF"}
     if is_local(master or LOCAL):
         os.environ.setdefault("SPARK_LOCAL_IP", "127.0.0.1")
-        settings |= {"spark.driver.bindAddress": "127.0.0.1", JAVA_OPTIONS: LASTING}
+        settings |= {"spark.driver.bindAddress": "127.0.0.1", JAVA_OPTIONS: java_options}
     for name in ("SQLQueryContextLogger", "DataFrameQueryContextLogger"):  # they log what is raised, too
         logging.getLogger(name).setLevel(logging.CRITICAL)
-    with _kept_for_failure():
-        session = new_session("odradek-archive", settings, master=master or LOCAL)
+    output = StartOutput()
+    try:
+        session = new_session("odradek-archive", settings, master=master or LOCAL, output=output.keep)
+    except BaseException:
+        sys.stderr.flush()
+        output.end(sys.stderr.buffer.write)
+        raise
+    output.end()
     try:
         yield session
     finally:
         session.stop()
-
-
-@contextmanager
-def _kept_for_failure() -> Iterator[None]:
-    """What a JVM that starts in this block has to say is shown if it does not start."""
-    sys.stderr.flush()
-    kept = os.dup(STDERR)
-    with tempfile.TemporaryFile() as said:
-        os.dup2(said.fileno(), STDERR)
-        try:
-            yield
-        except BaseException:
-            said.seek(0)
-            os.write(kept, said.read())
-            raise
-        finally:
-            os.dup2(kept, STDERR)
-            os.close(kept)
 
 
 @contextmanager

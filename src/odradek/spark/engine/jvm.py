@@ -62,9 +62,11 @@ _of_sessions: Final[WeakKeyDictionary[Any, Mapping[str, str]]] = WeakKeyDictiona
 """By the gateway of a JVM that was started here."""
 
 
-def start_jvm(settings: Mapping[str, str]) -> Mapping[str, str]:
-    """Start the JVM of this process, unless it has one. `settings`: of Spark; some count only when a JVM starts. Returned are
-    settings for the sessions of this JVM.
+def start_jvm(
+    settings: Mapping[str, str], output: Callable[[bytes], object] | None = None
+) -> Mapping[str, str]:
+    """Starts the JVM of this process, unless it has one. `settings`: of Spark; some count only when a JVM starts. Returned are
+    settings for the sessions of this JVM. `output` gets what the JVM and its workers write; None: standard error does.
 
     Where the master is local, its workers import PySpark from a directory, unless SPARK_HOME is set, other users of the
     machine are kept out, and files of this machine need no processes.
@@ -75,7 +77,9 @@ def start_jvm(settings: Mapping[str, str]) -> Mapping[str, str]:
             return _of_sessions.get(context._gateway, {})
         master = settings.get("spark.master", "")
         reading, writing = os.pipe()
-        threading.Thread(target=_pass_on, args=[reading], name="odradek-jvm-stderr", daemon=True).start()
+        threading.Thread(
+            target=_pass_on, args=[reading, output or _write], name="odradek-jvm-stderr", daemon=True
+        ).start()
         try:
             launch: Any = java_gateway.launch_gateway
             has_tasks = is_local(master)
@@ -138,6 +142,30 @@ def _conf(settings: Mapping[str, str], home: Path | None) -> pyspark.SparkConf:
     return conf
 
 
+class StartOutput:
+    """What a JVM writes until its session is there: shown if that fails, and forgotten otherwise, with all that follows."""
+
+    def __init__(self, bytes_max: int = 1 << 20) -> None:
+        self._bytes_max = bytes_max
+        self._parts: list[bytes] | None = []
+        self._byte_count = 0
+        self._lock = threading.Lock()
+
+    def keep(self, data: bytes) -> None:
+        """Keeps it, up to the limit, while the session begins."""
+        with self._lock:
+            if self._parts is not None and self._byte_count < self._bytes_max:
+                self._parts.append(data)
+                self._byte_count += len(data)
+
+    def end(self, write: Callable[[bytes], object] | None = None) -> None:
+        """Forgets what was kept. Without a session, `write` gets it first."""
+        with self._lock:
+            parts, self._parts = self._parts, None
+        if write is not None and parts:
+            write(b"".join(parts))
+
+
 class _Line(Enum):
     """The line that has begun: whether it is passed on."""
 
@@ -151,9 +179,9 @@ def _write(data: bytes) -> None:
         os.write(_STANDARD_ERROR, data)
 
 
-def _pass_on(reading: int) -> None:
-    """Until the JVM ends."""
-    without_chatter = ChatterFilter(_write)
+def _pass_on(reading: int, write: Callable[[bytes], object]) -> None:
+    """Passes lines on until the JVM ends."""
+    without_chatter = ChatterFilter(write)
     with os.fdopen(reading, "rb", buffering=0) as stream:
         while chunk := stream.read(_CHUNK_BYTES):
             without_chatter.feed(chunk)

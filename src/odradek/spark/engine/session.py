@@ -9,7 +9,7 @@ import logging
 import os
 import subprocess
 import sys
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any, Final
 
 from odradek.model.lazy import lazy
@@ -43,12 +43,16 @@ _OF_LOCAL: Final = {"spark.ui.enabled": "false", JAVA_OPTIONS: BRIEF}
 
 
 def new_session(
-    name: str, settings: Mapping[str, str] | None = None, *, master: str = LOCAL
+    name: str,
+    settings: Mapping[str, str] | None = None,
+    *,
+    master: str = LOCAL,
+    output: Callable[[bytes], object] | None = None,
 ) -> sql.SparkSession:
     """Makes a session, and starts the JVM of this process unless there is one.
 
     Times are in UTC. On a local master no page is served, and the JVM is one for seconds: set `JAVA_OPTIONS` to `LASTING` for
-    one that lives for hours. `settings` go before all of that.
+    one that lives for hours. `settings` go before all of that. `output`: as in `start_jvm`.
     """
     for variable in ("PYSPARK_PYTHON", "PYSPARK_DRIVER_PYTHON"):
         os.environ.setdefault(variable, sys.executable)
@@ -60,7 +64,7 @@ def new_session(
         **(_OF_LOCAL if is_local(master) else {}),
         **(settings or {}),
     }
-    of_jvm = start_jvm(wanted)
+    of_jvm = start_jvm(wanted, output)
     return sql.SparkSession.builder.config(map={**of_jvm, **wanted}).getOrCreate()
 
 

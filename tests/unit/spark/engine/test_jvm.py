@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from odradek.spark.engine.jvm import LINE_BYTES_MAX, ChatterFilter
+from odradek.spark.engine.jvm import LINE_BYTES_MAX, ChatterFilter, StartOutput
 
 LOUD = b"Starting Streaming TransformWithStateInPandas Python worker.\n\n"
 LOUDER = b"Streaming TransformWithStateInPandas Python worker received parameters for UDF.\n\n"
@@ -96,3 +96,19 @@ def test_a_piece_of_megabytes_without_an_end_passes() -> None:
     """With a pattern that looks through the rest again from each byte, this takes days."""
     line = b"Streaming query " + b"x" * (8 << 20)
     assert passed(line).startswith(b"Streaming query xxx")
+
+
+def test_what_a_jvm_writes_while_it_starts_is_shown_only_if_that_fails() -> None:
+    shown: list[bytes] = []
+    failed = StartOutput(bytes_max=5)
+    for part in (b"no ", b"java", b" here"):
+        failed.keep(part)
+    failed.end(shown.append)
+    failed.keep(b"later")
+    failed.end(shown.append)
+    assert shown == [b"no java"]
+    begun = StartOutput()
+    begun.keep(b"chatter")
+    begun.end()
+    begun.end(shown.append)
+    assert shown == [b"no java"]
