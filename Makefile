@@ -79,6 +79,8 @@ format: $(READY) ## rewrite the code in the project's format
 sim: $(READY) ## broker and cluster on simulated clock, network, disk: SEEDS=200, CLUSTER_SEEDS=2000, and the bank of planted bugs
 	$(BIN)/python -m tests.simulation --seeds $(SEEDS)
 	$(BIN)/python -m tests.simulation --scenario cluster --seeds $(CLUSTER_SEEDS) --once
+	for seed in 28 40 43 61; do $(BIN)/python -m tests.simulation --scenario storage --seed $$seed --every-point || exit 1; done
+	for seed in 4 25 30; do $(BIN)/python -m tests.simulation --scenario follower --seed $$seed --every-point || exit 1; done
 	$(BIN)/python -m tests.simulation --mutants
 
 faults: $(READY) ## three real brokers, killed, cut off, starved for MINUTES=30; a Spark query's sink; power cuts; rot: what was lost?

@@ -2,8 +2,8 @@
 and the traces are compared; `make sim` does that with all of them.
 
 Where a test crashes everywhere, it leaves out what repeats another crash (`FirstLife`), and all but `ALIKE` of the points with
-one operation on one kind of file. Storage is killed and loses its power at each; a whole broker, whose runs take longer, by
-turns: `python -m tests.simulation --every-point` does both, at every point.
+one operation on one kind of file. Kills and power cuts come by turns: `python -m tests.simulation --every-point` does both, at
+every point, and `make sim` runs it with the seeds of storage and followers.
 """
 
 from __future__ import annotations
@@ -36,9 +36,11 @@ def _survives(scenario: str, seed: int, plan: FaultPlan) -> None:
     assert run.failure is None, run.command
 
 
-def _survives_a_crash_at_any_point(scenario: str, seed: int, kind: str) -> None:
-    """And another one in the life that recovers."""
-    for point in FirstLife.of(scenario, seed).changes_of_a_kind(ALIKE):
+def _survives_a_crash_at_any_point(scenario: str, seed: int, *, part: int = 0, parts: int = 1) -> None:
+    """A kill or a power cut, by turns, and another crash in the life that recovers; one of several parts of that."""
+    points = FirstLife.of(scenario, seed).changes_of_a_kind(ALIKE)
+    for number, point in list(enumerate(points))[part::parts]:
+        kind = "power" if number % 2 else "kill"
         second = PlannedFault("power" if point % 2 else "kill", 1 + point % 60)
         _survives(scenario, seed, FaultPlan(((PlannedFault(kind, point),), (second,))))
 
@@ -61,10 +63,10 @@ def test_the_broker_keeps_its_promises_under_the_faults_of_many_seeds(first: int
     _keep_their_promises("broker", range(first, first + 10))
 
 
-@pytest.mark.parametrize("kind", ["kill", "power"])
+@pytest.mark.parametrize("part", range(2))
 @pytest.mark.parametrize("seed", EXHAUSTED)
-def test_a_crash_at_any_io_point_and_another_while_recovering_lose_nothing(seed: int, kind: str) -> None:
-    _survives_a_crash_at_any_point("storage", seed, kind)
+def test_a_crash_at_any_io_point_and_another_while_recovering_lose_nothing(seed: int, part: int) -> None:
+    _survives_a_crash_at_any_point("storage", seed, part=part, parts=2)
 
 
 @pytest.mark.parametrize("part", range(3))
@@ -157,9 +159,6 @@ def test_a_follower_s_log_is_its_leader_s_under_the_faults_of_many_seeds(first: 
     _keep_their_promises("follower", range(first, first + 25))
 
 
-@pytest.mark.parametrize("kind", ["kill", "power"])
 @pytest.mark.parametrize("seed", FOLLOWERS_EXHAUSTED)
-def test_a_follower_s_log_survives_a_crash_at_any_io_point_and_another_while_recovering(
-    seed: int, kind: str
-) -> None:
-    _survives_a_crash_at_any_point("follower", seed, kind)
+def test_a_follower_s_log_survives_a_crash_at_any_io_point_and_another_while_recovering(seed: int) -> None:
+    _survives_a_crash_at_any_point("follower", seed)
