@@ -14,11 +14,21 @@ HOURS ?= 2
 PROGRAMS ?= 2000
 ROUNDS ?= 5000
 
+# The tiers of the tests: each test is in one of them. What needs a Spark session has the marker `spark`, in whatever folder it is.
+FAST   := contract differential golden lint property sql streams unit
+BROKER := faults hostile interop scenarios security simulation soak
+SPARK  := faults spark sql streams
+PYTEST := $(BIN)/python -m pytest -q -n $(JOBS) --dist worksteal
+
 # Hundreds of processes start in the tests: each would compile everything again.
 unexport PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL := help
+<<<<<<< HEAD
 .PHONY: help install demo test quick again check faces format sim faults hostile security soak interop answers oracle values bench packages sbom docs clean
+=======
+.PHONY: help install demo test fast broker spark compiled durations quick again check faces format sim faults hostile security soak interop answers oracle bench packages sbom docs clean
+>>>>>>> 7780af17 (tests: files are dealt out whole, those of one Spark session to one worker; tiers fast, broker and spark)
 
 help: ## this list
 	@awk -F':.*## ' '/^[a-z]+:.*## / { printf "  make %-10s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -42,8 +52,28 @@ demo: $(READY) ## 336,776 flights through a broker and a Spark pipeline that is 
 	@$(BIN)/python examples/flights/demo.py
 
 test: $(READY) ## every test that CI runs, JOBS=3 at a time: some of them wait
+<<<<<<< HEAD
 	-@$(BIN)/python -m odradek.spark.engine.class_archive_writer # so that the many JVMs of the tests start faster
 	$(BIN)/python -m pytest -q -n $(JOBS) --dist worksteal --durations 60
+=======
+	-@$(BIN)/python -m odradek.streams.class_archive_writer # so that the many JVMs of the tests start faster
+	$(PYTEST) --durations 60
+
+fast: $(READY) ## the tier of tests without a JVM: units, properties, contracts, lints
+	$(PYTEST) -m "not spark" $(addprefix tests/,$(FAST))
+
+broker: $(READY) ## the tier of tests with brokers: scenarios, simulator, other clients, security, faults
+	$(PYTEST) -m "not spark" $(addprefix tests/,$(BROKER))
+
+spark: $(READY) ## the tier of tests that need Spark: connector, streams, SQL
+	$(PYTEST) -m spark $(addprefix tests/,$(SPARK))
+
+compiled: $(READY)
+	-@$(BIN)/python -m pytest -q -n 0 --collect-only >/dev/null 2>&1 # one process compiles what JOBS processes would compile each
+
+durations: $(READY) ## keep how long files took in the last `make test`: the next run deals them out by it
+	@$(BIN)/python -m tests.durations
+>>>>>>> 7780af17 (tests: files are dealt out whole, those of one Spark session to one worker; tiers fast, broker and spark)
 
 quick: $(READY) ## units and properties of what changed since the last commit, or SINCE=main: the fast loop
 	@$(BIN)/python -m tools.quick $(SINCE)

@@ -3,8 +3,11 @@
 import gc
 import logging
 from collections.abc import Iterator
+from typing import Any
 
 import pytest
+
+from tests.scheduling import FileScheduling, MeasuredDurations
 
 from odradek.runtime import real
 from odradek.runtime.real_offload import ThreadOffload
@@ -58,6 +61,17 @@ def loggers_are_as_before() -> Iterator[None]:
     for logger, (handlers, level, propagate) in zip(loggers, before, strict=True):
         logger.handlers[:], logger.propagate = handlers, propagate
         logger.setLevel(level)
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    if not hasattr(config, "workerinput"):
+        config.pluginmanager.register(MeasuredDurations(config), "odradek-durations")
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Any:
+    """`make test` deals out whole files (`scheduling.py`); other ways to distribute tests stay as they are."""
+    return FileScheduling(config, log) if config.getoption("dist") == "worksteal" else None
 
 
 @pytest.hookimpl(trylast=True)
