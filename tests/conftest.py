@@ -6,7 +6,6 @@ from collections.abc import Iterator
 from typing import Any
 
 import pytest
-
 from tests.scheduling import FileScheduling, MeasuredDurations
 
 from odradek.runtime import real

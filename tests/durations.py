@@ -29,7 +29,9 @@ def main(arguments: Sequence[str] | None = None, cache: Path = CACHE, kept: Path
         print(f"{error.filename} is not there: run `make test` first")
         return 1
     if len(measured) < FEWEST_FILES:
-        print(f"the last run had {len(measured)} files of tests: it was not a full one; run `make test` first")
+        print(
+            f"the last run had {len(measured)} files of tests: it was not a full one; run `make test` first"
+        )
         return 1
     by_length = sorted(measured.items(), key=lambda entry: -entry[1])
     kept.write_text(

@@ -1,7 +1,7 @@
 """Which worker of `make test` runs which tests: a file stays with one worker, and long files come first.
 
-Pytest-xdist deals out equal numbers of tests. Then every worker starts every shared fixture: a Spark session, a broker, a KDC. Here
-two workers get the files that share a Spark session, and the third starts no JVM of its own. Workers that end early steal as usual.
+Pytest-xdist deals out equal numbers of tests. Then every worker starts every shared fixture: a Spark session, a broker, a KDC.
+Here two workers get the files that share a Spark session, and the third starts no session. Workers that end early steal tests.
 How long files take is in `durations.json`; `make durations` writes what the last `make test` measured.
 """
 
@@ -58,9 +58,7 @@ def deal(names: Sequence[str], workers: int, durations: Mapping[str, float]) -> 
     files: dict[str, list[int]] = {}
     for index, name in enumerate(names):
         files.setdefault(name.partition("::")[0], []).append(index)
-    seconds = {
-        file: durations.get(file, SECONDS_OF_A_TEST * len(indices)) for file, indices in files.items()
-    }
+    seconds = {file: durations.get(file, SECONDS_OF_A_TEST * len(indices)) for file, indices in files.items()}
     longest_first = sorted(files, key=lambda file: -seconds[file])  # equal ones stay shuffled
     with_session = {file: number for file in files if (number := session_of(file)) is not None}
     loads = [0.0] * workers

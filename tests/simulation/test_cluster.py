@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
+from functools import cache
 
 import pytest
 from tests.simulation.cluster.faults import ClusterFaults, PageCacheFaults, Strike
@@ -24,7 +25,8 @@ def _strikes(seed: int) -> Counter[tuple[str, ...]]:
     return strikes
 
 
-def _telling_seeds() -> list[int]:
+@cache
+def telling_seeds() -> list[int]:
     """Of the first `SEEDS` those that bring something: each kind of fault hits each role `TIMES`, each profile has its kinds of
     faults, and some seeds; or as many as there are in all. `make sim` runs thousands of seeds."""
     left = {seed: _strikes(seed) for seed in range(SEEDS)}
@@ -42,12 +44,9 @@ def _telling_seeds() -> list[int]:
     return sorted(chosen)
 
 
-TELLING = _telling_seeds()
-
-
 @pytest.mark.parametrize("part", range(10))
 def test_the_cluster_keeps_its_promises_under_the_faults_of_many_seeds(part: int) -> None:
-    first, *others = TELLING[part::10]
+    first, *others = telling_seeds()[part::10]
     run = run_twice("cluster", first, ClusterFaults.draw(first))
     assert run.failure is None, f"{run.command}\n{run.failure}"
     for seed in others:
@@ -57,7 +56,7 @@ def test_the_cluster_keeps_its_promises_under_the_faults_of_many_seeds(part: int
 
 def test_every_fault_and_every_profile_is_among_the_seeds_that_run() -> None:
     everything, running = (
-        {what for seed in seeds for what in _strikes(seed)} for seeds in (range(SEEDS), TELLING)
+        {what for seed in seeds for what in _strikes(seed)} for seeds in (range(SEEDS), telling_seeds())
     )
     assert running == everything
 

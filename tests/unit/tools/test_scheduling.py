@@ -1,4 +1,4 @@
-"""Whole files go to workers: those that share a Spark session to one, the others to whoever has the least to do."""
+"""Whole files go to workers: those that share a Spark session to one, the others to the worker with the least to do."""
 
 from __future__ import annotations
 
@@ -84,7 +84,17 @@ def test_a_run_of_two_workers_runs_everything(tmp_path: Path) -> None:
         "        config.pluginmanager.register(MeasuredDurations(config))\n"
         "def pytest_xdist_make_scheduler(config, log):\n    return FileScheduling(config, log)\n"
     )
-    command = [sys.executable, "-m", "pytest", "-q", "-n", "2", "--dist", "worksteal", "--import-mode=importlib"]
+    command = [
+        sys.executable,
+        "-m",
+        "pytest",
+        "-q",
+        "-n",
+        "2",
+        "--dist",
+        "worksteal",
+        "--import-mode=importlib",
+    ]
     ended = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, check=False)
     assert "24 passed" in ended.stdout, ended.stdout + ended.stderr
     assert {ran.name.split("-")[1] for ran in tmp_path.glob("ran-*")} == {"a", "b", "c", "d"}
