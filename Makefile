@@ -15,8 +15,8 @@ PROGRAMS ?= 2000
 ROUNDS ?= 5000
 
 # The tiers of the tests: each test is in one of them. What needs a Spark session has the marker `spark`, in whatever folder it is.
-FAST   := contract differential golden lint property sql streams unit
-BROKER := faults hostile interop scenarios security simulation soak
+FAST   := contract differential golden lint property sql unit
+BROKER := faults hostile interop scenarios security simulation soak streams
 SPARK  := faults spark sql streams
 PYTEST := $(BIN)/python -m pytest -q -n $(JOBS) --dist worksteal
 
