@@ -36,24 +36,24 @@ if TYPE_CHECKING:
 log: Final = logging.getLogger("odradek.spark")
 
 IDLE_CLIENTS_MAX: Final = 8
-"""Of each kind, in each process; beyond that, the one idle for longest is closed."""
+"""The most clients of each kind that a process keeps open; beyond that, the one idle for longest is closed."""
 READ_DEFAULTS: Final = {
     "auto.offset.reset": "none",
     "allow.auto.create.topics": "false",
     "fetch.max.wait.ms": "50",
 }
-"""What lies outside the log is for `fetch.py` to judge, and reading creates no topics. The client fetches ahead, also
-behind the end of a range; a short wait there keeps such a fetch from standing before the next task's.
+"""`fetch.py` handles offsets outside the log, and a read creates no topics. The client fetches ahead, also beyond the end
+of a range; a short wait there keeps such a fetch from delaying the next task's.
 """
 MANY_RECORDS: Final = 8_192
 BYTES_PER_FETCH: Final = 8 << 20
-"""For a range of many records: few, large answers. A small range would throw most of such an answer away."""
+"""The size of a fetch for a range of many records: few, large answers. A small range would discard most of such an answer."""
 _KEPT_BYTES: Final = 64 << 20
 """Freed memory that a process keeps once it has read many records: what is received, what comes next, and their columns."""
 WRITE_DEFAULTS: Final = {"batch.size": "262144", "linger.ms": "20"}
 """A task sends as fast as it can: large batches."""
 TRANSACTION_DEFAULTS: Final = {"transaction.timeout.ms": "900000"}
-"""As long as Kafka's brokers allow by default: a transaction that times out after the decision is a batch that is lost."""
+"""The longest time-out that brokers allow by default: a transaction that times out after the decision is a lost batch."""
 _TWO_PHASE: Final = "transaction.two.phase.commit.enable"
 
 COMMIT_TIMEOUT_S: Final = 3.0

@@ -1,4 +1,4 @@
-"""Where a read starts and ends, from its options."""
+"""Parses the options that say where a read starts and ends."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ _TIMESTAMP_MS_MAX: Final = (1 << 63) - 1
 
 
 def starting(given: ParsedOptions, use: Use) -> Position:
-    """Where a read starts."""
+    """Returns the position where a read starts."""
     sink_id = _sink_to_resume(given)
     position = _without_decision(given, use)
     if sink_id is None:
@@ -85,7 +85,7 @@ def _without_decision(given: ParsedOptions, use: Use) -> Position:
 
 
 def ending(given: ParsedOptions) -> KnownPosition:
-    """Where a batch read ends."""
+    """Returns the position where a batch read ends."""
     by_time = _position_by_time(given, "endingTimestamp", "endingOffsetsByTimestamp")
     if by_time is not None:
         return by_time

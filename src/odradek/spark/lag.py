@@ -48,7 +48,7 @@ class PublishedSource:
 
     @classmethod
     def of(cls, name: str, options: Mapping[str, str]) -> PublishedSource:
-        """Of what the query's plan says: the source's name and the options of its `readStream`."""
+        """Returns the source that a query's plan describes by a name and the options of its `readStream`."""
         if name != FORMAT:
             return cls(group=None, client={})
         checked = read_options(options, Use.STREAM_READ)
@@ -107,7 +107,7 @@ class LagListener(StreamingQueryListener):
 
 
 def publish_offsets(spark: SparkSession) -> LagListener:
-    """From now on, commit what this session's queries have read when each batch ends, where `publishOffsets` asks for it.
+    """Commits what this session's queries have read when each later batch ends, where `publishOffsets` asks for it.
 
     Only needed with trigger intervals of many seconds. Returns the listener, for `spark.streams.removeListener`.
     """

@@ -1,6 +1,4 @@
-"""From the user's options to typed values: everything a read or a write needs to know, checked before
-Spark starts it.
-"""
+"""Turns the user's options into typed values: everything that a read or a write needs, checked before Spark starts it."""
 
 from __future__ import annotations
 
@@ -79,7 +77,7 @@ class Projection:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ArchiveOptions:
-    """Where older records are kept than the topics hold."""
+    """The archive that keeps older records than the topics hold."""
 
     path: str
     endpoint: str | None
@@ -142,13 +140,13 @@ class WriteOptions:
     topic: str | None
     dead_letter_topic: str | None
     suffix: str
-    """Of all topics that are written. `topic` and `dead_letter_topic` have it already."""
+    """The suffix of all topics that are written. `topic` and `dead_letter_topic` have it already."""
     delivery_headers: bool
     exactly_once: ExactlyOnceOptions | None
     """None: at least once."""
     warnings: tuple[str, ...]
     left_out_log: ProcessingLog | None = None
-    """Where the sink notes rows that a streams program leaves out."""
+    """The log to which the sink writes rows that a streams program leaves out."""
 
 
 def read_options(options: Mapping[str, str], use: Use) -> ReadOptions:

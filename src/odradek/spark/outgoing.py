@@ -1,4 +1,4 @@
-"""From a row of a DataFrame to a record: which columns a write takes, and what each becomes."""
+"""Defines how a row of a DataFrame becomes a record: which columns a write takes, and what each becomes."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ it is.
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Marks:
-    """Where a row came from, in headers, so that a reader can recognise it when it comes twice."""
+    """The origin of a row, for its headers: a reader can recognise a row that comes twice."""
 
     query: str
     batch: int
@@ -68,7 +68,7 @@ class RowFormat:
     has_packed: bool = False
     """There is a column PACKED."""
     dead_letter_topic: str | None = None
-    """Of the rows that have a dead letter; None: there is no such column."""
+    """The topic of rows that have a dead letter; None: there is no such column."""
     suffix: str = ""
     """What the topics of the column `topic` get appended."""
 

@@ -1,4 +1,4 @@
-"""From rows of a DataFrame to rows that the producer sends: checked, grouped by topic, and marked, a column at a time."""
+"""Turns rows of a DataFrame into rows for the producer: checked, grouped by topic, and marked, a column at a time."""
 
 from __future__ import annotations
 
@@ -137,7 +137,7 @@ def _bytes(column: pa.Array) -> pa.Array:
 
 
 def _milliseconds(column: pa.Array) -> pa.Array:
-    """Since 1970, rounded down; null means now."""
+    """Returns times in milliseconds since 1970, rounded down; null means now."""
     microseconds = column.cast(pa.timestamp("us", column.type.tz)).cast(pa.int64())
     below = pc.if_else(pc.less(microseconds, 0), _US_PER_MS - 1, 0)
     return pc.divide(pc.subtract(microseconds, below), _US_PER_MS)
@@ -195,6 +195,6 @@ def _mark_names(count: int) -> pa.Array:
 
 @lru_cache(maxsize=4)
 def _mark_places(count: int) -> pa.Array:
-    """Where each mark of each row stands among those that are alike, followed by the numbers of the rows."""
+    """Returns the index of each mark of each row in the array of the marks that rows share, followed by the rows' numbers."""
     alike = _MARK_COUNT - 1
     return pa.array([place for row in range(count) for place in (*range(alike), alike + row)], pa.int32())

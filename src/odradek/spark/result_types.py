@@ -28,7 +28,7 @@ else:
     np = lazy("numpy")
 
 EXACT: Final = Context(prec=76, rounding=ROUND_HALF_UP)
-"""For decimals: Python's own context keeps 28 digits, and a column has up to 38, as does what is added to it."""
+"""The context for decimals. Python's default keeps 28 digits; a column has up to 38, as does what is added to it."""
 _FLOAT_OVERFLOW: Final = (2.0 - 2.0**-24) * 2.0**127
 """The smallest number that is rounded to infinity as a FLOAT."""
 _HALF_OVERFLOW: Final = 65520.0
@@ -72,13 +72,13 @@ class ResultType:
 
 @cache
 def timestamp_type() -> ResultType:
-    """Of a record's timestamp, in milliseconds."""
+    """Returns the type of a record's timestamp, in milliseconds."""
     return ResultType(pa.int64())
 
 
 @cache
 def headers_type() -> ResultType:
-    """Of a record's headers."""
+    """Returns the type of a record's headers."""
     return ResultType(pa.list_(pa.struct([("key", pa.string()), ("value", pa.binary())])))
 
 

@@ -84,7 +84,7 @@ class StreamSink(PromptInput, DataSourceStreamArrowWriter):
 
 
 class AcknowledgedWrite:
-    """At least once: a task is done when all its records are acknowledged."""
+    """A write that delivers at least once: a task is done when all its records are acknowledged."""
 
     def __init__(self, options: WriteOptions, layout: RowFormat) -> None:
         self.options = options

@@ -30,7 +30,7 @@ _FAILURE: Final = ("stage", "exception", "message", "stacktrace")
 _NOTHING: Final = (None, None, None, None, None)
 _OUTCOME: Final = "__odradek_outcome"
 _IS_GUARDED: Final = "odradek.guarded"
-"""In the metadata of the column: it holds what functions raised that may answer differently when called again."""
+"""The key in a column's metadata that marks outcomes of functions that may return something else when called again."""
 
 
 class GuardedFunction(Generic[P, R]):

@@ -1,4 +1,4 @@
-"""From rows with a `deadLetter` to the records of the dead-letter topic."""
+"""Turns rows with a `deadLetter` into the records of the dead-letter topic."""
 
 from __future__ import annotations
 
@@ -67,7 +67,7 @@ def letters_in(batch: pa.RecordBatch) -> dict[int, Letter]:
 
 
 def letter_rows(letters: Iterable[Letter]) -> pa.RecordBatch:
-    """At least one, as `Producer.send_arrow` takes them."""
+    """Returns letters, at least one, as a batch that `Producer.send_arrow` takes."""
     keys, values, headers = zip(*letters, strict=True)
     pairs = [[{"key": name, "value": value} for name, value in of_letter] for of_letter in headers]
     return pa.RecordBatch.from_pydict(
@@ -124,7 +124,7 @@ NO_BATCH: Final = BatchPlace(query=None, batch=None)
 
 
 def batch_place() -> BatchPlace:
-    """Of the task that runs here."""
+    """Returns the query and the batch of the task that runs on this thread."""
     context = pyspark.TaskContext.get()
     query = context.getLocalProperty(QUERY_PROPERTY) if context is not None else None
     batch = context.getLocalProperty(_BATCH) if context is not None else None

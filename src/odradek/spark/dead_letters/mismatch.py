@@ -19,7 +19,7 @@ _INTEGER_BITS: Final = {"int8": 8, "int16": 16, "int32": 32, "int64": 64}
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Mismatch:
-    """As a dead letter tells it."""
+    """The exception and the message that a dead letter states for a value that does not fit its schema."""
 
     exception: str
     message: str

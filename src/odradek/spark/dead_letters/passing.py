@@ -21,7 +21,7 @@ from odradek.spark.dead_letters.letters import BatchPlace, Letter, letter_of, le
 
 log: Final = logging.getLogger("odradek.spark")
 LOGGED: Final = ""
-"""In place of the topic: the log hears of the record, and nothing is written."""
+"""Stands in for a topic: the record is logged, and nothing is written."""
 _JSON: Final = b"{"
 """Arrow's format begins with four bytes 0xFF."""
 
@@ -50,7 +50,7 @@ def passing_rows(
 
 
 def log_failure(records: pa.Buffer) -> None:
-    """Of a row that passes: where and why it failed. Rows with records say nothing."""
+    """Logs where and why a row failed that passes through. Logs nothing for rows with records."""
     if _is_failure(records):
         failure = json.loads(records.to_pybytes())
         origin = failure["origin"]

@@ -30,19 +30,19 @@ _MAGIC: Final = 0xF00BABA8.to_bytes(4, sys.byteorder)
 _QUIET: Final = "-Xlog:cds*=off"
 """Which classes are left out, or why an archive is not used, is of no use to anyone who reads the terminal."""
 _CLAIM_S: Final = 120.0
-"""So long after the start of a process that is gone its JVM may still be writing."""
+"""How long after the start of a process that has ended its JVM may still be writing."""
 _log = events.get("spark")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ClassArchive:
-    """Of one home, read by one Java."""
+    """The archive of the classes of one Spark home, for one Java."""
 
     path: Path
 
     @classmethod
     def of(cls, home: Path, environment: Mapping[str, str] | None = None) -> ClassArchive | None:
-        """None where it is switched off, or where the JVM is not HotSpot with an archive of its own classes."""
+        """Returns None where it is switched off, or where the JVM is not HotSpot with an archive of its own classes."""
         environment = os.environ if environment is None else environment
         program = java_program(environment)
         if program is None or environment.get(SWITCH, "").lower() == "off":
@@ -63,13 +63,13 @@ class ClassArchive:
         return self.path.with_suffix(".claim")
 
     def options_to_read(self) -> list[str]:
-        """For a JVM; none while there is no archive."""
+        """Returns options for a JVM that reads the archive; none while there is no archive."""
         self._adopt()
         return [f"-XX:SharedArchiveFile={self.path}", _QUIET] if self.is_there else []
 
     def options_to_write(self) -> list[str]:
-        """For a JVM that this process starts, and that writes the archive when it ends; none where there is one, or another
-        process has begun.
+        """Returns options for a JVM of this process that writes the archive when it ends; none where there is an archive,
+        or another process has begun to write one.
         """
         if self.is_there or not self._claimed():
             return []
@@ -128,7 +128,7 @@ class ClassArchive:
 
 
 def _pyspark_of(archive: Path) -> Path | None:
-    """Where the programs of the archive's home lead; None where they are gone."""
+    """Returns the directory that the `bin` of the archive's home resolves to; None where it is gone."""
     programs = archive.with_name(archive.name.partition("-")[0]) / "bin"
     return programs.resolve() if programs.exists() else None
 

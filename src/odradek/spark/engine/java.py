@@ -34,7 +34,7 @@ class Java:
 
 
 def java_program(environment: Mapping[str, str]) -> str | None:
-    """Where PySpark would look for Java; it may not be there, or not run. None: nowhere."""
+    """Returns the path of the Java that PySpark would use; it may not exist, or not run. None: PySpark would find none."""
     home = environment.get("JAVA_HOME")
     return str(Path(home, "bin", "java")) if home else shutil.which("java", path=environment.get("PATH"))
 

@@ -46,20 +46,20 @@ LINE_BYTES_MAX: Final = 1 << 14
 """Spark prints plans and generated code in lines of megabytes, which no one can read in a log."""
 JAVA_OPTIONS: Final = "spark.driver.extraJavaOptions"
 BRIEF: Final = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"
-"""Of a JVM that works for seconds: it compiles once, and fast."""
+"""Options of a JVM that works for seconds: it compiles once, and fast."""
 LASTING: Final = (
     "-XX:+UseSerialGC -XX:Tier4InvocationThreshold=20000 -XX:Tier4MinInvocationThreshold=2400"
     " -XX:Tier4CompileThreshold=60000 -XX:Tier4BackEdgeThreshold=160000"
 )
-"""Of a JVM for hours: what runs often is compiled again, for two to three times the speed. Four times as late as Java
-does by itself: on few cores the compiler takes them from the first batches.
+"""Options of a JVM that works for hours: it recompiles code that runs often, for two to three times the speed. It does so
+four times as late as by default: on few cores, the compiler takes cores from the first batches.
 """
 _CHUNK_BYTES: Final = 1 << 16
 _STANDARD_ERROR: Final = 2
 _SUBMIT: Final = "PYSPARK_SUBMIT_ARGS"
 _PROPERTIES: Final = "--properties-file"
 _of_sessions: Final[WeakKeyDictionary[Any, Mapping[str, str]]] = WeakKeyDictionary()
-"""By the gateway of a JVM that was started here."""
+"""Settings for sessions, by the gateway of a JVM that was started here."""
 
 
 def start_jvm(

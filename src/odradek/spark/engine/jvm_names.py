@@ -32,7 +32,7 @@ class _RememberingClass(JavaClass):  # type: ignore[misc]
 
 
 def remember_names(gateway: Any) -> None:
-    """From now on."""
+    """Makes the gateway's view of the JVM remember the names that it looks up."""
     view = gateway.jvm
     gateway.jvm = RememberingView(view._gateway_client, view._jvm_name, id=view._id)
 

@@ -27,8 +27,8 @@ from odradek.spark.engine import class_archive
 from odradek.telemetry import events
 
 PATIENT_WITH_WORKERS: Final = {"spark.python.authenticate.socketTimeout": "120s"}
-"""For each session that we start: so long Python and the JVM wait for each other's first word, in place of 15 s. Spark has no
-setting for the ten seconds that it waits for the connection itself.
+"""A setting of each session that we start: how long Python and the JVM wait for each other's first message, in place of 15 s.
+Spark has no setting for the ten seconds that it waits for the connection itself.
 """
 _VARIABLE: Final = "SPARK_HOME"
 _JVM_OPTIONS: Final = "SPARK_SUBMIT_OPTS"

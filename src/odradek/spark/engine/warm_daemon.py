@@ -60,13 +60,13 @@ def _import(modules: Iterable[str]) -> None:
 
 
 def run_daemon(module: str) -> None:
-    """Until Spark ends it. The daemon finds the module among the arguments of this process."""
+    """Runs PySpark's daemon until Spark ends it. The daemon reads the module's name from the arguments of this process."""
     _import([module, "pandas"] if module == RUNNER else [module])
     daemon.manager()
 
 
 def serve(listening: socket.socket, modules: Sequence[str]) -> None:
-    """Until standard input ends, which the session's process holds. Daemons go on: they end with Spark."""
+    """Forks daemons until standard input ends, which the session's process holds. Daemons go on until Spark ends."""
     signal.signal(signal.SIGCHLD, signal.SIG_IGN)  # nothing waits for a daemon
     _import([*_OF_EACH_QUERY, *modules])
     door = listening.fileno()

@@ -26,10 +26,10 @@ class LoadedModules:
     freeze: Callable[[], None]
     process: Callable[[], int] = os.getpid
     _left_out: tuple[int, int] = (0, 0)
-    """In which process, and how many."""
+    """The process that froze its objects last, and how many modules were loaded then."""
 
     def leave_out(self) -> None:
-        """Nothing happens until more modules are loaded: what a task makes is collected as before."""
+        """Freezes all objects if modules were loaded since the last call. Objects that tasks make later are collected."""
         state = self.process(), len(self.modules)
         if state != self._left_out:
             self.freeze()
@@ -37,4 +37,4 @@ class LoadedModules:
 
 
 loaded_modules = LoadedModules(sys.modules, gc.freeze)
-"""Those of this process."""
+"""The modules of this process."""

@@ -34,7 +34,7 @@ _KNOWN_VERSIONS: Final = ("v1", _BY_NAME)
 
 @dataclass(frozen=True, slots=True)
 class _SourceEnd:
-    """Where one source of a query stands."""
+    """The offset that one source of a query has reached."""
 
     name: str
     offset: Any
@@ -45,19 +45,19 @@ class BatchInput:
     """What a batch has read."""
 
     next_offsets: Mapping[TopicPartition, int]
-    """Of each partition that its sources read, of those that are Kafka topics."""
+    """The next offset of each partition that its Kafka sources read."""
     topic_ids: Mapping[str, UUID] = field(default_factory=dict)
-    """The topics that the offsets are of, as far as the checkpoint tells."""
+    """The ids of the topics of `next_offsets`, as far as the checkpoint has them."""
     fingerprint: str
     """The same for two batches that have read the same, of all their sources: 16 hexadecimal digits."""
     former_fingerprint: str | None = None
-    """As decisions of former versions hold it: it does not tell which files were read."""
+    """The fingerprint in decisions of former versions: it does not depend on which files were read."""
     is_whole: bool = True
-    """`next_offsets` tells of all its sources. False: one of them reads something else, such as files."""
+    """`next_offsets` covers all its sources. False: one of them reads something else, such as files."""
 
 
 def batch_input(checkpoint: str, batch: int) -> BatchInput:
-    """ConfigError when the checkpoint cannot be read from here."""
+    """Returns what a batch has read. ConfigError when the checkpoint cannot be read from here."""
     ends = _sources(checkpoint, batch)
     starts: list[_SourceEnd] | None
     try:
@@ -104,7 +104,7 @@ def source_offsets(checkpoint: str, batch: int) -> list[StreamOffset]:
 
 
 def beginnings(checkpoint: str, batch: int) -> dict[TopicPartition, int] | None:
-    """Where a query's first batch begins; None when one of its sources does not say so."""
+    """Returns the offsets where a query's first batch begins; None when one of its sources does not state them."""
     starts = [_topic_offsets(source.offset).beginnings for source in _sources(checkpoint, batch)]
     if not starts or not all(starts):
         return None
@@ -212,7 +212,7 @@ def _document(line: str) -> Any:
 
 
 def _topic_offsets(document: Any) -> StreamOffset:
-    """Of a source of topics; other sources have other offsets."""
+    """Returns the offsets of a source of topics; empty ones for other sources."""
     return from_document(document) if _is_of_topics(document) else StreamOffset(next_offsets={})
 
 

@@ -19,7 +19,7 @@ ProducerAndEpoch = tuple[int, int]
 
 @dataclass(slots=True)
 class CommittedTransactions:
-    """Those of the last decisions that were carried out without a loss.
+    """The transactions of the last decisions that were carried out without a loss.
 
     A decision that was carried out stays so, also one of another driver: entries may be old, and are never wrong.
     """
@@ -38,7 +38,7 @@ class CommittedTransactions:
             self._by_driver.popleft()
 
     def transactions(self) -> frozenset[ProducerAndEpoch]:
-        """As they are now."""
+        """Returns all transactions that are remembered now."""
         return frozenset[ProducerAndEpoch]().union(*(transactions for _, transactions in self._by_driver))
 
     def _is_over_limit(self) -> bool:

@@ -27,7 +27,7 @@ DECISIONS_PARTITIONS: Final = 16
 GROUP_PREFIX: Final = "__odradek_sink."
 DRIVER_PREFIX: Final = "odradek-sink."
 _SEPARATOR: Final = "~"
-"""Between a sink id, which cannot have it, and the rest of a participant's transactional id."""
+"""Separates a sink id, which cannot contain it, from the rest of a participant's transactional id."""
 _ID: Final = re.compile(
     re.escape(DRIVER_PREFIX) + r"(?P<sink>[A-Za-z0-9._-]+)(?P<rest>~[0-9a-f]{12}-[01]\.[0-9]+)?"
 )
@@ -100,7 +100,7 @@ class Decision:
 
     sink_id: str
     query: str
-    """Or, of a batch write, its idempotence key."""
+    """The query's id; for a batch write, its idempotence key."""
     batch: int
     side: int
     """0 and 1 in turn: part of its participants' names."""
@@ -108,7 +108,7 @@ class Decision:
     """Producer id and epoch under which it was decided. No other decision of the sink has the same."""
     participants: tuple[Participant, ...]
     input_fingerprint: str | None = None
-    """Of what the batch has read, where the sink could tell."""
+    """The fingerprint of what the batch has read, where the sink could compute it."""
     is_keyed: bool = False
     """It is a batch write, not a query's batch."""
     is_ended: bool = False
@@ -128,7 +128,7 @@ class Decision:
         ]
 
     def to_offsets(self) -> Offsets:
-        """As it is committed; ConfigError when the batch has more tasks than that can name."""
+        """Returns the offsets that store the decision; ConfigError when the batch has more tasks than they can hold."""
         if len(self.participants) > PARTICIPANTS_MAX:
             raise ConfigError(
                 f"delivery=exactly_once takes at most {PARTICIPANTS_MAX:,} tasks with output a batch, and batch"

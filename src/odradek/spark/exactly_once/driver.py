@@ -40,17 +40,17 @@ from odradek.spark.exactly_once.task import BatchName
 log: Final = logging.getLogger("odradek.spark")
 
 SWEEP_INTERVAL_S: Final = 10.0
-"""How long a transaction that a lost attempt left open may hold back readers, at most, while batches come."""
+"""The longest time that a transaction left open by a lost attempt may delay readers while batches come."""
 SWEEP_PATIENCE_S: Final = 5.0
-"""How long a sweep waits for a broker that does not answer: it is made later then."""
+"""How long a sweep waits for a broker that does not answer, before it is put off."""
 FIRST_SWEEP_PATIENCE_S: Final = 30.0
-"""So long the first one waits: by then a dead broker is out of the cluster, and others have taken over. Without new input
-there may be no later one.
+"""How long the first sweep waits: by then a dead broker has left the cluster, and others have taken over. Without new
+input there may be no later sweep.
 """
 _GOES_ON_WITHIN_S: Final = 600.0
-"""After a longer rest a batch begins with a fence: brokers may have forgotten the transactional id."""
+"""The longest pause without a fence. After it a batch fences first: brokers may have forgotten the transactional id."""
 _TIMEOUT_SHARE: Final = 0.9
-"""Of the transactions' time-out: a batch that took longer is not decided."""
+"""The share of the transactions' time-out that a batch may take: a batch that took longer is not decided."""
 _DECISIONS: Final = [TopicPartition(DECISIONS_TOPIC, number) for number in range(DECISIONS_PARTITIONS)]
 
 
@@ -67,7 +67,7 @@ class BatchTerms:
     decided: Decision | None
     """The decision before this batch."""
     begun_at: float
-    """By the driver machine's monotonic clock."""
+    """The time when the batch began, in seconds of the driver machine's monotonic clock."""
     committed: frozenset[ProducerAndEpoch] = frozenset()
     """Transactions of this decision and of some before it, which are known to be committed."""
 
@@ -284,7 +284,7 @@ class SinkDriver:
         log.error("%s", lost.message)
 
     def _is_sweep_due(self, decided: Decision | None) -> bool:
-        """At first, when the batch before was not decided, and now and then."""
+        """Tells whether to sweep: at first, when the previous batch was not decided, and every SWEEP_INTERVAL_S."""
         memory = self._memory
         last = None if decided is None else decided.driver
         is_due = not memory.has_swept or memory.decided == last

@@ -26,7 +26,7 @@ GONE: Final = frozenset(
 def open_transactions(
     admin: Admin, sink_id: str, *, timeout_s: float | None = None
 ) -> list[TransactionDescription]:
-    """Those of the sink's tasks. KafkaError unless every broker answers."""
+    """Returns the open transactions of the sink's tasks. KafkaError unless every broker answers."""
     listed = admin.list_transactions(states=[ONGOING], timeout_s=timeout_s)
     names = [
         transaction.transactional_id

@@ -36,14 +36,14 @@ class _Prepared:
 
 @dataclass(slots=True)
 class _Names:
-    """Those of this process, in the last batch that it saw."""
+    """The transactional ids that this process uses, in the last batch that it saw."""
 
     driver: TransactionIdentity
     writer: str = field(default_factory=lambda: os.urandom(WRITER_BYTES).hex())
     next_slot: int = 0
     process: int = field(default_factory=os.getpid)
     prepared: dict[str, _Prepared] = field(default_factory=dict)
-    """By transactional id: what this process left to the driver, in any batch."""
+    """The transactions that this process left to the driver in any batch, by transactional id."""
 
     def acquire_committed(
         self, transactional_id: str, committed: frozenset[ProducerAndEpoch]
@@ -57,12 +57,12 @@ class _Names:
 
 
 known_names: Final[dict[tuple[str, str], _Names]] = {}
-"""By servers and sink."""
+"""The names of this process, by servers and sink."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TransactionName:
-    """One transaction's of this process, in a batch."""
+    """The name of one transaction of this process, in a batch."""
 
     writer: str
     slot: int

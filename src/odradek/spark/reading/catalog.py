@@ -41,8 +41,8 @@ class Catalog(Protocol):
         """The id of each topic that exists; empty where brokers have no topic ids."""
 
     def offsets(self, questions: Mapping[TopicPartition, int]) -> dict[TopicPartition, int]:
-        """For each partition the answer to EARLIEST, LATEST or a time in ms; NO_SUCH_RECORD where no
-        record is so new.
+        """Returns the offset of each partition for EARLIEST, LATEST or a time in ms; NO_SUCH_RECORD where no record is so
+        new.
 
         Partitions that no longer exist are left out.
         """

@@ -1,5 +1,4 @@
-"""From what records hold to what Spark was promised: one Arrow batch in, one Arrow batch of the declared
-schema out.
+"""Decodes records for Spark: one Arrow batch in, one Arrow batch of the declared schema out.
 
 JSON is decoded by Arrow's own parser, a whole batch at a time. Each value is wrapped as `{"i": <row>, "v":
 <value>}`, so a value that is broken, or holds two documents, or would swallow its neighbour, cannot shift the

@@ -158,7 +158,7 @@ class _Reading:
 
 
 def _up_to(rows: pa.RecordBatch, end: int) -> pa.RecordBatch:
-    """Without the records at or after `end`: a fetch answers whole batches."""
+    """Returns the rows below the offset `end`: a fetch returns whole batches."""
     offsets = rows["offset"]
     if offsets[-1].as_py() < end:
         return rows

@@ -25,7 +25,7 @@ Offsets = Mapping[TopicPartition, int]
 
 
 class QueryEnds:
-    """Where the topics of one query ended when each of its sources looked last. Its sources may be on different threads.
+    """The ends of one query's topics when each of its sources looked last. Its sources may be on different threads.
 
     A source must not wait while another one of its query has something to read: Spark asks one after another.
     """

@@ -40,7 +40,7 @@ def share(backlog: Offsets, limit: int) -> dict[TopicPartition, int]:
 
 
 def advance(start: Offsets, available: Offsets, limit: int | None) -> dict[TopicPartition, int]:
-    """Where the next batch ends: everything available, or `limit` records fairly shared.
+    """Returns the offsets where the next batch ends: everything available, or `limit` records fairly shared.
 
     A partition that vanished from `available` stays where it was; one whose log is now shorter than `start`
     goes back to that log's end. Below one record per partition the partitions take turns, decided by `start`
@@ -62,7 +62,7 @@ def advance(start: Offsets, available: Offsets, limit: int | None) -> dict[Topic
 
 
 def _rotated(backlog: Offsets, start: Offsets, limit: int) -> Offsets:
-    """When not every partition can have a record, keep the ones whose turn it is."""
+    """Returns the backlog; when not every partition can have a record, only that of the partitions whose turn it is."""
     waiting = sorted(partition for partition, size in backlog.items() if size > 0)
     if limit >= len(waiting):
         return backlog

@@ -1,4 +1,4 @@
-"""Where a read starts and ends: the four ways that Spark's Kafka connector has of saying it, and a consumer group's offsets.
+"""Defines where a read starts and ends: in the four forms that Spark's Kafka connector has, or by a consumer group's offsets.
 
 A position is turned into one `RequestedPosition` per partition, and a wish is either an offset already or a question for
 the brokers (earliest, latest, first record at or after a time). Nothing here talks to a broker.

@@ -81,13 +81,13 @@ class StreamProgress:
         self._pause = pause
         self._idle = idle
         self._idle_at: StreamOffset | None = None
-        """Where the last look found nothing to read; None: it found something."""
+        """The offset at which the last look found nothing to read; None: it found something."""
         self._initial: StreamOffset | None = None
         self._partitions: list[TopicPartition] = []
         self._discovered_at: float | None = None
         self._latest: dict[TopicPartition, int] = {}
         self._ids: dict[str, UUID] = {}
-        """The topics that `_latest` is of."""
+        """The ids of the topics in `_latest`."""
         self._first_ids: dict[str, UUID] = {}
         """The topics as this query saw them first: what an offset of a former version is an offset of."""
         self._looked_at: float | None = None
@@ -97,7 +97,7 @@ class StreamProgress:
         self._warned: set[str] = set()
 
     def initial(self) -> StreamOffset:
-        """Where a query without a checkpoint starts; the same answer for as long as this object lives."""
+        """Returns the offset where a query without a checkpoint starts; the same for as long as this object lives."""
         if self._initial is None:
             partitions = subscribed_at_start(self._options.topics, self._catalog)
             ids = self._note_ids(sorted({partition.topic for partition in partitions}))
@@ -186,7 +186,7 @@ class StreamProgress:
         )
 
     def prepare_available_now(self) -> None:
-        """From now on, read up to what is there at this moment and no further."""
+        """Limits all later reads to what is available at this moment."""
         self._refresh_ends(StreamOffset(next_offsets={}))
         self._target = dict(self._latest)
 

@@ -39,7 +39,7 @@ class FilterableCluster(Protocol):
         """The number of partitions of each topic that exists."""
 
     def offsets(self, questions: Mapping[TopicPartition, int]) -> dict[TopicPartition, int]:
-        """For each partition the first offset at or after a time in ms; NO_SUCH_RECORD where no record is so new."""
+        """Returns each partition's first offset at or after a time in ms; NO_SUCH_RECORD where no record is so new."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

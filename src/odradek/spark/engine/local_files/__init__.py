@@ -35,7 +35,7 @@ _log = events.get("spark")
 
 
 def settings(jvm: Any, cache: Path | None) -> Mapping[str, str]:
-    """Of a session whose tasks run in this JVM: it has the classes from now on. For each JVM, before its session.
+    """Defines the classes in a JVM and returns the settings of a session whose tasks run in it. Call before the session starts.
 
     `cache`: a directory that may be there, for what was compiled; None: compile. Without settings, Hadoop's own files serve.
     """
@@ -48,7 +48,7 @@ def settings(jvm: Any, cache: Path | None) -> Mapping[str, str]:
 
 
 def _define(jvm: Any, compiled: Mapping[str, bytes]) -> None:
-    """Beside Hadoop's classes, in their loader: Spark finds both. Nothing is to be done where a session before had them."""
+    """Defines the classes in the loader of Hadoop's, so Spark finds both. Does nothing where an earlier session did so."""
     if _has_class(jvm, _CLASSES[-1]):
         return
     handles = jvm.java.lang.invoke.MethodHandles
