@@ -102,7 +102,7 @@ def open_or_create(
 def check_place(
     place: ArchivePlace, *, table_format: TableFormat | None = None, catalog: str | None = None
 ) -> None:
-    """Of an archive that is to be made or continued there. ConfigError or ArchiveError when that could not work."""
+    """Raises ConfigError or ArchiveError when an archive could not be made or continued at a place."""
     actual = _format_of(place, catalog)
     if actual is not None and table_format is not None and table_format is not actual:
         raise ConfigError(f"the archive at {place} is in the format {actual}, not {table_format}")

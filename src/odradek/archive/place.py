@@ -1,8 +1,8 @@
-"""Where an archive is: a local directory, or a prefix in an S3-compatible store. One set of options for everything.
+"""The place of an archive: a local directory, or a prefix in an S3-compatible store. One set of options for everything.
 
 Three libraries reach the store, and each has option names of its own: `pyarrow.fs` (data files), `deltalake` and
 `pyiceberg`. Keys come from the environment (`AWS_ACCESS_KEY_ID`, `AWS_SECRET_ACCESS_KEY`, `AWS_SESSION_TOKEN`), or from
-wherever these libraries look for them; they are never options, so they stand in no plan and no log.
+other sources that these libraries read; they are never options, so no plan and no log contains them.
 """
 
 from __future__ import annotations
@@ -42,12 +42,12 @@ class ArchivePlace:
 
     @property
     def uri(self) -> str:
-        """For deltalake and for readers: an absolute path, or `s3://bucket/prefix`."""
+        """The name for deltalake and for readers: an absolute path, or `s3://bucket/prefix`."""
         return f"s3://{self.path}" if self.is_s3 else self.path
 
     @property
     def url(self) -> str:
-        """With a scheme in any case, and nothing encoded, as Iceberg has it: `file:///dir` or `s3://bucket/prefix`."""
+        """The name in Iceberg's form, always with a scheme, and nothing encoded: `file:///dir` or `s3://bucket/prefix`."""
         return self.uri if self.is_s3 else f"file://{self.path}"
 
     def __str__(self) -> str:
@@ -115,7 +115,7 @@ def archive_place(
     region: str | None = None,
     environment: Mapping[str, str] | None = None,
 ) -> ArchivePlace:
-    """From what the user wrote: a directory, `file:///dir`, `s3://bucket/prefix` (or `s3a://`); ConfigError for others."""
+    """Parses a user's text: a directory, `file:///dir`, `s3://bucket/prefix` (or `s3a://`); ConfigError for others."""
     variables = os.environ if environment is None else environment
     parts = urlsplit(text)
     if parts.scheme in _S3_SCHEMES:

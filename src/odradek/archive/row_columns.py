@@ -1,7 +1,7 @@
-"""From the source's columns to an archive's: values decoded or as they are, and columns to partition by.
+"""Turns the source's columns into an archive's: values decoded or as they are, and columns to partition by.
 
-A value that cannot be decoded is not lost, and stops nothing: its bytes are in the column `undecoded`, and `value` is null.
-What other columns cannot hold is in headers of the row (see `files/unfit_values.py`).
+A value that cannot be decoded is kept, and stops nothing: its bytes are in the column `undecoded`, and `value` is null.
+Values that other columns cannot hold are in headers of the row (see `files/unfit_values.py`).
 """
 
 from __future__ import annotations

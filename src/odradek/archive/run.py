@@ -42,9 +42,9 @@ else:
 log: Final = logging.getLogger("odradek.archive")
 
 RECORD_BYTES_GUESS: Final = 200
-"""In a file, for an archive that holds nothing yet."""
+"""The size of a record in a file, assumed for an archive that holds nothing yet."""
 BATCHES_AHEAD: Final = 4
-"""A batch that has much to catch up with reads so many times the records that fill the files of one batch."""
+"""A batch that has much to catch up with reads this many times the records that fill the files of one batch."""
 LOOKS_PER_WAIT: Final = 10
 LOOK_MAX_S: Final = 10
 WAIT_S: Final = 1
@@ -109,7 +109,7 @@ def starting_offsets(
     *,
     skipping_lost: bool = False,
 ) -> str | None:
-    """Where a query begins that continues the archive, as JSON for the source; None where nothing is archived yet.
+    """Returns where a query that continues the archive begins, as JSON for the source; None where nothing is archived yet.
 
     Partitions that are new to the archive begin at their first record; so does, when the user wants to skip what is lost, a
     partition whose first record comes after the archive's last one.
@@ -127,7 +127,7 @@ def starting_offsets(
 
 
 def continuation(terms: RunTerms, state: ArchiveState, topics: TopicSide) -> str | None:
-    """Where the run continues the archive, as JSON for the source; None where nothing of its topics is archived yet.
+    """Returns where the run continues the archive, as JSON for the source; None where nothing of its topics is archived yet.
 
     ArchiveError when a topic was made again: the archive's offsets mean nothing in the new one.
     """

@@ -30,7 +30,7 @@ else:
     spark_types = lazy("pyspark.sql.pandas.types")
 
 SHARE_BYTES: Final = 64 << 20
-"""Of files, that one task reads."""
+"""The size of the files that one task reads."""
 
 
 class ArchiveDataSource(DataSource):

@@ -46,7 +46,7 @@ class SmallObjects(Protocol):
 
 
 class LocalObjects:
-    """In a directory. A complete file gets its name by a hard link, which never replaces another file."""
+    """Objects in a directory. A complete file gets its name by a hard link, which never replaces another file."""
 
     def __init__(self, root: str) -> None:
         self._root = Path(root)
@@ -92,7 +92,7 @@ class LocalObjects:
 
 
 class S3Objects:
-    """In a bucket: `If-None-Match: *` makes a put fail where there is an object. Amazon's store, MinIO and others know it."""
+    """Objects in a bucket. `If-None-Match: *`, known to Amazon's store, MinIO and others, makes a put fail on an existing one."""
 
     def __init__(self, place: ArchivePlace) -> None:
         bucket, _, prefix = place.path.partition("/")
@@ -132,7 +132,7 @@ class S3Objects:
 
 
 def small_objects(place: ArchivePlace) -> SmallObjects:
-    """Those of an archive."""
+    """Returns the small objects of an archive."""
     return S3Objects(place) if place.is_s3 else LocalObjects(place.path)
 
 

@@ -53,12 +53,12 @@ class DataFile:
     """A complete file of rows. It is part of the table once a commit names it."""
 
     path: str
-    """Below the archive's root, as the file system has it, with `/`."""
+    """The path below the archive's root, as the file system has it, with `/`."""
     size_bytes: int
     row_count: int
     partition_values: PartitionValues = ()
     ranges: tuple[OffsetRange, ...] = ()
-    """For each topic partition the smallest range that holds its rows. Empty where the table does not say: then `bounds`."""
+    """The smallest range that holds the rows, for each topic partition. Empty where the table lacks it: then `bounds`."""
     bounds: RowBounds | None = None
     timestamps_us: tuple[int, int] | None = None
     """The smallest and the largest timestamp."""
@@ -114,13 +114,13 @@ class ArchiveState:
     """A table at one version."""
 
     version: int
-    """Whose successor a commit wants to be."""
+    """The version that a commit must follow directly."""
     archived: Mapping[TopicPartition, OffsetRange]
-    """For each topic partition what its batches have read: all records of it are in the table."""
+    """The offsets that batches have read, by topic partition: all records of the range are in the table."""
     batches: Mapping[tuple[str, str], int]
     """The last batch of each sink and query."""
     topic_ids: Mapping[str, UUID] = field(default_factory=dict)
-    """The topics that are archived: their offsets mean nothing in a topic that was made again. Former versions noted none."""
+    """The ids of the archived topics: their offsets mean nothing in a recreated topic. Former versions stored none."""
 
     @property
     def positions(self) -> dict[TopicPartition, int]:

@@ -17,7 +17,7 @@ _COMPACTED = {"cleanup.policy": "compact"}
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class OperatorState:
-    """Where the state of an operator is in the cluster."""
+    """The topic that holds the state of an operator."""
 
     output: str
     operator: str
@@ -25,7 +25,7 @@ class OperatorState:
 
 
 def state_topics(program: ProgramOutline) -> list[OperatorState]:
-    """Of a streams program: those that it has, or will have."""
+    """Returns the state topics that a streams program has, or will have."""
     return [
         OperatorState(
             output=output.name,
@@ -39,7 +39,7 @@ def state_topics(program: ProgramOutline) -> list[OperatorState]:
 
 
 def sink_id(program: ProgramOutline, output: OutputOutline) -> str:
-    """As a streams program calls the sink of an output."""
+    """Returns the sink id that a streams program gives to an output."""
     return f"{program.app}.{output.name}"
 
 

@@ -30,7 +30,7 @@ FORMAT: Final = 1
 HISTORY_MAX: Final = 50
 DELIVERIES: Final = ("exactly_once", "at_least_once")
 _CANDIDATE: Final = "~v"
-"""In the keys of candidates' statuses. No pipeline's name has it."""
+"""Marks the keys of candidates' statuses. No pipeline's name contains it."""
 _NUMBERED: Final = re.compile(r"/v[0-9]+$")
 """What a version's checkpoint ends in."""
 _NAME: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,199}")
@@ -85,15 +85,15 @@ class PipelineDocument:
     candidate: PipelineVersion | None = None
     """A version that is being rebuilt: it runs beside the last one, until it takes its place."""
     swap_lag: int = 1_000
-    """So few records behind its inputs, in sum, a candidate takes over."""
+    """The lag of all inputs together, in records, at which a candidate takes over."""
     master: str | None = None
-    """Of Spark; None: a light local session."""
+    """The Spark master; None: a light local session."""
     conf: tuple[tuple[str, str], ...] = field(default=(), repr=False)
     """Settings of its Spark session, such as spark.executor.memory."""
     delivery: str = "exactly_once"
-    """Of programs that leave it open: those of `odradek.streams`."""
+    """The delivery of programs that leave it open: those of `odradek.streams`."""
     sleep_after_s: float | None = None
-    """Its process ends after so long without input, and starts when offsets of its inputs move. None: it never sleeps."""
+    """Its process ends after this time without input, and starts when offsets of its inputs move. None: it never sleeps."""
     history: tuple[Change, ...] = field(default=())
 
     def __post_init__(self) -> None:
@@ -118,12 +118,12 @@ class PipelineDocument:
 
     @property
     def next_number(self) -> int:
-        """Of the next version. The number of a candidate that was given up is not used again."""
+        """The number of the next version. The number of a candidate that was given up is not used again."""
         return 1 + max(version.number for version in (*self.versions, *_some(self.candidate)))
 
     @property
     def next_checkpoint(self) -> str:
-        """A place for the next version's, beside that of the current one."""
+        """The path of the next version's checkpoint, beside that of the current one."""
         place = _NUMBERED.sub("", self.current.checkpoint.rstrip("/"))
         return f"{place}/v{self.next_number}"
 

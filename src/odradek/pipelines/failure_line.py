@@ -1,4 +1,4 @@
-"""From what Spark says of a failed query to one line, and the record that it failed at. No Spark."""
+"""Turns Spark's message about a failed query into one line, and finds the record at which it failed. Does not import Spark."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ LINE_CHARS_MAX: Final = 500
 _COMMITTED: Final = "Current Committed Offsets:"
 _AVAILABLE: Final = "Current Available Offsets:"
 _BEGINNINGS: Final = "@from"
-"""In an offset of a stream: where its batch begins, if no batch before it says so."""
+"""The member of a stream's offset that holds where its batch begins, if no batch before it does."""
 _NOT_TOPICS: Final = (_BEGINNINGS, "@ids")
 """Members of an offset whose names are no topics."""
 _DECODER: Final = json.JSONDecoder()
@@ -58,9 +58,9 @@ def place_in(line: str) -> RecordPlace | None:
 
 
 def batch_positions(text: str) -> dict[TopicPartition, int]:
-    """Where the batch that failed begins, by the offsets that Spark adds to what a query died of. Empty when it adds none.
+    """Returns where the failed batch begins, by the offsets that Spark adds to its error. Empty when it adds none.
 
-    That is where the batch before ended; of the first batch, and of new partitions, what the batch itself says.
+    These are the ends of the batch before; for the first batch, and for new partitions, the beginnings in its own offsets.
     """
     positions: dict[TopicPartition, int] = {}
     for label, member in ((_COMMITTED, None), (_AVAILABLE, _BEGINNINGS)):
@@ -96,7 +96,7 @@ def _positions_in(topics: Mapping[str, Any]) -> dict[TopicPartition, int]:
 
 
 def batch_start(positions: Mapping[TopicPartition, int]) -> str:
-    """Where the batch that failed begins: the best that is known when the error does not name a record."""
+    """Returns a text about where the failed batch begins, for an error that does not name a record."""
     places = [f"{tp} at offset {offset}" for tp, offset in sorted(positions.items())]
     more = f" and {len(places) - _STARTS_TOLD} more" if len(places) > _STARTS_TOLD else ""
     return f"the batch begins at {', '.join(places[:_STARTS_TOLD])}{more}"

@@ -21,7 +21,7 @@ class RestartPolicy:
     """How patient a supervisor is."""
 
     first_pause_s: float = 1.0
-    """After the first failure. It doubles with each failure in a row."""
+    """The pause after the first failure. It doubles with each failure in a row."""
     pause_max_s: float = 60.0
     jitter: float = 0.2
     """A pause is longer by up to this share, by chance: what failed together does not come back together."""
@@ -33,10 +33,10 @@ class RestartPolicy:
     starting_count_max: int = 2
     """A start takes a core for ten seconds: more at once would come no sooner."""
     process_count_max: int | None = None
-    """So many run at the same time; the others wait. Places become free when pipelines stop or fall asleep."""
+    """The most processes at the same time; the others wait. Places become free when pipelines stop or fall asleep."""
 
     def pause_s(self, failures_in_a_row: int, chance: float) -> float:
-        """Before the next start. `failures_in_a_row` is 1 or more, `chance` in [0, 1)."""
+        """Returns the pause before the next start. `failures_in_a_row` is 1 or more, `chance` in [0, 1)."""
         doublings = min(failures_in_a_row - 1, 62)
         pause_s = min(self.pause_max_s, self.first_pause_s * 2.0**doublings)
         return pause_s * (1 + self.jitter * chance)
@@ -79,12 +79,12 @@ class Lifecycle:
         self.rows_count = 0
         self.batch_ms: float | None = None
         self.inputs: Offsets | None = None
-        """The next offset of each partition to be read, as the process said last."""
+        """The next offset to read of each partition, as the process reported last."""
         self.outline: ProgramOutline | None = None
-        """Of the program that ran last, as its process said."""
+        """The outline of the program that ran last, as its process reported it."""
         self._has_process = False
         self._run_key: tuple[object, ...] | None = None
-        """Of the document that the process runs."""
+        """Identifies what the process runs; a document with another key needs another process."""
         self._running_since: float | None = None
         self._input_at = now
         self._last_command: Command | None = None

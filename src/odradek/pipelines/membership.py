@@ -27,10 +27,10 @@ from odradek.telemetry import events
 SUPERVISORS_GROUP: Final = "__odradek_pipelines"
 SESSION_MS: Final = 10_000
 PATIENCE_MS: Final = 10_000
-"""So long a question may take, and so long the end of a supervisor may wait for it."""
+"""The time-out of a request, and the longest time that the end of a supervisor may wait for one."""
 _READ_COMMITTED: Final = 1
 _REFRESH_EVERY_S: Final = 30.0
-"""So often new partitions of inputs are looked for."""
+"""The interval at which new partitions of inputs are looked up."""
 _log = events.get("pipelines")
 
 Documents = Mapping[str, PipelineDocument | None]
@@ -168,7 +168,7 @@ class SupervisedTopics(RebalanceListener):
         self._threads.submit(self._swap, name, number)
 
     def _swap(self, name: str, number: int) -> None:
-        """On another thread. A document that has changed meanwhile stays as it is."""
+        """Swaps in the candidate; runs on another thread. A document that has changed meanwhile stays as it is."""
 
         def decide(document: PipelineDocument | None) -> PipelineDocument | None:
             if document is None or document.candidate is None or document.candidate.number != number:
@@ -184,7 +184,7 @@ class SupervisedTopics(RebalanceListener):
             _log.warning("swap_not_written", pipeline=name, reason=str(error))
 
     def _ends(self, topics: Sequence[str]) -> dict[TopicPartition, int]:
-        """On another thread."""
+        """Returns the ends of all partitions of topics; runs on another thread."""
         now = self._clock.monotonic()
         if now - self._partitions_at >= _REFRESH_EVERY_S or any(
             topic not in self._partitions for topic in topics

@@ -48,15 +48,15 @@ class OutputOutline:
     is_topic: bool
     sources: tuple[SourceOutline, ...]
     states: tuple[StateOutline, ...]
-    """In the order of the plan: Spark tells state apart by it."""
+    """The states, in the order of the plan: Spark identifies state by this order."""
     sources_named: bool
     """Spark's checkpoint knows its sources by their names."""
     other_topics: tuple[str, ...] = ()
-    """Of outputs that the same query writes."""
+    """The topics of other outputs that the same query writes."""
 
     @property
     def topics(self) -> tuple[str, ...]:
-        """All that it writes to, as far as names say it."""
+        """All topics that it writes to, as far as the program names them."""
         return (*((self.topic,) if self.topic is not None else ()), *self.other_topics)
 
 

@@ -1,5 +1,5 @@
-"""From a program to its outline. `python -m odradek.pipelines.outlining` says that of a file, its arguments, and the
-suffix in which its outputs end, as standard input names them: what a user's file does when it is loaded stays in that process.
+"""Makes the outline of a program. `python -m odradek.pipelines.outlining` prints it for a file, its arguments, and the suffix
+of its outputs, which standard input names: what a user's file does when it is loaded stays in that process.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ _NOT_STATE: Final = frozenset({"built", "name", "inputs", "emit"})
 
 
 def outline_of(program: LoadedProgram, suffix: str = "") -> ProgramOutline:
-    """Of a program that was loaded, before it is started."""
+    """Returns the outline of a program that was loaded, before it starts."""
     if program.app is None:
         return ProgramOutline(kind=ProgramKind.PYSPARK)
     plan = program.app.program
@@ -52,7 +52,7 @@ def outline_of(program: LoadedProgram, suffix: str = "") -> ProgramOutline:
 
 
 def outline_of_streams(program: Program) -> ProgramOutline:
-    """Of a plan."""
+    """Returns the outline of a streams plan."""
     with_old = operators_with_old_values(program.ends)
     return ProgramOutline(
         kind=ProgramKind.STREAMS,
@@ -134,8 +134,8 @@ def _text(value: Any) -> str:
 def outline_of_file(
     file: Path, args: Sequence[str], environment: Mapping[str, str], suffix: str = ""
 ) -> ProgramOutline:
-    """Of a program on this machine, loaded in a process of its own. WrongProgram when it is none. `environment`
-    is added to ours; `suffix`: of its outputs."""
+    """Returns the outline of a file, loaded in a process of its own. WrongProgram when it is no program. `environment`
+    is added to ours; `suffix` is that of its outputs."""
     words = [sys.executable, "-m", "odradek.pipelines.outlining"]
     order = {"suffix": suffix, "file": str(file), "args": list(args)}
     try:

@@ -31,7 +31,7 @@ class LoadedProgram:
 
     module: ModuleType
     app: Any = None
-    """Of `odradek.streams`."""
+    """The app of `odradek.streams`."""
     pipeline: Callable[[Any], Any] | None = None
 
 
@@ -153,7 +153,7 @@ def _chosen(file: Path, module: ModuleType) -> LoadedProgram:
 
 
 def _line_of(file: Path, error: BaseException) -> str:
-    """Where in the file, as far as the traceback says."""
+    """Returns the file, and the line if the traceback has it."""
     lines = [
         frame.lineno for frame in traceback.extract_tb(error.__traceback__) if frame.filename == str(file)
     ]

@@ -44,7 +44,7 @@ class RunProgress:
     rows_count: int
     batch_ms: float | None
     inputs: Offsets | None
-    """Of all sources; None when one of them does not say."""
+    """The next offsets of all sources; None when one of them does not report them."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

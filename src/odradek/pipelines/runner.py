@@ -52,7 +52,7 @@ else:
 
 TICK_S: Final = 0.5
 ORPHAN_GRACE_S: Final = 20.0
-"""When the supervisor is gone, queries have so long to stop."""
+"""How long queries may take to stop once the supervisor is gone."""
 
 Offsets = dict[TopicPartition, int]
 
@@ -69,7 +69,7 @@ class RunnerTerms:
     conf: tuple[tuple[str, str], ...] = field(default=(), repr=False)
     """Settings of the session: they go before ours."""
     suffix: str = ""
-    """Of all outputs: a version that was rebuilt has its own."""
+    """The suffix of all outputs: a version that was rebuilt has its own."""
 
 
 class PipelineRun:
@@ -81,11 +81,11 @@ class PipelineRun:
         self._spark = spark
         self._queries: list[StreamingQuery] = []
         self._names: tuple[str, ...] = ()
-        """Of the queries of a plain program."""
+        """The names of a plain program's queries."""
         self._with_named_sources: frozenset[str] = frozenset()
         self._last_batches: dict[str, int] = {}
         self._positions: dict[str, Offsets | None] = {}
-        """Of each query, the next offsets; None where a source does not say."""
+        """The next offsets of each query; None where a source does not report them."""
 
     def start(self) -> None:
         """WrongProgram for what is no pipeline; else what Spark raises."""
@@ -201,7 +201,7 @@ def _named(returned: Any) -> dict[str, Any]:
 
 
 def _positions(ends: Sequence[str | None]) -> Offsets | None:
-    """Of one query's sources; None when one is no topic, or has not said anything yet."""
+    """Returns the next offsets of one query's sources; None when one is no topic, or has reported nothing yet."""
     positions: Offsets = {}
     for end in ends:
         try:
@@ -277,7 +277,7 @@ def _failed(run: PipelineRun, error: Exception) -> Failed:
 
 
 def _listen(descriptor: int, commands: queue.Queue[Command], has_begun: threading.Event) -> None:
-    """Until the pipe closes: then the supervisor is gone, and this process group ends, however long queries take to stop."""
+    """Reads commands until the pipe closes: then the supervisor is gone, and this process group ends, even if queries hang."""
 
     def obey(command: Command) -> None:
         if command is Command.STOP and not has_begun.is_set():

@@ -21,10 +21,10 @@ from odradek.pipelines.status import LOG_LINE_CHARS_MAX, LOG_LINES_MAX
 
 _READ_BYTES: Final = 1 << 16
 _READS_MAX: Final = 16
-"""In a row from one pipe: a process that writes without end keeps no one else waiting."""
+"""The most reads in a row from one pipe: a process that writes without end delays no other."""
 
 RunnerCommand = Callable[[int, int], Sequence[str]]
-"""The words of a command, from the descriptors of the pipes that it reads commands from and writes reports to."""
+"""Returns a command line, given the descriptors of the pipes that the process reads commands from and writes reports to."""
 
 
 class RunnerProcess:
@@ -88,7 +88,7 @@ class RunnerProcess:
             os.killpg(self._process.pid, signal.SIGKILL)
 
     def reports(self) -> list[Report]:
-        """Those that came since the last call. Takes its log in, too."""
+        """Returns the reports since the last call. Reads its log, too."""
         for line in self._log_lines.read():
             self.log.append(line.decode("utf-8", "replace").rstrip()[:LOG_LINE_CHARS_MAX])
         return [report for line in self._report_lines.read() if (report := report_in(line)) is not None]
@@ -101,7 +101,7 @@ class RunnerProcess:
         return code
 
     def close(self) -> None:
-        """After its end. Idempotent."""
+        """Closes the pipes once the process has ended. Idempotent."""
         if not self._is_closed:
             self._is_closed = True
             for descriptor in (self._commands, self._reports, self._output):

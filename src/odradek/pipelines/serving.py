@@ -36,11 +36,11 @@ class ServeTerms:
 
     servers: str
     state_directory: Path
-    """Below it lie checkpoints; a lock in it keeps a second supervisor of this machine out."""
+    """The directory of checkpoints; a lock in it keeps a second supervisor of this machine out."""
     name: str
-    """How others see it."""
+    """The supervisor's name, by which others see it."""
     client: Mapping[str, Any] = field(default_factory=dict, repr=False)
-    """Of all its clients, by the names of Python: how they log in."""
+    """Settings of all its clients, such as how they log in, by their Python names."""
     policy: RestartPolicy = field(default_factory=RestartPolicy)
     session_ms: int = SESSION_MS
 

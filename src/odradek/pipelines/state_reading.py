@@ -111,13 +111,13 @@ class LastRows:
         self._table.close()
 
     def put(self, rows: Iterable[ChangelogRow]) -> None:
-        """In the order of a changelog."""
+        """Stores rows, which must be in the order of the changelog."""
         self._table.execute("BEGIN")
         self._table.executemany("INSERT OR REPLACE INTO state (task, name, data) VALUES (?, ?, ?)", rows)
         self._table.execute("COMMIT")
 
     def rows(self) -> Iterator[StateRow]:
-        """In the order of names. What a task keeps of itself is left out."""
+        """Yields the rows, ordered by name, without those that a task keeps about itself."""
         stored = self._table.execute(
             "SELECT name, task, data FROM state WHERE data IS NOT NULL ORDER BY name, task"
         )

@@ -67,25 +67,25 @@ class PipelineStatus:
     name: str
     phase: Phase
     revision: int
-    """Of the document that it follows."""
+    """The revision of the document that it follows."""
     version: int
     since_ms: int
-    """When the phase began."""
+    """The time when the phase began, by the wall clock."""
     supervisor: str
     pid: int | None = None
     failure: RunFailure | None = None
     """The last one."""
     failures_in_a_row: int = 0
     restart_in_s: float | None = None
-    """While it backs off, from `since_ms` on."""
+    """The time from `since_ms` to the next start, while it backs off."""
     rows_count: int = 0
-    """Read by this process."""
+    """The number of rows that this process has read."""
     batch_ms: float | None = None
     """How long the last batch took."""
     inputs: Offsets | None = None
-    """What it has read, exclusive; None where its sources do not say."""
+    """The next offsets that it will read; None where its sources do not report them."""
     outline: ProgramOutline | None = None
-    """Of the program that ran last."""
+    """The outline of the program that ran last."""
     log: tuple[str, ...] = field(default=())
     """The last lines of its process."""
 
@@ -124,7 +124,7 @@ def offsets_in(content: Mapping[str, Mapping[str, int]] | None) -> Offsets | Non
 
 
 def failure_in(content: Mapping[str, Any]) -> RunFailure:
-    """From JSON."""
+    """Returns the failure that parsed JSON describes."""
     place = content["place"]
     return RunFailure(
         line=content["line"],

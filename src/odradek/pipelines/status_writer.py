@@ -15,9 +15,9 @@ from odradek.runtime.ports import Clock
 from odradek.telemetry import events
 
 BLOCK_MS: Final = 1_000
-"""So long one status may wait for metadata."""
+"""The longest time that one status may wait for metadata."""
 QUIET_S: Final = 5.0
-"""After a failure nothing is sent for so long: fifty pipelines would wait fifty times."""
+"""The time after a failure in which nothing is sent: fifty pipelines would wait fifty times."""
 CLOSE_S: Final = 5.0
 _REQUEST_MS: Final = 10_000
 _DELIVERY_MS: Final = 15_000
@@ -75,7 +75,7 @@ class StatusWriter:
             _log.warning("statuses_unsent", reason=str(error))
 
     def _delivered(self, name: str, delivery: Delivery) -> None:
-        """On the client's thread."""
+        """Notes a status that did not arrive; runs on the client's thread."""
         if delivery.exception(0) is not None:
             self._failed(name)
 

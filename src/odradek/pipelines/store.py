@@ -1,4 +1,4 @@
-"""Where the documents of pipelines are changed: compare and set, on a topic.
+"""Changes the documents of pipelines by compare-and-set on a topic.
 
 Every writer uses the same transactional id. It fences all writers before it, reads the topic to its end, decides, and
 commits. So between what it read and what it wrote no one else has written: a second writer is fenced; it reads and decides
@@ -29,7 +29,7 @@ WRITER_ID: Final = "odradek-pipelines"
 _TRIES: Final = 8
 
 Decide = Callable[[PipelineDocument | None], PipelineDocument | None]
-"""From the document as it is (None: there is none) to what it becomes. It may be called again."""
+"""Returns what the current document (None: there is none) becomes. It may be called more than once."""
 
 
 class PipelineConflict(OdradekError):
@@ -61,28 +61,28 @@ class PipelineStore:
         self.close()
 
     def documents(self) -> dict[str, PipelineDocument]:
-        """By name, in order, those that can be read; none where no pipeline was ever written."""
+        """Returns the readable documents by name, ordered; none where no pipeline was ever written."""
         return self.table().documents
 
     def table(self) -> DocumentTable:
-        """The documents, and why others cannot be read."""
+        """Returns the documents, and why others cannot be read."""
         if not is_there(self.admin, PIPELINES_TOPIC):
             return DocumentTable({}, {}, 0)
         return self._table()
 
     def statuses(self) -> dict[str, PipelineStatus]:
-        """By name, in order; none where no supervisor ever published one."""
+        """Returns the statuses by name, ordered; none where no supervisor ever published one."""
         if not is_there(self.admin, STATUS_TOPIC):
             return {}
         return read_statuses(self.admin, self._clock, self._servers, **self._settings)
 
     def _table(self) -> DocumentTable:
-        """Where the topic was made, also by a broker that has not heard of it yet: that one is asked again."""
+        """Reads the topic, which must exist. A broker that does not know it yet is asked again."""
         return read_documents(self.admin, self._clock, self._servers, **self._settings)
 
     def document(self, name: str) -> PipelineDocument:
-        """KafkaError RESOURCE_NOT_FOUND, with the names that there are, when there is no such pipeline; INVALID_RECORD when
-        its document cannot be read.
+        """Returns a document. KafkaError RESOURCE_NOT_FOUND, with the names of all pipelines, when there is no such pipeline;
+        INVALID_RECORD when its document cannot be read.
         """
         table = self.table()
         document = _readable(table, name)

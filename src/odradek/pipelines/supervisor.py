@@ -23,11 +23,11 @@ from odradek.telemetry import events
 
 _log = events.get("pipelines")
 PUBLISH_EVERY_S: Final = 5.0
-"""What changes all the time (rows, offsets, log) is published so often; a phase at once."""
+"""The interval for publishing what changes all the time (rows, offsets, log); a phase is published at once."""
 LOOK_EVERY_S: Final = 1.0
-"""So often the ends of what sleeping pipelines and candidates read are looked up, in one request for all of them."""
+"""The interval for looking up the ends of the inputs of sleeping pipelines and candidates, in one request for all of them."""
 SWAP_AGAIN_S: Final = 10.0
-"""A change that did not come is asked for again."""
+"""The time after which a swap that did not happen is asked for again."""
 
 
 class Runner(Protocol):
@@ -48,7 +48,7 @@ class PipelineTopics(Protocol):
     """The brokers' side; see `SupervisedTopics`."""
 
     def publish(self, name: str, status: PipelineStatus | None) -> None:
-        """Without waiting, and without an error. None: the pipeline is gone."""
+        """Publishes a status; never waits or raises. None: the pipeline is gone."""
 
     def unsent(self) -> Collection[str]:
         """The pipelines whose last status did not arrive."""
@@ -68,12 +68,12 @@ class _Pipeline:
     lifecycle: Lifecycle
     runner: Runner | None = None
     log: tuple[str, ...] = ()
-    """Of the process before, while there is none."""
+    """The log of the last process, while none runs."""
     published: PipelineStatus | None = None
     published_at: float = float("-inf")
     phase_since: float | None = None
     phase_since_ms: int = 0
-    """The same moment, by the wall clock."""
+    """The same moment as `phase_since`, by the wall clock."""
 
 
 class Supervisor:

@@ -50,12 +50,12 @@ class DocumentTable(NamedTuple):
 
     documents: dict[str, PipelineDocument]
     unreadable: dict[str, str]
-    """By name of the pipeline, why its document cannot be read. Other pipelines do not depend on it."""
+    """Why documents cannot be read, by the pipeline's name. Other pipelines do not depend on it."""
     end: int
 
 
 def read_documents(admin: Admin, clock: Clock, servers: str, **settings: Any) -> DocumentTable:
-    """Nothing where there never was a pipeline."""
+    """Reads all documents; none where there never was a pipeline."""
     end = _end(admin, PIPELINES_TOPIC)
     records = _records(PIPELINES_TOPIC, end, clock, servers, settings)
     documents, unreadable = _table(records, PipelineDocument.from_bytes)
@@ -72,7 +72,7 @@ def read_statuses(admin: Admin, clock: Clock, servers: str, **settings: Any) -> 
 
 
 def _end(admin: Admin, topic: str) -> int:
-    """Of what is committed; 0 where there is no such topic."""
+    """Returns the end of what is committed; 0 where there is no such topic."""
     place = place_of(topic)
     try:
         return admin.list_offsets({place: client.LATEST}, isolation=_READ_COMMITTED)[place].offset

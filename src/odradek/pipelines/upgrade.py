@@ -38,7 +38,7 @@ class ModeVerdict:
 def verdicts(
     before: ProgramOutline | None, after: ProgramOutline, *, delivery: str, rebuilding: int | None
 ) -> tuple[ModeVerdict, ...]:
-    """Of all modes. `before` is what ran last, None where no one knows; `rebuilding` the version that is being rebuilt."""
+    """Returns a verdict on each mode. `before` is what ran last, None where unknown; `rebuilding` the version being rebuilt."""
     ways = {UpgradeMode.KEEP: _keep, UpgradeMode.CARRY: _carry, UpgradeMode.REBUILD: _rebuild}
     return tuple(_verdict(mode, way(before, after, delivery), rebuilding) for mode, way in ways.items())
 
@@ -188,7 +188,7 @@ def _rebuild(before: ProgramOutline | None, after: ProgramOutline, _: str) -> It
 
 
 def _outputs(before: ProgramOutline, after: ProgramOutline) -> Iterator[tuple[OutputOutline, OutputOutline]]:
-    """Those that both have, by name."""
+    """Yields the outputs that both programs have, paired by name."""
     new = {output.name: output for output in after.outputs}
     for output in before.outputs:
         if output.name in new:

@@ -31,13 +31,13 @@ class NextProgram:
     args: tuple[str, ...]
     outline: ProgramOutline
     continued: ProgramOutline
-    """With the suffix of the current version: what goes on under its names."""
+    """The outline with the suffix of the current version, for a mode that continues under its names."""
 
 
 def preview(
     store: PipelineStore, document: PipelineDocument, program: NextProgram
 ) -> tuple[ModeVerdict, ...]:
-    """What each mode would be. Nothing is changed."""
+    """Returns a verdict on each mode. Changes nothing."""
     before = _before(store, document)
     rebuilding = None if document.candidate is None else document.candidate.number
     judged = verdicts(before, program.continued, delivery=document.delivery, rebuilding=rebuilding)
@@ -148,7 +148,7 @@ def _outputs(outline: ProgramOutline, suffix: str) -> list[str]:
 
 
 def _make_topics(admin: Admin, outline: ProgramOutline, suffix: str) -> None:
-    """As those that they stand beside: as many partitions and replicas, the same settings."""
+    """Makes the topics of a new suffix like those without it: as many partitions and replicas, the same settings."""
     wanted = {topic for output in outline.outputs for topic in output.topics}
     there = sorted(wanted & set(admin.list_topics(internal=True)))
     if not there:

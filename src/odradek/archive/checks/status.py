@@ -22,10 +22,10 @@ class PartitionStatus:
     position: int
     """The next offset to archive."""
     end: int | None
-    """Of the topic; None where the partition does not exist any more, or another topic has its name."""
+    """The end offset in the topic; None where the partition does not exist any more, or another topic has its name."""
     file_count: int
     size_bytes: int
-    """Of files that hold records of the partition; a file that several partitions share counts in each."""
+    """The size of the files that hold records of the partition; a file that several partitions share counts in each."""
 
     @property
     def behind(self) -> int | None:

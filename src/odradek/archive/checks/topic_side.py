@@ -48,7 +48,7 @@ class TopicSide(Protocol):
         """The ids of those topics that exist, where brokers have ids."""
 
     def extents(self, partitions: Iterable[TopicPartition]) -> dict[TopicPartition, LogExtent]:
-        """Without partitions that do not exist."""
+        """Returns the first and the next offset of each partition that exists."""
 
     def offsets(self, partition: TopicPartition, within: LogExtent, *, committed: bool) -> OffsetRuns:
         """Returns the offsets that hold records; with `committed`, records of committed transactions only."""

@@ -44,12 +44,12 @@ class ArchivedRows:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ClaimedOffsets:
-    """What an archive says that it holds of a partition: all records of `extent`."""
+    """The offsets of a partition that an archive claims to hold: all records of `extent`."""
 
     extent: OffsetRange
-    """Before the files were listed."""
+    """The claimed offsets before the files were listed."""
     latest: int
-    """Its end after that: rows up to here may be in the files, too."""
+    """The end of the claim afterwards: rows up to here may be in the files, too."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -63,14 +63,14 @@ class PartitionFindings:
     doubled: int
     """Rows beyond the first one of an offset."""
     beyond: OffsetRuns
-    """With rows, though the archive does not claim them."""
+    """Offsets with rows, though the archive does not claim them."""
     lost: OffsetRuns
-    """Without a row, though the topic has a record."""
+    """Offsets without a row, though the topic has a record."""
     aborted: int
     control: int
     """Control records; in a compacted topic also what compaction has taken."""
     unknown: OffsetRuns
-    """Without a row, and below the topic's first offset."""
+    """Offsets without a row, below the topic's first offset."""
     is_compacted: bool
     is_gone: bool
     """The topic, or this partition, does not exist any more, or another topic has its name."""

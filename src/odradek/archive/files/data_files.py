@@ -20,14 +20,14 @@ from odradek.model.ids import TopicPartition
 from odradek.spark.offsets import OffsetRange
 
 ROW_GROUP_BYTES: Final = 64 << 20
-"""Of Arrow memory, about: what a writer holds before it writes a row group."""
+"""The size of a row group in Arrow memory, roughly: a writer holds this much before it writes one."""
 OPEN_FILES_MAX: Final = 32
-"""Partitions that one task writes to at the same time; beyond that the largest is closed, and goes on in another file."""
+"""The most partitions that one task writes at a time; beyond that, it closes the largest file and continues in another."""
 NULL_IN_A_PATH: Final = "__HIVE_DEFAULT_PARTITION__"
 DIRECTORY_BYTES_MAX: Final = 255
-"""Of a directory's name, as file systems have it."""
+"""The limit of a directory's name in file systems."""
 PATH_BYTES_MAX: Final = 512
-"""Of all directories of a file together: the name of an object in S3 has 1024."""
+"""The limit of all directories of a file together: the name of an object in S3 has at most 1024."""
 _DIGEST_CHARACTERS: Final = 16
 _ROW: Final = "\0row"
 """No column has this name."""
@@ -36,15 +36,15 @@ _US: Final = pa.timestamp("us", tz="UTC")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FileLayout:
-    """How the rows of a table lie in its files."""
+    """How the rows of a table are stored in its files."""
 
     schema: pa.Schema
-    """Of the table, all columns."""
+    """The schema of the table, with all columns."""
     partition_by: tuple[str, ...]
     file_schema: pa.Schema
-    """Of the files: where only paths have the columns by which the table is partitioned, the others."""
+    """The schema of the files. Where only paths hold the partition columns, it has the others."""
     directory: str
-    """Where files lie below the archive's root: empty, or ends with `/`."""
+    """The directory of data files below the archive's root: empty, or ends with `/`."""
     file_bytes: int
     empty_is_null: bool = False
     """The format knows no empty text as the value of a partition."""

@@ -1,4 +1,4 @@
-"""From the files of an archive to rows: Arrow batches with the table's columns, no matter which program wrote the file."""
+"""Reads an archive's files as Arrow batches with the table's columns, no matter which program wrote them."""
 
 from __future__ import annotations
 

@@ -22,7 +22,7 @@ import pyarrow.compute as pc
 from odradek.archive.values import KEY_HEADER, TIME_HEADER
 
 _MILLISECONDS: Final = re.compile(rb"-?[0-9]{16,19}")
-"""Those that a column cannot hold have so many digits."""
+"""Milliseconds that a timestamp column cannot hold: they have at least 16 digits."""
 _DAYS: Final = (-719_162, 2_932_896)
 """0001-01-01 and 9999-12-31, since 1970."""
 
@@ -117,9 +117,9 @@ class KeptValues:
     """What rows had in headers of the archive's own."""
 
     headers: pa.Array
-    """Without them."""
+    """The headers of the rows without the archive's own."""
     times_ms: dict[int, int]
-    """By row."""
+    """The times in milliseconds, by row."""
     keys: dict[int, bytes]
 
 

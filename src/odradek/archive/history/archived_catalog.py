@@ -62,7 +62,7 @@ class ArchivedCatalog:
 def _answer(
     partition: TopicPartition, question: int, offset: int, look: ArchiveSnapshot, first: int | None
 ) -> int:
-    """Of both. `offset`: the brokers'; `first`: the first archived offset at or after the time that was asked for."""
+    """Returns the offset in archive and topic. `offset`: the brokers' answer; `first`: the first archived one at the time."""
     extent = look.archived.get(partition)
     if extent is None:
         return offset

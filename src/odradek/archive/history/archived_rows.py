@@ -21,14 +21,14 @@ from odradek.spark.reading.decode import to_columns
 
 _TIME: Final = pa.timestamp("us", tz="UTC")
 _NO_OFFSET: Final = 1 << 63
-"""Above all of them."""
+"""A number above all offsets."""
 _TIME_COLUMNS: Final = pa.schema(
     [("topic", pa.string()), ("partition", pa.int32()), ("offset", pa.int64()), ("timestamp", _TIME)]
 )
 
 
 def place_of(file: DataFile) -> tuple[str, int, int, str]:
-    """To sort files by what they begin with: topic, partition, offset."""
+    """Returns a key that sorts files by their first row: topic, partition, offset."""
     bounds = file.row_bounds()
     if bounds is None:
         return "", 0, 0, file.path
@@ -74,9 +74,9 @@ def _within(rows: pa.RecordBatch, extent: OffsetRange) -> pa.RecordBatch:
 def first_at(
     place: ArchivePlace, files: Iterable[DataFile], times_ms: Mapping[TopicPartition, int]
 ) -> dict[TopicPartition, int]:
-    """For each partition the first archived offset whose record is at or after a time; without those that have none.
+    """Returns each partition's first archived offset with a timestamp at or after a time; omits partitions without one.
 
-    Files are read in the order of their offsets, and no more of them once all that follow are behind what was found.
+    Reads files in the order of their offsets, and stops once all that follow begin after the offsets found.
     """
     if not times_ms:
         return {}

@@ -42,7 +42,7 @@ else:
 log: Final = logging.getLogger("odradek.archive")
 
 SHARE_BYTES: Final = 64 << 20
-"""Of files, that one task reads."""
+"""The size of the files that one task reads."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -57,7 +57,7 @@ CONFIGURATION: Final = {"delta.checkpointInterval": "20"}
 _HOUR_MS: Final = 3_600_000
 _EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
 _STATED_US: Final = (-62_135_596_800_000_000, 253_402_300_799_999_000)
-"""Of the first and the last millisecond that statistics can state: years 1 and 9999."""
+"""The first and the last millisecond that statistics can state, in microseconds: years 1 and 9999."""
 
 
 class DeltaArchive:

@@ -25,7 +25,7 @@ class Expired:
     """What an expiry removed, or would remove."""
 
     files: tuple[str, ...]
-    """Of rows, or of the table's own. Names below the archive's root."""
+    """The files that were removed, of rows or of the table itself, as names below the archive's root."""
     version_count: int
     """Versions of the table that cannot be read any more."""
 
@@ -47,7 +47,7 @@ class ArchiveTable(Protocol):
 
     @property
     def data_directory(self) -> str:
-        """Where data files belong, below the root: empty, or a name and `/`."""
+        """The directory of data files below the root: empty, or a name and `/`."""
 
     @property
     def file_schema(self) -> pa.Schema:
@@ -64,7 +64,7 @@ class ArchiveTable(Protocol):
         """
 
     def files(self) -> list[DataFile]:
-        """Those of the newest version."""
+        """Returns the files of the newest version."""
 
     def replace(self, old: Sequence[DataFile], new: Sequence[DataFile]) -> None:
         """Put files in the place of others that hold the same rows, in one commit.

@@ -9,7 +9,7 @@ from typing import Final
 import pyarrow as pa
 
 FIELD_ID: Final = b"PARQUET:field_id"
-"""Where Parquet and Iceberg keep the number of a field."""
+"""The metadata key under which Parquet and Iceberg store the number of a field."""
 
 
 def canonical(schema: pa.Schema, *, keeping_ids: bool = False) -> pa.Schema:
