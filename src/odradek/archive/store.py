@@ -92,7 +92,7 @@ class LocalObjects:
 
 
 class S3Objects:
-    """Objects in a bucket. `If-None-Match: *`, known to Amazon's store, MinIO and others, makes a put fail on an existing one."""
+    """Objects in a bucket. With `If-None-Match: *` (Amazon's store, MinIO and others have it) puts of existing ones fail."""
 
     def __init__(self, place: ArchivePlace) -> None:
         bucket, _, prefix = place.path.partition("/")

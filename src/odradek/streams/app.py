@@ -141,7 +141,7 @@ class Streams:
         options: Mapping[str, str] | None = None,
         name: str | None = None,
     ) -> GlobalTable:
-        """As `table`, but every task has all of it: for small tables that streams join by any expression."""
+        """Reads a table, as `table` does, but all of it in every task: for small tables that streams join by any expression."""
         source = self._source(
             topic, key, value, key_format, value_format, options, name, None, bad, table=True
         )

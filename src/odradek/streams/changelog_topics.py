@@ -18,14 +18,14 @@ from odradek.streams.plan.queries import CHANGELOG_SUFFIX
 
 
 def changelogs_among(topics: Collection[str], sink_id: str) -> list[str]:
-    """Those of a sink. Another sink whose id begins with this one and a hyphen has some of them, perhaps."""
+    """Returns the changelogs of a sink, and perhaps those of another sink whose id begins with this one and a hyphen."""
     return sorted(
         name for name in topics if name.startswith(f"{sink_id}-") and name.endswith(CHANGELOG_SUFFIX)
     )
 
 
 class AbandonedChangelogs:
-    """What a sink noted of changelogs that were left."""
+    """A sink's notes about abandoned changelogs."""
 
     def __init__(self, admin: Admin, sink_id: str) -> None:
         self._admin = admin

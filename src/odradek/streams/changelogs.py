@@ -55,12 +55,12 @@ class StateChangelog:
     options: Mapping[str, str] = field(repr=False)
     topic: str
     topic_id: str
-    """A topic of the same name that was made later does not have what was written before."""
+    """The topic's id: a topic of the same name that was made later lacks what was written before."""
     ranges: Mapping[int, tuple[int, int]] = field(default_factory=dict)
-    """By task: the offsets to begin with. Empty: the state is in the checkpoint, or there is none yet."""
+    """The offsets to read at the start, by task. Empty: the state is in the checkpoint, or there is none yet."""
 
     def read(self, task: int) -> Iterator[tuple[list[bytes], list[bytes | None]]]:
-        """Names and bytes, in the order of offsets."""
+        """Yields names and bytes, in the order of offsets."""
         start, end = self.ranges.get(task, (0, 0))
         if start >= end:
             return
@@ -86,19 +86,19 @@ class SinkChangelogs:
     sink_id: str
     tasks: int
     decision: Decision | None
-    """The sink's last one; None: nothing was decided yet."""
+    """The sink's last decision; None: nothing was decided yet."""
     is_new: bool
-    """The checkpoint is."""
+    """The checkpoint is new."""
     client: Mapping[str, str] = field(repr=False)
     topics: set[str] = field(default_factory=set)
-    """Of the operators that were asked for."""
+    """The topics of the operators that were asked for."""
 
     @classmethod
     def open(
         cls, options: Mapping[str, str], sink_id: str, tasks: int, checkpoint: CheckpointPlace
     ) -> SinkChangelogs:
-        """Look whether the checkpoint goes on. If not, another driver of the sink is shut out, and what it decided last is
-        carried out.
+        """Looks whether the checkpoint continues. If not, fences another driver of the sink, and carries out its last
+        decision.
 
         BatchLostError when that cannot be done any more.
         """
@@ -116,13 +116,13 @@ class SinkChangelogs:
 
     @property
     def _resumes(self) -> bool:
-        """The query goes on at the decision, not with its checkpoint."""
+        """The query continues at the decision, not with its checkpoint."""
         return self.is_new and self.decision is not None
 
     @property
     def source_options(self) -> dict[str, str]:
-        """Of what the query reads. With a checkpoint they count for sources that it does not know: an earlier version may have
-        read them.
+        """The options of the query's sources. With a checkpoint they apply to sources that it does not have: an earlier version
+        may have read them.
         """
         return {} if self.decision is None else {"resume": "true", "sinkId": self.sink_id}
 
@@ -156,7 +156,7 @@ class SinkChangelogs:
         return changelog
 
     def leave_others(self) -> None:
-        """After all operators were asked for: note which changelogs the query does not go on with."""
+        """Notes which changelogs the query does not continue. Call it once all operators were asked for."""
         if not self._resumes:
             return
         assert self.decision is not None
@@ -194,7 +194,7 @@ class SinkChangelogs:
         log.warning("operator without a changelog: it begins without state (topic %s is new)", topic)
 
     def _ranges(self, admin: Admin, topic: TopicDescription) -> dict[int, tuple[int, int]]:
-        """From the first offset to the end, once all transactions there have ended."""
+        """Returns the first offset and the end of each task's partition, once all transactions there have ended."""
         partitions = topic.topic_partitions
         starts = admin.list_offsets(dict.fromkeys(partitions, EARLIEST))
         ends = admin.list_offsets(dict.fromkeys(partitions, LATEST))

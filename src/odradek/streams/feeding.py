@@ -95,7 +95,7 @@ class InputTopic:
         return pa.Table.from_pylist(rows, schema=schema)
 
     def _with_origin(self, rows: DataFrame) -> DataFrame:
-        """As if values had been read: as JSON."""
+        """Adds the origins that the rows would have if they had been read as JSON."""
 
         def text(column: str) -> Column:
             shown = sf.col(column)
@@ -117,7 +117,7 @@ class InputTopic:
         )
 
     def _decoded(self, spark: SparkSession, letters: Letters | None) -> RecordFrame:
-        """As a source reads bytes: the same decoding, by the same code."""
+        """Decodes bytes with the same code as a source."""
         source = self._source
         given = reading_options(source, letters)
         projection = read_options(

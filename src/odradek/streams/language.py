@@ -273,13 +273,13 @@ class Stream:
         select: Expression | Iterable[Expression] | None = None,
         name: str | None = None,
     ) -> Stream:
-        """With a table: each record with what the table holds for its key, or for `on`, at that moment, and the record's
-        timestamp. With a versioned table: with what was true at the record's timestamp; with `grace`, records wait so long for
+        """Joins each record with the table's row for its key, or for `on`, at that moment; results have the record's timestamp.
+        With a versioned table, it joins with the row at the record's timestamp; with `grace`, records wait that long for
         versions that come late.
 
-        With a stream: records of one key that are at most `within` apart; `before` and `after` say how much older or newer
-        the other
-        one may be. A record without match (`how`) is said when stream time is past all that could match, and the grace.
+        Joins records of two streams with one key that are at most `within` apart; `before` and `after` limit how much older or
+        newer the other one may be. A record without match (`how`) is emitted when stream time is past all possible matches,
+        and the grace.
 
         `prefix` goes before a column of the right side whose name the left side has too. `select` makes the joined value.
         """
@@ -298,7 +298,7 @@ class Stream:
         return self._then(joining.stream_to_table(program, inputs, how, on, grace, prefix, select, name))
 
     def through(self, topic: str, *, name: str | None = None) -> Stream:
-        """Write to a topic, and go on with what it holds: what several outputs share is then computed once."""
+        """Writes to a topic, and continues with its records: what several outputs share is then computed once."""
         checked_topic(topic, "through")
         key, value = running.schemas(self._program, self.operator)
         self.to(topic, name=name)
@@ -312,7 +312,7 @@ class Stream:
 
 
 class GlobalTable:
-    """A table that every task has whole. Streams join it by any expression, wherever their records are."""
+    """A table of which every task has all rows. Streams join it by any expression, in any partition."""
 
     def __init__(self, program: Program, operator: Operator) -> None:
         self._program = program

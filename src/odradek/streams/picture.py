@@ -17,14 +17,14 @@ _LABEL: Final = 30
 _BOX_HEIGHT: Final = 46
 _LAYER_HEIGHT: Final = 84
 _LETTER: Final = 6.6
-"""Of the small text, about, in pixels."""
+"""The width of a letter of the small text, roughly, in pixels."""
 _TEXT_MAX: Final = 44
 _COLORS: Final = {
     "topic": ("#3b4252", "#2e3440", "#ffffff", "#c9d1de"),
     "stream": ("#eaf2fb", "#5b8fc7", "#1f2d3d", "#55677a"),
     "table": ("#fdf3e1", "#d39a3a", "#3d2f17", "#7b6a4b"),
 }
-"""Of each kind: fill, border, name, details."""
+"""The colors of each kind: fill, border, name, details."""
 _WORDS: Final = {
     "AsStream": "as a stream",
     "AsTable": "as a table",
@@ -33,7 +33,7 @@ _WORDS: Final = {
     "Called": "called",
 }
 Edge: TypeAlias = tuple[str, str]
-"""From and to: keys of boxes."""
+"""The keys of the boxes at the start and at the end."""
 _LEGEND: Final = (("topic", "topic"), ("stream", "stream"), ("table", "table"))
 
 
@@ -209,7 +209,7 @@ def _store(x: float, y: float, color: str) -> str:
 
 
 def _through(written: Point, read: Point) -> str:
-    """From where a topic is written to where the same program reads it."""
+    """Draws a curve from where a program writes a topic to where it reads it."""
     (x, y), (to_x, to_y) = written, read
     return (
         f'<path d="M{x:.1f} {y:.1f} C{x + 90:.1f} {y:.1f} {to_x - 90:.1f} {to_y:.1f} {to_x:.1f} {to_y:.1f}" fill="none"'

@@ -18,7 +18,7 @@ class StreamRecord:
 
     @classmethod
     def of(cls, row: Mapping[str, Any], *, bare_key: bool, bare_value: bool) -> StreamRecord:
-        """From a row of a frame."""
+        """Returns the record of a frame's row."""
         return cls(
             key=plain(row["__key"], "key" if bare_key else None),
             value=plain(row["__value"], "value" if bare_value else None),

@@ -52,9 +52,9 @@ if TYPE_CHECKING:
 
 
 ROWS_PER_BATCH: Final = 1_000_000
-"""Of each topic. The option maxOffsetsPerTrigger of a source says another number."""
+"""The most rows of each topic in a batch. The option maxOffsetsPerTrigger of a source overrides it."""
 ROWS_PER_BATCH_WITH_STATE: Final = 200_000
-"""The same of a query with state: a task holds its rows of a batch in memory."""
+"""The same for a query with state: a task holds its rows of a batch in memory."""
 
 _IDLE_WAIT: Final = "idleWaitMs"
 _OF_READERS: Final = frozenset({"kafka.isolation.level", _IDLE_WAIT})
@@ -197,7 +197,7 @@ class _QueryTerms:
 def _query_terms(
     program: Program, query: PlannedQuery, place: CheckpointPlace, *, changelog: bool
 ) -> _QueryTerms:
-    """Of a query that starts now."""
+    """Returns the terms of a query that starts now."""
     changelogs = None
     if isinstance(query.main, TopicSink) and changelog:
         changelogs = SinkChangelogs.open(
@@ -238,7 +238,7 @@ class _SettingsForNow:
 
 
 def _tables_of(program: Program, frames: Mapping[TopicSink, RecordFrame]) -> dict[str, QueryableTable]:
-    """By topic, what outputs write that can be asked. The topics are there then."""
+    """Returns the queryable tables that outputs write, by topic. Makes topics that do not exist."""
     tables: dict[str, QueryableTable] = {}
     for output, frame in frames.items():
         if output.is_changelog and output.topic is not None:
@@ -248,14 +248,14 @@ def _tables_of(program: Program, frames: Mapping[TopicSink, RecordFrame]) -> dic
 
 
 def _place_of(checkpoint: str, query: PlannedQuery) -> CheckpointPlace:
-    """Of one query's checkpoint, below that of the program."""
+    """Returns the place of one query's checkpoint, below that of the program."""
     return CheckpointPlace(
         f"{checkpoint}/{query.name}" if "://" in checkpoint else str(Path(checkpoint) / query.name)
     )
 
 
 def _names_in(checkpoint: CheckpointPlace, sink: Operator) -> Mapping[TopicSource, str]:
-    """What an output's sources are called in its checkpoint; empty where they have no names. A checkpoint stays as it began."""
+    """Returns the names of an output's sources in its checkpoint, which never change; empty where they have no names."""
     if not can_be_named(sink) or checkpoint.has_named_sources() is False:
         return {}
     return source_names([sink])
@@ -299,8 +299,8 @@ class _Calls:
 
 
 def _letter_rules(program: Program, planned: list[PlannedQuery]) -> dict[str, LetterRules]:
-    """By query. What several queries need is computed for each, but its dead letters are written once: by outputs to topics,
-    which have transactions, before others.
+    """Returns the rules by query. An operator that several queries need runs in each, but only one writes its dead letters:
+    outputs to topics, which have transactions, come first.
     """
     rules: dict[str, LetterRules] = {}
     written: set[str] = set()

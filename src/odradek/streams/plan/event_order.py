@@ -1,7 +1,7 @@
-"""In which order what one record causes reaches an operator that several ways lead to, and which updates of a table it gets.
+"""The order in which the effects of one record reach an operator along several ways, and which updates of a table it gets.
 
-As in Kafka Streams: depth first, in the order in which a program makes its operators. What goes through a repartition comes
-after all that does not. A table changes for those that look it up at the moment at which its store is written. No Spark.
+The order is that of Kafka Streams: depth first, in the order in which a program makes its operators. Rows that go through a
+repartition come after all others. Lookups see a table change at the moment when its store is written. Does not import Spark.
 """
 
 from __future__ import annotations
@@ -35,17 +35,17 @@ from odradek.streams.plan.operators import (
 )
 
 Reading: TypeAlias = Literal["written", "every", "stored"]
-"""How an operator is read. `written`: as it is said, with `emit="latest"` once a batch. `every`: each update. `stored`: each
-update, at the moment at which the store is written that it is of: as a lookup sees it.
+"""How an operator is read. `written`: as it emits, with `emit="latest"` once a batch. `every`: each update. `stored`: each
+update, at the moment when its store is written, as a lookup sees it.
 """
 TABLE_TURN: Final = -1
-"""Of a table that a stream looks up: before all that the same update causes."""
+"""The turn of a table that a stream looks up: before everything that the same update causes."""
 SIDE_TURNS: Final = (-2, -1)
-"""Of the sides of a join of tables that is looked up."""
+"""The turns of both sides of a join of tables that a stream looks up."""
 
 
 class Way(NamedTuple):
-    """From an operator to one that it reads. `steps` go to the order of its records, `hops` counts repartitions on the way."""
+    """The way from an operator to one that it reads. `steps` extend the order of its records, `hops` counts repartitions."""
 
     source: Operator
     reading: Reading
@@ -54,7 +54,7 @@ class Way(NamedTuple):
 
 
 class EventOrder:
-    """Of a plan, which these operators end."""
+    """The order of events in the plan that ends in these operators."""
 
     def __init__(self, ends: Iterable[Operator]) -> None:
         plan = list(walk(*ends))
@@ -68,7 +68,7 @@ class EventOrder:
         self._junctions = {junction for junction, several in ways.items() if several > 1}
 
     def reading(self, operator: Operator, asked: Reading) -> Reading:
-        """How an operator must be read for what is asked of it: a store is written as its operator says every update."""
+        """Returns how to read an operator for the reading asked: a store is written whenever its operator emits an update."""
         if not operator.is_table:
             return "written"
         if asked == "stored" and _is_view(operator):
@@ -76,11 +76,11 @@ class EventOrder:
         return "written" if asked == "written" or not holds_back(operator) else "every"
 
     def ways(self, operator: Operator, reading: Reading) -> list[Way]:
-        """To each of its inputs."""
+        """Returns the way to each input of an operator."""
         return [self._way(operator, number, reading) for number in range(len(operator.inputs))]
 
     def source_steps(self, source: TopicSource) -> tuple[int, ...]:
-        """Of a table's topic, which others may read, too."""
+        """Returns the steps of a table's topic, which others may read, too."""
         return (self._turns[source],) if source.table and source.topic in self._junctions else ()
 
     def _way(self, operator: Operator, number: int, reading: Reading) -> Way:
@@ -96,17 +96,17 @@ class EventOrder:
         return Way(source, "written" if reading == "written" else "every", steps, hops)
 
     def answer_hops(self, operator: Operator) -> int:
-        """Of what an operator says: a join by foreign key answers to the left side through a topic."""
+        """Returns the repartitions of an operator's output: a foreign-key join answers the left side through a topic."""
         return int(bool(self._junctions) and _answers(operator))
 
 
 def _junction(source: Operator) -> Operator | str:
-    """Where ways part: streams of one topic read the same records."""
+    """Returns where ways part: streams of one topic read the same records."""
     return source.topic if isinstance(source, TopicSource) and not source.table else source
 
 
 def holds_back(table: Operator) -> bool:
-    """Does a table say less than every update, itself or for what it is made of?"""
+    """Tells whether a table, or one that it is made of, emits fewer than all updates."""
     return table.is_table and (getattr(table, "emit", None) == "latest" or any(map(holds_back, table.inputs)))
 
 

@@ -48,7 +48,7 @@ class Aggregated(KeyedOperator):
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Folded(KeyedOperator):
-    """As Aggregated, with functions in Python. `start` None: the first value of a key is its first aggregate (reduce)."""
+    """An aggregation by functions in Python. `start` None: the first value of a key is its first aggregate (reduce)."""
 
     key: tuple[Expression, ...] | None
     start: Callable[[], Any] | None
@@ -67,7 +67,7 @@ class Folded(KeyedOperator):
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class FoldedBy(KeyedOperator):
-    """As Aggregated, by a fold that is a value. `schema`: the fields of its results."""
+    """An aggregation by a fold that is a value. `schema`: the fields of its results."""
 
     key: tuple[Expression, ...] | None
     fold: Fold
@@ -83,8 +83,8 @@ class FoldedBy(KeyedOperator):
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class StreamTableJoin(KeyedOperator):
-    """Inputs: a stream, a table. Each record of the stream with what the table holds then. `grace_ms`, of a versioned table:
-    how long records wait for versions that come late.
+    """A join of a stream and a table. Joins each record of the stream with the table's row at that time. `grace_ms`, with a
+    versioned table: how long records wait for versions that come late.
     """
 
     kind: JoinKind
@@ -100,7 +100,7 @@ class StreamTableJoin(KeyedOperator):
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class TableTableJoin(KeyedOperator):
-    """Inputs: two tables of the same key."""
+    """A join of two tables with the same key."""
 
     kind: JoinKind
     prefix: str
@@ -117,7 +117,7 @@ class TableTableJoin(KeyedOperator):
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class StreamStreamJoin(KeyedOperator):
-    """Inputs: two streams of the same key. A right record matches from `before_ms` before a left one to `after_ms` after it."""
+    """A join of two streams by key. A right record matches from `before_ms` before a left one to `after_ms` after."""
 
     kind: JoinKind
     before_ms: int
@@ -149,7 +149,7 @@ class Suppressed(KeyedOperator):
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class ForeignKeyJoin(KeyedOperator):
-    """Inputs: two tables. `on`: what of a left row is the right table's key."""
+    """A join of two tables. `on`: the part of a left row that is the right table's key."""
 
     kind: JoinKind
     on: tuple[Expression, ...]

@@ -1,7 +1,7 @@
-"""Where the boxes of a picture go: layers from top to bottom, few crossings, straight lines where there is room.
+"""Places the boxes of a picture: layers from top to bottom, few crossings, straight lines where there is room.
 
-As Sugiyama, Tagawa and Toda describe it (1981): nodes into layers by their longest way from the top, the order in a layer by
-the mean place of neighbours, then places that come near to those of neighbours and keep their distance.
+The method is that of Sugiyama, Tagawa and Toda (1981): it puts nodes into layers by their longest way from the top, orders a
+layer by the mean position of neighbours, and then finds positions near those of neighbours that keep their distance.
 """
 
 from __future__ import annotations

@@ -171,9 +171,9 @@ class TopicSink(Operator):
     key_format: Format = "json"
     value_format: Format = "json"
     is_changelog: bool = False
-    """Of a table: the last record of each key is what counts."""
+    """The output is that of a table: only the last record of each key counts."""
     query: str | None = None
-    """Of Spark, which writes it; None: one of its own, called like the output."""
+    """The Spark query that writes it; None: a query of its own, with the output's name."""
 
     def details(self) -> str:
         query = "" if self.query is None else f", query {self.query}"

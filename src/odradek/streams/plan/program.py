@@ -69,10 +69,10 @@ class Program:
             raise ConfigError("on_error='dead-letter' needs bad=, the topic of dead letters")
 
     def end(self, operator: Operator) -> None:
-        """A sink: what the program is there for. ConfigError where states of operators cannot have a topic each."""
+        """Adds a sink. ConfigError where states of operators cannot have a topic each."""
         check_changelogs(self.name, [*self.ends, operator])
         self.ends.append(operator)
 
     def describe(self) -> str:
-        """As `describing.description` says it."""
+        """Returns the text of `describing.description`."""
         return description(self.name, self.partitions, self.ends)

@@ -34,12 +34,12 @@ class PlannedQuery:
 
 
 def query_name(end: Operator) -> str:
-    """Of the query that writes an output."""
+    """Returns the name of the query that writes an output."""
     return (end.query or end.name) if isinstance(end, TopicSink) else end.name
 
 
 def planned_queries(ends: Iterable[Operator]) -> list[PlannedQuery]:
-    """In the order of their first outputs. ConfigError for outputs that cannot be written by one query."""
+    """Returns queries in the order of their first outputs. ConfigError for outputs that one query cannot write."""
     groups: dict[str, list[Operator]] = {}
     for end in ends:
         groups.setdefault(query_name(end), []).append(end)
@@ -47,17 +47,17 @@ def planned_queries(ends: Iterable[Operator]) -> list[PlannedQuery]:
 
 
 def sink_id(program: str, query: str) -> str:
-    """The name under which a query of a program commits."""
+    """Returns the id under which a query of a program commits."""
     return f"{program}.{query}"
 
 
 def changelog_topic(sink: str, operator: str) -> str:
-    """Of an operator, in the query that writes to a sink: each query has a state of its own."""
+    """Returns the topic of an operator's state in the query that writes to a sink: each query has a state of its own."""
     return f"{sink}-{operator}{CHANGELOG_SUFFIX}"
 
 
 def check_changelogs(program: str, ends: Iterable[Operator]) -> None:
-    """ConfigError where the states of two operators would be in one topic, or in one whose name is too long."""
+    """Raises ConfigError where the states of two operators would be in one topic, or in one whose name is too long."""
     queries: dict[str, list[Operator]] = {}
     for end in ends:
         queries.setdefault(query_name(end), []).append(end)
@@ -100,7 +100,7 @@ def _planned(name: str, ends: list[Operator]) -> PlannedQuery:
 
 
 def _turning_off(name: str, main: TopicSink, tail: TopicSink, plan: set[Operator]) -> Operator:
-    """The last operator that an output shares with the main one."""
+    """Returns the last operator that an output shares with the main one."""
     operator: Operator = tail
     while operator not in plan:
         if _needs_main(operator) or len(operator.inputs) != 1:
@@ -117,12 +117,12 @@ def _turning_off(name: str, main: TopicSink, tail: TopicSink, plan: set[Operator
 
 
 def _needs_main(operator: Operator) -> bool:
-    """Operators with state, and sources, stand on the way to the main output."""
+    """Tells whether an operator must be on the way to the main output: those with state, and sources."""
     return operator.has_state or isinstance(operator, (TopicSource, FrameSource, AsTable))
 
 
 def _paths(end: Operator) -> Counter[Operator]:
-    """On how many ways each operator leads to this output."""
+    """Counts the ways on which each operator leads to an output."""
     paths: Counter[Operator] = Counter({end: 1})
     for operator in reversed(list(walk(end))):
         for source in operator.inputs:

@@ -50,12 +50,12 @@ class DeclaredSchema:
 
     @property
     def text(self) -> str:
-        """For people: a bare type, or the fields."""
+        """The schema in readable form: a bare type, or the fields."""
         return self.fields[0][1] if self.bare else ", ".join(f"{name} {kind}" for name, kind in self.fields)
 
 
 def checked_format(form: Format, role: str) -> Format:
-    """ConfigError for an unknown one."""
+    """Returns the format; ConfigError for an unknown one."""
     if isinstance(form, str) and form not in FORMATS:
         raise ConfigError(
             f"{role}_format {form!r} does not exist; there are {', '.join(FORMATS)}, and Avro(…) and Protobuf(…) with a file"

@@ -13,7 +13,7 @@ _SIGNS = {"_": "__", ".": "_d", "-": "_h"}
 
 
 def source_names(ends: Iterable[Operator]) -> dict[TopicSource, str]:
-    """Of each source of these outputs, its name. A topic that is read twice: `orders`, `orders_2`, in the program's order."""
+    """Returns the name of each source of outputs. A topic read twice has `orders` and `orders_2`, in the program's order."""
     counts: Counter[str] = Counter()
     names: dict[TopicSource, str] = {}
     for operator in walk(*ends):

@@ -103,9 +103,9 @@ def time_limit(
     max_bytes: int | None = None,
     when_full: Literal["emit", "fail"] = "emit",
 ) -> TimeLimit:
-    """For `table.suppress(until=time_limit("5 minutes"))`: hold a key's updates back so long after the first one, in stream
-    time. `max_records` and `max_bytes` bound what a task holds; when it is full, the oldest updates go on early (`emit`), or
-    the query ends (`fail`).
+    """Returns a limit for `table.suppress(until=time_limit("5 minutes"))`: a key's updates are held back this long after the
+    first one, in stream time. `max_records` and `max_bytes` bound what a task holds; when it is full, it emits the oldest
+    updates early (`emit`), or the query ends (`fail`).
     """
     if when_full not in ("emit", "fail"):
         raise ConfigError(f"when_full is 'emit' or 'fail', not {when_full!r}")
@@ -121,7 +121,7 @@ def time_limit(
 
 
 def duration(length_ms: int) -> str:
-    """In the largest unit that says it exactly: `90 minutes`."""
+    """Formats a time in the largest unit that is exact: `90 minutes`."""
     unit, size = next(
         (unit, size)
         for unit, size in reversed(_UNITS.items())
@@ -151,7 +151,7 @@ def time_windows(
 
 
 def positive_milliseconds(length: Length, what: str) -> int:
-    """As `milliseconds`. ConfigError for 0, too: Kafka Streams refuses windows without a size, and sessions without a gap."""
+    """Returns `milliseconds`. ConfigError for 0: Kafka Streams refuses windows without a size, and sessions without a gap."""
     length_ms = milliseconds(length, what)
     if length_ms == 0:
         raise ConfigError(f"{what} is {length!r:.80}; it is 1 ms or longer")

@@ -221,7 +221,7 @@ def _plain(fields: Fields, bare: str | None) -> Any:
 
 
 class CogroupFold:
-    """As PythonFold, of several streams: the only name in `values` is the number of the stream whose function adds."""
+    """A PythonFold over several streams: the only name in `values` is the number of the stream whose function adds."""
 
     def __init__(
         self,

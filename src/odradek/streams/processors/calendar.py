@@ -1,7 +1,7 @@
-"""When which key has something to do: a task's timers in stream time.
+"""A task's timers in stream time: which keys have something to do, and when.
 
-Times are gathered in pages, so that noting one time, and looking whether any is due, reads little of the state however
-many keys wait.
+Pages hold the times, so that adding a time, and checking whether any is due, reads little of the state even if many keys
+wait.
 """
 
 from __future__ import annotations

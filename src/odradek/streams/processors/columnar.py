@@ -36,12 +36,12 @@ from odradek.streams.processors.task import CachedState
 from odradek.streams.processors.windows import END, START, FixedWindows, WindowProcessor
 
 PAIRS_MAX: Final = 1 << 18
-"""Of rows and windows that take them: so many, or as many as there are rows, are worked on at a time."""
+"""The most pairs of a row and a window that contains it in one step; the number of rows, if that is larger."""
 _CODE_MAX: Final = 1 << 62
 
 
 class _FoldError(Exception):
-    """A fold cannot add a value of a batch, or what it gives does not fit. Row by row it shows which, and how it is handled."""
+    """A fold cannot add a value of a batch, or its result does not fit. Processing row by row then finds and handles it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -268,14 +268,14 @@ class _Reach:
         return fits
 
     def pairs(self, begin: int, end: int) -> _Pairs:
-        """Those of the windows from `begin` up to `end`, row by row."""
+        """Returns the pairs of the windows from `begin` up to `end`, row by row."""
         low, counts = self._within(begin, end)
         rows = np.repeat(np.arange(len(counts)), counts)
         numbers = np.arange(len(rows)) - np.repeat(np.cumsum(counts) - counts - low, counts)
         return _Pairs(rows, self.first[rows] + numbers, numbers)
 
     def _within(self, begin: int, end: int) -> tuple[Numbers, Numbers]:
-        """Of each row, the number among its windows of the first from `begin` on, and how many there are up to `end`."""
+        """Returns, for each row, the index of its first window from `begin` on, and the count of its windows up to `end`."""
         low = np.clip(begin - self.first, 0, self.counts)
         return low, np.clip(end - self.first, 0, self.counts) - low
 
@@ -285,7 +285,7 @@ class _Reach:
 
 @dataclass(frozen=True, slots=True)
 class _WindowUpdates:
-    """What is said of windows. `last`: the last pair of each."""
+    """The updates of windows. `last`: the last pair of each window."""
 
     last: _Pairs
     after: list[Fields | None]
@@ -306,7 +306,7 @@ class _WindowBatch:
     windows_of: dict[int, dict[Window, Held]] = field(default_factory=dict)
 
     def add(self, pairs: _Pairs) -> _WindowUpdates:
-        """All pairs of some windows."""
+        """Adds pairs, which must be all pairs of their windows; returns the windows' updates."""
         key_numbers = self.codes.codes[pairs.rows]
         groups = Groups.of(_codes_of_pairs(key_numbers, len(self.codes.keys), pairs.windows))
         rows = pairs.rows[groups.places]
@@ -341,13 +341,13 @@ class _WindowBatch:
         return windows
 
     def keep(self) -> None:
-        """Put what was added into the state."""
+        """Puts the changed windows into the state."""
         for number, windows in self.windows_of.items():
             self.state.put("windows", self.codes.keys[number], windows)
 
 
 def _codes_of_pairs(key_numbers: Numbers, key_count: int, windows: Numbers) -> Numbers:
-    """The same number for the same key and window."""
+    """Returns numbers for pairs, equal for the same key and window."""
     steps = windows - windows.min()
     span = int(steps.max()) + 1
     if key_count * span > _CODE_MAX:  # of times far apart: then there are fewer windows than that
@@ -365,7 +365,7 @@ def _said_of_windows(
     said: list[_WindowUpdates],
     kinds: tuple[pa.DataType, ...],
 ) -> UpdateColumns:
-    """In the order of the rows, whatever range a window was in."""
+    """Returns the updates of all windows in the order of the rows."""
     nothing = np.zeros(0, np.int64)
     last_rows, windows, numbers = (
         np.concatenate([nothing, *(getattr(updates.last, part) for updates in said)])

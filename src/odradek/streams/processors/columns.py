@@ -22,7 +22,7 @@ _KEY_KINDS: Final = (
     pa.types.is_date,
     pa.types.is_timestamp,
 )
-"""Of these, equal values look equal in Python, too; 0.0 and -0.0 do not."""
+"""Tests for types whose equal values print equally in Python, too; 0.0 and -0.0 do not."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,7 +40,7 @@ class TaskColumns:
 
     @classmethod
     def of(cls, rows: pa.Table, port_count: int, origin: str | None = None) -> TaskColumns:
-        """Of a table with the columns that `translation.adapter` makes. `origin`: the name of that column, if it is there."""
+        """Returns the columns of a table made by `translation.adapter`. `origin`: the name of that column, if it exists."""
 
         def column(name: str) -> pa.Array:
             chunks = rows[name]
@@ -190,7 +190,7 @@ def order_of(orders: Numbers) -> tuple[Numbers, Numbers]:
 
 
 def _sorted(columns: Numbers) -> Numbers:
-    """Where the rows are in ascending order. Rows that are in order already, as most are, cost little."""
+    """Returns the indices that sort the rows in ascending order. Rows that are in order already, as most are, cost little."""
     lowest = columns.min(axis=0)
     spans = [int(span) + 1 for span in columns.max(axis=0) - lowest]
     mixed = np.zeros(len(columns), np.int64)
@@ -248,7 +248,7 @@ class Groups:
 
     @classmethod
     def of(cls, codes: Numbers) -> Groups:
-        """Of at least one row."""
+        """Groups rows, at least one, by their code."""
         places = np.argsort(codes, kind="stable")
         ordered = codes[places]
         edges = np.flatnonzero(ordered[1:] != ordered[:-1]) + 1

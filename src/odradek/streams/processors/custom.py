@@ -73,8 +73,8 @@ class _Times:
 
 
 class Timers:
-    """Of one key. `now` is stream time: the largest timestamp that the task has seen. `wall_clock` is the time of day, in
-    milliseconds, at which Spark runs the batch.
+    """The timers of one key. `now` is stream time: the largest timestamp that the task has seen. `wall_clock` is the time, in
+    milliseconds since 1970, at which Spark runs the batch.
     """
 
     def __init__(

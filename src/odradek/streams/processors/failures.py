@@ -32,11 +32,11 @@ _LIBRARIES: Final = tuple(
     | {"<frozen "}
 )
 _NOWHERE: Final = -1
-"""In place of the partition and offset of a letter's record: a redrive leaves such a letter where it is."""
+"""Partition and offset of a letter that has no record: a redrive leaves such a letter in its topic."""
 
 
 class RecordFailedError(OdradekError):
-    """Code of the program's raised for a record. The message names operator, topic, partition and offset."""
+    """The program's own code raised for a record. The message names operator, topic, partition and offset."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -50,7 +50,7 @@ class Letters:
 
     @property
     def passing_topic(self) -> str:
-        """Of rows that pass."""
+        """The topic of rows that pass through to the sink."""
         return passing.LOGGED if self.topic is None else self.topic
 
 
@@ -62,14 +62,14 @@ class LetterRules:
     elsewhere: frozenset[str] = frozenset()
 
     def of(self, operator: str) -> Letters | None:
-        """Of an operator that cannot handle a record."""
+        """Returns how an operator writes letters for records that it cannot handle; None: they end the query."""
         if self.program.on_error == "fail":
             return None
         topic = self.program.bad if self.program.on_error == "dead-letter" else None
         return Letters(topic=topic, is_quiet=operator in self.elsewhere)
 
     def of_source(self, source: TopicSource) -> Letters | None:
-        """Of bytes that cannot be decoded."""
+        """Returns how a source writes letters for bytes that it cannot decode; None: they end the query."""
         if source.bad is not None:
             return Letters(topic=source.bad, is_quiet=source.name in self.elsewhere)
         return self.of(source.name)
@@ -79,12 +79,12 @@ class RecordOrigins(Protocol):
     """Records as they were read, by source, partition and offset."""
 
     def get(self, place: tuple[int, ...], /) -> Any:
-        """A dict with the fields of `translation.letters.ORIGIN_TYPE`; None where it is not known."""
+        """Returns a dict with the fields of `translation.letters.ORIGIN_TYPE`; None where it is not known."""
 
 
 @dataclass(slots=True, kw_only=True)
 class FailedRows:
-    """Of one operator, batch and task. `letters` None: the first one ends the query. `topics`: by number of the source."""
+    """The failed rows of one operator, batch and task. `letters` None: the first ends the query. `topics`: by source number."""
 
     operator: str
     letters: Letters | None
@@ -116,7 +116,7 @@ class FailedRows:
         self.packed.append(passing.failure_json(origin, RecordFailure.of(error, self.operator)))
 
     def add_timer(self, key: Fields, time: int, error: Exception) -> None:
-        """As `add`, of a timer. Its letter has no record that could be sent back."""
+        """Adds a timer that failed. Its letter has no record that could be sent back."""
         if not self._is_written(self.error_of_timer(key, time, error), error):
             return
         failure = RecordFailure.of(error, self.operator)

@@ -39,10 +39,10 @@ class AggregateFunction:
     arguments: int = 1
     constants: int = 0
     add_column: Callable[[Any, list[Any]], Any] | None = None
-    """As `add` for each value of a list in turn, faster."""
+    """Adds the values of a list in turn, as `add` would, but faster."""
 
     def add_all(self, state: Any, *columns: list[Any]) -> Any:
-        """Add the values of these lists, one after another."""
+        """Adds the values of these lists, one after another."""
         if self.add_column is not None:
             return self.add_column(state, columns[0])
         add = self.add
@@ -72,7 +72,7 @@ def _plus(left: Any, right: Any) -> Any:
 
 
 def _sum_add_column(state: list[Any], values: list[Any]) -> list[Any]:
-    """From left to right, as one value after another: sums of floating-point numbers depend on it."""
+    """Adds values from left to right: sums of floating-point numbers depend on the order."""
     present = [value for value in values if value is not None]
     if not present:
         return state
@@ -304,4 +304,4 @@ REMOVABLE: Final[dict[str, AggregateFunction]] = FUNCTIONS | {
     "min": _like(_ORDERED, lambda state: state[0] if state else None, "first"),
     "max": _like(_ORDERED, lambda state: state[-1] if state else None, "first"),
 }
-"""Of tables: min and max remember all values, since the least may be taken back."""
+"""The functions for tables: min and max remember all values, since an update may remove the least."""

@@ -74,12 +74,12 @@ def stream_table(
 
 
 def _field(struct: pa.StructArray, name: str) -> pa.Array:
-    """Null where the struct is."""
+    """Returns a field of a struct, null where the struct is null."""
     return struct.flatten()[struct.type.get_field_index(name)]
 
 
 def _latest_versions(groups: Groups, codes: Numbers, is_table: Any, known_count: int) -> Numbers:
-    """For each row what it sees of the table: `known_count` and the place of the table's row; or the number of its key."""
+    """Returns the table row that each row sees: `known_count` plus its index in the batch; or its key's number if earlier."""
     in_groups = np.where(is_table[groups.places], np.arange(len(codes)), -1)
     seen = np.maximum.accumulate(in_groups)
     begins = np.repeat(groups.starts, groups.ends - groups.starts)

@@ -17,16 +17,16 @@ from odradek.streams.plan.windows import Length, milliseconds
 from odradek.streams.processors.ports import Fields, TaskState
 
 PARTS: Final = 64
-"""Of a map."""
+"""The number of parts in which a map is stored."""
 PART_LENGTH: Final = 64
-"""Of a list."""
+"""The length of the parts in which a list is stored."""
 _PART: Final = "\0part"
-"""Beside the columns of the key: no column is called so."""
+"""The name of a part's number, beside the columns of the key: no column has this name."""
 _TASK: Final[Fields] = {"of": "task"}
 
 
 def own_value(value: Any, state: TaskState) -> Any:
-    """A value of the state for code of the program's, which may change it in place and raise then."""
+    """Returns a state value for the program's code, copied if the state can undo: the code may change it and then raise."""
     return deepcopy(value) if state.can_undo else value
 
 

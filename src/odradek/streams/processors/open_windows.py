@@ -35,7 +35,7 @@ class Arrival(NamedTuple):
         return fold.add(self.key, aggregate, self.values), max(held[1], self.timestamp)
 
     def keep(self, window: Window, held: Held) -> None:
-        """As a store of Kafka Streams: an aggregate that is null deletes."""
+        """Stores a window's aggregate; null deletes the window, as in a store of Kafka Streams."""
         if held[0] is None:
             self.windows.pop(window, None)
         else:

@@ -106,5 +106,5 @@ class WallClockProcessor(Protocol):
         ...
 
     def next_wall_clock(self, state: TaskState) -> int | None:
-        """When it wants to be called next."""
+        """Returns the wall-clock time of its next call, in milliseconds; None: it needs none."""
         ...

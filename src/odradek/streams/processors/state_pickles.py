@@ -20,7 +20,7 @@ from collections.abc import Callable, Iterable, Mapping
 from typing import Any, ClassVar, Final, Protocol, Self
 
 Loaded = Callable[[str, str], Any]
-"""From the names of a module and a class to the class, if it is loaded; else None."""
+"""Returns the class for the names of a module and a class, if it is loaded; else None."""
 
 
 class ObjectMaker(Protocol):

@@ -10,26 +10,26 @@ from odradek.streams.processors.ports import ByteStore
 from odradek.streams.processors.state_bytes import page_bytes, page_rows
 
 _CHANGELOG: Final = b"\0changelog"
-"""Where all that the store has is in a changelog, too: that topic's id."""
+"""The id of the changelog topic, where the changelog has everything that the store has."""
 _DIRECTORY: Final = b"\0directory"
-"""Of the pages: how many there are, how many rows and bytes they have, about."""
+"""The directory of the pages: their number, and roughly how many rows and bytes they have."""
 _PAGE: Final = b"\0rows/"
 _APART: Final = b"\0apart/"
 _IS_APART: Final = b""
-"""In a page, in place of a row that is too large for one. No row has no bytes."""
+"""Replaces, in a page, a row that is too large for one. No row is empty."""
 _BESIDE_PAGES: Final = (b"\0pages", b"\0page/")
-"""Of earlier versions, in which rows lay beside the pages. They are put into pages at once."""
+"""Names of earlier versions, in which rows were beside the pages. Such rows are moved into pages at once."""
 _OWNED: Final = b"owner"
 ROWS_PER_PAGE: Final = 128
 PAGE_BYTES: Final = 16 << 10
 ROW_BYTES_MAX: Final = 4 << 10
-"""Of a row in a page."""
+"""The largest row in a page."""
 PAGES_HELD_MAX: Final = 2_048
-"""In memory, of each store: what has changed of the others is written."""
+"""The most pages that each store has in memory: beyond that, changed ones are written."""
 
 
 class IterableStore(ByteStore, Protocol):
-    """A store that can tell all that it has."""
+    """A store that can list all its rows."""
 
     def items(self) -> Iterator[tuple[bytes, bytes]]: ...
 
@@ -64,10 +64,10 @@ class PagedStore:
         self._store = store
         self._pages: dict[int, dict[bytes, bytes]] = {}
         self._sizes: dict[int, tuple[int, int]] = {}
-        """Of each page at hand, rows and bytes as they are in the store."""
+        """Rows and bytes of each page in memory, as they are in the store."""
         self._changed: set[int] = set()
         self._has_written = False
-        """Since the directory was written."""
+        """Pages were written after the directory was."""
         directory = store.get(_DIRECTORY)
         self._known = directory is not None
         self._page_count, self._row_count, self._byte_count = (
@@ -182,7 +182,7 @@ class PagedStore:
         self.flush()
 
     def _grow(self, factor: int) -> None:
-        """As many times the pages: the rows of each go to the places that have its number modulo the old count."""
+        """Multiplies the number of pages: rows of a page move to those with the same number modulo the old count."""
         old_count, count = self._page_count, self._page_count * factor
         for number in range(old_count):
             parts: dict[int, dict[bytes, bytes]] = {number: {}}

@@ -28,11 +28,11 @@ _CLOCK: Final = b"clock"
 _OWNER: Final = b"owner"
 _ABSENT: Final = object()
 CLOCK_SOURCE: Final = -1
-"""What the clock causes is of no source: its place in the order is before them."""
+"""The source number of rows that the clock causes: they come before those of all sources."""
 
 
 def in_order(rows: Iterable[InputRow]) -> list[InputRow]:
-    """By partition in the order of offsets, and among partitions the oldest next record first."""
+    """Sorts rows by offset within a partition; among partitions, the oldest next record comes first."""
     by_partition = sorted(rows, key=lambda row: row.order[1:])
     latest: dict[tuple[int, int], int] = {}
     for place, row in enumerate(by_partition):
@@ -86,7 +86,7 @@ class CachedState:
 
     @staticmethod
     def place(name: str, key: Fields | None) -> bytes:
-        """For `read` and `write`, where an object is both read and written."""
+        """Returns the name of an entry for `read` and `write`, for callers that do both."""
         return _place(name, key)
 
     def read(self, place: bytes) -> Any:
@@ -342,12 +342,12 @@ def run_script(
 
 
 def has_wall_clock(processor: KeyedProcessor) -> bool:
-    """Does it want to be called though no row comes?"""
+    """Tells whether the processor must be called even if no row comes."""
     return isinstance(processor, WallClockProcessor) and processor.has_wall_clock
 
 
 def next_wall_clock(processor: KeyedProcessor, store: ByteStore) -> int | None:
-    """When the processor wants to be called though no row comes."""
+    """Returns the wall-clock time of the processor's next call without a row; None: it needs none."""
     if not isinstance(processor, WallClockProcessor):
         return None
     return processor.next_wall_clock(CachedState(store))

@@ -101,6 +101,6 @@ class WindowTableProcessor:
 
 
 def _by_time(listed: tuple[str, Fields]) -> tuple[int, int, str]:
-    """As the bytes of windowed keys lie in Kafka Streams."""
+    """Returns a sort key that orders windows as Kafka Streams orders the bytes of windowed keys."""
     place, window = listed
     return window.get(START, 0), window.get(END, 0), place

@@ -1,4 +1,4 @@
-"""From operators to DataFrames. Importing a family tells the translator what its operators do: so all are imported here."""
+"""Translates operators into DataFrames. Importing a family registers its operators' translations, so all are imported here."""
 
 from __future__ import annotations
 

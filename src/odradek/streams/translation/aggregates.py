@@ -107,7 +107,7 @@ def _first_call(text: str) -> re.Match[str] | None:
 
 
 def _balanced(text: str, start: int) -> int:
-    """Where the bracket closes that is open at `start`."""
+    """Returns the index where the bracket closes that is open at `start`."""
     blank = _QUOTED.sub(lambda quoted: "'" * len(quoted[0]), text)
     depth = 1
     for place in range(start, len(blank)):

@@ -26,11 +26,11 @@ else:
 HEADERS: Final = "array<struct<key:string,value:binary>>"
 META: Final = ("__timestamp", "__headers", "__order")
 STATE: Final = "__state"
-"""Where it is not null, a row is no record: it takes changes of a task's state, or a dead letter, to the sink, and each
-operator lets it pass.
+"""The column that is null in records. Other rows take changes of a task's state, or a dead letter, to the sink, and pass
+through all operators.
 """
 KEPT: Final = "__kept"
-"""In rows that keep another one, which goes on when an output on the way is written: that one."""
+"""The column of a row that is kept inside another one, and continues after an output on the way is written."""
 _HOLDS: Final = "__holds_here"
 _STEPS_MAX: Final = 1 << 20
 ORIGIN: Final = "__origin"
@@ -54,7 +54,7 @@ class RecordFrame:
 
 
 def moved_on(frame: RecordFrame, steps: Iterable[int], hops: int = 0) -> RecordFrame:
-    """The records one step further on their way: `hops` repartitions, then `steps` (`InputRow.order`)."""
+    """Returns the records one step further on their way: `hops` repartitions, then `steps` (`InputRow.order`)."""
     order = sf.col("__order")
     if hops:
         passed = sf.get(order, sf.lit(4)) + sf.lit(hops).cast("bigint")
@@ -105,14 +105,14 @@ def of_records(rows: DataFrame, made: Column) -> Column:
 
 
 def unless_empty(rows: DataFrame, made: Column) -> Column:
-    """As `of_records`, and also computed for what passes and looks like a record: for what other expressions see. Spark calls
-    functions in Python for all rows, whatever the branch, and they need values.
+    """Returns `of_records`, computed also for rows that pass through and look like records, which other expressions see. Spark
+    calls functions in Python for all rows, even of the other branch, and they need values.
     """
     return sf.when(sf.col(STATE).isNull() | sf.col("__value").isNotNull(), made) if passes(rows) else made
 
 
 def parts(rows: DataFrame, elements: Column) -> Column:
-    """The elements of an array for `posexplode`: what passes has one, which is null, whatever the array."""
+    """Returns an array's elements for `posexplode`: a row that passes through has one, which is null."""
     if not passes(rows):
         return elements
     kind = rows.select(elements.alias("x")).schema["x"].dataType

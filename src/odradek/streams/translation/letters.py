@@ -23,11 +23,11 @@ ORIGIN_TYPE: Final = (
 )
 """A record as it was read. The timestamp is in milliseconds."""
 PASSING_TYPE: Final = "struct<topic:string,records:binary>"
-"""As `odradek.spark.dead_letters.passing` reads it."""
+"""The type of rows that `odradek.spark.dead_letters.passing` reads."""
 
 
 def origin_of(*, key: Column, value: Column, headers: Column) -> Column:
-    """Of a row as the source gives it."""
+    """Returns the origin of a row as the source returns it."""
     return sf.struct(
         sf.col("topic"),
         sf.col("partition"),
@@ -40,7 +40,7 @@ def origin_of(*, key: Column, value: Column, headers: Column) -> Column:
 
 
 def origin_within(name: str) -> Column:
-    """Of a row that comes from no record, of which a dead letter can only say where in the program it was."""
+    """Returns the origin of a row that comes from no record: a dead letter can only name its place in the program."""
     nothing = sf.lit(None)
     place = [
         sf.lit(name).alias("topic"),
@@ -69,7 +69,7 @@ def failed(rows: DataFrame, stage: str, exception: Column, message: Column, lett
 
 
 def records_alone(rows: DataFrame) -> DataFrame:
-    """For a plan without a sink of ours: the log hears of records that failed, whether or not there is a topic for them."""
+    """Leaves only records, for a plan without a sink of ours; logs records that failed, even if they have a topic."""
     is_record = arrow_column(_logged, BooleanType(), sf.col(STATE).getField("records"))
     return filtered(rows, is_record)
 

@@ -1,7 +1,7 @@
-"""From frames to the rows that `format("odradek")` writes; and outputs that turn off before a query's end.
+"""Turns frames into the rows that `format("odradek")` writes; and adds outputs that branch off before a query's end.
 
-A query of Spark has one plan and one sink. What is written to another topic on the way is computed from a copy of each row,
-packed, and passes on to the sink as changes of state do: in rows that are no records.
+A query of Spark has one plan and one sink. Output for another topic on the way is computed from a copy of each row, packed,
+and passes through to the sink as changes of state do: in rows that are no records.
 """
 
 from __future__ import annotations

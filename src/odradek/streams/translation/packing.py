@@ -23,13 +23,13 @@ ROWS: Final = "__rows"
 PACKED: Final = StructType().add(TASK, IntegerType()).add(ROWS, BinaryType())
 SAID: Final = StructType().add(ROWS, BinaryType())
 PACKED_BYTES: Final = 4 << 20
-"""Of records that pass in one row, about."""
+"""The size of the records that pass through in one row, roughly."""
 ROW_BYTES_MAX: Final = 8 << 20
-"""Of the rows that are packed together, about."""
+"""The size of the rows that are packed together, roughly."""
 
 
 def packed_rows(rows: DataFrame) -> DataFrame:
-    """Few rows of PACKED in place of many with a column TASK."""
+    """Packs many rows with a column TASK into few rows of PACKED."""
     return rows.mapInArrow(_pack, PACKED)
 
 
@@ -72,7 +72,7 @@ def _unpack(schema: pa.Schema, batches: Iterable[pa.RecordBatch]) -> Iterator[pa
 
 
 def packed(rows: pa.Table) -> Any:
-    """In Arrow's stream format."""
+    """Returns rows in Arrow's stream format."""
     sink = pa.BufferOutputStream()
     with pa.ipc.new_stream(sink, rows.schema) as stream:
         stream.write_table(rows)
@@ -80,6 +80,6 @@ def packed(rows: pa.Table) -> Any:
 
 
 def unpacked(data: Any) -> pa.Table:
-    """From Arrow's stream format."""
+    """Reads rows in Arrow's stream format."""
     with pa.ipc.open_stream(data) as stream:
         return stream.read_all()

@@ -1,7 +1,7 @@
 """What Spark calls the tasks of a program.
 
-Spark divides rows among its partitions by the hash of what they are grouped by. The numbers 0 and 1 fall into the same of
-two partitions, so that one core would have all the work. `even_names` are numbers of which each falls into another one.
+Spark divides rows among its partitions by the hash of the grouping value. The numbers 0 and 1 fall into the same of two
+partitions, so that one core would have all the work. Each number of `even_names` falls into another partition.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ _SEED: Final = 42
 
 @cache
 def even_names(tasks: int) -> tuple[int, ...]:
-    """For each of so many tasks a number, which falls into the partition of the task's own number."""
+    """Returns a number for each task whose hash falls into the partition of the task's own number."""
     names: dict[int, int] = {}
     for name in counted():
         names.setdefault(_signed_hash(name) % tasks, name)
@@ -26,7 +26,7 @@ def even_names(tasks: int) -> tuple[int, ...]:
 
 
 def _signed_hash(number: int) -> int:
-    """Spark's hash of an INT: MurmurHash3 (x86, 32 bits) of its four bytes, with the seed 42."""
+    """Returns Spark's hash of an INT: MurmurHash3 (x86, 32 bits) of its four bytes, with the seed 42."""
     mixed = number * 0xCC9E2D51 & _MASK
     mixed = _rotated(mixed, 15) * 0x1B873593 & _MASK
     value = (_rotated(_SEED ^ mixed, 13) * 5 + 0xE6546B64 & _MASK) ^ 4

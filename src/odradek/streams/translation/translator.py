@@ -61,15 +61,15 @@ class Tasks:
     changelogs: Callable[[str], StateChangelog] | None = None
     script: tuple[ScriptStep, ...] = ()
     letters: Callable[[str], Letters | None] = _no_letters
-    """How records are handled that an operator refuses, by its name; None: they end the query."""
+    """Returns, for an operator's name, how it writes letters for records that it refuses; None: they end the query."""
     topics: Mapping[int, str] = field(default_factory=dict)
-    """By the number of a source."""
+    """The topics, by number of the source."""
     is_even: bool = True
-    """Their names are those of `even_names`; otherwise their numbers, as in checkpoints of earlier versions."""
+    """Tasks have the names of `even_names`; otherwise their numbers, as in checkpoints of earlier versions."""
 
     @property
     def names(self) -> tuple[int, ...]:
-        """What Spark calls each task."""
+        """The name that each task has in Spark."""
         return even_names(self.count) if self.is_even else tuple(range(self.count))
 
     def failures(self, operator: str) -> FailedRows:
@@ -98,10 +98,10 @@ class Translator:
         self.keep_null_keys = repartitions_with_null_keys(ends)
         self._tails = dict(tails or {})
         self.tail_frames: dict[TopicSink, RecordFrame] = {}
-        """Of the outputs that turned off on the way."""
+        """The frames of outputs that branch off on the way."""
         self.events = EventOrder(ends)
         self.reading: Reading = "written"
-        """How the operator is read that is being translated."""
+        """How the operator that is being translated is read."""
         self._frames: dict[tuple[Operator, Reading], RecordFrame] = {}
 
     def frame(self, operator: Operator, asked: Reading = "written") -> RecordFrame:
@@ -174,7 +174,7 @@ def operators_with_old_values(ends: Iterable[Operator]) -> frozenset[Operator]:
 
 
 def repartitions_with_null_keys(ends: Iterable[Operator]) -> frozenset[Operator]:
-    """Those that a left or outer join of a stream reads, whatever is between them (KIP-962)."""
+    """Returns the repartitions that a left or outer join of a stream reads, directly or not (KIP-962)."""
     reached: set[Operator] = set()
     for operator in reversed(list(walk(*ends))):
         relaxed = isinstance(operator, (StreamTableJoin, StreamStreamJoin)) and operator.kind != "inner"
