@@ -1,4 +1,4 @@
-"""By when the requests are answered that wait for other brokers, for the registry, or for many disks one after another.
+"""Deadlines for the answers to requests that wait for other brokers, for the registry, or for many disks one after another.
 
 Each of their steps has a bound of its own. Together they may outlast what clients wait (30 s with most of them), and a client
 that heard nothing closes its connection. So they are answered with REQUEST_TIMED_OUT before that. What was begun goes on where

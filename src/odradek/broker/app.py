@@ -107,7 +107,7 @@ class Broker:
         self._directories: LogManager | None = None
         self._registry: Registry | None = None
         self._identity: DiskIdentity | None = None
-        """Once this broker is registered."""
+        """The record of this broker's disks; None until the broker is registered."""
         self._seen_end_offsets = 0
         self._cluster: ClusterLink | None = None
         self._replicas: ReplicaManager | None = None

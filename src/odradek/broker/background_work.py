@@ -1,4 +1,4 @@
-"""What a broker does again and again, until it stops; and once, when it has time."""
+"""A broker's background work: rounds that repeat until it stops, and tasks that run once when it has time."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ class BackgroundWork:
         self._tasks += [loop.create_task(repeat(work, self._stopping)) for work in rounds]
 
     def import_handlers(self, handlers: Handlers) -> None:
-        """Those that no client does without, soon."""
+        """Imports soon, in a task, the handlers that every client uses."""
         self._tasks.append(asyncio.get_running_loop().create_task(_import_handlers(handlers)))
 
     def return_free_memory(self) -> None:
@@ -67,7 +67,7 @@ class BackgroundWork:
 
 
 async def repeat(work: Round, stopping: asyncio.Event) -> None:
-    """Until `stopping` is set."""
+    """Repeats the work, with its pauses, until `stopping` is set. An error is logged and does not end it."""
     while not await _set_within(stopping, work.pause_seconds()):
         try:
             await work.work()

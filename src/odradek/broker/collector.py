@@ -13,10 +13,10 @@ _WHOLE_COLLECTIONS_NEVER: Final = 1 << 30
 _MIDDLE_GENERATION: Final = 1
 _OLDEST_GENERATION: Final = 2
 _LOOK_AGAIN: Final = 1.25
-"""So many times the blocks of the last look at everything."""
+"""A full look follows when memory holds this many times the blocks that it held at the last full look."""
 _GROWN_SECONDS: Final = 30.0
 _HARDLY_MORE: Final = 1.1
-"""So many times the least of these seconds: no large request is served."""
+"""No large request is served if there are at most this many times the fewest blocks of these seconds."""
 _FREEZE_BLOCKS: Final = 60_000
 """A look at the objects in so many blocks takes about 20 ms."""
 _PARTITION_BLOCKS: Final = 130
@@ -24,7 +24,7 @@ _PARTITION_BLOCKS: Final = 130
 
 
 def keep_collections_small(is_busy: bool) -> None:
-    """While large requests are served, the collector looks at young objects only.
+    """Lets the collector look at young objects only while large requests are served.
 
     A look at all takes 50 ms for each 100,000 objects, and what is read from a frame, or will be written to one, has no cycles.
     """
@@ -64,7 +64,7 @@ class SurvivorFreezer:
         """Calls a function soon, outside of the collector. `call_soon_threadsafe` of the loop: any thread may collect."""
         self._grown_since: float | None = None
         self._least_blocks = 0
-        """Since then."""
+        """The fewest blocks since `_grown_since`."""
         self._is_whole = False
 
     def __call__(self, phase: str, info: Mapping[str, int]) -> None:
@@ -101,7 +101,7 @@ class SurvivorFreezer:
         return now - self._grown_since >= _GROWN_SECONDS
 
     def _check_everything(self) -> None:
-        """Unless there is more than a while ago: then the next full collection asks for it again."""
+        """Collects everything, unless there are clearly more blocks than before: then the next full collection tries again."""
         if self._grown_since is not None and self._blocks() <= _HARDLY_MORE * self._least_blocks:
             self._is_whole = True
             gc.unfreeze()

@@ -85,7 +85,7 @@ class BrokerContext:
     requests: RequestFigures = field(init=False)
     """How long requests take, by API."""
     turns: Turns
-    """For handlers whose work grows with the request."""
+    """Turns on the event loop, for handlers whose work grows with the request."""
     answer_room_bytes: Callable[[], int] = lambda: 2**31 - 1
     """How much a fetch may put into memory: `queued.max.response.bytes` less what clients have not read yet."""
     serve: Callable[[Connection, memoryview, Requester | None], Reply] = lambda connection, frame, requester: (
@@ -158,8 +158,8 @@ class RequestContext:
         return self.connection.listener.name
 
     def address_of(self, broker: BrokerImage) -> tuple[str, int] | None:
-        """Where this client reaches a broker: what it advertises for the client's listener, on the machine that the client
-        already reaches if it names none. None when it has no such listener (Kafka leaves such brokers out).
+        """Returns the address at which this client reaches a broker: the one that the broker advertises for the client's
+        listener, with the host that the client already reaches if it names none. None without such a listener (as in Kafka).
         """
         connection = self.connection
         if (

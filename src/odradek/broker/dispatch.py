@@ -1,4 +1,4 @@
-"""From a frame to the handler of its API and back to bytes.
+"""Dispatches requests: decodes a frame, calls the handler of its API, and encodes the answer.
 
 Checks come in one order everywhere: known API, version, shape; then, in the handlers, authorisation, existence,
 leadership, epoch, work. What fails the first three has no response that the peer could read, so the connection is closed
@@ -64,7 +64,7 @@ _BEFORE_JOIN: Final = frozenset({17, _API_VERSIONS, 36}) | {api.key for api in A
 _JOIN_MS_MAX: Final = 10_000
 """A client's request waits so many milliseconds at most while its broker joins. Then it gets an error such as NOT_LEADER."""
 _FEW_ELEMENTS: Final = 1000
-"""Of all arrays of a message: what has more is read, or written, in steps (`broker/large_messages.py`)."""
+"""The elements of all arrays of a message: one with more is read, or written, in steps (`broker/large_messages.py`)."""
 
 
 class Dispatcher:
@@ -78,9 +78,9 @@ class Dispatcher:
         self._served = served
         self._routes: dict[int, tuple[Api, ApiHandler]] = {}
         self._for_brokers = broker.config.network.inter_broker_listener_name
-        """Where brokers are served, if not everywhere."""
+        """The listener that serves brokers; None if all do."""
         self._control_plane = broker.config.network.control_plane_listener_name
-        """Where the controller serves them, and no one serves anything else."""
+        """The listener at which the controller serves brokers, and nothing else is served; None if there is none."""
         self._figures = broker.requests
 
     def handle(self, connection: Connection, frame: memoryview) -> Reply:
@@ -334,7 +334,7 @@ class Dispatcher:
         return route
 
     def _is_of_broker(self, context: RequestContext) -> bool:
-        """As far as the peer says so; with an authorizer it must be allowed what only brokers are, too."""
+        """Tells whether the peer calls itself a broker and, with an authorizer, may do what only brokers may do."""
         if context.connection.client_software[0] != BROKER_SOFTWARE:
             return False
         authorizer, asker = self._broker.authorizer, self._requester_of(context.connection)
@@ -453,5 +453,5 @@ async def with_timeout(work: Awaitable[None], timeout_ms: int) -> bool:
 
 
 def closing_error(error: KafkaError) -> PeerError:
-    """For requests that have no response (acks=0): the only way to tell the client is to close."""
+    """Returns an error that closes the connection: the only way to report a failed request without response (acks=0)."""
     return PeerError(f"a request without response failed: {error}")

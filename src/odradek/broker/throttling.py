@@ -188,7 +188,7 @@ class Mutations:
         self._strict = context.api_version >= strict_since
 
     def record(self, partition_count: int) -> None:
-        """Before the change. THROTTLING_QUOTA_EXCEEDED when it must not be made now."""
+        """Counts a change; call it before the change. Raises THROTTLING_QUOTA_EXCEEDED when it must not be made now."""
         if not self._quotas.active:
             return
         now = self._now()
@@ -206,7 +206,7 @@ class Mutations:
 
     @property
     def throttle_time_ms(self) -> int:
-        """For the response; the connection is muted for as long."""
+        """The throttle time for the response; the connection is muted for as long."""
         if not self._quotas.active:
             return 0
         return math.ceil(self._quotas.mutations_delay(self._user, self._client_id, self._now()) * 1000)

@@ -1,4 +1,4 @@
-"""What of a request goes on to its handler, and what its answer needs in the end."""
+"""The state of one request at the gate: what goes on to its handler, and what is added to its answer afterwards."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ class Admission:
     api: Api
     request: Any
     answer: Message | None = None
-    """When the handler is not asked."""
+    """The whole answer, when the handler is not called."""
     refused: dict[str, list[Any]] = field(default_factory=dict)
     """Answers to refused elements, by the array that they go to."""
     finishes: list[Finish] = field(default_factory=list)

@@ -1,4 +1,4 @@
-"""What the asker of one request may do, as the authorizer says."""
+"""The rights of one request's client, as the authorizer decides them."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ _REPORTED_MAX: Final = 20
 
 
 class Access:
-    """Of one request. Refusals are reported, the first `_REPORTED_MAX` of them each, the others by their number."""
+    """The rights of one request's client. It reports each of the first `_REPORTED_MAX` refusals, and counts the others."""
 
     __slots__ = ("_authorizer", "_host", "_principal", "_report", "check_rules", "refused_count")
 
@@ -41,7 +41,7 @@ class Access:
         return False
 
     def may_quietly(self, operation: AclOperation, resource_type: AclResourceType, name: str) -> bool:
-        """Where a refusal is no mistake of the asker: the answer only shows less."""
+        """Like `may`, without a report: for refusals that are no mistake of the client, whose answer only shows less."""
         if self.check_rules is not None:
             self.check_rules()
         return self._authorizer.may(self._principal, self._host, operation, resource_type, name)

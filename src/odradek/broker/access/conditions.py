@@ -1,4 +1,4 @@
-"""When a row of the table of access rules applies: `field=value|value`, or one of the names here."""
+"""The conditions under which a row of the table of access rules applies: `field=value|value`, or one of the names here."""
 
 from __future__ import annotations
 

@@ -114,7 +114,7 @@ class FileAuthorizer:
     def may_anywhere(
         self, principal: str, host: str, operation: AclOperation, resource_type: AclResourceType
     ) -> bool:
-        """By the rules that could allow some name: their patterns of names are left aside."""
+        """Tells whether a rule could allow some name; the rules' patterns of names are ignored."""
         self._check_file()
         return any(
             rule.allows

@@ -39,7 +39,7 @@ Step = Callable[[Admission], Generator[None, None, None]]
 
 
 class Gate:
-    """Of one broker with an authorizer."""
+    """The gate of one broker that has an authorizer."""
 
     def __init__(
         self,

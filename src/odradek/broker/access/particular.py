@@ -29,7 +29,7 @@ _HIDDEN_TOPICS: Final = "the group has topics that the client is not authorized 
 
 
 def message_of(rule: AccessRule, admission: Admission, element: Any) -> str:
-    """For people, where the answer has a place for it."""
+    """Returns the refusal as text for people, for answers that have a field for it."""
     required = rule.required
     return f"{admission.context.principal} is not allowed to {required.operation.name} this {required.resource.name}"
 

@@ -1,4 +1,4 @@
-"""Where audit events go: a file that is put aside when it is large, and the topic `__odradek_audit`."""
+"""The destinations of audit events: a file that is rotated when it is large, and the topic `__odradek_audit`."""
 
 from __future__ import annotations
 
@@ -106,10 +106,10 @@ class AuditTopicSink:
         self._partitions_min = partitions_min
         self._retention_ms = retention_ms
         self._failed_sends = 0
-        """After each of them another partition is tried."""
+        """The number of sends that failed. After each failure the next partition is tried."""
 
     async def write(self, written: Sequence[AuditEvent]) -> None:
-        """LEADER_NOT_AVAILABLE while no partition of the topic has a leader, PeerUnreachable, and what the leader refuses."""
+        """Raises LEADER_NOT_AVAILABLE while no partition of the topic has a leader, PeerUnreachable, and the leader's error."""
         if AUDIT_TOPIC not in self._image().topics:
             await self._make()
         topic = self._image().topics.get(AUDIT_TOPIC)
@@ -160,7 +160,7 @@ class AuditTopicSink:
                 raise KafkaError(code, _refusal(code, leader, partition.error_message))
 
     async def _make(self) -> None:
-        """With a partition for each broker that there is now, so that each writes its own."""
+        """Creates the topic with a partition for each current broker, so that each writes to its own."""
         configs = {"retention.ms": str(self._retention_ms), "min.insync.replicas": "1"}
         count = max(self._partitions_min, len(self._image().brokers))
         spec = TopicSpec(name=AUDIT_TOPIC, partition_count=count, configs=configs)
@@ -170,7 +170,7 @@ class AuditTopicSink:
 
 
 def _leaders(topic: TopicImage) -> dict[int, BrokerId]:
-    """Of the partitions that have one."""
+    """Returns the leader of each partition that has one, by partition index."""
     return {
         index: partition.leader
         for index, partition in enumerate(topic.partitions)

@@ -27,10 +27,11 @@ from odradek.telemetry import events
 _log = events.get("broker")
 FLUSH_SECONDS: Final = 0.25
 PATIENCE_SECONDS: Final = 600.0
-"""From the first write that no sink took. A cluster may need that long for leaders, where brokers start one by one."""
+"""The time after the first failed write until events are given up. A cluster whose brokers start one by one may need as long
+to elect leaders."""
 _AT_ONCE: Final = 1000
 _AT_ONCE_BYTES: Final = 512 * 1024
-"""As they are held: so many rarely make a batch that a topic refuses."""
+"""The size in memory of the events in one write, small enough that topics rarely refuse the batch as too large."""
 _OF_EVENTS: Final = frozenset(
     {
         ErrorCode.MESSAGE_TOO_LARGE,
@@ -39,11 +40,11 @@ _OF_EVENTS: Final = frozenset(
         ErrorCode.INVALID_TIMESTAMP,
     }
 )
-"""What a sink says of the events that it is offered, and will say of them later too."""
+"""Errors that are the fault of the events themselves: a sink will refuse the same events later, too."""
 
 
 class _Outcome(IntEnum):
-    """Of one event. The greatest of all sinks counts."""
+    """The outcome of writing one event. Of several sinks' outcomes the greatest counts."""
 
     UNFIT = 0
     LATER = 1
@@ -82,7 +83,7 @@ class AuditTrail:
 
     @property
     def rules(self) -> AuditRules:
-        """Those of the settings as they are now."""
+        """The rules in the current settings; the previous rules if the new ones are invalid."""
         config = self._config()
         if (config.rules, config.sample) != (self._rules_text, self._sample):
             self._rules_text, self._sample = config.rules, config.sample
@@ -93,7 +94,7 @@ class AuditTrail:
         return self._rules
 
     def event(self, kind: str, outcome: str, **values: object) -> AuditEvent:
-        """Of now, on this broker; clipped."""
+        """Returns an event of this broker with the current time, its values clipped."""
         time_ms = self._runtime.clock.wall_ms()
         event = AuditEvent(time_ms=time_ms, broker=self._broker_id, kind=kind, outcome=outcome, **values)  # type: ignore[arg-type]
         return event.clipped()
@@ -142,7 +143,7 @@ class AuditTrail:
         return is_reported and _Outcome.LATER not in outcomes
 
     def _oldest(self) -> Sequence[AuditEvent]:
-        """As many as are written at once, at least one. They stay in the queue."""
+        """Returns the oldest events, as many as fit into one write, but at least one. They stay in the queue."""
         oldest: list[AuditEvent] = []
         left_bytes = _AT_ONCE_BYTES
         for event in islice(self._queue, _AT_ONCE):

@@ -1,4 +1,4 @@
-"""Whether this broker's disks are the ones that it had: the registry's record against what is on them (decision 0027).
+"""Checks that this broker still has the disks that it had: compares the registry's record with the disks (decision 0027).
 
 At the start the record is read and judged. Then, once everything that follows from it is on the disks, each disk notes the next
 generation, and the registration puts it into the record, in one commit. Afterwards the generation is raised now and then.
@@ -79,10 +79,10 @@ class DiskIdentity:
         self._directories = directories
         self._me = me
         self._version: int | None = None
-        """Of the record, as this broker last saw or wrote it; None while there is none."""
+        """The version of the record that this broker last read or wrote; None while there is no record."""
         self._known: Mapping[str, Generation] = {}
         self._own_tokens: set[str] = set()
-        """What a former life of this broker may still put into the record."""
+        """Tokens that an earlier process of this broker noted on its disks, and may still write into the record."""
         self._pending: DiskClaim | None = None
         """A step that may have been taken or not."""
         self._is_raising = asyncio.Lock()

@@ -1,4 +1,4 @@
-"""Where this broker is reached: what it registers, for clients and for other brokers; and how much may come."""
+"""This broker's addresses for clients and for other brokers, as it registers them, and the limits of its servers."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ def registration(
 
 
 def server_limits(config: BrokerConfig, runtime: Runtime) -> ServerLimits:
-    """Of connections and their requests, as the settings say."""
+    """Returns the limits of connections and their requests from the settings."""
     return ServerLimits(
         frame_bytes_max=config.network.socket_request_max_bytes,
         in_flight_max=config.network.queued_max_requests,

@@ -65,7 +65,7 @@ class FailureDetector:
             task.add_done_callback(lambda _: self._looks.pop(broker, None))
 
     def undecided_for(self) -> float:
-        """For how many seconds it is worth waiting for a look, or for an image without a dead broker; 0 mostly."""
+        """Returns the seconds for which an answer should wait for a probe, or for an image without a dead broker; mostly 0."""
         if not self._dead and not self._looking:
             return 0.0
         left_s = self._undecided_until - self._now()

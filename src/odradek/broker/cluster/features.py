@@ -22,7 +22,7 @@ class Feature:
     min_level: int
     max_level: int
     finalized_level: int
-    """Until someone sets another."""
+    """The level in use until another is set."""
     api_key: int | None = None
     """The API that comes with it."""
 
@@ -55,7 +55,7 @@ class FeatureUpgrade(IntEnum):
 
 
 def supported(served_keys: Collection[int]) -> list[Feature]:
-    """Those whose APIs are served."""
+    """Returns the features whose APIs are served."""
     return [
         feature for feature in FEATURES.values() if feature.api_key is None or feature.api_key in served_keys
     ]

@@ -11,7 +11,7 @@ FORWARDED: Final = frozenset(api.key for api in APIS.values() if api.forwarded)
 _READS: Final = frozenset({46, 55})
 """ListPartitionReassignments, DescribeQuorum."""
 CHANGES: Final = FORWARDED - _READS
-"""Those that change the cluster, or say that there is nothing to change."""
+"""Keys of the APIs that change the cluster, or answer that there is nothing to change."""
 _ALTER_CONFIGS: Final = (33, 44)
 _BROKER_LOGGER: Final = 8
 

@@ -42,7 +42,7 @@ _NAMED_SECONDS: Final = 5.0
 _log = events.get("broker")
 
 Apply = Callable[[ClusterImage, ClusterImage], Awaitable[asyncio.Future[None] | None]]
-"""As `cluster.publishing.Apply`."""
+"""The same as `cluster.publishing.Apply`."""
 
 
 class ClusterLink:
@@ -66,9 +66,9 @@ class ClusterLink:
         self._image = image
         self._apply = apply
         self.security: Final = security
-        """Of connections to other brokers."""
+        """The security of connections to other brokers."""
         self.image_age: Final = image_age
-        """Where it is bounded."""
+        """The age of the image; None where the settings do not limit it."""
         self._applying = asyncio.Lock()
         self._takes: dict[asyncio.Task[asyncio.Future[None] | None], None] = {}
         self._waiting: dict[asyncio.Future[None], None] = {}
@@ -83,12 +83,12 @@ class ClusterLink:
         )
         self._forwarding: Forwarding | None = None
         self.failure_detector: FailureDetector | None = None
-        """Once there is someone to look at."""
+        """The detector of dead brokers; None until there are other brokers to probe."""
         self._closing = False
         self.joining: asyncio.Event | None = asyncio.Event()
         """Set when this broker has applied an image that names it; None from then on."""
         self.incarnation: Final = runtime.entropy.uuid().hex
-        """Of this process."""
+        """A random id of this process."""
         self._gone: dict[BrokerId, tuple[BrokerImage, float]] = {}
         """Brokers that left the image lately, and until when they are named."""
         self.membership = ClusterMembership(self, registry, runtime.entropy, image_age)
@@ -102,7 +102,7 @@ class ClusterLink:
 
     @property
     def named_brokers(self) -> tuple[BrokerImage, ...]:
-        """Those of the image, and for a few seconds those that left it.
+        """The brokers of the image, and for a few seconds those that left it.
 
         librdkafka loses sight of a partition for a second when one answer both moves it and drops the broker that it was at.
         """
@@ -140,7 +140,7 @@ class ClusterLink:
 
     @property
     def broker_epoch(self) -> int:
-        """Of this broker's registration."""
+        """The epoch of this broker's registration."""
         return self.membership.broker_epoch
 
     @property

@@ -75,7 +75,7 @@ class MembershipLink(Protocol):
         """Raises an OdradekError when there is no answer."""
 
     def locate(self, broker: BrokerImage) -> bool:
-        """Where a broker is, that the image may not know yet; whether that is news."""
+        """Notes the addresses of a broker, which the image may not have yet. Returns whether they are new."""
 
     async def reached(self, controller_epoch: int, version: int) -> None:
         """Returns when an image that is as new as that was applied."""
@@ -129,7 +129,7 @@ class ClusterMembership:
         self._sessions: deque[int] = deque(maxlen=_SESSIONS_MAX)
         """That this process had, the newest last: what is registered in them is its own."""
         self._sign: asyncio.TimerHandle | None = None
-        """Of life: the next one, while an image is taken."""
+        """The timer of the next sign of life while an image is applied."""
         self.controller: Controller | None = None
         """The controller, while it is this broker."""
         self.controller_id: BrokerId | None = None
@@ -497,8 +497,8 @@ class ClusterMembership:
                 await self._locate(controller, is_dead=refuses)
 
     async def _locate(self, broker: BrokerId, *, is_dead: bool) -> None:
-        """Where the controller is by its registration. If it refuses connections there, its process is gone: its office and its
-        registration are taken from it without waiting for the end of its session.
+        """Looks up the controller's addresses in its registration. If it refuses connections there, its process is gone: its
+        office and its registration are deleted without waiting for the end of its session.
         """
         await self._registry.sync()
         epoch = await self._registry.get(CONTROLLER_EPOCH)

@@ -24,7 +24,7 @@ else:
     net_peers = lazy("odradek.net.peers")
 
 ListenerSecurity = Callable[[], "OutgoingSecurity | None"]
-"""Of a new connection to a listener; None: plain text."""
+"""Returns the security of a new connection to a listener; None for plain text."""
 _LOOPBACK: Final = "127.0.0.1"
 NO_LISTENERS: Final[Mapping[str, ListenerSecurity]] = MappingProxyType({})
 
@@ -69,8 +69,8 @@ class OtherBrokers:
     async def send_to_control_plane(
         self, broker: BrokerId, api_key: int, request: Message, *, timeout_s: float | None, lane: str
     ) -> Message:
-        """At its listener for brokers, if it has no control plane, or one for which this broker has no settings: so a cluster
-        gets control planes broker by broker. Raises PeerUnreachable.
+        """Sends to the broker's control plane. Uses its listener for brokers if it has no control plane, or one for which this
+        broker has no settings: so a cluster gets control planes broker by broker. Raises PeerUnreachable.
         """
         peers = self.peers if self._control_address_of(broker) is None else self._at_control_planes()
         return await peers.send(broker, api_key, request, timeout_s=timeout_s, lane=lane)
@@ -81,7 +81,7 @@ class OtherBrokers:
         return None if known is None else (known.host or _LOOPBACK, known.port)
 
     def locate(self, broker: BrokerImage) -> bool:
-        """Where a broker is, that the image may not know yet; whether that is news."""
+        """Notes the addresses of a broker, which the image may not have yet. Returns whether they are new."""
         known = self._known(broker.broker_id)
         if known is not None and _addresses(known) == _addresses(broker):
             return False
@@ -140,11 +140,11 @@ class OtherBrokers:
         return self._control_planes[known.control_plane]()
 
     def _known(self, broker: BrokerId) -> BrokerImage | None:
-        """Where it is, as far as this broker heard."""
+        """Returns the broker with its last known addresses; None for a broker that is not known."""
         return self._located.get(broker) or self._broker_of(broker)
 
 
 def _addresses(broker: BrokerImage) -> tuple[str, int, str | None, tuple[str, int] | None]:
-    """Where other brokers reach it."""
+    """Returns the addresses at which other brokers reach the broker."""
     control = None if broker.control_plane is None else broker.endpoints[broker.control_plane]
     return broker.host or _LOOPBACK, broker.port, broker.control_plane, control

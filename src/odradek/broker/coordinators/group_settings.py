@@ -31,7 +31,7 @@ class SettingsByGroup(Generic[S]):
         self._made_from = config()
         self._default = of(self._made_from, NO_OWN_SETTINGS)
         self._kept: dict[str, tuple[Mapping[str, str], S]] = {}
-        """Of the groups that have settings of their own."""
+        """The settings of groups that have settings of their own, with what they were made from."""
 
     def __call__(self, group_id: str) -> S:
         config = self._config()

@@ -1,4 +1,4 @@
-"""How groups are wired: their topic, their kinds, and what machines are given."""
+"""The wiring of groups: their topic, their kinds, and the dependencies of their machines."""
 
 from __future__ import annotations
 
@@ -62,7 +62,7 @@ def add_groups(
     config: Callable[[], BrokerConfig],
     image: Callable[[], ClusterImage],
 ) -> CoordinatorParts[GroupMachine, GroupService]:
-    """Before the logs are opened: their shards load as they are."""
+    """Returns the parts that coordinate groups. Call it before the logs are opened: shards load as logs open."""
     worker = TargetWorker(runtime.offload, lambda group_id: shards.for_key(group_id))
     coordinators.on_close(worker.close)
     dependencies = GroupDependencies(

@@ -75,9 +75,9 @@ async def create_internal_topic(
 
 
 def _replicas(topic: InternalTopic, config: BrokerConfig, broker_count: int) -> int:
-    """As many as the setting says. A broker alone makes do with one, since everything waits for the topic; a cluster with fewer
-    brokers, too, unless someone asked for so many: one of them may just be down, and the topic would never get its copies
-    (COORDINATOR_NOT_AVAILABLE, as in Kafka)."""
+    """Returns the replication factor of the setting. A single broker makes do with one replica, since everything waits for the
+    topic; a cluster with too few brokers does so, too, unless the setting was set: a broker may just be down, and the topic
+    would never get its copies (COORDINATOR_NOT_AVAILABLE, as in Kafka)."""
     wanted = topic.replication_factor(config)
     is_set = topic.replication_factor_key in config.originals
     setting = f"{topic.replication_factor_key}={wanted}"
@@ -95,7 +95,7 @@ def _replicas(topic: InternalTopic, config: BrokerConfig, broker_count: int) -> 
 
 
 def _configs(topic: InternalTopic, config: BrokerConfig, replicas: int) -> Mapping[str, str]:
-    """With fewer replicas than there should be, one must still be able to fail where there are two."""
+    """Returns the topic's settings. With fewer replicas than wanted, but at least two, one of them may still fail."""
     configs = topic.configs(config)
     if topic.min_in_sync is None:
         return configs

@@ -39,7 +39,7 @@ class PartitionLog:
         return self._partition.config.max_message_bytes
 
     def check_writable(self) -> None:
-        """Before an operation decides: what is refused here leaves the machine as it is."""
+        """Raises if the log takes no appends. It runs before an operation decides, so a refusal does not change the machine."""
         self._check_epoch()
         leader = self._partition.leader()
         leader.check_writable()

@@ -57,7 +57,7 @@ class _MarkersOfLeader(NamedTuple):
     gathered: RequestBatcher[MarkerBatch, Codes]
 
     async def write(self, batch: MarkerBatch) -> Codes:
-        """Beside what the leader says: NETWORK_EXCEPTION when it cannot be asked, or says nothing of a partition."""
+        """Returns the leader's codes, and NETWORK_EXCEPTION when it cannot be reached or its answer lacks a partition."""
         try:
             return await self.gathered.submit(self.leader, batch)
         except OdradekError as error:

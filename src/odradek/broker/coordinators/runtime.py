@@ -70,9 +70,9 @@ class CoordinatorKind(Generic[M, S]):
         self._imports = imports
         self._has_imports = False
         self._led: dict[int, ShardLog] = {}
-        """Before the parts were made."""
+        """Logs that this broker leads, by partition, until the parts are made."""
         self.made: CoordinatorParts[M, S] | None = None
-        """None until the kind is needed."""
+        """The parts; None until the kind is needed."""
 
     @property
     def parts(self) -> CoordinatorParts[M, S]:
@@ -119,10 +119,10 @@ class CoordinatorRuntime:
 
     def __init__(self) -> None:
         self.send_to_peer: SendToPeer = no_peers
-        """How another broker is asked; looked up for each question."""
+        """Sends a request to another broker; looked up for each request."""
         self._closing: list[Callable[[], None]] = []
         self._kinds: dict[str, CoordinatorKind[Any, Any]] = {}
-        """By the name of the internal topic."""
+        """The kinds of coordinators, by the name of their internal topic."""
         self._broker: CoordinatorBroker | None = None
         self._creating: dict[str, asyncio.Task[None]] = {}
         self._beginning: dict[str, asyncio.Task[None]] = {}
@@ -153,7 +153,7 @@ class CoordinatorRuntime:
         *,
         patience_seconds: Callable[[], float] = lambda: PATIENCE_SECONDS,
     ) -> Shards[M]:
-        """For the parts of a kind; `make_machine` is given the index of the partition. See `Shards` for `patience_seconds`."""
+        """Returns shards for a kind. `make_machine` receives the partition's index; see `Shards` for `patience_seconds`."""
         return Shards(topic.name, lambda: self._count(topic), make_machine, clock, patience_seconds)
 
     def begin(self, broker: CoordinatorBroker) -> None:

@@ -29,8 +29,8 @@ else:
     remote_transaction_markers = lazy("odradek.broker.coordinators.remote_transaction_markers")
 
 DURABLE_SECONDS_MAX: Final = 5.0
-"""So long a marker for another broker may take to be on every replica in sync, or it is asked for again. Answers of one
-connection keep their order: one partition must not hold up the markers of all others for longer."""
+"""The time in which a marker for another broker must be on every replica in sync; otherwise it is requested again. Answers of
+one connection keep their order: one partition must not delay the markers of all others for longer."""
 
 
 class ClusterMarkers:
@@ -106,7 +106,7 @@ class LocalMarkers:
         return dict(zip(batch.partitions, outcomes, strict=True))
 
     async def write_for_another(self, batch: MarkerBatch) -> dict[TopicPartition, ErrorCode]:
-        """Like `write`; REQUEST_TIMED_OUT for a partition whose marker is not durable soon."""
+        """Does what `write` does; returns REQUEST_TIMED_OUT for a partition whose marker is not durable soon."""
         outcomes = await asyncio.gather(
             *(_soon(partial(self.write_one, batch, partition)) for partition in batch.partitions)
         )

@@ -25,7 +25,7 @@ else:
 
 
 class CoordinatorDirectory(Protocol):
-    """Where coordinators are, here and elsewhere."""
+    """Finds the brokers of coordinators, this broker or another one."""
 
     @property
     def here(self) -> BrokerId:

@@ -1,4 +1,4 @@
-"""What a fetch finds in the partitions that it wants, within its limits.
+"""Reads the partitions of a fetch, within its limits.
 
 A consumer reads below the high watermark, or with read_committed below the last stable offset, of a leader or, when it is new
 enough to know of this, of a follower, whose marks may be behind (KIP-392). A follower reads up to the end of the leader's log.
@@ -76,7 +76,7 @@ class FetchReader:
         self.found_bytes = 0
         self.has_news = False
         self.partitions: dict[Partition, RequestedPartition] = {}
-        """Those that could be read from."""
+        """The partitions that could be read."""
         self._broker = broker
         self._context = context
         self._wanted = wanted
@@ -104,7 +104,7 @@ class FetchReader:
             self._beside.do(missing)
 
     def prepare_retry(self) -> None:
-        """Before the next `read`, after a wait: what was brought before may have left the memory since."""
+        """Prepares the next `read` after a wait: records that were loaded before may have left the memory since."""
         self._looks_left = _LOOKS_FOR_COLD
         self._beside = None
 
@@ -312,7 +312,8 @@ def _aborted(partition: Partition, start_offset: int, end_offset: int) -> list[A
 
 
 def _check_range(partition: Partition, offset: int) -> None:
-    """Between the log's start and its end. Between the high watermark and the end there is nothing to read yet."""
+    """Raises OFFSET_OUT_OF_RANGE unless the offset is between the log's start and its end. Between the high watermark and the
+    end there is nothing to read yet."""
     if not partition.start_offset <= offset <= partition.log.end_offset:
         raise KafkaError(
             ErrorCode.OFFSET_OUT_OF_RANGE,
@@ -321,7 +322,7 @@ def _check_range(partition: Partition, offset: int) -> None:
 
 
 def _divergence(partition: Partition, wanted: RequestedPartition) -> EpochEndOffset | None:
-    """Where the client's log parted from ours, when the epoch it last fetched says that it did."""
+    """Returns the epoch and offset after which the client's log differs from ours; None if its last fetched epoch agrees."""
     if wanted.last_fetched_epoch < 0:
         return None
     epoch, end_offset = partition.log.epoch_end_offset(wanted.last_fetched_epoch)

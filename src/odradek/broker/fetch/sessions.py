@@ -132,11 +132,11 @@ class FetchSession:
 
     @property
     def resting_count(self) -> int:
-        """Of partitions in which nothing happens."""
+        """The number of partitions in which nothing happens."""
         return len(self._resting)
 
     def rest(self, key: PartitionKey, stop: Callable[[], None]) -> None:
-        """There is nothing to tell of the partition until it is woken; `stop` is called then."""
+        """Leaves the partition out of answers until it is woken; `stop` is called then."""
         self._active.pop(key, None)
         self._resting[key] = stop
 
@@ -210,9 +210,9 @@ class SessionFetchPlan:
 
 
 SESSION_PARTITIONS_MAX: Final = 10_000
-"""Of a client: one that fetches more has no session, and says each time what it wants."""
+"""The partitions in one client's session. A client that fetches more has no session and sends its whole list each time."""
 ALL_PARTITIONS_MAX: Final = 250_000
-"""Of all consumers' sessions: some 100 MB."""
+"""The partitions in the sessions of all consumers: some 100 MB."""
 
 
 class FetchSessions:
@@ -236,7 +236,7 @@ class FetchSessions:
         return len(self._sessions)
 
     def by_id(self) -> dict[int, FetchSession]:
-        """As they are now, the longest unused first."""
+        """Returns a copy of the current sessions by id, the longest unused first."""
         return dict(self._sessions)
 
     def plan(
@@ -316,12 +316,12 @@ class FetchSessions:
         return session
 
     def _has_room(self, count: int) -> bool:
-        """For so many partitions more of a consumer."""
+        """Tells whether `count` more partitions fit into the sessions of consumers."""
         held = sum(len(session.partitions) for session in self._sessions.values() if not session.is_follower)
         return held + count <= self._partitions_max
 
     def _end_idle_consumers(self, now: float, *, but: int) -> None:
-        """Their clients may be gone. Not the session that is asked for."""
+        """Ends idle sessions, whose clients may be gone, except the session `but`."""
         idle = []
         for session in self._sessions.values():
             if now - session.last_used < self._eviction_seconds:

@@ -37,12 +37,12 @@ ZSTD_SINCE_FETCH: Final = 10
 RECORDS_NAMED_MAX: Final = 1000
 """How many records of a refused batch are named."""
 RECORDS_SEARCHED_MAX: Final = 10_000
-"""In a batch of more records none is named: small batches may expand to millions, and all would be in memory at once, and made
-in one call that no other thread can interrupt."""
+"""A batch of more records has none of them named: small batches may expand to millions, which would all be in memory at once,
+and be decoded in one call that no other thread can interrupt."""
 INLINE_BYTES_MAX: Final = 2 << 20
-"""What one request may have checked on the event loop, counted once expanded: a few milliseconds."""
+"""The expanded bytes of one request that may be checked on the event loop: a few milliseconds."""
 _RECOMPRESSING_COSTS: Final = 16
-"""To compress costs so many times what it costs to check."""
+"""Compressing bytes costs this many times as much as checking them."""
 
 Batches = list[tuple[BatchHeader, memoryview]]
 
@@ -190,7 +190,7 @@ def _out_of_time(terms: ValidationTerms, timestamp: int) -> str | None:
 def _refused(
     code: ErrorCode, batch: memoryview, header: BatchHeader, judge: Callable[[Record], str | None]
 ) -> KafkaError:
-    """With the first of the records that `judge` finds wrong."""
+    """Returns the error for a batch, with the first of the records that `judge` rejects."""
     if header.record_count > RECORDS_SEARCHED_MAX:
         return KafkaError(code)
     judged = ((index, judge(record)) for index, record in enumerate(decode_batch(batch, header)))

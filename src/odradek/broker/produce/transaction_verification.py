@@ -92,8 +92,8 @@ class TransactionVerification:
 
 
 def _as_produce_error(partition: Partition, code: ErrorCode, version: int) -> ErrorContent:
-    """As Kafka tells producers. What passes becomes NOT_ENOUGH_REPLICAS: on that every client, also one that knows nothing of
-    coordinators in Produce, tries again without asking for metadata first.
+    """Returns the error that Kafka sends to producers. A temporary one becomes NOT_ENOUGH_REPLICAS: on that every client, even
+    one that does not expect coordinator errors in Produce, tries again without asking for metadata first.
     """
     known = code
     if code in _COMES_BACK and (

@@ -21,7 +21,7 @@ from odradek.telemetry import events
 
 _log = events.get("broker")
 _LITTLE_BYTES: Final = 4 << 20
-"""So much may be left for the moment in which the partition stands still."""
+"""The bytes that may be left to copy while the partition takes no appends."""
 _PASSES_MAX: Final = 50
 _AT_ONCE: Final = 1
 

@@ -25,7 +25,7 @@ else:
 
 _log = events.get("broker")
 _TURN: Final = 256
-"""After so many partitions, others get the loop."""
+"""The number of partitions after which other tasks get the loop."""
 
 
 class ReplicaMaintenance:

@@ -61,12 +61,12 @@ class PartitionLanes:
     def __init__(
         self, *, at_once: int, made_at_once: int, on_failed: Callable[[TopicPartition, Exception], None]
     ) -> None:
-        """At most `made_at_once` lanes work that make logs, and `at_once` others."""
+        """Allows at most `made_at_once` lanes that create logs, and `at_once` others, to work at the same time."""
         self._making = _Queue(made_at_once)
         self._others = _Queue(at_once)
         self._on_failed = on_failed
         self._steps: dict[TopicPartition, list[tuple[Step, PendingSteps | None]]] = {}
-        """Of each busy lane; the first is at work, or waits for a worker."""
+        """The steps of each busy lane; the first is at work, or waits for a worker."""
         self._workers: dict[asyncio.Task[None], None] = {}
         self._is_over = False
 
@@ -101,7 +101,7 @@ class PartitionLanes:
             worker.add_done_callback(lambda done: self._workers.pop(done, None))
 
     async def run(self, name: TopicPartition, work: Callable[[], Awaitable[T]]) -> T:
-        """Like `put`; returns, or raises, what the work does. It goes on if the caller is cancelled."""
+        """Puts the work into the lane and returns, or raises, its outcome. It continues if the caller is cancelled."""
         if self._is_over:
             raise KafkaError(ErrorCode.KAFKA_STORAGE_ERROR, "the broker is stopping")
         outcome: asyncio.Future[T] = asyncio.get_running_loop().create_future()

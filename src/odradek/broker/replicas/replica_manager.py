@@ -43,10 +43,10 @@ from odradek.telemetry import events
 
 _log = events.get("broker")
 _TURN: Final = 256
-"""After so many partitions, others get the loop."""
+"""The number of partitions after which other tasks get the loop."""
 _AT_ONCE: Final = 8
 _MADE_AT_ONCE: Final = 64
-"""They share their syncs."""
+"""More than `_AT_ONCE`: lanes that create logs share their syncs."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -96,18 +96,18 @@ class ReplicaManager:
             at_once=_AT_ONCE, made_at_once=_MADE_AT_ONCE, on_failed=self._step_failed
         )
         self.health: Final = ReplicaHealth(self._held, directories, self._lanes)
-        """For the controller."""
+        """The state of this broker's replicas and directories, for the controller."""
         self.maintenance: Final = ReplicaMaintenance(
             runtime, directories, self._held, self._roles, lambda: self._config
         )
         self._queued: dict[TopicPartition, None] = {}
         """Lanes with a step that did not begin, and that will look at the newest image."""
         self._topic_config: tuple[TopicImage, BrokerConfig, LogConfig] | None = None
-        """The last that was asked for: partitions of a topic come in a row."""
+        """The last result of `_config_of`: a topic's partitions come in a row."""
         self._applied: dict[UUID, TopicImage] = {}
         self._config: BrokerConfig | None = None
         self.leader_throttle: Final = ReplicationThrottle(me, self._leader_rate, self._throttle_window)
-        """Of what others copy from here."""
+        """The throttle of what other brokers copy from this one."""
         self._deciding = asyncio.Lock()
         """Images are gone through one after another. No log is waited for meanwhile."""
         self.partitions: Mapping[TopicPartition, Partition] = self._partitions

@@ -1,4 +1,4 @@
-"""The replicas that this broker has: open, or offline with the reason why; and how requests find them."""
+"""The replicas of this broker, open, or offline with the reason; requests find them here."""
 
 from __future__ import annotations
 
@@ -35,11 +35,11 @@ class ReplicaRegistry:
         self._by_id: dict[ReplicaId, Partition] = {}
         self._offline: dict[TopicPartition, tuple[UUID, ErrorContent]] = {}
         self._unopened: dict[TopicPartition, tuple[UUID, bool]] = {}
-        """Those that wait for space, or for a free file descriptor, to be opened, and whether they are new."""
+        """Replicas that wait for disk space, or for a free file descriptor, to be opened, and whether they are new."""
         self._lost: dict[TopicPartition, UUID] = {}
-        """Those of the offline ones whose records are lost, as far as this broker goes."""
+        """Offline replicas whose records are lost on this broker."""
         self.timed: Final[dict[Partition, None]] = {}
-        """Those with a `flush.ms`: the clock must look at them, and at no others."""
+        """Partitions with a `flush.ms`: only these need regular checks of their age."""
         self.on_offline_changed: Callable[[], None] = _ignore
         """Called when a replica cannot be used any more, or can again."""
 
@@ -55,7 +55,7 @@ class ReplicaRegistry:
         return partition
 
     def leader_by_id(self, topic_id: UUID, index: int) -> Partition:
-        """Like `leader`; UNKNOWN_TOPIC_ID when no topic has the id."""
+        """Returns or raises what `leader` does; raises UNKNOWN_TOPIC_ID when no topic has the id."""
         partition = self.replica_by_id(topic_id, index)
         partition.check_leads()
         return partition
@@ -70,7 +70,7 @@ class ReplicaRegistry:
         return partition
 
     def replica_by_id(self, topic_id: UUID, index: int) -> Partition:
-        """Like `replica`; UNKNOWN_TOPIC_ID when no topic has the id."""
+        """Returns or raises what `replica` does; raises UNKNOWN_TOPIC_ID when no topic has the id."""
         partition = self._by_id.get((topic_id, index))
         return partition if partition is not None else self.replica(self._name_of(topic_id), index)
 
@@ -184,7 +184,7 @@ class ReplicaRegistry:
             self.timed.pop(partition, None)
 
     def is_away(self, name: TopicPartition, topic_id: UUID, reason: KafkaError) -> None:
-        """It cannot be used until it is added again."""
+        """Notes that the replica cannot be used until it is added again."""
         self._offline[name] = topic_id, ErrorContent.of(reason)
         self.on_offline_changed()
 
@@ -195,7 +195,7 @@ class ReplicaRegistry:
     def not_opened(
         self, name: TopicPartition, topic_id: UUID, error: KafkaError, *, is_new: bool = False
     ) -> None:
-        """Like `is_away`; where the reason may pass, it is among the `unopened`."""
+        """Does what `is_away` does; if the reason may be temporary, adds the replica to `unopened`."""
         if name not in self._offline:
             _log.error("partition_offline", partition=name, reason=error.message)
         if isinstance(error, LostRecordsError):

@@ -1,4 +1,4 @@
-"""Who leads and who follows: each replica of this broker gets the role that the cluster's image has for it.
+"""Roles of replicas: each replica of this broker leads or follows as the cluster's image says.
 
 `on_led` and `on_lost` come in pairs, one pair for each leadership: a partition that this broker leads again, under another
 epoch, was lost in between. What follows is handed to the fetchers, which are made, and imported, when there is something to
@@ -45,7 +45,7 @@ class ReplicaRoles:
         """What is led and takes no appends yet: its files have to follow a truncation before it is announced."""
         self._following: PartitionFetchers | None = None
         self.shared: Final[dict[Partition, None]] = {}
-        """Those led here that others follow."""
+        """Partitions that this broker leads and other brokers follow."""
         self.make_following: Callable[[], PartitionFetchers] | None = None
         self.on_led: Callable[[Partition], None] = _ignore
         self.on_lost: Callable[[Partition], None] = _ignore
@@ -168,8 +168,8 @@ def _mend(partition: Partition, *, may_cut: bool, counts: bool) -> None:
 
 
 def _is_whole_again(partition: Partition) -> None:
-    """In sync again, after the cluster did not count on it: it has all that its leader has. What it lacked beyond that is gone
-    everywhere, because someone accepted the loss."""
+    """Marks a damaged log as mended when its replica is in sync again: it has all that its leader has. Other records that it
+    lacked are gone everywhere, because someone accepted the loss."""
     if partition.log.damage is not None and partition.log.damage_offset is None:
         partition.log.mended()
 

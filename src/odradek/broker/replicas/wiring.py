@@ -1,4 +1,4 @@
-"""What replicas need of the cluster, made and imported when the first of them has a follower or a leader elsewhere."""
+"""Makes what replicas need of the cluster, once the first of them has a follower or a leader on another broker."""
 
 from __future__ import annotations
 
@@ -64,7 +64,7 @@ class Proposals:
 def fetchers(
     runtime: Runtime, cluster: ClusterLink, me: BrokerId, broker: Callable[[], BrokerContext]
 ) -> replica_fetchers.ReplicaFetchers:
-    """Those of this broker."""
+    """Returns the fetchers of this broker's replicas."""
     made = replica_fetchers.ReplicaFetchers(
         runtime,
         cluster.peers,

@@ -84,7 +84,7 @@ class SecureListeners:
         self._runtime = runtime
         self._image = image
         self.observers: list[Callable[[LoginAttempt], None]] = []
-        """They hear of every login, and of every attempt that failed."""
+        """Callbacks for every login and every failed attempt."""
         self._certificates: dict[str, ListenerCertificates] = {
             name: listener_tls.ListenerCertificates(name, security)
             for name, security in config.security.items()
@@ -104,7 +104,7 @@ class SecureListeners:
 
     @property
     def certificates(self) -> Mapping[str, ListenerCertificates]:
-        """Of the listeners with TLS, by name."""
+        """The certificates of the listeners with TLS, by listener name."""
         return self._certificates
 
     def opened(
@@ -228,7 +228,7 @@ class SecureListeners:
             certificates.reload_if_changed()
 
     async def refresh_keys(self) -> None:
-        """Those of the tokens' issuers."""
+        """Refreshes the keys of the tokens' issuers."""
         for source in self._key_sources.values():
             await source.refresh()
 

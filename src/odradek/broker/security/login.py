@@ -46,7 +46,7 @@ _MESSAGE: Final = "Authentication failed: invalid credentials with SASL mechanis
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LoginAttempt:
-    """For those who watch. `reason`: why it failed, clipped; None for a success."""
+    """One attempt to log in, for observers. `reason`: why it failed, clipped; None for a success."""
 
     principal: str
     mechanism: str
@@ -57,7 +57,7 @@ class LoginAttempt:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LoginTerms:
-    """Of one listener."""
+    """The rules for logins at one listener."""
 
     failure_delay_s: float
     login_s: float

@@ -38,10 +38,10 @@ class Mechanisms:
         self._kerberos = kerberos
         self._token = token
         self._own_seed = self._random_text()
-        """Until the cluster has one."""
+        """A random seed, used until the cluster has one."""
         self._counted_users = NO_SCRAM_USERS
         self._shapes: dict[str, CredentialShapes] = {}
-        """By mechanism, of `_counted_users`: there may be many, and logins are many, too."""
+        """Credential shapes of `_counted_users`, by mechanism; cached, since users and logins may be many."""
 
     def exchanges(self) -> dict[str, Callable[[], ServerExchange]]:
         """What makes a login by each enabled mechanism."""

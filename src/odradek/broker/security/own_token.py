@@ -19,15 +19,15 @@ from odradek.telemetry import events
 
 _log = events.get("security")
 _WAIT_S: Final = 4.0
-"""For a connection to the issuer, and then for its answer, where settings do not say: a login has ten seconds in all."""
+"""The default timeout of a connection to the issuer, and then of its answer: a login has ten seconds in all."""
 _DOUBLINGS_MAX: Final = 30
 
 
 class OwnToken:
-    """Of one listener's settings. Used on the event loop only."""
+    """The token of one listener's settings. Used on the event loop only."""
 
     def __init__(self, listener: str, security: ListenerSecurity, runtime: Runtime) -> None:
-        """ConfigError for a URL that is not allowed."""
+        """Raises ConfigError for a URL that is not allowed."""
         sasl = security.sasl
         url = sasl.oauthbearer_token_endpoint_url
         assert url is not None, "made only with a URL"
@@ -53,7 +53,7 @@ class OwnToken:
         self._reason = ""
 
     def token(self) -> str:
-        """Of the moment, after `renew`."""
+        """Returns the current token; call `renew` first."""
         return self._token
 
     async def renew(self) -> None:

@@ -1,4 +1,4 @@
-"""What members of share groups say of records, from ShareAcknowledge and along with ShareFetch."""
+"""Acknowledgements of records by members of share groups, from ShareAcknowledge and ShareFetch."""
 
 from __future__ import annotations
 
@@ -107,7 +107,7 @@ async def acknowledge(
     renews: bool,
     access: Access | None = None,
 ) -> dict[ReadPlace, AcknowledgementOutcome]:
-    """By partition. Everything is taken in before anything is waited for."""
+    """Returns the outcomes by partition. All acknowledgements are applied before any is waited for."""
     verdicts: dict[ReadPlace, AcknowledgementOutcome] = {}
     waiting: list[tuple[ReadPlace, Awaitable[None]]] = []
     turn = broker.turns.begin()

@@ -18,7 +18,7 @@ async def forget_topic(broker: BrokerContext, group_id: str, topic_id: UUID) -> 
 
 
 async def forget_group(broker: BrokerContext, group_id: str) -> None:
-    """Before a group is deleted; nothing for one that is no share group. NON_EMPTY_GROUP."""
+    """Deletes a share group's state before the group is deleted; does nothing for other groups. Raises NON_EMPTY_GROUP."""
     topics = await broker.groups.share_topics(group_id)
     if topics:
         await broker.groups.check_share_unused(group_id)

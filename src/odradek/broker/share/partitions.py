@@ -52,7 +52,7 @@ class LivePartition:
         self.partition: Final = partition
         self.core: Final = core
         self.leader_epoch: Final = leader_epoch
-        """Of the leadership under which it was loaded. The next one loads again, as another broker would."""
+        """The epoch of the leadership under which it was loaded. The next leadership loads again, as another broker would."""
         self._state_epoch = state_epoch
         self._kept_offset = core.start_offset
         self._owner = owner
@@ -191,7 +191,7 @@ class SharePartitions:
         self._offload = offload
         self._live: dict[SharePlace, LivePartition] = {}
         self._places: dict[str, dict[SharePlace, None]] = {}
-        """Those of `_live`, by group."""
+        """The places in `_live`, by group."""
         self._loading: dict[SharePlace, asyncio.Task[LivePartition]] = {}
         self._leaving: dict[ShareSessionKey, None] = {}
         """Members whose connection was lost, and who may have something yet."""
@@ -215,8 +215,8 @@ class SharePartitions:
         return live
 
     def load(self, place: SharePlace) -> asyncio.Task[LivePartition]:
-        """From what is kept; beginning by the group's `share.auto.offset.reset` where nothing is. To be waited for with
-        `outcome_of`."""
+        """Loads a partition from its stored state; without one it starts by the group's `share.auto.offset.reset`. Wait for the
+        task with `outcome_of`."""
         task = self._loading.get(place)
         if task is None:
             task = self._loading[place] = asyncio.get_running_loop().create_task(self._load(place))
@@ -307,18 +307,18 @@ class SharePartitions:
             live.drop()
 
     def drop_if(self, live: LivePartition) -> None:
-        """Unless another is in its place by now."""
+        """Drops the partition, unless another has replaced it."""
         if self._live.get(live.place) is live:
             self.drop(live.place)
 
     def drop_unread(self, group_id: str) -> None:
-        """If none of the group's members reads here any more, forget what is in memory: it is all kept."""
+        """Drops the group's partitions from memory if none of its members reads here any more: all state is stored."""
         if not self.sessions.any_of(group_id):
             for place in list(self._places.get(group_id, ())):
                 self.drop(place)
 
     def behind(self, kept: asyncio.Future[None]) -> None:
-        """Write without a waiter."""
+        """Lets a write go on without a waiter; logs a refusal."""
         kept.add_done_callback(_log_refusal)
 
     # -- members
@@ -394,8 +394,8 @@ def _refused(error: KafkaError) -> KafkaError:
 def reset_offset(
     partition: Partition, settings: ShareSettings, now_wall_ms: int, beside: ReadProgress | None = None
 ) -> int:
-    """Where a group begins in a partition that it has not read (`share.auto.offset.reset`): the latest offset unless the group
-    says otherwise. `beside` as in `Log.offset_for_timestamp`."""
+    """Returns the offset at which a group starts in a partition that it has not read (`share.auto.offset.reset`; the latest by
+    default). `beside` is that of `Log.offset_for_timestamp`."""
     end_offset = partition.last_stable_offset if settings.committed_only else partition.high_watermark
     if settings.offset_reset == "earliest":
         return partition.start_offset

@@ -63,7 +63,7 @@ class SharePersister:
         return await self._until_timeout(place, lambda store: store.read(place, leader_epoch))
 
     async def initialize(self, place: SharePlace, state_epoch: int, start_offset: int) -> None:
-        """UNKNOWN_TOPIC_OR_PARTITION only after a while: another broker hears of a new topic a little later."""
+        """Raises UNKNOWN_TOPIC_OR_PARTITION only after a while: another broker gets a new topic a little later."""
         await self._until_timeout(
             place,
             lambda store: store.initialize(place, state_epoch, start_offset),
@@ -77,7 +77,7 @@ class SharePersister:
         return await self._until_timeout(place, lambda store: store.summary(place))
 
     def _store_of(self, place: SharePlace) -> ShareStateStore:
-        """COORDINATOR_NOT_AVAILABLE."""
+        """Returns the store of the place. Raises COORDINATOR_NOT_AVAILABLE."""
         _, broker = self._coordinators.coordinator_of(SHARE_GROUP_STATE, shard_key(place))
         return self._stores.at(broker)
 
@@ -87,7 +87,7 @@ class SharePersister:
         work: Callable[[ShareStateStore], Awaitable[T]],
         passes: frozenset[ErrorCode] = _PASSES,
     ) -> T:
-        """On the shard of the place, waiting for it to be made, led and loaded."""
+        """Runs `work` on the store of the place, waiting until its shard is created, led and loaded."""
         await self._coordinators.ensure_topic(SHARE_GROUP_STATE)
         ends = asyncio.get_running_loop().time() + _WAIT_SECONDS
         while True:

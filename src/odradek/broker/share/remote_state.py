@@ -53,7 +53,7 @@ class RemoteShareState:
         self._writes.close()
 
     def write(self, keeper: BrokerId, change: _Change) -> asyncio.Future[ErrorContent | None]:
-        """In order; those that come while a request is under way share the next."""
+        """Writes changes in order; those that come while a request is under way share the next one."""
         answered = self._last[change.place] = self._writes.submit(keeper, change)
         answered.add_done_callback(lambda done: self._forget(change.place, done))
         return answered
@@ -63,7 +63,7 @@ class RemoteShareState:
             del self._last[place]
 
     async def written(self, place: SharePlace) -> None:
-        """What was to be written there is answered."""
+        """Returns when all writes of the place are answered."""
         if (last := self._last.get(place)) is not None:
             await asyncio.shield(last)  # it says in its result whether it failed
 

@@ -18,9 +18,9 @@ OPENING: Final = 0
 CLOSING: Final = -1
 _EPOCH_MAX: Final = 2**31 - 1
 PARTITIONS_MAX: Final = 10_000
-"""Of a session."""
+"""The partitions in one session."""
 ALL_PARTITIONS_MAX: Final = 250_000
-"""Of all sessions: some 100 MB."""
+"""The partitions in all sessions: some 100 MB."""
 
 ReadPlace = tuple[UUID, int]
 
@@ -66,10 +66,10 @@ class ShareSessions:
         self._of_connection: dict[Connection, dict[ShareSessionKey, None]] = {}
         self._group_sizes: Counter[str] = Counter()
         self._partition_count = 0
-        """Of all sessions."""
+        """The number of partitions in all sessions."""
 
     def open(self, key: ShareSessionKey, connection: Connection, sessions_max: int) -> ShareSession:
-        """Instead of the one that the member had. SHARE_SESSION_LIMIT_REACHED."""
+        """Opens a session in place of the member's previous one. Raises SHARE_SESSION_LIMIT_REACHED."""
         if key not in self._sessions and len(self._sessions) >= sessions_max:
             raise KafkaError(
                 ErrorCode.SHARE_SESSION_LIMIT_REACHED,

@@ -14,7 +14,7 @@ from odradek.model.errors import KafkaError
 from odradek.runtime.turns import slices
 
 _BEGUN_MAX: Final = 1024
-"""As many operations wait for their records to be durable: they share the flushes."""
+"""The number of operations that wait for durable records at the same time: they share the flushes."""
 Operation = Callable[[ShareStateStore, SharePlace, Any], Awaitable[Any]]
 R = TypeVar("R")
 T = TypeVar("T", covariant=True)

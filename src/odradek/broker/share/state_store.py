@@ -35,7 +35,7 @@ class ShareStateStore(Protocol):
     def delete(self, place: SharePlace) -> Awaitable[None]: ...
 
     def summary(self, place: SharePlace) -> Awaitable[Summary]:
-        """For those who look on: it fences no one."""
+        """Returns the state for observers: it fences no one."""
 
 
 class LocalShareState:
@@ -69,7 +69,7 @@ class LocalShareState:
 
 
 def shard_key(place: SharePlace) -> str:
-    """By which Kafka chooses the partition of `__share_group_state`; the same that FindCoordinator is asked for."""
+    """Returns the key by which Kafka chooses the partition of `__share_group_state`; FindCoordinator takes the same key."""
     topic_id = base64.urlsafe_b64encode(place.topic_id.bytes).decode().rstrip("=")
     return f"{place.group_id}:{topic_id}:{place.partition}"
 

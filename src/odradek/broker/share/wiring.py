@@ -1,4 +1,4 @@
-"""How the state of share groups is wired: its topic, its machine, and the service of their partitions."""
+"""The wiring of share groups' state: its topic, its machine, and the service of their partitions."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ def add_shares(
     config: Callable[[], BrokerConfig],
     image: Callable[[], ClusterImage],
 ) -> CoordinatorParts[ShareStates, SharePartitions]:
-    """Before the logs are opened: their shards load as they are."""
+    """Returns the parts that coordinate share groups. Call it before the logs are opened: shards load as logs open."""
     topic = InternalTopic(
         name=SHARE_GROUP_STATE,
         partition_count=lambda config: config.share_coordinator.state_topic_num_partitions,

@@ -65,7 +65,7 @@ class _Work:
 
     def __init__(self) -> None:
         self.waiting: dict[int, tuple[LeaderRole, asyncio.Future[None]]] = {}
-        """By the identity of the result that waits, which is alive for as long as this is."""
+        """What results wait for, by the `id()` of the result, which lives as long as this object."""
         self.topics: list[DeleteRecordsTopicResult] = []
 
     def delete(

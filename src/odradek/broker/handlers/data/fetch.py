@@ -139,7 +139,7 @@ def _read_again(
     reading: FetchReader,
     wanted: Sequence[RequestedPartition] | None = None,
 ) -> FetchResponse | Coroutine[Any, Any, FetchResponse]:
-    """After a wait. What was in memory when it began may be on the disk alone now."""
+    """Reads and answers after a wait. Records that were in memory when it began may be only on the disk now."""
     reading.prepare_retry()
     results = reading.read(wanted)
     if reading.cold:

@@ -53,9 +53,9 @@ _SINCE_HINTS: Final = 10
 _SINCE_TOPIC_IDS: Final = 13
 _ALL: Final = -1
 _STEP_BYTES_MAX: Final = 256 * 1024
-"""Of a long request what expands to more is checked on another thread."""
+"""A batch of a long request that expands to more bytes is checked on another thread."""
 _PARTITION_COSTS_BYTES: Final = 8192
-"""What else is done for a partition takes as long as checking so many bytes."""
+"""The other work for a partition takes as long as checking this many bytes."""
 
 
 def handle(
@@ -120,7 +120,7 @@ class _Work:
         self._broker = broker
         self._version = context.api_version
         self._asked: Sequence[TopicProduceData] = request.topic_data
-        """With the records, until they are appended."""
+        """The request's topics with their records, until these are appended."""
         self._transactional_id = request.transactional_id
         self._timeout_ms = request.timeout_ms
         self._acks = request.acks
@@ -128,13 +128,13 @@ class _Work:
         self._topics: dict[tuple[str, UUID], TopicProduceResponse] = {}
         self._context = context
         self._share = context.connection.share_being_served
-        """Of the frame with the records, if it is a large one."""
+        """The share of the frame that holds the records, if the frame is large."""
         self._first_error: ErrorContent | None = None
         self._is_misled = False
         """Whether others lead one of the partitions."""
         self._admission: TransactionVerification | None = None
         self.waiting: dict[int, tuple[Partition, asyncio.Future[None]]] = {}
-        """By the identity of the response that waits, which is alive for as long as this is."""
+        """What responses wait for, by the `id()` of the response, which lives as long as this object."""
 
     def append_inline(self) -> int | None:
         """Check and append every partition's batch, and note the responses; or stop before one that takes long: how many were

@@ -127,7 +127,7 @@ def _name(broker: BrokerContext, topic: OffsetCommitRequestTopic, *, by_id: bool
 
 
 def _commits(broker: BrokerContext, name: str, topic: OffsetCommitRequestTopic) -> list[Commit]:
-    """Those whose partition exists."""
+    """Returns the commits whose partition exists."""
     image = broker.image.topics.get(name)
     if image is None:
         return []

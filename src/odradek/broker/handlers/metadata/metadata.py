@@ -37,7 +37,7 @@ _FEW_TOPICS = 32
 _FEW_PARTITIONS = 100
 """Answers about more topics, or about topics of more partitions, are made in turns."""
 _ROUNDS = 3
-"""Of the event loop: in the first all sockets are read, in the second asyncio tells of a connection that is gone."""
+"""Rounds of the event loop: in the first all sockets are read, in the second asyncio reports a connection that is gone."""
 
 
 class _Shape(NamedTuple):

@@ -43,7 +43,7 @@ from odradek.storage.segment.at_hand import Missing, NotAtHand, ReadProgress
 _SINCE_MODES = 2
 _RECORD_LIMIT = 1
 _LOOK_BYTES = 1 << 20
-"""So much of a partition is read for one answer: it is limited in records, and what is read is seldom given away whole."""
+"""The bytes of a partition that are read for one answer. Answers are limited in records, and seldom use all that is read."""
 
 
 def handle(broker: BrokerContext, context: RequestContext, request: ShareFetchRequest) -> HeldResponse:
@@ -140,7 +140,7 @@ class _SessionFetch:
         self.session.rotate()
 
     async def _lives(self, seconds: float) -> list[tuple[ReadPlace, LivePartition]]:
-        """Those of the session's partitions that can be read; what cannot is refused, what is being loaded comes later."""
+        """Returns the session's partitions that can be read; others are refused, and those still loading are read later."""
         shares = self.broker.shares
         turn = self.broker.turns.begin()
         loads: dict[ReadPlace, asyncio.Task[LivePartition]] = {}

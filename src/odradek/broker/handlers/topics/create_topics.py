@@ -35,7 +35,7 @@ class _Descriptions:
 
     broker: BrokerContext
     left: int
-    """So many settings may still be named in the answer, which is much longer than the request."""
+    """The number of settings that the answer may still name. The answer is much longer than the request."""
     known: dict[tuple[tuple[str, str], ...], list[CreatableTopicConfigs]] = field(default_factory=dict)
 
     def of(self, configs: Mapping[str, str]) -> list[CreatableTopicConfigs] | None:
@@ -88,7 +88,7 @@ async def handle(
 
 
 def _too_many() -> KafkaError:
-    """For all topics of a request, as in Kafka: what is done in slices has the limit of what is done at once."""
+    """Returns the error for too many partitions in all topics of a request; work in slices has the same limit, as in Kafka."""
     return KafkaError(
         ErrorCode.POLICY_VIOLATION,
         f"one request may add {PARTITIONS_PER_CHANGE_MAX} partitions, in all its topics together: use several",

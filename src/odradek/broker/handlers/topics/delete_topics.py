@@ -70,7 +70,7 @@ class _Doomed:
     wanted: DeleteTopicState
     name: str
     position: int
-    """Where its result stands in the response."""
+    """The index of its result in the response."""
 
 
 def _checked(

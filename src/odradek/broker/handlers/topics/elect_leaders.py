@@ -96,7 +96,7 @@ async def _results(
     outcomes: dict[TopicPartition, KafkaError | None],
     topics: dict[str, None] | None = None,
 ) -> list[ReplicaElectionResult]:
-    """By topic; `topics` are named even if there is nothing to report about them."""
+    """Returns the results by topic; `topics` are named even if there is nothing to report about them."""
     results: dict[str, list[PartitionResult]] = {name: [] for name in topics or ()}
     turn = broker.turns.begin()
     for name, error in outcomes.items():

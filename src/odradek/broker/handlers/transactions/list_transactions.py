@@ -88,8 +88,8 @@ def _compiled(pattern: str | None) -> TopicPattern | None:
 async def _matching(
     turn: Turn, access: Access | None, listed: Sequence[tuple[str, Transaction]], pattern: TopicPattern
 ) -> list[tuple[str, Transaction]]:
-    """Those whose id matches. Ids that the asker may not see are left out first: they must not use up the pattern's work.
-    INVALID_REGULAR_EXPRESSION."""
+    """Returns the transactions whose id matches. Ids that the client may not see are left out first: they must not use up the
+    pattern's work. Raises INVALID_REGULAR_EXPRESSION."""
     matching: list[tuple[str, Transaction]] = []
     for entry in listed:
         await turn.step()

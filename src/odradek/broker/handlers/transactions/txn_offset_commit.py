@@ -66,7 +66,7 @@ def _answer(
 def _commits(
     broker: BrokerContext, topic: str, asked: Sequence[TxnOffsetCommitRequestPartition]
 ) -> list[Commit]:
-    """Those whose partition exists."""
+    """Returns the commits whose partition exists."""
     return [
         Commit(
             topic=topic,
