@@ -47,18 +47,18 @@ class DumpedBatch:
     records: tuple[Record, ...] | None = None
     """None unless asked for, or unreadable."""
     marker: ControlMarker | None = None
-    """Of a control batch that is readable."""
+    """The marker of a control batch that is readable."""
     problem: str | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SegmentSummary:
-    """A segment as a whole. `problems` are sentences, in the order in which they were met."""
+    """A segment as a whole. `problems` contains sentences, in the order in which the problems were met."""
 
     base_offset: int
     size_bytes: int
     good_bytes: int
-    """Up to the first batch that is damaged."""
+    """The bytes before the first damaged batch."""
     batch_count: int
     record_count: int
     first_offset: int

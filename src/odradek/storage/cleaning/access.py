@@ -27,9 +27,9 @@ class SegmentGroup:
     segments: tuple[Segment, ...]
     sources: tuple[SourceSegment, ...]
     aborted: tuple[AbortedTransaction, ...]
-    """What their transaction indexes say."""
+    """The entries of the segments' transaction indexes."""
     modified_ms: int
-    """When the last of them was appended to."""
+    """The time of the last append to the last of the segments, in ms of the wall clock."""
 
     @property
     def base_offset(self) -> int:
@@ -127,7 +127,7 @@ class CleaningAccess:
         )
 
     def _first_append_ms(self, number: int) -> int:
-        """As far as it is known; never too late."""
+        """Returns the time of the segment's first append, or the best known earlier bound; never a later time."""
         segment = self._segments[number]
         if segment.first_append_ms >= 0:
             return segment.first_append_ms
@@ -152,7 +152,10 @@ class CleaningAccess:
     def next_group(
         self, from_offset: int, below_offset: int, end_offset: int, size_max: int
     ) -> SegmentGroup | None:
-        """Of the segments that begin in the first two's range and end at or below `end_offset`; held until `release`."""
+        """Returns the next group that may become one segment, or None; its segments are held until `release`.
+
+        The group's segments begin in `from_offset` to `below_offset` and end at or below `end_offset`.
+        """
         numbers = [
             number
             for number, view in enumerate(self.sealed())

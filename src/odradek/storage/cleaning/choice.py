@@ -16,28 +16,28 @@ from odradek.storage.segment.sparse_index import RELATIVE_OFFSET_MAX
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SegmentView:
-    """A sealed segment as compaction sees it. The ages may have to be read from the disk, so they are asked for late."""
+    """A sealed segment as compaction sees it. Its ages are callables, because reading them may need the disk."""
 
     base_offset: int
     end_offset: int
-    """Where the next one begins."""
+    """The base offset of the next segment."""
     size_bytes: int
     first_append_ms: Callable[[], int]
-    """When it was begun, or earlier."""
+    """Returns the time when the segment was begun, or an earlier time."""
     last_append_ms: Callable[[], int]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CleaningRange:
-    """What of a log can be compacted now."""
+    """The part of a log that can be compacted now."""
 
     first_dirty_offset: int
     end_offset: int
-    """Where what must not be touched begins; a segment begins there, too."""
+    """The end of the range: the base offset of the first segment that compaction must not touch."""
     clean_bytes: int
     dirty_bytes: int
     overdue_ms: int
-    """By how much a dirty record has waited longer than max.compaction.lag.ms; 0 when none has."""
+    """How much longer than max.compaction.lag.ms the oldest dirty record has waited; 0 when none has."""
 
     @property
     def dirty_ratio(self) -> float:
@@ -46,7 +46,7 @@ class CleaningRange:
 
     @property
     def urgency(self) -> tuple[int, float]:
-        """The larger, the earlier: what is overdue first, and longest first; then by the part that is dirty."""
+        """Sort key, largest first: ranges that are overdue longest, then those with the largest dirty part."""
         return self.overdue_ms, self.dirty_ratio
 
 

@@ -72,7 +72,7 @@ class Compaction:
         self._drive = drive
         self._transactions = CleanedTransactions(())
         self._shown_offset = -1
-        """Where the segments that `_transactions` was shown end."""
+        """End offset of the last segment group that was passed to `_transactions`."""
         self.tally = CompactionStats(end_offset=cleaning_range.first_dirty_offset)
 
     async def run(self) -> CompactionStats:
@@ -105,7 +105,7 @@ class Compaction:
             raise Abandoned
 
     def _terms(self, reading: KeyReading) -> CompactionTerms:
-        """By the clock as it is now: what was written over in groups before this one is gone for every reader."""
+        """Returns the compaction's terms as of the clock's time now: what earlier groups overwrote is gone for every reader."""
         producers = {
             state.producer_id: LastWrite(state.epoch, state.batches[-1].last_offset if state.batches else -1)
             for state in self._log.producers

@@ -15,16 +15,16 @@ _HORIZON_MAX: Final = 1 << 62
 
 
 class LastWrite(NamedTuple):
-    """What a producer that is still known wrote last."""
+    """The last write of a producer that is still known."""
 
     epoch: int
     last_offset: int
-    """Of its last batch of records; -1 when all that is left is a marker."""
+    """The last offset of its last batch of records; -1 when only a marker is left."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CompactionTerms:
-    """What holds for all batches of a group of segments."""
+    """The terms that apply to all batches of a group of segments."""
 
     keys: KeyMap
     end_offset: int
@@ -32,7 +32,7 @@ class CompactionTerms:
     producers: Mapping[int, LastWrite]
     now_ms: int
     delete_horizon_ms: int
-    """For tombstones and markers that this compaction is the first to meet."""
+    """The delete horizon of tombstones and markers that this compaction is the first to meet."""
 
     @classmethod
     def of(

@@ -28,8 +28,9 @@ class SourceSegment:
         self.path = path
 
     def open(self, disk: Disk, life: LogLifetime) -> DiskFile:
-        """By name, so only while the directory is still this log's. Raises Abandoned when it is not, or when retention was
-        faster.
+        """Opens the file by its name, and only while the directory still belongs to this log.
+
+        Raises Abandoned when it does not, or when retention has removed the file already.
         """
         opened: list[DiskFile] = []
         try:
@@ -41,13 +42,14 @@ class SourceSegment:
 
 
 def key_map_for(record_count_max: int, *, bytes_max: int, load_factor: float, seed: bytes) -> KeyMap:
-    """As large as so many records need, at most `bytes_max`, of which a part stays free so that searches are short."""
+    """Returns an empty key map for `record_count_max` records, of at most `bytes_max` bytes; the load factor keeps some of it
+    free so that searches are short."""
     slot_count = max(min(bytes_max // SLOT_BYTES, 2 * record_count_max), _SLOTS_MIN)
     return new_key_map(slot_count, max(int(slot_count * load_factor), 1), seed)
 
 
 class KeyReading:
-    """Fills the map. Ends early when it is full: the rest is left for the next compaction."""
+    """Fills the key map. Ends early when the map is full: the next compaction does the rest."""
 
     def __init__(
         self,

@@ -155,7 +155,7 @@ class CleanedSegment:
     # ---- taking the place of the originals -------------------------------------------------------------------------
 
     def commit(self) -> None:
-        """From its return on this segment is the log's, whatever happens. An OSError is final, a NoSpaceError is not."""
+        """Makes the segment part of the log: from its return on, that is final. An OSError is final, a NoSpaceError is not."""
         done: list[bool] = []
         self._life.run(lambda: done.append(self._commit()))
         if not done:
@@ -180,7 +180,7 @@ class CleanedSegment:
         return True
 
     def forbid(self) -> bool:
-        """There is no `commit` from now on; False when there was one already."""
+        """Prevents any later `commit`. Returns False when there was one already."""
         self._life.run(self._forbid)
         return not self._committed
 
@@ -230,7 +230,7 @@ class CleanedSegment:
             pass
 
     def give_up(self) -> None:
-        """Before `commit`: take away what was written."""
+        """Removes the files that were written, before `commit`."""
         self.close()
         self._life.attempt(self._remove_cleaned)
 

@@ -18,10 +18,10 @@ class CleanedTransactions:
     __slots__ = ("_aborting", "_coming", "_committing")
 
     def __init__(self, aborted: Iterable[tuple[int, int]]) -> None:
-        """`aborted`: (producer id, first offset) of those whose marker stands at or behind the first batch shown."""
+        """`aborted` contains (producer id, first offset) of transactions whose marker is at or after the first batch shown."""
         self._coming = sorted(((first, producer) for producer, first in aborted), reverse=True)
         self._aborting: dict[int, bool] = {}
-        """By producer, the aborted transaction that is passed now: whether a batch of it was seen."""
+        """Producer ids in an aborted transaction that is being passed; the value is True once a batch of it was seen."""
         self._committing: set[int] = set()
         """Producers with batches of a transaction that will be committed."""
 
@@ -30,7 +30,7 @@ class CleanedTransactions:
             self._aborting[self._coming.pop()[1]] = False
 
     def is_aborted(self, header: BatchHeader) -> bool:
-        """A batch of records: whether its transaction was aborted."""
+        """Returns whether the transaction of a batch of records was aborted."""
         self._begin(header.last_offset)
         if not header.is_transactional:
             return False

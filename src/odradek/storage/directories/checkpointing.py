@@ -25,14 +25,15 @@ log = events.get("storage")
 
 LOOKED_AT_ONCE: Final = 500
 _ROUNDS_BETWEEN_CHECKPOINTS: Final = 10
-"""Of the extents: checkpoints speak of every log, so they follow truncations no sooner."""
+"""How many rounds of the extents pass between two checkpoints. Checkpoints cover every log, so they follow truncations no
+sooner."""
 
 HighWatermarks = Mapping[TopicPartition, int] | None
-"""Without them, what is durable stands in for them."""
+"""High watermarks by partition; when None, the durable offset of each log replaces them."""
 
 
 class Checkpointing:
-    """One write at a time: a file must not go back to what an earlier write knew."""
+    """Writes one file at a time: a file must not go back to what an earlier write knew."""
 
     def __init__(
         self,
@@ -120,7 +121,7 @@ class Checkpointing:
         return extent
 
     async def write_all(self, high_watermarks: HighWatermarks) -> bool:
-        """In every directory that works; what goes wrong is logged. Whether nothing did."""
+        """Writes the checkpoints of every online directory and logs what fails. Returns True when nothing failed."""
         written = [
             await self._write_or_warn(directory, high_watermarks, is_asked=True)
             for directory in self._placement.online()
@@ -237,13 +238,13 @@ class Checkpointing:
         directory.high_watermarks[name] = mark
 
     def forget_truncations(self, directory: LogDirectory) -> None:
-        """All logs are closed, and the checkpoints were written. Blocks."""
+        """Removes the truncation notes of closed logs. All logs must be closed and the checkpoints written. Blocks."""
         for name, note in self._truncation_notes(directory).items():
             if self._logs[name].closed and self._placement.is_closed(name):
                 note.remove()
 
     def _truncation_notes(self, directory: LogDirectory) -> dict[TopicPartition, NoteRemoval]:
-        """Of logs that were truncated since the checkpoints were written."""
+        """Returns the notes of logs that were truncated since the checkpoints were written."""
         notes = {
             name: note
             for name, opened in self._logs.items()

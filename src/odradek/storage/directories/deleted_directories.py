@@ -30,18 +30,18 @@ class DeletedDirectories:
         self._doomed[path] = None
 
     def remove_soon(self) -> None:
-        """In the background; what cannot be removed now is tried again by the next call."""
+        """Starts to remove the directories in the background; the next call tries again what cannot be removed now."""
         if self._doomed and not self._is_over and (self._removing is None or self._removing.done()):
             self._removing = asyncio.get_running_loop().create_task(self._remove_all(), name="remove deleted")
 
     async def remove(self) -> None:
-        """Return when all that could be removed is gone."""
+        """Returns when everything that could be removed is gone."""
         self.remove_soon()
         if self._removing is not None:
             await asyncio.shield(self._removing)
 
     async def close(self) -> None:
-        """What is under way comes to its end with the next file; the next start goes on."""
+        """Ends the removal under way after the next file; the next start continues it."""
         self._is_over = True
         if self._removing is not None:
             await asyncio.gather(self._removing, return_exceptions=True)

@@ -32,7 +32,7 @@ class DirectoryFailures:
         """Called with a directory that had no space for a log's records."""
 
     def home(self, name: TopicPartition) -> LogDirectory:
-        """Where a log is that is open."""
+        """Returns the directory of an open log."""
         home = self._placement.first(name)
         assert home is not None, f"{name} is open and has no directory"
         return home
@@ -42,7 +42,8 @@ class DirectoryFailures:
     async def blocking(
         self, directory: LogDirectory, work: Callable[..., object], *arguments: object
     ) -> None:
-        """Work on another thread whose disk errors, but for those that pass, are this directory's. KAFKA_STORAGE_ERROR."""
+        """Runs `work` on another thread. Its disk errors, except passing ones, put the directory offline; raises
+        KAFKA_STORAGE_ERROR."""
         try:
             await self._runtime.offload.run(work, *arguments)
         except OSError as error:
@@ -52,7 +53,7 @@ class DirectoryFailures:
             raise KafkaError(ErrorCode.KAFKA_STORAGE_ERROR, f"{directory.path}: {error}") from error
 
     async def rename(self, directory: LogDirectory, path: str, target: str) -> None:
-        """Rename what is in a directory, durably; nothing happens when it is not there. KAFKA_STORAGE_ERROR."""
+        """Renames a path in a directory durably; does nothing when it is not there. Raises KAFKA_STORAGE_ERROR."""
         disk = self._runtime.disk
 
         def rename() -> None:
@@ -87,12 +88,12 @@ class DirectoryFailures:
             self.fail_directory(home, error)
 
     def own_file_failed(self, directory: LogDirectory, error: OSError) -> None:
-        """A file of ours, which belongs to no log, could not be written: the directory is offline, unless the disk is full."""
+        """Puts the directory offline, unless the disk is full, after a failed write to a file that belongs to no log."""
         if error.errno not in DISK_FULL and not isinstance(error, InterruptedError):
             self.fail_directory(directory, error)
 
     def fail_directory(self, directory: LogDirectory, error: OSError) -> None:
-        """Unless the error says nothing of the disk, the directory is offline until a restart."""
+        """Puts the directory offline until a restart, unless the error is only that the process has no descriptors left."""
         if error.errno in NO_DESCRIPTORS:  # the process has none left
             _log.error("too_many_open_files", path=directory.path, error=error)
             return

@@ -26,12 +26,12 @@ _PERCENT: Final = 100
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SlowDiskLimits:
-    """What the settings call slow. A `sync_s` of 0 calls nothing slow."""
+    """The settings' definition of a slow disk. With a `sync_s` of 0 no disk counts as slow."""
 
     sync_s: float = 0.0
-    """The bound of the 99th percentile."""
+    """Upper bound of the 99th percentile."""
     after_s: float = 30.0
-    """So long it must be above the bound."""
+    """How long, in seconds, the percentile must be above the bound."""
 
 
 @dataclass(slots=True)
@@ -41,7 +41,7 @@ class _Slice:
     begin: float
     count: int = 0
     above_count: int = 0
-    """Those that took longer than the bound."""
+    """How many syncs took longer than the bound."""
     above_half_count: int = 0
 
     def note(self, seconds: float, bound_s: float) -> None:
@@ -68,16 +68,16 @@ class DiskCondition:
         self.is_slow = False
         self._hold_s = _HOLD_SECONDS[0]
         self._space_since = inf
-        """Since when every look found space."""
+        """The time since which every check found space."""
         self._had_space_at = -inf
-        """When the disk was full no longer."""
+        """The time when the disk last stopped being full."""
         self._slice: _Slice | None = None
         self._slow_slices = 0
-        """In a row, the last ones."""
+        """How many of the latest slices, in a row, were slow."""
         self._fast_slices = 0
         self._doublings = 0
         self._was_well_at = -inf
-        """When the disk was slow no longer."""
+        """The time when the disk last stopped being slow."""
 
     @property
     def name(self) -> str:
@@ -87,7 +87,7 @@ class DiskCondition:
     # -- space
 
     def ran_full(self, now: float) -> bool:
-        """There was no space for an append. True if that is news."""
+        """Notes that an append found no space. Returns True if the disk was not known to be full."""
         self._space_since = inf
         if self.is_full:
             return False

@@ -32,12 +32,12 @@ _ENTRY: Final = struct.Struct(">qqqiH")
 
 
 class Extent(NamedTuple):
-    """What is durable of a log. A tuple: each flush of a second makes one."""
+    """The durable part of a log. A tuple, because each flush of a second makes one."""
 
     first_offset: int
-    """Where its first segment begins."""
+    """The base offset of the log's first segment."""
     recovery_point: int
-    """Below it nothing has to be looked at after a crash."""
+    """Recovery after a crash reads nothing below this offset."""
     end_offset: int
     """Everything below it is durable."""
 
@@ -46,7 +46,8 @@ Extents = Mapping[TopicPartition, Extent]
 
 
 def encode_all(extents: Extents, checkpoints: Iterable[bytes]) -> tuple[bytes, int]:
-    """A whole file, and the CRC that the next block continues. `checkpoints`: what the one beside it may hold."""
+    """Returns a whole file, and the CRC that the next block continues. `checkpoints` are the possible contents of the
+    checkpoint beside it."""
     crcs = [crc32c(content) for content in checkpoints]
     head = _HEAD.pack(_VERSION, len(crcs)) + b"".join(map(_CRC.pack, crcs))
     return _block(0, head + _entries(extents))

@@ -29,10 +29,10 @@ class DiskGeneration:
     token: str
     next_token: str
     boot_id: str = ""
-    """Of the machine's start; empty where it is unknown."""
+    """The boot id of the machine; empty where it is unknown."""
 
     def is_current(self, number: int, token: str) -> bool:
-        """Whether the registry, which has this generation, knows of no disk that is newer than this one."""
+        """Returns whether the registry, which has this generation, knows of no disk that is newer than this one."""
         is_known = token in (self.token, self.next_token)
         return is_known or number < self.number  # then the registry itself went back
 

@@ -11,11 +11,11 @@ from odradek.storage.directories.steps import Steps, carry_out_together
 T = TypeVar("T")
 
 _PORTION: Final = 16
-"""So many go together; other threads, if there are, begin with what is left."""
+"""How many creations one task carries out together; other threads, if there are any, begin with the rest."""
 
 
 class LogCreationBatch:
-    """Used on the event loop. What is asked for in one of the loop's rounds goes together."""
+    """Creates logs together that are asked for in the same round of the event loop, on which it is used."""
 
     def __init__(self, offload: Offload) -> None:
         self._offload = offload

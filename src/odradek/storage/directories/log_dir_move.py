@@ -75,18 +75,18 @@ class FolderCopy:
         self.source: Final = source
         self.target: Final = target
         self.size_bytes = 0
-        """Of the `.log` files that are there."""
+        """The bytes of all `.log` files in the source directory."""
         self.truncation_count = 0
-        """The log's, when the first pass began: after another truncation what was copied is worth nothing."""
+        """The log's truncation count when the first pass began: another truncation makes the copy worthless."""
         self.copied_offset = 0
-        """Where the log ended when the last complete pass began."""
+        """The log's end offset when the last complete pass began."""
 
     def stop(self) -> None:
-        """A pass under way ends soon, with InterruptedError."""
+        """Makes a pass under way end soon, with InterruptedError."""
         self._stopped = True
 
     def begin(self) -> None:
-        """Make the directory, durably."""
+        """Makes the target directory durably."""
         self._disk.make_directory(self.target)
         self._disk.sync_directory(_parent(self.target))
 

@@ -101,40 +101,41 @@ class LogDirectory:
         self.path: Final = path
         self.directory_id = ""
         self.offline = offline
-        """Why nothing in it can be used; None when it can."""
+        """Why no log in this directory can be used; None when they can."""
         self.condition: Final = DiskCondition()
         self.sync_seconds: Final = Histogram()
-        """How long flushes of logs took."""
+        """Durations of the logs' flushes, in seconds."""
         self.was_clean = False
-        """It was closed cleanly before this start."""
+        """True if the directory was closed cleanly before this start."""
         self.recovery_points: dict[TopicPartition, int] = {}
-        """As last written down, of partitions that are not open, too."""
+        """The recovery points of the last write, including partitions that are not open."""
         self.checkpointed_points: dict[TopicPartition, int] = {}
-        """The recovery points that the checkpoint had when it was loaded: the extents are newer."""
+        """The recovery points in the checkpoint when it was loaded; the extents are newer."""
         self.start_offsets: dict[TopicPartition, int] = {}
         self.knows_starts = True
-        """Nothing is missing in `start_offsets`."""
+        """True if `start_offsets` is complete."""
         self.cleaned_offsets: dict[TopicPartition, int] = {}
-        """Up to where compaction got."""
+        """The end offset of each log's compacted part."""
         self.high_watermarks: dict[TopicPartition, int] = {}
-        """As last reported."""
+        """The high watermarks that were last reported."""
         self.held: dict[TopicPartition, UUID] = {}
         self._held_as_written: bytes | None = None
-        """Logs that were made here, by the ids of their topics, also such as are lost."""
+        """Logs that were made here, lost ones included, with the ids of their topics."""
         self.has_unwritten_losses = False
-        """`held` speaks of a loss that its file does not speak of yet."""
+        """True if `held` contains a loss that its file does not contain yet."""
         self.knows_held = False
-        """The file about them was there, and is sound."""
+        """True if the file of `held` was there and is sound."""
         self.generation: DiskGeneration | None = None
         self.generation_is_damaged = False
         self.boot_id_before = ""
-        """Of the machine's start that the last life of the broker noted; empty where it is unknown."""
+        """The machine's boot id that the broker's previous run noted; empty where it is unknown."""
         self.extents: dict[TopicPartition, Extent] = {}
-        """As last written down, or about to be; of partitions that are not open, too."""
+        """The extents of the last write, finished or about to begin, including partitions that are not open."""
 
     @classmethod
     def open(cls, disk: Disk, path: str) -> LogDirectory:
-        """Create it if need be and lock it. ConfigError when another process has it; offline after any other error."""
+        """Locks the directory, and creates it first if it is missing. Raises ConfigError when another process holds the lock;
+        after any other error the directory is offline."""
         try:
             _make_durably(disk, path)
             lock = disk.lock(path)
@@ -265,13 +266,14 @@ class LogDirectory:
             self._held_as_written = None
 
     def held_once(self, name: TopicPartition, topic_id: UUID) -> bool:
-        """Whether a log of the partition was made here, as far as anything tells."""
+        """Returns whether any record shows that a log of the partition was made here."""
         return self.held.get(name) == topic_id or (
             not self.knows_held and any(name in offsets for offsets in self._all())
         )
 
     def _check_sums(self, data: bytes) -> None:
-        """Of the one checkpoint that nothing else contradicts: too high a start offset hides records."""
+        """Checks the CRC of the start offsets, the one checkpoint that nothing else contradicts: too high an offset hides
+        records."""
         path = naming.join(self.path, naming.START_OFFSETS_SUMS)
         if not self._disk.exists(path):
             return

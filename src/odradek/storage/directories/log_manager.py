@@ -101,7 +101,7 @@ class LogManager:
         self._shutdown = LogsShutdown(runtime.offload, self._placement, self._logs, self._checkpoints)
         self.cluster_id: Final = cluster_id
         self.directory_id = ""
-        """Of the first directory, for as long as it exists: its holder is this broker, and no other with the same number."""
+        """The id of the first directory. While it exists, its holder is this broker, and no other with the same number."""
 
     @classmethod
     def open(
@@ -248,20 +248,21 @@ class LogManager:
         return self._uncertain.boot_id_to_note(directory)
 
     def was_held(self, name: TopicPartition, topic_id: UUID) -> bool:
-        """Whether a log of the partition was made in one of the directories, as far as anything there tells."""
+        """Returns whether any record in the directories shows that a log of the partition was made in one of them."""
         return any(directory.held_once(name, topic_id) for directory in self._placement.online())
 
     @property
     def lack_notes(self) -> Mapping[TopicPartition, LackNote]:
-        """Of open logs."""
+        """Notes of records that open logs lack."""
         return {name: opened.lack_note for name, opened in self._imperfect if opened.lack_note is not None}
 
     async def settle_lack(self, opened: Log, note: LackNote | None) -> None:
-        """Replace the note of a log, or take it away. KAFKA_STORAGE_ERROR when that fails: the note stays as it is."""
+        """Replaces a log's note, or removes it if `note` is None. If that fails, raises KAFKA_STORAGE_ERROR and keeps the
+        note."""
         await self._openings.settle_lack(opened, note)
 
     def strays(self, known: Iterable[TopicPartition]) -> list[TopicPartition]:
-        """Partitions that are not `known`, and that have files here."""
+        """Returns partitions that are not `known` and that have files here."""
         return self._openings.strays(known)
 
     async def set_stray_aside(
@@ -412,14 +413,15 @@ class LogManager:
         )
 
     def note_cleaned(self, opened: Log, offset: int) -> None:
-        """A compaction got so far; the next checkpoint says so."""
+        """Notes how far a compaction got, for the next checkpoint."""
         home = self._placement.first(opened.topic_partition)
         if home is not None and self._logs.get(opened.topic_partition) is opened:
             home.cleaned_offsets[opened.topic_partition] = offset
             opened.truncation.end_offset_min = OFFSET_MAX
 
     def checkpointed_high_watermark(self, name: TopicPartition) -> int | None:
-        """As it was last written down, or is about to be; None when it is not known. Never above the end of an open log."""
+        """Returns the high watermark that was last written or is about to be; None when unknown. Never above an open log's
+        end."""
         home, opened = self._placement.first(name), self._logs.get(name)
         mark = home.high_watermarks.get(name) if home is not None else None
         return mark if mark is None or opened is None else min(mark, opened.end_offset)
@@ -427,7 +429,7 @@ class LogManager:
     # ---- failures --------------------------------------------------------------------------------------------------
 
     def on_failure(self, hear: Callable[[str, OSError], None]) -> None:
-        """`hear` the path of a directory that goes offline because a log met a disk error."""
+        """Sets the callback for a directory that goes offline because a log met a disk error; it gets the path."""
         self._failures.on_failure = hear
 
     def on_damaged(self, hear: OnDamaged) -> None:

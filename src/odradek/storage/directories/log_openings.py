@@ -68,19 +68,19 @@ class LogOpenings:
         self._imperfect = imperfect
         self._creation = LogCreationBatch(runtime.offload)
         self._named: set[TopicPartition] = set()
-        """Logs that were found at the start, when their directories' names were made durable, all at once."""
+        """Logs that were found at the start; their directories' names were then made durable, all at once."""
         self.has_made_logs = False
-        """Since that was last written down."""
+        """True if logs were made since this was last written to disk."""
         self.on_damaged: OnDamaged | None = None
         """Called when a reader met the first damaged batch of a log: its replica should not lead any longer."""
 
     def found(self, name: TopicPartition, directory: LogDirectory) -> None:
-        """A directory of the partition was there at the start."""
+        """Notes a directory of the partition that was there at the start."""
         self._placement.found(name, directory)
         self._named.add(name)
 
     def forget_name(self, name: TopicPartition) -> None:
-        """The directory of that name is another one now."""
+        """Forgets the name: another directory has it now."""
         self._named.discard(name)
 
     # ---- opening -----------------------------------------------------------------------------------------------------
@@ -300,7 +300,8 @@ class LogOpenings:
                 directory.forget(name)
 
     def _topic_id_in(self, path: str) -> UUID | None:
-        """On any thread."""
+        """Reads the topic id in a partition's directory; None when there is none that can be read. May be called on any
+        thread."""
         try:
             return parse_partition_metadata(
                 self._runtime.disk.read(naming.join(path, naming.PARTITION_METADATA))
@@ -309,7 +310,7 @@ class LogOpenings:
             return None
 
     async def _set_aside(self, directory: LogDirectory, name: TopicPartition) -> None:
-        """Rename the directory of another topic's partition; a person may look into it."""
+        """Renames the directory of another topic's partition, so that a person can look into it."""
         path = naming.join(directory.path, str(name))
         target = self.retired_path(directory, name, naming.STRAY_DIRECTORY)
         log.warning(

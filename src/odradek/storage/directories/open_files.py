@@ -31,16 +31,16 @@ class OpenFiles:
         self._writers_max = max(writers_max, 1)
         self._files: OrderedDict[str, DiskFile] = OrderedDict()
         self._writers: OrderedDict[SegmentWriter, int] = OrderedDict()
-        """Those that are awake, in the order in which they are looked at, with their `write_count` then."""
+        """Writers that are awake, in the order in which they are checked, each with its `write_count` at the last check."""
         self._crowding: dict[SegmentWriter, None] = {}
-        """Those whose descriptors others need, and that cannot rest before they are synced."""
+        """Writers whose descriptors others need, and that cannot rest before they are synced."""
         self._prune_at = min(self._writers_max, _PRUNED_LEAST)
         self._beside: ReadProgress | None = None
 
     @contextmanager
     def only_at_hand(self, beside: ReadProgress | None) -> Iterator[None]:
-        """Within, which must not await: a read of what another thread should bring first raises `NotAtHand`. None: nothing
-        changes."""
+        """Makes reads inside the block raise `NotAtHand` if another thread should fetch their bytes first; None changes
+        nothing. The block must not await."""
         before, self._beside = self._beside, beside
         try:
             yield
@@ -48,7 +48,7 @@ class OpenFiles:
             self._beside = before
 
     def for_reading(self, file: DiskFile, path: str) -> DiskFile:
-        """The file, of which only what is at hand is read while nothing else may be."""
+        """Returns the file, or a view that reads only what is at hand while nothing else may be read."""
         if self._beside is None:
             return file
         return cast("DiskFile", FileAtHand(file, path, self._beside))  # who reads does not write
@@ -92,19 +92,19 @@ class OpenFiles:
         self.awake(writer)
 
     def awake(self, writer: SegmentWriter) -> None:
-        """A log holds these files open for writing, from now on. Others are made to rest where there are too many."""
+        """Registers files that a log holds open for writing. Makes other writers rest where there are too many."""
         writer.resting = False
         self._writers[writer] = writer.write_count
         if len(self._writers) >= self._prune_at:
             self._make_room(keep=writer)
 
     def drain_crowding(self) -> dict[SegmentWriter, None]:
-        """Those that are to be flushed, because others need their descriptors. Each is named once."""
+        """Returns the writers to flush because others need their descriptors, and forgets them."""
         crowding, self._crowding = self._crowding, {}
         return crowding
 
     def _make_room(self, keep: SegmentWriter) -> None:
-        """Forget writers that are closed; of the others let rest first those that were not written to since the last look."""
+        """Forgets closed writers; of the others, those that were not written to since the last check rest first."""
         for writer in [writer for writer in self._writers if writer.closed]:
             del self._writers[writer]
         excess = self.writer_file_count + 1 - self._writers_max

@@ -70,7 +70,7 @@ class LogDirPlacement:
         )
 
     def strays(self, known: Iterable[TopicPartition]) -> list[tuple[TopicPartition, LogDirectory]]:
-        """Where there are directories of partitions that are not `known`."""
+        """Returns partitions that are not `known` and that have directories here, each with its directory."""
         wanted = set(known)
         return [
             (name, directory)
@@ -87,12 +87,12 @@ class LogDirPlacement:
         self._not_closed[name] = False
 
     def moved_in(self, name: TopicPartition, directory: LogDirectory) -> None:
-        """A move that a crash had interrupted is finished."""
+        """Notes that a move, which a crash had interrupted, is finished."""
         self._of[name] = [directory]
         self._not_closed[name] = False
 
     def opening(self, name: TopicPartition, directory: LogDirectory) -> None:
-        """From now on the files may change."""
+        """Notes that a partition's log is being opened: from now on its files may change."""
         self._of.setdefault(name, [directory])
         self._not_closed[name] = True
 
@@ -100,7 +100,7 @@ class LogDirPlacement:
         self._not_closed.pop(name, None)
 
     def is_closed(self, name: TopicPartition) -> bool:
-        """Its files are as a clean close leaves them."""
+        """Returns whether the partition's files are as a clean close leaves them."""
         return name not in self._not_closed
 
     def forget(self, name: TopicPartition) -> None:

@@ -38,12 +38,12 @@ class UncertainLogs:
         log.lacked.doubt(OFFSET_MAX, f"{log.topic_partition} may lack records: {_FORGOTTEN}")
 
     def forget(self, name: TopicPartition) -> None:
-        """The log is deleted."""
+        """Forgets a deleted log."""
         self._unsettled.pop(name, None)
 
     def boot_id_to_note(self, directory: LogDirectory) -> str:
-        """Of the machine's start; of the one before, as long as what was forgotten since is not settled: if this process is
-        killed meanwhile, the next one must know of it.
+        """Returns the boot id to note for a directory: the machine's current one, or the previous one while logs that were
+        forgotten since are not settled. If this process is killed meanwhile, the next one must know of them.
         """
         for name in list(self._unsettled):
             if name in self._logs and self._logs[name].damage is None:

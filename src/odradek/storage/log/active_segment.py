@@ -157,7 +157,7 @@ class ActiveSegment:
         return new
 
     def repair_job(self) -> RepairJob | None:
-        """Once there is space again; None until then."""
+        """Returns the repair after a full disk once there is space again; None until then."""
         active = self._segments.active
         if active.writer is None:
             return None

@@ -34,7 +34,7 @@ def check_batches(batches: Sequence[tuple[BatchHeader, memoryview]], config: Log
 
 
 def _check_time(header: BatchHeader, config: LogConfig, now_ms: int) -> None:
-    """By the header's first and largest timestamps; -1 means that the producer gave none."""
+    """Checks the header's first and largest timestamps; -1 means that the producer set none."""
     if header.max_timestamp - now_ms > config.message_timestamp_after_max_ms:
         raise KafkaError(
             ErrorCode.INVALID_TIMESTAMP,

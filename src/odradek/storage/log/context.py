@@ -17,13 +17,13 @@ from odradek.storage.recovery.context import OpenedLog, Opening
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LogContext:
-    """Its objects stay the same as long as the log is open. Each of them guards its own fields."""
+    """The parts of one log. Its objects stay the same as long as the log is open. Each of them guards its own fields."""
 
     runtime: Runtime
     topic_partition: TopicPartition
     directory: str
     files: OpenFiles
-    """For reading; all logs of a broker share them."""
+    """Open files for reading, which all logs of a broker share."""
     life: LogLifetime
     health: Health
     segments: SegmentList
@@ -34,7 +34,7 @@ class LogContext:
     def of(
         cls, runtime: Runtime, opening: Opening, opened: OpenedLog, on_failed: OnFailed | None
     ) -> LogContext:
-        """`on_failed` hears of an error in reading or writing; one of a full disk passes."""
+        """Makes the parts of an opened log. `on_failed` is called after an error in reading or writing; a full disk passes."""
         return cls(
             runtime=runtime,
             topic_partition=opening.topic_partition,

@@ -19,7 +19,7 @@ class AbsentLogError(KafkaError):
 
 
 def lost_replica(name: TopicPartition, problem: str) -> LostRecordsError:
-    """For a log that is not there, and that no other replica can give back. It says what a person can do."""
+    """Returns the error for a log that is missing and that no other replica can restore. Its text says what a person can do."""
     return LostRecordsError(
         ErrorCode.KAFKA_STORAGE_ERROR,
         f"{name}: {problem}, and no other replica in sync can give it back. Bring the disk back and restart this broker, or "
@@ -28,7 +28,7 @@ def lost_replica(name: TopicPartition, problem: str) -> LostRecordsError:
 
 
 class DamagedBatchError(KafkaError):
-    """What a log holds is not what was put in. From `offset` on it must come from another replica."""
+    """A batch that differs from what was appended. From `offset` on, the log must come from another replica."""
 
     def __init__(self, code: ErrorCode, message: str, offset: int) -> None:
         super().__init__(code, message)

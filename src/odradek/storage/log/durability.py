@@ -31,7 +31,7 @@ class FlushJob:
     """
 
     end_offset: int
-    """Where the log ended when the job was made: what `flushed_offset` becomes."""
+    """The log's end when the job was made; `flushed_offset` becomes this."""
     writers: tuple[SegmentWriter, ...]
     directories: tuple[tuple[str, int], ...]
     """Paths whose names changed, each with the number of the change."""
@@ -42,7 +42,7 @@ class FlushJob:
     truncation_count: int = 0
     """How often the log had been truncated when the job was made; after the next time there is nothing left to do."""
     truncation: Truncation | None = None
-    """To be carried out before all else."""
+    """The truncation to carry out before anything else."""
     deferred: list[str] = field(default_factory=list)
     """Paths that must wait for a later job: no space for a small file, which recovery can do without, or no descriptor."""
 
@@ -50,7 +50,7 @@ class FlushJob:
         self.life.run(self.sync_all)
 
     def sync_all(self) -> None:
-        """The work itself, for those who hold the lock or closed the log."""
+        """Does the work, for callers that hold the lock or closed the log."""
         if self.truncation_count < self.life.truncation_count:
             return
         if self.truncation is not None:
@@ -130,17 +130,17 @@ class Durability:
         self._files: dict[str, tuple[int, bytes]] = {}
         self._closing: list[Closing] = []
         self._unflushed_since: float | None = None
-        """When the oldest batch was appended that no job has yet, by the monotonic clock."""
+        """The time of the oldest append that no job covers yet, in seconds of the monotonic clock; None without one."""
         self.flushed_offset = context.segments.end_offset
-        """What an opening leaves is durable."""
+        """Everything below it is durable; what an opening leaves is, too."""
         self.truncation: Truncation | None = None
-        """The files have still to follow."""
+        """The truncation that the files have not followed yet."""
         self.truncation_count = 0
 
     # ---- changes that wait for a job ---------------------------------------------------------------------------------
 
     def appended(self) -> None:
-        """Batches are in the active segment's file."""
+        """Notes that batches are in the active segment's file."""
         if self._unflushed_since is None:
             self._unflushed_since = self._context.runtime.clock.monotonic()
 
@@ -177,18 +177,18 @@ class Durability:
         )
 
     def recovery_point(self, end_offset: int) -> int:
-        """From where recovery must look after a crash, if the log ends at `end_offset`.
+        """Returns the offset from which recovery reads after a crash, if the log ends at `end_offset`.
 
-        Not the end of an active segment with aborted transactions: when it is sealed there, the index that names them is still
-        to be written, and may be lost.
+        It is below the end of an active segment with aborted transactions: when it is sealed there, the index of these
+        may be lost, as it has yet to be written.
         """
         point, active = min(self.synced_offset, end_offset), self._segments.active
         return point - 1 if point == end_offset > active.base_offset and len(active.aborted) else point
 
     def extent(self, damage_offset: int | None) -> Extent | None:
-        """What of the log is durable; None while the files have still to follow a truncation.
+        """Returns the durable part of the log; None while the files have not yet followed a truncation.
 
-        What was met damaged from `damage_offset` on stays known until it is here again.
+        A `damage_offset` stays known until the records from there on are here again.
         """
         if self.truncation is not None:
             return None
@@ -221,7 +221,7 @@ class Durability:
     # ---- jobs --------------------------------------------------------------------------------------------------------
 
     def job(self, active: SegmentWriter) -> FlushJob | None:
-        """For all that was appended and changed so far; None when everything is durable."""
+        """Returns a job for all appends and changes so far; None when everything is durable."""
         end_offset = self._segments.end_offset
         appended = end_offset > self.flushed_offset
         if not appended and not self.pending:

@@ -28,11 +28,11 @@ class RemovalJob:
     expired: tuple[int, ...]
     """Base offsets of renamed segments whose time is up."""
     flush: FlushJob | None
-    """What must be durable before."""
+    """The flush that must be durable before."""
     disk: Disk
     life: LogLifetime
     truncation_count: int
-    """As in `FlushJob`."""
+    """The log's truncation count when the job was made; see `FlushJob`."""
 
     def run(self) -> None:
         self.life.run(self._work)

@@ -39,19 +39,19 @@ _VERSION: Final = "0"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TruncationPlan:
-    """Which files are cut, and which removed: the contents of the file `truncation`."""
+    """The files to cut and to remove: the contents of the file `truncation`."""
 
     base_offset: int
-    """Of the segment that is the last one from now on."""
+    """The base offset of the segment that is the last one from now on."""
     position: int
-    """How many bytes of it stay."""
+    """How many bytes of this segment stay."""
     end_offset: int
-    """Where the log ends."""
+    """The log's end offset after the truncation."""
     start_offset: int
     recovery_point: int
     """Everything below it is durable, whatever a checkpoint says."""
     high_watermark_max: int
-    """What a checkpoint says of the high watermark above it is of the time before."""
+    """A checkpoint's high watermark above this offset is older than the truncation."""
     starts_empty: bool
     """Nothing is kept: the segment is a new one."""
     sweeps: bool
@@ -229,10 +229,10 @@ class Truncation:
         self.refused: tuple[int, str] | None = None
         """Why it must be tried again: number and text of the system's error, a full disk or no descriptors."""
         self.producers = Producers()
-        """Once it is finished: those of what is left of the log."""
+        """The producers in the rest of the log, once the truncation is finished."""
 
     def run(self) -> None:
-        """An OSError is final, for the whole directory."""
+        """Truncates the files. An OSError is final, for the whole directory."""
         if self.finished:
             return
         self._life.truncation_count = self.number  # jobs that were made before know other files

@@ -49,12 +49,12 @@ class RepairJob:
     good_length: int
     disk: Disk
     leftover: str | None
-    """The empty file of a segment that did not come to be."""
+    """The empty file of a segment whose creation failed."""
     life: LogLifetime
     truncation_count: int
-    """As in `FlushJob`."""
+    """The log's truncation count when the job was made; see `FlushJob`."""
     truncation: Truncation | None
-    """That could not be carried out, and cuts the file itself."""
+    """A truncation that could not be carried out, and that cuts the file itself."""
 
     def run(self) -> None:
         self.life.run(self._work)

@@ -44,20 +44,20 @@ class LackedRecords:
         self._on_damaged: Final = on_damaged
         self._on_lack: Final = on_lack
         self._lost_below = durable_offset if opened.damage_offset is None else OFFSET_MAX
-        """Nothing is lacking any more when everything below it is durable."""
+        """Nothing is lacking any more when everything below this offset is durable."""
         self.damage = opened.damage
-        """What is not here, or not right; None when nothing is known to be."""
+        """Describes records that are missing or wrong; None when none are known to be."""
         self.damage_offset = opened.damage_offset
-        """From where on what a reader met damaged must be fetched again; None without such damage."""
+        """The offset from which records must be fetched again, because a reader met damage; None without such damage."""
         self.is_only_doubted = False
-        """Nothing tells whether the log lacks anything; see `doubt`."""
+        """It is unknown whether the log lacks anything; see `doubt`."""
         self.note: LackNote | None = opened.lack_note
-        """What a note in the log's directory says of records that it had, and lacks."""
+        """The note in the log's directory about records that it had and lacks."""
         if self.note is not None and self.note.is_counted_on:
             self.lacks(OFFSET_MAX, self.note.reason)
 
     def lacks(self, below: int, damage: str) -> None:
-        """The log has not all that was durable here once. That is over when everything below `below` is durable again."""
+        """Notes that the log lacks records that were durable here, until everything below `below` is durable again."""
         self._lost_below = below if self.damage is None else max(below, self._lost_below)
         self.damage = damage
         if self._on_lack is not None:

@@ -28,16 +28,16 @@ class LogLifetime:
         self._failure: str | None = None
         self.alive = True
         self.truncation_count = 0
-        """How often the files were cut: a job that was made for what was there before must not touch them."""
+        """How often the files were cut: a job that was made for earlier files must not touch them."""
         self.replaced: dict[str, int] = {}
-        """Of small files: the number of the change that was the last to be put there. An older job must not undo it."""
+        """For each small file, by path, the number of the last change that was put there. An older job must not undo it."""
 
     def end(self) -> None:
         with self._lock:
             self.alive = False
 
     def end_unless_busy(self) -> bool:
-        """Like `end`, but False, and nothing changed, while there is work under way."""
+        """Ends the life like `end`, unless work is under way; returns False, without an effect, in that case."""
         if not self._lock.acquire(blocking=False):
             return False
         self.alive = False
@@ -45,8 +45,8 @@ class LogLifetime:
         return True
 
     def attempt(self, work: Callable[[], object]) -> bool:
-        """For work that the log can do without: its errors are its own. False, and nothing was done, when the log is
-        closed or failed.
+        """Runs work that the log can do without; its errors do not fail the log. Returns False, without running it, when the
+        log is closed or failed.
         """
         with self._lock:
             if not self.alive or self._failure is not None:

@@ -170,13 +170,13 @@ class Log:
         return cls(runtime, opening, opened, on_failed, on_damaged, on_moved, on_lack)
 
     def share_descriptors(self) -> None:
-        """On the loop, once it is open: its files may rest when others need descriptors."""
+        """Lets the files rest when others need descriptors. Called on the event loop once the log is open."""
         writer = self._segments.active.writer
         if writer is not None:
             self._context.files.awake(writer)
 
     def reconfigure(self, config: LogConfig) -> None:
-        """Take over the topic's changed settings."""
+        """Takes over the topic's changed settings."""
         self.config = config
         self._appender.reconfigure(config)
 
@@ -227,7 +227,7 @@ class Log:
 
     @property
     def size_bytes(self) -> int:
-        """Of the `.log` files."""
+        """The bytes of all `.log` files."""
         return self._segments.size_bytes
 
     @property
@@ -236,7 +236,7 @@ class Log:
 
     @property
     def epochs(self) -> tuple[EpochStart, ...]:
-        """Which leader epochs wrote the log, and where each begins."""
+        """The leader epochs that wrote the log, each with its start offset."""
         return self._context.epochs.entries
 
     @property
@@ -341,12 +341,12 @@ class Log:
     def max_timestamp_offset(
         self, *, end_offset: int | None = None, beside: ReadProgress | None = None
     ) -> TimestampedOffset | None:
-        """The first record below `end_offset` (the log's end) with the largest timestamp; None when there is none. `beside` as
-        in `offset_for_timestamp`."""
+        """Returns the first record below `end_offset` (the log's end) with the largest timestamp; None when there is none.
+        For `beside` see `offset_for_timestamp`."""
         return self._reader.max_timestamp_offset(end_offset, beside)
 
     def last_stable_offset(self, high_watermark: int) -> int:
-        """Where readers of committed records stop: everything below is decided, by markers below the high watermark.
+        """Returns the end offset of readers of committed records: markers below the high watermark decide everything below it.
 
         `high_watermark` must not go back from call to call.
         """
@@ -354,8 +354,8 @@ class Log:
         return stable if stable >= self.start_offset else min(self.start_offset, high_watermark)
 
     def aborted_transactions(self, start_offset: int, end_offset: int) -> list[tuple[int, int]]:
-        """(Producer id, first offset) of the aborted transactions with records from start to end, in the order of their
-        markers. Its work grows with what it finds, not with the log.
+        """Returns (producer id, first offset) of aborted transactions with records from start to end, in the order of their
+        markers. Its work grows with the result, not with the log.
         """
         return self._reader.aborted_transactions(start_offset, end_offset)
 
@@ -368,12 +368,12 @@ class Log:
 
     @property
     def recovery_point(self) -> int:
-        """Below it nothing has to be looked at after a crash; at most `flushed_offset`."""
+        """Recovery after a crash reads nothing below this offset, which is at most `flushed_offset`."""
         return self._durability.recovery_point(self._segments.end_offset)
 
     @property
     def extent(self) -> Extent | None:
-        """What is durable of it; None while the files have still to follow a truncation."""
+        """The durable part of the log; None while the files have not yet followed a truncation."""
         return self._durability.extent(self.lacked.damage_offset)
 
     @property
@@ -395,22 +395,23 @@ class Log:
 
     @property
     def damage(self) -> str | None:
-        """What is not here, or not right, though it was durable once: another replica must give it back."""
+        """Describes records that are missing or wrong though they were durable once: another replica must restore them."""
         return self.lacked.damage
 
     @property
     def damage_offset(self) -> int | None:
-        """From where on what a reader met damaged must be fetched again, after `truncate_to`; None without such damage."""
+        """The offset from which records must be fetched again after `truncate_to`, because a reader met damage; None without
+        it."""
         return self.lacked.damage_offset
 
     @property
     def lacks_records(self) -> bool:
-        """It must not lead; see `LackedRecords`."""
+        """The log lacks records and must not lead; see `LackedRecords`."""
         return self.lacked.lacks_records
 
     @property
     def is_uncertain(self) -> bool:
-        """It is unknown whether it has everything; see `LackedRecords.doubt`."""
+        """It is unknown whether the log has all its records; see `LackedRecords.doubt`."""
         return self.lacked.is_only_doubted
 
     @property

@@ -113,11 +113,11 @@ class LogJobs:
     # ---- repairs -----------------------------------------------------------------------------------------------------
 
     def repair_job(self) -> RepairJob | None:
-        """After a full disk, once there is space again: what brings the log back. None when it is not (yet) possible."""
+        """Returns the job that repairs the log after a full disk once there is space again; None before, or without need."""
         return self._tail.repair_job() if self._health.is_full else None
 
     def repaired(self, job: RepairJob) -> None:
-        """`job.run()` returned: appends are welcome again."""
+        """Accepts appends again after `job.run()` has returned."""
         durability = self._durability
         if job.life is not self._context.life or job.truncation_count != durability.truncation_count:
             return

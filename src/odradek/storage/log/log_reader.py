@@ -51,7 +51,7 @@ class LogReader:
     def _first_batches(
         self, offset: int, max_bytes: int, end_offset: int, *, at_least_one: bool, to_send: bool
     ) -> LogRead:
-        """From the first segment that has any from `offset` on."""
+        """Reads batches of the first segment that has any from `offset` on."""
         segments = self._segments
         for number in range(segments.number_of(offset), len(segments)):
             segment = segments[number]

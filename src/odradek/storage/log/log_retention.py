@@ -114,7 +114,7 @@ class LogRetention:
 
 
 def candidates(segments: SegmentList) -> Iterator[RetentionSegment]:
-    """From the oldest on, as far as any may go: not one that is held, nor an active one without records."""
+    """Yields segments, oldest first, up to the first that must stay: one that is held, or an active one without records."""
     for number, segment in enumerate(segments):
         if segment.held or (segment is segments.active and not segment.size_bytes):
             return

@@ -147,7 +147,7 @@ class LogTruncation:
             self._small_files.write_start()
 
     def _plan(self, position: int, end_offset: int, start_offset: int, *, sweeps: bool) -> TruncationPlan:
-        """For the files. The segments in memory are what is left."""
+        """Returns the plan for the files, after the segments in memory were truncated."""
         return TruncationPlan(
             base_offset=self._segments.active.base_offset,
             position=position,
@@ -214,7 +214,8 @@ class LogTruncation:
         return self._durability.truncation is not None
 
     def check_ready(self) -> None:
-        """For an append: the disk works, and the files are those that the log believes it has."""
+        """Checks before an append that the disk works and that the files have followed the last truncation. Raises
+        KAFKA_STORAGE_ERROR."""
         self._health.check_writable()
         if self._durability.truncation is not None:
             raise KafkaError(
@@ -223,7 +224,7 @@ class LogTruncation:
             )
 
     def files_followed(self, truncation: Truncation) -> None:
-        """Unless they did not, or it is known already."""
+        """Notes that the files followed a truncation; does nothing if they did not, or if this is known already."""
         if truncation.finished and self._durability.truncation is truncation:
             self._durability.truncation_finished()
             self._context.producers.become(truncation.producers)
@@ -231,7 +232,8 @@ class LogTruncation:
             self._on_moved()
 
     def note(self) -> NoteRemoval | None:
-        """What may be done once the checkpoints of the log's directory, as of now, are durable; None when there is nothing."""
+        """Returns what may be done once the current checkpoints of the log's directory are durable; None when there is
+        nothing."""
         if not self._is_noted or self._durability.truncation is not None:
             return None
         return NoteRemoval(
@@ -257,10 +259,9 @@ class Cut(NamedTuple):
 
 
 def find_cut(segments: SegmentList, offset: int) -> Cut | None:
-    """In front of the first batch that reaches to `offset`; None when no batch stays.
+    """Returns the cut before the first batch that reaches `offset`; None when no batch stays.
 
-    Where offsets are missing, because a compaction took them, the log ends behind the last batch that stays: what a restart
-    would find.
+    Where a compaction removed offsets, the log ends after the last batch that stays, as it would after a restart.
     """
     number = segments.number_of(offset)
     try:

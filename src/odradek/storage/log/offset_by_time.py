@@ -1,4 +1,4 @@
-"""From a time to an offset, by way of the time index."""
+"""Finds the offset for a time with the time index."""
 
 from __future__ import annotations
 
@@ -68,7 +68,7 @@ def _first_in(
 
 
 class _BatchSlice(NamedTuple):
-    """Of a batch the records from one offset to another."""
+    """A batch's records from `start_offset` up to `end_offset`, exclusive."""
 
     start_offset: int
     end_offset: int
@@ -151,7 +151,8 @@ def latest(
 def _latest_record(
     segment: Segment, mark: Mark, start_offset: int, end_offset: int, beside: ReadProgress | None
 ) -> TimestampedOffset | None:
-    """In the batch at `mark`; in the segment's next best where compaction emptied that one and left its header's time."""
+    """Returns the latest record of the batch at `mark`; of the segment's next best batch where compaction emptied that one
+    and left its header's time."""
     timestamped_offset = _latest_of_batch(segment, mark, start_offset, end_offset, beside)
     if timestamped_offset is not None:
         return timestamped_offset
@@ -172,7 +173,7 @@ def _latest_of_batch(
 
 
 def _latest_batch(segment: Segment, start_offset: int, end_offset: int, segment_end: int) -> Mark | None:
-    """By the index where it speaks of the whole range, else batch by batch."""
+    """Finds the batch with the largest timestamp: with the index if the range covers the whole segment, else batch by batch."""
     entry = segment.index.max_timestamp()
     if entry is None:
         return None

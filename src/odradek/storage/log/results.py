@@ -10,22 +10,22 @@ from odradek.storage.log.retention_rules import DeletionReason
 
 
 class AppendResult(NamedTuple):
-    """Where batches are. A tuple: one is made for every append."""
+    """The offsets of appended batches. A tuple, because every append makes one."""
 
     first_offset: int
     last_offset: int
     log_append_time_ms: int
-    """-1 unless the topic's timestamps are LogAppendTime."""
+    """The log append time; -1 unless the topic's timestamps are LogAppendTime."""
     duplicate: bool
-    """The batches were in the log already; the offsets are those they got then."""
+    """True if the batches were in the log already; the offsets are those of the first append."""
 
 
 class LogRead(NamedTuple):
-    """Whole batches, the first of which holds the offset asked for, or nothing. A tuple: one for every read."""
+    """Whole batches, the first of which holds the requested offset, or nothing. A tuple, because every read makes one."""
 
     records: Buffer
     next_offset: int
-    """Where to go on reading."""
+    """The offset at which the next read continues."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

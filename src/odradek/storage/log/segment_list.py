@@ -11,7 +11,7 @@ from odradek.storage.segment.transaction_index import AbortedTransaction
 
 
 class SegmentList:
-    """At least one segment; the last is the active one. A segment ends where the next begins."""
+    """The segments of a log, at least one; the last is the active one. A segment ends where the next begins."""
 
     __slots__ = ("_aborted_bases", "_bases", "_segments", "end_offset", "size_bytes", "start_offset")
 
@@ -19,13 +19,13 @@ class SegmentList:
         self._segments = segments
         self._bases = [segment.base_offset for segment in segments]
         self._aborted_bases = [segment.base_offset for segment in segments if len(segment.aborted)]
-        """Of the segments with markers of aborted transactions."""
+        """Base offsets of segments that contain markers of aborted transactions."""
         self.start_offset = start_offset
         """The first offset that may be read; inside of the first segment when records were deleted by request."""
         self.end_offset = end_offset
         """The offset of the next record."""
         self.size_bytes = sum(segment.size_bytes for segment in segments)
-        """Of all batches."""
+        """The bytes of all batches."""
 
     def __len__(self) -> int:
         return len(self._segments)
@@ -42,21 +42,22 @@ class SegmentList:
 
     @property
     def base_offset(self) -> int:
-        """Where the first segment begins."""
+        """The base offset of the first segment."""
         return self._bases[0]
 
     def number_of(self, offset: int) -> int:
-        """The segment that holds `offset`: the last that begins at or below it, or the first of all."""
+        """Returns the number of the segment that holds `offset`: the last that begins at or below it, or the first."""
         return max(bisect_right(self._bases, offset) - 1, 0)
 
     def end_of(self, number: int) -> int:
-        """The offset at which a segment ends."""
+        """Returns the offset at which a segment ends."""
         return self._bases[number + 1] if number + 1 < len(self._bases) else self.end_offset
 
     # ---- aborted transactions ----------------------------------------------------------------------------------------
 
     def aborted_transactions(self, start_offset: int, end_offset: int) -> list[AbortedTransaction]:
-        """Those with records from start to end, in the order of their markers. Only segments with aborted ones are asked."""
+        """Returns aborted transactions with records from start to end, in the order of their markers. Reads only segments
+        that have any."""
         aborted: list[AbortedTransaction] = []
         bases = self._aborted_bases
         for base_offset in bases[max(bisect_right(bases, start_offset) - 1, 0) :]:
@@ -65,11 +66,11 @@ class SegmentList:
         return aborted
 
     def transaction_sums(self) -> dict[int, int]:
-        """By base offset: the CRC of each transaction index that is not empty."""
+        """Returns the CRC of each transaction index that is not empty, by the base offset of its segment."""
         return {base: self._segments[self.number_of(base)].aborted.sum for base in self._aborted_bases}
 
     def note_aborted(self, segment: Segment, transaction: AbortedTransaction) -> None:
-        """Its marker is the newest batch of the segment, the last one."""
+        """Notes an aborted transaction; its marker is the newest batch of `segment`, the last one."""
         segment.aborted.note(transaction)
         if not self._aborted_bases or self._aborted_bases[-1] != segment.base_offset:
             self._aborted_bases.append(segment.base_offset)

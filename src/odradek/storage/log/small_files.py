@@ -30,13 +30,13 @@ class SmallFiles:
         self._context = context
         self._durability = durability
         self._snapshot_offset = opened.snapshot_offset
-        """Of the newest producer snapshot that was there when the log was opened."""
+        """The offset of the newest producer snapshot that was there when the log was opened."""
         self._start_path: Final = naming.join(context.directory, naming.START_OFFSET)
         self._transaction_sums = opened.transaction_sums
-        """As they were last written down, or are about to be; None when the file could not be read."""
+        """The sums that were last written, or are about to be; None when the file could not be read."""
 
     def write_opened(self, opened: OpenedLog, parents: Sequence[str]) -> None:
-        """What an opening found to be missing, or not as it must be. `parents`: directories of which it changed names."""
+        """Writes what an opening found missing or wrong. `parents` are directories in which it changed names."""
         if opened.names_changed:
             self._durability.names_changed(self._context.directory, *parents)
         if opened.epochs_changed:
@@ -52,27 +52,27 @@ class SmallFiles:
         self._durability.file_changed(path, checkpoints.format_epochs(self._context.epochs.entries))
 
     def write_epochs_again(self) -> None:
-        """Epochs that wait to be written are not what they were."""
+        """Writes the leader epochs once more if they wait to be written: they have changed."""
         if self._durability.awaits(naming.join(self._context.directory, naming.LEADER_EPOCHS)):
             self.write_epochs()
 
     def write_start(self) -> None:
-        """Where the log begins."""
+        """Writes the offset at which the log begins."""
         self._durability.file_changed(
             self._start_path, checkpoints.format_start_offset(self._context.segments.start_offset)
         )
 
     @property
     def start_waits(self) -> bool:
-        """Where the log begins is not durable yet."""
+        """The offset at which the log begins is not durable yet."""
         return self._durability.awaits(self._start_path)
 
     def forget_start(self) -> None:
-        """What waits to be written of the log's begin does not hold any more."""
+        """Discards a start offset that waits to be written, because it is no longer valid."""
         self._durability.forget_file(self._start_path)
 
     def write_transaction_sums(self) -> None:
-        """The transaction indexes of sealed segments may have changed, or the active one's is written out."""
+        """Writes the sums if transaction indexes of sealed segments changed, or if the active one's is written out."""
         sums = self._context.segments.transaction_sums()
         if sums != self._transaction_sums:
             self._transaction_sums = sums
@@ -82,14 +82,14 @@ class SmallFiles:
     # ---- producer snapshots ------------------------------------------------------------------------------------------
 
     def write_snapshot(self) -> None:
-        """Of the producers as they are at the log's end."""
+        """Writes a snapshot of the producers at the log's end."""
         name = naming.offset_file(self._context.segments.end_offset, naming.SNAPSHOT)
         self._durability.file_changed(
             naming.join(self._context.directory, name), encode_snapshot(self._context.producers)
         )
 
     def write_last_snapshot(self) -> None:
-        """The log is closed: it needs a snapshot of its end, unless that is the one that it was opened with."""
+        """Writes a snapshot of the end of a log that is being closed, unless it was opened with that one."""
         is_there = (
             self._context.segments.end_offset == self._snapshot_offset
             and not self._durability.truncation_count

@@ -39,18 +39,18 @@ class WrittenBatch(NamedTuple):
 
 
 class ProducerState(NamedTuple):
-    """One producer id in one log. `batches` are of this epoch, the newest last."""
+    """The state of one producer id in one log. `batches` contains only this epoch's, the newest last."""
 
     producer_id: int
     epoch: int
     batches: tuple[WrittenBatch, ...]
     seen_ms: int
-    """When it last wrote, by the broker's clock: what expiry goes by."""
+    """The time of its last write, by the broker's clock; expiry uses it."""
     coordinator_epoch: int = -1
     transaction_first_offset: int = -1
-    """Of the transaction under way; -1 when there is none."""
+    """The first offset of the open transaction; -1 when there is none."""
     last_timestamp: int = -1
-    """The largest of its newest batch, or its newest marker's. A snapshot has `seen_ms` in its place."""
+    """The largest timestamp of its newest batch, or its newest marker's. A snapshot has `seen_ms` in its place."""
 
     @property
     def last_sequence(self) -> int:
@@ -58,7 +58,7 @@ class ProducerState(NamedTuple):
 
 
 def duplicate_of(state: ProducerState | None, header: BatchHeader) -> WrittenBatch | None:
-    """The batch in the log that `header` repeats, if it is one of the last five."""
+    """Returns the batch in the log that `header` repeats, if it is one of the last five."""
     if state is None or header.producer_epoch != state.epoch or header.base_sequence < 0:
         return None
     first, last = header.base_sequence, header.last_sequence
@@ -195,12 +195,12 @@ def marked(state: ProducerState | None, marker: Marker, now_ms: int) -> Producer
 
 
 class SequenceCheck(NamedTuple):
-    """What the producers' states say to an append."""
+    """The effect of an append on the producers' states."""
 
     states: tuple[ProducerState, ...] = ()
-    """To be put once the batches are written."""
+    """New states, valid once the batches are written."""
     repeated: tuple[WrittenBatch, ...] = ()
-    """The batches are in the log already, here: write nothing."""
+    """Batches that are in the log already, with their offsets; then nothing is written."""
 
 
 _NO_PRODUCERS: Final = SequenceCheck()
@@ -228,15 +228,15 @@ class Producers:
         return len(self._states)
 
     def __iter__(self) -> Iterator[ProducerState]:
-        """By producer id, so that a snapshot's bytes depend on nothing else."""
+        """Yields the states in the order of producer ids, so that a snapshot's bytes depend on nothing else."""
         return iter(sorted(self._states.values()))
 
     def get(self, producer_id: int) -> ProducerState | None:
         return self._states.get(producer_id)
 
     def begin_verification(self, header: BatchHeader, *, bumps_epoch: bool, now_ms: int) -> Guard | None:
-        """The guard under which a client's transactional batch may be appended once its coordinator agrees; None when it
-        belongs to a transaction that is under way.
+        """Returns the guard under which a client's transactional batch may be appended once its coordinator agrees; None when
+        the transaction of the batch is already open.
         """
         state = self._states.get(header.producer_id)
         if state is not None and state.transaction_first_offset >= 0 and state.epoch == header.producer_epoch:
@@ -281,7 +281,7 @@ class Producers:
     def _check_transaction(
         self, state: ProducerState | None, header: BatchHeader, guard: Guard | None
     ) -> None:
-        """Before the sequence is looked at: what a batch has to do with its producer's transaction."""
+        """Checks a batch against its producer's transaction, before its sequence is checked."""
         is_open = state is not None and state.transaction_first_offset >= 0
         if not header.is_transactional:
             if is_open:

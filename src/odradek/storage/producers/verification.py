@@ -14,13 +14,13 @@ from odradek.records import BatchHeader
 
 
 class Guard:
-    """Names one verification. Compared by identity: no other verification, and no other log, ever has the same."""
+    """Identifies one verification. Compared by identity: no other verification, and no other log, ever has the same."""
 
     __slots__ = ()
 
 
 UNVERIFIED: Final = Guard()
-"""Under it a client's batch is appended to a transaction that is under way, and to no other."""
+"""The guard that lets a client append only to a transaction that is already open."""
 
 
 class _Entry:
@@ -41,10 +41,10 @@ class Verifications:
 
     def __init__(self) -> None:
         self.under_way: dict[int, _Entry] = {}
-        """By producer id; looked at before each batch of a producer, so no call stands before it."""
+        """Verifications by producer id. Public, so that the lookup before each batch of a producer needs no call."""
 
     def begin(self, header: BatchHeader, *, bumps_epoch: bool, now_ms: int) -> Guard:
-        """Of the first batch of a transaction. Requests that come meanwhile share the guard.
+        """Begins the verification of a transaction's first batch. Requests that come meanwhile share the guard.
 
         `bumps_epoch`: the producer's epoch grows with each transaction (transaction version 2).
         """
@@ -69,7 +69,7 @@ class Verifications:
             )
 
     def check_sequence(self, header: BatchHeader, *, is_first: bool) -> None:
-        """While a verification is under way: OUT_OF_ORDER_SEQUENCE_NUMBER for a batch that overtook another.
+        """Raises OUT_OF_ORDER_SEQUENCE_NUMBER for a batch that overtook another while a verification is under way.
 
         `is_first`: no batch of the producer's epoch is known here.
         """

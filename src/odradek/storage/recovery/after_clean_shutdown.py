@@ -1,4 +1,4 @@
-"""After a clean close: only the end of the last segment is read."""
+"""Opens the segments after a clean close: only the end of the last segment is read."""
 
 from __future__ import annotations
 

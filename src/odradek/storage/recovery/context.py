@@ -33,28 +33,29 @@ class Opening:
     config: LogConfig
     topic_partition: TopicPartition
     files: OpenFiles
-    """Through them the open log is read."""
+    """Files through which the open log is read."""
     clean: bool
     """The log was closed cleanly."""
     recovery_point: int
-    """Below it nothing has to be looked at."""
+    """Recovery reads nothing below this offset."""
     checkpointed_offset: int = -1
-    """From there to the recovery point segments may have been written just before a crash: one that is missing is found. By
-    default the recovery point."""
+    """Between this offset and the recovery point, segments may have been written just before a crash; a missing one is
+    noticed. By default the recovery point."""
     durable_offset: int = 0
-    """Everything below it was durable: KAFKA_STORAGE_ERROR when it is damaged or missing. No log is better than one that lost
-    records and does not say so. At least the recovery point."""
+    """Everything below this offset was durable: KAFKA_STORAGE_ERROR when it is damaged or missing. No log is better than one
+    that lost records and does not say so. At least the recovery point."""
     first_offset: int | None = None
-    """Where the first segment began; None when it is unknown. KAFKA_STORAGE_ERROR when it begins behind that, unless the log's
-    start moved since."""
+    """The base offset of the first segment; None when it is unknown. Opening raises KAFKA_STORAGE_ERROR when the first
+    segment begins after it, unless the log's start moved since."""
     start_offset: int = 0
-    """Of a checkpoint."""
+    """The start offset in the checkpoint."""
     start_is_checkpointed: bool = True
-    """`start_offset` is what a checkpoint says, or would say if it was not 0: the file is there, and sound."""
+    """True if `start_offset` is from a checkpoint that is there and sound; a checkpoint contains no offset that is 0."""
     cleaned_offset: int = 0
-    """Up to where compaction got: below it offsets may be missing between segments. Ours leave none, Kafka's do."""
+    """The end of the compacted part: below it offsets may be missing between segments. Ours leave none, Kafka's do."""
     topic_id: UUID | None = None
-    """INCONSISTENT_TOPIC_ID, and nothing is touched, when the directory is of another; None: whatever topic it belongs to."""
+    """Opening raises INCONSISTENT_TOPIC_ID, and touches nothing, when the directory has another topic's id. None accepts any
+    topic."""
     is_named: bool = False
     """The directory's name is durable."""
     repairable: bool = False
@@ -83,12 +84,12 @@ class OpenedLog:
     """They differ from the file."""
     topic_id: UUID | None
     topic_id_changed: bool
-    """The file does not have it."""
+    """True if the file does not contain the topic id."""
     producers: Producers
     transaction_sums: dict[int, int] | None
-    """What the file says of the transaction indexes; None when that cannot be read."""
+    """The file's sums of the transaction indexes; None when it cannot be read."""
     snapshot_offset: int
-    """Of the newest snapshot; 0 without any."""
+    """The offset of the newest snapshot; 0 without any."""
     index_is_written: bool
     """The active segment's index files are as a clean close leaves them."""
     snapshot_due: bool
@@ -101,22 +102,23 @@ class OpenedLog:
     truncation_noted: bool
     """A file says that checkpoints do not know of a truncation yet."""
     high_watermark_max: int
-    """What a checkpoint says above it is of a time before such a truncation."""
+    """A checkpoint's high watermark above this offset is older than such a truncation."""
     damage: str | None
-    """What is not here any more, though it was durable; None when nothing is known to be missing."""
+    """Describes records that were durable and are missing; None when none are known to be."""
     lack_note: LackNote | None
-    """What a note says of that, which outlives a crash."""
+    """The note about these records, which outlives a crash."""
     damage_offset: int | None
-    """From where on it must be fetched again, in front of what is here; None when what is missing comes behind that."""
+    """The offset from which missing records must be fetched again, before those that are here; None when they come after
+    these."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LoadContext:
-    """What the steps of one opening share."""
+    """The parts that the steps of one opening share."""
 
     disk: Disk
     files: OpenFiles
-    """Of this opening alone, which may run on a thread of its own; readers elsewhere share the broker's open files."""
+    """Open files of this opening alone, which may run on its own thread; readers elsewhere share the broker's open files."""
     now_ms: int
     opening: Opening
 
@@ -125,14 +127,14 @@ class LoadContext:
         return self.opening.directory
 
     def path(self, name: str) -> str:
-        """Of a file in the log's directory."""
+        """Returns the path of a file in the log's directory."""
         return naming.join(self.opening.directory, name)
 
     def read_if_there(self, path: str) -> bytes:
         return self.disk.read(path) if self.disk.exists(path) else b""
 
     def lost(self, problem: str) -> LostRecordsError:
-        """What to raise: records that were durable are not here, or not right."""
+        """Logs and returns the error to raise: records that were durable are missing or wrong."""
         name = self.opening.topic_partition
         log.error("log_damaged", partition=name, directory=self.directory, problem=problem)
         return lost_replica(name, f"records that were on disk are damaged or missing: {problem}")

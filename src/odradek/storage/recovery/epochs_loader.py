@@ -18,11 +18,11 @@ class EpochsLoader:
         self._context = context
         self._segments = segments
         self._saved: tuple[EpochStart, ...] = ()
-        """What the checkpoint says: nothing when it is missing or damaged."""
+        """The checkpoint's entries; empty when it is missing or damaged."""
         self.epochs = EpochHistory()
 
     def load(self, names: Sequence[str]) -> None:
-        """From the checkpoint."""
+        """Loads the leader epochs from the checkpoint."""
         if naming.LEADER_EPOCHS in names:
             try:
                 data = self._context.disk.read(self._context.path(naming.LEADER_EPOCHS))
@@ -32,7 +32,7 @@ class EpochsLoader:
         self._saved = self.epochs.entries
 
     def complete(self) -> None:
-        """What the batches say that the checkpoint does not."""
+        """Adds the leader epochs that only the batches contain."""
         if self._segments.last_epoch > (self._saved[-1].epoch if self._saved else -1):
             self._rebuild()
         elif self._segments.scanned:
@@ -66,12 +66,12 @@ class EpochsLoader:
             self.epochs.assign(epoch, start_offset)
 
     def trim(self, start_offset: int) -> None:
-        """To what the log holds."""
+        """Removes leader epochs outside of what the log holds."""
         # One that begins at the very end is of a leader that had written nothing yet.
         self.epochs.truncate_from_end(self._segments.end_offset + 1)
         self.epochs.truncate_from_start(start_offset)
 
     @property
     def changed(self) -> bool:
-        """The checkpoint does not say what they are."""
+        """The checkpoint differs from the leader epochs."""
         return self.epochs.entries != self._saved

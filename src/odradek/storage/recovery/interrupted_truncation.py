@@ -12,16 +12,16 @@ from odradek.storage.recovery.context import Opening, log
 
 
 class TruncationNoted(NamedTuple):
-    """What holds of the checkpoints, which are of the time before a truncation."""
+    """The parts of the checkpoints that are still valid; they are older than a truncation."""
 
     opening: Opening
-    """With what may be believed of them."""
+    """The opening, with only the checkpoints' valid parts."""
     high_watermark_max: int
-    """What a checkpoint says above it is of the time before."""
+    """A checkpoint's high watermark above this offset is older than the truncation."""
 
 
 def finish_truncation(disk: Disk, opening: Opening) -> TruncationNoted:
-    """For a log whose directory has a note of a truncation. The names of its files may be other ones afterwards."""
+    """Finishes the truncation that a note in the log's directory describes. This may change the names of its files."""
     directory = opening.directory
     plan: TruncationPlan | None = None
     try:

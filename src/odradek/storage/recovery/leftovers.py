@@ -64,7 +64,8 @@ def _finish_swaps(disk: Disk, directory: str, swaps: list[str], first_unfinished
 
 
 def _put_in_place(disk: Disk, directory: str, first_offset: int, end_offset: int) -> None:
-    """In the order of `cleaning/target.py`, each step durable before the next: this may be interrupted, too."""
+    """Puts the swap files in place in the order of `cleaning/target.py`, each step durable before the next: this may be
+    interrupted, too."""
 
     def path(kind: str) -> str:
         return naming.join(directory, naming.offset_file(first_offset, kind))

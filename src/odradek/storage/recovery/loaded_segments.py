@@ -13,17 +13,17 @@ from odradek.storage.segment.segment import Segment
 
 
 class LoadedSegments(Sequence[Segment]):
-    """The oldest first. The last one becomes the active segment."""
+    """The segments of a log that is being opened, the oldest first. The last one becomes the active segment."""
 
     def __init__(self, context: LoadContext) -> None:
         self._context = context
         self._segments: list[Segment] = []
         self.end_offset = 0
-        """Once there is an active segment."""
+        """The log's end offset, once there is an active segment."""
         self.last_epoch = -1
-        """The leader epoch of the last batch, if it was looked at."""
+        """The leader epoch of the last batch, if that was read."""
         self.scanned: Sequence[Segment] = ()
-        """Those that recovery read: their transaction indexes are made again."""
+        """Segments that recovery read: it builds their transaction indexes again."""
 
     def __len__(self) -> int:
         return len(self._segments)
@@ -40,7 +40,7 @@ class LoadedSegments(Sequence[Segment]):
 
     @property
     def base_offset(self) -> int:
-        """Of the first."""
+        """The base offset of the first segment."""
         return self._segments[0].base_offset
 
     @property
@@ -50,7 +50,7 @@ class LoadedSegments(Sequence[Segment]):
     # ---- finding -----------------------------------------------------------------------------------------------------
 
     def find(self, names: Sequence[str]) -> None:
-        """By name and size; only transaction indexes, which few have, are read."""
+        """Finds segments by the names and sizes of their files; reads only transaction indexes, which few segments have."""
         disk, present = self._context.disk, frozenset(names)
         for name in names:
             file = naming.parse_offset_file(name)
@@ -106,20 +106,21 @@ class LoadedSegments(Sequence[Segment]):
             active.first_append_ms = self._first_append_ms(active)
 
     def _first_append_ms(self, active: Segment) -> int:
-        """When the segment before was last written, or what the first batch says, if that is not after the last write."""
+        """Returns the time of the last write to the segment before, or the first batch's timestamp if it is not after the
+        last write."""
         if len(self._segments) > 1:
             return self._segments[-2].records.last_append_ms()
         written_ms, claimed_ms = active.records.last_append_ms(), active.records.mark(0).max_timestamp
         return min(claimed_ms, written_ms) if claimed_ms >= 0 else written_ms
 
     def hand_over(self, latest_epoch: int) -> list[Segment]:
-        """To the open log, which reads them through the files that all logs share."""
+        """Returns the segments to the open log, which reads them through the files that all logs share."""
         for segment in self._segments:
             segment.share(self._context.opening.files)
             segment.reader.checked.epoch_max = latest_epoch
         return self._segments
 
     def close(self) -> None:
-        """The opening failed."""
+        """Closes the segments' writers after the opening failed."""
         for segment in self._segments:
             segment.close_writer()

@@ -1,6 +1,6 @@
-"""From a directory to an open log: lazily after a clean close, by recovery after a crash. Kafka calls it LogLoader.
+"""Opens the log in a directory: lazily after a clean close, by recovery after a crash. Kafka calls it LogLoader.
 
-The steps, in their order; each has its part of the result:
+The steps, in their order; each makes a part of the result:
 
     interrupted_truncation.py    what a crash interrupted is done; what checkpoints said before it does not count
     start_loader.py              deletions that could not be written down; later where the log begins
@@ -230,7 +230,7 @@ class LogLoader:
         self._damage_offset = began_at
 
     def _load_start_offset(self, names: Sequence[str]) -> int:
-        """Where the log begins. LostRecordsError when what must be there is not."""
+        """Returns the offset at which the log begins. Raises LostRecordsError when records that must be there are not."""
         opening, segments = self._context.opening, self._segments
         start_offset = max(opening.start_offset, segments.base_offset, self._start.load(names))
         if self._truncation_noted or self._damage is not None:

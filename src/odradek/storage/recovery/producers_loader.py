@@ -28,14 +28,14 @@ class ProducersLoader:
         self._context = context
         self._segments = segments
         self.transaction_sums: dict[int, int] | None = {}
-        """What the file says of the transaction indexes; None when that cannot be read, so that all of them are in doubt."""
+        """The file's sums of the transaction indexes; None when it cannot be read, so that all of them are in doubt."""
         self.snapshot_offset = 0
-        """Of the newest snapshot; 0 without any."""
+        """The offset of the newest snapshot; 0 without any."""
         self._removed: dict[int, None] = {}
         """Offsets of snapshots that are gone."""
         self._followed: list[tuple[int, Producers]] = []
-        """States that are shown what recovery reads, each from an offset on; the newest first. The last one begins before that,
-        and makes the transaction indexes."""
+        """States that get the batches that recovery reads, each from an offset on; the newest first. The last one begins
+        before that, and builds the transaction indexes."""
 
     # ---- what recovery reads -----------------------------------------------------------------------------------------
 

@@ -83,10 +83,10 @@ class _Window:
         self._data = memoryview(b"")
         self._start = 0
         self._rewritten = range(0)
-        """Bytes of the window that are to be written once more."""
+        """Bytes of the window that must be written once more."""
 
     def get(self, position: int, length: int) -> memoryview:
-        """So many bytes, or fewer at the end of the file. What lies before is not asked for any more."""
+        """Returns `length` bytes from `position` on, or fewer at the end of the file. No later call asks for earlier bytes."""
         if position + length > self._start + len(self._data):
             self.rewrite()
             rest = self._data[position - self._start :]

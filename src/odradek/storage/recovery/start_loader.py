@@ -1,4 +1,5 @@
-"""Where a log that is being opened begins: what files say, what deletions left, and whether segments are missing there."""
+"""Finds the offset at which a log that is being opened begins, from its files and the traces of deletions, and whether
+segments are missing there."""
 
 from __future__ import annotations
 
@@ -61,7 +62,7 @@ class StartLoader:
         return end_offset if size_bytes else following
 
     def _known_first(self, names: Sequence[str]) -> int | None:
-        """Where the first segment begins, or before; None when it is unknown."""
+        """Returns the base offset of the first segment, or an earlier offset; None when it is unknown."""
         opening = self._context.opening
         if opening.first_offset is None:
             return None
@@ -69,14 +70,15 @@ class StartLoader:
         return max(opening.first_offset, opening.start_offset, moved_to or 0)
 
     def missing_from(self, names: Sequence[str]) -> int | None:
-        """Where the log began, if segments are missing there; None when none are. Deletions say before that they will be."""
+        """Returns the offset at which the log began if segments are missing there; None when none are. Deletions are noted
+        before they remove segments."""
         known = self._known_first(names)
         if known is None or not self._segments or self._segments.base_offset <= known:
             return None
         return known
 
     def load(self, names: Sequence[str]) -> int:
-        """What the log's own directory says of it: the checkpoint may be lost, or older. 0 when that is nothing.
+        """Returns the start offset in the log's own directory, or 0 without one: the checkpoint may be lost, or older.
 
         If it cannot be read, the checkpoint is believed after a clean close alone. If it is not there, most likely nothing was
         ever deleted; but if the checkpoint is lost, too, no one knows.

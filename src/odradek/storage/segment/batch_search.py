@@ -1,6 +1,6 @@
-"""From an offset or a time to a batch of one segment: by what was remembered, by the index, then batch by batch.
+"""Finds a batch of one segment by offset or time: with remembered positions, then with the index, then batch by batch.
 
-An entry of an index is checked against the batch that it names whenever it is used, and never believed too much.
+An entry of an index is checked against the batch that it names whenever it is used, and an index is never fully trusted.
 """
 
 from __future__ import annotations

@@ -23,7 +23,7 @@ _SMALL_WINDOW_BYTES: Final = 4 * 1024
 
 
 class Mark(NamedTuple):
-    """Where a batch is, and what the indexes need to know of it."""
+    """The position of a batch, and the header fields that the indexes need."""
 
     position: int
     size_bytes: int
@@ -34,7 +34,7 @@ class Mark(NamedTuple):
 
 
 class BrokenChain(Exception):
-    """What stands at `position` cannot be a batch."""
+    """The bytes at `position` cannot be a batch."""
 
     def __init__(self, position: int, reason: str) -> None:
         super().__init__(f"at byte {position}: {reason}")
@@ -65,14 +65,15 @@ def walk(file: DiskFile, start: int, end: int) -> Iterator[Mark]:
 
 
 def walk_headers(file: DiskFile, start: int, end: int) -> Iterator[tuple[int, BatchHeader]]:
-    """Like `walk`: each position, with all that a header says."""
+    """Yields the position and the whole header of each batch, as `walk` does."""
     for window, index, position in _hops(file, start, end):
         mark_at(window, index, position)
         yield position, read_header(window, index)
 
 
 def last_boundary(file: DiskFile, start: int, limit: int) -> tuple[int, int] | None:
-    """Hop from the batch at byte `start`: where the last batch that ends at or before `limit` ends, and the offset behind it.
+    """Hops from the batch at byte `start`; returns the end position of the last batch that ends by `limit`, and its next
+    offset.
 
     None when not even the first one does. Raises BrokenChain.
     """

@@ -41,24 +41,24 @@ class FileRecords:
     ) -> None:
         self.disk = disk
         self.files = files
-        """Through them the segment's files are read."""
+        """Files through which the segment is read."""
         self.directory = directory
         self.base_offset = base_offset
         self.size_bytes = size_bytes
-        """The batches end here, whatever else a failed write left behind."""
+        """The bytes of all batches. A failed write may have left more in the file."""
         self.appended_ms = -1
-        """When it was last written, by the wall clock; -1 until asked for or written."""
+        """The time of the last write, by the wall clock; -1 until it is read or the file is written."""
         self.writer: SegmentWriter | None = None
         self.pinned: DiskFile | None = None
         """A compaction's file on its way to the segment's name."""
 
     def path(self, kind: str) -> str:
-        """Of one of the segment's files."""
+        """Returns the path of one of the segment's files."""
         return naming.join(self.directory, naming.offset_file(self.base_offset, kind))
 
     @property
     def log_file(self) -> DiskFile:
-        """For reading."""
+        """The file to read batches from."""
         writer = self.writer
         if writer is not None and not writer.resting:
             file = writer.log_file
@@ -90,12 +90,12 @@ class FileRecords:
         return self.writer
 
     def release_writer(self) -> SegmentWriter | None:
-        """Nothing more is written through it; it is the caller's to close."""
+        """Returns the writer, through which nothing more is written here; the caller must close it."""
         writer, self.writer = self.writer, None
         return writer
 
     def last_append_ms(self) -> int:
-        """When the file was last appended to: what retention goes by."""
+        """Returns the time of the last append to the file; retention uses it."""
         if self.appended_ms < 0:
             self.appended_ms = self.disk.modified_ms(self.path(naming.LOG))
         return self.appended_ms
@@ -103,7 +103,7 @@ class FileRecords:
     # ---- batches -----------------------------------------------------------------------------------------------------
 
     def mark(self, position: int) -> Mark:
-        """The header of the batch at `position`."""
+        """Returns the header of the batch at `position`."""
         try:
             return mark_at(self.log_file.pread(BATCH_BYTES_MIN, position), 0, position)
         except BrokenChain as damage:
@@ -126,14 +126,14 @@ class FileRecords:
     # ---- damage ------------------------------------------------------------------------------------------------------
 
     def damaged(self, damage: BrokenChain) -> DamagedBatchError:
-        """What to raise: the log itself is wrong there, not an index."""
+        """Returns the error to raise when the log itself, not an index, is wrong there."""
         path, offset = self.path(naming.LOG), self._offset_at(damage.position)
         log.error("segment_damaged", path=path, position=damage.position, offset=offset, reason=damage.reason)
         message = f"{path} is damaged {damage}, where offset {offset} should be"
         return DamagedBatchError(ErrorCode.KAFKA_STORAGE_ERROR, message, offset)
 
     def _offset_at(self, position: int) -> int:
-        """Where the batches in front of byte `position`, or as many as can be read, end."""
+        """Returns the offset after the last readable batch before byte `position`."""
         offset = self.base_offset
         with suppress(BrokenChain):
             for mark in walk(self.log_file, 0, position):
@@ -141,7 +141,7 @@ class FileRecords:
         return offset
 
     def damaged_at(self, offset: int) -> int:
-        """The position of the first batch that reaches to `offset` or cannot be read, found without an index."""
+        """Returns the position of the first batch that reaches `offset` or cannot be read, found without an index."""
         position = 0
         with suppress(BrokenChain):
             for mark in walk(self.log_file, 0, self.size_bytes):

@@ -24,11 +24,11 @@ class BuiltIndex:
     index: ActiveIndex
     next_offset: int
     leader_epoch: int
-    """Of the last batch; -1 without any."""
+    """The leader epoch of the last batch; -1 without any."""
 
 
 def build_index(file: DiskFile, base_offset: int, size_bytes: int, interval: int) -> BuiltIndex:
-    """From the headers of all batches. Raises BrokenChain where the log itself is damaged."""
+    """Builds the indexes from the headers of all batches. Raises BrokenChain where the log itself is damaged."""
     index = ActiveIndex(base_offset)
     next_offset, leader_epoch = base_offset, -1
     for mark in walk(file, 0, size_bytes):

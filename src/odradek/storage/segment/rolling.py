@@ -1,4 +1,4 @@
-"""When a new segment begins. Pure.
+"""Decides when a new segment begins. Pure.
 
 Age counts from the first append to the segment by the broker's clock, not from record timestamps as in Kafka: records that
 jump back and forth in time would otherwise begin a segment with every jump.

@@ -54,17 +54,17 @@ class Segment:
         self.reader = SegmentReader(self.records, self.index, self.search)
         self.forget_aborted()
         self.first_append_ms = -1
-        """When its first batch was written; -1 while it is empty."""
+        """The time when its first batch was written; -1 while it is empty."""
         self.held = False
-        """A compaction works on it: it must not be deleted."""
+        """A compaction works on the segment: it must not be deleted."""
 
     def path(self, kind: str) -> str:
-        """Of one of its files."""
+        """Returns the path of one of the segment's files."""
         return self.records.path(kind)
 
     @property
     def size_bytes(self) -> int:
-        """Of its batches."""
+        """The bytes of its batches."""
         return self.records.size_bytes
 
     @property
@@ -73,12 +73,12 @@ class Segment:
         return self.records.writer
 
     def share(self, files: OpenFiles) -> None:
-        """From now on read through `files`."""
+        """Reads the segment through `files` from now on."""
         self.records.files = files
         self.aborted.share(files)
 
     def forget_aborted(self) -> None:
-        """What its transaction index said is to be found out again."""
+        """Forgets what is known of the transaction index, so that it is read again."""
         records = self.records
         self.aborted = TransactionIndex(records.disk, records.files, self.path(naming.TRANSACTION_INDEX))
 

@@ -48,19 +48,19 @@ class SegmentIndex:
         self._max_time: TimeEntry | None = None
         self.interval_bytes = interval_bytes
         self.in_memory: ActiveIndex | None = None
-        """While the segment is written, while its files lack their names, or when they could not be written."""
+        """The index while the segment is written, while its files lack their names, or when they could not be written."""
         self.hints: Final[dict[int, int]] = {}
-        """By offset, the positions of batches that were found; void as soon as the indexes are."""
+        """Positions of batches that were found, by offset; void as soon as the indexes are."""
 
     def keep_in_memory(self, index: ActiveIndex) -> None:
-        """`index` is right: what was known before is void, and the files are not asked."""
+        """Uses `index`, which is right; earlier knowledge is void, and the files are not read."""
         self.in_memory = index
         self.hints.clear()
         self._max_time = None
         self._offsets_checked = self._times_checked = True
 
     def leave_to_files(self) -> None:
-        """The index files are complete, and this process wrote them."""
+        """Reads the index files from now on; they are complete, and this process wrote them."""
         self.in_memory = None
         self._offsets_checked = self._times_checked = True
 
@@ -109,7 +109,7 @@ class SegmentIndex:
     # ---- doubts ------------------------------------------------------------------------------------------------------
 
     def _check_offsets(self) -> None:
-        """Once, before the offset index file is used for the first time."""
+        """Checks the offset index once, before its file is used for the first time."""
         if self._offsets_checked:
             return
         self._offsets_checked = True
@@ -132,7 +132,7 @@ class SegmentIndex:
             return False
 
     def _check_times(self) -> None:
-        """Once, before the time index file is used for the first time."""
+        """Checks the time index once, before its file is used for the first time."""
         if self._times_checked:
             return
         self._times_checked = True

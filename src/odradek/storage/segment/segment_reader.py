@@ -18,13 +18,13 @@ from odradek.storage.segment.segment_index import SegmentIndex
 from odradek.storage.segment.sparse_index import OffsetEntry
 
 _MAP_BYTES_MIN: Final = 256 * 1024
-"""Below this, copying costs less than mapping does."""
+"""The least read for which mapping the file costs less than copying."""
 RECENT_BYTES: Final = 8 * 1024 * 1024
-"""Of the active segment's end, which was written a moment ago."""
+"""The size of the active segment's end that counts as just written."""
 
 
 class Chunk(NamedTuple):
-    """Whole batches out of one segment, and the offset behind the last of them."""
+    """Whole batches of one segment, and the offset after the last of them."""
 
     data: Buffer
     next_offset: int
@@ -40,7 +40,7 @@ class SegmentReader:
         self._index = index
         self._search = search
         self.checked = CheckedRanges(records.size_bytes)
-        """Of what was in the file before; what is written is trusted."""
+        """Checked ranges of bytes that were in the file before this process; what it writes itself is trusted."""
 
     def read(
         self,
@@ -158,9 +158,9 @@ class SegmentReader:
 
 
 def _hop(data: bytes, index: int, entry: OffsetEntry | None) -> tuple[int, int] | None:
-    """From `index` on: (bytes of `data` up to the last whole batch, offset behind it), (0, -1) without any.
+    """Returns (bytes of `data` from `index` to the end of the last whole batch, next offset); (0, -1) without any.
 
-    None when `entry`, which led here, is not true of the batch.
+    None when the batch contradicts `entry`, which led here.
     """
     whole, next_offset = 0, -1
     while index + BATCH_BYTES_MIN <= len(data):

@@ -71,13 +71,13 @@ class ActiveIndex:
         self._bytes_since_entry = 0
         self._last_time = -1
         self.max_timestamp = -1
-        """Of any record in the segment; -1 when there is none."""
+        """The largest timestamp of any record in the segment; -1 when there is none."""
         self.max_timestamp_offset = base_offset
-        """Last offset of the first batch that holds it."""
+        """Last offset of the first batch that holds `max_timestamp`."""
 
     @classmethod
     def of_files(cls, base_offset: int, offsets: bytes, times: bytes) -> ActiveIndex:
-        """An index as it was written out. The caller checks it and walks the log behind its last entry."""
+        """Returns an index as it was written out. The caller checks it and walks the log after its last entry."""
         index = cls(base_offset)
         pairs = _native("i", offsets)
         index._offsets, index._positions = pairs[0::2], pairs[1::2]

@@ -25,13 +25,13 @@ _BLOCK: Final = 64
 
 
 class AbortedTransaction(NamedTuple):
-    """A transaction whose records must not be read: the producer's, from the first offset to the last, its marker."""
+    """A transaction whose records must not be read: its producer, its first offset, and the offset of its marker."""
 
     producer_id: int
     first_offset: int
     last_offset: int
     last_stable_offset: int
-    """Where it was when the marker was written; it ends the search for entries that concern an offset."""
+    """The last stable offset when the marker was written; it ends the search for entries that concern an offset."""
 
     @classmethod
     def of(cls, ended: EndedTransaction) -> AbortedTransaction:

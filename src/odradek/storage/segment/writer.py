@@ -28,20 +28,20 @@ class SegmentWriter:
     def __init__(self, log_file: DiskFile) -> None:
         self.log_file = log_file
         self.index_files: tuple[DiskFile, ...] = ()
-        """`.index` and `.timeindex`, once there was something to write: an idle partition holds one open file."""
+        """`.index` and `.timeindex`, once there is something to write: an idle partition holds one open file."""
         self.transaction_file: DiskFile | None = None
         """`.txnindex`, once there were aborted transactions to write."""
         self.base_offset = 0
-        """Of its segment, once that is sealed."""
+        """The base offset of its segment, once that is sealed."""
         self.sealed = False
         """Nothing more will be written, and the index files are complete."""
         self.durable = False
         """Sealed and synced: there is nothing left to do."""
         self.closed = False
         self.index_is_lost = False
-        """What was written to the index files cannot be counted on."""
+        """The contents of the index files are not reliable."""
         self.resting = False
-        """Its descriptors were given back, until the files are used again."""
+        """Its descriptors are released until the files are used again."""
         self.write_count = 0
         """How often the log file was written; the writer counts."""
         self._synced_write_count = 0
