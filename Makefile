@@ -25,10 +25,10 @@ unexport PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL := help
 <<<<<<< HEAD
-.PHONY: help install demo test quick again check faces format sim faults hostile security soak interop answers oracle values bench packages sbom docs clean
+.PHONY: help install demo test quick again check faces format sim faults hostile security soak interop answers cases oracle values bench packages sbom docs clean
 =======
-.PHONY: help install demo test fast broker spark compiled durations quick again check faces format sim faults hostile security soak interop answers oracle bench packages sbom docs clean
->>>>>>> 7780af17 (tests: files are dealt out whole, those of one Spark session to one worker; tiers fast, broker and spark)
+.PHONY: help install demo test quick again check faces format sim faults hostile security soak interop answers cases oracle values bench packages sbom docs clean
+>>>>>>> c400e049 (sql: cases run on a server, too)
 
 help: ## this list
 	@awk -F':.*## ' '/^[a-z]+:.*## / { printf "  make %-10s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -142,6 +142,9 @@ interop: $(READY) ## unmodified third-party clients, in five languages, against 
 
 answers: $(READY) ## record Apache Kafka's answers again, which make test compares ours with
 	$(BIN)/python -m tests.differential.record
+
+cases: $(READY) ## every case of tests/sql/cases that writes, on a SQL server with its engine; make test runs one of each shape
+	$(BIN)/python -m pytest -q -n 0 tests/sql/test_cases_on_server.py --every-case
 
 oracle: $(READY) ## random programs of streams and tables through Kafka Streams' test driver and through ours: PROGRAMS=2000
 	$(BIN)/python -m tests.streams.oracle --direct --programs $$(( 5 * $(PROGRAMS) ))

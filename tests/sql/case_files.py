@@ -8,6 +8,8 @@
     topic | key | value | timestamp
     -- error
     a part of the message
+    -- error of a server
+    a part of the message there, where a server sees more than the statements
 
 A key or a value is the text of its bytes, or `null`; a key in the format KAFKA is a number where its column is one.
 A windowed key is written `key @ start-end`. A timestamp that is not written is 0 going in, and any coming out.
@@ -38,6 +40,7 @@ class Case:
     records: tuple[CaseRecord, ...] = ()
     written: tuple[CaseRecord, ...] = ()
     error: str | None = None
+    server_error: str | None = None
 
 
 def cases_of(path: Path) -> Iterator[Case]:
@@ -47,7 +50,13 @@ def cases_of(path: Path) -> Iterator[Case]:
 
 
 def _case(name: str, body: str) -> Case:
-    sections: dict[str, list[str]] = {"statements": [], "in": [], "out": [], "error": []}
+    sections: dict[str, list[str]] = {
+        "statements": [],
+        "in": [],
+        "out": [],
+        "error": [],
+        "error of a server": [],
+    }
     current = sections["statements"]
     for line in body.splitlines():
         if line.startswith("#"):
@@ -62,6 +71,7 @@ def _case(name: str, body: str) -> Case:
         records=tuple(_record(line) for line in sections["in"] if line.strip()),
         written=tuple(_record(line) for line in sections["out"] if line.strip()),
         error="\n".join(sections["error"]).strip() or None,
+        server_error="\n".join(sections["error of a server"]).strip() or None,
     )
 
 

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any, Self
 
 from tests.sql.case_files import Case, CaseRecord
 
@@ -47,23 +47,66 @@ def planned(case: Case) -> tuple[SqlCatalog, list[Plan]]:
     return catalog, plans
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CaseBytes:
+    """A case as bytes. `topics`: those that are compared, in the order of the queries that write them."""
+
+    records: list[RawRecord]
+    wanted: list[RawRecord]
+    topics: list[str]
+
+    @classmethod
+    def of(cls, case: Case, catalog: SqlCatalog, plans: Iterable[Plan]) -> Self:
+        sources = {source.topic: source for source in catalog.sources.values()}
+        written = list(dict.fromkeys(plan.topic for plan in plans if plan.topic is not None))
+        named = {record.topic for record in case.written}
+        return cls(
+            records=[
+                _raw(record, sources[record.topic], timestamp=record.timestamp or 0)
+                for record in case.records
+            ],
+            wanted=[
+                _raw(record, sources[record.topic], timestamp=record.timestamp) for record in case.written
+            ],
+            topics=[topic for topic in written if topic in named or not named],
+        )
+
+    def compared(self, written: Iterable[RawRecord]) -> list[RawRecord]:
+        """What was written to the topics that count, without the timestamps that the case does not say."""
+        counted = [record for record in written if record.topic in self.topics]
+        shown = [
+            replace(record, timestamp=-1) if expected.timestamp == -1 else record
+            for expected, record in zip(self.wanted, counted, strict=False)
+        ]
+        return [*shown, *counted[len(shown) :]]
+
+
 def run(case: Case, spark: SparkSession) -> tuple[list[RawRecord], list[RawRecord]]:
     """What should be written, and what was: records of the topics of the queries."""
     catalog, plans = planned(case)
     register(spark, catalog.registered_functions)
-    sources = {source.topic: source for source in catalog.sources.values()}
-    records = [
-        _raw(record, sources[record.topic], timestamp=record.timestamp or 0) for record in case.records
-    ]
+    as_bytes = CaseBytes.of(case, catalog, plans)
     written: list[RawRecord] = []
+    records = as_bytes.records
     for plan in plans:
-        made = _run_plan(plan, [*records, *written], spark)
+        made = _run_plan(plan, records, spark)
         written += made
-    wanted_topics = {record.topic for record in case.written} or {plan.topic for plan in plans}
-    return (
-        [_raw(record, sources[record.topic], timestamp=record.timestamp) for record in case.written],
-        [record for record in written if record.topic in wanted_topics],
-    )
+        records = _with_written(records, made)
+    return as_bytes.wanted, as_bytes.compared(written)
+
+
+def _with_written(records: Sequence[RawRecord], written: Sequence[RawRecord]) -> list[RawRecord]:
+    """What a query wrote keeps its order, and stands behind the first record of its time; else at the end."""
+    merged, start = list(records), 0
+    for record in written:
+        times = [earlier.timestamp for earlier in merged]
+        if record.timestamp in times[start:]:
+            start = times.index(record.timestamp, start) + 1
+        elif record.timestamp not in times:
+            start = len(merged)
+        merged.insert(start, record)
+        start += 1
+    return merged
 
 
 def _run_plan(plan: Plan, records: Iterable[RawRecord], spark: SparkSession) -> list[RawRecord]:

@@ -201,7 +201,9 @@ def _declared_source(catalog: SqlCatalog, statement: CreateSource) -> SqlSource:
         statement,
         has_key=has_key,
     )
+    inherited = None
     if not has_key:
+        inherited = None if key_format.name == "NONE" else key_format
         key_format = FormatInfo(name="NONE")
     values = sum(column.role == "value" for column in columns)
     check_wrapping(properties, value_format, values, statement)
@@ -220,6 +222,7 @@ def _declared_source(catalog: SqlCatalog, statement: CreateSource) -> SqlSource:
         read_only=statement.read_only,
         text=statement.text,
         bad=None if "BAD" not in properties else str(properties["BAD"]),
+        inherited_key_format=inherited,
     )
     _check_formats(source, statement)
     return source

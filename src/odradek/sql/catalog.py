@@ -64,6 +64,8 @@ class SqlSource:
     """The number of the command since which its query has the checkpoint that it has; None: since it was created."""
     bad: str | None = None
     """The topic of dead letters."""
+    inherited_key_format: FormatInfo | None = None
+    """Of a source without a key: the format of the keys of what queries make from it, as FORMAT says."""
 
     @property
     def is_table(self) -> bool:

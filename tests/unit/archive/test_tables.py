@@ -329,3 +329,10 @@ def test_a_table_that_could_not_work_is_not_made(
     with pytest.raises(ConfigError, match=reason):
         open_or_create(archive.place, chosen, table_format=archive.table_format, partition_by=partition_by)
     assert format_at(archive.place) is None
+
+
+def test_a_catalog_that_is_not_described_is_named_in_one_line(tmp_path: Path) -> None:
+    with pytest.raises(ConfigError, match=r"the catalog lake cannot be used: URI missing") as refused:
+        check_place(archive_place(str(tmp_path / "a")), table_format=None, catalog="lake:db.a")
+    assert "PYICEBERG_CATALOG__LAKE__URI" in str(refused.value)
+    assert "\n" not in str(refused.value)

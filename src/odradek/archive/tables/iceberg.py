@@ -21,7 +21,13 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 from pyiceberg.catalog import Catalog, load_catalog
 from pyiceberg.conversions import from_bytes
-from pyiceberg.exceptions import CommitFailedException, NoSuchTableError, ValidationException
+from pyiceberg.exceptions import (
+    CommitFailedException,
+    NoSuchTableError,
+    NotInstalledError,
+    RESTError,
+    ValidationException,
+)
 from pyiceberg.io.pyarrow import (
     compute_statistics_plan,
     data_file_statistics_from_parquet_metadata,
@@ -72,6 +78,19 @@ PROPERTIES: Final = {
     "write.metadata.delete-after-commit.enabled": "true",
     "write.metadata.previous-versions-max": "100",
 }
+
+
+@contextmanager
+def _reaching_catalog(name: str) -> Iterator[None]:
+    """ConfigError when a catalog of the user's is not described, or does not serve."""
+    try:
+        yield
+    except (ValueError, OSError, NotInstalledError, RESTError) as error:
+        reason = " ".join(str(error).split())
+        raise ConfigError(
+            f"the catalog {name} cannot be used: {reason:.300}. Describe it in .pyiceberg.yaml, or with the variable"
+            f" PYICEBERG_CATALOG__{name.upper()}__URI"
+        ) from None
 
 
 class IcebergArchive:
@@ -251,14 +270,16 @@ class IcebergArchive:
         if self._catalog is None:
             return DirectoryCatalog(self.place).load_table(self.place.path.rpartition("/")[2])
         catalog, identifier = self._user_catalog(self._catalog)
-        return catalog.load_table(identifier)
+        with _reaching_catalog(catalog.name):
+            return catalog.load_table(identifier)
 
     def _user_catalog(self, text: str) -> tuple[Catalog, tuple[str, ...]]:
         name, colon, identifier = text.partition(":")
         parts = tuple(identifier.split("."))
         if not colon or len(parts) < 2 or not all(parts):
             raise ConfigError(f"the catalog is NAME:NAMESPACE.TABLE, as in prod:lake.orders, not {text!r}")
-        return load_catalog(name, **self.place.iceberg_properties()), parts
+        with _reaching_catalog(name):
+            return load_catalog(name, **self.place.iceberg_properties()), parts
 
     def _at(self, version: int) -> Table:
         table = self._table()

@@ -5,13 +5,12 @@ from __future__ import annotations
 from typing import Final
 
 from odradek.sql.functions.literals import quoted
+from odradek.sql.functions.numeric import plain_decimal
 from odradek.values.errors import SqlError
-from odradek.values.types import DECIMAL_PRECISION_MAX, SqlType, can_cast, common_type
+from odradek.values.types import SqlType, can_cast, common_type
 
 _TIMESTAMP_PATTERN: Final = "yyyy-MM-dd''T''HH:mm:ss.SSS"
 _MS_PER_DAY: Final = 86_400_000
-_PLAIN_SCALE_MAX: Final = 6
-"""Java and Spark write decimals of a larger scale with an exponent when they are small."""
 
 
 def cast(text: str, source: SqlType, target: SqlType) -> str:
@@ -81,21 +80,10 @@ def _to_string(text: str, source: SqlType) -> str:
         case "TIME":
             return _time_text(text)
         case "DECIMAL":
-            return _plain_decimal(text, source)
+            return plain_decimal(text, source)
         case "ARRAY" | "MAP" | "STRUCT":
             return _inner_text(text, source, 0)
     return f"cast({text} as string)"
-
-
-def _plain_decimal(text: str, kind: SqlType) -> str:
-    """All digits without an exponent, as Java's toPlainString. Spark writes small numbers as 1E-7."""
-    if kind.scale <= _PLAIN_SCALE_MAX or kind.scale >= DECIMAL_PRECISION_MAX - 1:
-        return f"cast({text} as string)"
-    fraction = (
-        f"substring(cast(cast(abs({text}) as decimal({kind.scale + 1},{kind.scale})) + 1BD as string), 3)"
-    )
-    small = f"concat(if({text} < 0, '-0.', '0.'), {fraction})"
-    return f"if(abs({text}) < 1, {small}, cast({text} as string))"
 
 
 def _inner_text(text: str, kind: SqlType, depth: int) -> str:

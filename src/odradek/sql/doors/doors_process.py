@@ -22,7 +22,7 @@ from odradek.spark.engine.jvm import running_jvm, start_jvm
 from odradek.spark.engine.own_session import DIRECTORIES
 from odradek.sql.catalog import Source
 from odradek.sql.doors.messages import DoorsFailed, DoorsOpen, OpenDoors, ShowSources
-from odradek.sql.queries.channel import EngineChannel
+from odradek.sql.queries.channel import EngineChannel, UnreadableMessage
 from odradek.sql.queries.expressions import NeedsSpark
 from odradek.sql.queries.scratch import EngineScratch
 from odradek.telemetry import events
@@ -239,6 +239,8 @@ def main(descriptor: int) -> None:
                 threading.Thread(target=_end_with, args=[jvm], name="odradek-doors-jvm", daemon=True).start()
             case ShowSources() if doors is not None:
                 doors.show(message.sources)
+            case UnreadableMessage(problem=problem):
+                _log.warning("sql_doors_order_unreadable", reason=problem)
     scratch.close()
     os._exit(0)
 

@@ -9,17 +9,20 @@ from typing import Final
 from odradek.sql.functions.definitions import ScalarDefinition, scalar
 from odradek.sql.functions.exact_json import json_at_in_lambda
 from odradek.sql.functions.literals import quoted
+from odradek.sql.functions.numeric import has_exponent, plain_decimal
 from odradek.sql.functions.signatures import Call
 from odradek.values.types import SqlType
 
 _LAMBDA_VARIABLE: Final = re.compile(r"\bl_(?:[0-9a-f]{2})+\b")
 """As the analysis names the variables of lambdas."""
+_DECIMAL_MARK: Final = "__odradek_decimal_"
+"""Begins a decimal that to_json writes as a text, so that it has no exponent. Its quotes are removed afterwards."""
 _OPTIONS: Final = "map('ignoreNullFields', 'false')"
 
 
 def _is_as_json(kind: SqlType) -> bool:
-    """Spark writes it as ksqlDB does: no time of day, no timestamp and no names that have to be sorted in it."""
-    if kind.kind in ("TIME", "TIMESTAMP", "MAP"):
+    """Spark writes it as ksqlDB does: it holds no times, no decimals with exponents and no names that have to be sorted."""
+    if kind.kind in ("TIME", "TIMESTAMP", "MAP") or has_exponent(kind):
         return False
     names = [name for name, _ in kind.fields]
     inside = (*kind.parts, *(part for _, part in kind.fields))
@@ -38,6 +41,8 @@ def _written(value: str, kind: SqlType, depth: int = 0) -> str:
         return value
     element = f"__item{depth}"
     match kind.kind:
+        case "DECIMAL":
+            return f"concat('{_DECIMAL_MARK}', {plain_decimal(value, kind)})"
         case "TIME":
             moment = f"timestamp_millis({value})"
             return f"date_format({moment}, {_clock(moment)})"
@@ -64,11 +69,16 @@ def _order(depth: int) -> str:
 
 def _to_json(call: Call) -> str:
     kind = call.kinds[0]
+    if has_exponent(kind):
+        return f"coalesce({plain_decimal(call.texts[0], kind)}, 'null')"
     value = _written(call.texts[0], kind)
     if kind.is_simple:
         text = f"to_json(named_struct('v', {value}), {_OPTIONS})"
         return f"substring({text}, 6, length({text}) - 6)"
-    return f"coalesce(to_json({value}, {_OPTIONS}), 'null')"
+    text = f"to_json({value}, {_OPTIONS})"
+    if _DECIMAL_MARK in value:
+        text = f"regexp_replace({text}, '\"{_DECIMAL_MARK}([^\"]*)\"', '$1')"
+    return f"coalesce({text}, 'null')"
 
 
 def _json_at(call: Call) -> str:

@@ -9,10 +9,28 @@ from typing import Final
 
 from odradek.sql.functions.definitions import ScalarDefinition, scalar
 from odradek.sql.functions.signatures import Call
-from odradek.values.types import SqlType, decimal_of
+from odradek.values.types import DECIMAL_PRECISION_MAX, SqlType, decimal_of
 
 _INTEGER_TEXT: Final = re.compile(r"-?[0-9]{1,2}")
 _CATEGORY: Final = "MATHEMATICAL"
+_PLAIN_SCALE_MAX: Final = 6
+"""Java and Spark write decimals of a larger scale with an exponent when they are small."""
+
+
+def has_exponent(kind: SqlType) -> bool:
+    """Whether Java and Spark write small numbers of a DECIMAL with an exponent, as 1E-7."""
+    return kind.kind == "DECIMAL" and _PLAIN_SCALE_MAX < kind.scale < DECIMAL_PRECISION_MAX - 1
+
+
+def plain_decimal(text: str, kind: SqlType) -> str:
+    """All digits without an exponent, as Java's toPlainString."""
+    if not has_exponent(kind):
+        return f"cast({text} as string)"
+    fraction = (
+        f"substring(cast(cast(abs({text}) as decimal({kind.scale + 1},{kind.scale})) + 1BD as string), 3)"
+    )
+    small = f"concat(if({text} < 0, '-0.', '0.'), {fraction})"
+    return f"if(abs({text}) < 1, {small}, cast({text} as string))"
 
 
 def _whole_digits(kinds: tuple[SqlType, ...]) -> SqlType:

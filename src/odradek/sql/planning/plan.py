@@ -216,13 +216,14 @@ def _filling(sink: SqlSource, planned: QueryPlan, statement: Statement) -> Plan:
 
 def _sink(catalog: SqlCatalog, statement: CreateAsSelect, planned: QueryPlan) -> SqlSource:
     properties = checked_properties(statement.properties, SINK_PROPERTIES, statement)
-    first = planned.sources[0]
+    first, has_key = planned.sources[0], bool(planned.key)
+    key_default = (has_key and first.inherited_key_format) or first.key_format
     key_format, value_format = formats_of(
         properties,
-        replace(first.key_format, schema_id=None, schema_name=None),
+        replace(key_default, schema_id=None, schema_name=None),
         replace(first.value_format, schema_id=None, schema_name=None, wrapped=True),
         statement,
-        has_key=bool(planned.key),
+        has_key=has_key,
     )
     check_wrapping(properties, value_format, len(planned.value), statement)
     timestamp = None
@@ -245,6 +246,7 @@ def _sink(catalog: SqlCatalog, statement: CreateAsSelect, planned: QueryPlan) ->
         topic_settings=topic_settings(properties, statement),
         text=statement.text,
         bad=None if "BAD" not in properties else str(properties["BAD"]),
+        inherited_key_format=None if has_key else first.inherited_key_format,
     )
 
 

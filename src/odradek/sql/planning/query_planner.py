@@ -16,7 +16,7 @@ from odradek.sql.analysis.typed_text import TypedText
 from odradek.sql.catalog import PSEUDO_COLUMNS, WINDOW_BOUNDS, SqlCatalog, SqlColumn, SqlSource
 from odradek.sql.language.dialect import position_of
 from odradek.sql.language.queries import Query, SelectExpression, SelectStar, conjuncts, subquery_of
-from odradek.sql.planning.relations import RelationPlanner
+from odradek.sql.planning.relations import RelationPlanner, refuse_kafka_values
 from odradek.sql.planning.shapes import KeyColumn, RelationShape
 from odradek.sql.planning.steps import (
     NO_COLUMN,
@@ -93,6 +93,7 @@ class QueryPlanner:
         query = self._query
         relations = RelationPlanner(self._catalog, query, self._plan_subquery, self._planned)
         shape = relations.plan(query.relation)
+        refuse_kafka_values(query, self._catalog)
         if query.where is not None:
             self._planned.next = "filter"
             shape = self._where(relations, shape, query.where)
@@ -359,6 +360,8 @@ class QueryPlanner:
         if len(trees) == 1 and isinstance(trees[0], exp.Null):
             step = RekeyStep(inputs=(shape.step,), key=(), keeps_null=True, written="NULL")
             return replace(shape, step=step, key=())
+        if any(isinstance(tree, exp.Null) for tree in trees):
+            raise SqlError("Cannot PARTITION BY multiple columns including NULL", self._query.position)
         compiler = ExpressionCompiler(scope=shape.scope, catalog=self._catalog)
         made = [compiler.typed(tree) for tree in trees]
         key = tuple(self._new_key(compiler, tree, typed) for tree, typed in zip(trees, made, strict=True))

@@ -573,3 +573,23 @@ def _names_in_joins(relation: Relation) -> set[str]:
         return set()
     names = {column.name for column in relation.condition.find_all(exp.Column)}
     return names | _names_in_joins(relation.left)
+
+
+def refuse_kafka_values(query: Query, catalog: SqlCatalog) -> None:
+    """Refuses joins and groups of sources with VALUE_FORMAT='KAFKA', as ksqlDB does."""
+    is_join = isinstance(query.relation, JoinRelation)
+    read = [catalog.source(name) for name in _names_in_relation(query.relation)]
+    named = ", ".join(source.name for source in read if source.value_format.name == "KAFKA")
+    if named and (is_join or query.group_by):
+        clause = "JOIN" if is_join else "GROUP BY"
+        raise SqlError(
+            f"Source(s) {named} are using the 'KAFKA' value format. This format does not yet support {clause}",
+            query.position,
+            "Make a stream or table with another VALUE_FORMAT from it first.",
+        )
+
+
+def _names_in_relation(relation: Relation) -> list[str]:
+    if isinstance(relation, JoinRelation):
+        return _names_in_relation(relation.left) + _names_in_relation(relation.right)
+    return [relation.name] if isinstance(relation, NamedRelation) else []

@@ -1,4 +1,5 @@
-"""What the server and its engine say to each other: pickled values over a socket pair, each behind its length.
+"""What the server and its engine say to each other: pickled values over a socket pair. Before each stand its length and the id
+of its query, so that a value that cannot be unpickled is a failure of that query alone.
 
 Both ends are processes of one user, and the socket has no name: no one else can write to it.
 """
@@ -15,9 +16,11 @@ from dataclasses import dataclass, field
 from typing import Any, Final
 
 from odradek.dead_letters.processing_log import ProcessingLog
+from odradek.model.exception_text import text_of
 from odradek.model.ids import TopicPartition
 
-_LENGTH: Final = struct.Struct(">I")
+_HEADER: Final = struct.Struct(">II")
+"""The number of bytes of the query's id, and of the value."""
 
 
 # ---- from the server to the engine
@@ -122,15 +125,32 @@ class QueryEnded:
     problem: str | None = None
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class UnreadableMessage:
+    """A message that cannot be unpickled. `query_id`: empty where it is of no query. `problem`: why, in one line."""
+
+    query_id: str
+    problem: str
+
+
 def framed(message: Any) -> bytes:
+    query_id = getattr(message, "query_id", "").encode("utf-8", "surrogatepass")
     content = pickle.dumps(message)
-    return _LENGTH.pack(len(content)) + content
+    return _HEADER.pack(len(query_id), len(content)) + query_id + content
+
+
+def _unpickled(query_id: bytes, content: bytes) -> Any:
+    try:
+        return pickle.loads(content)
+    except Exception as error:  # noqa: BLE001 - objects of the query say how they are unpickled
+        problem = " ".join(f"{type(error).__name__}: {text_of(error)}".split())
+        return UnreadableMessage(query_id=query_id.decode("utf-8", "surrogatepass"), problem=problem)
 
 
 async def read_message(reader: asyncio.StreamReader) -> Any:
-    """The next one. asyncio.IncompleteReadError when the other end is gone."""
-    (length,) = _LENGTH.unpack(await reader.readexactly(_LENGTH.size))
-    return pickle.loads(await reader.readexactly(length))
+    """The next one, or UnreadableMessage. asyncio.IncompleteReadError when the other end is gone."""
+    id_bytes, content_bytes = _HEADER.unpack(await reader.readexactly(_HEADER.size))
+    return _unpickled(await reader.readexactly(id_bytes), await reader.readexactly(content_bytes))
 
 
 @dataclass(slots=True)
@@ -145,8 +165,11 @@ class EngineChannel:
             self.connection.sendall(framed(message))
 
     def messages(self) -> Iterator[Any]:
-        """Until the server is gone."""
+        """Until the server is gone. UnreadableMessage stands for what cannot be unpickled."""
         with self.connection.makefile("rb") as stream:
-            while len(header := stream.read(_LENGTH.size)) == _LENGTH.size:
-                content = stream.read(_LENGTH.unpack(header)[0])
-                yield pickle.loads(content)
+            while len(header := stream.read(_HEADER.size)) == _HEADER.size:
+                id_bytes, content_bytes = _HEADER.unpack(header)
+                query_id, content = stream.read(id_bytes), stream.read(content_bytes)
+                if len(content) < content_bytes:
+                    return
+                yield _unpickled(query_id, content)

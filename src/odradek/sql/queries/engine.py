@@ -79,12 +79,15 @@ class PushedRows:
     order: StartPush
     _queue: asyncio.Queue[list[list[Any]] | None] = field(default_factory=asyncio.Queue)
     _waiting: int = 0
+    row_count: int = 0
+    """The number of rows that came."""
     _problem: str | None = None
     _is_over: bool = False
 
     def give(self, rows: list[list[Any]]) -> bool:
         """False when the client reads too slowly."""
         self._waiting += len(rows)
+        self.row_count += len(rows)
         self._queue.put_nowait(rows)
         return self._waiting <= ROWS_WAITING_MAX
 
@@ -92,6 +95,10 @@ class PushedRows:
         if not self._is_over:
             self._is_over, self._problem = True, problem
             self._queue.put_nowait(None)
+
+    @property
+    def has_reached_limit(self) -> bool:
+        return self.order.limit is not None and self.row_count >= self.order.limit
 
     async def next_rows(self, timeout_s: float) -> list[list[Any]] | None:
         """The next rows, an empty list after `timeout_s`, or None when there are no more. EngineFailed."""

@@ -33,6 +33,7 @@ from odradek.sql.queries.channel import (
     StartPush,
     StartQuery,
     StopQuery,
+    UnreadableMessage,
 )
 from odradek.sql.queries.engine_sessions import EngineSessions
 from odradek.sql.queries.lanes import Lanes
@@ -126,10 +127,14 @@ class EngineCore:
         """Starts the JVM on a thread: this process is here because a query needs it."""
         self.starts.submit(self._open)
 
-    def obey(self, message: StartOrder | StopQuery) -> None:
+    def obey(self, message: StartOrder | StopQuery | UnreadableMessage) -> None:
         """Carries out an order after the earlier ones of the same query. Returns at once."""
         query_id = message.query_id
         match message:
+            case UnreadableMessage(problem=problem):
+                _log.warning("sql_order_unreadable", query=query_id, reason=problem)
+                line = f"the query cannot be read by its engine: {problem}"
+                self.channel.send(QueryEnded(query_id=query_id, problem=line))
             case StopQuery():
                 self._ordered.pop(query_id, None)
                 self._lanes.add([query_id], partial(self.stop, query_id, answers=message.answers), self.stops)

@@ -177,8 +177,11 @@ async def printed(
         servers, settings, statement.topic, earliest=statement.from_beginning, to_end=False
     )
 
+    left = statement.limit
+
     async def batches() -> AsyncIterator[list[list[Any]]]:
-        left, seen = statement.limit, 0
+        nonlocal left
+        seen = 0
         if left == 0:
             return
         async for records in reading.records():
@@ -208,7 +211,7 @@ async def printed(
         columns=tuple(AnswerColumn(name=name, type=kind) for name, kind in names),
         rows=batches(),
         close=reading.consumer.close,
-        ending=lambda: LIMIT_REACHED,
+        ending=lambda: LIMIT_REACHED if left == 0 else COMPLETED,
     )
 
 

@@ -42,11 +42,11 @@ class SourceRows:
 
     @classmethod
     def of(cls, source: Source) -> SourceRows:
-        """NeedsSpark for headers, and for a timestamp column of text."""
+        """NeedsSpark, with the reason, for headers and for a timestamp column of text."""
         if any(column.role == "headers" for column in source.columns):
-            raise NeedsSpark
+            raise NeedsSpark(f"pull queries do not read {source.name}, which has columns of HEADERS")
         if source.timestamp is not None and source.timestamp.format is not None:
-            raise NeedsSpark
+            raise NeedsSpark(f"pull queries do not read {source.name}, whose TIMESTAMP is a column of text")
         key = tuple((column.name, column.type) for column in source.key)
         value = tuple((column.name, column.type) for column in source.value)
         return cls(

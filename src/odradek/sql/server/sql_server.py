@@ -63,6 +63,10 @@ _IDLE_S: Final = 10.0
 _MEMBERS_MAX: Final = 10_000
 _NOT_IN_A_SINK: Final = re.compile(r"[^A-Za-z0-9._-]")
 _SINK_CHARS_MAX: Final = 100
+_PULL_QUERIES_HAVE: Final = (
+    "this pull query needs more than columns, constants, comparisons, AND, OR, NOT and whole-number arithmetic,"
+    " which is all that pull queries have yet"
+)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -403,10 +407,9 @@ class SqlServer:
         try:
             rows = SourceRows.of(source)
             chosen = await self.threads.run(partial(selection, query, rows, with_place=not source.is_table))
-        except NeedsSpark:
+        except NeedsSpark as error:
             raise SqlError(
-                "this pull query needs more than columns, constants, comparisons, AND, OR, NOT and whole-number arithmetic,"
-                " which is all that pull queries have yet",
+                str(error) or _PULL_QUERIES_HAVE,
                 query.position,
                 "Write EMIT CHANGES, or make a table with CREATE TABLE … AS SELECT and ask that.",
             ) from None
@@ -449,7 +452,7 @@ class SqlServer:
             columns=columns,
             rows=_rows_of(pushed),
             close=close,
-            ending=lambda: LIMIT_REACHED if planned.limit is not None else COMPLETED,
+            ending=lambda: LIMIT_REACHED if pushed.has_reached_limit else COMPLETED,
         )
 
     def _registered(self, query_answer: QueryAnswer) -> QueryAnswer:

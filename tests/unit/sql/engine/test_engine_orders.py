@@ -24,6 +24,7 @@ from odradek.sql.queries.channel import (
     StartArchive,
     StartQuery,
     StopQuery,
+    UnreadableMessage,
 )
 from odradek.sql.queries.engine_process import EngineCore
 from odradek.sql.queries.engine_sessions import EngineSessions
@@ -134,6 +135,19 @@ def test_a_start_that_waits_is_in_the_way_of_no_other(lab: Lab) -> None:
     assert quick.has_stopped.is_set()
     slow.may_start.set()
     assert lab.next() == QueryRunning(query_id="slow")
+
+
+def test_an_order_that_cannot_be_unpickled_fails_alone(lab: Lab) -> None:
+    other = StandInRun()
+    lab.core.obey(UnreadableMessage(query_id="bad", problem="ImportError: no x"))
+    lab.start("other", other)
+    ended, running = lab.next(), lab.next()
+    assert ended == QueryEnded(
+        query_id="bad", problem="the query cannot be read by its engine: ImportError: no x"
+    )
+    assert running == QueryRunning(query_id="other")
+    lab.stop("bad")
+    assert lab.next() == QueryHasStopped(query_id="bad")
 
 
 def test_stopped_is_said_when_the_query_writes_nothing_any_more(lab: Lab) -> None:

@@ -13,14 +13,17 @@ from typing import Any
 import pytest
 
 from odradek.sql.queries.channel import (
+    EngineChannel,
     QueryEnded,
     QueryHasStopped,
     QueryProgressed,
+    QueryRows,
     QueryRunning,
     QuerySlept,
     StartArchive,
     StartPush,
     StopQuery,
+    UnreadableMessage,
     framed,
     read_message,
 )
@@ -170,6 +173,41 @@ async def test_an_order_that_cannot_be_pickled_is_a_failure_of_its_query_alone(
     assert not engine.push_ids
 
 
+def spoilt(error: Exception) -> Any:
+    raise error
+
+
+class Unreadable:
+    """It is pickled well, and cannot be unpickled."""
+
+    def __init__(self, error: Exception) -> None:
+        self._error = error
+
+    def __reduce__(self) -> Any:
+        return spoilt, (self._error,)
+
+    def __call__(self, spark: Any, checkpoint: str) -> None:
+        raise AssertionError("it was read")
+
+
+@pytest.mark.parametrize(
+    "error", [ValueError("a\nb"), RecursionError(), MemoryError(), ImportError("no x"), EOFError()]
+)
+async def test_a_message_that_cannot_be_unpickled_is_of_its_query_alone(error: Exception) -> None:
+    ours, theirs = socket.socketpair()
+    ours.sendall(framed(StartArchive(query_id="bäd", start=Unreadable(error))) + framed(order("good")))
+    ours.close()
+    with theirs:
+        bad, good = EngineChannel(theirs).messages()
+    assert (bad.query_id, good.query_id) == ("bäd", "good")
+    assert isinstance(bad, UnreadableMessage)
+    assert bad.problem.startswith(type(error).__name__)
+    assert "\n" not in bad.problem
+    reader = asyncio.StreamReader()
+    reader.feed_data(framed(StartArchive(query_id="bäd", start=Unreadable(error))))
+    assert await read_message(reader) == bad
+
+
 async def test_a_query_that_fails_for_ever_keeps_its_last_failures_alone(
     supervised: tuple[SqlEngine, EngineStandIn], monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -250,3 +288,24 @@ async def test_an_engine_that_dies_ends_all_waits_and_fails_what_it_ran(
     await engine.stopped("q")
     await until(lambda: engine.wanted["other"].failure_count == 1)
     assert QueryHealth.of(engine.wanted["other"]).problem == "the engine ended (exit code -9)"
+
+
+@pytest.mark.parametrize(
+    ("limit", "row_counts", "reached"), [(3, [1, 2], True), (3, [1, 1], False), (None, [5], False)]
+)
+async def test_a_push_query_has_reached_its_limit_when_so_many_rows_came(
+    supervised: tuple[SqlEngine, EngineStandIn], limit: int | None, row_counts: list[int], reached: bool
+) -> None:
+    engine, stand_in = supervised
+    pushed = await engine.push(
+        StartPush(query_id="p", build=partial(nothing), servers="", options={}, limit=limit)
+    )
+    await stand_in.order()
+    for count in row_counts:
+        stand_in.say(QueryRows(query_id="p", rows=[[1]] * count))
+    stand_in.say(QueryEnded(query_id="p"))
+    rows: list[Any] = []
+    while (some := await pushed.next_rows(PATIENCE_S)) is not None:
+        rows += some
+    assert len(rows) == sum(row_counts)
+    assert pushed.has_reached_limit is reached
