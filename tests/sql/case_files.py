@@ -49,6 +49,12 @@ def cases_of(path: Path) -> Iterator[Case]:
         yield _case(name.strip(), body)
 
 
+def all_cases() -> dict[str, Case]:
+    """Every case, by the name of its file and its own."""
+    files = sorted((Path(__file__).parent / "cases").glob("*.case"))
+    return {f"{path.stem}-{case.name}": case for path in files for case in cases_of(path)}
+
+
 def _case(name: str, body: str) -> Case:
     sections: dict[str, list[str]] = {
         "statements": [],

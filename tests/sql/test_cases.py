@@ -4,11 +4,10 @@ from __future__ import annotations
 
 import importlib.util
 from collections.abc import Iterator
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
-from tests.sql.case_files import Case, cases_of
+from tests.sql.case_files import Case, all_cases
 from tests.sql.case_runner import planned, run
 
 from odradek.spark.engine.java import find_java
@@ -17,13 +16,9 @@ from odradek.values.errors import SqlError
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-CASES = [
-    pytest.param(case, id=f"{path.stem}-{case.name}")
-    for path in sorted((Path(__file__).parent / "cases").glob("*.case"))
-    for case in cases_of(path)
-]
-REFUSED = [parameter for parameter in CASES if parameter.values[0].error is not None]
-WRITTEN = [parameter for parameter in CASES if parameter.values[0].error is None]
+CASES = all_cases()
+REFUSED = {name: case for name, case in CASES.items() if case.error is not None}
+WRITTEN = {name: case for name, case in CASES.items() if case.error is None}
 has_spark = importlib.util.find_spec("pyspark") is not None and find_java().problem is None
 
 
@@ -39,7 +34,7 @@ def sql_spark(odradek_spark: SparkSession) -> Iterator[SparkSession]:
             odradek_spark.conf.set(name, value)
 
 
-@pytest.mark.parametrize("case", REFUSED)
+@pytest.mark.parametrize("case", REFUSED.values(), ids=REFUSED)
 def test_a_statement_is_refused(case: Case) -> None:
     with pytest.raises(SqlError) as refused:
         planned(case)
@@ -49,7 +44,7 @@ def test_a_statement_is_refused(case: Case) -> None:
 
 @pytest.mark.spark
 @pytest.mark.skipif(not has_spark, reason="PySpark or Java is absent")
-@pytest.mark.parametrize("case", WRITTEN)
+@pytest.mark.parametrize("case", WRITTEN.values(), ids=WRITTEN)
 def test_a_query_writes(case: Case, sql_spark: SparkSession) -> None:
     wanted, written = run(case, sql_spark)
     assert written == wanted

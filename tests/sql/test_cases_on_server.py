@@ -22,25 +22,25 @@ LEFT_OUT = "select-a record that cannot be read is left out"
 @pytest.mark.spark
 @pytest.mark.skipif(not has_spark, reason="PySpark or Java is absent")
 def test_a_server_writes_what_the_cases_say(tmp_path: Path, request: pytest.FixtureRequest) -> None:
-    names = {parameter.values[0]: str(parameter.id) for parameter in WRITTEN}
-    (left_out,) = (case for case, name in names.items() if name == LEFT_OUT)
-    chosen = list(names) if request.config.getoption("--every-case", default=False) else sample(list(names))
+    left_out = WRITTEN[LEFT_OUT]
+    every_case = list(WRITTEN.values())
+    chosen = every_case if request.config.getoption("--every-case", default=False) else sample(every_case)
     cases = [left_out, *(case for case in chosen if case is not left_out)]
     different = []
     with LocalBroker() as broker, case_server(broker.address, tmp_path, runs_queries=True) as server:
         for first in range(0, len(cases), SIDE_BY_SIDE):
             for running in server.run(cases[first : first + SIDE_BY_SIDE]):
-                different += _differences(names[running.case], running)
+                different += _differences(running)
                 if running.case is left_out:
                     its_entries_are_in_the_processing_log(server, running)
     assert not different, "\n".join(different)
 
 
-def _differences(name: str, running: ServedCase) -> list[str]:
+def _differences(running: ServedCase) -> list[str]:
     wanted, written = running.as_bytes.wanted, running.as_bytes.compared(running.written)
     if written == wanted:
         return []
-    return [f"== {name}", "-- wanted", *map(str, wanted), "-- written", *map(str, written)]
+    return [f"== {running.case.name}", "-- wanted", *map(str, wanted), "-- written", *map(str, written)]
 
 
 def its_entries_are_in_the_processing_log(server: CaseServer, running: ServedCase) -> None:

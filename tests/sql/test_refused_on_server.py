@@ -23,19 +23,15 @@ _QUERY_NUMBER = re.compile(r"\b((?:CSAS|CTAS|INSERTQUERY|ARCHIVE)(?:_\w+?)?_)[0-
 
 @pytest.fixture(scope="module")
 def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[CaseServer]:
-    topics = {
-        name
-        for parameter in REFUSED
-        for name in _TOPIC.findall(parameter.values[0].statements)
-        if name.isalnum()
-    }
+    named = {name for case in REFUSED.values() for name in _TOPIC.findall(case.statements)}
+    topics = {name for name in named if name.isalnum()}
     with LocalBroker() as broker, Admin(broker.address) as admin:
         admin.create_topics([NewTopic(topic, 1, 1) for topic in sorted(topics)])
         with case_server(broker.address, tmp_path_factory.mktemp("cases"), runs_queries=False) as server:
             yield server
 
 
-@pytest.mark.parametrize("case", REFUSED)
+@pytest.mark.parametrize("case", REFUSED.values(), ids=REFUSED)
 def test_the_server_refuses_with_the_same_words(case: Case, server: CaseServer) -> None:
     with pytest.raises(SqlError) as refused:
         planned(case)
