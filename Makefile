@@ -24,11 +24,7 @@ PYTEST := $(BIN)/python -m pytest -q -n $(JOBS) --dist worksteal
 unexport PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL := help
-<<<<<<< HEAD
-.PHONY: help install demo test quick again check faces format sim faults hostile security soak interop answers cases oracle values bench packages sbom docs clean
-=======
-.PHONY: help install demo test quick again check faces format sim faults hostile security soak interop answers cases oracle values bench packages sbom docs clean
->>>>>>> c400e049 (sql: cases run on a server, too)
+.PHONY: help install demo test fast broker spark compiled durations quick again check faces format sim faults hostile security soak interop answers cases oracle values bench packages sbom docs clean
 
 help: ## this list
 	@awk -F':.*## ' '/^[a-z]+:.*## / { printf "  make %-10s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -52,11 +48,7 @@ demo: $(READY) ## 336,776 flights through a broker and a Spark pipeline that is 
 	@$(BIN)/python examples/flights/demo.py
 
 test: $(READY) ## every test that CI runs, JOBS=3 at a time: some of them wait
-<<<<<<< HEAD
 	-@$(BIN)/python -m odradek.spark.engine.class_archive_writer # so that the many JVMs of the tests start faster
-	$(BIN)/python -m pytest -q -n $(JOBS) --dist worksteal --durations 60
-=======
-	-@$(BIN)/python -m odradek.streams.class_archive_writer # so that the many JVMs of the tests start faster
 	$(PYTEST) --durations 60
 
 fast: $(READY) ## the tier of tests without a JVM: units, properties, contracts, lints
@@ -73,7 +65,6 @@ compiled: $(READY)
 
 durations: $(READY) ## keep how long files took in the last `make test`: the next run deals them out by it
 	@$(BIN)/python -m tests.durations
->>>>>>> 7780af17 (tests: files are dealt out whole, those of one Spark session to one worker; tiers fast, broker and spark)
 
 quick: $(READY) ## units and properties of what changed since the last commit, or SINCE=main: the fast loop
 	@$(BIN)/python -m tools.quick $(SINCE)

@@ -27,6 +27,8 @@ OWN_PROCESSES: Final = frozenset(
     {
         "tests/spark/sql/test_sql_engine.py",
         "tests/spark/sql/test_sql_orders.py",
+        "tests/sql/test_cases_on_server.py",
+        "tests/sql/test_refused_on_server.py",
         "tests/spark/test_standalone_cluster.py",
         "tests/streams/oracle/test_batches.py",
     }

@@ -20,6 +20,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
+from functools import cache
 from pathlib import Path
 
 
@@ -49,6 +50,7 @@ def cases_of(path: Path) -> Iterator[Case]:
         yield _case(name.strip(), body)
 
 
+@cache
 def all_cases() -> dict[str, Case]:
     """Every case, by the name of its file and its own."""
     files = sorted((Path(__file__).parent / "cases").glob("*.case"))
