@@ -68,7 +68,13 @@ def known_cases() -> set[str]:
     }
     expressions = (FOLDER / "cases" / "expressions.cases").read_text(encoding="utf-8")
     names |= {f"expressions: {line.partition(' ==> ')[0]}" for line in expressions.splitlines()}
-    for folder in ("tests/unit/sql", "tests/spark/sql", "tests/sql", "tests/interop/languages"):
+    for folder in (
+        "tests/unit/sql",
+        "tests/unit/values",
+        "tests/spark/sql",
+        "tests/sql",
+        "tests/interop/languages",
+    ):
         for path in (FOLDER.parents[1] / folder).rglob("test_*.py"):
             tree = ast.parse(path.read_text(encoding="utf-8"))
             names |= {
