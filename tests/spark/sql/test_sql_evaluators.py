@@ -1,8 +1,14 @@
-"""A condition means the same in Spark and in Python, row by row: generated conditions over generated rows, in one select."""
+"""An expression means the same in Spark and in Python, row by row: generated expressions over generated rows, in few selects.
+
+Every node that Python evaluates is beside operands of every type, and in trees from a seed. `make values` tries more trees.
+"""
 
 from __future__ import annotations
 
 import math
+import os
+import random
+from collections.abc import Iterator, Sequence
 from datetime import UTC, date, datetime, timedelta
 from decimal import Decimal
 from itertools import product
@@ -17,7 +23,7 @@ from odradek.sql.catalog import Catalog
 from odradek.sql.functions.registering import register
 from odradek.sql.language.parsing import parse_one
 from odradek.sql.language.statements import SelectStatement
-from odradek.sql.queries.expressions import LocalScope, NeedsSpark
+from odradek.sql.queries.expressions import EVALUATED, LocalScope, LocalValue, NeedsSpark
 from odradek.values.errors import SqlError
 from odradek.values.types import SqlType, parse_type
 
@@ -36,8 +42,15 @@ VALUES: Final[dict[str, tuple[str, list[Any]]]] = {
     "T": ("DATE", [18263, 0, -1]),
     "U": ("TIMESTAMP", [1577934245000, 0]),
     "V": ("TIME", [36_672_000, 0]),
+    "Y": ("BYTES", [b"", b"\0\xff", b"\x7f", b"x"]),
+    "L": ("ARRAY<INT>", [[1, 2], []]),
+    "M": ("MAP<STRING, INT>", [{"x": 1}, {}]),
+    "R": ("STRUCT<X INT>", [{"X": 1}, {"X": 2}]),
     "ROWTIME": ("BIGINT", [1577934245000, 0]),
 }
+ROUNDS: Final = int(os.environ.get("ODRADEK_ROUNDS", "200"))
+TOGETHER: Final = 1000
+"""How many expressions one select has."""
 KINDS: Final = {name: parse_type(kind) for name, (kind, _) in VALUES.items()}
 COMPARED: Final = (
     *product("ABCDE", ("1", "0", "-1", "1.0", "1.10", "1e0", "NULL", "2147483648", "-2147483648", *"ABCDE")),
@@ -132,35 +145,121 @@ def _spark_text(text: str) -> str | None:
         return None
 
 
-def test_conditions_mean_the_same(spark: SparkSession) -> None:
-    own = spark.newSession()
-    register(own)
-    rows = _rows()
-    schema = ", ".join(f"{name} {kind.ddl}" for name, kind in KINDS.items())
-    frame = own.createDataFrame(
-        [tuple(_for_spark(row[name], kind) for name, kind in KINDS.items()) for row in rows], schema
-    ).coalesce(1)
-    both, different = [], []
-    for text in (*SIMPLE, *LISTED, *JOINED):
-        spark_text = _spark_text(text)
+OPERANDS: Final = (
+    *"ABCDSFTUVYLMR",
+    *("NULL", "1", "2147483648", "1.10", "1e0", "'x'", "'2020-01-02'", "'10:11'", "true"),
+)
+EVERY: Final = [
+    *(f"{left} {sign} {right}" for left, sign, right in product(OPERANDS, ("=", "<", "+", "AND"), OPERANDS)),
+    *(f"{left} {sign} {right}" for left, sign, right in product("AB", "-*", "AB")),
+    *(f"{left} IN ({right})" for left, right in product(OPERANDS, OPERANDS)),
+    *(f"{left} BETWEEN {right} AND {right}" for left, right in product(OPERANDS, OPERANDS)),
+    *(
+        text
+        for operand in OPERANDS
+        for text in (f"{operand} IS NULL", f"NOT {operand}", f"-{operand}", f"({operand})", operand)
+    ),
+]
+"""Every operation beside operands of every type."""
+
+
+def _trees(seed: int, count: int) -> Iterator[str]:
+    """Expressions within expressions."""
+    pick = random.Random(seed)
+
+    def number(depth: int) -> str:
+        if depth == 0 or pick.random() < 0.3:
+            return pick.choice(
+                ("A", "B", "C", "D", "E", "1", "0", "-1", "2147483647", "1.5", "1e300", "ROWTIME")
+            )
+        if pick.random() < 0.3:
+            return f"-({number(depth - 1)})"
+        return f"({pick.choice('AB')} {pick.choice('+-*')} {number(depth - 1)})"
+
+    def condition(depth: int) -> str:
+        if depth == 0 or pick.random() < 0.2:
+            return pick.choice((*SIMPLE, *LISTED, "F", "F IS NULL"))
+        match pick.randrange(7):
+            case 0:
+                return f"NOT ({condition(depth - 1)})"
+            case 1:
+                return f"({condition(depth - 1)}) = ({condition(depth - 1)})"
+            case 2:
+                return f"({condition(depth - 1)}) IS {pick.choice(('', 'NOT '))}NULL"
+            case 3:
+                return f"{number(2)} {pick.choice(('IN', 'NOT IN'))} ({number(1)}, {number(1)}, {number(2)})"
+            case 4:
+                return f"{number(2)} {pick.choice(('', 'NOT '))}BETWEEN {number(1)} AND {number(2)}"
+            case 5:
+                return f"{number(2)} {pick.choice(('=', '<>', '<', '<=', '>', '>='))} {number(2)}"
+        return f"({condition(depth - 1)}) {pick.choice(('AND', 'OR'))} ({condition(depth - 1)})"
+
+    return (condition(3) for _ in range(count))
+
+
+def _compared(texts: Sequence[str]) -> tuple[list[tuple[str, str, LocalValue]], list[tuple[str, str]]]:
+    """What both accept, and what one of them accepts alone."""
+    both, alone = [], []
+    for text in texts:
         try:
             local = LocalScope(KINDS).compiled(_tree(text))
         except NeedsSpark:
             continue
         except SqlError:
-            if spark_text is not None:
-                different.append((text, "only Spark accepts it"))
+            if _spark_text(text) is not None:
+                alone.append((text, "only Spark accepts it"))
             continue
+        spark_text = _spark_text(text)
         if spark_text is None:
-            different.append((text, "only Python accepts it"))
-            continue
-        both.append((text, spark_text, local))
-    assert len(both) > 300
-    computed = frame.selectExpr(f"array({', '.join(spark_text for _, spark_text, _ in both)}) AS c").collect()
-    for row, (values,) in zip(rows, computed, strict=True):
-        different += [
-            (text, row, local.of(row), value)
-            for (text, _, local), value in zip(both, values, strict=True)
-            if local.of(row) is not value
-        ]
-    assert different == []
+            alone.append((text, "only Python accepts it"))
+        else:
+            both.append((text, spark_text, local))
+    return both, alone
+
+
+def _same(first: Any, second: Any) -> bool:
+    if isinstance(first, float) and isinstance(second, float):
+        return repr(first) == repr(second)
+    return type(first) is type(second) and bool(first == second)
+
+
+def _from_spark(value: Any, kind: SqlType) -> Any:
+    match value:
+        case datetime():
+            return (value.replace(tzinfo=UTC) - datetime(1970, 1, 1, tzinfo=UTC)) // timedelta(milliseconds=1)
+        case date():
+            return (value - date(1970, 1, 1)).days
+        case bytearray():
+            return bytes(value)
+    return value.asDict() if kind.kind == "STRUCT" and value is not None else value
+
+
+def test_expressions_mean_the_same(spark: SparkSession) -> None:
+    own = spark.newSession()
+    register(own)
+    own.conf.set("spark.sql.session.timeZone", "UTC")
+    rows = _rows()
+    schema = ", ".join(f"{name} {kind.ddl}" for name, kind in KINDS.items())
+    frame = own.createDataFrame(
+        [tuple(_for_spark(row[name], kind) for name, kind in KINDS.items()) for row in rows], schema
+    ).coalesce(1)
+    texts = list(dict.fromkeys((*SIMPLE, *LISTED, *JOINED, *EVERY, *_trees(1, ROUNDS))))
+    both, alone = _compared(texts)
+    different: list[Any] = [*alone]
+    assert len(both) > 1500
+    nodes = {type(node) for text, _, _ in both for node in _tree(text).walk()}
+    assert not EVALUATED - nodes, "Python evaluates these nodes, and nothing compares them"
+    by_kind: dict[SqlType, list[tuple[str, str, LocalValue]]] = {}
+    for entry in both:
+        by_kind.setdefault(entry[2].type, []).append(entry)
+    for kind, entries in by_kind.items():
+        for start in range(0, len(entries), TOGETHER):
+            part = entries[start : start + TOGETHER]
+            computed = frame.selectExpr(f"array({', '.join(text for _, text, _ in part)}) AS c").collect()
+            for row, (values,) in zip(rows, computed, strict=True):
+                different += [
+                    (text, row, local.of(row), value)
+                    for (text, _, local), value in zip(part, values, strict=True)
+                    if not _same(local.of(row), _from_spark(value, kind))
+                ]
+    assert different[:10] == []

@@ -127,13 +127,17 @@ def where(text: str, row: dict[str, Any], **kinds: str) -> bool:
         ("n IN (1, 2) OR a BETWEEN 0 AND 1", True),
         ("d = '2021-01-01'", True),
         ("d < '2021-01-01'", False),
+        ("d = t", False),
+        ("d < t", True),
+        ("t BETWEEN d AND '2021-01-02'", True),
+        ("t IN (d)", False),
         ("b <> 'x'", False),
         ("a * 2147483647 * 2 = -2", True),
     ],
 )
 def test_conditions(text: str, expected: bool) -> None:
-    row = {"A": 1, "B": "x", "N": None, "D": 18628}
-    assert where(text, row, A="INT", B="STRING", N="INT", D="DATE") is expected
+    row = {"A": 1, "B": "x", "N": None, "D": 18628, "T": 18628 * 86_400_000 + 1}
+    assert where(text, row, A="INT", B="STRING", N="INT", D="DATE", T="TIMESTAMP") is expected
 
 
 @pytest.mark.parametrize(

@@ -39,6 +39,7 @@ from odradek.values.types import (
     NULL,
     STRING,
     SqlType,
+    are_comparable,
     common_type,
     decimal_of,
     parse_type,
@@ -63,6 +64,7 @@ _ARITHMETIC: Final[dict[type[exp.Expr], Callable[[int, int], int]]] = {
 _WHOLE: Final = ("INTEGER", "BIGINT")
 _TIMES: Final = ("DATE", "TIME", "TIMESTAMP")
 _INT_MAX: Final = (1 << 31) - 1
+_DAY_MS: Final = 86_400_000
 
 
 class NeedsSpark(Exception):
@@ -316,7 +318,9 @@ def _comparable(left: LocalValue, right: LocalValue, tree: exp.Expr) -> _Sides:
                 raise SqlError(f"'{written}' is no {other.type}: {error}", position_of(tree)) from error
             constant: Compute = lambda row, value=value: value  # type: ignore[misc]  # noqa: E731
             return _Sides(constant, other.of) if is_left else _Sides(other.of, constant)
-    if left.type.is_simple and right.type.is_simple and left.type != right.type:
+    if set(kinds) == {"DATE", "TIMESTAMP"}:
+        return _Sides(_as_moment(left), _as_moment(right))
+    if not are_comparable(left.type, right.type):
         raise SqlError(f"{left.type} and {right.type} cannot be compared", position_of(tree))
     raise NeedsSpark
 
@@ -331,6 +335,14 @@ def _negated(value: Any, kind: SqlType) -> Any:
 
 def _as_double(of: Compute) -> Compute:
     return lambda row: None if (value := of(row)) is None else float(value)
+
+
+def _as_moment(value: LocalValue) -> Compute:
+    """Milliseconds of a TIMESTAMP, or of the midnight that a DATE begins with."""
+    of = value.of
+    if value.type.kind == "TIMESTAMP":
+        return of
+    return lambda row: None if (days := of(row)) is None else days * _DAY_MS
 
 
 def _literal(tree: exp.Literal) -> LocalValue:
@@ -374,6 +386,10 @@ _COMPILED: Final[dict[type[exp.Expr], Callable[[LocalScope, Any], LocalValue]]] 
     exp.Sub: LocalScope._arithmetic,
     exp.Mul: LocalScope._arithmetic,
 }
+EVALUATED: Final = frozenset((*_COMPARISONS, *_COMPILED))
+"""The nodes that Python computes. `tests/spark/sql/test_sql_evaluators.py` compares each of them with Spark, over operands of
+every type: a node that it does not compare must not be here.
+"""
 
 
 # ---- constants
