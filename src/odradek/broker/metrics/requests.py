@@ -69,7 +69,19 @@ _TIMES: Final = {
 class ApiFigures:
     """The figures of one API."""
 
-    __slots__ = ("_snapshots", "counts", "errors", "pending_count", "request_bytes", "seconds", "stages")
+    __slots__ = (
+        "_snapshots",
+        "counts",
+        "errors",
+        "handled",
+        "pending_count",
+        "queued",
+        "request_bytes",
+        "response_queued",
+        "seconds",
+        "sent",
+        "waited",
+    )
 
     def __init__(self) -> None:
         self.counts: dict[int, int] = {}
@@ -80,12 +92,18 @@ class ApiFigures:
         self.pending_count = 0
         """Requests whose answers are not there yet."""
         self.seconds = Histogram()
-        self.stages: Final = {stage: Histogram() for stage in Stage}
+        # Attributes and no mapping: a sample is on each request's path.
+        self.queued = Histogram()
+        self.handled = Histogram()
+        self.waited = Histogram()
+        self.response_queued = Histogram()
+        self.sent = Histogram()
         self._snapshots: deque[tuple[float, list[Histogram]]] = deque()
 
     @property
     def times(self) -> list[Histogram]:
-        return [self.seconds, *self.stages.values()]
+        """The time of whole requests, and of their stages in the order of `Stage`."""
+        return [self.seconds, self.queued, self.handled, self.waited, self.response_queued, self.sent]
 
     def lately(self, now: float) -> list[Histogram]:
         """Returns the times of about the last minute: of the time since the last scrape that is at least so long ago."""
@@ -139,8 +157,8 @@ class ServedRequest:
         self._queued_s = max(began - connection.figures.arrived_at, 0.0)
         self._handled_s = ended - began
         self._waited_s = 0.0
-        api.stages[Stage.QUEUED].add(self._queued_s)
-        api.stages[Stage.HANDLED].add(self._handled_s)
+        api.queued.add(self._queued_s)
+        api.handled.add(self._handled_s)
 
     def waited(self, future: asyncio.Future[list[Buffer] | None]) -> None:
         """The answer came later, or the request was given up."""
@@ -149,12 +167,11 @@ class ServedRequest:
             total_s = self._all.now() - self._began
             self._waited_s = total_s - self._handled_s
             self._api.seconds.add(total_s)
-            self._api.stages[Stage.WAITED].add(self._waited_s)
+            self._api.waited.add(self._waited_s)
 
     def sent(self, queued_s: float, sending_s: float) -> None:
-        stages = self._api.stages
-        stages[Stage.RESPONSE_QUEUED].add(queued_s)
-        stages[Stage.SENT].add(sending_s)
+        self._api.response_queued.add(queued_s)
+        self._api.sent.add(sending_s)
         # What waits for records or members waits because it was asked to.
         waited_s = 0.0 if self._key in LONG_POLLS else self._waited_s
         total_s = self._queued_s + self._handled_s + waited_s + queued_s + sending_s

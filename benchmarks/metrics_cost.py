@@ -1,0 +1,168 @@
+"""What metrics cost a broker: a sample on a request's path, a scrape of many partitions, and a loaded broker that is scraped.
+
+    python -m benchmarks.metrics_cost [--partitions 10000] [--rounds 5] [--records 500000]
+
+The scrape runs in this process, on a broker of its own, so that the longest time for which it holds the loop can be seen. The
+load runs beside itself: rounds with a scrape each second alternate with rounds without. Costs are CPU time, which a busy
+machine leaves nearly alone; the longest hold and the ratios are of a quiet one only.
+"""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import statistics
+import tempfile
+import threading
+import time
+import urllib.request
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+from benchmarks.load import create_topic, delete_topic, run_producer
+from benchmarks.odradek_node import OdradekNode
+from odradek.broker.app import Broker
+from odradek.broker.metrics.collection import MetricsCollection
+from odradek.broker.metrics.requests import RequestFigures
+from odradek.config.broker import BrokerConfig
+from odradek.net.connection_owner import ConnectionFigures
+from odradek.runtime.real import real_runtime
+from odradek.telemetry.exposition import written
+from odradek.telemetry.metrics import Family, Histogram
+
+_REQUESTS = 200_000
+_PARTITIONS_OF_A_TOPIC = 100
+_METRICS_PORT = 19464
+
+
+def sample_microseconds() -> dict[str, float]:
+    """Returns the CPU time of one sample of a histogram, and all that is counted for one request that is answered at once."""
+    times = Histogram()
+    began = time.thread_time()
+    for _ in range(_REQUESTS):
+        times.add(0.0007)
+    sample_s = (time.thread_time() - began) / _REQUESTS
+    figures = RequestFigures(time.monotonic)
+    connection: Any = SimpleNamespace(
+        client_software=("x", "1"), figures=ConnectionFigures(), peer="127.0.0.1:1"
+    )
+    frame, reply = bytes(2) + b"\x00\x09" + bytes(100), [b"x"]
+    began = time.thread_time()
+    for _ in range(_REQUESTS):
+        figures.answered(connection, frame, reply, time.monotonic())
+        connection.figures.served.sent(0.0, 0.0)
+    request_s = (time.thread_time() - began) / _REQUESTS
+    return {"sample": sample_s * 1e6, "request": request_s * 1e6}
+
+
+async def scrape_of(partitions: int) -> dict[str, float]:
+    """Returns milliseconds of CPU of a scrape of so many partitions, and the longest for which it held the loop."""
+    with tempfile.TemporaryDirectory(prefix="odradek-metrics-") as folder:
+        config, _ = BrokerConfig.load({"listeners": "PLAINTEXT://127.0.0.1:0", "log.dirs": folder})
+        broker = Broker(config, real_runtime())
+        await broker.start()
+        try:
+            for first in range(0, partitions, _PARTITIONS_OF_A_TOPIC):
+                await asyncio.to_thread(create_topic, broker.address, f"t{first}", _PARTITIONS_OF_A_TOPIC)
+            collection = MetricsCollection(broker)
+            await collection.collected()
+            totals, writes, gaps = [], [], []
+            for _ in range(5):
+                stop = asyncio.Event()
+                beats = asyncio.create_task(_longest_gap(stop))
+                began = time.thread_time()
+                families = await collection.collected()
+                totals.append(time.thread_time() - began)
+                stop.set()
+                gaps.append(await beats)
+                writes.append(await asyncio.to_thread(_written_in, families))
+            series = sum(family.series_count for family in families)
+        finally:
+            await broker.stop()
+    return {
+        "collect_ms": statistics.median(totals) * 1e3,
+        "write_ms": statistics.median(writes) * 1e3,
+        "longest_hold_ms": statistics.median(gaps) * 1e3,
+        "series": series,
+    }
+
+
+def _written_in(families: list[Family]) -> float:
+    began = time.thread_time()
+    written(families)
+    return time.thread_time() - began
+
+
+async def _longest_gap(stop: asyncio.Event) -> float:
+    """Returns the longest time between two rounds of the loop."""
+    longest, before = 0.0, time.perf_counter()
+    while not stop.is_set():
+        await asyncio.sleep(0)
+        now = time.perf_counter()
+        longest, before = max(longest, now - before), now
+    return longest
+
+
+def share_lost(rounds: int, records: int) -> list[float]:
+    """Returns for each pair of rounds how much longer the scraped one took, as a share."""
+    settings = {"metrics.listeners": f"127.0.0.1:{_METRICS_PORT}"}
+    with OdradekNode(settings=settings, directory=Path(tempfile.mkdtemp(prefix="odradek-scraped-"))) as node:
+        _produced(node, records)
+        shares = []
+        for number in range(rounds):
+            order = (False, True) if number % 2 else (True, False)
+            seconds = {}
+            for is_scraped in order:
+                stop = threading.Event()
+                scraper = threading.Thread(target=_scrape_each_second, args=(stop,))
+                if is_scraped:
+                    scraper.start()
+                seconds[is_scraped] = _produced(node, records)
+                stop.set()
+                if is_scraped:
+                    scraper.join()
+            shares.append(seconds[True] / seconds[False] - 1)
+    return shares
+
+
+def _produced(node: OdradekNode, records: int) -> float:
+    create_topic(node.bootstrap, "load", 8)
+    loaded = run_producer(node.bootstrap, "load", count=records, value_bytes=100, acks="all")
+    delete_topic(node.bootstrap, "load")
+    return loaded.seconds
+
+
+def _scrape_each_second(stop: threading.Event) -> None:
+    while True:
+        with urllib.request.urlopen(f"http://127.0.0.1:{_METRICS_PORT}/metrics", timeout=30) as page:
+            page.read()
+        if stop.wait(1.0):
+            return
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("--partitions", type=int, default=10_000)
+    parser.add_argument("--rounds", type=int, default=5)
+    parser.add_argument("--records", type=int, default=500_000)
+    options = parser.parse_args()
+    cost = sample_microseconds()
+    print(f"a sample: {cost['sample']:.2f} µs; all of a request, five samples: {cost['request']:.2f} µs")
+    scrape = asyncio.run(scrape_of(options.partitions))
+    print(
+        f"a scrape of {options.partitions} partitions ({scrape['series']} series): {scrape['collect_ms']:.0f} ms on the loop, "
+        f"longest hold {scrape['longest_hold_ms']:.1f} ms; {scrape['write_ms']:.0f} ms to write on a thread"
+    )
+    if options.rounds:
+        shares = share_lost(options.rounds, options.records)
+        all_shares = " ".join(f"{share:+.1%}" for share in shares)
+        print(
+            f"produce with a scrape each second: {statistics.median(shares):+.1%} of its time ({all_shares})"
+        )
+
+
+if __name__ == "__main__":
+    main()
