@@ -42,14 +42,14 @@ ARCHIVE_PROPERTIES: Final = (
     "SKIP_LOST",
 )
 STREAM_PROPERTIES: Final = tuple(name for name in SINK_PROPERTIES if name not in ARCHIVE_PROPERTIES)
-"""Of CREATE ARCHIVE … AS SELECT: what the query's topic is like."""
+"""The properties of CREATE ARCHIVE … AS SELECT that describe the query's topic."""
 _COLUMNS: Final = "COLUMNS"
 _VALUES: Final = (_COLUMNS, "RAW", "STRING")
 _EVERY_MS: Final = 600_000
 
 
 def create_archive(catalog: SqlCatalog, statement: CreateArchive, number: int) -> AppliedChange:
-    """Of a stream or table. `number`: of the command; the query's id ends with it."""
+    """Creates an archive of a stream or table. `number` is that of the command; the query's id ends with it."""
     if statement.name in catalog.archives:
         if statement.if_not_exists:
             return unchanged(catalog, f"Cannot add archive `{statement.name}`: it already exists.")

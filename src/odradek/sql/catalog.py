@@ -35,7 +35,7 @@ class SqlColumn:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TimestampColumn:
-    """Of the column whose value is a record's time. `format`: a pattern of Java's DateTimeFormatter for text."""
+    """The column whose value is a record's time. `format`: a pattern of Java's DateTimeFormatter for text."""
 
     name: str
     format: str | None = None
@@ -56,12 +56,12 @@ class SqlSource:
     partitions: int | None = None
     replicas: int | None = None
     topic_settings: tuple[tuple[str, str], ...] = ()
-    """Of the topic when it is made, by Kafka's names."""
+    """The settings of the topic when it is made, by Kafka's names."""
     read_only: bool = False
     text: str = ""
     query_id: str | None = None
     carried_at: int | None = None
-    """The number of the command since which its query has the checkpoint that it has; None: since it was created."""
+    """The number of the command since which its query has its current checkpoint; None: since it was created."""
     bad: str | None = None
     """The topic of dead letters."""
     inherited_key_format: FormatInfo | None = None
@@ -83,7 +83,7 @@ class SqlSource:
         return next((column for column in self.columns if column.name == name), None)
 
     def schema_json(self) -> list[dict[str, Any]]:
-        """As ksqlDB's REST describes the columns."""
+        """Describes the columns as ksqlDB's REST API does."""
         described = []
         for column in self.columns:
             shown: dict[str, Any] = {"name": column.name, "schema": column.type.schema_json()}
@@ -114,16 +114,16 @@ class SqlArchive:
 
     name: str
     source: SqlSource
-    """As it is when the archive is made: rows keep their columns."""
+    """The source as it was when the archive was made: rows keep their columns."""
     place: ArchivePlace
     query_id: str
     text: str
     table_format: TableFormat | None = None
-    """None: that of the table at the place, else Delta."""
+    """The format; None: that of the table at the place, else Delta."""
     catalog: str | None = None
-    """Of Iceberg, as `odradek archive run --catalog` has it."""
+    """The Iceberg catalog, in the form of `odradek archive run --catalog`."""
     with_columns: bool = True
-    """Keys and values are structs with the columns of the source; else `columns` says how the bytes are kept."""
+    """Keys and values are structs with the columns of the source; else `columns` defines how the bytes are stored."""
     columns: RowColumns = field(default_factory=RowColumns)
     every_ms: int
     file_bytes: int
@@ -152,16 +152,16 @@ class SqlCatalog:
     queries: Mapping[str, PersistentQuery] = field(default_factory=_nothing)
     archives: Mapping[str, SqlArchive] = field(default_factory=_nothing)
     candidates: Mapping[str, SqlSource] = field(default_factory=_nothing)
-    """By name: what a stream or table will be when it is rebuilt."""
+    """The future versions of streams and tables that are being rebuilt, by name."""
     created_functions: Mapping[str, CreatedFunction] = field(default_factory=_nothing)
     functions: FunctionLibrary = FUNCTIONS
     allows_python: bool = False
     registry: SchemaRegistryTerms | None = None
-    """Of the schemas of AVRO, PROTOBUF and JSON_SR."""
+    """The registry of the schemas of AVRO, PROTOBUF and JSON_SR."""
 
     @property
     def registered_functions(self) -> tuple[PythonFunction, ...]:
-        """What a Spark session needs before it runs a query of this catalog."""
+        """The functions to register in a Spark session before it runs a query of this catalog."""
         return tuple(python for made in self.created_functions.values() for python in made.registered)
 
     def source(self, name: str, position: tuple[int, int] | None = None) -> SqlSource:
@@ -254,4 +254,4 @@ def row_type(columns: tuple[SqlColumn, ...]) -> SqlType:
 
 Catalog = SqlCatalog
 Source = SqlSource
-"""As the server calls them."""
+"""The names that the server uses."""

@@ -107,5 +107,5 @@ class AppliedChange:
 
 
 def unchanged(catalog: SqlCatalog, message: str) -> AppliedChange:
-    """Of a statement whose IF EXISTS, or IF NOT EXISTS, has nothing to do."""
+    """Returns the result of a statement whose IF EXISTS, or IF NOT EXISTS, leaves nothing to do."""
     return AppliedChange(catalog=catalog, changes=(), message=message)

@@ -42,12 +42,12 @@ class OpenQuery:
 
     query_id: str | None
     columns: tuple[tuple[str, str], ...]
-    """Name and type."""
+    """The name and the type of each column."""
     _connection: http.client.HTTPConnection
     _response: http.client.HTTPResponse
 
     def __iter__(self) -> Iterator[list[Any]]:
-        """Until the query ends, or `close`. ServerRefusal for what it dies of."""
+        """Yields rows until the query ends, or `close`. Raises ServerRefusal if the query fails."""
         try:
             for line in self._response:
                 if line.strip():

@@ -69,10 +69,10 @@ class ExpressionCompiler:
     replaced: Mapping[str, TypedText] | None = None
     on_aggregate: AggregateHook | None = None
     variables: Mapping[str, SqlType] = field(default_factory=dict)
-    """Of the lambdas around, with their types."""
+    """The variables of the enclosing lambdas, with their types."""
 
     def typed(self, tree: exp.Expr) -> TypedText:
-        """SqlError with a position for what is wrong."""
+        """Returns the text and the type of an expression; SqlError with a position for what is wrong."""
         try:
             if self.replaced is not None:
                 known = self.replaced.get(self.canonical(tree))
@@ -429,7 +429,7 @@ class ExpressionCompiler:
         return TypedText(function.spark([argument.text for argument in arguments]), function.returns)
 
     def arguments(self, name: str, tree: exp.Anonymous) -> list[TypedText]:
-        """Those that are no lambdas first: they say the types of the variables of the others."""
+        """Types the arguments. Lambdas come last: the types of the other arguments define those of their variables."""
         made: list[TypedText | None] = [
             None if isinstance(argument, exp.Lambda) else self._argument(argument)
             for argument in tree.expressions

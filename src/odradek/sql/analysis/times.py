@@ -25,7 +25,7 @@ _EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
 
 
 def epoch_ms(text: str, position: tuple[int, int] | None = None) -> int:
-    """Of `2020-01-31T10:15:00.000`, or of its beginning, with an offset or in UTC. SqlError for others."""
+    """Parses `2020-01-31T10:15:00.000`, or a prefix of it, with an offset or in UTC. SqlError for other texts."""
     match = _TIME.fullmatch(text.strip())
     if match is None:
         raise SqlError(

@@ -28,7 +28,7 @@ class ShowSources:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DoorsOpen:
-    """Of the doors: the ports they have."""
+    """The doors are open, at these ports."""
 
     connect: int | None
     jdbc: int | None

@@ -68,7 +68,7 @@ class DoorTerms:
     jdbc: int | None = None
 
     def check(self) -> None:
-        """Before anything heavy starts. ConfigError."""
+        """Checks that the ports are free, before anything heavy starts. ConfigError."""
         for option, port in (("--connect", self.connect), ("--jdbc", self.jdbc)):
             if port is None:
                 continue

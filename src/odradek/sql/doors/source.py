@@ -60,15 +60,15 @@ _RECORDS: Final = StructType(
     ]
 )
 _ROWS_MAX: Final = 10_000
-"""Of one Arrow batch of a table."""
+"""The most rows in one Arrow batch of a table."""
 _MICROSECONDS: Final = 1_000
-"""In a millisecond."""
+"""The microseconds in a millisecond."""
 Convert = Callable[[Any], Any]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DoorCatalog:
-    """`options`: of `format("odradek")`, to connect and log in; so the file is for its user only. `sources`: by name."""
+    """The sources of the doors, by name. `options`, of `format("odradek")`, contain log-ins: only its user reads the file."""
 
     servers: str
     options: Mapping[str, str] = field(repr=False)
@@ -191,13 +191,13 @@ def _row(rows: SourceRows, record: _Record) -> Row | None:
 
 
 def shown_columns(source: Source) -> Mapping[str, SqlType]:
-    """Of the table in Spark: those of the source, and of a stream when and where records are. NeedsSpark, SqlError."""
+    """Returns the columns of a source's table in Spark, in a stream with the record's place. NeedsSpark, SqlError."""
     columns = SourceRows.of(source).scope(source.name, with_place=not source.is_table).columns
     return {name: kind for name, kind in columns.items() if not (source.is_table and name == "ROWTIME")}
 
 
 def comment_of(source: Source) -> str:
-    """Of the first column of a table: it says which source that is."""
+    """Returns the comment of a table's first column, which names the table's source."""
     return options_comment({"source": source.name})
 
 
@@ -217,7 +217,7 @@ def _batches(rows: SourceRows, schema: StructType) -> Callable[[list[Row]], pa.R
 
 
 def to_arrow(kind: SqlType) -> Convert | None:
-    """From a value of `row_codec` to one that Arrow takes for the type; None: it is that already."""
+    """Returns a function from a value of `row_codec` to one that Arrow takes for the type; None: no conversion is needed."""
     match kind.kind:
         case "TIMESTAMP":
             return lambda value: None if value is None else value * _MICROSECONDS

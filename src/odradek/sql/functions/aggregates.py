@@ -38,7 +38,7 @@ class SqlAggregate:
         return self._fold.add(state, *arguments[: self._values])
 
     def add_all(self, state: Any, rows: int, columns: list[list[Any]]) -> Any:
-        """As `add` of so many rows in turn: `columns` are their arguments."""
+        """Adds rows in turn, as `add` does for one: `columns` are their arguments."""
         if self._fold.add_column is not None and self._values == 1:
             return self._fold.add_column(state, columns[0])
         add = self._fold.add
@@ -57,7 +57,7 @@ class SqlAggregate:
         return self._fold.undo(state, *arguments[: self._values])
 
     def merge(self, left: Any, right: Any) -> Any:
-        """Of two sessions; the earlier one first."""
+        """Merges the states of two sessions; the earlier one comes first."""
         return self._fold.merge(left, right)
 
     def result(self, state: Any) -> Any:

@@ -57,7 +57,7 @@ def _has_nan(value: Any) -> bool:
 
 
 def _equal(left: Any, right: Any) -> bool:
-    """As Java's equals: NaN is NaN."""
+    """Compares as Java's `equals` does: NaN equals NaN."""
     if left == right:
         return True
     if isinstance(left, float) and isinstance(right, float):
@@ -79,14 +79,14 @@ def _identity(value: Any) -> Any:
 
 
 def _place(values: list[Any], value: Any) -> int | None:
-    """Where the first is that is equal."""
+    """Returns the index of the first equal value."""
     if _has_nan(value):
         return next((place for place, held in enumerate(values) if _equal(held, value)), None)
     return values.index(value) if value in values else None
 
 
 def _wrapped(number: int, kind: SqlType) -> int:
-    """As whole numbers of Java: too much begins again at the other end."""
+    """Returns the number as Java's integers overflow: it wraps around at the other end."""
     size = 1 << _BITS[kind.kind]
     return (number + size // 2) % size - size // 2
 

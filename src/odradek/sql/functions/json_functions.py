@@ -14,14 +14,14 @@ from odradek.sql.functions.signatures import Call
 from odradek.values.types import SqlType
 
 _LAMBDA_VARIABLE: Final = re.compile(r"\bl_(?:[0-9a-f]{2})+\b")
-"""As the analysis names the variables of lambdas."""
+"""The names that the analysis gives to variables of lambdas."""
 _DECIMAL_MARK: Final = "__odradek_decimal_"
 """Begins a decimal that to_json writes as a text, so that it has no exponent. Its quotes are removed afterwards."""
 _OPTIONS: Final = "map('ignoreNullFields', 'false')"
 
 
 def _is_as_json(kind: SqlType) -> bool:
-    """Spark writes it as ksqlDB does: it holds no times, no decimals with exponents and no names that have to be sorted."""
+    """Tells whether Spark writes the type as ksqlDB does: without times, decimals with exponents, and names to sort."""
     if kind.kind in ("TIME", "TIMESTAMP", "MAP") or has_exponent(kind):
         return False
     names = [name for name, _ in kind.fields]

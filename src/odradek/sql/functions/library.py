@@ -103,7 +103,7 @@ class FunctionLibrary:
         )
 
     def lambda_inputs(self, name: str, kinds: Sequence[SqlType]) -> list[tuple[SqlType, ...] | None]:
-        """For each argument the types that its lambda gets; None for what is no lambda.
+        """Returns the types of each argument's lambda parameters; None for an argument that is no lambda.
 
         `kinds`: SqlType(kind="LAMBDA") for a lambda whose result is not known yet.
         """

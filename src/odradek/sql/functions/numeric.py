@@ -102,12 +102,12 @@ def _series(step: str) -> str:
 
 
 def _plain_series(unit: str) -> str:
-    """As `_series`, by steps of 1 towards the end. `unit`: the step, of the type of the numbers."""
+    """Returns `_series` with steps of 1 towards the end. `unit`: a 1 of the numbers' type."""
     return _series(f"if({{1}} < {{0}}, -{unit}, {unit})")
 
 
 def _distance(radius: str) -> str:
-    """Haversine, on a sphere."""
+    """Returns SQL for the distance of two points on a sphere by the haversine formula."""
     half = "power(sin(radians(({2}) - ({0})) / 2), 2)"
     half += " + cos(radians({0})) * cos(radians({2})) * power(sin(radians(({3}) - ({1})) / 2), 2)"
     return (

@@ -179,7 +179,7 @@ def substituted(pattern: SqlType, bindings: Bindings) -> SqlType:
 
 
 def lambda_inputs(wanted: Signature, kinds: Sequence[SqlType]) -> list[tuple[SqlType, ...] | None] | None:
-    """For each argument the types that a lambda there gets; None for what is no lambda. None when the rest does not fit."""
+    """Returns the types of each argument's lambda parameters, None for other arguments; None when the rest does not fit."""
     fitting = fit(wanted, kinds)
     if fitting is None:
         return None

@@ -23,7 +23,7 @@ _GROUP: Final = re.compile(r"\\.|\[(?:\\.|[^\]])*\]|(\((?!\?)|\(\?<[A-Za-z])")
 
 
 def _hex_digits(text: str) -> str:
-    """Without 0x or X'…'; an odd number of digits after 0x gets a 0 in front."""
+    """Returns SQL that strips 0x or X'…'; it puts a 0 before an odd number of digits after 0x."""
     return (
         f"CASE WHEN {text} RLIKE '^0x' THEN concat(if(length({text}) % 2 = 1, '0', ''), substr({text}, 3)) "
         f"WHEN {text} RLIKE r'^[xX]\\x27.*\\x27$' THEN substr({text}, 3, length({text}) - 3) ELSE {text} END"

@@ -175,11 +175,11 @@ class UserCode:
         return self.defined()[name]  # type: ignore[no-any-return]
 
     def __call__(self, *arguments: Any) -> Any:
-        """ValueError for whatever the code raises: it gives null, as an error of a function of SQL does."""
+        """Calls the code. ValueError for whatever it raises: the result is then null, as for an error of an SQL function."""
         return self._called(lambda defined_function: defined_function(*arguments))
 
     def rows(self, *arguments: Any) -> list[Any]:
-        """Of a table function. ValueError as above."""
+        """Returns the rows of a table function. ValueError for whatever the code raises."""
         rows: list[Any] = self._called(lambda defined_function: list(defined_function(*arguments) or ()))
         return rows
 

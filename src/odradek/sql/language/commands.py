@@ -178,4 +178,4 @@ COMMANDS: Final[dict[str, Callable[[StatementReader, str], Statement]]] = {
     "RESUME": _with(CommandReader.control),
     "TERMINATE": _with(CommandReader.control),
 }
-"""By the first word of a statement."""
+"""The readers of commands, by the first word of a statement."""

@@ -381,11 +381,11 @@ DEFINITIONS: Final[dict[str, Callable[[StatementReader, str], Statement]]] = {
     "ALTER": _with(DefinitionReader.alter),
     "ASSERT": _with(DefinitionReader.assertion),
 }
-"""By the first word of a statement."""
+"""The readers of definitions, by the first word of a statement."""
 
 
 def defined(position: Position, reader: StatementReader, text: str) -> Statement:
-    """The statement that EXPLAIN is asked about. SqlError for one that has no plan."""
+    """Returns the statement that follows EXPLAIN. SqlError for one that has no plan."""
     read = DEFINITIONS.get(reader.word())
     if read is None or reader.word() not in ("SELECT", "CREATE", "INSERT", "ALTER"):
         raise SqlError(

@@ -139,7 +139,7 @@ class Ksql(Dialect):
             )
 
         def _frame(self) -> exp.WindowSpec:
-            """Of OVER, after its unit. One bound alone is where it begins: it ends with this row."""
+            """Parses a frame of OVER, after its unit. With one bound, it begins there and ends with this row."""
             unit = self._prev.text.upper()
             end: tuple[str | exp.Expr, str | None] = ("CURRENT ROW", None)
             has_both = self._match(TokenType.BETWEEN)
@@ -262,17 +262,17 @@ def written(tokens: Sequence[Token]) -> str:
 
 
 def expression_of(tokens: Sequence[Token], text: str) -> exp.Expr:
-    """SqlError for what is no expression."""
+    """Parses an expression; SqlError for anything else."""
     return Ksql.Parser(dialect=Ksql, error_level=ErrorLevel.IMMEDIATE).expression_of(tokens, text)
 
 
 def place(token: Token) -> Position:
-    """Where a token begins."""
+    """Returns the position where a token begins."""
     return Position(token.line, max(1, token.col - (token.end - token.start)))
 
 
 def position_of(tree: exp.Expr) -> Position | None:
-    """Where the first thing of an expression stands that knows its place."""
+    """Returns the first position that a part of an expression has."""
     known = [
         Position(node.meta["line"], max(1, node.meta["col"] - (node.meta["end"] - node.meta["start"])))
         for node in tree.walk()

@@ -73,13 +73,13 @@ def _split(text: str) -> Iterator[str]:
 
 @dataclass(frozen=True, slots=True)
 class _Place:
-    """Where a statement begins in the whole text: lines before it, and columns before it in its first line."""
+    """The place of a statement in the whole text: the lines before it, and the columns before it in its first line."""
 
     lines: int = 0
     columns: int = 0
 
     def after(self, statement: str) -> _Place:
-        """The place behind a statement and its semicolon."""
+        """Returns the place after a statement and its semicolon."""
         lines = statement.count("\n")
         if lines == 0:
             return _Place(self.lines, self.columns + len(statement) + 1)

@@ -52,8 +52,8 @@ class SubqueryRelation:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Within:
-    """Of a join of two streams, in milliseconds: how much older and newer the right record may be.
-    `grace_ms` None: not said.
+    """The WITHIN of a join of two streams, in milliseconds: how much older and newer the right record may be.
+    `grace_ms` None: not specified.
     """
 
     before_ms: int

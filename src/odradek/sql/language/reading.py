@@ -44,14 +44,14 @@ class StatementReader:
         return self._next
 
     def position(self) -> Position:
-        """Of the next word, or of the end."""
+        """Returns the position of the next word, or of the end."""
         if self.at_end:
             last = self._tokens[-1]
             return Position(last.line, last.col + 1)
         return place(self._tokens[self._next])
 
     def text_from(self, start: int) -> str:
-        """What was written from that token to the one before the next."""
+        """Returns the text from the token `start` to the one before the next."""
         if start >= self._next:
             return ""
         return self._text[self._tokens[start].start : self._tokens[self._next - 1].end + 1]
@@ -60,7 +60,7 @@ class StatementReader:
         return self._text[self._tokens[self._next].start : self._tokens[-1].end + 1]
 
     def word(self, ahead: int = 0) -> str:
-        """In upper case; empty at the end, for strings and for quoted names."""
+        """Returns a word in upper case; an empty text at the end, for strings and for quoted names."""
         if self._next + ahead >= len(self._tokens):
             return ""
         token = self._tokens[self._next + ahead]
@@ -102,7 +102,7 @@ class StatementReader:
             raise self.unexpected("the end of the statement")
 
     def name(self, what: str = "a name") -> str:
-        """In upper case, unless it is in quotes."""
+        """Reads a name and returns it in upper case, unless it is in quotes."""
         if self.at_end or not _is_name(self._tokens[self._next]):
             raise self.unexpected(what)
         token = self._tokens[self._next]
@@ -110,7 +110,7 @@ class StatementReader:
         return token.text if token.token_type == TokenType.IDENTIFIER else token.text.upper()
 
     def name_as_written(self, what: str) -> str:
-        """As it is written: names of topics and of queries keep their case."""
+        """Reads a name and returns it as written: names of topics and of queries keep their case."""
         if not self.at_end and self._tokens[self._next].token_type == TokenType.STRING:
             return self.string(what)
         start = self._next

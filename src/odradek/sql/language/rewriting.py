@@ -90,12 +90,12 @@ def _closing(tokens: Sequence[Token], opening: int) -> int:
 
 
 def quoted(name: str) -> str:
-    """A name that is kept as it is."""
+    """Returns a name in quotes, which keep its case."""
     return "`" + name.replace("`", "``") + "`"
 
 
 def with_clause(properties: Properties) -> str:
-    """With a space before it; empty where there are no properties."""
+    """Returns a WITH clause with a space before it; an empty text where there are no properties."""
     if not properties:
         return ""
     written = (f"{name}={_constant(value)}" for name, value in properties)

@@ -16,7 +16,7 @@ from odradek.values.errors import Position
 SourceKind: TypeAlias = Literal["stream", "table"]
 PropertyValue: TypeAlias = str | int | float | bool
 Properties: TypeAlias = tuple[tuple[str, PropertyValue], ...]
-"""Of a WITH clause: names in upper case."""
+"""The properties of a WITH clause; names are in upper case."""
 Constant: TypeAlias = exp.Expr
 """An expression that INSERT VALUES computes once: a tree of sqlglot."""
 
@@ -235,7 +235,7 @@ class DescribeAll(Statement):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Explain(Statement):
-    """Of a running query, or of a statement."""
+    """EXPLAIN of a running query, or of a statement."""
 
     query_id: str | None = None
     statement: Statement | None = None
@@ -295,14 +295,14 @@ class UndefineVariable(Statement):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RunScript(Statement):
-    """Of the shell."""
+    """RUN SCRIPT, a command of the shell."""
 
     path: str
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Spool(Statement):
-    """Of the shell. `path` None: OFF."""
+    """SPOOL, a command of the shell. `path` None: OFF."""
 
     path: str | None
 

@@ -59,7 +59,7 @@ class SqlAggregation:
         ]
 
     def add_all(self, key: Fields, aggregate: Any, values: dict[str, list[Any]], start: int, end: int) -> Any:
-        """As `add`, of the values from `start` to `end` of these columns."""
+        """Adds the values from `start` to `end` of these columns, as `add` does for one row."""
         pairs = self._pairs()
         states = [function.start() for _, function in pairs] if aggregate is None else aggregate
         return [

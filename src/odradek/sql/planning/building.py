@@ -54,7 +54,7 @@ def reads_with_state(step: Step) -> list[ReadStep]:
 
 
 def _reads(step: Step) -> Iterator[ReadStep]:
-    """In the order in which they are built."""
+    """Yields the steps that read sources, in the order in which they are built."""
     if isinstance(step, ReadStep):
         yield step
     for source in step.inputs:

@@ -82,7 +82,7 @@ class Plan:
 
     @property
     def columns(self) -> tuple[SqlColumn, ...]:
-        """Of a SELECT, the columns of the key are among those of the value."""
+        """The columns of the result. In a SELECT, those of the key are among those of the value."""
         if self.sink is not None:
             return self.query.columns
         keys = [name for name in self.query.selected_key if name is not None]
@@ -143,8 +143,8 @@ class Plan:
 
 
 def plan(catalog: SqlCatalog, statement: Statement, planned: PlannedSteps | None = None) -> Plan:
-    """Of CREATE … AS SELECT, INSERT INTO … SELECT, or a SELECT that pushes. SqlError for what is wrong with it: `planned`
-    has then the steps that are not.
+    """Plans CREATE … AS SELECT, INSERT INTO … SELECT, or a SELECT that pushes. SqlError for what is wrong: `planned` then has
+    the steps that are right.
     """
     planned = PlannedSteps() if planned is None else planned
     match statement:

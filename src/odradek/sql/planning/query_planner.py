@@ -225,7 +225,7 @@ class QueryPlanner:
             yield _Item(name=name, tree=tree, position=star.position, is_written=False)
 
     def _natural_name(self, tree: exp.Expr, shape: RelationShape, taken: set[str]) -> str | None:
-        """As ksqlDB names it: columns and fields as they are, with the source's where several have it."""
+        """Returns ksqlDB's name: that of the column or field, with the source's name where several sources have it."""
         if isinstance(tree, exp.Column):
             if tree.table and shape.is_join and shape.scope.is_clashing(tree.name):
                 return f"{tree.table}_{tree.name}"

@@ -234,7 +234,7 @@ class RelationPlanner:
         return replace(shape, step=step, sources=shape.sources + made.sources)
 
     def _pseudo_columns(self, source: SqlSource) -> list[tuple[str, SqlType, str]]:
-        """Those that the query uses; the bounds of windows always, as they are part of the key."""
+        """Returns the pseudo columns that the query uses, and always the bounds of windows, which are part of the key."""
         known = [
             ("ROWTIME", BIGINT, "_timestamp"),
             ("ROWPARTITION", INTEGER, "cast(__order[2] as int)"),
@@ -512,7 +512,7 @@ def _written_window(window: WindowInfo) -> str:
 
 
 def _refuse_stream_without_window(left: RelationShape, right: RelationShape, position: Position) -> None:
-    """Of a join whose other side is windowed."""
+    """Refuses a join of a windowed side with a stream that has no window."""
     windowed, other = (left, right) if right.window is None else (right, left)
     if other.is_table:
         return

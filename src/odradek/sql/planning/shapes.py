@@ -19,9 +19,9 @@ class KeyColumn:
     type: SqlType
     texts: tuple[str, ...]
     shown: str
-    """What a message calls it."""
+    """The key's name in messages."""
     canonical: str | None = None
-    """Of an expression that was made the key."""
+    """The canonical form of an expression that became the key."""
     nullable: tuple[str, ...] = ()
     """Columns that name the key when they are selected, though they are null where the key is not: the other side of a join."""
     chosen_first: tuple[str, ...] = ()

@@ -42,13 +42,13 @@ class Step:
         return False
 
     def shown(self) -> str:
-        """For EXPLAIN."""
+        """Returns the step's text for EXPLAIN."""
         return type(self).__name__.removesuffix("Step")
 
 
 class PlannedSteps:
-    """Of a query while it is planned: the steps that no other reads yet, and what is planned next. EXPLAIN of a query that is
-    refused shows them.
+    """The steps of a query while it is planned: those that no other reads yet, and what is planned next. EXPLAIN of a refused
+    query shows them.
     """
 
     def __init__(self) -> None:
@@ -56,7 +56,7 @@ class PlannedSteps:
         self.next = ""
 
     def add(self, step: Step) -> None:
-        """In place of what it reads, and of another one that reads the same."""
+        """Adds a step in place of those that it reads, and of another one that reads the same."""
         read = list(step.inputs)
         for inner in read:
             read += inner.inputs

@@ -53,20 +53,20 @@ class PlannedText:
     registry: SchemaRegistryTerms | None = None
 
     def catalog(self) -> Catalog:
-        """Before the statement."""
+        """Returns the catalog before the statement."""
         catalog = Catalog(allows_python=self.allows_python, registry=self.registry)
         for number, text in self.before:
             catalog = apply(catalog, parse_one(text), number).catalog
         return catalog
 
     def outline(self, name: str) -> ProgramOutline:
-        """Of the program that is run under the name, without Spark."""
+        """Returns the outline of the program that runs under the name. Does not import Spark."""
         app = streams.Streams(name)
         plan(self.catalog(), parse_one(self.statement)).build(app)
         return outlining.outline_of_streams(app.program)
 
     def plan(self, spark: Any) -> Plan:
-        """The session has the functions of the catalog then: two queries may mean two functions of one name."""
+        """Plans the query, and registers the catalog's functions in the session: two queries may differ in a function."""
         catalog = self.catalog()
         registering.register(spark, catalog.registered_functions)
         return plan(catalog, parse_one(self.statement))

@@ -32,20 +32,20 @@ class StartQuery:
 
     query_id: str
     name: str
-    """Of the program: its transactions and changelogs are named after it."""
+    """The name of the program: its transactions and changelogs are named after it."""
     build: Callable[[Any], None]
     servers: str
     options: Mapping[str, str] = field(repr=False)
     checkpoint: str
     starting: Mapping[str, str] = field(default_factory=dict)
-    """By topic: the option `startingOffsets`; a topic that is not there is read from its first record on."""
+    """The option `startingOffsets`, by topic; a topic that is missing here is read from its first record."""
     interval_ms: int = 500
     replaces: str | None = None
     """The id of the query that must have ended before this one begins."""
     left_out_log: ProcessingLog | None = None
-    """Where records that cannot be read are noted."""
+    """The log for records that cannot be read."""
     tells_progress: bool = False
-    """QueryProgressed says when its first batch has ended: the query failed the last time."""
+    """The engine reports with QueryProgressed when its first batch has ended: the query failed the last time."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -119,7 +119,7 @@ class QueryRows:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class QueryEnded:
-    """By itself. `problem`: what it died of, in one line; None when its limit is reached."""
+    """A query ended by itself. `problem`: its error, in one line; None when its limit is reached."""
 
     query_id: str
     problem: str | None = None
@@ -165,7 +165,7 @@ class EngineChannel:
             self.connection.sendall(framed(message))
 
     def messages(self) -> Iterator[Any]:
-        """Until the server is gone. UnreadableMessage stands for what cannot be unpickled."""
+        """Yields messages until the server is gone; UnreadableMessage in place of one that cannot be unpickled."""
         with self.connection.makefile("rb") as stream:
             while len(header := stream.read(_HEADER.size)) == _HEADER.size:
                 id_bytes, content_bytes = _HEADER.unpack(header)

@@ -39,9 +39,9 @@ BACK_OFF_FIRST_S: Final = 1.0
 BACK_OFF_MAX_S: Final = 60.0
 _STOP_S: Final = 10.0
 ROWS_WAITING_MAX: Final = 50_000
-"""Of one push query whose client reads too slowly; then the query ends."""
+"""The most rows that wait for a push query's client. If it reads too slowly, the query ends."""
 _FAILURES_KEPT: Final = 10
-"""The number of a query's failures that are shown, the last ones. Source: ksqlDB's `ksql.query.error.max.queue.size`."""
+"""The number of a query's last failures that are shown. Source: ksqlDB's `ksql.query.error.max.queue.size`."""
 
 
 class EngineFailed(OdradekError):
@@ -131,7 +131,7 @@ class SqlEngine:
         self.wanted: Final[dict[str, SupervisedQuery]] = {}
         self._pushes: dict[str, PushedRows] = {}
         self._stopping: dict[str, deque[asyncio.Future[None]]] = {}
-        """By query: the orders to stop it that the engine has not carried out yet."""
+        """The orders to stop a query that the engine has not carried out yet, by query."""
         self._changed = changed
         self._process: asyncio.subprocess.Process | None = None
         self._writer: asyncio.StreamWriter | None = None

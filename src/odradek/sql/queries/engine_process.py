@@ -59,9 +59,9 @@ _WAITING: Final = {"idleWaitMs": "10000"}
 """A query with nothing to read waits for records: fifty that ask for offsets at each trigger take a third of a core."""
 _WATCH_S: Final = 0.25
 _WATCH_EACH_S: Final = 0.02
-"""Many queries are looked at less often: each costs calls of the JVM."""
+"""The interval per query: many queries are checked less often, as each check calls the JVM."""
 _LOOK_EVERY_S: Final = 5.0
-"""So often it is looked up how far queries have read, while there are more than shall be awake."""
+"""The interval for looking up how far queries have read, while more are awake than should be."""
 _SIDE_BY_SIDE: Final = 4
 """The number of queries that start at the same time. Those that end have as many threads of their own."""
 
@@ -75,11 +75,11 @@ class _Running:
     query_id: str
     run: Run | ArchiveRun
     checkpoint: Path | None = None
-    """To be removed with the query: of a push query, and of an archive, which says itself how far it is."""
+    """The checkpoint to remove with the query: that of a push query, or of an archive, which stores its own position."""
     tells_progress: bool = False
-    """The server waits to hear that a batch has ended."""
+    """The server waits for a report that a batch has ended."""
     is_reported: bool = False
-    """A thread tells the server that it has ended."""
+    """A thread reports its end to the server."""
 
     @property
     def may_sleep(self) -> bool:
@@ -92,12 +92,12 @@ class _Running:
 
     @property
     def has_progressed(self) -> bool:
-        """Whether each of its queries has ended a batch, or has seen that there is nothing to read."""
+        """Tells whether each of its queries has ended a batch, or has found nothing to read."""
         return all(spark_sessions.has_progress(query) for query in self.run.queries.values())
 
     @property
     def has_work(self) -> bool:
-        """As far as the query knows."""
+        """Spark's last status reports unread input."""
         return any(query.status["isDataAvailable"] for query in self.run.queries.values())
 
 
@@ -226,7 +226,7 @@ class EngineCore:
         )
 
     def limit_reached(self, query_id: str) -> None:
-        """Of a push query: it has all its rows. The query itself ends when the server says so."""
+        """Reports that a push query has all its rows. The query itself ends when the server stops it."""
         self.channel.send(QueryEnded(query_id=query_id))
 
     def stop(self, query_id: str, *, answers: bool = False) -> None:
@@ -285,7 +285,7 @@ class EngineCore:
         return self.idle.due(len(persistent), now)
 
     def watch(self, ended: threading.Event) -> None:
-        """Until `ended`: tell the server of queries that die, and put to sleep what may."""
+        """Reports queries that fail to the server, and puts those to sleep that may sleep, until `ended`."""
         looked_at = self.clock.monotonic()
         while not ended.wait(max(_WATCH_S, _WATCH_EACH_S * len(self._running))):
             try:

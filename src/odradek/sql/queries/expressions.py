@@ -98,7 +98,7 @@ class LocalScope:
         return compile_it(self, tree)
 
     def condition(self, tree: exp.Expr) -> Callable[[Row], bool]:
-        """Of a WHERE: what is unknown does not pass."""
+        """Compiles the condition of a WHERE: a row with an unknown result does not pass."""
         of = self._condition(tree)
         return lambda row: of(row) is True
 

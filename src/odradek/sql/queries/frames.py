@@ -34,7 +34,7 @@ class RowFrame:
     end: Distance | None
 
     def stretches(self, sizes: Sequence[int], values: Sequence[Any], *, descending: bool) -> list[Stretch]:
-        """Of each row of a partition. `sizes`: of the groups of equal rows; `values`: what the rows are ordered by."""
+        """Returns each row's frame in a partition. `sizes`: those of the groups of equal rows; `values`: the sort keys."""
         count = sum(sizes)
         if self.unit == "ROWS":
             firsts = [0 if self.start is None else place + int(self.start) for place in range(count)]

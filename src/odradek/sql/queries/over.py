@@ -230,7 +230,7 @@ def _shifted(
 
 
 def _at_an_end(is_first: bool, of: Compute, peers: Peers, framing: _Framing) -> Values:
-    """Of the first or the last row of each frame; null where it has none."""
+    """Returns the value of the first or last row of each frame; null for an empty frame."""
     rows = [row for equal in peers for row in equal]
     return [
         of(rows[first if is_first else end - 1]) if first < end else None
@@ -239,7 +239,7 @@ def _at_an_end(is_first: bool, of: Compute, peers: Peers, framing: _Framing) -> 
 
 
 def _framed(called: str, of: Compute, peers: Peers, kind: SqlType, framing: _Framing) -> Values:
-    """Of the rows of each frame; null where all of them are. A frame that begins where the one before did goes on from it."""
+    """Returns the aggregate of each frame; null where all values are. A frame with the same start continues the one before."""
     values = [of(row) for equal in peers for row in equal]
     stretches = framing.stretches(peers)
     check_visits(stretches, framing.position)

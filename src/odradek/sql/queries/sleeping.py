@@ -67,7 +67,7 @@ def has_moved(read: Offsets, ends: Offsets) -> bool:
 
 
 class IdleQueries:
-    """For how long queries have had nothing to read. `now` is monotonic, in seconds. No I/O."""
+    """Tracks how long queries have had nothing to read. `now` is monotonic, in seconds. No I/O."""
 
     def __init__(self, terms: SleepTerms) -> None:
         self.terms: Final = terms
@@ -80,12 +80,12 @@ class IdleQueries:
             del self._read[query_id], self._since[query_id]
 
     def note(self, query_id: str, read: Offsets | None, now: float) -> None:
-        """`read`: how far it is; None: it does not say, so what it said before counts."""
+        """Notes how far a query has read; None: it does not report that, so its last report counts."""
         if read is not None and self._read.get(query_id) != read:
             self._read[query_id], self._since[query_id] = read, now
 
     def due(self, running_count: int, now: float) -> list[tuple[str, Offsets]]:
-        """Those that may sleep, the longest idle first, and how far each has read. Each is said once in that time."""
+        """Returns queries that may sleep, longest idle first, and how far each has read; each only once per idle time."""
         is_crowded = running_count > 2 * max(1, self.terms.awake_count_max)
         idle_s = min(self.terms.idle_s, self.terms.crowded_idle_s) if is_crowded else self.terms.idle_s
         idle = sorted((since, query_id) for query_id, since in self._since.items() if now - since >= idle_s)
@@ -106,7 +106,7 @@ class SleepWatch:
         sleeping: Callable[[], Mapping[str, Offsets]],
         wake: Callable[[str], None],
     ) -> None:
-        """`sleeping`: the queries that sleep now, and how far each has read."""
+        """`sleeping` returns the queries that sleep now, and how far each has read."""
         self._admin = aio.AsyncAdmin(servers, **settings)
         self._sleeping = sleeping
         self._wake = wake
@@ -142,7 +142,7 @@ class SleepWatch:
                     self._wake(query_id)
 
     async def _ends(self, topics: Collection[str]) -> Offsets:
-        """Of the topics that are there."""
+        """Returns the ends of the topics that exist."""
         now = asyncio.get_running_loop().time()
         if now - self._discovered_at >= _DISCOVER_EVERY_S or not set(topics) <= self._places.keys():
             present = set(await self._admin.list_topics(internal=True))

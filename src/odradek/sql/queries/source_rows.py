@@ -56,12 +56,12 @@ class SourceRows:
         )
 
     async def learn(self, records: Sequence[tuple[bytes | None, bytes | None]]) -> None:
-        """Before `row` or `filled`: have the schemas of these keys and values. SqlError when the registry cannot be asked."""
+        """Fetches the schemas of keys and values, which `row` and `filled` need. SqlError when the registry does not answer."""
         if isinstance(self.keys, SchemaRowCodec) or isinstance(self.values, SchemaRowCodec):
             await learn_all((self.keys, self.values), tuple(zip(*records, strict=True)) or ((), ()))
 
     def scope(self, alias: str, *, with_place: bool) -> LocalScope:
-        """`with_place`: the record's partition and offset are known, and not its timestamp only."""
+        """Returns the names of the columns. `with_place`: with partition and offset of the record, besides its timestamp."""
         columns: dict[str, SqlType] = {column.name: column.type for column in self.source.columns}
         if self.source.window is not None:
             columns |= {"WINDOWSTART": BIGINT, "WINDOWEND": BIGINT}
@@ -139,10 +139,10 @@ class LocalSelection:
     passes: Callable[[Row], bool]
     _values: tuple[tuple[Compute, SqlType], ...]
     overs: tuple[OverCall, ...] = ()
-    """To be filled before `shown`, when all rows are there that pass."""
+    """The calls with OVER, to compute from all passing rows before `shown`."""
 
     def shown(self, row: Row) -> list[Any]:
-        """The values as JSON has them."""
+        """Returns a row's values in the form of JSON."""
         return [shown(of(row), kind) for of, kind in self._values]
 
 

@@ -62,7 +62,7 @@ class TableViews:
             return view
 
     async def forget(self, topic: str) -> None:
-        """Of a table that was dropped. Idempotent."""
+        """Closes the view of a table that was dropped. Idempotent."""
         view = self._views.pop(topic, None)
         if view is not None:
             await view.close()

@@ -30,12 +30,12 @@ from odradek.telemetry import events
 
 _log = events.caused_by_peers("sql")
 _SEND_TURNS: Final = 4
-"""So many turns of the event loop take hypercorn to send what it was given, in a frame."""
+"""The turns of the event loop that hypercorn needs to send a row in a frame of its own."""
 _LINE_BYTES_MAX: Final = 4 << 20
 
 
 class SqlService(Protocol):
-    """What requests are handed to. Every method may raise an OdradekError, which the client gets."""
+    """The server behind the requests. Every method may raise an OdradekError, which the client receives."""
 
     async def execute(
         self,

@@ -32,14 +32,14 @@ else:
 
 T = TypeVar("T")
 _PATIENCE_S: Final = 30.0
-"""For a store that does not answer."""
+"""How long a request waits for a store that does not answer."""
 ENDPOINTS_SETTING: Final = "odradek.sql.archive.endpoints"
 _AWS: Final = re.compile(r"https://s3(?:-fips)?(?:\.dualstack)?(?:[.-][a-z0-9-]+)?\.amazonaws\.com(?:\.cn)?")
 _DEFAULT_FORMAT: Final = "delta"
 
 
 class ArchiveGround(Protocol):
-    """What archives need of the server."""
+    """The parts of the server that archives need."""
 
     @property
     def catalog(self) -> Catalog: ...
@@ -56,7 +56,7 @@ class ArchiveGround(Protocol):
 
     @property
     def broker_settings(self) -> tuple[str, Mapping[str, str]]:
-        """Where the brokers are, and how to log in, by Kafka's names."""
+        """The brokers' addresses, and the settings for logging in, by Kafka's names."""
 
 
 def check_endpoint(place: ArchivePlace, allowed: frozenset[str]) -> None:
@@ -100,7 +100,7 @@ class Archives:
                 raise SqlError(str(error), statement.position) from None
 
     async def delete_files(self, applied: AppliedChange) -> None:
-        """Of archives that were dropped with DELETE FILES, when nothing writes there any more."""
+        """Deletes the files of archives that were dropped with DELETE FILES, once nothing writes there any more."""
         for change in applied.changes:
             if isinstance(change, ArchiveDropped) and change.delete_files:
                 await self._server.engine.stopped(change.archive.query_id)

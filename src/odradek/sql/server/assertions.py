@@ -164,7 +164,7 @@ class _WantedRecord:
         self._seen: deque[str] = deque(maxlen=_SHOWN_MAX)
 
     async def is_in(self, reading: TopicReading, left_s: float) -> bool:
-        """Among the records that are there, or that come within `left_s`."""
+        """Tells whether the expected record is among the present records, or those that come within `left_s`."""
         ends, reading.ends = reading.ends or {}, None
         batches = reading.records()
         try:

@@ -104,14 +104,14 @@ def ending_statements(catalog: SqlCatalog, wanted: Any) -> list[str]:
 
 
 def _drops(catalog: SqlCatalog, deleted: set[str]) -> Iterator[str]:
-    """Those whose topics stay come first: a topic that another source has is not deleted."""
+    """Yields DROP statements. Sources whose topics stay come first: a topic that another source has is not deleted."""
     for source in sorted(catalog.sources.values(), key=lambda source: source.name in deleted):
         delete = " DELETE TOPIC" if source.name in deleted else ""
         yield f"DROP {source.kind.upper()} {quoted(source.name)}{delete};"
 
 
 def _checked(pattern: Any) -> list[str]:
-    """The parts of a pattern between each `.*`."""
+    """Returns the parts of a pattern between each `.*`."""
     if (
         not isinstance(pattern, str)
         or _PATTERN.fullmatch(pattern) is None

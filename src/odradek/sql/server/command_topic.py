@@ -36,13 +36,13 @@ _SETTINGS: Final = {
 }
 
 Apply = Callable[[int, SqlCommand], None]
-"""Of a command that was read, with its offset. It raises nothing: a command that fails has a status."""
+"""Applies a command that was read, with its offset. It raises nothing: a command that fails has a status."""
 Decide = Callable[[], SqlCommand | None]
-"""After everything that is in the topic was applied. None: nothing is to be written. It may be called again."""
+"""Returns the command to write, once all commands of the topic are applied; None: write nothing. It may be called again."""
 
 
 class CommandConflict(OdradekError):
-    """Other servers write at this very moment."""
+    """Other servers write at the same time."""
 
 
 class CommandTopic:
@@ -137,7 +137,7 @@ class CommandTopic:
         return offset
 
     async def wait_for(self, offset: int, timeout_s: float = 30.0) -> None:
-        """Until the command at `offset` is applied. TimeoutError."""
+        """Waits until the command at `offset` is applied. TimeoutError."""
         async with asyncio.timeout(timeout_s), self._moved:
             await self._moved.wait_for(lambda: self._applied > offset or self.problem is not None)
         self._check()

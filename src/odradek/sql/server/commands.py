@@ -25,7 +25,7 @@ class SqlCommand:
     properties: Mapping[str, str] = field(default_factory=dict)
     starting: Mapping[str, Mapping[int, int]] = field(default_factory=dict)
     token: str = ""
-    """Of the request that wrote it: a second try of the same request finds it."""
+    """The token of the request that wrote it: a second try of the same request finds the command."""
 
     def to_bytes(self) -> bytes:
         content = {

@@ -39,11 +39,11 @@ class SqlConnections:
         self._per_address_max = per_address_max
         self._open: dict[Peer, _Accepted] = {}
         self._waiting: dict[Peer, None] = {}
-        """In the order in which they began to wait."""
+        """Connections without a request, in the order in which they began to wait."""
         self._per_address: Counter[str] = Counter()
-        """Waiting connections."""
+        """The number of waiting connections of each address."""
         self._busy: Counter[Peer] = Counter()
-        """Requests that are answered: HTTP/2 has several of them in one connection."""
+        """The requests in progress of each connection: HTTP/2 has several of them in one."""
 
     def admit(self, accepted: _Accepted) -> bool:
         """Takes a new connection in, at the cost of a waiting one if need be; False when all are busy."""

@@ -42,10 +42,10 @@ class GateLimits:
     requests_max: int = 256
     hosts: frozenset[str] | None = None
     body_s: float = 10.0
-    """So long the body of a request may take, and the first line of /inserts-stream."""
+    """The longest time for the body of a request, and for the first line of /inserts-stream."""
     body_bytes_max: int = 1 << 20
     bodies_bytes_max: int = 64 << 20
-    """Of all requests together."""
+    """The limit for the bodies of all requests together."""
 
 
 @dataclass(frozen=True, slots=True)

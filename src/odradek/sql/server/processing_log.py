@@ -112,7 +112,7 @@ class ServerProcessingLog:
         )
 
     def of(self, query_id: str) -> ProcessingLog | None:
-        """Where a query writes its entries."""
+        """Returns the log to which a query writes its entries; None: it writes none."""
         if self._terms is None or not self._is_open:
             return None
         includes_rows = self._terms.includes_rows

@@ -22,7 +22,7 @@ PROPERTIES: Final = {
     "ksql.schema.registry.url": "",
     "processing.guarantee": "exactly_once_v2",
 }
-"""Those that a client may ask about."""
+"""The server's properties that a client may ask for."""
 DEFAULT_FORMATS: Final = ("ksql.persistence.default.format.key", "ksql.persistence.default.format.value")
 SETTABLE: Final = frozenset(
     {RESET, "cache.max.bytes.buffering", "commit.interval.ms", "processing.guarantee", *DEFAULT_FORMATS}

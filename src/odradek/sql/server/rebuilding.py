@@ -25,20 +25,20 @@ else:
 
 _log = events.get("sql")
 SWAP_LAG: Final = 1_000
-"""In records, of all partitions: as pipelines have it."""
+"""The lag of all partitions together, in records, at which a candidate takes over; pipelines have the same default."""
 _LOOK_EVERY_S: Final = 1.0
 _EARLIEST, _LATEST = -2, -1
 _READ_COMMITTED: Final = 1
 
 
 class RebuildWatch:
-    """`swap`: let the candidate of a source take its place."""
+    """Watches sources that are being rebuilt. `swap` puts the candidate of a source in its place."""
 
     def __init__(self, server: ArchiveGround, swap: Callable[[SqlSource], Awaitable[object]]) -> None:
         self._server = server
         self._swap = swap
         self._sink_ids: dict[str, str] = {}
-        """By query."""
+        """The sink ids, by query."""
         self._task: asyncio.Task[None] | None = None
 
     def start(self) -> None:

@@ -54,7 +54,7 @@ class RestRefusal(OdradekError):
 
     @property
     def status(self) -> int:
-        """Of HTTP."""
+        """The HTTP status code."""
         return self.code // 100
 
     def as_json(self) -> dict[str, Any]:

@@ -18,7 +18,7 @@ KSQL_V1: Final = "application/vnd.ksql.v1+json"
 
 
 def json_text(value: Any) -> str:
-    """With all digits of decimals; NaN and Infinity are texts, which JSON has no numbers for. It can be written in UTF-8."""
+    """Returns JSON with all digits of decimals, and texts for NaN and Infinity. The result can be encoded in UTF-8."""
     try:
         text = json.dumps(value, ensure_ascii=False, separators=(",", ":"), allow_nan=False)
     except (TypeError, ValueError):  # a decimal is among it, or a number that is none
@@ -84,7 +84,7 @@ class ArrayRows:
 
 @dataclass(frozen=True, slots=True)
 class StreamedRows:
-    """As /query always did: an array whose members are a header, rows, and a final message, each on a line."""
+    """The original format of /query: an array whose members are a header, rows, and a final message, each on a line."""
 
     def begin(self, query_answer: QueryAnswer) -> str:
         header = {"queryId": query_answer.query_id or "", "schema": query_answer.schema}
@@ -104,7 +104,7 @@ class StreamedRows:
 
 
 def chosen(accept: str, *, path: str) -> tuple[AnswerWriter, str]:
-    """By the request's Accept header: how to write, and the Content-Type."""
+    """Returns the writer and the Content-Type for a request's Accept header."""
     wanted = [part.split(";")[0].strip() for part in accept.split(",")]
     if path == "/query":
         return StreamedRows(), KSQL_V1

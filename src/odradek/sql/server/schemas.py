@@ -160,7 +160,7 @@ class StatementSchemas:
         return statement if not ids else parse_one(with_properties(statement.text, ids))
 
     async def forget(self, source: Source) -> None:
-        """Of DELETE TOPIC: its subjects go with it. Idempotent."""
+        """Deletes the subjects of a source whose topic DELETE TOPIC deletes. Idempotent."""
         if self._terms is None:
             return
         registry = registry_of(self._terms)
@@ -169,7 +169,7 @@ class StatementSchemas:
                 await asyncio.to_thread(registry.delete, f"{source.topic}-{part}")
 
     async def is_registered(self, subject: str | None, schema_id: int | None, statement: Statement) -> bool:
-        """Of ASSERT SCHEMA. SqlError."""
+        """Tells whether a schema is registered, for ASSERT SCHEMA. SqlError."""
         registry = self._registry("ASSERT SCHEMA", statement)
         return await self._request(statement, lambda: registry.is_registered(subject, schema_id))
 

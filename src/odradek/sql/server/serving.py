@@ -20,12 +20,12 @@ from odradek.sql.server.connections import ListeningSocket, SqlConnections
 DEFAULT_PORT: Final = 8088
 _CLOSING_S: Final = 3.0
 _IDLE_S: Final = 20
-"""So long a connection may take for a handshake, for the head of a request, and between requests."""
+"""The time-out of a connection for a handshake, for the head of a request, and between requests."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class HttpTerms:
-    """Where to listen, and with which certificate (PEM files); None: plain text."""
+    """The address to listen on, and the certificate (PEM files); None: plain text."""
 
     host: str = "127.0.0.1"
     port: int = DEFAULT_PORT

@@ -89,7 +89,7 @@ class ServerTerms:
 
     @property
     def client_settings(self) -> dict[str, Any]:
-        """For our clients, as keyword arguments."""
+        """The settings of our clients, as keyword arguments."""
         config = {**self.settings, "bootstrap.servers": self.servers}
         arguments = ConsumerSettings.arguments(config)
         arguments.pop("bootstrap_servers")
@@ -123,17 +123,17 @@ class SqlServer:
         log_terms = (terms.processing_log, terms.service_id)
         self.processing_log: Final = ServerProcessingLog(*log_terms, self.topics, self.producer)
         self._starting: dict[str, Mapping[str, str]] = {}
-        """By query: where it begins."""
+        """The starting offsets of queries, by query."""
         self.schemas: Final = StatementSchemas(terms.schema_registry)
         self._statements = Statements(self)
         self._rebuild_watch = RebuildWatch(self, self._swap)
         self._queries: dict[str, Callable[[], None]] = {}
-        """Push queries that run, and how to end them."""
+        """Functions that end the running push queries, by query."""
         self._entropy = SystemEntropy()
         self._clock = SystemClock()
         self._hosts = KnownHosts()
         self.address = f"pid-{os.getpid()}"
-        """Where requests arrive; it is known when the server listens."""
+        """The address where requests arrive; known once the server listens."""
         self._cluster_id = ""
         self._tasks: set[asyncio.Task[None]] = set()
         self.threads: Final = StatementThreads()
@@ -292,8 +292,8 @@ class SqlServer:
     async def starting(
         self, sources: tuple[Source, ...], properties: Mapping[str, str]
     ) -> dict[str, dict[int, int]]:
-        """Where a query over these sources begins: streams at their ends unless `auto.offset.reset` says earliest; tables at
-        their beginnings unless it says latest, as with Kafka Streams.
+        """Returns the ends of the topics that a query reads from their ends: streams, unless `auto.offset.reset` is earliest;
+        tables only if it is latest, as with Kafka Streams.
         """
         reset = properties.get(RESET)
         latest = [
@@ -348,7 +348,7 @@ class SqlServer:
             raise refusal_of(error, text) from error
 
     def _window_of(self, topic: str) -> WindowInfo | None:
-        """Of the keys of a topic, if a source says so."""
+        """Returns the window of a topic's keys, if a source declares one."""
         windows = (source.window for source in self.catalog.sources.values() if source.topic == topic)
         return next((window for window in windows if window is not None), None)
 
@@ -562,7 +562,7 @@ async def serve(
     on_ready: Callable[[str], object] = lambda address: None,
     doors: DoorTerms | None = None,
 ) -> None:
-    """Until `ended`. `on_ready(URL)` when requests are answered, and when each of the doors is open."""
+    """Serves until `ended`. Calls `on_ready(URL)` once it answers requests, and once each of the doors is open."""
     if doors is not None:
         doors.check()
     with contextlib.closing(listening(http)) as opened:

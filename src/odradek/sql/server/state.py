@@ -36,7 +36,7 @@ class ServiceState:
     statuses: dict[str, dict[str, Any]] = field(default_factory=dict)
 
     def replay(self, offset: int, command: SqlCommand) -> AppliedChange | None:
-        """Of a command that was read; None when it is refused, which its status says. It is refused everywhere then."""
+        """Applies one command; returns None if it is refused, as its status says. Every server refuses the same commands."""
         try:
             applied = apply(self.catalog, parse_one(command.statement), offset)
         except OdradekError as error:
@@ -65,7 +65,7 @@ class ServiceState:
 
 
 def command_id(statement: Statement) -> str:
-    """As ksqlDB names commands: kind, name and action."""
+    """Returns ksqlDB's id of a command: kind, name and action."""
     match statement:
         case CreateSource() | CreateAsSelect():
             return f"{statement.kind}/`{statement.name}`/create"

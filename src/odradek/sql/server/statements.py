@@ -84,7 +84,7 @@ class StatementGround(AssertionGround, ArchiveGround, Protocol):
 
     @property
     def shown_properties(self) -> dict[str, str]:
-        """Of the server itself, for SHOW PROPERTIES."""
+        """The server's own properties, for SHOW PROPERTIES."""
 
     async def starting(
         self, sources: tuple[Source, ...], properties: Mapping[str, str]
@@ -155,7 +155,7 @@ class Statements:
     # ---- commands
 
     async def _rebuild(self, statement: language.AlterQuery, properties: Given) -> Entity:
-        """From the first records on, into a topic of its own."""
+        """Starts a query that rebuilds a source from its first records, into a topic of its own."""
         source, _ = altered(self._server.catalog, statement)
         await self._server.threads.run(
             apply, self._server.catalog, statement, 0
@@ -249,7 +249,7 @@ class Statements:
         return still_ending
 
     async def _upgrade(self, statement: Statement, first: changes.AppliedChange) -> ChosenUpgrade | None:
-        """Of a statement that gives another one to a query that runs. SqlError: why it cannot go on with it."""
+        """Returns the upgrade for a statement that changes a running query's; SqlError states why the query cannot continue."""
         match statement, first.changes:
             case (
                 (language.AlterQuery() | language.CreateAsSelect()) as written,
@@ -509,7 +509,7 @@ def _ended_queries(applied: changes.AppliedChange) -> list[str]:
 
 
 def _explained_archive(catalog: Catalog, statement: language.CreateArchive) -> Entity:
-    """Of an archive of a query: the query's plan below the archive's."""
+    """Explains an archive; that of a query has the query's plan below the archive's."""
     applied = apply(catalog, statement, 0)
     created = next((change for change in applied.changes if isinstance(change, changes.ArchiveCreated)), None)
     if created is None:

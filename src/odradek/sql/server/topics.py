@@ -33,7 +33,7 @@ class TopicStatistics:
 
     @property
     def text(self) -> str:
-        """In the words of ksqlDB's statistics."""
+        """The statistics as ksqlDB words them."""
         rate = self.recent_count / _RATE_S
         said = f"messages-per-sec: {rate:.2f} total-messages: {self.message_count}"
         last = self.last_message_ms
@@ -96,7 +96,7 @@ class SourceTopics:
         return {name: [len(partition.replicas) for partition in described[name].partitions] for name in names}
 
     async def check_declared(self, source: Source) -> None:
-        """Of CREATE STREAM or TABLE: the topic is there, or PARTITIONS says how to make it. SqlError."""
+        """Checks for CREATE STREAM or TABLE that the topic exists, or PARTITIONS says how to make it. SqlError."""
         present = await self.sizes(source.topic)
         if present is None:
             if source.partitions is None:
@@ -118,11 +118,11 @@ class SourceTopics:
             await self._create(NewTopic(source.bad, 1))
 
     async def ensure_topic(self, topic: str) -> None:
-        """Make a topic with one partition. Idempotent."""
+        """Makes a topic with one partition. Idempotent."""
         await self._create(NewTopic(topic, 1))
 
     async def ensure_sink(self, sink: Source, like: Source) -> None:
-        """Of a query: with as many partitions as the topic of `like`, unless WITH says another number."""
+        """Makes a query's topic with as many partitions as the topic of `like`, unless WITH states another number."""
         if await self.sizes(sink.topic) is not None:
             return
         present = await self.sizes(like.topic)
@@ -153,7 +153,7 @@ class SourceTopics:
                     raise
 
     async def ends(self, topics: list[str]) -> dict[str, dict[int, int]]:
-        """By topic and partition: the offset that the next record gets."""
+        """Returns the offset that the next record gets, by topic and partition."""
         if not topics:
             return {}
         async with self._admin() as admin:
@@ -167,7 +167,7 @@ class SourceTopics:
 
 
 def starting_options(starting: Mapping[str, Mapping[int, int]]) -> dict[str, str]:
-    """As the option `startingOffsets` of each topic has it."""
+    """Returns the option `startingOffsets` for each topic."""
     return {
         topic: json.dumps({topic: {str(partition): offset for partition, offset in offsets.items()}})
         for topic, offsets in starting.items()

@@ -69,7 +69,7 @@ class JudgedUpgrade:
         )
 
     def starting(self, asked: Starting) -> dict[str, dict[int, int]]:
-        """Where topics begin that no decision knows: those that it reads already, where they began; new ones as was asked."""
+        """Returns where topics without a decision begin: those that the query reads where they began; new ones as asked."""
         known = set(self.before.topics)
         began = {
             topic: {int(partition): offset for partition, offset in json.loads(text)[topic].items()}
@@ -150,7 +150,7 @@ class Upgrades:
         return ModeVerdict(mode=UpgradeMode.REBUILD, reasons=tuple(reasons), notes=tuple(notes))
 
     async def rebuilding(self, statement: AlterQuery, source: SqlSource) -> AlterQuery:
-        """With the topic that it fills. SqlError when that is there already."""
+        """Returns the statement with the name of the topic that it fills. SqlError when that topic exists already."""
         named = dict(statement.properties).get("KAFKA_TOPIC")
         topic = next_topic(source) if named is None else str(named)
         if await self._server.topics.sizes(topic) is not None:

@@ -57,19 +57,19 @@ class KnownNames:
 
     client: RestClient
     columns: dict[str, tuple[str, ...]] = field(default_factory=dict)
-    """By source."""
+    """The columns, by source."""
     functions: tuple[str, ...] = ()
     queries: tuple[str, ...] = ()
     topics: tuple[str, ...] = ()
     _lock: threading.Lock = field(default_factory=threading.Lock)
 
     def refresh_soon(self, after: str = "CREATE") -> None:
-        """In the background, if the statement `after` may have changed something."""
+        """Refreshes in the background, if the statement `after` may have changed something."""
         if after.strip().upper().startswith(_CHANGES):
             threading.Thread(target=self.refresh, name="odradek-sql-names", daemon=True).start()
 
     def refresh(self) -> None:
-        """What the server has now; nothing changes when it does not answer."""
+        """Reads the server's current names; nothing changes when it does not answer."""
         if not self._lock.acquire(blocking=False):
             return
         try:

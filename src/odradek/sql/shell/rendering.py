@@ -30,7 +30,7 @@ class TextTable:
     title: str = ""
 
     def lines(self, width: int) -> list[str]:
-        """At most `width` cells wide: columns that are too wide are wrapped. Numbers are set to the right."""
+        """Returns lines of at most `width` cells: columns that are too wide are wrapped. Numbers are aligned to the right."""
         wanted = [
             max([width_of(name), *(width_of(row[index]) for row in self.rows)])
             for index, name in enumerate(self.columns)

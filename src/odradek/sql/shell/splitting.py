@@ -16,7 +16,7 @@ _SKIPPED: Final = re.compile(
 _OPEN: Final = re.compile(r"'(?:[^']|'')*\Z|/\*(?:(?!\*/).)*\Z|\$\$(?:(?!\$\$).)*\Z|`[^`]*\Z", re.DOTALL)
 _COMMENT: Final = re.compile(r"\s*(?:--[^\n]*(?:\n|\Z)|/\*.*?\*/)", re.DOTALL)
 _WORDS: Final = r"(?:(\\?(?:exit|quit|help|clear|history|version|server|timing)\b|\\[qh]\b|\\?\?))"
-"""Of the shell: as ksqlDB has them, and with a backslash, as other shells have them."""
+"""The shell's own words: those of ksqlDB, and the same with a backslash, as in other shells."""
 _OF_SHELL: Final = re.compile(rf"\s*{_WORDS}\s*(.*?)\s*;?\s*\Z", re.I | re.S)
 _WORD_LINE: Final = re.compile(rf"\s*{_WORDS}(?:[ \t]+(?:on|off))?[ \t]*;?[ \t]*(?:\r?\n|\Z)", re.I)
 _SHORT_WORDS: Final = {"?": "help", "h": "help", "q": "exit", "quit": "exit"}
@@ -55,12 +55,12 @@ class ShellStep:
 
 
 def statements(text: str) -> Iterator[str]:
-    """Each with its semicolon, if it has one; without empty ones."""
+    """Yields the statements, each with its semicolon if it has one, without empty ones."""
     return (statement for _, statement in placed_statements(text))
 
 
 def placed_statements(text: str) -> Iterator[tuple[int, str]]:
-    """As `statements`, each with the number of its first line, from 1. Comments before it do not count."""
+    """Yields `statements`, each with the number of its first line, from 1. Comments before it do not count."""
     start = 0
     while start < len(text):
         word = _WORD_LINE.match(text, _first_place(text, start, len(text)))
@@ -84,14 +84,14 @@ def _first_place(text: str, start: int, end: int) -> int:
 
 
 def _bare(text: str) -> str:
-    """Without the comments before it."""
+    """Returns a statement without the comments before it."""
     while (match := _COMMENT.match(text)) is not None:
         text = text[match.end() :]
     return text.strip()
 
 
 def is_complete(text: str) -> bool:
-    """Enter runs it: it is empty, a word for the shell, or its last statement has its semicolon."""
+    """Tells whether Enter runs the text: it is empty, a word for the shell, or its last statement has its semicolon."""
     if not text.strip() or shell_word(text) is not None:
         return True
     if _OPEN.search(_SKIPPED.sub("", text)):

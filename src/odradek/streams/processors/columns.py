@@ -22,7 +22,7 @@ _KEY_KINDS: Final = (
     pa.types.is_date,
     pa.types.is_timestamp,
 )
-"""Tests for types whose equal values print equally in Python, too; 0.0 and -0.0 do not."""
+"""Tests for the types whose values Arrow and Python compare alike; they differ on 0.0 and -0.0."""
 
 
 @dataclass(frozen=True, slots=True)

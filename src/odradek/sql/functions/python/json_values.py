@@ -34,7 +34,7 @@ def read(text: str) -> Any:
 
 
 def written(value: Any) -> str:
-    """Without spaces, as Jackson writes it."""
+    """Writes JSON without spaces, as Jackson does."""
     if isinstance(value, _Number):
         return str(value)
     if isinstance(value, dict):

@@ -40,14 +40,14 @@ def position_of(text: str | None, part: str | None, position: int | None, occurr
 
 
 def split_bytes(data: bytes, delimiter: bytes) -> list[bytes]:
-    """At each delimiter; byte by byte when it is empty."""
+    """Splits at each delimiter; byte by byte when it is empty."""
     if not data:
         return [data]
     return data.split(delimiter) if delimiter else [data[place : place + 1] for place in range(len(data))]
 
 
 def double_from_bytes(data: bytes) -> float:
-    """Eight bytes, the most significant one first."""
+    """Reads eight bytes, the most significant one first."""
     (number,) = struct.unpack(">d", data)
     return float(number)
 
