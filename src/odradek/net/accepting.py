@@ -22,12 +22,12 @@ _log = events.caused_by_peers("net")
 _SHORT: Final = frozenset({errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM})
 """No descriptors, or no memory for one, in the process or in the system."""
 _NO_FAMILY: Final = frozenset({errno.EAFNOSUPPORT, errno.EADDRNOTAVAIL})
-"""Of an address whose family, mostly IPv6, this machine has not."""
+"""Errors for an address whose family, usually IPv6, this machine does not support."""
 _PAUSE_S: Final = 0.1
 _NOTICE_S: Final = 0.01
-"""For the ends of other connections to be noticed, before anyone is refused."""
+"""How long to wait for the ends of other connections before a new one is refused."""
 _ACCEPTED_AT_ONCE_MAX: Final = 64
-"""Then others get the loop."""
+"""How many connections are accepted before other tasks get the event loop."""
 
 MakeProtocol = Callable[[], asyncio.BaseProtocol]
 

@@ -47,18 +47,18 @@ if TYPE_CHECKING:
 _log = events.caused_by_peers("net")
 
 _ENOUGH_BYTES: Final = 64 * 1024
-"""With so much to write, the next request waits until it is written."""
+"""With so many unsent bytes, the next request waits until they are sent."""
 LINGER_SECONDS: Final = 5.0
 _ACTIVE_BYTES: Final = 64 * 1024
 _PARKED_BYTES_MAX: Final = 1024 * 1024
-"""A connection with requests of so many bytes that wait for their answers is not served further."""
+"""A connection whose requests that wait for their answers hold more than this is not served further."""
 
 
 class RequestHandler(Protocol):
-    """What a connection needs from the broker."""
+    """The broker's face to a connection."""
 
     def handle(self, connection: Connection, frame: memoryview) -> Reply:
-        """Serve one request frame (without its size prefix). Raise `PeerError` or `KafkaError` to drop the peer."""
+        """Serves one request frame (without its size prefix). Raises `PeerError` or `KafkaError` to drop the peer."""
 
 
 class Connection(asyncio.BufferedProtocol):
@@ -88,7 +88,7 @@ class Connection(asyncio.BufferedProtocol):
         self._mute: asyncio.TimerHandle | None = None
         self._lingering: asyncio.TimerHandle | None = None
         self._place: asyncio.Future[None] | None = None
-        """In the queue of those that have much to do."""
+        """This connection's turn in the queue of connections with much work."""
         self._peer_reads = True
         self._reading = True
         self._closing = False
@@ -100,15 +100,15 @@ class Connection(asyncio.BufferedProtocol):
         self.last_active = 0.0
         self.client_software = ("", "")
         self.reported: dict[tuple[int, int], float] = {}
-        """When the broker last logged which refusal of this client's requests."""
+        """For each refusal of this client's requests, the time when the broker last logged it."""
         self.on_lost: dict[object, Callable[[], None]] = {}
-        """What to do when the connection is gone, by the object that wants it done."""
+        """Callbacks for the end of the connection, by the object that wants the call."""
         self.on_finished: dict[object, Callable[[], None]] = {}
-        """What to do when the peer sends nothing more, though it may still read."""
+        """Callbacks for a peer that sends nothing more, though it may still read."""
         self.on_next: dict[object, Callable[[], None]] = {}
-        """What to do when the peer asks for something else while it waits for a `HeldReply`: by the maker of that reply."""
+        """Callbacks for a peer that sends another request while it waits for a `HeldReply`, by the maker of that reply."""
         self.is_dropped = False
-        """It sent what cannot be served: nothing more is read."""
+        """The peer sent a request that cannot be served: nothing more is read."""
         self._is_admitted = False
         self._handler: RequestHandler = handler if listener.login is None else listener.login(self)
 
@@ -131,7 +131,7 @@ class Connection(asyncio.BufferedProtocol):
                 self.abort()
 
     def accepted(self, transport: asyncio.Transport) -> bool:
-        """The peer is there, but for a TLS handshake perhaps. False when it may not stay."""
+        """Takes in the peer; its TLS handshake may not be finished. Returns False when it may not stay."""
         self._transport, self._is_admitted = transport, True
         self.peer_host, self.peer_port = endpoint_of(transport.get_extra_info("peername"))
         self.local_host, self.local_port = endpoint_of(transport.get_extra_info("sockname"))
@@ -157,7 +157,7 @@ class Connection(asyncio.BufferedProtocol):
             self._server.failed_handshakes[self.listener.name] += 1
 
     def log_in(self, requester: Requester) -> None:
-        """From now on the client may send what others may."""
+        """Sets the requester of a client that has logged in, and allows it frames of the usual size."""
         self.requester = requester
         self._reader.allow_frames(self._server.limits.frame_bytes_max)
 
@@ -182,7 +182,7 @@ class Connection(asyncio.BufferedProtocol):
         self.on_lost, self.on_finished, self.on_next = {}, {}, {}
 
     def _let_go_of_memory(self) -> None:
-        """At once: this object is part of cycles, which the collector may find much later."""
+        """Releases memory at once: this object is part of cycles, which the collector may find much later."""
         self._shares.release()
         self._replies.drop()
         self._backlog.clear()
@@ -236,13 +236,13 @@ class Connection(asyncio.BufferedProtocol):
             self._update_reading()
 
     def room_granted(self) -> None:
-        """The large frame that waited may be received further."""
+        """Lets the large frame that waited receive more."""
         self._shares.grant_room(self._reader)
         self._update_reading()
 
     @property
     def _is_of_broker(self) -> bool:
-        """As far as it says so: brokers have some room of their own, and no one gains much by pretending to be one."""
+        """The client says that it is a broker: these have some room of their own, and a false claim gains little."""
         return self.client_software[0] == BROKER_SOFTWARE
 
     def eof_received(self) -> bool:
@@ -272,12 +272,12 @@ class Connection(asyncio.BufferedProtocol):
 
     @property
     def waiting_count(self) -> int:
-        """Requests that were received and are not served yet."""
+        """How many requests were received and are not served yet."""
         return len(self._backlog)
 
     @property
     def descriptor(self) -> int | None:
-        """Of the plain socket, if there is one."""
+        """The descriptor of the plain socket; None without one."""
         return None if self._sending is None else self._sending.descriptor
 
     @property
@@ -460,16 +460,17 @@ class Connection(asyncio.BufferedProtocol):
 
     @property
     def share_being_served(self) -> Share | None:
-        """Of the request that is handled right now, if it is large. Code that needs the request no longer releases it early."""
+        """The share of the request that is being handled, if it is large. Code that does not need the request releases it
+        early."""
         return self._shares.being_served
 
     def forget_frame(self) -> None:
-        """The request that is handled right now does not need its frame while it waits for its answer."""
+        """Notes that the request being handled does not need its frame while it waits for its answer."""
         self._keeps_frame = False
         self._shares.release_served()
 
     def _handle(self, frame: memoryview, share: Share | None) -> bool:
-        """Whether the request waits for its answer now."""
+        """Returns whether the request now waits for its answer."""
         self.figures.served = None
         try:
             reply = self._handler.handle(self, frame)

@@ -53,10 +53,10 @@ class ConnectionFigures:
 
     def __init__(self) -> None:
         self.client_id = ""
-        """The one that the last request named."""
+        """The client id in the last request."""
         self.request_count = 0
         self.request_bytes = 0
         self.arrived_at = 0.0
-        """When the request that is served now was complete."""
+        """The time when the request being served was complete."""
         self.served: AnswerObserver | None = None
-        """Hears of the answer to the request that is served now."""
+        """The observer of the answer to the request being served."""

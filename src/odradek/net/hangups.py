@@ -42,9 +42,9 @@ class Hangups(Generic[PausableT]):
 
     def __init__(self) -> None:
         self._paused: dict[PausableT, float] = {}
-        """Since when, the longest first."""
+        """The time since which each connection is paused, the longest first."""
         self._asked: dict[int, PausableT] = {}
-        """By descriptor, those that the system is asked about."""
+        """Connections that `poll` watches, by descriptor."""
         self._descriptors: dict[PausableT, int] = {}
         self._poll = select.poll()
 
@@ -64,7 +64,7 @@ class Hangups(Generic[PausableT]):
             self._poll.unregister(descriptor)
 
     def check(self, now: float) -> list[tuple[PausableT, HangUp]]:
-        """Those whose peers have left; each is named once."""
+        """Returns connections whose peers have left, each once."""
         left: list[tuple[PausableT, HangUp]] = []
         for connection, since in list(self._paused.items()):
             if now - since < PAUSED_SECONDS_MIN:

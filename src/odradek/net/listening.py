@@ -18,13 +18,13 @@ class ServerLimits:
     in_flight_max: int = 500
     connections_max: int = 2**31 - 1
     descriptors_max: int = 2**31 - 1
-    """Connections that the process has file descriptors for."""
+    """How many connections the process has file descriptors for."""
     connections_per_host_max: int = 2**31 - 1
     idle_seconds_max: float = 600.0
     request_bytes_max: int | None = None
-    """Of the large requests in flight, in all connections; None for no limit."""
+    """The most memory of large requests in flight, in all connections; None for no limit."""
     response_bytes_max: int = 256 << 20
-    """Of the answers in memory that peers have not read, in all connections."""
+    """The most memory of answers that peers have not read, in all connections."""
     backlog: int = 50
     send_buffer_bytes: int = -1
     receive_buffer_bytes: int = -1
@@ -32,7 +32,7 @@ class ServerLimits:
 
 
 class ListenerTls(Protocol):
-    """The TLS of a listener, as new connections get it: certificates may be replaced meanwhile."""
+    """The TLS of a listener for new connections: certificates may be replaced meanwhile."""
 
     @property
     def context(self) -> ssl.SSLContext: ...
@@ -41,10 +41,10 @@ class ListenerTls(Protocol):
     def handshake_s(self) -> float: ...
 
     def principal_of(self, certificate: Mapping[str, Any] | None) -> str | None:
-        """Of a verified certificate, or of none. None for a client that no rule gives a name."""
+        """Returns the principal of a verified certificate, or of none; None for a client that no rule gives a name."""
 
     def explain(self, code: str, verify_code: int | None, message: str) -> str:
-        """What is wrong with a handshake, in words for people."""
+        """Returns the cause of a failed handshake in plain words."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -54,14 +54,14 @@ class OpenListener:
     name: str
     advertised: tuple[str, int] | None = None
     broker_id: int = -1
-    """Of the broker that listens."""
+    """The id of the broker that listens."""
     is_for_brokers: bool = False
     """Other brokers come through it, and clients have listeners of their own: no limit for all keeps brokers out."""
     tls: ListenerTls | None = None
     login: Callable[[Any], Any] | None = None
-    """Given a connection, what serves its frames (`RequestHandler`) where clients have to log in."""
+    """Returns what serves a connection's frames (`RequestHandler`) where clients have to log in."""
     first_frames_bytes_max: int | None = None
-    """The most that a frame may have until the client has logged in."""
+    """The largest frame until the client has logged in."""
 
 
 def endpoint_of(address: object) -> tuple[str, int]:
@@ -83,7 +83,7 @@ def acknowledge_now(transport: asyncio.BaseTransport) -> None:
 
 
 def set_options(sock: socket.socket, limits: ServerLimits) -> None:
-    """Of an accepted connection."""
+    """Sets the options of an accepted connection's socket."""
     sock.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
     if limits.send_buffer_bytes > 0:
         sock.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, limits.send_buffer_bytes)

@@ -22,7 +22,7 @@ from odradek.telemetry import events
 
 _log = events.caused_by_peers("net")
 _COALESCE_BYTES: Final = 64 * 1024
-"""Below this much, one joined write beats several; above it, copying costs more than system calls do."""
+"""The most bytes to join into one write; above this, copying costs more than several system calls."""
 _PIECES_MAX: Final = 64
 
 
@@ -49,7 +49,7 @@ class Outgoing:
         self._socket_descriptor = _descriptor_of(transport)
         has_tls = transport.get_extra_info("sslcontext") is not None
         self._descriptor = None if has_tls else self._socket_descriptor
-        """To write to: not past TLS."""
+        """The descriptor to write to; None under TLS, which must not be bypassed."""
         self._on_full = on_full
         self._on_room = on_room
         self._queue: deque[memoryview] = deque()
@@ -81,12 +81,12 @@ class Outgoing:
 
     @property
     def sent_bytes(self) -> int:
-        """What the kernel ever took."""
+        """How many bytes the kernel has taken in all."""
         return self._written_bytes - self.size_bytes
 
     @property
     def descriptor(self) -> int | None:
-        """Of the socket, if there is one: to ask about, not to write to."""
+        """The descriptor of the socket, if there is one: for queries, not for writes."""
         return self._socket_descriptor
 
     def write(self, chunks: list[Buffer], total_bytes: int) -> None:

@@ -70,20 +70,20 @@ class LoginCredentials:
     """User and password are a delegation token's id and HMAC."""
     token: Callable[[], str] | None = field(default=None, repr=False)
     is_token_fetched: bool = False
-    """From another server."""
+    """The token comes from another server."""
     prepare: Callable[[], Awaitable[None]] | None = field(default=None, repr=False)
-    """Awaited before a login: it sees to it that there is a token. LoginFailed."""
+    """Awaited before a login; it makes sure that there is a token. Raises LoginFailed."""
     kerberos: KerberosIdentity | None = None
     nonce: Callable[[], str] = field(default=_random_nonce, repr=False)
-    """For SCRAM: a new text that no one can guess, for each login."""
+    """Returns a new nonce that no one can guess, for each SCRAM login."""
 
     @property
     def contacts_others(self) -> bool:
-        """Whether a step may wait for another server: it belongs on a thread."""
+        """Returns whether a step may wait for another server: it then needs a thread."""
         return self.kerberos is not None or self.is_token_fetched
 
     def exchange(self, host: str) -> ClientExchange:
-        """`host`: of the broker. LoginFailed."""
+        """Returns the client side of the login to the broker at `host`. Raises LoginFailed."""
         if self.mechanism == PLAIN:
             return PlainClient(self.user, self.password)
         if self.mechanism in SCRAM_MECHANISMS:
@@ -201,7 +201,7 @@ def _refusal(credentials: LoginCredentials, response: SaslAuthenticateResponse) 
 
 
 def broker_login(security: ListenerSecurity, nonce: Callable[[], str]) -> LoginCredentials | None:
-    """As whom this broker logs in to others, by the settings of their listener. None: they do not say."""
+    """Returns this broker's login to other brokers, from their listener's settings; None where these contain none."""
     mechanism = security.inter_broker_mechanism
     settings = security.mechanisms.get(mechanism)
     if mechanism == GSSAPI:

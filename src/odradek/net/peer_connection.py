@@ -53,13 +53,13 @@ _OLDEST_GREETING: Final = 0
 _REFUSED: Final = ErrorCode.UNSUPPORTED_VERSION.to_bytes(2, "big")
 _CORRELATION_ID_MAX: Final = 0x7FFF_FFFF
 _COALESCE_BYTES: Final = 64 * 1024
-"""Below this much, one joined write beats several."""
+"""The most bytes for which one joined write is cheaper than several."""
 _GATHERS: Final = sys.version_info >= (3, 12)  # from 3.12 on, `writelines` is one sendmsg; before, it joins
 FRAME_BYTES_MAX: Final = 1 << 30
 _LIFETIME_USED: Final = 0.85
-"""Of a login's lifetime, as Kafka's clients do."""
+"""The part of a login's lifetime after which it is renewed, as in Kafka's clients."""
 _TRUSTED_BYTES: Final = 16 * 1024 * 1024
-"""What a broker's announcement of a large answer may make us allocate at once."""
+"""How many bytes a broker's announcement of a large answer may make us allocate at once."""
 _KEEPALIVE: Final = (("TCP_KEEPIDLE", 30), ("TCP_KEEPINTVL", 10), ("TCP_KEEPCNT", 3))
 _ERRNO: Final = re.compile(r"\[Errno ([0-9]+)\]")
 

@@ -121,7 +121,7 @@ class Peers:
 
 
 class _Lane:
-    """At most one connection to a broker, and the attempts to make one."""
+    """The connection to one broker, at most one, and the attempts to open it."""
 
     __slots__ = (
         "_attempt",

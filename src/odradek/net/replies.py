@@ -52,13 +52,13 @@ class ReplySlot:
     def __init__(self, share: Share | None, observer: AnswerObserver | None) -> None:
         self.observer = observer
         self.ready_at = 0.0
-        """When the reply was there."""
+        """The time when the reply was ready."""
         self.done = False
         self.chunks: Chunks | None = None
         self.pending: asyncio.Future[Chunks | None] | None = None
         self.share = share
         self.parked_bytes = 0
-        """Of a small request that keeps its frame until it is answered."""
+        """The frame's bytes, for a small request that keeps its frame until it is answered."""
 
 
 class ReplyQueue:
@@ -78,20 +78,20 @@ class ReplyQueue:
     def __init__(self, now: Callable[[], float]) -> None:
         self._now = now
         self._observed: list[tuple[AnswerObserver, float]] = []
-        """Those who hear of the replies that `drain` would return, and when these were there."""
+        """Observers of the replies that `drain` would return, and the times when these were ready."""
         self._sending: list[tuple[AnswerObserver, float]] = []
-        """Those who hear of the replies that were drained and are not sent, and how long these were queued."""
+        """Observers of replies that were drained and are not sent yet, and how long each reply was queued."""
         self._sending_since = 0.0
         self.slots: Final[deque[ReplySlot]] = deque()
-        """Of the requests that are not answered, and of replies that are ready too early."""
+        """Slots of requests that are not answered, and of replies that are ready too early."""
         self.parked_bytes = 0
-        """Of all small requests that keep their frames."""
+        """The bytes of all frames that small requests keep."""
         self.ready_bytes = 0
-        """What `drain` would return."""
+        """The bytes that `drain` would return."""
         self._ready: Chunks = []
 
     def add(self, share: Share | None, observer: AnswerObserver | None = None) -> ReplySlot:
-        """The place of the next reply. `share`: of the memory for large requests; it is released with the reply."""
+        """Returns the slot of the next reply. `share` is of the memory for large requests; it is released with the reply."""
         slot = ReplySlot(share, observer)
         self.slots.append(slot)
         return slot
@@ -163,5 +163,5 @@ class ReplyQueue:
 
 
 def _cancel(pending: asyncio.Future[Chunks | None]) -> None:
-    """After the first step of its task: a task that never makes one leaves the coroutine that it was given unawaited."""
+    """Cancels a task after its first step: one that never makes a step leaves its coroutine unawaited."""
     pending.get_loop().call_soon(pending.cancel)

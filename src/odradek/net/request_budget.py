@@ -53,7 +53,7 @@ class _Pool:
 
 @dataclass(slots=True, kw_only=True)
 class RequestCounters:
-    """For those who watch; they only grow, but for `peak_bytes`, which is the most that was held at once."""
+    """Counters for metrics; they only grow, except `peak_bytes`, the most memory that was held at once."""
 
     frames: int = 0
     waits: int = 0
@@ -62,7 +62,7 @@ class RequestCounters:
 
 
 class Share:
-    """What one large frame holds. The connection says in `received_bytes` how much of it has arrived."""
+    """The memory of one large frame. The connection sets `received_bytes` to the bytes that have arrived."""
 
     __slots__ = (
         "_budget",
@@ -87,11 +87,11 @@ class Share:
         self.rank = len(pools) - 1
         """0 for a frame that may take from `common` only; a frame that may take from more has a higher rank."""
         self.place = 0
-        """In the order in which shares began to wait."""
+        """A number that grows in the order in which shares began to wait."""
         self.owner = owner
         self.frame_bytes = frame_bytes
         self.granted_bytes = 0
-        """How much of the frame may be in memory."""
+        """How many bytes of the frame may be in memory."""
         self.received_bytes = 0
         self.is_complete = False
         self.is_released = False
@@ -139,14 +139,14 @@ class RequestBudget:
     def __init__(
         self, limit_bytes: int | None, frame_bytes_max: int, *, on_free: Callable[[], None] = lambda: None
     ) -> None:
-        """`limit_bytes`: of all shares together, at least `frame_bytes_max`; None for no limit.
+        """`limit_bytes` bounds all shares together and is at least `frame_bytes_max`; None for no limit.
 
-        `on_free` is called when something was given back that others wait for: `admit` says who may go on.
+        `on_free` is called when room that others wait for was given back: `admit` returns those that may continue.
         """
         self._on_free = on_free
         self._shares: dict[Share, None] = {}
         self._waiting: tuple[dict[Share, None], ...] = ({}, {}, {}, {})
-        """By rank, each in the order in which they began to wait."""
+        """Waiting shares by rank, each in the order in which they began to wait."""
         self._last_place = 0
         self._favoured: Share | None = None
         self.held_bytes = 0
@@ -214,7 +214,7 @@ class RequestBudget:
         return True
 
     def admit(self, now: float) -> list[Share]:
-        """Those that waited and may receive more now. None overtakes another of its rank."""
+        """Returns shares that waited and may receive more now. None overtakes another of its rank."""
         admitted: list[Share] = []
         for waiting in reversed(self._waiting):
             while waiting and self._grant(share := next(iter(waiting)), now):
@@ -235,7 +235,7 @@ class RequestBudget:
         return share
 
     def complete(self, share: Share, now: float) -> None:
-        """All of the frame has arrived: from now on it waits for its answer."""
+        """Notes that the whole frame has arrived: from now on it waits for its answer."""
         share.is_complete = True
         share.marked_at = now
 
@@ -253,12 +253,12 @@ class RequestBudget:
             self._on_free()
 
     def excuse(self, now: float) -> None:
-        """No one could be received from for a while: count from now on."""
+        """Restarts all stall times, after a while in which nothing could be received."""
         for share in self._shares:
             share.marked_at, share.marked_bytes = now, share.received_bytes
 
     def overdue(self, now: float) -> Share | None:
-        """While others wait: of the shares that stand still, the one that holds most. Its connection must be ended."""
+        """Returns the largest of the shares that stand still, if others wait. Its connection must be closed."""
         if not any(self._waiting):
             return None
         late = max(self._standing_still(now), key=lambda share: share.granted_bytes, default=None)

@@ -59,15 +59,15 @@ class PageRequest:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ScrapeLimits:
-    """Bounds of what peers may cost."""
+    """Limits on the resources that peers may use."""
 
     connections_max: int = 64
     head_s: float = 5.0
-    """For all of the request."""
+    """The time limit for a whole request."""
     answer_s: float = 30.0
-    """For all of an answer, once it is made."""
+    """The time limit for sending a whole answer."""
     unread_bytes_max: int = 64 * 1024 * 1024
-    """Of all answers that are being sent; a single one may be longer."""
+    """The most bytes of all answers that are being sent; a single one may be longer."""
 
 
 class _BadRequestError(Exception):

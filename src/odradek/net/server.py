@@ -34,9 +34,9 @@ _IDLE_SWEEP_SECONDS_MAX: Final = 60.0
 _WATCH_SECONDS: Final = 0.5
 _MUCH_BYTES: Final = 32 * 1024 * 1024
 _FRAME_SECONDS_MAX: Final = 600.0
-"""A frame that has begun goes on within this time, whatever connections may be idle for."""
+"""The next bytes of a frame that has begun must arrive within this time, however long connections may be idle."""
 _UNREAD_SECONDS_MAX: Final = 300.0
-"""So long may a peer take nothing of what it was sent. A consumer may be silent for as long (`max.poll.interval.ms`)."""
+"""How long a peer may read nothing of what it was sent. A consumer may be silent for as long (`max.poll.interval.ms`)."""
 _EVERY_IPV4: Final = "0.0.0.0"
 _EVERY_IPV6: Final = "::"
 
@@ -87,10 +87,10 @@ class Server:
         self._drained_from_bytes = 0
         self._watching: asyncio.TimerHandle | None = None
         self.watch_due_s = 0.0
-        """When the loop should look after peers that stand still, in its own time."""
+        """The time when the event loop should next check for peers that stand still."""
         self._admitting: asyncio.Handle | None = None
         self._incoming: memoryview | None = None
-        """Shared by the TLS of all connections."""
+        """A buffer that the TLS of all connections shares."""
 
     @property
     def connection_count(self) -> int:
@@ -98,16 +98,16 @@ class Server:
 
     @property
     def connections(self) -> Collection[Connection]:
-        """Those that are counted, in the order in which they came."""
+        """The counted connections, in the order in which they came."""
         return self._connections.keys()
 
     @property
     def ports(self) -> frozenset[int]:
-        """Where it listens."""
+        """The ports on which the server listens."""
         return frozenset(listener.port for listener in self._listeners)
 
     async def listen(self, listener: OpenListener, host: str, port: int) -> int:
-        """Open a listener and return its port. An empty host is every interface."""
+        """Opens a listener and returns its port. An empty host is every interface."""
         try:
             if host or port:
                 return await self._open(listener, host or None, port)
@@ -188,7 +188,7 @@ class Server:
         return None
 
     def _close_longest_unused(self) -> None:
-        """Of the clients' connections; as Kafka does where a broker needs the place."""
+        """Closes the clients' connection that is unused longest, as Kafka does where a broker needs its place."""
         of_clients = [
             connection for connection in self._connections if not connection.listener.is_for_brokers
         ]

@@ -24,13 +24,13 @@ from odradek.runtime.ports import Buffer
 INCOMING_BYTES: Final = 128 * 1024
 _PIECE_BYTES: Final = 64 * 1024
 _TURN_BYTES: Final = 2 * 1024 * 1024
-"""After so much was encrypted in one go, others get the loop."""
+"""How many bytes are encrypted before other tasks get the event loop."""
 _FULL_BYTES: Final = 256 * 1024
 _HANDSHAKE: Final = 0x16
 _ALERT: Final = bytes((0x15, 3, 3, 0, 2, 2, 10))
-"""Fatal, unexpected message: what a TLS server says to a peer that does not speak TLS, and what tells that peer so."""
+"""Fatal, unexpected message: a TLS server's answer to a peer that does not speak TLS, from which that peer learns it."""
 HUNG_UP: Final = "ODRADEK_HUNG_UP"
-"""The code of a handshake that no one refused: the other side went, or stood still."""
+"""The code of a handshake that no one refused: the peer left or stopped sending."""
 _AGAIN: Final = (ssl.SSLWantReadError, ssl.SSLWantWriteError, ssl.SSLSyscallError)
 
 
@@ -393,7 +393,7 @@ class TlsLayer(asyncio.BufferedProtocol):
     # -- the end
 
     def close(self) -> None:
-        """Once everything is sent. The peer's goodbye is not waited for."""
+        """Closes once everything is sent. Does not wait for the peer's close_notify."""
         if not self._ending:
             self._ending = True
             if not self._waiting:

@@ -18,11 +18,11 @@ from odradek.model.errors import ConfigError, OdradekError
 from odradek.net.outgoing_security import LoginFailed
 
 TIME_USED: Final = 0.8
-"""Of a token's time, as Kafka's clients do it."""
+"""The part of a token's lifetime after which it is renewed, as in Kafka's clients."""
 _ANSWER_BYTES_MAX: Final = 1 << 20
 _LOOPBACK: Final = ("127.0.0.1", "::1", "localhost")
 _PASSING: Final = (408, 429)
-"""What a later request may get past, beside failures of the issuer itself."""
+"""HTTP statuses that a later request may not meet; failures of the issuer itself come in addition."""
 
 
 class IssuerUnavailable(OdradekError):
@@ -31,18 +31,18 @@ class IssuerUnavailable(OdradekError):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TokenGrant:
-    """What an issuer gave."""
+    """An issuer's answer."""
 
     token: str = field(repr=False)
     lifetime_s: float
-    """From the request on; 0 where the issuer does not say."""
+    """The lifetime from the request on; 0 where the issuer states none."""
 
 
 class TokenIssuer:
     """Called from any thread."""
 
     def __init__(self, url: str, client: TokenClient, *, connect_s: float, read_s: float) -> None:
-        """ConfigError for a URL that is not allowed."""
+        """Raises ConfigError for a URL that is not allowed."""
         parts = urllib.parse.urlsplit(url)
         is_plain = parts.scheme == "http" and parts.hostname in _LOOPBACK
         if not parts.hostname or (parts.scheme != "https" and not is_plain):
@@ -64,7 +64,7 @@ class TokenIssuer:
 
     @property
     def place(self) -> str:
-        """Without what may be a secret in a URL."""
+        """The issuer's URL without parts that may be secret."""
         return f"{self._url.scheme}://{self._url.hostname}{self._url.path}"
 
     def _content(self) -> bytes:

@@ -19,7 +19,7 @@ _SMALL_PIECE_BYTES: Final = 1024 * 1024
 
 @dataclass(slots=True, kw_only=True)
 class AnswerCounters:
-    """For those who watch; they only grow, but for `peak_bytes`."""
+    """Counters for metrics; they only grow, except `peak_bytes`."""
 
     stuck: int = 0
     stalled: int = 0
@@ -34,7 +34,7 @@ class _Unread:
 
 
 class UnreadAnswers:
-    """By connection. Times are seconds of any steady clock."""
+    """The unread answers of each connection. Times are seconds of any steady clock."""
 
     def __init__(self, limit_bytes: int) -> None:
         self.limit_bytes = limit_bytes
@@ -43,7 +43,7 @@ class UnreadAnswers:
         self._unread: dict[object, _Unread] = {}
 
     def room_bytes(self) -> int:
-        """How much a fetch may put into memory; 0 or less: nothing."""
+        """Returns how many bytes a fetch may put into memory; 0 or less means none."""
         comfortable = self.limit_bytes - self.limit_bytes // 4 - self.held_bytes
         return max(comfortable, min(_SMALL_PIECE_BYTES, self.limit_bytes - self.held_bytes))
 
@@ -77,13 +77,14 @@ class UnreadAnswers:
         return list(self._unread)
 
     def note_sent(self, connection: object, sent_bytes: int, now: float) -> None:
-        """How much the peer ever took. Too little to count changes nothing."""
+        """Notes how many bytes the peer has taken in all. An increase below `PROGRESS_BYTES` changes nothing."""
         unread = self._unread.get(connection)
         if unread is not None and sent_bytes - unread.marked_sent_bytes >= PROGRESS_BYTES:
             unread.marked_at, unread.marked_sent_bytes = now, sent_bytes
 
     def stuck(self, now: float) -> object | None:
-        """When room is short: of the connections whose peers take next to nothing, the one that holds most."""
+        """Returns, when room is short, the connection that holds most among those whose peers take next to nothing; else
+        None."""
         if not self.is_short:
             return None
         late = self._still_since(now - STALL_SECONDS)
@@ -94,7 +95,7 @@ class UnreadAnswers:
         return max(holding, key=lambda connection: self._unread[connection].bytes_held)
 
     def stalled(self, now: float, seconds_max: float) -> list[object]:
-        """Those whose peers took next to nothing for as long as that, however much room there is."""
+        """Returns connections whose peers took next to nothing for `seconds_max`, however much room there is."""
         late = self._still_since(now - seconds_max)
         self.counters.stalled += len(late)
         return late
