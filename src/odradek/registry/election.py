@@ -32,7 +32,8 @@ CONTROLLER: Final = "/controller"
 CONTROLLER_EPOCH: Final = "/controller_epoch"
 _RETRY_SECONDS: Final = (0.05, 2.0)
 _LOOK_SECONDS: Final = 15.0
-"""Between looks at the registry when nothing is reported: no watch is lost, but a cluster that lost its controller would be."""
+"""Seconds between two reads of the registry without notifications. No watch is lost, but without reads a cluster could stay
+without a controller."""
 _RESIGN_SECONDS: Final = 5.0
 _log = events.get("election")
 
@@ -75,21 +76,21 @@ class Election:
         self._is_candidate = False
         self._session_is_over = False
         self._is_stale = False
-        """What is read may be older than what this side already knows to have happened."""
+        """The last read may be older than what this side already knows."""
         self._wake = asyncio.Event()
         self._skip_backoff = asyncio.Event()
-        """Ends a back-off, which mere news does not."""
+        """Ends a back-off, which a mere notification does not."""
         self._has_left = asyncio.Event()
         self._run_task: asyncio.Task[None] | None = None
         self._leave_registry: Callable[[], None] = lambda: None
 
     @property
     def term(self) -> Term | None:
-        """The term of this side, as far as this side knows."""
+        """This side's term, to its knowledge."""
         return self._term
 
     async def start(self) -> None:
-        """Become a candidate; returns before anyone is elected."""
+        """Becomes a candidate; returns before anyone is elected."""
         self._is_candidate = True
         self._wake.set()
         if self._run_task is None:
@@ -97,7 +98,7 @@ class Election:
             self._run_task = asyncio.create_task(self._run(), name="election")
 
     async def resign(self) -> None:
-        """Resign, and be no candidate any more. Afterwards another may be elected, at the latest when the session ends."""
+        """Resigns and stops being a candidate. Another may be elected then, at the latest when the session ends."""
         self._is_candidate = False
         self._has_left.clear()
         self._wake.set()
@@ -111,7 +112,7 @@ class Election:
             _log.warning("controller_resignation_unheard")
 
     async def close(self) -> None:
-        """Resign, and leave the registry alone from now on."""
+        """Resigns, and does not use the registry any more."""
         await self.resign()
         task, self._run_task = self._run_task, None
         if task is not None:
@@ -168,7 +169,7 @@ class Election:
             await self._rest(failures)
 
     async def _rest(self, failures: int) -> None:
-        """Until there is news; after a failure for a while that grows, and is never the same for two candidates."""
+        """Waits for a notification; after failures for a time that grows, and that differs between candidates."""
         seconds, awaited = _LOOK_SECONDS, self._wake
         if failures:
             shortest, longest = _RETRY_SECONDS

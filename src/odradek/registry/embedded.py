@@ -57,9 +57,9 @@ class EmbeddedRegistry:
         self._yields_until = 0.0
         self._session = files.begin()
         self._reserve_at = float("-inf")
-        """When the reserve is looked at next."""
+        """The time of the next check of the reserve."""
         self._has_begun = False
-        """The journal knows of the session: from its first ephemeral node on."""
+        """The journal contains the session: from its first ephemeral node on."""
         self._is_over = False
         self._is_closed = False
 
@@ -67,7 +67,7 @@ class EmbeddedRegistry:
     def open(
         cls, runtime: Runtime, directory: str, *, session_timeout_s: float = SESSION_TIMEOUT_SECONDS
     ) -> EmbeddedRegistry:
-        """Read the journal in `directory`, or start one. Raises `RegistryError` when it is damaged or cannot be used."""
+        """Reads the journal in `directory`, or starts one. Raises `RegistryError` when it is damaged or cannot be used."""
         try:
             journal = SharedJournal(runtime.disk, directory)
             files = SessionFiles(runtime.disk, directory, runtime.entropy, session_timeout_s, journal.reserve)
@@ -84,7 +84,7 @@ class EmbeddedRegistry:
         return registry
 
     def _load(self) -> None:
-        """While another process writes, nothing: the first use does it."""
+        """Loads the journal, unless another process is writing to it: then the first use loads it."""
         journal = self._journal
         try:
             lock = journal.lock()
@@ -177,7 +177,7 @@ class EmbeddedRegistry:
         await self._forget(sessions)
 
     async def _fill_reserve(self) -> None:
-        """Where others share the registry, it must be able to say who leads while the disk is full."""
+        """Keeps space so that brokers that share the registry can still record who leads while the disk is full."""
         if self._journal.is_loaded and self._journal.reserve.is_short(self._journal.position):
             await self._to_its_end(self._fill())
 

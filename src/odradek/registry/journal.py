@@ -28,11 +28,11 @@ class JournalState:
     def __init__(self) -> None:
         self.tree = Tree()
         self.sessions: dict[int, None] = {}
-        """Those that own or owned ephemeral nodes and have not ended."""
+        """Sessions that own or owned ephemeral nodes and have not ended."""
         self.generation = 0
 
     def apply(self, body: bytes) -> list[str]:
-        """Make the commit of a line; returns the paths it touched."""
+        """Applies the commit of a line; returns the paths it touched."""
         changes: list[Change] = []
         for entry in json.loads(body):
             if "path" in entry:

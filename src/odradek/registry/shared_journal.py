@@ -41,20 +41,20 @@ class Head(NamedTuple):
 
 
 class News(NamedTuple):
-    """What the journal says beyond, or instead of, the state."""
+    """The part of the journal after, or instead of, the state."""
 
     bodies: list[bytes]
-    """Of lines that follow."""
+    """The bodies of the lines that follow."""
     position: int
-    """Where they end."""
+    """The position at which these lines end."""
     file: DiskFile | None = None
-    """The journal from now on, if another than before."""
+    """The journal's file from now on, if it is another than before."""
     state: JournalState | None = None
-    """What it says before `bodies`, if that is not what the state says already."""
+    """The state before `bodies`, if it is another than the present one."""
     generation: int | None = None
-    """The state was rewritten under this number."""
+    """The number under which the state was rewritten."""
     snapshot_length: int = 0
-    """Of the first line of `file`, if that is a whole state."""
+    """The length of the first line of `file`, if that is a whole state."""
 
 
 class SharedJournal:
@@ -118,7 +118,7 @@ class SharedJournal:
         return self.is_loaded and head == Head(generation=self.state.generation, length=self.position)
 
     def read(self) -> News | None:
-        """What is new up to the head, or None when finding out needs the lock."""
+        """Returns the news up to the head, or None when the lock is needed to find out."""
         head = self.head()
         if head is None:
             return None
@@ -161,11 +161,11 @@ class SharedJournal:
     # -- writing ---------------------------------------------------------------------------------------------
 
     def is_settled(self) -> bool:
-        """Under the lock: whether the state is all there is, and the file ends with it."""
+        """Returns whether the state is complete and the file ends with it. Needs the lock."""
         return self.is_current(self.head()) and self._opened().length() == self.position
 
     def settle(self) -> News:
-        """Under the lock: read all there is, and mend what a writer that was killed has left."""
+        """Reads the whole journal and repairs what a writer that was killed has left. Needs the lock."""
         news = self.read()
         is_headless = news is None
         if (
@@ -204,7 +204,7 @@ class SharedJournal:
         )
 
     def append(self, line: bytes) -> News:
-        """Under the lock, settled: make a line durable."""
+        """Appends a line durably. Needs the lock and a settled journal."""
         self.reserve.spending(len(line), lambda: self._append_durably(line))
         position = self.position + len(line)
         self._publish(self.state.generation, position)
@@ -225,7 +225,7 @@ class SharedJournal:
         self._head_file.pwrite(b"%08x %s" % (zlib.crc32(body), body), 0)
 
     def fill_reserve(self) -> None:
-        """Under the lock: keep space for what is to be written while the disk is full."""
+        """Keeps space for writes while the disk is full. Needs the lock."""
         self.reserve.fill(self.position)
 
     # -- rewriting -------------------------------------------------------------------------------------------
@@ -235,7 +235,8 @@ class SharedJournal:
         return self.position > self._rewrite_at
 
     def rewrite(self) -> News | None:
-        """Under the lock, settled: begin the journal again with its outcome, if that is much shorter."""
+        """Replaces the journal's lines by the state that they add up to, if that is much shorter. Needs the lock and a
+        settled journal."""
         generation = self.state.generation + 1
         snapshot = self.state.snapshot(generation)
         if 2 * len(snapshot) >= self.position:

@@ -21,20 +21,20 @@ RESERVE_BYTES: Final = 4 * 1024 * 1024
 PORTION_BYTES: Final = 64 * 1024
 _BLOCK_BYTES: Final = 4096
 _JOURNALS: Final = 3
-"""A reserve holds as many journals as long as the present one."""
+"""How many journals of the present length the reserve holds."""
 _NO_SPACE: Final = frozenset({errno.ENOSPC, errno.EDQUOT})
 _log = events.get("registry")
 
 
 class SpaceReserve:
-    """Methods block: they are called on a thread, `fill` and `spending` by who has the journal's lock."""
+    """The reserve's file. Methods block, so they run on a thread; `fill` and `spending` need the journal's lock."""
 
     def __init__(self, disk: Disk, directory: str) -> None:
         self.path = posixpath.join(directory, RESERVE_NAME)
         self._disk = disk
         self._directory = directory
         self._gives_way = False
-        """Since it was filled last."""
+        """True if the reserve has given way since it was last filled."""
 
     def size(self) -> int:
         try:
@@ -43,7 +43,7 @@ class SpaceReserve:
             return 0
 
     def is_short(self, journal_length: int) -> bool:
-        """Whether `fill` would make it larger if there was space."""
+        """Returns whether `fill` would make it larger if there was space."""
         return self.size() + PORTION_BYTES <= _wanted_bytes(journal_length)
 
     def fill(self, journal_length: int) -> None:

@@ -29,11 +29,11 @@ class Tree:
         return sorted(self._below.get(path.rstrip("/"), ()))
 
     def owned_by(self, session: int) -> list[str]:
-        """The ephemeral nodes of a session."""
+        """Returns the paths of a session's ephemeral nodes."""
         return [path for path, node in self.nodes.items() if node.owner == session]
 
     def decide(self, operations: Sequence[Operation], session: int) -> list[Change]:
-        """What the operations change, or `RegistryConflict` at the first one that does not apply."""
+        """Returns the changes of the operations; raises `RegistryConflict` at the first one that does not apply."""
         changes: dict[str, Node | None] = {}
         for operation in operations:
             path = operation.path
@@ -59,7 +59,7 @@ class Tree:
         return list(changes.items())
 
     def apply(self, changes: Iterable[Change]) -> list[str]:
-        """Make one commit's changes; returns the paths whose node or whose children are others now."""
+        """Applies one commit's changes; returns the paths whose node or whose children changed."""
         self.commits += 1
         touched: dict[str, None] = {}
         for path, node in changes:

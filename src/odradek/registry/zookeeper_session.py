@@ -285,12 +285,12 @@ class Session:
     # -- what kazoo's threads have to say
 
     def _hop(self, act: Callable[..., None], *arguments: object) -> None:
-        """From any thread to the loop."""
+        """Calls `act` on the event loop, from any thread."""
         with suppress(RuntimeError):  # the loop is closed: no one listens any more
             self._loop.call_soon_threadsafe(act, *arguments)
 
     def _heard(self, state: str) -> None:
-        """On kazoo's thread, before it does anything else about it."""
+        """Handles a new state on kazoo's thread, before kazoo does anything else about it."""
         if state == KazooState.LOST:
             login_failed = self._client.client_state == KeeperState.AUTH_FAILED
             with self._guard:

@@ -154,11 +154,11 @@ class CommitPlan:
         return self._filled.pop(operation, None) is not None
 
     def has_children(self, operation: int) -> None:
-        """The node of this removal has."""
+        """Notes that the node of this removal has children."""
         self._emptied.add(operation)
 
 
 def ancestors(path: str) -> list[str]:
-    """Those of `/a/b/c`: `/a`, `/a/b`."""
+    """Returns the paths above a path: for `/a/b/c`, `/a` and `/a/b`."""
     names = path.strip("/").split("/")[:-1]
     return ["/" + "/".join(names[: count + 1]) for count in range(len(names))]
