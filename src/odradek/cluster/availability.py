@@ -15,47 +15,48 @@ _UNCLEAN: Final = "unclean.leader.election.enable"
 
 
 class LogEnd(NamedTuple):
-    """Where a replica's log ends. Of two, the greater one is the longer log."""
+    """The end of a replica's log. Of two, the greater one is the longer log."""
 
     leader_epoch: int
-    """The last that it knows."""
+    """The log's last leader epoch."""
     offset: int
 
 
 class ReplicaAvailability(NamedTuple):
-    """Brokers as they stand for one partition."""
+    """Sets of brokers that decide about one partition's replicas."""
 
     alive: frozenset[BrokerId]
-    """They keep their place: in service, or too short a time unheard of to be given up."""
+    """Brokers that keep their place: in service, or not silent for long enough to be given up."""
     serving: frozenset[BrokerId]
-    """Those of them that are in service."""
+    """Brokers that are in service."""
     staying: frozenset[BrokerId]
-    """Those that are alive, and not about to leave."""
+    """Brokers that are alive and not about to leave."""
     electable: frozenset[BrokerId]
-    """Those that are in service, and not about to leave."""
+    """Brokers that are in service and not about to leave."""
     lacking: frozenset[BrokerId] = frozenset()
-    """Those of the electable ones whose replica lacks what it had: any other is better."""
+    """Electable brokers whose replica lacks records that it had: any other broker is better."""
     lost: frozenset[BrokerId] = frozenset()
-    """In service, not about to leave, and not electable, for their replica has not all that it had: the last resort."""
+    """Brokers in service that may lead only as a last resort: their replica lacks records. They are not about to leave."""
     uncertain: Mapping[BrokerId, LogEnd] = MappingProxyType({})
-    """Those of the electable ones of whose replica it is unknown whether it has all that it had."""
+    """Electable brokers whose replica may lack records that it had, with the ends of their logs."""
     slow: frozenset[BrokerId] = frozenset()
-    """In service, not about to leave, and not electable, for their disk answers slowly: others lead if they can."""
+    """Brokers in service whose disk answers slowly and that are not about to leave: not electable, others lead if they can."""
     full: frozenset[BrokerId] = frozenset()
-    """The same, for their disk is full: those lead that are merely slow, rather than these."""
+    """Brokers like `slow` ones, but with a full disk: slow brokers lead rather than these."""
     relieved: frozenset[BrokerId] = frozenset()
-    """Those of the slow ones that hand over what they lead."""
+    """Slow brokers that hand over what they lead."""
 
 
 class Liveness(NamedTuple):
-    """All brokers as they stand. Of replicas, (topic id, partition) by broker: `offline` ones cannot be used, for `lost`,
-    `lacking`, `uncertain`, `full` and `slow` ones see `BrokerReport`. `relieved` brokers hand over what is on a slow disk.
+    """The state of all brokers. The replicas are (topic id, partition) by broker: `offline` ones cannot be used; for `lost`,
+    `lacking`, `uncertain`, `full` and `slow` ones see `BrokerReport`. `relieved` brokers hand over what is on a slow
+    disk.
     """
 
     brokers: Mapping[BrokerId, BrokerImage]
-    """In service."""
+    """Brokers that are in service."""
     awaited: frozenset[BrokerId] = frozenset()
-    """Registered, but not heard of under this controller yet."""
+    """Brokers that are registered, but were not heard under this controller yet."""
     offline: Mapping[BrokerId, frozenset[tuple[UUID, int]]] = MappingProxyType({})
     lost: Mapping[BrokerId, frozenset[tuple[UUID, int]]] = MappingProxyType({})
     lacking: Mapping[BrokerId, frozenset[tuple[UUID, int]]] = MappingProxyType({})
@@ -65,7 +66,7 @@ class Liveness(NamedTuple):
     relieved: frozenset[BrokerId] = frozenset()
 
     def availability(self) -> ReplicaAvailability:
-        """For every partition without special replicas."""
+        """Returns the availability for every partition without special replicas."""
         serving = frozenset(self.brokers)
         alive = serving | self.awaited
         leaving = frozenset(broker.broker_id for broker in self.brokers.values() if broker.is_leaving)
@@ -74,7 +75,7 @@ class Liveness(NamedTuple):
         )
 
     def special_replicas(self) -> frozenset[tuple[UUID, int]]:
-        """Offline, lost, lacking, uncertain, or on a disk that is full or slow."""
+        """Returns replicas that are offline, lost, lacking or uncertain, or on a disk that is full or slow."""
         return frozenset(
             replica
             for by_broker in (self.offline, self.lost, self.lacking, self.uncertain, self.full, self.slow)
@@ -83,7 +84,7 @@ class Liveness(NamedTuple):
         )
 
     def standing_for(self, topic_id: UUID, index: int) -> ReplicaAvailability:
-        """For one partition."""
+        """Returns the availability for one partition."""
         replica, usual = (topic_id, index), self.availability()
         lost = _having(self.lost, replica)
         usable = without(usual, lost | _having(self.offline, replica))
@@ -114,7 +115,7 @@ def _having(
 
 
 def without(availability: ReplicaAvailability, brokers: frozenset[BrokerId]) -> ReplicaAvailability:
-    """As if these were not there."""
+    """Returns the availability without these brokers."""
     return ReplicaAvailability(
         alive=availability.alive - brokers,
         serving=availability.serving - brokers,

@@ -45,7 +45,8 @@ def settled(
 
 
 def completed(partition: PartitionImage, availability: ReplicaAvailability) -> PartitionImage:
-    """Without the replicas that are to go, if every other one is in sync and one of those can lead; else the same object."""
+    """Returns the partition without the replicas to remove, if all others are in sync and one of them can lead; else the same
+    object."""
     if not partition.is_reassigned:
         return partition
     target = partition.target
@@ -70,9 +71,10 @@ def completed(partition: PartitionImage, availability: ReplicaAvailability) -> P
 def without_damaged(
     partition: PartitionImage, broker: BrokerId, availability: ReplicaAvailability, rules: TopicRules
 ) -> PartitionImage:
-    """Without a replica that lost something committed, unless no one else has it. It must not be eligible either.
+    """Returns the partition without a replica that lost committed records, unless no other has them. It must not be eligible
+    either.
 
-    Always under another leader epoch: what its leader knows of it, and what is under way to it, is of before the loss. A
+    Always in a new leader epoch: what its leader knows of it, and what is under way to it, is from before the loss. A
     replica is cut only under an epoch in which it did not fetch yet.
     """
     if broker not in partition.replicas:
@@ -156,7 +158,7 @@ def eligible_after(
 def _as_disks_allow(
     partition: PartitionImage, availability: ReplicaAvailability, rules: TopicRules
 ) -> ReplicaAvailability:
-    """With what follows from slow disks: `relieved` brokers lead the partition no longer, and `staying` ones stay in sync."""
+    """Returns the availability that slow disks allow: `relieved` brokers lead no longer, `staying` ones stay in sync."""
     in_sync = frozenset(partition.isr)
     if availability.slow.isdisjoint(in_sync):
         return availability

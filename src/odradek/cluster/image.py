@@ -38,14 +38,15 @@ class BrokerImage:
     port: int
     rack: str | None = None
     epoch: int = -1
-    """Of this incarnation: grows with every registration."""
+    """The epoch of this run of the broker; it grows with every registration."""
     endpoints: Mapping[str, tuple[str, int]] = field(default_factory=dict)
     is_leaving: bool = False
-    """In controlled shutdown: it leads nothing and joins no ISR any more (KIP-841)."""
+    """True in controlled shutdown: the broker leads nothing and joins no ISR any more (KIP-841)."""
     is_cordoned: bool = False
-    """It gets no new replicas."""
+    """True if the broker gets no new replicas."""
     control_plane: str | None = None
-    """Which of `endpoints` is for what brokers ask of the controller. None: they use `host` and `port` for that, too."""
+    """The name of the endpoint in `endpoints` for brokers' requests to the controller. None: they use `host` and `port` for
+    that, too."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -131,14 +132,14 @@ class ClusterImage:
     """All ACLs, in `ACL_PARTS` parts."""
     scram_users: ScramUsers = NO_SCRAM_USERS
     delegation_tokens: DelegationTokens = field(default_factory=dict)
-    """By id (KIP-48)."""
+    """Delegation tokens by id (KIP-48)."""
     controller_epoch: int = 0
 
     def with_topic(self, topic: TopicImage) -> ClusterImage:
         return self.with_topics([topic])
 
     def with_topics(self, changed: Iterable[TopicImage]) -> ClusterImage:
-        """Topics added or replaced."""
+        """Returns the image with topics added or replaced."""
         return self._with_topics({**self.topics, **{topic.name: topic for topic in changed}})
 
     def without_topics(self, names: Collection[str]) -> ClusterImage:

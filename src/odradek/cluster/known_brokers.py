@@ -23,7 +23,7 @@ KNOWN: Final = "/brokers/known"
 
 
 class Generation(NamedTuple):
-    """Of one data directory: how often it was raised, and the token of the last time."""
+    """How often a data directory's generation was raised, and the token of the last time."""
 
     number: int
     token: str
@@ -35,9 +35,9 @@ class KnownBroker:
 
     broker_id: BrokerId
     directories: Mapping[str, Generation]
-    """By the directory's id."""
+    """Generations by the id of the directory."""
     is_clean: bool = False
-    """Its last life ended with a clean shutdown."""
+    """True if its last run ended with a clean shutdown."""
 
     @property
     def path(self) -> str:

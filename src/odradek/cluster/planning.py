@@ -25,12 +25,12 @@ else:
     reassignment = lazy("odradek.cluster.reassignment")
 
 PARTITIONS_PER_CHANGE_MAX: Final = 10_000
-"""As in Kafka: one request must not keep the controller, which makes one change at a time, busy for minutes."""
+"""The most partitions in one change, as in Kafka: one request must not keep the controller busy for minutes."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TopicSpec:
-    """What a client asks for; -1 means the broker's default; `assignment` is partition -> brokers."""
+    """A requested topic; -1 means the broker's default; `assignment` is partition -> brokers."""
 
     name: str
     partition_count: int = -1
@@ -50,16 +50,16 @@ class MorePartitions:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ClusterDefaults:
-    """What the broker's settings say where a client does not; `check_configs` raises INVALID_CONFIG."""
+    """The broker's defaults for what a client does not set; `check_configs` raises INVALID_CONFIG."""
 
     partition_count: int
     replication_factor: int
     check_configs: Callable[[Mapping[str, str]], None]
     partition_count_max: int = 200_000
     descriptors: DescriptorBudget = UNLIMITED
-    """Of this broker; the others are taken to have as many."""
+    """The descriptors of this broker; the others are assumed to have as many."""
     rules: TopicRules = DEFAULT_RULES
-    """For topics that do not say otherwise."""
+    """Rules for topics without their own."""
 
 
 class TopicPlanner:
@@ -219,7 +219,8 @@ class TopicPlanner:
 
 
 def _replica_count(topic: TopicImage) -> int:
-    """As many for each partition as for the first: those that are being moved have some more for a while."""
+    """Returns the replicas of a topic, with as many for each partition as for the first: partitions being moved have more for
+    a while."""
     return len(topic.partitions) * len(topic.partitions[0].replicas) if topic.partitions else 0
 
 

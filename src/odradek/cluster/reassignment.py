@@ -57,9 +57,9 @@ def check_target(
 def begun(
     partition: PartitionImage, target: Sequence[BrokerId], availability: ReplicaAvailability
 ) -> PartitionImage:
-    """On its way to `target`; a move under way is given up for it. Checked by `check_target` before, to be `settled` next.
+    """Returns the partition on its way to `target`, instead of any earlier move. Call `check_target` before and `settled` next.
 
-    INVALID_REPLICA_ASSIGNMENT when no one who is in sync would be left.
+    Raises INVALID_REPLICA_ASSIGNMENT when no replica in sync would be left.
     """
     original = original_of(partition)
     removing = tuple(broker_id for broker_id in original if broker_id not in target)
@@ -84,7 +84,7 @@ def cancelled(partition: PartitionImage, availability: ReplicaAvailability) -> P
 
 
 def _within_replicas(draft: PartitionImage, availability: ReplicaAvailability) -> PartitionImage:
-    """With ISR, eligible ones and leader out of its replicas."""
+    """Limits the draft's ISR, eligible replicas and leader to its replicas."""
     isr = tuple(broker_id for broker_id in draft.isr if broker_id in draft.replicas)
     if not isr:
         raise _invalid(

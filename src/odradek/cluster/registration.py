@@ -45,11 +45,11 @@ _UNREGISTERED: Final = b"unregistered"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Registration:
-    """What a broker says about itself; the addresses are explained in `BrokerImage`."""
+    """A broker's own data; the addresses are explained in `BrokerImage`."""
 
     broker_id: BrokerId
     directory_id: str
-    """Of its data: only the holder of the lock on that directory may register for it."""
+    """The id of its data directory: only the holder of the directory's lock may register for it."""
     host: str
     port: int
     endpoints: Mapping[str, tuple[str, int]] = field(default_factory=dict)

@@ -107,7 +107,7 @@ class BrokerReport:
         return _bytes(document)
 
     def with_data(self, payload: bytes) -> BrokerReport:
-        """With what a payload says; an empty one says nothing."""
+        """Returns the report with a payload's replicas; an empty payload contains none."""
         stored = json.loads(payload) if payload else {}
         return replace(
             self,
@@ -237,7 +237,7 @@ def _topic_from(name: str, stored: dict[str, Any]) -> Steps[TopicImage]:
 
 
 def _size_of(change: Mapping[str, Any]) -> int:
-    """In partitions."""
+    """Returns the size of a change in partitions."""
     return 1 + len(change.get("changed", ())) + len(change.get("partitions", ()))
 
 

@@ -14,15 +14,15 @@ from typing import Any, Final, TypeVar
 
 T = TypeVar("T")
 Steps = Generator[int, None, T]
-"""Work in steps: it yields how many partitions the last one was about, and returns the result."""
+"""Work in steps: it yields how many partitions the last step handled, and returns the result."""
 TURN: Final = 250
-"""After so many partitions others get the loop: one or two milliseconds."""
+"""How many partitions are handled before other tasks get the event loop: one or two milliseconds."""
 _WHITESPACE: Final = " \t\n\r"
 _decode: Final = json.JSONDecoder().raw_decode
 
 
 def at_once(steps: Steps[T]) -> T:
-    """The result, without a break."""
+    """Returns the result, without a break."""
     while True:
         try:
             next(steps)

@@ -67,9 +67,9 @@ class _BrokerEntry:
     slow: frozenset[ReplicaId] = frozenset()
     has_space: bool = True
     slow_since: float = inf
-    """When it first reported a slow disk."""
+    """The time of its first report of a slow disk; infinity without one."""
     settled_damage: frozenset[ReplicaId] = frozenset()
-    """What it reports as damaged, and was acted upon."""
+    """Replicas that it reports as damaged, and that were handled."""
 
     def image(self, cordons: Mapping[BrokerId, bool]) -> BrokerImage:
         image = self.registration.image(self.epoch)
@@ -267,19 +267,19 @@ class BrokerChanges:
             _log.info("broker_leaving", broker=broker, epoch=known.epoch)
 
     def heard(self, report: BrokerReport) -> None:
-        """A broker gives a sign of life."""
+        """Notes a broker's sign of life."""
         known = self._known.get(report.broker_id)
         if known is not None and known.epoch == report.broker_epoch:
             self._silence.heard(report.broker_id)
 
     def newly_silent(self, limit_s: float) -> list[BrokerId]:
-        """To be asked about once a second."""
+        """Returns brokers that have become silent. Call it about once a second."""
         serving = [broker for broker, known in self._known.items() if known.is_in_service]
         silent = self._silence.silent_brokers(serving, self._now(), limit_s)
         return [broker for broker in silent if not self._known[broker].is_silent]
 
     async def doubt(self, brokers: list[BrokerId], limit_s: float) -> None:
-        """They are silent: let others lead what they led, till they are heard."""
+        """Gives the partitions of silent brokers other leaders until the brokers are heard again."""
         doubted = [
             known
             for broker in brokers

@@ -42,21 +42,22 @@ class Changes:
         return self.publication.latest
 
     async def alone(self, change: Callable[[], Awaitable[T]]) -> T:
-        """Run a change when no other does; returns once it is committed."""
+        """Runs a change when no other runs; returns once it is committed."""
         return await self._outlive(self._in_turn(change))
 
     async def applied(self, change: Callable[[], Awaitable[T]]) -> T:
-        """Like `alone`; returns once the local broker has applied it, too."""
+        """Runs a change like `alone`; returns once the local broker has applied it, too."""
         return await self._outlive(self._and_applied(change))
 
     async def close(self) -> None:
-        """Let the changes under way come to their end; refuse all later ones."""
+        """Waits for the changes under way and refuses all later ones."""
         self._closed = True
         while self._under_way:
             await asyncio.gather(*self._under_way, return_exceptions=True)
 
     async def commit(self, operations: Sequence[Operation], after: ClusterImage) -> None:
-        """Within a change: one commit, and the image that it leads to. KafkaError as `ClusterStore.commit`."""
+        """Makes one commit within a change, and publishes the image that it leads to. Raises KafkaError as
+        `ClusterStore.commit`."""
         before = self.image
         await self.store.commit(operations)
         self.publication.publish(replace(after, version=before.version + 1))
@@ -67,7 +68,7 @@ class Changes:
         finish: Callable[[ClusterImage], ClusterImage] | None = None,
         more: Sequence[Operation] = (),
     ) -> None:
-        """Within a change: replace topics, in as many commits as it takes; `finish` makes the image of the last one, which
+        """Replaces topics within a change, in as many commits as are needed; `finish` makes the image of the last one, which
         has `more` operations."""
         portions = list(in_commits((topic, self.store.topic(topic)) for topic in topics)) or [[]]
         for number, portion in enumerate(portions, start=1):

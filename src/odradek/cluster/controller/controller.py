@@ -90,7 +90,7 @@ class Controller:
         self._maintenance: asyncio.Task[None] | None = None
         self._policy: Callable[[], MaintenancePolicy] | None = None
         self._listening: asyncio.Task[None] | None = None
-        """From the first question of another broker on."""
+        """The task that listens to other brokers; None until the first question of one."""
 
     @classmethod
     async def load(
@@ -230,14 +230,14 @@ class Controller:
     async def alter_in_turns(
         self, document: Document[T], change: Callable[[T], Awaitable[T]], *, validate_only: bool = False
     ) -> T:
-        """Like `alter`, for a change that takes turns on the loop. No other change runs meanwhile."""
+        """Does what `alter` does, for a change that takes turns on the event loop. No other change runs meanwhile."""
         altered = await self._settings.alter(document, change, validate_only=validate_only)
         if document.path in (BROKER_CONFIGS.path, RESOURCE_CONFIGS.path) and not validate_only:
             await self.changes.applied(self.brokers.settings_changed)
         return altered
 
     async def seen_by_all(self) -> bool:
-        """Return when every broker in service has applied what is committed now, or after `_SEEN_SECONDS`, with False.
+        """Returns True when every broker in service has applied what is committed now; False after `_SEEN_SECONDS`.
 
         A broker that is cut off is not waited for longer than its session lasts: then it is not in service any more.
         """

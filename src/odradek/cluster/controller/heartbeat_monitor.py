@@ -15,11 +15,11 @@ from typing import Final
 from odradek.model.ids import BrokerId
 
 _OBSERVED_SECONDS_MAX: Final = 2.0
-"""What one look counts for at most: a controller that was held up has not listened in the meantime."""
+"""The most seconds that one check counts: a controller that was held up has not listened in the meantime."""
 
 
 class HeartbeatMonitor:
-    """For how long each broker has said nothing while someone listened."""
+    """Counts the seconds for which each broker was silent while the controller listened."""
 
     __slots__ = ("_looked_at", "_seconds")
 
@@ -28,12 +28,13 @@ class HeartbeatMonitor:
         self._looked_at: float | None = None
 
     def heard(self, broker: BrokerId) -> None:
-        """It said something."""
+        """Notes that a broker was heard."""
         if broker in self._seconds:
             self._seconds[broker] = 0.0
 
     def silent_brokers(self, brokers: Collection[BrokerId], now: float, limit_s: float) -> list[BrokerId]:
-        """Those of the brokers in service that have been silent for longer, if they are few."""
+        """Returns brokers that have been silent for longer than `limit_s`; none if that is half of the brokers in service or
+        more."""
         since = 0.0 if self._looked_at is None else min(now - self._looked_at, _OBSERVED_SECONDS_MAX)
         self._looked_at = now
         self._seconds = {broker: self._seconds.get(broker, 0.0) + since for broker in brokers}
@@ -41,5 +42,5 @@ class HeartbeatMonitor:
         return silent if 2 * len(silent) < len(brokers) else []
 
     def is_silent(self, broker: BrokerId, limit_s: float) -> bool:
-        """As of the last look, and of what was heard since."""
+        """Returns whether a broker was silent too long at the last check and was not heard since."""
         return self._seconds.get(broker, 0.0) > limit_s

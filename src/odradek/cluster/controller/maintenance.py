@@ -23,21 +23,21 @@ else:
     healing = lazy("odradek.cluster.healing")
 
 _LOOK_SECONDS: Final = (1.0, 30.0)
-"""Between looks for what is to be healed: the healing delay, within these bounds."""
+"""Seconds between two searches for partitions to heal: the healing delay, within these bounds."""
 _log = events.get("cluster")
 
 
 class MaintenancePolicy(NamedTuple):
-    """What the settings say."""
+    """The settings of maintenance."""
 
     rebalances_leaders: bool = True
     rebalance_interval_s: float = 300.0
     imbalance_percentage: int = 10
     healing_delay_s: float | None = 1800.0
-    """None: never."""
+    """None disables healing."""
     healing_partitions_max: int = 20
     silence_s: float = 9.0
-    """After so long a broker that says nothing leads no longer where others can."""
+    """A broker that is silent for longer does not lead any more where others can."""
 
 
 class Maintenance:
@@ -127,7 +127,7 @@ class Maintenance:
 
 
 def policy_of(config: BrokerConfig) -> MaintenancePolicy:
-    """As the settings say. A broker that is silent for as long as a session may be is treated alike."""
+    """Returns the policy of a broker's settings. A broker is silent once it was not heard for as long as a session may last."""
     session_ms = config.cluster.broker_session_timeout_ms
     if config.zookeeper.connect:
         session_ms = config.zookeeper.session_timeout_ms

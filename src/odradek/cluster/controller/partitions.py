@@ -241,7 +241,7 @@ class _Draft:
         self._changed.setdefault(place[0], {})[place[1]] = after
 
     def topics(self) -> list[TopicImage]:
-        """Those that differ from what they were."""
+        """Returns the topics whose partitions have changed."""
         changed = []
         for topic_id, partitions in self._changed.items():
             topic = self._image.topics_by_id[topic_id]

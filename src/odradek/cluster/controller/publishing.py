@@ -25,15 +25,16 @@ Apply = Callable[[ClusterImage, ClusterImage], Awaitable[asyncio.Future[None] | 
 """Called with the image before and after a change. What it cannot do for one partition must not stop the others. It does not
 wait for logs: the future that it returns ends when those that the change brings are open, and those it removes are gone."""
 _RECENT_COUNT_MAX: Final = 128
-"""Images that deltas can start from."""
+"""How many images are kept as starts of deltas, at most."""
 _RECENT_COUNT_MIN: Final = 8
 _RECENT_TOPICS_MAX: Final = 160_000
-"""Of all those images together: each has a table of its topics of its own. A broker that lags further gets a snapshot."""
+"""The most topics of all these images together: each has its own table of topics. A broker that lags further gets a snapshot.
+"""
 _log = events.get("cluster")
 
 
 class Publication:
-    """`latest` is what was committed, `applied` what the local broker made of it so far."""
+    """`latest` is the image of the last commit, `applied` the image that the local broker has applied so far."""
 
     def __init__(self, image: ClusterImage, apply: Apply) -> None:
         self.latest = image
@@ -43,17 +44,17 @@ class Publication:
         self._recent: deque[ClusterImage] = deque([image])
         self._news = asyncio.Event()
         self._versions: dict[BrokerId, int] = {}
-        """Applied by remote brokers."""
+        """The versions that remote brokers have applied."""
         self._opening: dict[BrokerId, frozenset[ReplicaId]] = {}
-        """What remote brokers are still opening."""
+        """The replicas that remote brokers are still opening."""
         self._logs: list[tuple[int, int, asyncio.Future[None]]] = []
-        """Of steps of the local broker that brought logs, or took some away: after which version they began, at which
-        they ended, and when their logs are there or gone."""
+        """The local broker's steps that add or remove logs: the version after which a step begins, the version at which it
+        ends, and a future that is done when its logs are there or gone."""
         self._encoded: dict[tuple[int, int], asyncio.Task[bytes]] = {}
         self._is_over = False
 
     def publish(self, image: ClusterImage) -> None:
-        """Make an image the latest one."""
+        """Makes an image the latest one."""
         self.latest = image
         self.remember(image)
         if self._applying is None or self._applying.done():
@@ -122,14 +123,15 @@ class Publication:
         self._wake()
 
     async def update_since(self, epoch: int, version: int, *, max_wait_s: float) -> SyncAnswer:
-        """What leads from that image to the latest; waits for news when that is the latest. NOT_CONTROLLER after `end`."""
+        """Returns what leads from that image to the latest; if that is the latest, waits for news. NOT_CONTROLLER after
+        `end`."""
         await self._news_within(
             max_wait_s, lambda: (epoch, version) != (self.latest.controller_epoch, self.latest.version)
         )
         return await self._update(epoch, version)
 
     async def applied_since(self, version: int, *, max_wait_s: float) -> SyncAnswer:
-        """For the local broker: what it has applied, as soon as that is a newer version. NOT_CONTROLLER after `end`."""
+        """Returns the version that the local broker has applied once it is newer than `version`. NOT_CONTROLLER after `end`."""
         await self._news_within(max_wait_s, lambda: self.applied.version > version)
         return SyncAnswer(
             controller_epoch=self.applied.controller_epoch,
@@ -138,7 +140,7 @@ class Publication:
         )
 
     def end(self) -> None:
-        """Nothing is published any more; waiters are refused."""
+        """Ends the publication; waiters are refused."""
         self._is_over = True
         self._wake()
 
@@ -172,7 +174,7 @@ class Publication:
         )
 
     async def _encode(self, start: ClusterImage | None, latest: ClusterImage) -> bytes:
-        """Once for all who ask for the same, also while it is under way."""
+        """Encodes an update once for all brokers that ask for the same one, also while the encoding is under way."""
         key = (-1 if start is None else start.version, latest.version)
         encoding = self._encoded.get(key)
         if encoding is None:
@@ -184,7 +186,7 @@ class Publication:
 
     @property
     def kept_count(self) -> int:
-        """Of images that a delta can begin at."""
+        """How many images a delta can begin at."""
         return len(self._recent)
 
     def remember(self, image: ClusterImage) -> None:

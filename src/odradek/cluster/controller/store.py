@@ -39,13 +39,14 @@ PRODUCER_IDS: Final = "/producer_ids"
 PRODUCER_ID_BLOCK: Final = 1000
 _OPERATIONS_MAX: Final = 500
 _BYTES_MAX: Final = 700_000
-"""Of one commit: a ZooKeeper takes about 1 MB."""
+"""The most bytes of one commit: a ZooKeeper takes about 1 MB."""
 _READS_AT_ONCE: Final = 64
 _log = events.caused_by_peers("cluster")
 
 
 class ClusterStore:
-    """Without a `term` it only reads. `on_deposed` is called once, when it turns out that the term, or the session, is over."""
+    """The cluster's documents in the registry. Without a `term` it only reads. `on_deposed` is called once, when the term or
+    the session turns out to be over."""
 
     def __init__(self, registry: Registry, term: Term | None, on_deposed: Callable[[], None]) -> None:
         self._registry = registry
@@ -54,17 +55,17 @@ class ClusterStore:
         self._versions: dict[str, int] = {}
         self.is_deposed = False
         self.is_uncertain = False
-        """Whether a commit may or may not have happened: `load` before the next."""
+        """True if a commit may or may not have happened: `load` before the next."""
 
     @property
     def epoch(self) -> int:
-        """Of the term; 0 without one."""
+        """The controller epoch of the term; 0 without one."""
         return 0 if self._term is None else self._term.epoch
 
     # -- reading
 
     async def load(self, image: ClusterImage) -> ClusterImage:
-        """The image with the topics and documents that the registry holds. RegistryError when it cannot be read.
+        """Returns the image with the topics and documents that the registry holds. Raises RegistryError when it cannot be read.
 
         What is the same as before stays the same object.
         """

@@ -197,7 +197,8 @@ def _topics_of(outcomes: Sequence[TopicImage | KafkaError]) -> list[TopicImage]:
 
 
 def with_fewer_eligible(topic: TopicImage, rules: TopicRules) -> TopicImage:
-    """Under new rules: where the high watermark may move from now on, replicas out of sync are not eligible any more."""
+    """Returns the topic under new rules: where the high watermark may move from now on, replicas out of sync are not eligible
+    any more."""
     partitions = tuple(
         renewed(partition, replace(partition, eligible=eligible_after(partition, partition.isr, rules)))
         if partition.eligible
