@@ -1,4 +1,4 @@
-"""When a follower's records arrived, by this process's own clock: how old what it has is, whatever wall clocks say. Pure."""
+"""Notes when a follower's records arrived, by this process's own clock: their age does not depend on wall clocks. Pure."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ class _Mark(NamedTuple):
     end_offset: int
     began_s: float
     ended_s: float
-    """What lies between the mark before and `end_offset` arrived from then to then."""
+    """Records between the previous mark and `end_offset` arrived from `began_s` to `ended_s`."""
 
 
 class Arrivals:
@@ -29,7 +29,7 @@ class Arrivals:
         return len(self._marks)
 
     def note(self, end_offset: int, now_s: float) -> None:
-        """The log ends there now."""
+        """Notes that the log ends at `end_offset` now."""
         marks = self._marks
         began_s = now_s
         if marks and now_s - marks[-1].began_s < _APART_S:

@@ -16,7 +16,7 @@ Batches = list[tuple[BatchHeader, memoryview]]
 
 
 def checked(records: Iterable[Buffer | None]) -> list[Batches | KafkaError]:
-    """Of each answer the sound batches, or what is wrong with it. Runs on any thread."""
+    """Returns, for each answer, its sound batches or its error. Runs on any thread."""
     results: list[Batches | KafkaError] = []
     for record in records:
         try:
@@ -27,7 +27,8 @@ def checked(records: Iterable[Buffer | None]) -> list[Batches | KafkaError]:
 
 
 def _sound_batches(view: memoryview) -> Batches:
-    """Those before the first that is cut short or damaged. CORRUPT_MESSAGE when that is the first: leaders send that whole."""
+    """Returns the batches before the first one that is cut short or damaged. Raises CORRUPT_MESSAGE when that is the very
+    first, which leaders send whole."""
     batches: Batches = []
     position, size_bytes = 0, len(view)
     try:

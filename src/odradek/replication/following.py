@@ -43,9 +43,9 @@ _UNKNOWN_OFFSET: Final = -1
 _PAUSE_S_MIN: Final = 0.02
 _DOUBLINGS_MAX: Final = 16
 _FLUSH_S: Final = 0.005
-"""Until another look whether a log is durable up to its end."""
+"""Seconds until the next check whether a log is durable up to its end."""
 IDLE_FROM: Final = 2
-"""After so many empty answers in a row the waits grow."""
+"""How many empty answers in a row come before the waits grow."""
 _IDLE_DOUBLINGS_MAX: Final = 10
 _SESSION_ERRORS: Final = frozenset(
     {
@@ -159,7 +159,7 @@ class FetchTerms:
     bytes_min: int
     wait_ms_max: int
     idle_wait_ms_max: int
-    """Where nothing has happened for a while, and nothing is owed to anyone."""
+    """The longest wait, where nothing has happened for a while and every followed partition is in sync."""
     pause_s_max: float
 
 

@@ -38,22 +38,22 @@ UNKNOWN_BROKER_EPOCH: Final = -1
 _HEARD_SECONDS: Final = 2.0
 """Followers fetch at least every `replica.fetch.wait.max.ms`, which is half a second unless it was set."""
 _BEHIND_SECONDS: Final = 5.0
-"""So long what was sent behind a batch may still be on its way when that was refused."""
+"""How long batches that were sent after a refused one may still be on their way."""
 _PROPOSE_AGAIN_S: Final = (1.0, 8.0)
-"""So long a follower that the controller refused is not proposed again: at first, and at most; twice as long each time."""
+"""How long a follower that the controller refused is not proposed again: first and longest pause, doubled each time."""
 
 
 class IsrProposal(NamedTuple):
-    """An ISR that the leader wants; of the state that it knew, so that the controller can refuse what is late."""
+    """An ISR that the leader wants, with the epochs that it knew, so that the controller can refuse a late one."""
 
     leader_epoch: LeaderEpoch
     partition_epoch: int
     isr: tuple[tuple[BrokerId, int], ...]
-    """With the epochs of the brokers; -1 for a broker that has not fetched from this leader yet."""
+    """The ISR's brokers and their epochs; -1 for a broker that has not fetched from this leader yet."""
 
 
 class IsrAnswer(NamedTuple):
-    """What the controller made of a proposal: the partition's state from now on."""
+    """The controller's answer to a proposal: the partition's state from now on."""
 
     leader: BrokerId
     leader_epoch: LeaderEpoch
@@ -69,16 +69,16 @@ class FollowerState:
     start_offset: int = UNKNOWN_OFFSET
     broker_epoch: int = UNKNOWN_BROKER_EPOCH
     caught_up_at: float = -inf
-    """When it last had everything."""
+    """The time when it last had everything."""
     fetched_at: float = -inf
     leader_end_offset: int = UNKNOWN_OFFSET
-    """Where the leader's log ended then."""
+    """The leader's log end at that time."""
     barred_until: float = -inf
-    """The controller refused it: till then it is not proposed, and holds nothing back."""
+    """The controller refused it: until then it is not proposed, and holds nothing back."""
     refusal_count: int = 0
-    """Since it was last in the ISR."""
+    """How often the controller refused it since it was last in the ISR."""
     removed_at_offset: int = UNKNOWN_OFFSET
-    """Where it ended when the controller took it out of the ISR: it may be unable to write any more."""
+    """Its end offset when the controller removed it from the ISR: it may be unable to write any more."""
     sent_from: int = UNKNOWN_OFFSET
     """The offset from which it was last sent records: if it fetches from there again, it may have found them damaged."""
 
@@ -367,7 +367,7 @@ class InSync:
         return UNKNOWN_BROKER_EPOCH if follower is None else follower.broker_epoch
 
     def low_watermark(self, start_offset: int) -> int:
-        """Where the log begins on the leader and all living followers: no one of them has what lies below."""
+        """Returns the lowest start offset of the leader and all living followers: none of them has records below it."""
         offsets = [
             follower.start_offset for broker, follower in self._followers.items() if broker in self._brokers
         ]

@@ -32,7 +32,7 @@ _log = events.get("replication")
 
 ALTER_PARTITION: Final = 56
 _PARTITIONS_MAX: Final = 2000
-"""Of one request."""
+"""The most partitions of one request."""
 PAUSE_S_MIN: Final = 0.05
 _PAUSE_S_MAX: Final = 1.0
 _RECOVERED: Final = 0

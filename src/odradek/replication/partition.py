@@ -34,11 +34,11 @@ __all__ = ["AppendWatcher", "Flushing", "IsrProposals", "Partition", "Replicatio
 
 _log = events.get("replication")
 _TRY_AGAIN_S: Final = 1.0
-"""Until the files are to follow a truncation once more, for which there was no space."""
+"""Seconds until the next try to truncate the files, after there was no space for it."""
 
 
 class Flushing(Protocol):
-    """What makes appended records durable; `Flusher` in this room."""
+    """Makes appended records durable; `Flusher` in this room."""
 
     def request(self, partition: Partition) -> None: ...
 
@@ -90,12 +90,12 @@ class Partition:
 
     @property
     def leader_epoch(self) -> LeaderEpoch:
-        """Of the role; before the first, of the image that the partition was opened by."""
+        """The leader epoch of the role; before the first role, of the image by which the partition was opened."""
         return self._role.leader_epoch
 
     @property
     def state(self) -> PartitionImage | None:
-        """What the controller last said."""
+        """The partition's state in the controller's last message."""
         return self._role.state
 
     @property
@@ -104,7 +104,7 @@ class Partition:
 
     @property
     def last_stable_offset(self) -> Offset:
-        """Where read_committed consumers must stop. Without open transactions it is the high watermark."""
+        """The offset at which read_committed consumers must stop. Without open transactions it is the high watermark."""
         return self._replica.last_stable_offset
 
     @property
@@ -113,7 +113,7 @@ class Partition:
 
     @property
     def durable_offset(self) -> int:
-        """Everything below it survives a crash; with `flush.before.ack=false` that of the process alone."""
+        """Everything below it survives a crash; with `flush.before.ack=false` only a crash of the process."""
         return self._replica.durable_offset
 
     @property
@@ -235,14 +235,14 @@ class Partition:
         self._replica.readers.watch(watcher, committed_only=committed_only)
 
     def watch_end(self, watcher: AppendWatcher[Partition]) -> None:
-        """For followers: hear of appends as they happen, and of the high watermark."""
+        """Registers a follower's watcher, which is called for appends as they happen and for the high watermark."""
         self._replica.readers.watch_end(watcher)
 
     def unwatch(self, watcher: Watcher[Partition]) -> None:
         self._replica.readers.unwatch(watcher)
 
     def when_durable(self) -> asyncio.Future[None] | None:
-        """None when everything in the log is durable, else a future for the moment when all that is in it now is."""
+        """Returns None when everything in the log is durable, else a future for the moment when all that is in it now is."""
         if self.retired is not None:
             raise self.retired.error()
         return self._replica.when_durable()

@@ -29,20 +29,20 @@ ReadableT = TypeVar("ReadableT", bound=Readable, contravariant=True)
 
 
 class Watcher(Protocol[ReadableT]):
-    """A waiter for records. A waiter for committed records hears of the last stable offset's moves only."""
+    """A waiter for records. A waiter for committed records is called only when the last stable offset moves."""
 
     def advanced(self, partition: ReadableT, added_bytes: int) -> None:
-        """The high watermark moved, and so many bytes became readable by it."""
+        """Called when the high watermark moved and `added_bytes` more bytes became readable."""
 
     def ended(self, partition: ReadableT) -> None:
-        """The partition is gone, failed, or has another role or leader epoch: ask again, and find out."""
+        """Called when the partition is gone, failed, or has another role or leader epoch: ask again to find out."""
 
 
 class AppendWatcher(Watcher[ReadableT], Protocol[ReadableT]):
-    """A follower's fetch: it hears of appends, and of the high watermark, too."""
+    """A follower's fetch, which is called for appends and for the high watermark, too."""
 
     def appended(self, partition: ReadableT, added_bytes: int) -> None:
-        """So many bytes were appended."""
+        """Called when `added_bytes` bytes were appended."""
 
 
 W = TypeVar("W", bound=Watcher[Any])
@@ -106,7 +106,7 @@ class Readers:
     # -- what happened
 
     def transaction_began(self, first_offset: int) -> None:
-        """Before `appended` counts its first batch."""
+        """Notes the first offset of a transaction, before `appended` counts its first batch."""
         self._bytes_before[first_offset] = self._appended_bytes
 
     def appended(self, next_offset: int, size_bytes: int) -> None:

@@ -45,7 +45,8 @@ class Replica:
         self.readers: Final = readers
         self.high_watermark = Offset(log.start_offset)
         self.arrivals: Final = Arrivals() if name.topic in INTERNAL_TOPICS else None
-        """Of the topics whose coordinators ask how old their records are."""
+        """Arrival times of records; None except for the internal topics, whose coordinators ask for the age of their
+        records."""
         self._request_flush = request_flush
         self._durable = Acknowledgements()
         self._truncated: list[asyncio.Future[None]] = []

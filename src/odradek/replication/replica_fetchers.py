@@ -52,24 +52,25 @@ _FETCH: Final = api_by_name("Fetch").key
 _LIST_OFFSETS: Final = api_by_name("ListOffsets").key
 _EARLIEST: Final = -2
 _INLINE_BYTES: Final = 128 * 1024
-"""Up to so much is checked at once; more goes to another thread."""
+"""The most bytes that are checked on the event loop; more goes to another thread."""
 _TURN_BYTES: Final = 1024 * 1024
-"""After so much was appended, others get the loop."""
+"""How many bytes are appended before other tasks get the event loop."""
 _NUDGE_AFTER_S: Final = 0.005
-"""What follows one another, as when topics are made, goes together; and the leader may not know that it is one yet."""
+"""Changes that follow each other, as when topics are made, are handled together. The leader may also not know yet that it
+leads."""
 _NOTHING: Final = FetchRequest(
     replica_state=ReplicaState(replica_id=-1, replica_epoch=-1), max_wait_ms=0, session_id=0, session_epoch=-1
 )
 
 _POLLS_WITHIN_LAG: Final = 6
-"""An idle follower still shows itself so often within `replica.lag.time.max.ms`."""
+"""How often an idle follower still fetches within `replica.lag.time.max.ms`."""
 _HELD_S_MIN: Final = 0.02
 _HELD_S_MAX: Final = 1.0
-"""So long is held back what goes too fast; the rate may change meanwhile."""
+"""The longest pause of a follower that copies too fast; the rate may change meanwhile."""
 
 
 class PeerRequests(Protocol):
-    """How other brokers are asked: `net.peers.Peers`."""
+    """Sends requests to other brokers: `net.peers.Peers`."""
 
     def send(
         self,
@@ -293,7 +294,7 @@ class _FetchLoop:
         return response
 
     async def _wait(self, seconds: float | None) -> None:
-        """For the time to pass, or for a change of what is followed: it may be that the leader is there again."""
+        """Waits for the time to pass, or for a change of what is followed: the leader may be available again."""
         with suppress(TimeoutError):
             async with asyncio.timeout(seconds):
                 await self._changed.wait()
@@ -339,7 +340,7 @@ class _FetchLoop:
         )
 
     def _out_of_sync(self) -> list[FollowedPartition]:
-        """Those that have to show themselves to their leader again and again, until they are in sync."""
+        """Returns partitions that must fetch from their leader again and again until they are in sync."""
         me = self._fetchers.me
         return [
             followed
@@ -348,7 +349,7 @@ class _FetchLoop:
         ]
 
     def _is_covered(self, followed: FollowedPartition) -> bool:
-        """Whether it is among those whose copying is slowed down."""
+        """Returns whether the partition's copying is throttled."""
         partition = _partition_of(followed)
         return self._fetchers.throttle.covers(
             partition.name.partition, partition.config.follower_replication_throttled_replicas
@@ -501,7 +502,7 @@ _EXPECTED: Final = frozenset(
 )
 """Leader and follower do not hear of a new topic, or a new leader, at the same moment."""
 _WORTH_NOTING: Final = 8
-"""After so many failures in a row that is no explanation any more."""
+"""After so many failures in a row, this is not the explanation any more."""
 
 
 def _ignore(_: int) -> None:

@@ -33,15 +33,15 @@ class ReplicationThrottle:
         return self._rate() < LONG_MAX
 
     def covers(self, index: int, replicas: Sequence[str]) -> bool:
-        """Whether the topic's setting names this broker's replica of the partition."""
+        """Returns whether the topic's setting contains this broker's replica of the partition."""
         return bool(replicas) and (_ALL in replicas or f"{index}:{self._me}" in replicas)
 
     def copied(self, size_bytes: int, now: float) -> None:
-        """So much of replicas that are covered was copied."""
+        """Counts the bytes that were copied of throttled replicas."""
         self._bucket.record(size_bytes, max(self._rate(), 1), self._window().settled_seconds, now)
 
     def pause_s(self, now: float) -> float:
-        """For so long nothing more may be copied of what is covered; 0 when it may."""
+        """Returns for how many seconds no more of throttled replicas may be copied; 0 when more may be."""
         if not self.is_active:
             return 0.0
         return self._bucket.delay(max(self._rate(), 1), self._window().settled_seconds, now)
