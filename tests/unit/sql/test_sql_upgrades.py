@@ -50,19 +50,18 @@ class Ground:
     topics: SourceTopics
     engine: SqlEngine
     catalog: SqlCatalog
-    history: list[tuple[int, str]]
     broker_settings: tuple[str, dict[str, str]]
 
 
 def ground_with(servers: str, directory: Path, query: str, starting: dict[str, str] | None = None) -> Ground:
     engine = SqlEngine()
     engine.hold()
-    catalog, history = SqlCatalog(allows_python=True), []
+    catalog = SqlCatalog(allows_python=True)
     for number, statement in enumerate(parse(SOURCES + query)):
         applied = apply(catalog, statement, number)
         for change in applied.changes:
             if isinstance(change, QueryStarted):
-                text = PlannedText(before=tuple(history), statement=statement.text, allows_python=True)
+                text = PlannedText.of(catalog, statement.text)
                 engine.run(
                     StartQuery(
                         query_id=change.query.id,
@@ -75,15 +74,14 @@ def ground_with(servers: str, directory: Path, query: str, starting: dict[str, s
                     )
                 )
         catalog = applied.catalog
-        history.append((number, statement.text))
-    return Ground(SourceTopics(servers, {}), engine, catalog, history, (servers, {}))
+    return Ground(SourceTopics(servers, {}), engine, catalog, (servers, {}))
 
 
 async def judged_of(ground: Ground, text: str) -> JudgedUpgrade:
     statement = parse_one(text)
     assert isinstance(statement, AlterQuery | CreateAsSelect)
     source = ground.catalog.source(statement.name)
-    judged = await Upgrades(ground).judged(statement, tuple(ground.history), source)
+    judged = await Upgrades(ground).judged(statement, ground.catalog, source)
     assert judged is not None
     return judged
 

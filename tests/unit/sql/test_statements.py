@@ -266,7 +266,7 @@ def test_a_value_that_looks_like_a_variable_is_not_replaced_again() -> None:
         )
     ):
         assert state.replay(offset, SqlCommand(command_id=str(offset), statement=text)) is not None
-    planned = PlannedText(before=tuple(state.history), statement=selected.text)
+    planned = PlannedText.of(state.catalog, selected.text)
     assert "T" in planned.catalog().sources
 
 

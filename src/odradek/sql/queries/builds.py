@@ -1,26 +1,28 @@
-"""How the engine makes a query's program: it applies the statements before it again, and plans the query after them.
+"""How the engine makes a query's program: it plans the statement over the part of the catalog that the statement names.
 
-So nothing but text goes to the engine, and a query means what it meant when it was run.
+That part goes to the engine with the statement. So a query means what it meant when it was run, and its start costs the same
+after a thousand commands as after ten.
 """
 
 from __future__ import annotations
 
 import hashlib
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, Final
 
 from odradek.model.lazy import lazy
 from odradek.pipelines.outline import ProgramOutline
-from odradek.sql.applying import apply
-from odradek.sql.catalog import Catalog
+from odradek.sql.catalog import Catalog, CreatedFunction, Source
 from odradek.sql.functions import registering
 from odradek.sql.language.parsing import parse_one
 from odradek.sql.planning import Plan, plan
 from odradek.sql.planning.plan import as_stream
 from odradek.values.row_codec import shown
 from odradek.values.schema_registry import SchemaRegistryTerms
+from odradek.values.types import SqlType
 
 if TYPE_CHECKING:
     from odradek import streams
@@ -35,6 +37,12 @@ _NOT_IN_A_NAME: Final = re.compile(r"[^A-Za-z0-9._-]")
 _CHARS_KEPT: Final = 100
 
 
+def _may_name(text: str, name: str) -> bool:
+    """Tells whether a text in upper case has the name, bare or in quotes, in which quotes are doubled."""
+    wanted = name.upper()
+    return any(form in text for form in (wanted, wanted.replace("`", "``"), wanted.replace('"', '""')))
+
+
 def program_name(name: str) -> str:
     """The name of a query's streams program, whose alphabet is narrower than that of SQL's names."""
     if _PROGRAM_NAME.fullmatch(name):
@@ -44,20 +52,56 @@ def program_name(name: str) -> str:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class PlannedText:
-    """`before`: the commands that are applied, with their numbers. `allows_python`: functions of users may be among them."""
+class CatalogPart:
+    """What a statement may mean by its names: a catalog as it is pickled, without what the statement does not name."""
 
-    before: tuple[tuple[int, str], ...]
-    statement: str
-    allows_python: bool = False
-    registry: SchemaRegistryTerms | None = None
+    sources: Mapping[str, Source]
+    types: Mapping[str, SqlType]
+    functions: tuple[CreatedFunction, ...]
+    allows_python: bool
+    registry: SchemaRegistryTerms | None
+
+    @classmethod
+    def of(cls, catalog: Catalog, statement: str) -> CatalogPart:
+        """Leaves out only what cannot be meant: what is kept may occur in the text by chance, as a part of a longer name."""
+        text = statement.upper()
+        created = catalog.created_functions
+        return cls(
+            sources={name: source for name, source in catalog.sources.items() if _may_name(text, name)},
+            types=dict(catalog.types),
+            functions=tuple(made for name, made in created.items() if _may_name(text, name)),
+            allows_python=catalog.allows_python,
+            registry=catalog.registry,
+        )
 
     def catalog(self) -> Catalog:
-        """Returns the catalog before the statement."""
-        catalog = Catalog(allows_python=self.allows_python, registry=self.registry)
-        for number, text in self.before:
-            catalog = apply(catalog, parse_one(text), number).catalog
+        """Returns the catalog that has this, and the functions of SQL."""
+        catalog = Catalog(
+            sources=MappingProxyType(dict(self.sources)),
+            types=MappingProxyType(dict(self.types)),
+            allows_python=self.allows_python,
+            registry=self.registry,
+        )
+        for made in self.functions:
+            catalog = catalog.with_function(made)
         return catalog
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PlannedText:
+    """A statement, and what its names mean."""
+
+    part: CatalogPart
+    statement: str
+
+    @classmethod
+    def of(cls, catalog: Catalog, statement: str) -> PlannedText:
+        """`catalog`: as it is before the statement."""
+        return cls(part=CatalogPart.of(catalog, statement), statement=statement)
+
+    def catalog(self) -> Catalog:
+        """Returns the catalog before the statement, as far as the statement names it."""
+        return self.part.catalog()
 
     def outline(self, name: str) -> ProgramOutline:
         """Returns the outline of the program that runs under the name. Does not import Spark."""

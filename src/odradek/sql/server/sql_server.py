@@ -181,7 +181,7 @@ class SqlServer:
         _log.info(
             "sql_server_started",
             service=self.terms.service_id,
-            commands=len(self.state.history),
+            commands=self.state.applied_count,
             queries=len(self.catalog.queries),
         )
 
@@ -206,7 +206,7 @@ class SqlServer:
     # ---- commands
 
     def _apply(self, offset: int, command: SqlCommand) -> None:
-        before = tuple(self.state.history)
+        before = self.catalog
         applied = self.state.replay(offset, command)
         if applied is None:
             reason = self.state.statuses[command.command_id]["message"]
@@ -217,16 +217,14 @@ class SqlServer:
         for change in applied.changes:
             self._follow(change, before, command)
 
-    def _follow(
-        self, change: changes.Change, before: tuple[tuple[int, str], ...], command: SqlCommand
-    ) -> None:
+    def _follow(self, change: changes.Change, before: Catalog, command: SqlCommand) -> None:
         match change:
             case changes.QueryStarted():
                 if change.replaces is not None:
                     self.engine.terminate(change.replaces)
-                self._run(change, self._text(before, command.statement), command)
+                self._run(change, PlannedText.of(before, command.statement), command)
             case changes.ArchiveCreated():
-                self._archive(change.query.id, self._text(before, command.statement))
+                self._archive(change.query.id, PlannedText.of(before, command.statement))
             case changes.QueryStopped():
                 self.engine.terminate(change.query.id)
             case changes.QueryPaused():
@@ -238,14 +236,6 @@ class SqlServer:
             case changes.SourceCreated(source=source, replaces=known):
                 if known is not None and known.topic != source.topic:
                     self._soon(self.views.forget(known.topic))
-
-    def _text(self, before: tuple[tuple[int, str], ...], statement: str) -> PlannedText:
-        return PlannedText(
-            before=before,
-            statement=statement,
-            allows_python=self.catalog.allows_python,
-            registry=self.terms.schema_registry,
-        )
 
     def _run(self, change: changes.QueryStarted, text: PlannedText, command: SqlCommand) -> None:
         query, sink = change.query, change.plan.sink
@@ -429,7 +419,7 @@ class SqlServer:
     async def _push(self, statement: SelectStatement, properties: Mapping[str, str]) -> QueryAnswer:
         planned = await self.threads.run(select_plan, self.catalog, statement.query)
         query_id = self._new_id()
-        text = self._text(tuple(self.state.history), statement.text)
+        text = PlannedText.of(self.catalog, statement.text)
         starting = await self.starting(planned.sources, properties)
         pushed = await self.engine.push(
             StartPush(

@@ -29,10 +29,10 @@ from odradek.sql.server.commands import SqlCommand
 
 @dataclass(slots=True)
 class ServiceState:
-    """`history`: the commands that were applied, with their offsets."""
+    """`applied_count`: how many commands were applied; those that were refused do not count."""
 
     catalog: Catalog = field(default_factory=Catalog)
-    history: list[tuple[int, str]] = field(default_factory=list)
+    applied_count: int = 0
     statuses: dict[str, dict[str, Any]] = field(default_factory=dict)
 
     def replay(self, offset: int, command: SqlCommand) -> AppliedChange | None:
@@ -47,7 +47,7 @@ class ServiceState:
             }
             return None
         self.catalog = applied.catalog
-        self.history.append((offset, command.statement))
+        self.applied_count += 1
         query_id = next(
             (
                 change.query.id

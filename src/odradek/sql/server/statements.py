@@ -255,7 +255,7 @@ class Statements:
                 (language.AlterQuery() | language.CreateAsSelect()) as written,
                 (changes.SourceCreated(replaces=source), *_),
             ) if source is not None:
-                judged = await self._upgrades.judged(written, tuple(self._server.state.history), source)
+                judged = await self._upgrades.judged(written, self._server.catalog, source)
             case _:
                 return None
         if judged is None:
@@ -489,8 +489,7 @@ class Statements:
             check_replacement(source, planned.sink, statement)
         except SqlError as error:
             columns_change = error.message
-        history = tuple(self._server.state.history)
-        judged = await self._upgrades.judged(statement, history, source, columns_change)
+        judged = await self._upgrades.judged(statement, catalog, source, columns_change)
         if judged is None:
             raise SqlError(f"{query.id} does not run", statement.position)
         return explained(statement, text, judged, planned)

@@ -13,7 +13,7 @@ from odradek.client import Admin
 from odradek.model.lazy import lazy
 from odradek.pipelines.outline import ProgramOutline
 from odradek.pipelines.upgrade import ModeVerdict, UpgradeMode, verdicts
-from odradek.sql.catalog import PersistentQuery, SqlSource
+from odradek.sql.catalog import Catalog, PersistentQuery, SqlSource
 from odradek.sql.language.statements import AlterQuery, CreateAsSelect
 from odradek.sql.planning import Plan, explain
 from odradek.sql.queries.builds import PersistentBuild, PlannedText
@@ -87,11 +87,11 @@ class Upgrades:
     async def judged(
         self,
         statement: AlterQuery | CreateAsSelect,
-        before: tuple[tuple[int, str], ...],
+        catalog: Catalog,
         source: SqlSource,
         columns_change: str | None = None,
     ) -> JudgedUpgrade | None:
-        """None where no query runs that could go on. `before`: the commands that count; `source`: what the query fills;
+        """None where no query runs that could go on. `catalog`: before the statement; `source`: what the query fills;
         `columns_change`: why its topic cannot take the new columns.
         """
         query = self._server.catalog.queries.get(source.query_id or "")
@@ -100,7 +100,7 @@ class Upgrades:
             return None
         build = wanted.order.build
         assert isinstance(build, PersistentBuild)
-        text = replace(build.text, before=before, statement=statement.text)
+        text = PlannedText.of(catalog, statement.text)
         judged = await asyncio.to_thread(self._judge, query, wanted.order, build.text, text, source)
         if columns_change is None:
             return judged
