@@ -6,12 +6,16 @@ from collections.abc import Iterator
 from typing import Any
 
 import pytest
+from hypothesis import HealthCheck, settings
 from tests.scheduling import FileScheduling, MeasuredDurations
 
 from odradek.runtime import real
 from odradek.runtime.real_offload import ThreadOffload
 from odradek.testing import guarded_disk
 from odradek.testing.guarded_disk import GuardedDisk
+
+settings.register_profile("busy", deadline=None, suppress_health_check=[HealthCheck.too_slow])
+settings.load_profile("busy")  # many tests run side by side: how long an example takes tells nothing about it
 
 
 @pytest.fixture(autouse=True)
