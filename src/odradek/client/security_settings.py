@@ -1,4 +1,4 @@
-"""How clients secure their connections: Kafka's settings, and a few that are shorter."""
+"""Settings for the security of clients' connections: Kafka's settings, and a few that are shorter."""
 
 from __future__ import annotations
 
@@ -141,7 +141,7 @@ class SecuritySettings(Section):
 
     @property
     def token_client(self) -> TokenClient:
-        """As whom this client asks for tokens. ConfigError."""
+        """The identity under which this client requests tokens. Raises ConfigError."""
         jaas = self._login_module
         return TokenClient.of(
             {} if jaas is None else jaas.options,
@@ -153,12 +153,12 @@ class SecuritySettings(Section):
 
     @property
     def kerberos(self) -> KerberosIdentity:
-        """Without sasl.jaas.config: what `kinit` left. ConfigError."""
+        """The Kerberos identity; without sasl.jaas.config the one that `kinit` left. Raises ConfigError."""
         return kerberos_identity(self._login_module, self.sasl_kerberos_service_name, key="sasl.jaas.config")
 
     @property
     def login(self) -> tuple[str, str, bool]:
-        """User, password, and whether they are a delegation token's. ConfigError."""
+        """User, password, and whether they are a delegation token's. Raises ConfigError."""
         jaas = None if self.sasl_username and not self.sasl_jaas_config else self._login_module
         if jaas is None:
             return self.sasl_username, self.sasl_password, False

@@ -55,10 +55,10 @@ _ANSWERS_TO: Final[Mapping[str, str]] = MappingProxyType(
 
 @section()
 class ClientSettings(SecuritySettings):
-    """What every client has."""
+    """The settings of every client."""
 
     bootstrap: tuple[Address, ...]
-    """Where to ask for the cluster first: `bootstrap.servers`, parsed."""
+    """The addresses at which the client asks for the cluster first: `bootstrap.servers`, parsed."""
 
     # fmt: off
     client_id: String = setting(default="odradek", meaning=
@@ -91,7 +91,7 @@ class ClientSettings(SecuritySettings):
 
     @classmethod
     def of(cls, bootstrap_servers: str | list[str] | tuple[str, ...], given: Mapping[str, object]) -> Self:
-        """From keyword arguments; ConfigError names what is unknown or not allowed."""
+        """Returns settings for keyword arguments. Raises ConfigError, which names what is unknown or not allowed."""
         values: dict[str, Any] = {}
         for name, value in given.items():
             setting = cls.settings.get(name)

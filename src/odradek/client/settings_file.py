@@ -1,4 +1,4 @@
-"""A file that says how to connect and log in, as `--command-config` and `ODRADEK_CLIENT_CONFIG` name it."""
+"""A file with settings for connections and logins, which `--command-config` and `ODRADEK_CLIENT_CONFIG` name."""
 
 from __future__ import annotations
 
@@ -12,13 +12,13 @@ from odradek.config.files import providers, secret_files
 
 
 def bootstrap_servers(path: str) -> str | None:
-    """Where the cluster is, if the file says it."""
+    """Returns the file's bootstrap.servers; None if it has none."""
     return sources.from_file(path).values.get("bootstrap.servers")
 
 
 def connection_settings(path: str, said_by: str) -> dict[str, str]:
-    """How to connect, by Kafka's names. What else is in the file belongs to others. ConfigError, which names `said_by`, for a
-    file with secrets that others may read.
+    """Returns the file's settings for connections, by Kafka's names; other settings are left out. Raises ConfigError, which
+    names `said_by`, for a file with secrets that other users may read.
     """
     written = sources.from_file(path).values
     values = providers.resolved(written)

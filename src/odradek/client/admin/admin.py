@@ -72,7 +72,7 @@ class Admin:
 
     @classmethod
     def from_config(cls, config: Mapping[str, object], **more: Any) -> Self:
-        """From a mapping with Kafka's names: `{"bootstrap.servers": "..."}`."""
+        """Returns a client for a mapping with Kafka's names: `{"bootstrap.servers": "..."}`."""
         return cls(**AdminSettings.arguments(config), **more)
 
     def close(self) -> None:
@@ -173,7 +173,7 @@ class Admin:
     def describe_log_dirs(
         self, brokers: Iterable[int] | None = None, *, timeout_s: float | None = None
     ) -> dict[int, tuple[LogDirDescription, ...]]:
-        """What each broker (all by default) holds, directory by directory."""
+        """Returns the contents of each broker's data directories, of all brokers by default."""
         return self._loop.call(self._admin.describe_log_dirs(brokers, timeout_s=timeout_s))
 
     # -- elections, features

@@ -79,7 +79,7 @@ class AsyncAdmin:
 
     @classmethod
     def from_config(cls, config: Mapping[str, object], **more: Any) -> Self:
-        """From a mapping with Kafka's names: `{"bootstrap.servers": "..."}`."""
+        """Returns a client for a mapping with Kafka's names: `{"bootstrap.servers": "..."}`."""
         return cls(**AdminSettings.arguments(config), **more)
 
     async def start(self) -> None:
@@ -214,7 +214,7 @@ class AsyncAdmin:
     async def describe_log_dirs(
         self, brokers: Iterable[int] | None = None, *, timeout_s: float | None = None
     ) -> dict[int, tuple[LogDirDescription, ...]]:
-        """What each broker (all by default) holds, directory by directory."""
+        """Returns the contents of each broker's data directories, of all brokers by default."""
         await self.start()
         limit_s = self._session.limit_s(timeout_s)
         if brokers is None:

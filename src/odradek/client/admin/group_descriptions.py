@@ -1,4 +1,4 @@
-"""What the admin client tells of groups."""
+"""The admin client's descriptions of groups."""
 
 from __future__ import annotations
 
@@ -53,9 +53,9 @@ class GroupDescription:
     epoch: int | None = None
     members: tuple[GroupMemberDescription, ...] = ()
     start_offsets: Mapping[TopicPartition, int] = field(default_factory=dict)
-    """Where a share group reads from in each partition; other groups have committed offsets in its place."""
+    """The offset from which a share group reads, by partition; other groups have committed offsets instead."""
 
     @property
     def active(self) -> bool:
-        """It has members: its offsets are theirs to change."""
+        """Whether it has members: then only they can change its offsets."""
         return self.state not in (EMPTY, DEAD)

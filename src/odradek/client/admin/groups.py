@@ -1,4 +1,4 @@
-"""The messages of admin calls about groups, and how their answers are read."""
+"""The messages of admin calls about groups, and the readers of their answers."""
 
 from __future__ import annotations
 
@@ -182,7 +182,7 @@ def delete_offsets(group_id: str, partitions: Iterable[TopicPartition]) -> Excha
 
 
 def _nicer(code: int) -> str | None:
-    """Where the general meaning of a code says too little."""
+    """Returns a clearer message for codes whose general meaning says too little; None for others."""
     if code == ErrorCode.NON_EMPTY_GROUP:
         return "the group has members; stop them first"
     if code == ErrorCode.GROUP_ID_NOT_FOUND:

@@ -1,4 +1,4 @@
-"""Quotas, names of what has settings, and moves between data directories: the messages, and how their answers are read."""
+"""Messages, and readers of their answers, for quotas, names of resources with settings, and moves between data directories."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ class QuotaEntity:
 
     @property
     def parts(self) -> dict[str, str]:
-        """By Kafka's names."""
+        """The parts of the entity that are set, by Kafka's names of their types."""
         named = {"user": self.user, "client-id": self.client_id, "ip": self.ip}
         return {kind: name for kind, name in named.items() if name is not None}
 
@@ -57,7 +57,7 @@ QuotaChanges = Mapping[QuotaEntity, Mapping[str, float | None]]
 
 
 def describe_quotas(entity: QuotaEntity) -> Exchange:
-    """Those of the entity, and of others that name more than it does."""
+    """Describes the quotas of the entity, and of entities that have these parts and more."""
     request = DescribeClientQuotasRequest(
         components=[
             ComponentData(entity_type=kind, match_type=_EXACT if name else _DEFAULT, match=name or None)
@@ -126,7 +126,7 @@ def list_config_resources(kinds: list[ResourceType]) -> Exchange:
 
 
 def move_replicas(wanted: Mapping[TopicPartition, str]) -> Exchange:
-    """To the data directories at these paths, on one broker."""
+    """Moves replicas on one broker to the data directories at these paths."""
     by_path: dict[str, dict[str, list[int]]] = {}
     for tp, path in wanted.items():
         by_path.setdefault(path, {}).setdefault(tp.topic, []).append(tp.partition)

@@ -1,4 +1,4 @@
-"""What the admin client tells of transactions, producers, elections and features."""
+"""The admin client's descriptions of transactions, producers, elections and features."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ class TransactionDescription:
     state: str
     timeout_ms: int
     start_time_ms: int | None
-    """None while no transaction is open."""
+    """The start of the open transaction; None without one."""
     partitions: tuple[TopicPartition, ...]
     coordinator: int
 
@@ -44,12 +44,12 @@ class ProducerDescription:
     last_timestamp_ms: int
     coordinator_epoch: int
     transaction_start_offset: int | None
-    """Where its open transaction begins in this partition; None without one."""
+    """The first offset of its open transaction in this partition; None without one."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class OpenTransaction:
-    """One partition's part of an open transaction, and what is needed to abort it there."""
+    """One partition's part of an open transaction, with the values that are needed to abort it there."""
 
     partition: TopicPartition
     producer_id: int

@@ -1,4 +1,4 @@
-"""What the admin client takes and gives."""
+"""The types of the admin client's arguments and results."""
 
 from __future__ import annotations
 
@@ -79,7 +79,7 @@ class ClusterDescription:
 
 
 class ResourceType(IntEnum):
-    """What can have settings."""
+    """The types of resources that can have settings."""
 
     TOPIC = 2
     BROKER = 4
@@ -122,7 +122,7 @@ class ConfigResource:
 
 
 class ConfigSource(IntEnum):
-    """Where a value comes from."""
+    """The source of a setting's value."""
 
     UNKNOWN = 0
     TOPIC = 1
@@ -153,14 +153,14 @@ class ConfigEntry:
 
 @dataclass(frozen=True, slots=True)
 class Append:
-    """For `alter_configs`: add these items (separated by commas) to a list."""
+    """A change for `alter_configs` that adds these items (separated by commas) to a list."""
 
     items: str
 
 
 @dataclass(frozen=True, slots=True)
 class Subtract:
-    """For `alter_configs`: take these items out of a list."""
+    """A change for `alter_configs` that removes these items from a list."""
 
     items: str
 
@@ -188,6 +188,6 @@ class LogDirDescription:
     usable_bytes: int
     replicas: Mapping[TopicPartition, ReplicaLogDescription]
     error: str | None = None
-    """Why the directory is offline, if it is."""
+    """The reason why the directory is offline; None if it is online."""
     condition: str = ""
     """`full` or `slow` where an Odradek broker says so: others lead what lies there."""

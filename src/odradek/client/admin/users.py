@@ -29,7 +29,7 @@ DEFAULT_ITERATIONS: Final = 8192
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NewPassword:
-    """What a user is to log in with, by one mechanism."""
+    """A user's new password for one mechanism."""
 
     password: str = field(repr=False)
     mechanism: str = "SCRAM-SHA-512"
@@ -37,11 +37,11 @@ class NewPassword:
 
 
 UserChanges = Mapping[str, NewPassword | str]
-"""By user: a new password, or the name of the mechanism whose credentials are deleted."""
+"""A new password, or the name of the mechanism whose credentials are deleted, by user."""
 
 
 def describe_users() -> Exchange:
-    """Of all users: iterations by mechanism."""
+    """Describes all users: their iterations by mechanism."""
 
     def read(response: DescribeUserScramCredentialsResponse) -> CallOutcome:
         if response.error_code:

@@ -233,8 +233,8 @@ class AsyncConsumer(Generic[K, V]):
 
     @on_own_loop
     def positions(self) -> dict[TopicPartition, int]:
-        """Where each partition stands, behind the last record that was returned: what `commit` commits, and what to
-        give to `send_offsets_to_transaction`. Without those that are not known yet."""
+        """Returns the offset behind the last returned record of each partition: `commit` commits these offsets, and
+        `send_offsets_to_transaction` takes them. Partitions whose position is not known yet are left out."""
         return self._core.positions()
 
     # -- reading
@@ -299,7 +299,7 @@ class AsyncConsumer(Generic[K, V]):
         offsets: OffsetsToCommit | None = None,
         callback: Callable[[OffsetsToCommit, Exception | None], object] | None = None,
     ) -> None:
-        """Like `commit`, without waiting. `callback(offsets, error)` is called on the event loop."""
+        """Commits without waiting. `callback(offsets, error)` is called on the event loop."""
         chosen = dict(offsets) if offsets is not None else dict(self.positions())
         group, tied = self._core.need_group(), self._core.to_commit(offsets)
         explicit = offsets is not None
@@ -310,12 +310,12 @@ class AsyncConsumer(Generic[K, V]):
     async def committed(
         self, partitions: Iterable[TopicPartition], timeout_s: float | None = None
     ) -> CommittedOffsets:
-        """What the group has committed; None where it has not."""
+        """Returns the group's committed offsets; None for a partition without one."""
         await self.start()
         return await self._core.need_group().committed(partitions, timeout_s)
 
     def group_metadata(self) -> GroupMetadata:
-        """Who this member is, for `AsyncProducer.send_offsets_to_transaction`."""
+        """Returns the identity of this member, for `AsyncProducer.send_offsets_to_transaction`."""
         return self._core.group_metadata()
 
     # -- offsets

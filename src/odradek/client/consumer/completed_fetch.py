@@ -1,4 +1,4 @@
-"""One partition's part of one fetch answer, and reading it piece by piece. No I/O.
+"""One partition's part of one fetch answer, and its reader, piece by piece. No I/O.
 
 Nothing is decoded when it arrives, only the batches' headers are looked at: decoding happens when `poll` asks, on the
 caller's thread, one batch at a time.
@@ -53,16 +53,16 @@ class FetchedChunk:
         check_crcs: bool,
         topic_id: UUID = ZERO_UUID,
     ) -> None:
-        """CORRUPT_MESSAGE when the headers make no sense."""
+        """Raises CORRUPT_MESSAGE when the headers make no sense."""
         batches = split_batches(records, allow_partial=True)
         self.topic_partition: Final = topic_partition
         self.topic_id: Final = topic_id
         """The topic that the records are of; ZERO_UUID where brokers have no topic ids."""
         self.start_offset: Final = start_offset
         self.next_offset: Final = max(start_offset, batches[-1][0].next_offset) if batches else start_offset
-        """Where the fetch after this one begins."""
+        """The offset at which the next fetch begins."""
         self.last_epoch: Final = batches[-1][0].partition_leader_epoch if batches else NO_EPOCH
-        """The leader epoch of the last batch, which may be a marker: it is what `next_offset` stands behind."""
+        """The leader epoch of the last batch, which may be a marker: the batch before `next_offset`."""
         self.size_bytes: Final = len(records)
         self.position = start_offset
         """Offset of the next record to hand out, or one below it."""
@@ -111,7 +111,7 @@ class FetchedChunk:
         self.position = records[0].offset
 
     def next_arrow(self, record_count_max: int) -> Any | None:
-        """Like `next_records`, as a pyarrow.RecordBatch of whole batches: at least one, and about `record_count_max` rows."""
+        """Returns the next whole batches, at least one, as a pyarrow.RecordBatch of about `record_count_max` rows."""
         stop = self._stop_for(record_count_max)
         if stop == self._index:
             self.position = self.next_offset
@@ -128,7 +128,7 @@ class FetchedChunk:
         return rows
 
     def next_columns(self, record_count_max: int) -> Columns | None:
-        """Like `next_arrow`, as the buffers that Arrow is made of: pyarrow is not needed."""
+        """Returns the same records as `next_arrow`, as the buffers that Arrow consists of: pyarrow is not needed."""
         stop = self._stop_for(record_count_max)
         if stop == self._index:
             self.position = self.next_offset

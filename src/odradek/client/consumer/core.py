@@ -171,7 +171,7 @@ class ConsumerCore(Generic[K, V]):
         return self.group
 
     def want(self, topics: Iterable[str]) -> None:
-        """On the loop: keep the topics' metadata, and fetch."""
+        """Keeps the topics' metadata up to date and fetches their records. Called on the loop."""
         self.cluster.metadata.want_only(topics)
         self.fetcher.turn_soon()
 
@@ -200,7 +200,7 @@ class ConsumerCore(Generic[K, V]):
         self._wake()
 
     def seek_all(self, partitions: Iterable[TopicPartition], reset_to: int) -> None:
-        """To an end of the log; without partitions, of all that are assigned."""
+        """Seeks to the start or the end of the log, in these partitions, or in all that are assigned."""
         for tp in _each(partitions) or list(self.assignment.states):
             self.drop_kept([tp])
             self.assignment.seek(tp, None, reset_to)
@@ -228,12 +228,12 @@ class ConsumerCore(Generic[K, V]):
         return self._kept_starts().get(TopicPartition(*tp), state.position)
 
     def positions(self) -> dict[TopicPartition, int]:
-        """Where each partition stands, seen from the user: behind the last record that they were given."""
+        """Returns the position of each partition as the user sees it: the offset behind the last returned record."""
         return self.assignment.positions() | self._kept_starts()
 
     def to_commit(self, offsets: OffsetsToCommit | None = None) -> dict[TopicPartition, OffsetAndMetadata]:
-        """What to commit: `offsets`, by default all positions. Each is tied to the topic that its records were read from:
-        for a topic that is made again under the same name it says nothing."""
+        """Returns the offsets to commit: `offsets`, or all positions. Each belongs to the topic that its records were read
+        from, not to a topic that is created again under the same name."""
         if offsets is not None:
             return as_committable(offsets, self._returned_ids)
         tied = {
@@ -245,7 +245,7 @@ class ConsumerCore(Generic[K, V]):
         return tied
 
     def group_metadata(self) -> GroupMetadata:
-        """Who this member is, and which topics it has read."""
+        """Returns this member's identity and the topics that it has read."""
         return replace(self.need_group().metadata, topic_ids=dict(self._returned_ids))
 
     def no_position(self, tp: TopicPartition, timeout_s: float) -> TimedOutError:
@@ -454,7 +454,7 @@ class ConsumerCore(Generic[K, V]):
     async def seek_to_timestamp(
         self, timestamps_ms: Mapping[TopicPartition, int], end: int, timeout_s: float | None
     ) -> None:
-        """To the first record at or after each time; to the end where there is none."""
+        """Seeks to the first record at or after each time, or to the end where there is none."""
         for tp, offset in (await self.offsets(timestamps_ms, timeout_s)).items():
             if offset is None:
                 self.seek(tp, None, end)

@@ -1,4 +1,4 @@
-"""Fetch sessions (KIP-227): say once what is wanted, then only what changed.
+"""Fetch sessions (KIP-227): the first request names all partitions, later ones only changes.
 
 The broker remembers the partitions of a session, and answers only about those with news. Both sides count requests; when
 the counts differ, the broker refuses and a full request begins a new session. No I/O.
@@ -20,7 +20,7 @@ _EPOCH_MAX: Final = 0x7FFF_FFFF
 
 
 class PartitionFetch(NamedTuple):
-    """From where to fetch one partition. A tuple: compared and rebuilt for every request."""
+    """One partition's fetch: its start and its limit. A tuple, since it is compared and rebuilt for every request."""
 
     topic_id: UUID
     fetch_offset: int
@@ -30,7 +30,7 @@ class PartitionFetch(NamedTuple):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SessionRequest:
-    """What to put into the next request."""
+    """The partitions to put into the next request."""
 
     session_id: int
     epoch: int

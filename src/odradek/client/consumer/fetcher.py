@@ -108,12 +108,12 @@ class Fetcher:
         cluster.metadata.on_news = self.turn_soon
 
     def turn_soon(self) -> None:
-        """On the loop: take a turn once what runs now has finished."""
+        """Takes a turn once the callback that runs now has finished. Called on the loop."""
         if self._soon is None and not self._stopped:
             self._soon = asyncio.get_running_loop().call_soon(self.turn)
 
     def turn(self) -> None:
-        """On the loop: ask what should be asked now, and see to the next turn."""
+        """Sends the requests that are due, and schedules the next turn. Called on the loop."""
         for handle in (self._soon, self._timer):
             if handle is not None:
                 handle.cancel()
@@ -352,7 +352,7 @@ class Fetcher:
                     assignment.notify()
 
     def _end_of(self, partition_data: PartitionData) -> int:
-        """Where what may be read ends."""
+        """Returns the end offset of the records that may be read."""
         stable = partition_data.last_stable_offset
         return stable if self._isolation and stable >= 0 else partition_data.high_watermark
 

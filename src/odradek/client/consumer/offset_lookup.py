@@ -1,4 +1,4 @@
-"""Asking brokers about offsets: ListOffsets and OffsetForLeaderEpoch."""
+"""Requests to brokers about offsets: ListOffsets and OffsetForLeaderEpoch."""
 
 from __future__ import annotations
 
@@ -50,14 +50,14 @@ class OffsetAnswers:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LeaderEpochEnd:
-    """Where an epoch ends in a leader's log: the largest epoch up to the one asked for, and the offset behind it."""
+    """The end of an epoch in a leader's log: the largest epoch up to the requested one, and the offset behind it."""
 
     leader_epoch: int
     end_offset: int
 
 
 def left_out_of_answer(tp: TopicPartition) -> KafkaError:
-    """Of a partition that was asked about, and that the answer does not mention. Retriable."""
+    """Returns the error for a partition that was in the request but not in the answer. Retriable."""
     return KafkaError(ErrorCode.NETWORK_EXCEPTION, f"{tp} was not answered for")
 
 

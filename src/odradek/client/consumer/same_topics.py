@@ -12,7 +12,7 @@ from uuid import UUID
 from odradek.model.errors import ErrorCode, KafkaError
 
 _GONE_CHECKS: Final = 4
-"""So many checks in a row must find no topic: a broker that has just started may not know it yet."""
+"""The number of checks in a row that must find no topic: a broker that has just started may not know it yet."""
 
 
 class SameTopics:

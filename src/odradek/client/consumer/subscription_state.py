@@ -1,4 +1,4 @@
-"""The partitions a consumer reads, where it stands in each, and what should be asked of whom next.
+"""The partitions a consumer reads, its position in each, and the requests that should be sent next, by broker.
 
 Shared by two sides under one lock: the user's thread assigns, seeks, pauses and takes what was fetched; the fetching loop
 plans requests and puts in what came. Two offsets per partition: `position`, the next record that the user gets, and
@@ -30,11 +30,11 @@ _log = events.get("client")
 LATEST: Final = -1
 EARLIEST: Final = -2
 MAX_TIMESTAMP: Final = -3
-"""What ListOffsets understands in place of a timestamp."""
+"""Values that ListOffsets takes instead of a timestamp."""
 COMMITTED: Final = -100
-"""Where the group's committed offset is; by auto.offset.reset where there is none."""
+"""Starts at the group's committed offset, or by auto.offset.reset where there is none."""
 BY_DURATION: Final = -101
-"""A time that lies as far back as auto.offset.reset=by_duration:... says."""
+"""Starts at a time as long ago as auto.offset.reset=by_duration:... says."""
 
 _LEFT_MARGIN: Final = 1.1
 _LEFT_BYTES_MIN: Final = 65_536
@@ -55,9 +55,9 @@ class PartitionState:
     bytes_per_record: float = 0.0
     """About, by the last fetch; 0 before the first."""
     begin_at: int | None = None
-    """What a topic that is made again under the same name begins with: COMMITTED, or the reset policy."""
+    """The start in a topic that is created again under the same name: COMMITTED, or the reset policy."""
     reset_to: int | None = None
-    """EARLIEST, LATEST, COMMITTED, BY_DURATION or a timestamp: the position is to be asked for."""
+    """EARLIEST, LATEST, COMMITTED, BY_DURATION or a timestamp, if a broker must be asked for the position."""
     fetched_epoch: int = NO_EPOCH
     """The leader epoch of the last batch fetched: what truncation is noticed by (KIP-320)."""
     seen_leader_epoch: int = NO_EPOCH
@@ -73,7 +73,7 @@ class PartitionState:
     not_before: float = 0.0
     trouble_count: int = 0
     missing_since: float | None = None
-    """Since when the cluster has not known the partition."""
+    """The time since which the cluster has not known the partition, in seconds of the monotonic clock."""
     _problem: ErrorValue[Exception] | None = None
     chunks: deque[FetchedChunk] = field(default_factory=deque)
     current: FetchedChunk | None = None
@@ -84,7 +84,7 @@ class PartitionState:
 
     @property
     def problem(self) -> Exception | None:
-        """To be raised by `poll` when nothing buffered is left. A new exception each time."""
+        """The error that `poll` raises when nothing buffered is left. A new exception each time."""
         return self._problem.exception() if self._problem is not None else None
 
     @problem.setter
@@ -137,7 +137,7 @@ class PartitionState:
 
 @dataclass(slots=True, kw_only=True)
 class FetchPlan:
-    """What to ask now. Keys of the outer mappings are brokers."""
+    """The requests to send now. Keys of the outer mappings are brokers."""
 
     partition_fetches: dict[int, dict[TopicPartition, PartitionFetch]] = field(default_factory=dict)
     lookups: dict[int, dict[TopicPartition, int]] = field(default_factory=dict)
@@ -186,13 +186,13 @@ class Assignment:
             self.notify()
 
     def positions(self) -> dict[TopicPartition, int]:
-        """Of every partition where it is known: the offset of the next record to be returned."""
+        """Returns the offset of the next record to return, of every partition where it is known."""
         with self.lock:
             return {tp: state.position for tp, state in self.states.items() if state.position is not None}
 
     def lags(self, kept_starts: Mapping[TopicPartition, int]) -> dict[TopicPartition, int]:
-        """How many offsets lie between each position and the end, where both are known. `kept_starts`: positions that the
-        user has not come past yet."""
+        """Returns the number of offsets between each position and the end, where both are known. `kept_starts`: positions that
+        the user has not passed yet."""
         with self.lock:
             positions = {tp: kept_starts.get(tp, state.position) for tp, state in self.states.items()}
             return {
@@ -311,7 +311,7 @@ class Assignment:
     # -- the loop's side
 
     def plan(self, image: MetadataSnapshot, now: float, problem: Exception | None = None) -> FetchPlan:
-        """What to ask now, of every partition that needs it. `problem`: why the image could not be refreshed."""
+        """Returns the requests to send now. `problem`: why the image could not be refreshed."""
         plan = FetchPlan()
         with self.lock:
             room = self._buffered_bytes < self._buffer_bytes_max
@@ -410,7 +410,7 @@ class Assignment:
     def _note_missing(
         self, state: PartitionState, image: MetadataSnapshot, now: float, problem: Exception | None
     ) -> None:
-        """After default.api.timeout.ms `poll` says that the partition cannot be found, at once if that is hopeless."""
+        """Lets `poll` raise that the partition was not found: after default.api.timeout.ms, or at once if it is hopeless."""
         if state.missing_since is None:
             state.missing_since = now
         hopeless = isinstance(problem, OdradekError) and not (
@@ -422,7 +422,7 @@ class Assignment:
             self.notify()
 
     def generations(self, partitions: Iterable[TopicPartition]) -> dict[TopicPartition, int]:
-        """To be given back with the answers to what is asked now."""
+        """Returns the partitions' generations, which come back with the answers to the requests sent now."""
         with self.lock:
             return {tp: self.states[tp].generation for tp in partitions if tp in self.states}
 

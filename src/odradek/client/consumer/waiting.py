@@ -1,4 +1,4 @@
-"""How each face of the consumer waits for what fetching, or its group, brings."""
+"""Waiting for the results of fetching, or of the group, for each face of the consumer."""
 
 from __future__ import annotations
 
@@ -14,13 +14,14 @@ T = TypeVar("T")
 
 
 class LoopWaiting:
-    """On the event loop."""
+    """Waits on the event loop."""
 
     def __init__(self, assignment: Assignment, clock: Clock) -> None:
         self._assignment: Final = assignment
 
     async def until(self, look: Callable[[], T], timeout_s: float) -> T:
-        """What `look`, called with the assignment's lock held, finds; None when it has not in time."""
+        """Returns the first result of `look` that is not None, or None after the timeout. `look` is called with the
+        assignment's lock held."""
         with self._assignment.lock:
             seen = look()
         if seen is not None:
@@ -48,14 +49,14 @@ class LoopWaiting:
 
 
 class ThreadWaiting:
-    """On the caller's thread."""
+    """Waits on the caller's thread."""
 
     def __init__(self, assignment: Assignment, clock: Clock) -> None:
         self._assignment: Final = assignment
         self._clock: Final = clock
 
     def until(self, look: Callable[[], T], timeout_s: float) -> T:
-        """As in `LoopWaiting`."""
+        """Does the same as `LoopWaiting.until`."""
         deadline = self._clock.monotonic() + timeout_s
         with self._assignment.lock:
             while True:

@@ -1,4 +1,4 @@
-"""Who reads what: the assignors of the classic protocol. The leader of a group runs one of them over everyone's
+"""The assignors of the classic protocol: which member reads what. The leader of a group runs one of them over everyone's
 subscriptions. No I/O, and no order but that of the arguments: two leaders come to the same result.
 
 - range: topic by topic, neighbouring partitions to each member; equal partitions of two topics meet at one member
@@ -38,17 +38,17 @@ class GroupMember:
 
 
 Members = Mapping[str, GroupMember]
-"""By member id."""
+"""Members by their id."""
 PartitionCounts = Mapping[str, int]
-"""Of topics that exist; others have no readers."""
+"""The partition counts of topics that exist; others have no readers."""
 GroupAssignment = dict[str, list[TopicPartition]]
-"""By member id; everyone is in it."""
+"""Partitions by member id; every member is in it."""
 _OwnedOf = Callable[[MemberSubscription], tuple[Partitions, int]]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Assignor:
-    """One of them. `user_data(owned, generation)` goes into the member's own subscription."""
+    """One assignor. `user_data(owned, generation)` goes into the member's own subscription."""
 
     name: str
     assign: Callable[[Members, PartitionCounts], GroupAssignment]
@@ -88,7 +88,7 @@ def assign_sticky(members: Members, counts: PartitionCounts) -> GroupAssignment:
 
 
 def assign_cooperatively(members: Members, counts: PartitionCounts) -> GroupAssignment:
-    """Without what someone else still has: that follows in the next round."""
+    """Assigns no partition that another member still has: that follows in the next round."""
     stickiness = _Stickiness(members, counts, _owned_by_fields)
     holders = {
         tp: member_id
@@ -114,13 +114,13 @@ class _Stickiness:
         self._place = {member_id: place for place, member_id in enumerate(_in_order(members))}
         self._loads = dict.fromkeys(self._place, 0)
         self._pools: dict[tuple[str, ...], dict[str, list[TopicPartition]]] = {}
-        """By their readers: what each of them has of the pool."""
+        """The partitions that each reader has of a pool, by the pool's readers."""
         self._pool_of: dict[str, tuple[str, ...]] = {}
         for topic, readers in self._readers.items():
             self._pool_of[topic] = tuple(readers)
             self._pools.setdefault(self._pool_of[topic], {})
         self.owners = self._valid_owners(members, owned_of)
-        """Who had what, by the newest generation that claims it."""
+        """The previous owner of each partition, by the newest generation that claims it."""
         for tp, member_id in self.owners.items():
             self._give(tp, member_id)
         self._deal_out()
@@ -271,7 +271,7 @@ _JAVA_NAMES: Final[Mapping[str, str]] = {
 
 
 def assignors_of(setting: str) -> tuple[Assignor, ...]:
-    """From partition.assignment.strategy: names separated by commas, short ones or Kafka's class names."""
+    """Returns the assignors in partition.assignment.strategy: names separated by commas, short ones or Kafka's class names."""
     chosen: dict[str, Assignor] = {}
     for word in filter(None, (part.strip() for part in setting.split(","))):
         name = _JAVA_NAMES.get(word.rpartition(".")[2], word)

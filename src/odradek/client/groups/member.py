@@ -27,7 +27,7 @@ PATIENCE_S: Final = 5.0
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MemberSettings:
-    """What the cores need of a consumer's settings."""
+    """The settings of a consumer that the cores need."""
 
     group_id: str
     group_instance_id: str | None = None
@@ -161,6 +161,6 @@ class MembershipState:
 
 
 def minus(left: Partitions, right: Partitions) -> tuple[TopicPartition, ...]:
-    """In the order of `left`."""
+    """Returns the partitions of `left` that are not in `right`, in the order of `left`."""
     gone = set(right)
     return tuple(tp for tp in left if tp not in gone)

@@ -72,7 +72,7 @@ class GroupMembership:
             await self._send_leave(shutdown, timeout_s)
 
     def leave_soon(self) -> None:
-        """Like `leave`, without waiting: nothing happens if that was called before."""
+        """Begins to leave without waiting; does nothing if the member has left."""
         if self._active:
             self._begin(self.leave(LEAVING_S))
 

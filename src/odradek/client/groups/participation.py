@@ -1,4 +1,4 @@
-"""What a consumer with a group.id has: its place in the group, its commits, and the user's side of rebalances.
+"""A consumer's part in its group: its membership, its commits, and the user's side of rebalances.
 
 The group's service runs on the loop, the user calls from a thread of their own or from a coroutine. They meet in `poll`:
 it commits what earlier polls returned (auto commit), gives up and takes partitions when the group asks for it, and calls
@@ -292,7 +292,7 @@ class Participation:
                 _log.exception("commit_callback_failed", callback=represent(callback))
 
     def spawn(self, work: Coroutine[Any, Any, None]) -> None:
-        """On the loop: run it without waiting for it."""
+        """Runs the work without waiting for it. Called on the loop."""
         task = asyncio.get_running_loop().create_task(work, name="odradek-commit")
         self._tasks[task] = None
         task.add_done_callback(lambda done: self._tasks.pop(done, None))
@@ -326,10 +326,10 @@ class Participation:
     async def find_committed(
         self, partitions: list[TopicPartition]
     ) -> tuple[dict[TopicPartition, int | None], dict[TopicPartition, KafkaError]]:
-        """For positions: where the group has committed, and the partitions of which that is not known.
+        """Returns the group's committed offsets, to start from, and the error of each partition whose offset is not known.
 
-        Whatever the isolation level: offsets of a transaction that is being committed are waited for (KIP-447), or what the
-        partitions' last owner has handled would be handled again.
+        At any isolation level it waits for the offsets of a transaction that is being committed (KIP-447): otherwise records
+        that the partitions' last owner has handled would be handled again.
         """
         limit_s = self._settings.request_timeout_ms / 1000
         metadatas, problems = await self.store.fetch_some(partitions, limit_s, require_stable=True)

@@ -1,4 +1,4 @@
-"""What users of groups give and get: offsets with metadata, the identity of a member, the listener to rebalances."""
+"""Values for users of groups: offsets with metadata, the identity of a member, the listener to rebalances."""
 
 from __future__ import annotations
 
@@ -11,14 +11,14 @@ from odradek.model.errors import KafkaError
 from odradek.model.ids import NO_EPOCH, NO_OFFSET, ZERO_UUID, TopicPartition
 
 NO_GENERATION: Final = -1
-"""Of clients that commit without being a member."""
+"""The generation of clients that commit without being a member."""
 
 Partitions = tuple[TopicPartition, ...]
 
 
 @dataclass(frozen=True, slots=True)
 class OffsetAndMetadata:
-    """A committed offset: that of the next record to read, and a note that goes with it."""
+    """A committed offset, which is that of the next record to read, and a note that goes with it."""
 
     offset: int
     metadata: str = ""
@@ -46,7 +46,7 @@ class GroupMetadata:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Subscription:
-    """What a member wants to read: topics by name, or all that match `pattern`."""
+    """The topics that a member wants to read: topics by name, or all that match `pattern`."""
 
     topics: tuple[str, ...] = ()
     pattern: str | None = None

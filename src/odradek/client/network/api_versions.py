@@ -1,4 +1,4 @@
-"""Which version of an API to speak: the highest that both sides know."""
+"""Choice of an API's version: the highest that both sides know."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ GREETING_FALLBACK: Final = 0
 
 
 class PeerVersions:
-    """What one broker offers."""
+    """The API versions that one broker offers."""
 
     __slots__ = ("_ranges", "_who", "features")
 
@@ -67,7 +67,7 @@ class PeerVersions:
 
 
 def greeting_retry(response: ApiVersionsResponse, api: Api) -> int:
-    """After UNSUPPORTED_VERSION: the version of ApiVersions to try next, from the list in the refusal (KIP-511)."""
+    """Returns the version of ApiVersions to try after UNSUPPORTED_VERSION, from the list in the refusal (KIP-511)."""
     for api_key in response.api_keys:
         if api_key.api_key == api.key:
             return max(GREETING_FALLBACK, min(api_key.max_version, api.latest_stable))

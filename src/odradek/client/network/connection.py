@@ -57,9 +57,9 @@ else:
 
 SOFTWARE_NAME: Final = "odradek"
 _COALESCE_BYTES: Final = 64 * 1024
-"""Below this much, one joined write beats several; above it, copying costs more than system calls do."""
+"""Below this size, one joined write is faster than several; above it, copying costs more than system calls do."""
 _TRUSTED_BYTES: Final = 16 * 1024 * 1024
-"""What a broker that has sent large answers may announce: memory for these is the process's own, and used again."""
+"""The size that a broker which has sent large answers may announce: their memory stays in the process and is used again."""
 _GATHERS: Final = sys.version_info >= (3, 12)  # from 3.12 on, `writelines` is one sendmsg; before, it joins
 _API_VERSIONS: Final = api_by_name("ApiVersions")
 _REFUSED: Final = ErrorCode.UNSUPPORTED_VERSION.to_bytes(2, "big")
@@ -86,7 +86,7 @@ class BrokerConnection(asyncio.BufferedProtocol):
         self._gate = SendGate(clock, self._transmit, on_open=self._opened)
         self._login: ConnectionLogin | None = None
         self._answers = 0
-        """After the greeting."""
+        """The number of answers after the greeting."""
         self.on_writable: Callable[[], None] = _nothing
         self.on_closed: Callable[[], None] = _nothing
 

@@ -1,4 +1,4 @@
-"""Connections to brokers by address: made when someone needs one, shared, closed when idle."""
+"""Connections to brokers by address: opened when one is needed, shared, closed when idle."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ else:
 
 _log = events.get("client")
 RESTART_S: Final = 3.0
-"""So long a broker that was there may be away before the log says so."""
+"""The time for which a broker that was reachable may be away before it is logged."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -39,7 +39,7 @@ class _UnreachableAddress:
 
 
 class BrokerConnections:
-    """At most one connection per address. Lives on one event loop."""
+    """Connections to brokers, at most one per address. Lives on one event loop."""
 
     def __init__(self, settings: ClientSettings, clock: Clock, entropy: Entropy) -> None:
         self._settings = settings
@@ -92,7 +92,7 @@ class BrokerConnections:
             raise
 
     def least_loaded(self) -> BrokerConnection | None:
-        """Of the open connections, one with the fewest requests under way."""
+        """Returns an open connection with the fewest requests under way; None if none is open."""
         usable = [connection for connection in self._open.values() if not connection.closed]
         return min(usable, key=lambda connection: connection.in_flight, default=None)
 

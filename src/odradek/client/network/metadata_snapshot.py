@@ -1,4 +1,4 @@
-"""What a client knows of the cluster: an immutable picture, and how an answer to Metadata changes it."""
+"""A client's view of the cluster: an immutable snapshot, and the changes that an answer to Metadata makes."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ _HIGHEST_PARTITION_MIN: Final = 100_000
 """Up to this number a partition is believed in, however many of those before it are missing."""
 _ENDED_IDS_MAX: Final = 1_000
 _OLD_ANSWERS_MAX: Final = 10
-"""So often a topic that ended is taken for what a broker has not heard of yet; after that it is what the cluster says."""
+"""The number of answers with a topic that ended that are taken for old ones; after that the topic is believed to exist."""
 _EMPTY: Final[Mapping[int, Address]] = MappingProxyType({})
 
 

@@ -1,4 +1,4 @@
-"""From a client's settings to how its connections are secured, and the logins of those. Imported where they are."""
+"""The security of a client's connections, from its settings, and their logins. Imported only where connections are secured."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ else:
     token_endpoint = lazy("odradek.client.network.token_endpoint")
 
 _LIFETIME_USED: Final = 0.85
-"""Of a login's lifetime, before it is renewed."""
+"""The part of a login's lifetime after which it is renewed."""
 
 
 class ConnectionLogin:

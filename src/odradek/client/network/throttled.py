@@ -1,4 +1,4 @@
-"""What a broker asks of a client over its quota: to leave it alone for a while (`throttle_time_ms`, KIP-219).
+"""Throttling: a broker asks a client over its quota to send nothing for a while (`throttle_time_ms`, KIP-219).
 
 Since Kafka 2.0 a broker answers at once and then reads nothing from the connection for that time. A client that kept sending
 would fill its buffers; one that counted the time against its requests would give up connections that are well.
@@ -20,7 +20,7 @@ MUTE_S_MAX: Final = 60.0
 
 
 class ThrottleState:
-    """Until when a broker is to be left alone."""
+    """The time until which nothing is sent to a broker."""
 
     __slots__ = ("_until",)
 

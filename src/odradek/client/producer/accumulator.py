@@ -1,4 +1,4 @@
-"""Where records wait to become requests.
+"""The accumulator, in which records wait to become requests.
 
 Two sides share it under one lock. The user's thread appends records to the open batch of a partition; the sending loop
 closes batches (full, lingered, or flushed), takes them away and gives their memory back. The lock is held for
@@ -96,7 +96,7 @@ class Accumulator:
         self._room_watchers: dict[Callable[[], None], None] = {}
         self._free_bytes = settings.buffer_memory
         self.topics: Final[dict[str, TopicQueues]] = {}
-        """Those that are kept up to date; others rest."""
+        """Topics whose metadata is kept up to date; the others rest."""
         self._resting: dict[str, TopicQueues] = {}
         self.revived: Final[list[str]] = []
         """Topics that were sent to although they rested: the sender asks for their metadata again."""
@@ -104,13 +104,13 @@ class Accumulator:
         """Queues with something to send, the longest waiting first."""
         self._lingering: deque[_Lingering] = deque()
         self._unsettled: OrderedDict[ProducerBatch, None] = OrderedDict()
-        """In the order of their deadlines."""
+        """Batches without an outcome yet, in the order of their deadlines."""
         self._batch_number = 0
         self._failure: ErrorValue[Exception] | None = None
 
     @property
     def failure(self) -> Exception | None:
-        """Why no record can be taken any more. A new exception each time."""
+        """The error after which no record is accepted; None before. A new exception each time."""
         return self._failure.exception() if self._failure is not None else None
 
     @failure.setter
@@ -257,7 +257,7 @@ class Accumulator:
             return [queues.topic for queues in idle]
 
     def next_due(self) -> float | None:
-        """When `collect` will have something to do if nothing else happens."""
+        """Returns the time when `collect` has work if nothing else happens; None if it will have none."""
         with self.lock:
             times = []
             if self._lingering:
@@ -436,7 +436,7 @@ class Accumulator:
 
 
 def _record_bytes(key: Buffer | None, value: Buffer | None, headers: Headers) -> int:
-    """At most what the record takes."""
+    """Returns the most bytes that the record can take."""
     size = RECORD_OVERHEAD_BYTES + (len(key) if key else 0) + (len(value) if value else 0)
     for name, content in headers:
         size += 10 + 4 * len(name) + (len(content) if content else 0)

@@ -67,7 +67,7 @@ class AsyncProducer(Generic[K, V]):
         value_serializer: Serializer[V] | None = None,
         **more: Any,
     ) -> Self:
-        """From a mapping with Kafka's names: `{"bootstrap.servers": "...", "linger.ms": 20}`."""
+        """Returns a producer for a mapping with Kafka's names: `{"bootstrap.servers": "...", "linger.ms": 20}`."""
         return cls(
             key_serializer=key_serializer,
             value_serializer=value_serializer,
@@ -185,7 +185,7 @@ class AsyncProducer(Generic[K, V]):
     # -- transactions
 
     async def init_transactions(self, timeout_s: float | None = None) -> None:
-        """Before anything else: fence older producers of this transactional id, and abort what they left open."""
+        """Fences older producers of this transactional id, and aborts their open transaction. Call it before anything else."""
         await self.start()
         await self._core.need_transactions().init(timeout_s)
 
@@ -213,11 +213,12 @@ class AsyncProducer(Generic[K, V]):
         return await self._core.need_transactions().prepare(timeout_s)
 
     async def resume_transactions(self, committed: TransactionIdentity) -> bool:
-        """In place of `init_transactions`, where the transaction that was prepared last is known to be committed: no broker
-        is asked.
+        """Replaces `init_transactions` where the transaction that was prepared last is known to be committed. It asks no
+        broker.
 
-        False when it is another one, or when a broker must be asked (before transaction.version 2, or when epochs are nearly
-        used up): then call `init_transactions`. If `committed` is open or aborted, brokers refuse what is sent next.
+        Returns False when another one was prepared, or when a broker must be asked (before transaction.version 2, or when
+        epochs are nearly used up): then call `init_transactions`. If `committed` is open or aborted, brokers refuse what is
+        sent next.
         """
         await self.start()
         return await self._core.need_transactions().resume(committed)

@@ -1,4 +1,4 @@
-"""What the asynchronous and the synchronous producer share: everything but how to wait."""
+"""The core that the asynchronous and the synchronous producer share: everything but waiting."""
 
 from __future__ import annotations
 
@@ -92,9 +92,9 @@ class ProducerCore:
             await self.sender.stop()
 
     async def finish_forgotten(self) -> None:
-        """For a producer that no one closed: what it has accepted is sent, or fails after delivery.timeout.ms; then all ends.
+        """Ends a producer that was not closed: its records are sent, or fail after delivery.timeout.ms; then everything stops.
 
-        On the loop.
+        Called on the loop.
         """
         try:
             if self.accumulator.failure is None:
@@ -105,7 +105,7 @@ class ProducerCore:
             await self.finish()
 
     def metrics(self) -> dict[MetricName, float]:
-        """From any thread."""
+        """Returns the producer's metrics. Called from any thread."""
         table = rows(self.sender.figures, self.accumulator, self.cluster)
         return read(table, self.settings.client_id)
 
@@ -171,9 +171,9 @@ class ProducerCore:
         self.sender.failures.pop()  # the failed call has raised it, and none of it counts
 
     async def end_open_transaction(self, timeout_s: float) -> None:
-        """At the end: what is still open is never committed, and readers should not have to wait for its timeout.
+        """Aborts an open transaction at the end: it is never committed, and readers should not wait for its timeout.
 
-        A commit that was begun, and cancelled or too late, is seen through: it may have happened.
+        A commit that was begun, and was cancelled or timed out, is completed: it may have happened.
         """
         transactions = self.transactions
         if transactions is None:
@@ -253,12 +253,12 @@ class ProducerCore:
             raise failure
 
     def no_room(self) -> BufferFullError:
-        """What to raise when the wait for memory was too long."""
+        """Returns the error for a wait for memory that was too long."""
         return BufferFullError(
             f"buffer.memory ({self.settings.buffer_memory} bytes) stayed full for {self.max_block_s:g} s",
             self.cluster.metadata.problem,
         )
 
     def undelivered(self) -> Exception | None:
-        """What flush and close must raise."""
+        """Returns the error that flush and close must raise."""
         return self.sender.failures.pop()

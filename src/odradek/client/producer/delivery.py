@@ -1,4 +1,4 @@
-"""What `send` hands back: one `Delivery` per record, and the batch that decides it.
+"""The result of `send`: one `Delivery` per record, and the batch that decides it.
 
 A delivery is two references and a number, because millions are made; all that waiting needs (an event, callbacks)
 is made on the batch, once someone waits. The sending loop settles a batch from its own thread, exactly once.
@@ -31,7 +31,7 @@ os.register_at_fork(
 
 
 class RecordMetadata(NamedTuple):
-    """Where a delivered record is. A tuple and not a dataclass: one per record that is asked about."""
+    """The location of a delivered record. A tuple and not a dataclass: one is made per record that is asked about."""
 
     topic: str
     partition: int
@@ -177,7 +177,7 @@ class ProducerBatch:
         return self.payload
 
     def split_into(self, parts: tuple[ProducerBatch, ...]) -> None:
-        """From now on `parts` decide; this batch is done when all of them are."""
+        """Replaces this batch by `parts`; it is done when all of them are."""
         self.parts = parts
         for part in parts:
             part.parent = self
@@ -268,7 +268,7 @@ class Delivery:
         self._timestamp_ms = timestamp_ms
 
     def done(self) -> bool:
-        """Whether `result()` would return (or raise) at once."""
+        """Tells whether `result()` would return (or raise) at once."""
         return self.batch.done
 
     def result(self, timeout_s: float | None = None) -> RecordMetadata:
@@ -285,7 +285,7 @@ class Delivery:
         )
 
     def exception(self, timeout_s: float | None = None) -> Exception | None:
-        """Like `result`, but return the error, None on success."""
+        """Waits as `result` does, but returns the error; None on success."""
         if not self.batch.wait(timeout_s):
             raise TimedOutError(f"the record was not acknowledged within {timeout_s} s, and may still be")
         self.batch.observed = True

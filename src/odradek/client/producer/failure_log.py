@@ -22,7 +22,7 @@ class FailureLog:
         self._forgotten_count = 0
 
     def note(self, batch: ProducerBatch, error: Exception) -> None:
-        """On the loop. Beyond a thousand batches only the records are counted, seen or not."""
+        """Notes a failed batch; beyond a thousand batches it counts only the records, seen or not. Called on the loop."""
         if len(self._batches) < _REMEMBERED_MAX:
             self._batches.append((batch, ErrorValue.of(error)))
         else:

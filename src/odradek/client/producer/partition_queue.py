@@ -39,7 +39,7 @@ _SEQUENCE_MASK: Final = 0x7FFF_FFFF
 
 @dataclass(slots=True, kw_only=True)
 class SequenceNumbers:
-    """Where a partition stands in the sequence numbers of a producer id and epoch."""
+    """A partition's progress in the sequence numbers of a producer id and epoch."""
 
     producer_id: int
     producer_epoch: int
@@ -109,12 +109,12 @@ class PartitionQueue:
 
     @property
     def waiting(self) -> bool:
-        """Something could be sent, as far as this partition alone is concerned."""
+        """Whether this partition has something that could be sent."""
         return bool(self.closed) or self.open_due
 
     @property
     def next_size_bytes(self) -> int:
-        """Of the batch that `drain` would give, the open one if none is closed."""
+        """The size of the batch that `drain` would return: the first closed one, or the open one."""
         batch = self.closed[0] if self.closed else self.open
         return batch.size_bytes if batch is not None else 0
 
@@ -215,7 +215,7 @@ class PartitionQueue:
         return dropped
 
     def _resume(self) -> None:
-        """Once nothing is in flight, what must be tried again goes to the front, in its old order."""
+        """Moves batches that must be retried to the front, in their old order, once nothing is in flight."""
         if self.in_flight:
             return
         self.sent_to = None
@@ -251,7 +251,7 @@ class PartitionQueue:
             numbering.next_sequence = identity.base_sequence
 
     def _is_numbered_now(self, batch: ProducerBatch) -> bool:
-        """Under the present id and epoch: a batch that was given up in flight may have those before."""
+        """Tells whether the batch has the current id and epoch: a batch that was given up in flight may have earlier ones."""
         identity, numbering = batch.identity, self.numbering
         return (
             identity is not None

@@ -98,7 +98,7 @@ class Producer(Generic[K, V]):
         value_serializer: Serializer[V] | None = None,
         **more: Any,
     ) -> Self:
-        """From a mapping with Kafka's names: `{"bootstrap.servers": "...", "linger.ms": 20}`."""
+        """Returns a producer for a mapping with Kafka's names: `{"bootstrap.servers": "...", "linger.ms": 20}`."""
         return cls(
             key_serializer=key_serializer,
             value_serializer=value_serializer,
@@ -217,7 +217,7 @@ class Producer(Generic[K, V]):
     # -- transactions
 
     def init_transactions(self, timeout_s: float | None = None) -> None:
-        """Before anything else: fence older producers of this transactional id, and abort what they left open."""
+        """Fences older producers of this transactional id, and aborts their open transaction. Call it before anything else."""
         self._loop.call(self._core.need_transactions().init(timeout_s))
 
     def begin_transaction(self) -> None:
@@ -242,11 +242,12 @@ class Producer(Generic[K, V]):
         return self._loop.call(self._core.need_transactions().prepare(timeout_s))
 
     def resume_transactions(self, committed: TransactionIdentity) -> bool:
-        """In place of `init_transactions`, where the transaction that was prepared last is known to be committed: no broker
-        is asked.
+        """Replaces `init_transactions` where the transaction that was prepared last is known to be committed. It asks no
+        broker.
 
-        False when it is another one, or when a broker must be asked (before transaction.version 2, or when epochs are nearly
-        used up): then call `init_transactions`. If `committed` is open or aborted, brokers refuse what is sent next.
+        Returns False when another one was prepared, or when a broker must be asked (before transaction.version 2, or when
+        epochs are nearly used up): then call `init_transactions`. If `committed` is open or aborted, brokers refuse what is
+        sent next.
         """
         return self._loop.call(self._core.need_transactions().resume(committed))
 
@@ -327,7 +328,7 @@ class Producer(Generic[K, V]):
                     raise core.no_room()
 
     def _leave_behind(self) -> None:
-        """In a forked process: the next `send` finds no topic, so it asks the thread, and is refused."""
+        """Forgets the topics in a forked process: the next `send` finds none, asks the thread, and is refused."""
         self._topics = {}
 
     def _refuse_own_thread(self) -> None:
@@ -343,7 +344,7 @@ _open_producers: weakref.WeakSet[Producer[Any, Any]] = weakref.WeakSet()
 
 
 def _close_forgotten() -> None:
-    """At the end of the process: deliver what producers that no one closed still hold, within reason."""
+    """Delivers, at the end of the process, the records of producers that were not closed, for at most `_AT_EXIT_S` each."""
     for producer in list(_open_producers):
         try:
             producer.close(timeout_s=_AT_EXIT_S)
@@ -352,7 +353,7 @@ def _close_forgotten() -> None:
 
 
 def _leave_behind() -> None:
-    """After a fork, in the child: the threads of the producers are not here, so `send` must not fill their batches."""
+    """Detaches producers in a forked child: it does not have their threads, so `send` must not fill their batches."""
     for producer in list(_open_producers):
         producer._leave_behind()
     _open_producers.clear()

@@ -1,4 +1,4 @@
-"""From what a user passes to `send` to the bytes of a record."""
+"""Converts the arguments of `send` to the bytes of a record."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Which batches go into which request now: the sender's decision, without I/O.
+"""The plan of the next requests and their batches: the sender's decision, without I/O.
 
 A request goes to one broker and carries at most one batch of a partition (the protocol's rule), the longest waiting
 queue first, up to `max.request.size`. As many requests are planned as the broker may have under way.
@@ -38,7 +38,7 @@ class ProducePlan:
     not_admitted: bool = False
     """Some partition is not part of the transaction yet."""
     retry_at: float | None = None
-    """When the earliest pause ends."""
+    """The time when the earliest pause ends, in seconds of the monotonic clock; None without a pause."""
 
     def pause_until(self, time: float) -> None:
         self.retry_at = time if self.retry_at is None else min(self.retry_at, time)

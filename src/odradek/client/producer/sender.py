@@ -54,7 +54,7 @@ _NO_TIMEOUT_S: Final = 3_600.0
 
 InFlight = dict[TopicPartition, ProducerBatch]
 TopicNames = Mapping[UUID, str]
-"""By id, as a request has them: when its answer comes, the image may know other ids, or none."""
+"""The names of a request's topics by id: when its answer comes, the image may have other ids, or none."""
 
 
 class Sender:
@@ -79,7 +79,7 @@ class Sender:
         self._identifying: asyncio.Task[None] | None = None
         self._stopped = False
         self.transactions: ProducerTransactions | None = None
-        """Of a producer with a transactional id."""
+        """The transactions of a producer with a transactional id; None for others."""
         self.failures: Final = FailureLog()
         self._retry_warnings: Final = RetryWarnings()
         self._leaderless_warnings: Final = LeaderlessWarnings()
@@ -93,12 +93,12 @@ class Sender:
         self._planner.producer_id = identity
 
     def turn_soon(self) -> None:
-        """On the loop: take a turn once what runs now has finished."""
+        """Takes a turn once the callback that runs now has finished. Called on the loop."""
         if self._soon is None and not self._stopped:
             self._soon = asyncio.get_running_loop().call_soon(self.turn)
 
     def turn(self) -> None:
-        """On the loop: do what can be done now, and see to the next turn."""
+        """Does the work that is due, and schedules the next turn. Called on the loop."""
         if self._soon is not None:
             self._soon.cancel()
             self._soon = None

@@ -200,7 +200,7 @@ class ProducerSyncParts(Generic[K, V]):
                     raise core.no_room()
 
     def _leave_behind(self) -> None:
-        """In a forked process: the next `send` finds no topic, so it asks the thread, and is refused."""
+        """Forgets the topics in a forked process: the next `send` finds none, asks the thread, and is refused."""
         self._topics = {}
 
     def _refuse_own_thread(self) -> None:
@@ -221,7 +221,7 @@ _open_producers: weakref.WeakSet[ProducerSyncParts[Any, Any]] = weakref.WeakSet(
 
 
 def _close_forgotten() -> None:
-    """At the end of the process: deliver what producers that no one closed still hold, within reason."""
+    """Delivers, at the end of the process, the records of producers that were not closed, for at most `_AT_EXIT_S` each."""
     for producer in list(_open_producers):
         try:
             producer.close(timeout_s=_AT_EXIT_S)
@@ -230,7 +230,7 @@ def _close_forgotten() -> None:
 
 
 def _leave_behind() -> None:
-    """After a fork, in the child: the threads of the producers are not here, so `send` must not fill their batches."""
+    """Detaches producers in a forked child: it does not have their threads, so `send` must not fill their batches."""
     for producer in list(_open_producers):
         producer._leave_behind()
     _open_producers.clear()

@@ -1,4 +1,4 @@
-"""What an error means for a transaction: the one table of it, for every API that takes part in one.
+"""The meaning of errors for a transaction: one table for every API that takes part in one.
 
 Kafka's own client tells the same three apart: what may be tried again, what costs the transaction (abort it and begin
 another), and what costs the producer.
@@ -34,7 +34,7 @@ class TransactionAbortedError(KafkaError):
 
 
 class TransactionErrorAction(Enum):
-    """What to do about an error."""
+    """The reaction to an error."""
 
     FINE = auto()
     RETRY = auto()
@@ -87,7 +87,8 @@ _FATAL_FOR_BATCHES: Final = frozenset(
 
 
 def action_for_response(code: ErrorCode) -> TransactionErrorAction:
-    """Of a coordinator: to InitProducerId, AddPartitionsToTxn, AddOffsetsToTxn, TxnOffsetCommit, EndTxn."""
+    """Returns the action for a coordinator's answer to InitProducerId, AddPartitionsToTxn, AddOffsetsToTxn, TxnOffsetCommit or
+    EndTxn."""
     if code is ErrorCode.NONE:
         return TransactionErrorAction.FINE
     if code in _RETRIED:
@@ -100,7 +101,7 @@ def action_for_response(code: ErrorCode) -> TransactionErrorAction:
 
 
 def action_for_batch(code: ErrorCode) -> TransactionErrorAction:
-    """Of a batch that was given up. That its epoch is too old shows when the transaction is ended, not here."""
+    """Returns the action for a batch that was given up. An old epoch shows only when the transaction is ended, not here."""
     if code is ErrorCode.PRODUCER_FENCED:
         return TransactionErrorAction.FENCED
     if code in _FATAL_FOR_BATCHES:
