@@ -27,6 +27,7 @@ from odradek.broker.metrics.collection import MetricsCollection
 from odradek.broker.metrics.requests import RequestFigures
 from odradek.config.broker import BrokerConfig
 from odradek.net.connection_owner import ConnectionFigures
+from odradek.runtime.ports import Buffer
 from odradek.runtime.real import real_runtime
 from odradek.telemetry.exposition import written
 from odradek.telemetry.metrics import Family, Histogram
@@ -47,7 +48,8 @@ def sample_microseconds() -> dict[str, float]:
     connection: Any = SimpleNamespace(
         client_software=("x", "1"), figures=ConnectionFigures(), peer="127.0.0.1:1"
     )
-    frame, reply = bytes(2) + b"\x00\x09" + bytes(100), [b"x"]
+    frame = bytes(2) + b"\x00\x09" + bytes(100)
+    reply: list[Buffer] = [b"x"]
     began = time.thread_time()
     for _ in range(_REQUESTS):
         figures.answered(connection, frame, reply, time.monotonic())
