@@ -92,7 +92,7 @@ class ArchiveWriteOptions:
 
 
 def archive_read_options(options: Mapping[str, str]) -> ArchiveReadOptions:
-    """Check the options of a read; ConfigError says which one is wrong and what would be right."""
+    """Checks the options of a read; ConfigError says which one is wrong and what would be right."""
     given = _given(options, ArchiveUse.READ)
     columns = given.get("columns")
     return ArchiveReadOptions(
@@ -103,7 +103,7 @@ def archive_read_options(options: Mapping[str, str]) -> ArchiveReadOptions:
 
 
 def archive_write_options(options: Mapping[str, str]) -> ArchiveWriteOptions:
-    """Check the options of a write; ConfigError says which one is wrong and what would be right."""
+    """Checks the options of a write; ConfigError says which one is wrong and what would be right."""
     given = _given(options, ArchiveUse.WRITE)
     sink_id = given.get("sinkid") or given.get("queryname") or DEFAULT_SINK
     if not _SINK_ID.fullmatch(sink_id):

@@ -54,7 +54,7 @@ class ArchivePlace:
         return self.uri
 
     def is_named_by(self, location: str) -> bool:
-        """Whether a URL, as a table keeps its own, is another spelling of this place: links and `..` are followed."""
+        """Tells whether a URL, as a table keeps its own, is another spelling of this place: links and `..` are followed."""
         scheme, colon, rest = location.rstrip("/").partition(":")
         if self.is_s3:
             return bool(colon) and scheme in _S3_SCHEMES and rest == f"//{self.path}"

@@ -75,7 +75,7 @@ class RowColumns:
 def row_columns(
     *, value: ValueFormat, value_schema: str | None, key_as_string: bool, partition_by: Sequence[str]
 ) -> RowColumns:
-    """Check what the user asked for; ConfigError says what would be right."""
+    """Checks what the user asked for; ConfigError says what would be right."""
     needs_schema = value in (ValueFormat.JSON, ValueFormat.CSV)
     if needs_schema and not (value_schema or "").strip():
         raise ConfigError(f"values as {value} need a schema, such as --schema 'id BIGINT, name STRING'")

@@ -28,10 +28,10 @@ class SmallObjects(Protocol):
     """What the manifest of a Parquet archive is kept in. Names are relative to the archive's root."""
 
     def put_if_absent(self, name: str, content: bytes) -> bool:
-        """Make the object, whole and durable; False, and nothing happens, where there is one of this name."""
+        """Makes the object, whole and durable; False, and nothing happens, where there is one of this name."""
 
     def put(self, name: str, content: bytes) -> None:
-        """Make the object, or put this content in the place of what it has."""
+        """Makes the object, or replaces its content."""
 
     def read(self, name: str) -> bytes | None:
         """All of it; None where there is none."""

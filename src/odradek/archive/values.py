@@ -141,7 +141,7 @@ class ArchiveState:
         return {topic: topic_id for topic, topic_id in batch.topic_ids.items() if topic not in self.topic_ids}
 
     def check_topics(self, topic_ids: Mapping[str, UUID]) -> None:
-        """ArchiveError when one of these topics is another one than the archive has under its name."""
+        """Raises ArchiveError when one of these topics is another one than the archive has under its name."""
         for topic, topic_id in sorted(topic_ids.items()):
             known = self.topic_ids.get(topic, topic_id)
             if known != topic_id:

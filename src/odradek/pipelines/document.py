@@ -223,5 +223,5 @@ def pipeline_of(key: str) -> str:
 
 
 def is_candidate(key: str) -> bool:
-    """Whether a status is of a version that is not the current one."""
+    """Tells whether a status is of a version that is not the current one."""
     return _CANDIDATE in key

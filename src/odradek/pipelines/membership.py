@@ -84,7 +84,7 @@ class SupervisedTopics(RebalanceListener):
         self._consumer.subscribe([PIPELINES_TOPIC], listener=self)
 
     def close(self) -> None:
-        """Leave the group: a waiting member takes over. Idempotent."""
+        """Leaves the group: a waiting member takes over. Idempotent."""
         self._threads.shutdown(wait=False, cancel_futures=True)
         self._consumer.close()
         self._statuses.close()
@@ -118,7 +118,7 @@ class SupervisedTopics(RebalanceListener):
     # -- documents
 
     def wait(self, wait_s: float) -> Documents | None:
-        """Wait for documents that change; None when this has just become the supervisor: `everything` is due then."""
+        """Waits for documents that change; None when this has just become the supervisor: `everything` is due then."""
         records = self._consumer.poll(wait_s)
         if self._is_fresh:
             self._is_fresh = False

@@ -78,7 +78,7 @@ def is_within(real: str, directory: str) -> bool:
 
 
 def load_program(file: Path, args: Sequence[str], places: ProgramPlaces | None = None) -> LoadedProgram:
-    """Run the file's top level, with `args` in `sys.argv[1:]` and its folder last in `sys.path`.
+    """Runs the file's top level, with `args` in `sys.argv[1:]` and its folder last in `sys.path`.
 
     WrongProgram, with the line of the file, when it is not there, raises, or defines neither; or when it does not come from
     `places`. None: the user names the file, so it may come from anywhere.

@@ -36,7 +36,7 @@ def checkpoints_with_state(place: Path) -> list[Path]:
 
 
 def repartition(spark: SparkSession, place: Path, partitions: int) -> list[Path]:
-    """Divide the state of all queries below a pipeline's checkpoint. They must not run. Gives what was changed."""
+    """Divides the state of all queries below a pipeline's checkpoint. They must not run. Gives what was changed."""
     queries = checkpoints_with_state(place)
     for checkpoint in queries:
         spark._streamingCheckpointManager.repartition(str(checkpoint), partitions)

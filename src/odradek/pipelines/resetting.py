@@ -26,7 +26,7 @@ class PipelineRunningError(OdradekError):
 
 
 def check_stopped(document: PipelineDocument, status: PipelineStatus | None) -> None:
-    """PipelineRunningError unless it is to be stopped, and no process of it is known."""
+    """Raises PipelineRunningError unless it is to be stopped, and no process of it is known."""
     if document.desired is not Desired.STOPPED:
         raise PipelineRunningError(
             f"pipeline {document.name} is to be {document.desired.value}: `odradek pipeline stop {document.name}` first"
@@ -47,7 +47,7 @@ def sinks_of(name: str, suffix: str, outline: ProgramOutline) -> list[str]:
 def reset(
     store: PipelineStore, name: str, *, emptying_outputs: bool, by: str, now_ms: int
 ) -> tuple[PipelineDocument, list[str]]:
-    """Forget what a stopped pipeline has read, its state and its sinks' decisions. Gives its document, and what was emptied.
+    """Forgets what a stopped pipeline has read, its state and its sinks' decisions. Gives its document, and what was emptied.
 
     PipelineRunningError when it is not stopped. `emptying_outputs`: delete the records of its output topics, too.
     """

@@ -227,7 +227,7 @@ def light_session(terms: RunnerTerms, tasks: int | None) -> SparkSession:
 
 
 def follow(run: PipelineRun, commands: queue.Queue[Command], say: Callable[[Report], None]) -> int:
-    """Run until STOP, or until all queries have ended: 0. After a failure, which has been said: 1."""
+    """Runs until STOP, or until all queries have ended: 0. After a failure, which has been said: 1."""
     is_paused = False
     try:
         run.start()

@@ -60,7 +60,7 @@ def serve(
     pause: Callable[[float], None],
     tell: Callable[[str], None],
 ) -> None:
-    """Supervise until `should_stop`; then all runners are stopped, or killed as soon as `should_kill`. `tell` gets one line
+    """Supervises until `should_stop`; then all runners are stopped, or killed as soon as `should_kill`. `tell` gets one line
     when it begins, and when it waits.
 
     AnotherSupervisor when one of this machine has the state directory.

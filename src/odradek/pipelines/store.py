@@ -93,7 +93,7 @@ class PipelineStore:
     def change(
         self, name: str, decide: Decide, *, expected_revision: int | None = None
     ) -> PipelineDocument | None:
-        """Write what `decide` makes of the document, and return it. Nothing is written when it is as it was.
+        """Writes what `decide` makes of the document, and returns it. Writes nothing when it is unchanged.
 
         PipelineConflict, with who was first, when the document is not at `expected_revision` (0: there is none), or when
         others keep changing pipelines at this very moment.

@@ -54,13 +54,13 @@ class PipelineTopics(Protocol):
         """The pipelines whose last status did not arrive."""
 
     def refresh(self, topics: Sequence[str]) -> None:
-        """Begin to look up where all partitions of these topics end, unless that is under way."""
+        """Begins to look up where all partitions of these topics end, unless that is under way."""
 
     def found(self) -> Mapping[TopicPartition, int] | None:
         """What the last look brought, once; None while it is under way or failed."""
 
     def swap(self, name: str, number: int) -> None:
-        """Begin to write that the candidate of this number is the pipeline's version now. The changed document comes later."""
+        """Begins to write that the candidate of this number is the pipeline's version now. The changed document comes later."""
 
 
 @dataclass(slots=True, kw_only=True)
@@ -138,7 +138,7 @@ class Supervisor:
                 self._add(key, of_run)
 
     def turn(self) -> None:
-        """Take in what happened, do what is due, publish what has changed. Never waits."""
+        """Takes in events, does what is due, and publishes what has changed. Never waits."""
         self._check_inputs()
         self._publish_again()
         for name, pipeline in list(self._pipelines.items()):
@@ -151,12 +151,12 @@ class Supervisor:
                 self._topics.publish(name, None)
 
     def halt(self) -> None:
-        """Begin to stop all processes; they have ended when `is_idle`, after `stopping_max_s` at the latest, and a moment."""
+        """Begins to stop all processes; they have ended when `is_idle`, after `stopping_max_s` at the latest, and a moment."""
         for pipeline in self._pipelines.values():
             pipeline.lifecycle.halt()
 
     def kill(self) -> None:
-        """End all processes now, with what they started."""
+        """Ends all processes now, with what they started."""
         for pipeline in self._pipelines.values():
             if pipeline.runner is not None:
                 pipeline.runner.kill()
@@ -186,7 +186,7 @@ class Supervisor:
         self._pipelines[run_key(document.name, before.lifecycle.document.current.number)] = before
 
     def _check_inputs(self) -> None:
-        """Wake what sleeps and has input; have a candidate take its place that has read nearly all."""
+        """Wakes sleeping pipelines that have input; swaps in candidates that have read nearly all."""
         watched = [
             (key, pipeline.lifecycle, pipeline.lifecycle.inputs)
             for key, pipeline in self._pipelines.items()

@@ -102,7 +102,7 @@ def upgrade(
     now_ms: int,
     swap_lag: int | None = None,
 ) -> PipelineDocument:
-    """Make the next version. UpgradeRefused, with the reasons, when the mode is not possible; PipelineConflict when someone
+    """Makes the next version. UpgradeRefused, with the reasons, when the mode is not possible; PipelineConflict when someone
     changes the pipeline meanwhile.
     """
     document = store.document(name)
@@ -172,7 +172,7 @@ def _make_topics(admin: Admin, outline: ProgramOutline, suffix: str) -> None:
 
 
 def swap(store: PipelineStore, name: str, *, by: str, now_ms: int) -> PipelineDocument:
-    """Let the candidate take its place now, whatever its lag. UpgradeRefused when there is none."""
+    """Lets the candidate take its place now, whatever its lag. UpgradeRefused when there is none."""
 
     def decide(before: PipelineDocument | None) -> PipelineDocument:
         return _with_candidate(before, name).swapped(now_ms, by)
@@ -183,7 +183,7 @@ def swap(store: PipelineStore, name: str, *, by: str, now_ms: int) -> PipelineDo
 
 
 def abandon(store: PipelineStore, name: str, *, by: str, now_ms: int) -> PipelineDocument:
-    """Give the candidate up. Its topics and its checkpoint stay. UpgradeRefused when there is none."""
+    """Gives the candidate up. Its topics and its checkpoint stay. UpgradeRefused when there is none."""
 
     def decide(before: PipelineDocument | None) -> PipelineDocument:
         document = _with_candidate(before, name)

@@ -116,7 +116,7 @@ class Pool(Generic[C]):
             self._abandon_quietly(surplus)
 
     def close(self) -> None:
-        """Close what is idle; what a parent process opened is the parent's."""
+        """Closes what is idle; what a parent process opened is the parent's."""
         if self._process == os.getpid():
             while self._idle:
                 self._abandon_quietly(self._idle.popleft()[1])
@@ -166,20 +166,20 @@ for _pool in (_consumers, producer_pool, _admins):
 
 
 def check_read_settings(config: ClientConfig) -> None:
-    """ConfigError for a client setting that a read cannot have, before anything runs."""
+    """Raises ConfigError for a client setting that a read cannot have, before anything runs."""
     given = ConsumerSettings.arguments({**READ_DEFAULTS, **config})
     ConsumerSettings.of(given.pop("bootstrap_servers"), given)
 
 
 def check_write_settings(config: ClientConfig) -> None:
-    """ConfigError for a client setting that a write cannot have, or that would lose records in silence."""
+    """Raises ConfigError for a client setting that a write cannot have, or that would lose records in silence."""
     given = ProducerSettings.arguments({**WRITE_DEFAULTS, **config})
     if ProducerSettings.of(given.pop("bootstrap_servers"), given).acks == 0:
         raise ConfigError("kafka.acks=0 would lose records in silence: a write waits for acknowledgement")
 
 
 def close_idle() -> None:
-    """Close the clients of this process that nothing uses now."""
+    """Closes the clients of this process that nothing uses now."""
     for pool in (_consumers, producer_pool, _admins):
         pool.close()
 
@@ -328,7 +328,7 @@ class ClusterCatalog:
 def _is_of(
     offset: OffsetAndMetadata, topic: str, wanted: Mapping[str, UUID], present: Mapping[str, UUID]
 ) -> bool:
-    """Whether an offset is one of the topic with the wanted id, as far as is known.
+    """Tells whether an offset is one of the topic with the wanted id, as far as is known.
 
     A broker that takes names alone has answered for the topic that has the name at present.
     """

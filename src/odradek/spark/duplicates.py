@@ -29,7 +29,7 @@ _IDENTITY: Final = "__odradek_identity"
 
 
 def deduplicate(records: DataFrame, *, within: str | None = None) -> DataFrame:
-    """Keep one of each record that `format("odradek")` wrote more than once; others pass untouched.
+    """Keeps one of each record that `format("odradek")` wrote more than once; others pass untouched.
 
     `records` has the columns of a read with `includeHeaders=true`. A stream needs `within`, such as "1 hour":
     how far apart in event time (column `timestamp`) two copies may be; it bounds the state that Spark keeps.

@@ -65,7 +65,7 @@ def to_document(offset: StreamOffset) -> dict[str, Any]:
 
 
 def from_document(document: Mapping[str, Any]) -> StreamOffset:
-    """Read what `to_document` made (or Spark's own Kafka connector); ConfigError when it is something
+    """Reads what `to_document` made (or Spark's own Kafka connector); ConfigError when it is something
     else.
     """
     try:

@@ -183,13 +183,13 @@ class ParsedOptions:
 
 
 def applies(name: str, use: Use) -> bool:
-    """Whether an option, written in any case, can be given to `use`. Unknown ones are left to `given_options`."""
+    """Tells whether an option, written in any case, can be given to `use`. Unknown ones are left to `given_options`."""
     option = _BY_KEY.get(name.lower())
     return option is None or bool(option.use & use) or option.tolerated
 
 
 def given_options(options: Mapping[str, str], use: Use) -> ParsedOptions:
-    """Sort the user's options; ConfigError for an unknown one, or for one that cannot do here what it
+    """Sorts the user's options; ConfigError for an unknown one, or for one that cannot do here what it
     says.
     """
     values: dict[str, str] = {}

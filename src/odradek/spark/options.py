@@ -150,7 +150,7 @@ class WriteOptions:
 
 
 def read_options(options: Mapping[str, str], use: Use) -> ReadOptions:
-    """Check the options of a read; ConfigError says which one is wrong and what would be right."""
+    """Checks the options of a read; ConfigError says which one is wrong and what would be right."""
     given = given_options(options, use)
     return ReadOptions(
         client=given.client,
@@ -193,7 +193,7 @@ def _archive(given: ParsedOptions) -> ArchiveOptions | None:
 
 
 def write_options(options: Mapping[str, str], use: Use) -> WriteOptions:
-    """Check the options of a write. Streams mark their records for deduplication unless an option forbids it."""
+    """Checks the options of a write. Streams mark their records for deduplication unless an option forbids it."""
     given = given_options(options, use)
     exactly_once = _exactly_once(given, use)
     boolean(given, "includeHeaders", True)

@@ -76,7 +76,7 @@ class RowFormat:
 def row_format(
     schema: StructType, topic: str | None, dead_letter_topic: str | None = None, *, suffix: str = ""
 ) -> RowFormat:
-    """Check a DataFrame's schema for writing; ConfigError names the column that is missing, unknown or
+    """Checks a DataFrame's schema for writing; ConfigError names the column that is missing, unknown or
     mistyped.
     """
     fields = {field.name: field for field in schema.fields}

@@ -91,7 +91,7 @@ class RowBatcher:
         self._kept_bytes: dict[str, int] = {}
 
     def add(self, topic: str, rows: pa.RecordBatch) -> None:
-        """Send these rows now or later; rows of a topic go in order."""
+        """Sends these rows now or later; rows of a topic go in order."""
         enough = self._enough_bytes.get(topic)
         if enough is None:
             enough = min(GATHERED_BYTES_MAX, BYTES_FOR_EACH_PARTITION * self._partition_count(topic))
@@ -102,7 +102,7 @@ class RowBatcher:
             self._send_kept(topic)
 
     def send_all(self) -> None:
-        """Send what was kept."""
+        """Sends what was kept."""
         for topic in list(self._kept):
             self._send_kept(topic)
 
@@ -124,7 +124,7 @@ def _by_topic(topics: pa.Array, rows: pa.RecordBatch) -> Iterator[tuple[str, pa.
 
 
 def _refuse(faults: pa.Array, numbers: Sequence[int], reason: str) -> None:
-    """Raise what is wrong with the first row that `faults` marks."""
+    """Raises what is wrong with the first row that `faults` marks."""
     row = pc.index(faults, True).as_py()
     if row >= 0:
         raise KafkaError(

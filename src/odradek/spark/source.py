@@ -189,7 +189,7 @@ def _read(
 
 
 def _process_pushes_filters() -> bool:
-    """Whether Spark made this process to ask for `pushFilters`: in any other one it refuses a reader that has it."""
+    """Tells whether Spark made this process to ask for `pushFilters`: in any other one it refuses a reader that has it."""
     running = getattr(sys.modules["__main__"], "__spec__", None)
     return _PUSHING_MODULE in sys.modules or (running is not None and running.name == _PUSHING_MODULE)
 

@@ -27,7 +27,7 @@ _SECRET_WORDS: Final = ("password", "secret", "jaas", "token", "ssl.key")
 
 
 def is_table(options: Mapping[str, str]) -> bool:
-    """Whether the catalog asks, to make a table; `options` have names in lower case."""
+    """Tells whether the catalog asks, to make a table; `options` have names in lower case."""
     return options.get(_PROVIDER, "").lower() == "odradek"
 
 

@@ -406,7 +406,7 @@ def _drop_source(catalog: SqlCatalog, statement: DropSource) -> AppliedChange:
 
 
 def _check_topic_is_free(catalog: SqlCatalog, source: SqlSource, statement: DropSource) -> None:
-    """SqlError for a topic that is not the source's own, or that others use, too."""
+    """Raises SqlError for a topic that is not the source's own, or that others use, too."""
     if source.read_only:
         raise SqlError(
             f"Cannot delete topic for read-only source: {source.name}",

@@ -158,7 +158,7 @@ def query_archive(catalog: SqlCatalog, statement: CreateArchive) -> tuple[Create
 
 
 def checked(statement: CreateArchive, known: tuple[str, ...]) -> dict[str, PropertyValue]:
-    """SqlError for a property that does not exist."""
+    """Raises SqlError for a property that does not exist."""
     for name, _ in statement.properties:
         if name not in known:
             hint = nearest(name, known)

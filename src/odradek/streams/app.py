@@ -211,7 +211,7 @@ class Streams:
         return drawn
 
     def test(self, *, spark: SparkSession | None = None) -> TestDriver:
-        """Run the program on rows of a test, without a broker: `with app.test() as t: t.feed(...); t.read(...)`."""
+        """Runs the program on rows of a test, without a broker: `with app.test() as t: t.feed(...); t.read(...)`."""
         return driver.TestDriver(self.program, spark)
 
     def start(

@@ -46,7 +46,7 @@ class AbandonedChangelogs:
             self._admin.alter_group_offsets(self._group, new)
 
     def are_current(self, topic: str, topic_id: str, decision: Decision) -> bool:
-        """Whether a changelog has all up to this decision. False: it was left at an earlier one."""
+        """Tells whether a changelog has all up to this decision. False: it was left at an earlier one."""
         note = self._notes([topic]).get(topic)
         if note is None or note.get("topic_id") != topic_id:
             return True

@@ -113,7 +113,7 @@ class TestDriver:
         self._written_records = None
 
     def advance(self, time: Length) -> None:
-        """Let so much time pass after the latest record: stream time, so windows close and timers come, and the clock that
+        """Lets so much time pass after the latest record: stream time, so windows close and timers come, and the clock that
         stamps rows without a timestamp.
         """
         self._clock_ms = max(self._clock_ms, self._latest_ms) + milliseconds(time, "advance")
@@ -122,7 +122,7 @@ class TestDriver:
         self._written_records = None
 
     def advance_wall_clock(self, time: Length) -> None:
-        """Let so much time pass on the clock alone: wall-clock timers come, idle timeouts end. Stream time stays.
+        """Lets so much time pass on the clock alone: wall-clock timers come, idle timeouts end. Stream time stays.
 
         Rows that are fed later without a timestamp have the clock's.
         """
@@ -137,7 +137,7 @@ class TestDriver:
         return self.read_all().get(topic, [])
 
     def _check_written(self, topic: str) -> None:
-        """ConfigError where no record can ever come to the topic."""
+        """Raises ConfigError where no record can ever come to the topic."""
         checked_text(topic, "the topic", "text such as 'totals'")
         if topic in self._written_topics or self._writes_any_topic:
             return

@@ -106,7 +106,7 @@ class GroupedStream(Generic[TableT, StreamT]):
         return self._windowed(kind)
 
     def final(self) -> GroupedStream[TableT, StreamT]:
-        """Say each window once, when it is closed: stream time is past its end and the grace (Kafka Streams: suppress)."""
+        """Says each window once, when it is closed: stream time is past its end and the grace (Kafka Streams: suppress)."""
         if self._window is None:
             raise ConfigError(
                 "final: only windows have final results; write window(…), session(…) or sliding(…) first"
@@ -301,7 +301,7 @@ class GroupedStream(Generic[TableT, StreamT]):
         return self._results.table(self._program, operator)
 
     def check_cogroup(self, program: Program) -> None:
-        """ConfigError where it cannot be added to an aggregate of the program."""
+        """Raises ConfigError where it cannot be added to an aggregate of the program."""
         self._no_table("cogroup")
         if self._program is not program:
             raise ConfigError(
@@ -362,7 +362,7 @@ class GroupedStream(Generic[TableT, StreamT]):
 
 
 def _check_processor(processor: Any) -> None:
-    """ConfigError for a class, a function, or another object in place of a processor."""
+    """Raises ConfigError for a class, a function, or another object in place of a processor."""
     if isinstance(processor, Processor):
         return
     if isinstance(processor, type):

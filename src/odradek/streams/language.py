@@ -197,7 +197,7 @@ class Stream:
         query: str | None = None,
         name: str | None = None,
     ) -> None:
-        """Write to a topic, or `by` an expression that names the topic of each record. `query`: outputs that name the same one
+        """Writes to a topic, or `by` an expression that names the topic of each record. `query`: outputs that name the same one
         are written by one query of Spark, in one transaction, and what they share is computed once.
         """
         if (topic is None) == (by is None):
@@ -465,7 +465,7 @@ def _operator_of(program: Program, other: Any, needed: str, *kinds: type[Any]) -
 
 
 def _checked_query(query: Any) -> str | None:
-    """ConfigError for what is no name of a query."""
+    """Raises ConfigError for what is no name of a query."""
     return None if query is None else checked_name(query, "query", "the name of a query")
 
 

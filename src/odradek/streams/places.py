@@ -47,7 +47,7 @@ class CheckpointPlace:
         return any(not entry.base_name.startswith(".") for entry in system.get_file_info(chosen))
 
     def has_named_sources(self) -> bool | None:
-        """Whether the offsets in it go by the names of sources; None where there are none yet."""
+        """Tells whether the offsets in it go by the names of sources; None where there are none yet."""
         system, path = self._opened()
         chosen = fs.FileSelector(f"{path}/{_OFFSETS}", allow_not_found=True)
         batches = [

@@ -130,7 +130,7 @@ def start(
     until_now: bool,
     options: Mapping[str, str],
 ) -> Run:
-    """Start the queries. ConfigError for outputs that one query cannot write, and for a program that writes nothing, or has no
+    """Starts the queries. ConfigError for outputs that one query cannot write, and for a program that writes nothing, or has no
     servers.
     """
     planned = planned_queries(program.ends)

@@ -41,7 +41,7 @@ class ArchiveStatus:
 
 
 def archive_status(table: ArchiveTable, topics: TopicSide) -> ArchiveStatus:
-    """Ask the table and the brokers. Partitions of archived topics that were never archived are there, too."""
+    """Asks the table and the brokers. Partitions of archived topics that were never archived are there, too."""
     state = table.state()
     positions = state.positions
     files = table.files()
@@ -72,7 +72,7 @@ def archive_status(table: ArchiveTable, topics: TopicSide) -> ArchiveStatus:
 def _held_by_partition(
     files: Iterable[DataFile], partitions: Sequence[TopicPartition]
 ) -> tuple[list[int], list[int]]:
-    """Count and bytes of the files that may have each of the partitions, which are in order.
+    """Counts and bytes of the files that may have each of the partitions, which are in order.
 
     What a file adds to a run of partitions is noted where the run begins and ends, and summed up once.
     """

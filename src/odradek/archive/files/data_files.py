@@ -123,7 +123,7 @@ class OpenDataFile:
         self._pending, self.pending_bytes = [], 0
 
     def close(self) -> DataFile:
-        """Write the rest. The file is complete; in S3 it appears only now."""
+        """Writes the rest. The file is complete; in S3 it appears only now."""
         self._flush()
         self._writer.close()
         size_bytes = self._stream.tell()
@@ -155,7 +155,7 @@ class FileWriter:
         self._count = 0
 
     def write(self, rows: pa.RecordBatch) -> None:
-        """Add rows that have the table's columns."""
+        """Adds rows that have the table's columns."""
         if rows.num_rows == 0:
             return
         _refuse_null_coordinates(rows)
@@ -188,7 +188,7 @@ class FileWriter:
 def write_files(
     system: Any, root: str, name: str, layout: FileLayout, batches: Iterable[pa.RecordBatch]
 ) -> list[DataFile]:
-    """Write all rows of a task."""
+    """Writes all rows of a task."""
     writer = FileWriter(system, root, name, layout)
     for batch in batches:
         writer.write(batch)

@@ -28,7 +28,7 @@ class ListStyle(StrEnum):
 
 
 def write_file_list(table: ArchiveTable, style: ListStyle) -> str:
-    """Write the list of the newest version; its name below the archive's root (Athena: of the directory)."""
+    """Writes the list of the newest version; its name below the archive's root (Athena: of the directory)."""
     objects = small_objects(table.place)
     lists = file_lists(table.place.url, table.files(), style)
     for name, content in lists.items():

@@ -49,7 +49,7 @@ def _is_valid(column: pa.Array) -> bool:
 
 
 def is_header_list(kind: pa.DataType) -> bool:
-    """Whether a column holds headers as the source gives them."""
+    """Tells whether a column holds headers as the source gives them."""
     return (
         pa.types.is_list(kind)
         and pa.types.is_struct(kind.value_type)
@@ -124,7 +124,7 @@ class KeptValues:
 
 
 def kept_values(headers: pa.Array) -> KeptValues:
-    """Take the archive's own headers off. `headers` is a column of lists of key and value."""
+    """Takes the archive's own headers off. `headers` is a column of lists of key and value."""
     if not pc.any(pc.equal(headers.flatten().field("key"), KEY_HEADER)).as_py():
         return KeptValues(headers=headers, times_ms={}, keys={})
     lists: list[Any] = headers.to_pylist()

@@ -96,7 +96,7 @@ def first_at(
 def _may_be_earlier(
     file: DataFile, times_ms: Mapping[TopicPartition, int], firsts: Mapping[TopicPartition, int]
 ) -> bool:
-    """Whether a file may hold a record of a partition at or after its time, before the one that was found."""
+    """Tells whether a file may hold a record of a partition at or after its time, before the one that was found."""
     if file.ranges:
         starts = ((span.partition, span.start) for span in file.ranges if span.partition in times_ms)
     else:

@@ -25,7 +25,7 @@ class Committed(Enum):
 
 
 def commit_batch(table: ArchiveTable, batch: NewBatch, *, leaving_gaps: bool = False) -> Committed:
-    """Make a batch part of the table, once. ArchiveError when it does not continue the archive."""
+    """Makes a batch part of the table, once. ArchiveError when it does not continue the archive."""
     for attempt in range(ATTEMPTS_MAX):
         state = table.state()
         if not is_new(batch, state, leaving_gaps=leaving_gaps):

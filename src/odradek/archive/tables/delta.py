@@ -71,7 +71,7 @@ class DeltaArchive:
 
     @classmethod
     def create(cls, place: ArchivePlace, schema: pa.Schema, partition_by: Sequence[str]) -> DeltaArchive:
-        """Make the table, unless someone has."""
+        """Makes the table, unless someone has."""
         if needs_mapping(schema):
             if not cls.is_at(place):
                 create_mapped(place, schema, partition_by, CONFIGURATION)

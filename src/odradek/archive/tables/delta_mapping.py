@@ -32,7 +32,7 @@ _WITHOUT_ZONE: Final = "timestampNtz"
 
 
 def needs_mapping(schema: pa.Schema) -> bool:
-    """Whether a column, or a field within one, has a name that Delta takes only with column mapping."""
+    """Tells whether a column, or a field within one, has a name that Delta takes only with column mapping."""
     return any(not _SPECIAL.isdisjoint(name) for field in schema for name in _names(field))
 
 

@@ -109,7 +109,7 @@ class IcebergArchive:
     def create(
         cls, place: ArchivePlace, schema: pa.Schema, partition_by: Sequence[str], catalog: str | None = None
     ) -> IcebergArchive:
-        """Make the table, unless someone has."""
+        """Makes the table, unless someone has."""
         columns = pyarrow_to_schema(numbered(schema))
         fields = [
             PartitionField(
@@ -366,7 +366,7 @@ class IcebergArchive:
 
 
 def _partition_columns(table: Table, spec_id: int | None = None) -> list[tuple[str, IcebergType]]:
-    """Name and type of the columns by which files of a specification (the table's) are partitioned."""
+    """Returns name and type of the columns by which files of a specification (the table's) are partitioned."""
     schema = table.schema()
     spec = table.spec() if spec_id is None else table.specs()[spec_id]
     sources = [schema.find_field(field.source_id) for field in spec.fields]

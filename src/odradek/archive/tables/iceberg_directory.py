@@ -39,7 +39,7 @@ class DirectoryCatalog(NoopCatalog):
         self._objects = small_objects(place)
 
     def make(self, metadata: TableMetadata) -> bool:
-        """Put the first version; False where there is one."""
+        """Puts the first version; False where there is one."""
         if not self._objects.put_if_absent(FIRST, metadata.model_dump_json().encode()):
             return False
         self._objects.put(HINT, b"1")
@@ -62,7 +62,7 @@ class DirectoryCatalog(NoopCatalog):
     def commit_table(
         self, table: Table, requirements: tuple[TableRequirement, ...], updates: tuple[TableUpdate, ...]
     ) -> CommitTableResponse:
-        """Put the version after the one that `table` is; CommitFailedException where there is one."""
+        """Puts the version after the one that `table` is; CommitFailedException where there is one."""
         for requirement in requirements:
             requirement.validate(table.metadata)
         version = _version_in(table.metadata_location) + 1

@@ -77,7 +77,7 @@ class ParquetArchive:
 
     @classmethod
     def create(cls, place: ArchivePlace, schema: pa.Schema, partition_by: Sequence[str]) -> ParquetArchive:
-        """Make the table, unless someone has."""
+        """Makes the table, unless someone has."""
         description = {
             "formatVersion": FORMAT_VERSION,
             "partitionBy": list(partition_by),

@@ -57,7 +57,7 @@ class ArchiveTable(Protocol):
         """The newest version. ArchiveError when the table cannot be read."""
 
     def append(self, batch: NewBatch, after: ArchiveState) -> None:
-        """Make a batch part of the table, its files, its name and its offsets, in one commit that follows `after`.
+        """Makes a batch part of the table, its files, its name and its offsets, in one commit that follows `after`.
 
         CommitConflict, and nothing of it is there, when `after` is not the newest version any more. After any other error it
         may be there or not: `state` tells.
@@ -67,12 +67,12 @@ class ArchiveTable(Protocol):
         """Returns the files of the newest version."""
 
     def replace(self, old: Sequence[DataFile], new: Sequence[DataFile]) -> None:
-        """Put files in the place of others that hold the same rows, in one commit.
+        """Puts files in the place of others that hold the same rows, in one commit.
 
         MissingFiles when one of the old ones is not part of the table; CommitConflict when someone else was first.
         """
 
     def expire(self, before_ms: int, *, dry_run: bool) -> Expired:
-        """Remove files that no version of the table since `before_ms` needs, if they are older than that themselves, and
+        """Removes files that no version of the table since `before_ms` needs, if they are older than that themselves, and
         versions that were replaced before it. What is archived, and every row of the newest version, stays.
         """

@@ -30,7 +30,7 @@ Letter = tuple[bytes | None, bytes | None, HeaderPairs]
 
 
 def check_letter_column(fields: Mapping[str, StructField], topic: str | None) -> None:
-    """ConfigError unless the column and the option deadLetterTopic are both there, or neither."""
+    """Raises ConfigError unless the column and the option deadLetterTopic are both there, or neither."""
     field = fields.get(DEAD_LETTER)
     if field is None and topic is not None:
         raise ConfigError(

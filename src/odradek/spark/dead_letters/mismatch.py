@@ -26,7 +26,7 @@ class Mismatch:
 
 
 def is_plainly_wrong(data: bytes, kind: pa.DataType) -> bool:
-    """Whether `data` is surely not one JSON object that fits. False where this cannot tell."""
+    """Tells whether `data` is surely not one JSON object that fits. False where this cannot tell."""
     try:
         document = json.loads(data)
     except json.JSONDecodeError:

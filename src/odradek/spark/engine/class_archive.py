@@ -103,7 +103,7 @@ class ClassArchive:
                 other.unlink(missing_ok=True)
 
     def _claimed(self) -> bool:
-        """Whether this process is the one that writes."""
+        """Tells whether this process is the one that writes."""
         for _ in range(2):
             try:
                 with self._claim.open("x") as claim:

@@ -40,7 +40,7 @@ def java_program(environment: Mapping[str, str]) -> str | None:
 
 
 def find_java(environment: Mapping[str, str] | None = None) -> Java:
-    """Find Java as PySpark would, and ask for its version."""
+    """Finds Java as PySpark would, and asks for its version."""
     environment = os.environ if environment is None else environment
     path = java_program(environment)
     if path is None:

@@ -31,7 +31,7 @@ class PromptInput:
 
 
 def acknowledge_input(frame: FrameType | None) -> None:
-    """Acknowledge what came to the worker that `frame` runs in. Elsewhere, and without TCP or Linux, nothing happens."""
+    """Acknowledges what came to the worker that `frame` runs in. Elsewhere, and without TCP or Linux, nothing happens."""
     while frame is not None:
         if frame.f_code.co_name == _MAIN and frame.f_globals.get("__name__") in _WORKERS:
             received = frame.f_locals.get(_INPUT)

@@ -126,7 +126,7 @@ def _make(home: Path, links: dict[str, Path]) -> None:
 
 
 def _copied_unsigned(jar: Path, copy: Path) -> bool:
-    """Whether the jar was signed, and has a copy now that is not."""
+    """Tells whether the jar was signed, and has a copy now that is not."""
     if not jar.is_file():
         return False
     try:

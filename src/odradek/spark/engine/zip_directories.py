@@ -14,7 +14,7 @@ from typing import Any
 
 
 def share_zip_directories(importers: Iterable[object] | None = None) -> None:
-    """Leave one directory of each file in memory; None: of all files that this process imports from.
+    """Leaves one directory of each file in memory; None: of all files that this process imports from.
 
     Where importers keep no directory (in later versions of CPython) there is nothing to do.
     """

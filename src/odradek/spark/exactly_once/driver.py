@@ -145,7 +145,7 @@ class SinkDriver:
         progress: Mapping[str, OffsetsToCommit],
         input_fingerprint: str | None = None,
     ) -> None:
-        """Make the batch part of the output; `progress` are offsets to commit with it, by group. Those of topics that
+        """Makes the batch part of the output; `progress` are offsets to commit with it, by group. Those of topics that
         were deleted meanwhile are left out.
 
         ProducerFencedError: another driver uses the sink id. ConfigError: the batch cannot be decided. After any other
@@ -180,14 +180,14 @@ class SinkDriver:
         self.carry_out(decision)
 
     def sweep(self) -> None:
-        """Abort what lost attempts left open, now: it holds back readers of what has been decided."""
+        """Aborts what lost attempts left open, now: it holds back readers of what has been decided."""
         try:
             self._sweep()
         except KafkaError as error:
             log.warning("sink %s: transactions of lost tasks may be open: %s", self._sink_id, error)
 
     def retire(self) -> Decision | None:
-        """End all that the sink holds open: commit what was decided, abort the rest. A driver that is alive must stop.
+        """Ends all open transactions of the sink: commits what was decided, aborts the rest. A driver that is alive must stop.
 
         BatchLostError as in `begin`, after the rest was aborted.
         """
@@ -203,7 +203,7 @@ class SinkDriver:
     # -- inside
 
     def _go_on(self) -> tuple[TransactionIdentity, Decision | None] | None:
-        """Begin without a new fence, where the batch that this process began last was decided in its name.
+        """Begins without a new fence, where the batch that this process began last was decided in its name.
 
         Then no older driver can decide since; and if a newer one has shut this one out, this batch cannot be decided. Each
         identity is given to one batch: the end of a transaction is the end of its epoch (KIP-890).
@@ -247,7 +247,7 @@ class SinkDriver:
             )
 
     def carry_out(self, decision: Decision) -> None:
-        """Commit its transactions, and note that. Without the note the next `begin` commits them again, for nothing."""
+        """Commits a decision's transactions, and notes that. Without the note the next `begin` commits them again, in vain."""
         identities = decision.identities()
         errors = []
         if identities:
@@ -294,7 +294,7 @@ class SinkDriver:
     def _sweep(
         self, timeout_s: float = SWEEP_PATIENCE_S
     ) -> tuple[TransactionIdentity, Decision | None] | None:
-        """Abort what no decision will ever name. When there is any, the driver has a new identity.
+        """Aborts what no decision will ever name. When there is any, the driver has a new identity.
 
         A sweep may fail, and be made later: only the patience of readers depends on it.
         """

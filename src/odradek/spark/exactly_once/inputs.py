@@ -104,7 +104,7 @@ class KnownTopics:
 
 
 def check_resumed(sink_id: str, ends_at: Offsets, begins_at: Offsets | None) -> None:
-    """ConfigError unless a new query begins where the last decision ends.
+    """Raises ConfigError unless a new query begins where the last decision ends.
 
     `ends_at`: the input offsets of the decision. `begins_at`: where the query's first batch begins; None when one of its
     sources does not tell.
@@ -130,7 +130,7 @@ def check_resumed(sink_id: str, ends_at: Offsets, begins_at: Offsets | None) -> 
 
 
 def check_repeated(name: BatchName, decided: Decision, read: BatchInput, ends_at: Offsets) -> None:
-    """ConfigError when a batch that is in the output by its number has read what is not, or may have.
+    """Raises ConfigError when a batch that is in the output by its number has read what is not, or may have.
 
     That is so after a checkpoint was restored from a backup, and Spark cuts the batches since then otherwise. `ends_at`: the
     input offsets of the decision. It has the fingerprint of its own batch only, so what an earlier batch has read must lie

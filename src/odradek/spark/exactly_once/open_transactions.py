@@ -40,7 +40,7 @@ def open_transactions(
 
 
 def abort(admin: Admin, wanted: Sequence[TransactionDescription], *, timeout_s: float | None = None) -> None:
-    """Abort these very transactions, and not what was written under their names since. KafkaError when one stays open."""
+    """Aborts these very transactions, and not what was written under their names since. KafkaError when one stays open."""
     identities = [
         TransactionIdentity(
             transactional_id=transaction.transactional_id,

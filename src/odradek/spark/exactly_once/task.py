@@ -19,7 +19,7 @@ class BatchName:
 
 
 def is_written(name: BatchName, decided: Decision | None, sink_id: str, *, taking_over: bool) -> bool:
-    """Whether the batch is part of the output already.
+    """Tells whether the batch is part of the output already.
 
     ConfigError when the decision before it does not lead to it, so that writing it could double or lose rows;
     `taking_over` says that the user knows.

@@ -72,7 +72,7 @@ class TwoPhaseWrite:
         return self.__dict__
 
     def write(self, batches: Iterator[pa.RecordBatch], marks: Marks | None) -> PreparedTask:
-        """Send the rows in a transaction that stays open; rows of a batch that is written already are passed over."""
+        """Sends the rows in a transaction that stays open; rows of a batch that is written already are passed over."""
         terms = self._terms
         if terms is None:
             raise ConfigError("the batch has not begun: this writer was not made by Spark's driver")
@@ -99,7 +99,7 @@ class TwoPhaseWrite:
         )
 
     def commit(self, messages: Sequence[WriterCommitMessage | None]) -> None:
-        """Decide the batch. An error leaves the decision open; the next batch to begin finds out."""
+        """Decides the batch. An error leaves the decision open; the next batch to begin finds out."""
         done = [message for message in messages if isinstance(message, PreparedTask)]
         if len(done) < len(messages) or not done:
             raise ConfigError(f"{len(messages) - len(done)} of {len(messages)} tasks gave no result")

@@ -99,7 +99,7 @@ def resolve(
     topic_ids: Mapping[str, UUID] | None = None,
     no_newer_record: NoNewerRecord = NoNewerRecord.LATEST,
 ) -> dict[TopicPartition, int]:
-    """Turn a position into offsets. Where no record is as new as asked: the end of the log, or
+    """Turns a position into offsets. Where no record is as new as asked: the end of the log, or
     ConfigError.
 
     `topic_ids`: the topics of `partitions`. What a group has committed for others of their names does not count.

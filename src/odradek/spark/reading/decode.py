@@ -38,7 +38,7 @@ _LEAVES_THE_LISTS: Final = re.compile(rb"\]\s*\]\s*\]\s*,")
 def to_columns(
     records: pa.RecordBatch, partition: TopicPartition, schema: pa.Schema, projection: Projection
 ) -> pa.RecordBatch:
-    """Build exactly the columns of `schema` from record columns as `odradek.records.arrow` makes them.
+    """Builds exactly the columns of `schema` from record columns as `odradek.records.arrow` makes them.
 
     KafkaError INVALID_RECORD names partition and offset of a value that cannot be decoded, unless such become
     null, or dead letters.

@@ -44,7 +44,7 @@ def read_ranges(
     schema: pa.Schema,
     keys: frozenset[bytes] | None = None,
 ) -> Iterator[pa.RecordBatch]:
-    """Yield the records of ranges as batches of `schema`; with `keys`, only those of these keys.
+    """Yields the records of ranges as batches of `schema`; with `keys`, only those of these keys.
 
     Each range is of another partition, and its records come in order. Records that the log no longer holds are reported as
     `failOnDataLoss` says. TimedOutError when no record came for `kafkaConsumer.pollTimeoutMs`.
@@ -109,7 +109,7 @@ class _Reading:
             return None
 
     def _advance(self) -> bool:
-        """Note what has been read; whether that is more than before."""
+        """Notes what has been read; whether that is more than before."""
         has_advanced = False
         for partition, position in self._consumer.positions().items():
             extent = self._left.get(partition)

@@ -16,7 +16,7 @@ TopicIds = Mapping[str, UUID]
 
 
 def share(backlog: Offsets, limit: int) -> dict[TopicPartition, int]:
-    """Divide `limit` records among partitions in proportion to what waits in each.
+    """Divides `limit` records among partitions in proportion to what waits in each.
 
     The shares add up to exactly `min(limit, sum of backlog)`. No partition that has something waits for
     another to drain: each gets at least one record as long as the limit allows it.
@@ -74,7 +74,7 @@ def _rotated(backlog: Offsets, start: Offsets, limit: int) -> Offsets:
 def split(
     ranges: Sequence[OffsetRange], *, min_tasks: int | None, max_records_per_task: int | None
 ) -> list[OffsetRange]:
-    """Cut ranges into at least `min_tasks` pieces (as far as there are records), none above
+    """Cuts ranges into at least `min_tasks` pieces (as far as there are records), none above
     `max_records_per_task`.
 
     Pieces of one range differ by at most one record; together they are the range.
@@ -92,7 +92,7 @@ def split(
 def grouped(
     pieces: Sequence[OffsetRange], *, max_tasks: int | None, max_records_per_task: int | None
 ) -> list[tuple[OffsetRange, ...]]:
-    """Put pieces together into at most `max_tasks` tasks, as far as `max_records_per_task` allows, of much the same size.
+    """Puts pieces together into at most `max_tasks` tasks, as far as `max_records_per_task` allows, of much the same size.
 
     No task has two pieces of one partition. Decided by the arguments alone, so that a batch that runs again is the same.
     """

@@ -121,7 +121,7 @@ def _spell(partitions: Iterable[TopicPartition]) -> str:
 
 
 def partition_numbers(text: str, option: str) -> PartitionNumbers:
-    """Read `{"topic": {"0": 23, "1": -1}}`."""
+    """Reads `{"topic": {"0": 23, "1": -1}}`."""
     document = _json_object(text, option, '{"topic": {"0": 23, "1": 42}}')
     numbers: PartitionNumbers = {}
     for topic, inner in document.items():
@@ -138,7 +138,7 @@ def partition_numbers(text: str, option: str) -> PartitionNumbers:
 
 
 def partition_lists(text: str, option: str) -> tuple[TopicPartition, ...]:
-    """Read `{"topic": [0, 1]}`, sorted."""
+    """Reads `{"topic": [0, 1]}`, sorted."""
     document = _json_object(text, option, '{"topic": [0, 1]}')
     chosen: set[TopicPartition] = set()
     for topic, partitions in document.items():

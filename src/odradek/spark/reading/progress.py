@@ -31,7 +31,7 @@ _ID_LOOKS_MAX: Final = 3
 
 
 def report_loss(losses: list[str], *, fail: bool) -> None:
-    """Raise OFFSET_OUT_OF_RANGE, or warn, about records that should have been read and are gone."""
+    """Raises OFFSET_OUT_OF_RANGE, or warns, about records that should have been read and are gone."""
     if not losses:
         return
     description = "records were lost before they were read: " + "; ".join(losses)
@@ -45,7 +45,7 @@ def report_loss(losses: list[str], *, fail: bool) -> None:
 
 
 def report_made_again(topics: Iterable[str], known: TopicIds, present: TopicIds, *, fail: bool) -> None:
-    """Raise OFFSET_OUT_OF_RANGE, or warn, about topics that other topics have taken the names of."""
+    """Raises OFFSET_OUT_OF_RANGE, or warns, about topics whose names other topics have now."""
     changes = [
         f"topic {topic!r} was deleted and made again: the query has read the one with id {known[topic]}, and the name"
         f" now belongs to id {present[topic]}"
@@ -214,7 +214,7 @@ class StreamProgress:
         return self._looked_at + self._options.offset_poll_interval_ms / 1_000 - self._clock.monotonic()
 
     def _refresh_ends(self, start: StreamOffset) -> None:
-        """Ask for the ends of the logs. An end before `start` may be a new leader that lags: ask again
+        """Asks for the ends of the logs. An end before `start` may be a new leader that lags: ask again
         before believing.
         """
         for attempt in range(self._options.offset_retries + 1):

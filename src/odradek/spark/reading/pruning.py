@@ -60,7 +60,7 @@ class Numbers:
         return replace(self, values=values if self.values is None else self.values & values)
 
     def admits(self, number: int) -> bool:
-        """Whether the column may hold this number."""
+        """Tells whether the column may hold this number."""
         return (
             (self.least is None or number >= self.least)
             and (self.most is None or number <= self.most)

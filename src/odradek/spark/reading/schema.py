@@ -77,7 +77,7 @@ def _decoded_type(decoding: Decoding, option: str, schema: str | None) -> str:
 
 
 def check_read_schema(schema: StructType, projection: Projection) -> None:
-    """Refuse `.schema(...)` on the reader: the columns are the format's own."""
+    """Refuses `.schema(...)` on the reader: the columns are the format's own."""
     if tuple(schema.fieldNames()) != projection.columns:
         raise ConfigError(
             'format("odradek") has its own schema and takes none: choose columns with the option columns, and'

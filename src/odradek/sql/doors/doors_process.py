@@ -93,7 +93,7 @@ class DoorSession:
         )
 
     def show(self, sources: tuple[Source, ...]) -> None:
-        """Make and drop tables, so that they are these."""
+        """Makes and drops tables, so that exactly these exist."""
         wanted = {source.name: source for source in sources}
         door_source.DoorCatalog(servers=self.order.servers, options=self.order.options, sources=wanted).write(
             self.directory / "catalog"

@@ -18,7 +18,7 @@ _PLAIN_SCALE_MAX: Final = 6
 
 
 def has_exponent(kind: SqlType) -> bool:
-    """Whether Java and Spark write small numbers of a DECIMAL with an exponent, as 1E-7."""
+    """Tells whether Java and Spark write small numbers of a DECIMAL with an exponent, as 1E-7."""
     return kind.kind == "DECIMAL" and _PLAIN_SCALE_MAX < kind.scale < DECIMAL_PRECISION_MAX - 1
 
 

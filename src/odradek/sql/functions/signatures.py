@@ -127,7 +127,7 @@ def fit(wanted: Signature, kinds: Sequence[SqlType]) -> Fit | None:
 
 
 def _bind(pattern: SqlType, kind: SqlType, bindings: Bindings) -> int | None:
-    """Remember what letters stand for. Returns how far numbers must widen; None when it cannot be."""
+    """Remembers what letters stand for. Returns how far numbers must widen; None when it cannot be."""
     if pattern.kind.startswith("?"):
         return _bind_letter(pattern.kind[1:], kind, bindings)
     if pattern.kind == "LAMBDA":

@@ -96,7 +96,7 @@ _WRITTEN_BY: Final = {"aggregate": ("start", "add", "merge")}
 
 
 def check(name: str, code: str) -> None:
-    """SqlError for code that is no Python, and for what it may not do. Lines are those of the code."""
+    """Raises SqlError for code that is no Python, and for what it may not do. Lines are those of the code."""
     for node in ast.walk(_tree(name, code)):
         match node:
             case ast.Import(names=names):

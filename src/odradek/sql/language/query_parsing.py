@@ -72,7 +72,7 @@ def _ends_condition(reader: StatementReader) -> bool:
 
 
 def _check_lengths(kind: str, lengths: dict[str, int], where: Position) -> None:
-    """SqlError for windows that Kafka Streams refuses."""
+    """Raises SqlError for windows that Kafka Streams refuses."""
     size_ms = lengths["size_ms"]
     if size_ms == 0:
         what = "the gap of a session" if kind == "session" else "the size of a window"

@@ -120,7 +120,7 @@ class Plan:
         )
 
     def build(self, app: Streams) -> Built:
-        """Add the operators to a program, and the sink if there is one. The stream or table before the sink."""
+        """Adds the operators to a program, and the sink if there is one. The stream or table before the sink."""
         built = build(self.query.step, app)
         if self.sink is None:
             return built
@@ -321,7 +321,7 @@ def _listed(columns: Iterable[SqlColumn]) -> str:
 def checked_properties(
     properties: Properties, allowed: Iterable[str], statement: Statement
 ) -> dict[str, PropertyValue]:
-    """SqlError for a property that does not exist."""
+    """Raises SqlError for a property that does not exist."""
     known = list(allowed)
     for name, _ in properties:
         if name not in known:

@@ -150,7 +150,7 @@ class SqlEngine:
     # ---- persistent queries
 
     def hold(self) -> None:
-        """Start no query before `release`: while commands are read again, a query may be replaced, or end."""
+        """Starts no query before `release`: while commands are read again, a query may be replaced, or end."""
         self._is_held = True
 
     def release(self) -> None:
@@ -160,7 +160,7 @@ class SqlEngine:
                 self._send_soon(query.order)
 
     def run(self, order: StartQuery | StartArchive) -> None:
-        """Keep a query running until `terminate` or `pause`."""
+        """Keeps a query running until `terminate` or `pause`."""
         self.wanted[order.query_id] = SupervisedQuery(order)
         self._send_soon(order)
 
@@ -226,7 +226,7 @@ class SqlEngine:
     # ---- push queries
 
     async def push(self, order: StartPush) -> PushedRows:
-        """Start it. Its rows come until `close_push`, its limit, or its end."""
+        """Starts it. Its rows come until `close_push`, its limit, or its end."""
         rows = self._pushes[order.query_id] = PushedRows(order)
         try:
             await self._send(order)
@@ -252,7 +252,7 @@ class SqlEngine:
     # ---- the process
 
     async def close(self) -> None:
-        """End the process. Persistent queries go on from where they are when they are started again. Idempotent."""
+        """Ends the process. Persistent queries go on from where they are when they are started again. Idempotent."""
         self._is_closing = True
         for query in self.wanted.values():
             if query.retry is not None:

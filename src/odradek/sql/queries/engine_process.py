@@ -271,7 +271,7 @@ class EngineCore:
         self.channel.send(QuerySlept(query_id=query_id, read=read))
 
     def _due_to_sleep(self, now: float) -> list[tuple[str, Offsets]]:
-        """Look how far queries are: which may sleep."""
+        """Looks how far queries are: which may sleep."""
         with self._lock:
             persistent = [running for running in self._running.values() if running.may_sleep]
         self.idle.keep([running.query_id for running in persistent])

@@ -143,7 +143,7 @@ def _distance(
 
 
 def check_visits(stretches: Sequence[Stretch], position: Position | None) -> None:
-    """SqlError when frames that do not begin where the one before did are too many rows together."""
+    """Raises SqlError when frames that do not begin where the one before did are too many rows together."""
     visits = sum(
         end - first
         for (first, end), (before, _) in zip(stretches[1:], stretches, strict=False)

@@ -39,7 +39,7 @@ class SchemaRowCodec:
         self._format = record_format(info, [(name, name, kind) for name, kind in columns], is_key=is_key)
 
     async def learn(self, pieces: Iterable[bytes | None]) -> None:
-        """Ask the registry for the schemas of these records, and for the one that is written. SchemaRegistryError."""
+        """Asks the registry for the schemas of these records, and for the one that is written. SchemaRegistryError."""
         if self._info.registry is None or self._info.name == "PROTOBUF_NOSR":
             return
         registry = registry_of(self._info.registry)

@@ -39,13 +39,13 @@ class EngineScratch:
         return Path(tempfile.mkdtemp(prefix=f"{name}-", dir=self.path))
 
     def close(self) -> None:
-        """Remove it. Once."""
+        """Removes it. Once."""
         shutil.rmtree(self.path, ignore_errors=True)
         os.close(self._lock)
 
 
 def remove_abandoned(parent: Path) -> list[Path]:
-    """Remove directories of engines that are gone; those are returned. Those of other users stay."""
+    """Removes directories of engines that are gone; those are returned. Those of other users stay."""
     removed = []
     for path in sorted(parent.glob(f"{PREFIX}*")):
         try:

@@ -75,7 +75,7 @@ class IdleQueries:
         self._since: dict[str, float] = {}
 
     def keep(self, query_ids: Collection[str]) -> None:
-        """Forget all others."""
+        """Forgets all others."""
         for query_id in self._read.keys() - set(query_ids):
             del self._read[query_id], self._since[query_id]
 

@@ -56,7 +56,7 @@ class Assertions:
         return entity(f"assert_{statement.kind}", statement.text + ";", name=statement.name)
 
     async def schema(self, statement: language.AssertSchema) -> Entity:
-        """Wait until it holds, or the time is over."""
+        """Waits until it holds, or the time is over."""
         left_s = _ASSERT_S if statement.timeout_ms is None else statement.timeout_ms / 1000
         subject, schema_id = statement.subject, statement.schema_id
         while await self._ground.schemas.is_registered(subject, schema_id, statement) != statement.exists:
@@ -76,7 +76,7 @@ class Assertions:
         )
 
     async def topic(self, statement: language.AssertTopic) -> Entity:
-        """Wait until it holds, or the time is over."""
+        """Waits until it holds, or the time is over."""
         left_s = _ASSERT_S if statement.timeout_ms is None else statement.timeout_ms / 1000
         wanted = dict(statement.properties)
         while True:

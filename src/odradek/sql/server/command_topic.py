@@ -68,7 +68,7 @@ class CommandTopic:
         """Why the topic cannot be read any more."""
 
     async def start(self) -> None:
-        """Make the topic unless it is there, and apply all of it."""
+        """Makes the topic if it does not exist, and applies all its commands."""
         async with AsyncAdmin(self._servers, **self._settings) as admin:
             await ensure_topic_async(admin, NewTopic(self.topic, 1, configs=_SETTINGS))
         self._consumer = AsyncConsumer(

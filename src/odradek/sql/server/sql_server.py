@@ -163,7 +163,7 @@ class SqlServer:
         }
 
     async def start(self) -> None:
-        """Apply what is in the command topic, and run the queries that are wanted."""
+        """Applies the commands of the command topic, and runs the queries that they want."""
         async with AsyncAdmin(self.terms.servers, **self._settings) as admin:
             self._cluster_id = (await admin.describe_cluster()).cluster_id or ""
         await self.processing_log.start()

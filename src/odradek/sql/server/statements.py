@@ -54,7 +54,7 @@ class ChosenUpgrade:
     judged: JudgedUpgrade
 
     def check(self, catalog: Catalog) -> None:
-        """SqlError: the query is not the one any more that was looked at."""
+        """Raises SqlError: the query is not the one any more that was looked at."""
         if catalog.queries.get(self.judged.query.id) != self.judged.query:
             raise SqlError(
                 f"{self.judged.query.id} was changed a moment ago", self.statement.position, "Try again."
@@ -92,7 +92,7 @@ class StatementGround(AssertionGround, ArchiveGround, Protocol):
 
 
 def _still_changes(statement: Statement, catalog: Catalog, checked: tuple[Statement, Catalog]) -> bool:
-    """Whether it changes the present catalog. `checked`: a statement that changes a catalog. Raises SqlError."""
+    """Tells whether it changes the present catalog. `checked`: a statement that changes a catalog. Raises SqlError."""
     is_checked = checked[0] is statement and checked[1] is catalog
     return is_checked or bool(apply(catalog, statement, 0).changes)
 
@@ -176,7 +176,7 @@ class Statements:
         return {**made, "statementText": statement.text + ";"}
 
     async def _distribute(self, statement: Statement, properties: Given) -> Entity:
-        """Check it, make its topics, and write it to the command topic."""
+        """Checks a statement, makes its topics, and writes it to the command topic."""
         server, identity = self._server, command_id(statement)
         statement = await server.schemas.with_columns(with_default_formats(statement, properties))
         checked_against = server.catalog

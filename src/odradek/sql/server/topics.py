@@ -111,7 +111,7 @@ class SourceTopics:
             )
 
     async def ensure_declared(self, source: Source) -> None:
-        """Make the topic of CREATE STREAM or TABLE if PARTITIONS says how, and that of its dead letters. Idempotent."""
+        """Makes the topic of CREATE STREAM or TABLE if PARTITIONS says how, and that of its dead letters. Idempotent."""
         if source.partitions is not None:
             await self._make(source, source.partitions)
         if source.bad is not None:

@@ -267,7 +267,7 @@ class ShellSession:
             self._spool.flush()
 
     def close(self) -> None:
-        """End the spool. Idempotent."""
+        """Ends the spool. Idempotent."""
         if self._spool is not None:
             self._spool.close()
             self._spool = None

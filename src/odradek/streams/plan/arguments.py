@@ -17,13 +17,13 @@ _SAME_KIND: Final = {"full": "outer", "fullouter": "outer", "full_outer": "outer
 
 
 def checked_function(function: Any, what: str, needed: str) -> None:
-    """ConfigError for what cannot be called."""
+    """Raises ConfigError for what cannot be called."""
     if not callable(function):
         raise ConfigError(f"{what} is a function {needed}, not {function!r:.80}")
 
 
 def checked_join_kind(how: Any) -> None:
-    """ConfigError for what is no kind of join."""
+    """Raises ConfigError for what is no kind of join."""
     if how in get_args(JoinKind):
         return
     same = _SAME_KIND.get(how) if isinstance(how, str) else None
@@ -44,7 +44,7 @@ def checked_topic(topic: Any, what: str) -> str:
 
 
 def checked_text(text: Any, what: str, needed: str) -> str:
-    """ConfigError for what is no text, and for empty text."""
+    """Raises ConfigError for what is no text, and for empty text."""
     if not isinstance(text, str) or not text.strip():
         raise ConfigError(f"{what} is {needed}, not {text!r:.80}")
     return text
@@ -64,20 +64,20 @@ def checked_name(name: Any, what: str, needed: str) -> str:
 
 
 def checked_prefix(prefix: Any) -> None:
-    """ConfigError for what is no text; it may be empty."""
+    """Raises ConfigError for what is no text; it may be empty."""
     if not isinstance(prefix, str):
         raise ConfigError(f"prefix is text such as 'user_', not {prefix!r:.80}")
 
 
 def checked_mapping(given: Any, what: str, needed: str) -> Mapping[str, str]:
-    """ConfigError for what is no dict."""
+    """Raises ConfigError for what is no dict."""
     if not isinstance(given, Mapping):
         raise ConfigError(f"{what} is a dict such as {needed}, not {given!r:.80}")
     return given
 
 
 def checked_partitions(partitions: Any) -> None:
-    """ConfigError unless it is a whole number from 1 on."""
+    """Raises ConfigError unless it is a whole number from 1 on."""
     if isinstance(partitions, bool) or not isinstance(partitions, int) or partitions < 1:
         raise ConfigError(f"partitions is a whole number from 1 on, not {partitions!r:.80}")
 

@@ -96,7 +96,7 @@ _DDL_OF: Final = {
 
 
 def checked_ddl(text: Any, role: str) -> None:
-    """ConfigError for what is no text, such as a type of Python or of PySpark. None: nothing was given."""
+    """Raises ConfigError for what is no text, such as a type of Python or of PySpark. None: nothing was given."""
     if text is None or isinstance(text, str):
         return
     if isinstance(text, type):
@@ -111,7 +111,7 @@ def checked_ddl(text: Any, role: str) -> None:
 
 
 def checked_schema(text: Any, method: str) -> None:
-    """ConfigError for a `schema=` that is absent, no text, or no DDL."""
+    """Raises ConfigError for a `schema=` that is absent, no text, or no DDL."""
     checked_ddl(text, "schema")
     if text is None:
         raise ConfigError(

@@ -69,7 +69,7 @@ class SessionWindows(WindowKind):
         return self.gap_ms + self.grace_ms if self.retention_ms is None else self.retention_ms
 
     def check_retention(self) -> None:
-        """ConfigError for sessions that would be forgotten while they are open."""
+        """Raises ConfigError for sessions that would be forgotten while they are open."""
         if self.kept_ms < self.gap_ms + self.grace_ms:
             raise ConfigError(
                 f"retention is {duration(self.kept_ms)}; it is at least the gap and the grace,"

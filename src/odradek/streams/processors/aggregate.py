@@ -39,7 +39,7 @@ class ColumnFold(Fold, Protocol):
     """A fold that adds many values at once."""
 
     def add_all(self, key: Fields, aggregate: Any, values: dict[str, list[Any]], start: int, end: int) -> Any:
-        """Add the values from `start` to `end` of these columns, one after another, as `add` does.
+        """Adds the values from `start` to `end` of these columns, one after another, as `add` does.
 
         Whatever it raises: the batch goes row by row.
         """

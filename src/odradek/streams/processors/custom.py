@@ -86,7 +86,7 @@ class Timers:
         self._due_on_wall_clock = due_on_wall_clock
 
     def at(self, time: int, *, wall_clock: bool = False) -> None:
-        """Call `on_timer` when stream time has come to `time` (milliseconds), or `on_wall_clock_timer` when it is so late.
+        """Calls `on_timer` when stream time has come to `time` (milliseconds), or `on_wall_clock_timer` when it is so late.
 
         A time that is set twice comes once.
         """
@@ -96,7 +96,7 @@ class Timers:
         self._times(wall_clock).add(whole)
 
     def cancel(self, time: int, *, wall_clock: bool = False) -> None:
-        """Forget a time; it need not be set."""
+        """Forgets a time; it need not be set."""
         self._times(wall_clock).discard(time)
 
     def _times(self, wall_clock: bool) -> _Times:

@@ -258,7 +258,7 @@ class KeyedState(dict[str, Any]):
         return tuple(sorted(name for name in self.collections if len(self._collection(name))))
 
     def clear(self) -> None:
-        """Forget everything, maps and lists too."""
+        """Forgets everything, maps and lists too."""
         for name in self.collections:
             self._collection(name).clear()
         super().clear()

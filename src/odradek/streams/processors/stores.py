@@ -109,7 +109,7 @@ class PagedStore:
                 yield name, self._store.get(_APART + name) or b"" if data == _IS_APART else data
 
     def flush(self) -> None:
-        """Write what has changed."""
+        """Writes what has changed."""
         if not self._changed and not self._has_written:
             return
         rows = self._row_count + sum(

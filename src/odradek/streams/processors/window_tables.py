@@ -74,7 +74,7 @@ class WindowTableProcessor:
             yield UpdateRow(window, (value, row.payload), row.timestamp, row.headers)
 
     def _list(self, key: Fields, window: Fields, state: TaskState, *, is_there: bool) -> None:
-        """Add the window to those of its key, or take it out."""
+        """Adds the window to those of its key, or removes it."""
         listed: _Listed = state.get(_WINDOWS, key) or {}
         place = repr(tuple(window.values()))
         if is_there:

@@ -326,7 +326,7 @@ def keyed(
     outputs: StructType,
     old: tuple[int, ...] | None = None,
 ) -> DataFrame:
-    """Run a processor. `name` is the operator's: its state belongs to it. `key` is the type of the keys that it says,
+    """Runs a processor. `name` is the operator's: its state belongs to it. `key` is the type of the keys that it says,
     `outputs` its columns, `old` the places of old values among them; None to emit every update.
     """
     rows = _united(ports, tasks.names)

@@ -77,7 +77,7 @@ def incoming(rows: DataFrame, source: TopicSource, number: int, letters: Letters
 
 
 def _looks_at_times(source: TopicSource) -> bool:
-    """Whether the records' own timestamps count: no expression takes their place."""
+    """Tells whether the records' own timestamps count: no expression takes their place."""
     return source.skips_negative_times and source.timestamp is None
 
 

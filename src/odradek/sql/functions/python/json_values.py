@@ -56,7 +56,7 @@ def _text(text: str) -> str:
 
 
 def is_json(text: str | None) -> bool:
-    """Whether it is JSON; of null, too, an answer."""
+    """Tells whether it is JSON; of null, too, an answer."""
     if text is None:
         return False
     try:
