@@ -47,12 +47,12 @@ def _shapes_of_plan(plan: Plan) -> Iterator[tuple[Any, ...]]:
 
 def _shapes_of_step(step: Step) -> Iterator[tuple[Any, ...]]:
     name = type(step).__name__
-    yield name, step.is_table
+    yield name, "of a table" if step.is_table else "of a stream"
     match step:
         case ReadStep(source=source):
             yield "windows of a source", source.window is not None
         case AggregateStep(window=window):
-            yield name, step.inputs[0].is_table
+            yield name, "reads a table" if step.inputs[0].is_table else "reads a stream"
             if window is not None:
                 yield name, window.kind
                 yield name, "final" if window.final else "changes"
@@ -62,4 +62,4 @@ def _shapes_of_step(step: Step) -> Iterator[tuple[Any, ...]]:
             yield name, "by foreign key" if on is not None else "by key"
             yield name, "of windows and others" if window is not None else "of the same"
         case RekeyStep(key=key):
-            yield name, min(len(key), 2)
+            yield name, f"{min(len(key), 2)} parts"

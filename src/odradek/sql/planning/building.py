@@ -29,7 +29,7 @@ from odradek.sql.planning.timestamps import timestamp_text
 from odradek.streams import Stream, Streams, Table
 from odradek.streams.plan.operators import TopicSource, walk
 from odradek.values.errors import SqlError
-from odradek.values.formats import RecordFormat, record_format
+from odradek.values.formats import NO_KEY, RecordFormat, record_format
 
 if TYPE_CHECKING:
     from odradek.streams.grouped import GroupedStream
@@ -120,7 +120,7 @@ def _rekey(step: RekeyStep, app: Streams) -> Built:
     source = build(step.inputs[0], app)
     assert isinstance(source, Stream)
     if not step.key:
-        return source.select_key("cast(null as string) AS key_0")
+        return source.select_key(f"cast(null as string) AS {NO_KEY}")
     if not step.keeps_null:
         present = " and ".join(f"({text}) is not null" for text in step.key)
         source = source.filter(f"{HAS_VALUE} and {present}")

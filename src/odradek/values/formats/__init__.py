@@ -1,5 +1,11 @@
 """Records as ksqlDB writes them."""
 
-from odradek.values.formats.record_format import FORMAT_NAMES, RecordFormat, check_map_keys, record_format
+from odradek.values.formats.record_format import (
+    FORMAT_NAMES,
+    NO_KEY,
+    RecordFormat,
+    check_map_keys,
+    record_format,
+)
 
-__all__ = ["FORMAT_NAMES", "RecordFormat", "check_map_keys", "record_format"]
+__all__ = ["FORMAT_NAMES", "NO_KEY", "RecordFormat", "check_map_keys", "record_format"]

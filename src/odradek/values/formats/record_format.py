@@ -19,6 +19,8 @@ from odradek.values.formats.registered_schemas import is_bare
 from odradek.values.types import SqlType
 
 FORMAT_NAMES: Final = ("AVRO", "DELIMITED", "JSON", "JSON_SR", "KAFKA", "NONE", "PROTOBUF", "PROTOBUF_NOSR")
+NO_KEY: Final = "nothing"
+"""The column of a format that has no columns: it is null."""
 _BOUND: Final = struct.Struct(">q")
 _TEXT_KEYS: Final = ("JSON", "JSON_SR", "PROTOBUF", "PROTOBUF_NOSR")
 _COMPLEX: Final = ("ARRAY", "MAP", "STRUCT")
@@ -41,7 +43,7 @@ class RecordFormat:
         self.columns = columns
         self.window = window
         self._codec = codec
-        fields = [f"`{column.column}` {column.type.ddl}" for column in columns] or ["`nothing` STRING"]
+        fields = [f"`{column.column}` {column.type.ddl}" for column in columns] or [f"`{NO_KEY}` STRING"]
         bounds = [] if window is None else ["`window_start` BIGINT", "`window_end` BIGINT"]
         self.ddl = ", ".join([*fields, *bounds])
 
