@@ -1,4 +1,4 @@
-"""Which ACLs decide about a request, found fast however many there are.
+"""An index that finds the ACLs for a request fast, however many there are.
 
 How it works. ACLs are kept by pattern: the literal one of a name and `*` are two look-ups, the prefixed ones a look-up for each
 length that some prefix has. Within a pattern they are kept by principal, then by host, as two sets of bits: what is denied, and
@@ -28,11 +28,11 @@ IMPLIED: Final = {
 
 
 class AclVerdict(Enum):
-    """What the ACLs say of one operation on one resource."""
+    """The decision of the ACLs about one operation on one resource."""
 
     ALLOWED = "allowed"
     DENIED = "denied"
-    """By a DENY."""
+    """An ACL denies the operation."""
     NOT_ALLOWED = "not allowed"
     """The resource has ACLs, and none allows it."""
     NO_ACLS = "no ACLs"
@@ -40,7 +40,7 @@ class AclVerdict(Enum):
 
 
 class _HostRules:
-    """Of one pattern, principal and host."""
+    """The rules of one pattern, principal and host."""
 
     __slots__ = ("allowed", "denied", "rules")
 
@@ -63,17 +63,17 @@ def _bits(operation: AclOperation) -> int:
 
 
 _Rules = dict[str, dict[str, _HostRules]]
-"""By principal, then by host."""
+"""Rules by principal, then by host."""
 
 
 class AclIndex:
-    """A set of ACLs that is asked."""
+    """A set of ACLs, indexed for look-ups."""
 
     def __init__(self, acls: Iterable[Acl] = ()) -> None:
         self._literal: dict[tuple[int, str], _Rules] = {}
         self._prefixed: dict[tuple[int, str], _Rules] = {}
         self._length_counts: dict[int, dict[int, int]] = {}
-        """Of the prefixes of each resource type."""
+        """The number of prefixed patterns of each length, by resource type."""
         for acl in acls:
             self.add(acl)
 

@@ -21,19 +21,19 @@ from odradek.model.errors import ConfigError
 from odradek.model.java_numbers import finite_number
 
 AUDIT_TOPIC: Final = "__odradek_audit"
-"""Where audit events go that go to a topic. Only super users may write or change it."""
+"""The topic that audit events are written to. Only super users may write or change it."""
 CHANGE, LOGIN, REFUSAL, ACCESS_KIND, LOST = "change", "login", "refusal", "access", "lost"
 EVENT_BYTES_MAX: Final = 8192
-"""Of a clipped event's line: the sum of the limits below, and what is short anyway."""
+"""The size of a clipped event's line: the sum of the limits below, and the short fields."""
 NAME_BYTES_MAX: Final = 256
-"""Of a name, counted as it stands in JSON: the longest name of a topic is in it."""
+"""The size of a name in JSON: the longest name of a topic fits."""
 DETAIL_BYTES_MAX: Final = 1024
 NAMES_MAX: Final = 20
-"""Resources of an event."""
+"""The number of resources in an event."""
 _ERRORS_MAX: Final = 10
 _CUT: Final = "..."
 _JSON_BYTES_MAX: Final = 12
-"""Of one letter: two escapes."""
+"""The size of one letter: two escapes."""
 _NAMES: Final = ("principal", "client", "host", "listener", "api", "operation")
 _PARTS: Final = ("api", "principal", "client", "resource", "outcome", "kind")
 
@@ -61,9 +61,9 @@ class AuditEvent:
     """Names of Kafka's error codes."""
     detail: str = ""
     count: int = 0
-    """Of those that were lost."""
+    """The number of lost events, in an event that reports them."""
     cut: bool = False
-    """Whether something was too long, or there was too much of it."""
+    """Whether a value was too long, or there were too many."""
 
     def clipped(self) -> AuditEvent:
         """The event, within the limits of this module."""

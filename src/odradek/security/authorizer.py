@@ -36,7 +36,7 @@ class Authorizer(Protocol):
     """
 
     def configure(self, settings: Mapping[str, str]) -> None:
-        """Before the first question. ConfigError says what is wrong with them."""
+        """Applies the settings; called before the first decision. Raises ConfigError, which names what is wrong with them."""
 
     def may(
         self, principal: str, host: str, operation: AclOperation, resource_type: AclResourceType, name: str
@@ -190,5 +190,5 @@ def made_of(class_name: str, key: str) -> Any:
 
 
 def index_of(acls: Iterable[Acl]) -> AclIndex:
-    """To ask about ACLs that some cluster has."""
+    """Returns an index for the ACLs of any cluster."""
     return AclIndex(acls)

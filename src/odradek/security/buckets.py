@@ -1,4 +1,4 @@
-"""How fast someone goes, as a bucket of tokens. Pure: `now` comes in as seconds.
+"""Rate limits as buckets of tokens. Pure: `now` comes in as seconds.
 
 The bucket answers one question: for how long must this client be silent so that it is back within its limit? Tokens come at
 the limit's rate, and what is not used is saved up to what some seconds bring (the burst). A client may take more than there
@@ -15,8 +15,8 @@ from dataclasses import dataclass
 from typing import Final
 
 _DEBT_BURSTS: Final = 10
-"""So much of a burst is owed at the most when the next amount is added: a client that does not heed its delays, and those who
-share its limit, are back to normal a few minutes after it ends."""
+"""The most bursts that are owed when the next amount is added: a client that ignores its delays, and the clients that share
+its limit, are back to normal a few minutes after it ends."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -1,4 +1,4 @@
-"""Who a connection acts for: a port (`principal.builder.class`).
+"""The principal of a connection: a port (`principal.builder.class`).
 
 Kafka's own rule is the default: the user that logged in, else the name in the client's certificate by
 `ssl.principal.mapping.rules`, else `User:ANONYMOUS`. A class of one's own is given what that rule says, and may say
@@ -21,10 +21,10 @@ _REMEMBERED_MAX: Final = 10_000
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AuthenticatedPeer:
-    """What is known of a client once it is authenticated, or need not be."""
+    """A client after its authentication, or one that needs none."""
 
     principal: str
-    """By Kafka's rule."""
+    """The principal by Kafka's rule."""
     listener_name: str
     client_host: str
 

@@ -1,4 +1,4 @@
-"""Who acts, as Kafka writes it: a type, a colon, a name; and from where."""
+"""Principals, as Kafka writes them (a type, a colon, a name), and the addresses that they act from."""
 
 from __future__ import annotations
 
@@ -9,12 +9,12 @@ USER: Final = "User:"
 ANONYMOUS: Final = "User:ANONYMOUS"
 """A client that does not authenticate."""
 BROKER_ITSELF: Final = "Broker:"
-"""In a request that a broker passes on for no client. It has no name, so no client's principal and no ACL can be it."""
+"""The principal of a request that a broker forwards for no client. Without a name, no client or ACL can have the same."""
 
 
 @dataclass(frozen=True, slots=True)
 class Requester:
-    """Who asks, and from which address. Of a forwarded request: the client that asked first."""
+    """The principal and the address of a request's client; of a forwarded request, those of the original client."""
 
     principal: str = ANONYMOUS
     host: str = ""
@@ -25,7 +25,7 @@ class Requester:
 
     @property
     def authentication(self) -> int:
-        """For a request that is passed on: 0 not authenticated, 1 authenticated, 2 by a token."""
+        """The number for a forwarded request: 0 not authenticated, 1 authenticated, 2 authenticated by a token."""
         return 2 if self.is_by_token else int(self.is_authenticated)
 
 
@@ -33,6 +33,6 @@ UNKNOWN_REQUESTER: Final = Requester()
 
 
 def by_certificate(principal: str | None, host: str) -> Requester:
-    """Of a connection with TLS; without a certificate the principal is ANONYMOUS."""
+    """Returns the requester of a connection with TLS; without a certificate the principal is ANONYMOUS."""
     known = principal or ANONYMOUS
     return Requester(known, host, is_authenticated=known != ANONYMOUS)

@@ -30,7 +30,7 @@ class DelegationToken:
     max_ms: int
     """It cannot be renewed beyond this."""
     credentials: Mapping[str, ScramCredential] = field(repr=False)
-    """By mechanism: its id is the user, its HMAC in base64 the password."""
+    """Its credentials by mechanism: the token's id is the user, its HMAC in base64 the password."""
 
     def may_be_changed_by(self, principal: str) -> bool:
         return principal == self.owner or principal in self.renewers
@@ -40,7 +40,7 @@ class DelegationToken:
 
 
 DelegationTokens = Mapping[str, DelegationToken]
-"""By id."""
+"""Delegation tokens by id."""
 
 
 def tokens_as_json(tokens: DelegationTokens) -> dict[str, Any]:

@@ -20,7 +20,7 @@ class LoginSuccess:
 
     user: str
     expires_ms: int | None = None
-    """When what the client showed expires (a token), in milliseconds since 1970."""
+    """The time when the client's token expires, in milliseconds since 1970; None without one."""
     is_by_token: bool = False
     """A delegation token (KIP-48)."""
 

@@ -160,7 +160,8 @@ def _initiator_credentials(identity: KerberosIdentity) -> Any:
 
 
 def _initiator_store(identity: KerberosIdentity) -> Mapping[str, str] | None:
-    """With a keytab, tickets are in the process's memory, where logins share them, and the library renews them."""
+    """Returns the store of the client's tickets. With a keytab they are in the process's memory, where logins share them, and
+    the library renews them."""
     if identity.uses_keytab:
         store = {"ccache": f"MEMORY:odradek {identity.principal} {identity.keytab}"}
         return store | ({"client_keytab": identity.keytab} if identity.keytab else {})
@@ -172,7 +173,7 @@ def _principal(identity: KerberosIdentity) -> Any:
 
 
 def _default_realm() -> str:
-    """As krb5.conf says. The library has no question for it: it completes a name that has none."""
+    """Returns the default realm of krb5.conf. The library has no call for it, but completes a name without a realm."""
     try:
         name = gssapi.Name(_NO_ONE_IN_PARTICULAR, gssapi.NameType.kerberos_principal).canonicalize(_KERBEROS)
     except gssapi.exceptions.GSSError as error:

@@ -1,4 +1,4 @@
-"""From a Kerberos principal to a user's name: `sasl.kerberos.principal.to.local.rules`, as Kafka has it.
+"""Maps a Kerberos principal to a user's name by `sasl.kerberos.principal.to.local.rules`, as Kafka does.
 
     DEFAULT                                   ann@REALM -> ann, for principals of our own realm
     RULE:[1:$1@$0](.*@EXAMPLE)s/@.*//         ann@EXAMPLE -> ann

@@ -56,7 +56,7 @@ class TokenCredential:
 
 
 def credential_of(mechanism: str, salted_password: bytes, salt: bytes, iterations: int) -> ScramCredential:
-    """From a password that was salted already, as AlterUserScramCredentials sends it."""
+    """Returns the credential for a password that is already salted, as AlterUserScramCredentials sends it."""
     algorithm = HASHES[mechanism]
     client_key = hmac.digest(salted_password, _CLIENT_KEY, algorithm)
     return ScramCredential(
@@ -74,14 +74,14 @@ def salted(mechanism: str, password: str, salt: bytes, iterations: int) -> bytes
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ScramLookup:
-    """Where a server finds what it needs of users."""
+    """The server's look-ups of users and tokens."""
 
     credential: Callable[[str], ScramCredential | None]
     token: Callable[[str], TokenCredential | None]
     secret: bytes = field(repr=False)
     """The salts of users that do not exist are made with it."""
     shapes: CredentialShapes = field(default_factory=CredentialShapes)
-    """Of users that exist."""
+    """The shapes of existing users' credentials."""
 
 
 class ScramServer:

@@ -21,12 +21,12 @@ RENEWERS_MAX: Final = 100
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DelegationTerms:
-    """Of a cluster whose brokers have a secret key."""
+    """The terms for tokens in a cluster whose brokers have a secret key."""
 
     secret_key: str = field(repr=False)
     max_lifetime_ms: int
     expiry_ms: int
-    """How long a token counts that is not renewed."""
+    """The time for which a token that is not renewed is valid."""
 
     def hmac_of(self, token_id: str) -> bytes:
         return hmac.digest(self.secret_key.encode(), token_id.encode(), "sha512")
@@ -84,7 +84,7 @@ def new_token(
 
 
 def new_token_id(uuids: Callable[[], UUID]) -> str:
-    """As Kafka writes an id; one that begins with a dash would be an option of a command."""
+    """Returns an id in Kafka's form. It never begins with a dash, which commands would take for an option."""
     while True:
         token_id = base64.urlsafe_b64encode(uuids().bytes).decode().rstrip("=")
         if not token_id.startswith("-"):

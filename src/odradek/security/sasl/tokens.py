@@ -54,12 +54,12 @@ class IssuerKey:
 
 
 IssuerKeys = Mapping[str, IssuerKey]
-"""By key id; "" for a key without one."""
+"""An issuer's keys by key id; "" for a key without one."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TokenTerms:
-    """What a token must say."""
+    """The claims that a token must have."""
 
     issuer: str | None = None
     audiences: tuple[str, ...] = ()

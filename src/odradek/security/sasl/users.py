@@ -12,12 +12,12 @@ from typing import Any, Final
 ITERATIONS_MIN: Final = 4096
 ITERATIONS_MAX: Final = 16384
 SALT_BYTES: Final = 16
-"""Of the salts that are made here; other tools make longer ones."""
+"""The size of salts that are made here; other tools make longer ones."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ScramCredential:
-    """What a broker knows of a user's password, for one mechanism."""
+    """A broker's record of a user's password, for one mechanism."""
 
     salt: bytes = field(repr=False)
     stored_key: bytes = field(repr=False)
@@ -67,7 +67,7 @@ NO_SCRAM_USERS: Final = ScramUsers()
 
 
 def as_json(users: ScramUsers) -> dict[str, Any]:
-    """For the registry and for other brokers, in the form that Kafka's ZooKeeper had."""
+    """Returns users as JSON for the registry and for other brokers, in the form that Kafka used in ZooKeeper."""
     return {
         "seed": users.seed,
         "users": {
@@ -88,14 +88,14 @@ def from_json(stored: Mapping[str, Any]) -> ScramUsers:
 
 
 def credential_text(credential: ScramCredential) -> str:
-    """As Kafka writes it."""
+    """Returns the credential in Kafka's text form."""
     parts = (credential.salt, credential.stored_key, credential.server_key)
     salt, stored_key, server_key = (base64.b64encode(part).decode() for part in parts)
     return f"salt={salt},stored_key={stored_key},server_key={server_key},iterations={credential.iterations}"
 
 
 def credential_from(text: str) -> ScramCredential:
-    """The inverse of `credential_text`."""
+    """Reads a credential from the text of `credential_text`."""
     values = dict(part.split("=", 1) for part in text.split(","))
     return ScramCredential(
         salt=base64.b64decode(values["salt"]),

@@ -134,7 +134,7 @@ class CertificateAuthority:
 
 
 def next_list(revoked: bytes) -> datetime.datetime | None:
-    """Until when a list of revoked certificates, as PEM, counts; None: it does not say. ConfigError."""
+    """Returns the time until which a list of revoked certificates (PEM) is valid; None if it has none. Raises ConfigError."""
     try:
         until: datetime.datetime | None = x509.load_pem_x509_crl(revoked).next_update_utc
     except ImportError:

@@ -1,4 +1,4 @@
-"""What OpenSSL is given: the contexts of listeners and of connections to others, and words for what it says.
+"""OpenSSL contexts for listeners and for outgoing connections, and clear words for OpenSSL's errors.
 
 TLS 1.2 and 1.3; no renegotiation, no compression, no early data, no session tickets (clients of Kafka do not resume sessions,
 and two tickets a handshake are bytes for nothing).
@@ -52,7 +52,7 @@ class TlsMaterial:
             return decoded
 
     def authorities_around(self) -> Sequence[Mapping[str, Any]]:
-        """Those in the own chain, and those that are trusted, as `ssl` shows certificates."""
+        """Returns the authorities in the own chain, and the trusted ones, in the form of `ssl`'s certificates."""
         context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
         for pem in (b"" if self.key is None else self.key.chain, self.authorities):
             if pem:
@@ -115,7 +115,8 @@ def _revoked(config: SslConfig, prefix: str) -> bytes:
 
 
 def server_context(config: SslConfig, material: TlsMaterial, *, prefix: str = "") -> ssl.SSLContext:
-    """Of a listener. ConfigError for a key that does not fit its certificate, a wrong password, unknown cipher suites."""
+    """Returns the context of a listener. Raises ConfigError for a key that does not fit its certificate, a wrong password, or
+    unknown cipher suites."""
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
     context.options |= ssl.OP_CIPHER_SERVER_PREFERENCE | ssl.OP_NO_TICKET
     context.num_tickets = 0
@@ -130,7 +131,7 @@ def server_context(config: SslConfig, material: TlsMaterial, *, prefix: str = ""
 
 
 def client_context(config: SslConfig, material: TlsMaterial, *, prefix: str = "") -> ssl.SSLContext:
-    """For connections to others. Without authorities of its own those of the system count."""
+    """Returns the context for outgoing connections. Without authorities of its own it trusts those of the system."""
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
     context.check_hostname = config.endpoint_identification_algorithm.lower() == "https"
     context.verify_mode = ssl.CERT_REQUIRED

@@ -47,7 +47,7 @@ class ListenerCertificates:
 
     @property
     def client_context(self) -> ssl.SSLContext:
-        """For connections of this broker to the listeners of this name on others."""
+        """The context for connections of this broker to the listeners of the same name on other brokers."""
         if self._client is None:
             self._client = client_context(self._security.ssl, self._material)
         return self._client
@@ -63,7 +63,7 @@ class ListenerCertificates:
 
     @property
     def authorities(self) -> Sequence[Mapping[str, Any]]:
-        """Above the own certificate, and those of clients and other brokers."""
+        """The authorities of the own certificate, and those of clients and other brokers."""
         return self._material.authorities_around()
 
     @property

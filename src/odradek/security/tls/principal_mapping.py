@@ -1,4 +1,4 @@
-"""From the name in a client's certificate to its principal, by `ssl.principal.mapping.rules` (KIP-371). Pure."""
+"""Maps the name in a client's certificate to its principal by `ssl.principal.mapping.rules` (KIP-371). Pure."""
 
 from __future__ import annotations
 
@@ -58,7 +58,7 @@ class MappingRule:
 
 
 def parse_rules(text: str) -> tuple[MappingRule, ...]:
-    """In order. ConfigError for a rule that cannot be read."""
+    """Returns the rules of the text in order. Raises ConfigError for a rule that cannot be read."""
     rules: list[MappingRule] = []
     position = 0
     while position < len(text):
@@ -85,7 +85,7 @@ def _rule(match: re.Match[str]) -> MappingRule:
 
 
 def principal_of(certificate: Mapping[str, Any] | None, rules: Sequence[MappingRule]) -> str | None:
-    """Of a verified certificate as `ssl` shows it; anonymous without one. None: no rule fits, so the client has no name."""
+    """Returns the principal of a verified certificate in `ssl`'s form; ANONYMOUS without one, and None if no rule fits."""
     if not certificate:
         return ANONYMOUS
     name = distinguished_name(certificate.get("subject", ()))
@@ -97,7 +97,7 @@ def principal_of(certificate: Mapping[str, Any] | None, rules: Sequence[MappingR
 
 
 def distinguished_name(subject: Iterable[Iterable[tuple[str, str]]]) -> str:
-    """As RFC 2253 writes it, and so Java: the last first, `CN=alice,OU=people,O=example`."""
+    """Returns the name in the form of RFC 2253 and Java, the last part first: `CN=alice,OU=people,O=example`."""
     parts = ["+".join(_attribute(name, value) for name, value in group) for group in subject]
     return ",".join(reversed(parts))
 

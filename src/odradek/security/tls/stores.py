@@ -69,7 +69,7 @@ def load_key(
     key_password: str | None,
     others_may_read: bool,
 ) -> KeyMaterial:
-    """From the file at `path`; `key` is the setting that names it, for errors."""
+    """Reads a key and its certificates from the file at `path`; `key` is the setting that names it, for errors."""
     content = read_secret_file(key, path, others_may_read=others_may_read)
     kind = _kind(key, path, content, wanted_type)
     if kind == PEM:
