@@ -1,4 +1,4 @@
-"""Settings of the clients behind a consumer that tries again: the user's, and what it needs itself."""
+"""Settings of the clients in a consumer that tries again: the user's, and those that it needs itself."""
 
 from __future__ import annotations
 
@@ -18,7 +18,8 @@ PRODUCER_PREFIX: Final = "producer."
 _TRANSACTION_TIMEOUT_MS: Final = 10_000
 """A transaction begins after the records are handled, and is short; one of a member that died holds up its successor."""
 _LONGEST_SHARE: Final = 0.5
-"""Of max.poll.interval.ms: then the records that are left of a poll are read again, so that the group hears of us in time."""
+"""The part of max.poll.interval.ms after which a poll's remaining records are left, to be read again: the next poll must be in
+time for the group."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

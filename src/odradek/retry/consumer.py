@@ -87,9 +87,9 @@ class RetryConsumer(Generic[K, V]):
         self._has_begun = False
         self._stopping = False
         self.counts: Final[Counter[str]] = Counter()
-        """How many records were `handled`, `retried` and `dead_lettered` here."""
+        """The number of records that were `handled`, `retried` and `dead_lettered` here."""
         self.attempt = 0
-        """Of the record that is being handled: 1 for its first try."""
+        """The attempt of the record that is being handled: 1 for its first try."""
 
     @classmethod
     def from_config(
@@ -161,7 +161,7 @@ class RetryConsumer(Generic[K, V]):
     # -- inside
 
     def _begin(self) -> None:
-        """Once: make the topics that are missing, and join the group."""
+        """Makes missing topics and joins the group, once."""
         if self._has_begun:
             return
         self._make_topics()
@@ -242,7 +242,7 @@ class RetryConsumer(Generic[K, V]):
         return count
 
     def _go_back(self) -> None:
-        """To what a turn that failed has not committed: a later turn would commit what lies behind it.
+        """Seeks back to the records that a failed turn has not committed: a later turn would commit the offsets behind them.
 
         A transaction whose end is unknown may be committed all the same, and a partition may have been elsewhere meanwhile.
         """

@@ -1,4 +1,4 @@
-"""What a user's function may be, and may return."""
+"""The forms that a user's function, and its result, may have."""
 
 from __future__ import annotations
 
@@ -27,12 +27,12 @@ def check_handler(handler: Callable[..., Any], *, is_async: bool) -> None:
 
 
 def handler_name(handler: Callable[..., Any]) -> str:
-    """As dead letters name their stage."""
+    """Returns the handler's name, which dead letters have as their stage."""
     return str(getattr(handler, "__name__", type(handler).__name__))
 
 
 def outputs_of(returned: Iterable[Output] | None) -> list[Output]:
-    """What a handler returned. What it raises comes from the handler, if that is a generator."""
+    """Returns the handler's outputs as a list. If the handler is a generator, its errors are raised here."""
     return [] if returned is None else list(returned)
 
 

@@ -1,4 +1,4 @@
-"""How often a record is tried, after which delays, and where it goes then: what a user configures."""
+"""The user's policy for failed records: the number of tries, their delays, and the topic for records that are given up."""
 
 from __future__ import annotations
 
@@ -54,12 +54,12 @@ class RetryPolicy:
     creating_topics: bool = True
     """Make retry and dead-letter topics that do not exist, with as many partitions as the topic has."""
     dead_letter_retention_ms: int = FOREVER_MS
-    """Of dead-letter topics that are made; -1: for ever."""
+    """The retention of dead-letter topics that are made; -1: for ever."""
     exactly_once: bool = False
     """Hand records over, and commit offsets, in transactions; what the handler returns is sent in them, too."""
 
     def __post_init__(self) -> None:
-        """ConfigError says what is wrong."""
+        """Raises ConfigError, which names what is wrong."""
         object.__setattr__(self, "mode", RetryMode(_one_of("retry.mode", self.mode, tuple(RetryMode))))
         several: dict[str, object] = {"retry.delays": self.delays, "retry.exclude": self.not_retried}
         for setting, names in several.items():
@@ -86,7 +86,7 @@ class RetryPolicy:
 
     @classmethod
     def from_config(cls, config: Mapping[str, object]) -> Self:
-        """From Kafka-like names; ConfigError for one that does not exist.
+        """Returns the policy for a mapping with Kafka-like names. Raises ConfigError for an unknown name.
 
         retry.delays (10s,1m,10m), retry.mode (non-blocking, blocking), retry.exclude (names of exceptions),
         retry.topic.name, retry.topics.create (true), errors.deadletterqueue.topic.name,
@@ -107,12 +107,12 @@ class RetryPolicy:
         return not names & set(self.not_retried)
 
     def retry_topic_for(self, topic: str, group: str, number: int) -> str:
-        """Where a record of `topic` waits for the delay of this number."""
+        """Returns the topic in which a record of `topic` waits for the delay of this number."""
         fields = {"topic": topic, "group": group, "delay": self.delays[number], "index": str(number)}
         return _topic_name("retry.topic.name", self.retry_topic, fields)
 
     def retry_topic_pattern(self, topic: str, group: str) -> re.Pattern[str]:
-        """Names of the topics where records of `topic` wait, or did under other delays."""
+        """Returns a pattern for the topics in which records of `topic` wait, or waited under other delays."""
         name = self.retry_topic.format(topic=topic, group=group, delay="<delay>", index="<index>")
         return re.compile(
             re.escape(name).replace("<delay>", _ANY_DELAY).replace("<index>", _ANY_INDEX), re.ASCII

@@ -1,4 +1,4 @@
-"""Where a record that failed goes: pure decisions, from the record, the error and the time."""
+"""Decides where a failed record goes, from the record, the error and the time. Pure."""
 
 from __future__ import annotations
 
@@ -40,14 +40,14 @@ class ReceivedRecord:
     """A record to handle, from its topic or from a retry topic of it."""
 
     place: TopicPartition
-    """Where it was read, and is committed."""
+    """The partition from which it was read, and in which its offset is committed."""
     offset: int
     record: ConsumerRecord
-    """As it was in its own topic: place, timestamp and headers, whatever it went through since."""
+    """The record as it was in its own topic, with its place, timestamp and headers there."""
     attempt: int
     """1 for the first try."""
     due_ms: int
-    """Not before this time, in milliseconds since 1970; 0: at once."""
+    """The time before which it is not handled, in milliseconds since 1970; 0: at once."""
 
     @property
     def origin(self) -> Origin:
@@ -66,7 +66,7 @@ class Forward:
 
     topic: str
     partition: int
-    """Of the origin: a choice to be kept where the topic has so many."""
+    """The partition of the origin, which is kept if the target topic has as many."""
     key: bytes | None
     value: bytes | None
     headers: HeaderPairs
@@ -110,29 +110,29 @@ class Routing:
         return tuple(self._home)
 
     def retry_topics_of(self, topic: str) -> list[str]:
-        """Where its records wait, by delay."""
+        """Returns the topics in which its records wait, in the order of delays."""
         numbers = range(len(self.policy.delays) if self.policy.mode is RetryMode.NON_BLOCKING else 0)
         return list(
             dict.fromkeys(self.policy.retry_topic_for(topic, self._group, number) for number in numbers)
         )
 
     def former_retry_topics(self, names: Iterable[str]) -> list[str]:
-        """Of these topics those that are named as a retry topic of ours, for a delay that is not configured (any more)."""
+        """Returns the topics with the name of one of our retry topics, for a delay that is not configured (any more)."""
         known = {*self.topics, *self._home, *self.dead_letter_topics.values()}
         others = sorted(set(names) - known)
         return [name for name in others if self._former_home(name) is not None]
 
     def read_former(self, names: Iterable[str]) -> None:
-        """Read them, too: records may wait there. None is sent there any more."""
+        """Adds these topics to those that are read: records may wait there. No record is sent there any more."""
         for name in names:
             self._home[name] = self._former_home(name) or ""
 
     def all_topics(self) -> list[str]:
-        """Those that it reads, and those that it writes."""
+        """Returns the topics that it reads and those that it writes."""
         return [*self.subscription(), *dict.fromkeys(self.dead_letter_topics.values())]
 
     def subscription(self) -> list[str]:
-        """All topics to read."""
+        """Returns all topics to read."""
         return [*self.topics, *self._home]
 
     def received(self, record: ConsumerRecord) -> ReceivedRecord:
@@ -169,7 +169,7 @@ class Routing:
         *,
         is_final: bool = False,
     ) -> Forward | RetryInPlace:
-        """Where a record goes that raised `error` at this attempt. `is_final`: no second try can help."""
+        """Decides where a record goes that raised `error` at this attempt. `is_final`: no second try can help."""
         policy = self.policy
         has_delay = not is_final and received.attempt <= len(policy.delays) and policy.retries(error)
         at_ms = now_ms + delay_ms(policy.delays[received.attempt - 1]) if has_delay else None

@@ -1,4 +1,4 @@
-"""The topics that a policy needs: which there must be, and how those that are missing are made."""
+"""The topics that a policy needs: their names, and the creation of missing ones."""
 
 from __future__ import annotations
 
@@ -81,7 +81,7 @@ def narrow_topics(routing: Routing, byte_limits: Mapping[str, int]) -> list[Narr
 
 
 def _source_limits(routing: Routing, byte_limits: Mapping[str, int]) -> dict[str, tuple[int, str]]:
-    """Of each retry and dead-letter topic: the largest limit of the topics whose records it takes, and which topic has it."""
+    """Returns, for each retry and dead-letter topic, the largest limit of the topics whose records it takes, and that topic."""
     limits: dict[str, tuple[int, str]] = {}
     for source in routing.topics:
         if source in byte_limits:

@@ -1,4 +1,4 @@
-"""A plan for the records of one poll: which are handled now, what is sent on, what is committed. No I/O.
+"""A plan for the records of one poll: which are handled now, sent on, and committed. No I/O.
 
 A partition's records are handled in order. One that is not due, or is to be tried again where it is, holds up those
 behind it: they are left, and read again later.
@@ -44,7 +44,7 @@ class HandlingTurn:
 
     @property
     def rewinds(self) -> dict[TopicPartition, int]:
-        """Where to read again, of partitions whose records were returned and left."""
+        """The offsets to read from again, in partitions whose records were returned and left."""
         return dict(self._left)
 
     @property

@@ -1,4 +1,4 @@
-"""Which partitions wait, until when: a record that is not due holds up those behind it, and nothing else."""
+"""Partitions that wait, and the times until which they do: a record that is not due delays those behind it, and no others."""
 
 from __future__ import annotations
 
@@ -36,14 +36,14 @@ class WaitingPartitions:
         self._attempts.pop(place, None)
 
     def due(self, now_ms: int) -> list[TopicPartition]:
-        """Those to resume now; they wait no longer."""
+        """Returns the partitions to resume now, and removes them."""
         due = [place for place, until_ms in self._until_ms.items() if until_ms <= now_ms]
         for place in due:
             del self._until_ms[place]
         return due
 
     def poll_ms(self, now_ms: int) -> int:
-        """How long to wait for records, at most: until the next one is due."""
+        """Returns the longest time to wait for records: until the next one is due."""
         waits = (until_ms - now_ms for until_ms in self._until_ms.values())
         return max(0, min([POLL_MS_MAX, *waits]))
 
