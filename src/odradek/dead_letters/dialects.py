@@ -1,4 +1,4 @@
-"""Dead letters as others write them: which headers hold what. Reading understands all of them; writing uses the first.
+"""Dead letters as other tools write them: the meaning of their headers. All dialects are read; the first one is written.
 
 | dialect | source |
 |---|---|
@@ -20,7 +20,7 @@ from odradek.dead_letters.headers import HeaderPair, HeaderPairs
 
 _BINARY_SIZES: Final = (4, 8)
 _DIGITS_MAX: Final = 19
-"""Of a number of 64 bits, without its sign."""
+"""The digits of a number of 64 bits, without its sign."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -29,13 +29,13 @@ class Dialect:
 
     name: str
     prefixes: tuple[str, ...]
-    """Of all headers that the failure added to the record."""
+    """The prefixes of all headers that the failure added to the record."""
     topic: str
     partition: str
     offset: str
     timestamp: str = ""
     exception: tuple[str, ...] = ()
-    """The first that is there counts."""
+    """The headers with the exception's name; the first that is present counts."""
     message: str = ""
     stacktrace: str = ""
     stage: str = ""

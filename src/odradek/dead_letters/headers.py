@@ -1,4 +1,4 @@
-"""What a dead letter says about itself, in headers: where the record was, what went wrong, and who gave it up.
+"""The headers of a dead letter: where the record was, what went wrong, and which consumer gave it up.
 
 Kafka's brokers write `__dlq.errors.topic` and five more for share groups (KIP-1191). The same names serve here, with the
 same texts; what Kafka has no name for has the same prefix. Numbers are decimal text. Dead letters of Kafka Connect, Kafka
@@ -30,7 +30,7 @@ QUERY: Final = PREFIX + "query"
 BATCH: Final = PREFIX + "batch"
 RETRY_TIMESTAMP: Final = PREFIX + "retry.timestamp"
 REDRIVE_COUNT: Final = "__dlq.redrive.count"
-"""On a record that was sent back; not one of the prefix, so that it stays when the record fails once more."""
+"""The header of a record that was sent back. It does not have the prefix, so that it stays when the record fails again."""
 
 MESSAGE_MAX: Final = 1_000
 STACKTRACE_MAX: Final = 4_000
@@ -41,13 +41,13 @@ HeaderPairs = tuple[HeaderPair, ...]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Origin:
-    """Where the record was that became a dead letter."""
+    """The original place of a record that became a dead letter."""
 
     topic: str
     partition: int
     offset: int
     timestamp_ms: int = NO_TIMESTAMP
-    """Of the record, milliseconds since 1970; -1 where it is not known."""
+    """The record's timestamp in milliseconds since 1970; -1 if it is not known."""
 
     def __str__(self) -> str:
         return f"{self.topic}:{self.partition}:{self.offset}"

@@ -1,4 +1,4 @@
-"""A record of a dead-letter topic, and what its headers tell."""
+"""A record of a dead-letter topic, and the contents of its headers."""
 
 from __future__ import annotations
 
@@ -47,13 +47,13 @@ class DeadLetter:
     partition: int
     offset: int
     failed_at_ms: int
-    """When it was given up: the timestamp of the dead letter."""
+    """The time when it was given up: the timestamp of the dead letter."""
     origin: Origin | None
-    """None: the headers do not say."""
+    """The record's original place; None if the headers do not have it."""
     failure: RecordFailure
     by: FailedConsumer
     redrive_count: int
-    """How often the record was sent back before."""
+    """The number of times that the record was sent back before."""
     dialect: str | None
     key: bytes | None
     value: bytes | None

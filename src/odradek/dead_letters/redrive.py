@@ -1,4 +1,4 @@
-"""Sending dead letters back, each once.
+"""A redrive: it sends dead letters back, each once.
 
 A transaction holds a few hundred records and the note that they were sent (`redriven.py`). It begins when all of them are
 there: a filter may match so seldom that it would time out meanwhile. A redrive that dies may leave an open transaction: the
@@ -28,7 +28,7 @@ from odradek.model.errors import ConfigError, ErrorCode, KafkaError
 from odradek.model.ids import TopicPartition
 
 REDRIVE_PREFIX: Final = "odradek-redrive."
-"""Of the group whose lag says what is left of a topic, and of the transactional id that sends it back."""
+"""The prefix of the group whose lag is the rest of a topic, and of the transactional id that sends it back."""
 LETTERS_A_TRANSACTION: Final = 500
 BYTES_A_TRANSACTION: Final = 4 << 20
 TRANSACTION_TIMEOUT_MS: Final = 30_000

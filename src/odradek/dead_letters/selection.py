@@ -1,4 +1,4 @@
-"""Which dead letters are meant: by error, origin, place and time. No I/O."""
+"""A selection of dead letters by error, origin, place and time. No I/O."""
 
 from __future__ import annotations
 
@@ -76,14 +76,14 @@ class Selection:
     """Part of the message, without regard to case."""
     origins: tuple[PlaceRange, ...] = ()
     places: tuple[PlaceRange, ...] = ()
-    """Where the letters themselves lie."""
+    """The places of the letters themselves."""
     groups: tuple[str, ...] = ()
     queries: tuple[str, ...] = ()
     since_ms: int | None = None
     until_ms: int | None = None
-    """When they were given up: from the one to before the other."""
+    """Letters were given up at or after `since_ms` and before `until_ms`."""
     redrives_below: int | None = None
-    """Sent back less often than this before."""
+    """Letters were sent back less often than this before."""
 
     def matches(self, letter: DeadLetter) -> bool:
         return (

@@ -1,4 +1,4 @@
-"""What a redrive does with each letter, decided without I/O: send it, leave it, or pass over it."""
+"""Decides for each letter of a redrive, without I/O: send it, leave it, or pass over it."""
 
 from __future__ import annotations
 
@@ -69,12 +69,12 @@ class RedriveRequest:
                 raise ConfigError(f"dead letters cannot be sent to {topic}: it is an internal topic")
 
     def target_of(self, letter: DeadLetter) -> str | None:
-        """Where the letter would go; None: its headers do not say where it comes from."""
+        """Returns the topic that the letter would go to; None if its headers do not name its origin."""
         return self.to or (None if letter.origin is None else letter.origin.topic)
 
 
 def is_named_after(dead_letter_topic: str, topic: str) -> bool:
-    """Letters may go back there by name: `orders.billing.dlq` is named after `orders` and `orders.billing`."""
+    """Tells whether letters may go back there by name: `orders.billing.dlq` is named after `orders` and `orders.billing`."""
     return (
         dead_letter_topic.startswith(topic)
         and dead_letter_topic[len(topic) : len(topic) + 1] in _SEPARATORS
@@ -110,12 +110,12 @@ class RedriveCore:
 
     @property
     def has_enough(self) -> bool:
-        """As many were sent as were asked for."""
+        """Whether as many letters were sent as requested."""
         limit = self._request.count_max
         return limit is not None and self.counts[Fate.SENT] >= limit
 
     def begin(self, partition: int, offset: int) -> None:
-        """The partition is read from this offset on."""
+        """Notes that the partition is read from this offset on."""
         self._run_starts[partition] = offset
         self._note(partition, self._state.of(partition).drop_below(offset))
 

@@ -100,7 +100,8 @@ class DeadLetterTopic:
         return RedrivenState(self.name, self._topic_id, records)
 
     def partition_count(self, topic: str, letter: DeadLetter) -> int:
-        """Of a topic that a letter goes to; UNKNOWN_TOPIC_OR_PARTITION when it does not exist: it must not be made here."""
+        """Returns the partition count of a letter's target topic. Raises UNKNOWN_TOPIC_OR_PARTITION when it does not exist: it
+        must not be made here."""
         count = self._counts.get(topic)
         if count is None:
             try:
