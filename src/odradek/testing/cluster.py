@@ -66,7 +66,7 @@ class Cluster:
 
     @property
     def brokers(self) -> list[BrokerProcess]:
-        """In the order of their ids, 1 and up: each can be killed, paused, resumed, stopped and started again."""
+        """The brokers in the order of their ids, 1 and up: each can be killed, paused, resumed, stopped and started again."""
         return self._running().brokers
 
     def broker(self, node_id: int) -> BrokerProcess:

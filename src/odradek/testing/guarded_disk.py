@@ -75,7 +75,7 @@ violations: Final[list[str]] = []
 
 @contextmanager
 def off_loop() -> Iterator[None]:
-    """Within, this thread stands for one of an offload."""
+    """Treats this thread as a thread of an offload while the context is open."""
     _HERE.is_off_loop += 1
     try:
         yield

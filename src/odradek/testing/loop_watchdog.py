@@ -39,7 +39,7 @@ class _Collecting:
 def callbacks_are_short(
     seconds_max: float = HELD_SECONDS_MAX, *, except_tasks_of: str | None = None
 ) -> Iterator[list[str]]:
-    """Within, what a loop of this process called, and took more CPU time than that, gets into the list.
+    """Yields a list of the callbacks, of any loop of this process, that take more CPU time than `seconds_max` meanwhile.
 
     `except_tasks_of`: the name of a coroutine function whose own steps may take longer, such as a test with large requests.
     """

@@ -1,4 +1,4 @@
-"""Real ZooKeepers for tests: `ZooKeeperServer` and `Ensemble`, on free ports of 127.0.0.1, and what may happen to them.
+"""Real ZooKeepers for tests: `ZooKeeperServer` and `Ensemble`, on free ports of 127.0.0.1, and their faults.
 
 with ZooKeeperServer(tmp_path) as server:
     connect_to(server.address)
@@ -148,14 +148,14 @@ class ZooKeeperServer:
             self.kill()
 
     def kill(self) -> None:
-        """As a crash does it, also of a process that is paused; idempotent."""
+        """Kills the process as a crash would, even a paused one. Idempotent."""
         process, self._process = self._process, None
         if process is not None:
             process.kill()
             process.wait()
 
     def pause(self) -> None:
-        """It neither answers nor closes connections, as a machine that hangs."""
+        """Pauses the process: like a machine that hangs, it neither answers nor closes connections."""
         self._signal(signal.SIGSTOP)
 
     def resume(self) -> None:

@@ -1,4 +1,4 @@
-"""Where Apache ZooKeeper's own server comes from: Debian's package, or a cache that Maven filled.
+"""The jars of Apache ZooKeeper's own server, from Debian's package or from a cache that Maven filled.
 
 Nothing is fetched unless someone asks for it: `python -m odradek.testing.zookeeper_jars`. Tests that need ZooKeeper are
 skipped without it.
@@ -19,7 +19,7 @@ from typing import Final
 from odradek.model.errors import OdradekError
 
 VERSIONS: Final = ("3.9.5", "3.9.4")
-"""Those to fetch: the first that Maven can resolve."""
+"""Versions to fetch: the first that Maven can resolve is used."""
 _FETCH_SECONDS: Final = 900
 _COMPLETE: Final = "complete"
 """A marker file, written last: a fetch that was cut short is done again."""
@@ -91,7 +91,7 @@ def find_jars() -> ZooKeeperJars:
 
 
 def fetch_jars() -> ZooKeeperJars:
-    """As `find_jars`, but what is missing is fetched with Maven."""
+    """Finds the jars as `find_jars` does, but fetches missing ones with Maven."""
     try:
         return find_jars()
     except ZooKeeperAbsent:

@@ -312,7 +312,7 @@ class SimFile:
         return None
 
     def is_at_hand(self, length: int, position: int) -> bool:
-        """By chance: what the real machine keeps in memory is no one's promise."""
+        """Answers by chance: what a real machine keeps in memory is not guaranteed."""
         self._disk.check_alive()
         return self._disk.chance().random() >= _COLD_SHARE
 

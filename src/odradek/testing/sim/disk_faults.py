@@ -1,4 +1,4 @@
-"""What can go wrong at an I/O point, and when.
+"""Faults at I/O points: what goes wrong, and when.
 
 Every operation of `SimDisk` is a numbered point. Before it acts, the disk shows the point to its faults; the
 first one with an answer decides.
@@ -68,9 +68,9 @@ class CrashAt:
     kind: CrashKind
     rng: Random
     operations: Collection[str] | None = None
-    """None: whatever the operation is."""
+    """The operations at which it happens; None: any operation."""
     suffix: str = ""
-    """Of the path."""
+    """The end of the paths at which it happens."""
 
     def at(self, point: Point) -> Outcome | None:
         if point.number < self.number or not point.path.endswith(self.suffix):
@@ -87,9 +87,9 @@ class FailAt:
     number: int
     error: int
     operations: Collection[str] | None = None
-    """None: whatever the operation is."""
+    """The operations at which it happens; None: any operation."""
     suffix: str = ""
-    """Of the path."""
+    """The end of the paths at which it happens."""
     done: float = 0.0
     _struck: bool = False
 

@@ -1,4 +1,4 @@
-"""Where the broker's events go while a world runs: into its trace; and an unexpected error into its verdict."""
+"""Captures the broker's events while a world runs: they go into its trace, and an unexpected error into its verdict."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ class _TraceHandler(logging.Handler):
 
 @contextmanager
 def events_into(trace: Trace, on_traceback: Callable[[str, BaseException], None]) -> Iterator[None]:
-    """Within, what the package logs is added to a kept trace (outside of its hash), and printed nowhere.
+    """Adds the package's log events to a kept trace (outside of its hash) while the context is open; prints none of them.
 
     An event that comes with a traceback is one that its author did not expect: `on_traceback` gets it.
     """

@@ -87,7 +87,7 @@ class SimLoop(asyncio.BaseEventLoop):
     def call_soon_threadsafe(
         self, callback: Callable[[*Ts], object], *args: *Ts, context: Context | None = None
     ) -> asyncio.Handle:
-        """Like `call_soon`: threads of the simulator run only while the loop waits for them."""
+        """Does what `call_soon` does: threads of the simulator run only while the loop waits for them."""
         return self.call_soon(callback, *args, context=context)
 
     def call_later(

@@ -46,7 +46,7 @@ class Conditions:
     """Share of segments and reads that are cut to a few bytes."""
     window_bytes: tuple[int, int] = (4 * 1024, 256 * 1024)
     give_up_s: float = 60.0
-    """After this long without acknowledgement a sender takes its peer for dead."""
+    """The time without acknowledgement after which a sender takes its peer for dead."""
 
 
 @dataclass(slots=True, kw_only=True)
@@ -146,7 +146,7 @@ class Network:
         self.trace = trace
         self.conditions = conditions or Conditions()
         self.kernel = Context()
-        """Of what the network does by itself: it goes on when a process is stopped."""
+        """The context of the network's own callbacks, which continue when a process is stopped."""
         self._rng = rng
         self._machines: dict[str, NetworkHost] = {}
         self._blocked: dict[tuple[str, str], None] = {}
@@ -195,7 +195,7 @@ class Network:
     # -- conditions ------------------------------------------------------------------------------------------
 
     def block(self, source: str, target: str) -> None:
-        """From now on nothing passes from one machine to the other; the other way is not touched."""
+        """Blocks everything from one machine to the other; the other direction stays open."""
         self._blocked[source, target] = None
         self.trace.note("block", source, target)
 
@@ -260,7 +260,7 @@ class Network:
     # -- what the loop asks ----------------------------------------------------------------------------------
 
     def resolve(self, host: str | None, port: int) -> list[tuple[Any, ...]]:
-        """In the form of `getaddrinfo`."""
+        """Returns addresses in the form of `getaddrinfo`."""
         address = self._find(host)[1] if host else _ANY_ADDRESS
         return [(socket.AF_INET, socket.SOCK_STREAM, socket.IPPROTO_TCP, "", (address, port))]
 

@@ -247,7 +247,7 @@ class BatonLock:
 
 @contextmanager
 def baton_locks() -> Iterator[None]:
-    """Within, `threading.Lock()` makes locks that worker threads may hold across I/O points."""
+    """Lets `threading.Lock()` make locks that worker threads may hold across I/O points, while the context is open."""
     real = threading.Lock
     threading.Lock = BatonLock  # type: ignore[assignment]
     try:

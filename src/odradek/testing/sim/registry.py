@@ -35,9 +35,9 @@ class RegistryConditions:
     latency_s: Span = (0.0002, 0.003)
     """One way."""
     lag_s: Span = (0.0, 0.03)
-    """How far the replica that a client reads from is behind."""
+    """The time by which the replica that a client reads from is behind."""
     watch_delay_s: Span = (0.0, 0.01)
-    """From the replica's change to the call of the watch."""
+    """The delay from the replica's change to the call of the watch."""
     loss: float = 0.0
     """The share of requests during which the connection breaks; half of them reached the store."""
     reconnect_s: Span = (0.01, 0.2)
@@ -186,7 +186,7 @@ class SimRegistry:
         self._watches = Watches()
         self._session = 0
         self._is_over = True
-        """As far as this side knows."""
+        """Whether the session has ended, as far as this side knows."""
         self._closed = False
         self._interface = CURRENT.get()
         self._replica = Tree()
@@ -341,7 +341,7 @@ class SimRegistry:
         self._heart = asyncio.create_task(self._beat(), name=f"registry heartbeats of {self.name}")
 
     def _begin(self) -> int:
-        """At the store. The replica starts with the truth."""
+        """Begins a session at the store. The replica starts as a copy of the store's tree."""
         self._catch_up()
         truth = self._store.tree
         self._replica = Tree()

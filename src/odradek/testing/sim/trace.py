@@ -41,7 +41,7 @@ class Trace:
 
 
 def first_difference(trace: Trace, other: Trace) -> str:
-    """Where two kept traces part, with a few lines of what went before."""
+    """Describes the first event in which two kept traces differ, with a few lines before it."""
     left, right = trace.lines or [], other.lines or []
     limit = min(len(left), len(right))
     index = next((i for i in range(limit) if left[i] != right[i]), limit)

@@ -33,12 +33,12 @@ from odradek.testing.sim.trace import Trace
 T = TypeVar("T")
 _CANCEL_ROUNDS_MAX = 100
 _FEW = replace(UNLIMITED, readers=2, writers=8)
-"""So few that logs must share them, in every run. Connections are not the simulated disk's."""
+"""Descriptors so few that logs must share them in every run. Connections do not belong to the simulated disk."""
 _ERRORS_SHOWN = 5
 
 
 class HostLifetime:
-    """What one boot of a host has; all of it ends at the crash."""
+    """The parts of one boot of a host; all of them end at the crash."""
 
     def __init__(self, host: Host, number: int, faults: Sequence[DiskFault]) -> None:
         world = host.world
