@@ -131,7 +131,7 @@ def _events(path: Path | None, bootstrap: str) -> Iterator[Event]:
 
 
 def of_files(path: Path) -> Iterator[Event]:
-    """Those of a file, after those of the files that were put aside from it. What is cut short is left out."""
+    """Yields the events of a file's rotated predecessors, then those of the file. Incomplete lines are left out."""
     aside = sorted(
         (file for file in path.parent.glob(f"{path.name}.*") if is_digits(file.suffix[1:])),
         key=lambda file: -int(file.suffix[1:]),

@@ -47,7 +47,7 @@ def _bootstrap(context: click.Context, parameter: click.Parameter, given: str) -
 
 
 def bootstrap_option(command: Command) -> Command:
-    """Where the cluster is, and how to log in to it."""
+    """Adds the options for the cluster's address and for the login."""
     for decorate in (
         command_config_option,
         click.option(

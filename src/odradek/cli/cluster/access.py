@@ -1,4 +1,4 @@
-"""The clients that the command line talks through, with a patience that suits a waiting person."""
+"""The clients of the command line, with timeouts that suit a waiting person."""
 
 from __future__ import annotations
 
@@ -25,14 +25,14 @@ else:
     wrong_peer = lazy("odradek.client.network.wrong_peer")
 
 COMMAND_CONFIG: Final = "odradek.command_config"
-"""Where a command's context keeps the path of `--command-config`."""
+"""The key of the path of `--command-config` in a command's context."""
 PATIENCE_MS: Final = 10_000
 CONNECT_S: Final = 3.0
 CLIENT_ID: Final = "odradek-cli"
 
 
 class NoBrokerError(OdradekError):
-    """Nothing listens where the broker should be."""
+    """Nothing listens at the broker's address."""
 
 
 @contextmanager

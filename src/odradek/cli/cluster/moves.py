@@ -143,7 +143,7 @@ def _throttle(admin: Admin, moves: Sequence[Move], rate: int | None) -> None:
 
 
 def _elect(admin: Admin, made: BalancePlan) -> None:
-    """Where only the order of replicas changed, the new preferred leader has still to be elected."""
+    """Elects preferred leaders: where only the order of replicas changed, the new one has no election otherwise."""
     names: list[TopicPartition] = [move.name for move in made.moves]
     if names:
         admin.elect_leaders(names)

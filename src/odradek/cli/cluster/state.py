@@ -1,4 +1,4 @@
-"""What `odradek cluster` looks at: brokers, partitions and sizes as one image, and what is not as it should be."""
+"""The cluster's state for `odradek cluster`: brokers, partitions and sizes as one image, and what is wrong with them."""
 
 from __future__ import annotations
 
@@ -48,12 +48,12 @@ class ClusterState:
     sizes: dict[TopicPartition, int]
     moves: dict[TopicPartition, ReassignmentDescription]
     held_bytes: dict[int, int]
-    """By broker."""
+    """The bytes that each broker holds, by broker."""
     copied: dict[tuple[TopicPartition, int], int] = field(default_factory=dict)
     """Bytes of a partition's replica, by broker."""
     disks: tuple[DiskRow, ...] = ()
     min_isr: dict[str, int] = field(default_factory=dict)
-    """By topic, where some of its replicas are out of sync."""
+    """The min.insync.replicas of topics that have replicas out of sync, by topic."""
 
     @property
     def known_brokers(self) -> list[int]:

@@ -268,7 +268,7 @@ class _Target:
 
 
 def _targets(bootstrap: str, name: str, request: RedriveRequest) -> list[_Target]:
-    """Where letters would go, and how many."""
+    """Returns the topics that letters would go to, and how many each would get."""
     counts: Counter[str] = Counter()
     for letter, is_redriven in _letters(bootstrap, name, request.selection):
         target = request.target_of(letter)

@@ -24,7 +24,7 @@ class LetterGroup:
     origin: str | None
     error: str
     letter_count: int = 0
-    """Those that are left."""
+    """The number of letters that were not sent back."""
     redriven_count: int = 0
     oldest_ms: int | None = None
     newest_ms: int | None = None
@@ -51,7 +51,7 @@ class LetterGroup:
 
 
 def grouped(letters: Iterable[tuple[DeadLetter, bool]]) -> list[LetterGroup]:
-    """By topic, origin topic and error; the largest group first."""
+    """Groups letters by topic, origin topic and error; the largest group comes first."""
     groups: dict[tuple[str, str | None, str], LetterGroup] = {}
     for letter, is_redriven in letters:
         origin = letter.origin.topic if letter.origin is not None else None

@@ -1,4 +1,4 @@
-"""Of `odradek doctor`: what a configuration leaves open, and which certificate expires when."""
+"""Security checks of `odradek doctor`: what a configuration leaves open, and when certificates expire."""
 
 from __future__ import annotations
 

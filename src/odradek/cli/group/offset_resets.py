@@ -1,4 +1,4 @@
-"""Where a group's offsets are to go, as people say it, and what that means for each partition. No I/O."""
+"""Targets of a group's offsets, as people write them, and the offset that each partition gets. No I/O."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ class Target:
                 )
 
     def offset_for(self, tp: TopicPartition, facts: PartitionFacts) -> int | None:
-        """Within what the partition holds; None where there is nothing to shift, or to keep."""
+        """Returns the offset, limited to what the partition holds; None where there is none to shift or to keep."""
         wanted = self._wanted(tp, facts)
         return None if wanted is None else max(facts.begin, min(wanted, facts.end))
 

@@ -120,7 +120,7 @@ def _row(transaction: TransactionDescription) -> tuple[Any, ...]:
 
 
 def _remains_of(admin: Admin, sink_id: str) -> _SinkRemains:
-    """As it is now. TRANSACTIONAL_ID_NOT_FOUND when there is no such sink."""
+    """Returns what the sink has left now. Raises TRANSACTIONAL_ID_NOT_FOUND when there is no such sink."""
     sinks = {
         owner[0]
         for transaction in admin.list_transactions()

@@ -1,4 +1,4 @@
-"""From bytes to records to send: the formats that `odradek produce` reads. No I/O: lines in, records out."""
+"""Parses bytes into records to send: the formats that `odradek produce` reads. No I/O: lines in, records out."""
 
 from __future__ import annotations
 
@@ -71,7 +71,7 @@ def read_records(
 
 
 def parse_headers(items: Iterable[str]) -> Headers:
-    """From `NAME=VALUE` each (a bare `NAME` has no value)."""
+    """Parses headers of the form `NAME=VALUE` (a bare `NAME` has no value)."""
     parsed = []
     for header in items:
         name, equals, value = header.partition("=")

@@ -1,4 +1,4 @@
-"""Moments and where to start reading, as people write them."""
+"""Moments, and positions to start reading from, as people write them."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ class AtOffset:
 
 @dataclass(frozen=True, slots=True)
 class LastRecords:
-    """So many offsets before the end of each partition."""
+    """The last `count` offsets of each partition."""
 
     count: int
 
@@ -91,7 +91,7 @@ def duration_ms(text: str) -> int:
 
 
 def parse_timestamp(text: str, *, now_ms: int) -> int:
-    """As `parse_moment`, and a bare number is milliseconds since 1970. For the timestamps of records."""
+    """Parses a record's timestamp as `parse_moment` does; a bare number is milliseconds since 1970."""
     if _NUMBER.match(text):
         return int(text)
     moment = parse_moment(text, now_ms=now_ms)

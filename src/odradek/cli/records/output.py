@@ -1,4 +1,4 @@
-"""From records to bytes: the formats that `odradek consume` prints. No I/O: records in, bytes out."""
+"""Formats records as bytes: the formats that `odradek consume` prints. No I/O: records in, bytes out."""
 
 from __future__ import annotations
 
@@ -50,11 +50,11 @@ class Layout:
     with_key: bool = False
     null: bytes = b""
     is_safe: bool = False
-    """For a terminal: `line`, `raw` and templates escape what could steer it (`model/safe_text.py`)."""
+    """Whether the output is for a terminal: `line`, `raw` and templates escape what could control it (`model/safe_text.py`)."""
 
 
 def formatter(layout: Layout) -> Formatter:
-    """What turns a record into the bytes to print. ConfigError for a template that is not one."""
+    """Returns the function from a record to the bytes to print. Raises ConfigError for an invalid template."""
     if layout.format == "json" and layout.template is None:
         return _json_line
     plain = _plain(layout, layout.format)

@@ -149,7 +149,7 @@ class ProduceSummary:
 
     record_count: int
     byte_count: int
-    """Of keys and values."""
+    """The bytes of keys and values."""
     seconds: float
 
     def as_json(self) -> dict[str, object]:

@@ -1,4 +1,4 @@
-"""The cluster that a person plays with: brokers as processes, a load, consumers, and what all of them have counted."""
+"""The sandbox's cluster: brokers as processes, a load, consumers, and their counts."""
 
 from __future__ import annotations
 
@@ -196,7 +196,7 @@ class Playground:
     def __init__(self, directory: Path, *, brokers: int = 3, secured: bool = False) -> None:
         self.keys: Final = directory / "keys"
         self.admin_settings: dict[str, str] = {}
-        """By Kafka's names; empty without a login."""
+        """The settings of admin clients by Kafka's names; empty without a login."""
         settings = dict(_SETTINGS)
         if secured:
             settings |= {**_AUDITED, **secure_source(str(self.keys), _ANY_PORT, is_quiet=True).values}
@@ -207,7 +207,7 @@ class Playground:
         self.members: list[PlaygroundConsumer] = []
         self.load: Load | None = None
         self.acknowledged: dict[str, dict[bytes, tuple[int, int]]] = {}
-        """By topic: what was acknowledged of what we sent, and where it is."""
+        """The values that we sent and brokers acknowledged, by topic, with the partition and offset of each."""
         self._numbers: Counter[str] = Counter()
         self._admin: Admin | None = None
 

@@ -1,4 +1,4 @@
-"""What a person can do in the sandbox, one line a command."""
+"""The commands of the sandbox, one line each."""
 
 from __future__ import annotations
 
@@ -38,11 +38,11 @@ _PICTURES_A_SECOND: Final = 2
 
 
 class Quit(Exception):
-    """The person has had enough."""
+    """Ends the sandbox."""
 
 
 class NextLesson(Exception):
-    """On to the next lesson."""
+    """Begins the next lesson."""
 
 
 class Shell:

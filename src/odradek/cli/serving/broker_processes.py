@@ -49,10 +49,10 @@ class BrokerTerms:
     settings: Mapping[str, str] = field(default_factory=dict, repr=False)
     """They reach the process by a pipe: command lines are readable by every user of the machine."""
     log_file: Path | None = None
-    """Where its log goes; without one, to our standard error."""
+    """The file for its log; None for our standard error."""
     options: Sequence[str] = ()
     apart: bool = False
-    """In a session of its own: Ctrl-C on our terminal does not reach it. It ends with us nevertheless."""
+    """Whether it has a session of its own, so that Ctrl-C on our terminal does not reach it. It still ends with us."""
     prefix: Sequence[str] = ()
     """A command that runs the broker as the same process: in another network namespace, say."""
 
@@ -65,7 +65,7 @@ class BrokerProcess:
         self.address = ""
         """HOST:PORT, once it is ready. After a restart it is the same."""
         self.process: subprocess.Popen[bytes] | None = None
-        """Of the last start, also when it has ended."""
+        """The process of the last start, even if it has ended."""
         self._lifeline = -1
         self._free_port: Callable[[], object] | None = None
         self.was_paused = False
@@ -183,7 +183,7 @@ class BrokerProcess:
             self._free_port = None
 
     def _keep_port(self) -> None:
-        """While the broker is down, no one else gets its port from the system: its next life listens there."""
+        """Reserves the broker's port while it is down: its next process listens there, and the system gives it to no other."""
         if not self.address or self._free_port is not None or sys.platform != "linux":
             return  # elsewhere the broker itself could not listen beside us
         descriptor = _bound(*parse_host_port(self.address))

@@ -1,4 +1,4 @@
-"""What `serve` would run with: flags over environment over file."""
+"""The settings that `serve` runs with: flags override the environment, which overrides the file."""
 
 from __future__ import annotations
 
@@ -100,9 +100,9 @@ def _is_secret(key: str) -> bool:
 
 
 def registry_of(directory: str) -> str:
-    """Where the registry is that `--join` means: in a broker's data directory, or in that of several (`--brokers`).
+    """Returns the path of the registry for `--join`: in a broker's data directory, or in that of several (`--brokers`).
 
-    ConfigError where there is none: a broker that made one would be a cluster of its own, and no one would notice.
+    Raises ConfigError where there is none: a broker that made one would be a cluster of its own, and no one would notice.
     """
     for place in (directory, os.path.join(directory, "registry")):
         if os.path.exists(os.path.join(place, shared_journal.JOURNAL_NAME)):

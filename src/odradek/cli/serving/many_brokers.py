@@ -21,7 +21,7 @@ from odradek.model.errors import ConfigError, OdradekError
 
 _LOOK_SECONDS: Final = 0.2
 _PAUSE_SECONDS: Final = (0.5, 1.0, 2.0, 5.0, 15.0)
-"""Before a broker that ended by itself is started again: longer each time it ends soon after."""
+"""Pauses before a broker that ended by itself is started again: longer each time it ends soon after."""
 _STEADY_SECONDS: Final = 60.0
 
 
