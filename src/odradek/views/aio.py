@@ -177,13 +177,14 @@ class AsyncTableView:
     # -- how fresh
 
     def freshness(self) -> Freshness:
-        """How far each partition is applied, and how far it could be."""
+        """Returns the applied offset of each partition, and the end that it could reach."""
         return self._core.freshness()
 
     async def wait_until(self, offsets: WantedOffsets = "now", timeout_s: float | None = 30.0) -> None:
-        """Until all records below these offsets (by partition) are in the view; "now": all that can be read now.
+        """Waits until all records below these offsets (by partition) are in the view; "now": all that can be read now.
 
-        REQUEST_TIMED_OUT says how far it is. To read what you wrote, give the offset behind it: `{0: delivery.offset + 1}`.
+        Raises REQUEST_TIMED_OUT, which says how far it is. To read what you wrote, give the offset behind it:
+        `{0: delivery.offset + 1}`.
         """
         await self._core.wait_until(offsets, timeout_s)
 

@@ -1,4 +1,4 @@
-"""A topic as a view reads it: committed records of all partitions, from given positions on, on an event loop."""
+"""A view's reader of its topic: committed records of all partitions, from given positions on, on an event loop."""
 
 from __future__ import annotations
 
@@ -31,15 +31,15 @@ DEFAULTS: Final[Mapping[str, Any]] = {
     "prefetch_max_bytes": 32 << 20,
     "metadata_max_age_ms": 30_000,
 }
-"""What lies outside the log is for the view to judge. Partitions that are added are found within `metadata_max_age_ms`."""
+"""Offsets outside the log are for the view to judge. Partitions that are added are found within `metadata_max_age_ms`."""
 ROWS_MAX: Final = 50_000
-"""Of one write."""
+"""The rows in one write."""
 _DEFAULT_TOMBSTONES_KEPT_MS: Final = 86_400_000
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LogEnds:
-    """Of each partition."""
+    """The start and the end of each partition's log."""
 
     starts: Mapping[int, int]
     ends: Mapping[int, int]
@@ -92,25 +92,25 @@ class Changelog:
     # -- the topic
 
     async def partitions(self) -> tuple[int, ...]:
-        """Those that there are. UNKNOWN_TOPIC_OR_PARTITION when there is no such topic."""
+        """Returns the topic's partitions. Raises UNKNOWN_TOPIC_OR_PARTITION when there is no such topic."""
         image = await self._core.cluster.metadata.topic(self.topic, self._core.api_timeout_s)
         return tuple(range(len(image.partitions)))
 
     def known_partitions(self) -> int:
-        """How many there are, as of the last metadata; 0 while the topic is not known."""
+        """Returns the number of partitions in the last metadata; 0 while the topic is not known."""
         known = self._core.cluster.image.topics.get(self.topic)
         return 0 if known is None else len(known.partitions)
 
     def topic_id(self) -> UUID:
-        """Of the topic that is read now; zero while it is not known."""
+        """Returns the id of the topic that is read now; zero while it is not known."""
         return self._core.cluster.image.topic_id(self.topic)
 
     def topic_error(self) -> ErrorCode | None:
-        """Why the topic could not be described at the last metadata, if so."""
+        """Returns the topic's error in the last metadata; None without one."""
         return self._core.cluster.image.topic_errors.get(self.topic)
 
     async def log_ends(self, partitions: Iterable[int]) -> LogEnds:
-        """Where the logs begin and end. The first error is raised."""
+        """Returns the starts and ends of the logs. Raises the first error."""
         places = [TopicPartition(self.topic, partition) for partition in partitions]
         starts = await self._core.offsets(dict.fromkeys(places, EARLIEST), None)
         return LogEnds(
@@ -125,9 +125,10 @@ class Changelog:
         return {tp.partition: 0 if offset is None else offset.offset for tp, offset in ends.items()}
 
     async def epoch_ends(self, epochs: Mapping[int, int]) -> dict[int, int]:
-        """Where these leader epochs end in the leaders' logs, by partition; -1 where the leader does not know the epoch.
+        """Returns the end offsets of these leader epochs in the leaders' logs, by partition; -1 for an epoch that the leader
+        does not have.
 
-        Nothing of partitions whose leader cannot be asked that (before Kafka 0.11).
+        Partitions whose leader does not have the API (before Kafka 0.11) are left out.
         """
         if not epochs:
             return {}

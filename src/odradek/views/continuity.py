@@ -1,4 +1,4 @@
-"""May rows that were kept be continued from the topic as it is now? No I/O.
+"""Decides whether stored rows can be continued from the topic as it is now. No I/O.
 
 While it is read, the log tells, too: an offset that it does not hold, an epoch that ended earlier. Here is what shows before.
 """
@@ -22,17 +22,17 @@ class TopicExtent:
 
     topic_id: UUID
     key_format: str
-    """The one that the view is opened with."""
+    """The key format that the view is opened with."""
     starts: Mapping[int, int]
     """The first offset of each partition's log."""
     epoch_ends: Mapping[int, int]
-    """Where the leader epoch ends under which each partition was applied last; -1 where the leader never heard of it."""
+    """The end offset, by partition, of the leader epoch under which it was applied last; -1 if the leader does not have it."""
     tombstones_kept_ms: int | None
-    """delete.retention.ms; None where nothing is compacted."""
+    """The topic's delete.retention.ms; None where nothing is compacted."""
 
 
 def reason_to_rebuild(kept: ViewState, look: TopicExtent, now_ms: int) -> str | None:
-    """Why the rows must be read again from the beginning; None: they are continued."""
+    """Returns why the rows must be read again from the beginning; None if they can be continued."""
     if kept.key_format != look.key_format:
         return f"keys are stored as {kept.key_format}, and wanted as {look.key_format}"
     if kept.topic_id != look.topic_id:

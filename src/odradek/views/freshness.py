@@ -1,4 +1,4 @@
-"""How fresh an answer is."""
+"""The freshness of an answer."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ class ViewStatus(Enum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PartitionFreshness:
-    """Of the rows that come from one partition. Times are milliseconds since 1970, None where there is none."""
+    """The freshness of the rows from one partition. Times are milliseconds since 1970, None where there is none."""
 
     partition: int
     applied_offset: int
@@ -29,21 +29,21 @@ class PartitionFreshness:
     end_offset: int | None
     """The last stable offset at the last look: behind the last record that may be read."""
     record_timestamp_ms: int | None
-    """Of the last record applied: its own time."""
+    """The own timestamp of the last record applied."""
     applied_at_ms: int | None
-    """When that one was applied."""
+    """The time when the last record was applied."""
     looked_at_ms: int | None
-    """When `end_offset` was asked for."""
+    """The time when `end_offset` was requested."""
 
     @property
     def lag(self) -> int | None:
-        """How many offsets are still to be applied, as of the last look; markers of transactions count."""
+        """The number of offsets that were still to be applied at the last look; markers of transactions count."""
         return None if self.end_offset is None else max(0, self.end_offset - self.applied_offset)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Freshness:
-    """Of a view."""
+    """The freshness of a view."""
 
     topic: str
     status: ViewStatus
@@ -51,16 +51,16 @@ class Freshness:
     skipped_count: int = 0
     """Records left out because their keys cannot be read, since the view was opened."""
     problem: str | None = None
-    """What is in the way of newer rows, if anything is."""
+    """The problem that prevents newer rows; None without one."""
 
     @property
     def lag(self) -> int | None:
-        """Of all partitions together; None before the first look."""
+        """The lag of all partitions together; None before the first look."""
         lags = [partition.lag for partition in self.partitions]
         return None if None in lags else sum(lag for lag in lags if lag is not None)
 
     def as_json(self) -> dict[str, Any]:
-        """For HTTP and the command line."""
+        """Returns the freshness as JSON, for HTTP and the command line."""
         return {
             "status": self.status.value,
             "lag": self.lag,

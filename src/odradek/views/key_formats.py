@@ -1,4 +1,4 @@
-"""Keys: as they are in the topic, as they are stored (in order), as Python has them.
+"""Keys in three forms: the topic's bytes, the stored bytes (in order), and Python values.
 
 Ranges are in the order of the stored bytes, so a format whose topic bytes are in another order stores others: numbers with the
 sign bit turned, doubles in IEEE 754's total order, JSON as `ordered_json.py` says. Text and bytes are stored as they are.
@@ -27,22 +27,22 @@ class KeyFormat(Protocol):
 
     @property
     def is_stored_as_is(self) -> bool:
-        """Whether topic bytes are what is stored."""
+        """Whether the topic's bytes are stored unchanged."""
 
     def stored(self, raw: bytes) -> bytes:
-        """From the topic's bytes."""
+        """Converts the topic's bytes to stored bytes."""
 
     def encode(self, key: Any) -> bytes:
-        """From a Python value."""
+        """Converts a Python value to stored bytes."""
 
     def decode(self, stored: bytes) -> Any:
-        """To a Python value."""
+        """Converts stored bytes to a Python value."""
 
     def prefix(self, start: Any) -> bytes:
-        """What the stored bytes of all keys that begin with `start` begin with."""
+        """Returns the prefix of the stored bytes of all keys that begin with `start`."""
 
     def parse(self, text: str) -> Any:
-        """A Python value from what a person wrote in a URL or on a command line."""
+        """Parses the text of a URL or a command line into a Python value."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -1,4 +1,4 @@
-"""What a view answers: rows by key, in ranges, by prefix, in windows. Keys and values are decoded here. On any thread."""
+"""A view's reads: rows by key, in ranges, by prefix, in windows. Keys and values are decoded here. Called on any thread."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ class Page:
 
     rows: tuple[TableRow, ...]
     next_start: bytes | None
-    """Where the next page begins; None: this was the last one."""
+    """The stored key at which the next page begins; None for the last page."""
 
 
 class RowCodec:

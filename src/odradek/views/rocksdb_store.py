@@ -361,7 +361,7 @@ class _Closed:
 
 
 def _read_up_to(end: bytes) -> Any:
-    """For an iterator that ends before `end`. It uses the memory of this object, so the object must live as long as it does."""
+    """Returns options for an iterator that ends before `end`. It uses their memory: they must live as long as it does."""
     bound = rocksdict.ReadOptions()
     bound.set_iterate_upper_bound(end)
     return bound

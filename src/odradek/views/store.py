@@ -1,4 +1,4 @@
-"""The port to where a view keeps its rows: ordered bytes, and how far they have been applied.
+"""The port to a view's stored rows: ordered bytes, and the positions up to which the topic is applied.
 
 A store decides nothing. It keeps rows and positions together: whatever happens to the process, the rows on disk are those of
 exactly the records below the positions on disk.
@@ -19,28 +19,28 @@ Row = tuple[bytes, bytes]
 
 SCAN_ROWS_MAX: Final = 1_000
 SCAN_BYTES_MAX: Final = 1 << 20
-"""Of one scan: what a caller may have in memory at once."""
+"""The bytes of one scan, which a caller may have in memory at once."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AppliedPosition:
-    """How far one partition has been applied."""
+    """The position up to which one partition has been applied."""
 
     offset: int
-    """The next record's."""
+    """The offset of the next record."""
     leader_epoch: int = NO_EPOCH
-    """Of the last record applied."""
+    """The leader epoch of the last record applied."""
     record_timestamp_ms: int = NO_TIMESTAMP
-    """Of the last record applied."""
+    """The timestamp of the last record applied."""
     applied_at_ms: int = NO_TIMESTAMP
-    """When that was, by this machine's clock."""
+    """The time when it was applied, by this machine's clock."""
     complete_at_ms: int = NO_TIMESTAMP
     """The last known moment at which nothing was left to apply: tombstones of later moments are still to come."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ViewState:
-    """What a store says of itself."""
+    """The state that a store keeps with its rows."""
 
     topic: str
     topic_id: UUID = ZERO_UUID
@@ -49,7 +49,7 @@ class ViewState:
     is_complete: bool = False
     """Whether the rows are those of one moment of the table. Until the first time the end is reached, they are not."""
     positions: Mapping[int, AppliedPosition] = field(default_factory=dict)
-    """By partition."""
+    """Applied positions, by partition."""
 
 
 class ViewStore(Protocol):

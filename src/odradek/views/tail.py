@@ -209,7 +209,7 @@ class Tail:
         await self._note_completeness()
 
     def _write(self, chunk: FetchedChunk, partition: int, position: AppliedPosition) -> None:
-        """On the other thread."""
+        """Writes a chunk's rows and the new position. Called on the other thread."""
         columns = self._changelog.columns_of(chunk)
         now_ms = self._clock.wall_ms()
         rows: Mapping[bytes, bytes | None] = {}
@@ -330,7 +330,8 @@ class Tail:
         self._wake_waiters()
 
     async def wait_until(self, offsets: Mapping[int, int] | None, timeout_s: float | None) -> None:
-        """Until every record below these offsets is applied; None: every one that can be read now. TimedOutError if late."""
+        """Waits until every record below these offsets is applied; None: every one that can be read now. Raises TimedOutError
+        if it takes longer."""
         wanted = offsets
         try:
             async with asyncio.timeout(timeout_s):
@@ -376,7 +377,7 @@ class Tail:
         return self.rebuild_count
 
     def freshness(self) -> Freshness:
-        """As of now."""
+        """Returns the current freshness."""
         state, looked = self._state, self._looked
         return Freshness(
             topic=self._changelog.topic,

@@ -1,4 +1,4 @@
-"""Where each face of a view reads its store: beside the event loop, or on the caller's thread."""
+"""The thread on which each face of a view reads its store: one beside the event loop, or the caller's."""
 
 from __future__ import annotations
 
@@ -13,13 +13,13 @@ READS_AT_ONCE: Final = 4
 
 
 class OffloadedReads:
-    """On threads, at most READS_AT_ONCE at a time: a read may have to wait for the disk."""
+    """Reads on threads, at most READS_AT_ONCE at a time: a read may have to wait for the disk."""
 
     def __init__(self) -> None:
         self._offload = ThreadOffload(threads=READS_AT_ONCE)
 
     async def run(self, read: Callable[..., T], *arguments: object) -> T:
-        """What `read(*arguments)` returns or raises."""
+        """Returns, or raises, the outcome of `read(*arguments)`."""
         return await self._offload.run(read, *arguments)
 
     def close(self) -> None:
@@ -27,11 +27,11 @@ class OffloadedReads:
 
 
 class BlockingReads:
-    """At once."""
+    """Reads on the calling thread."""
 
     def run(self, read: Callable[..., T], *arguments: object) -> T:
-        """As in `OffloadedReads`."""
+        """Returns, or raises, the outcome of `read(*arguments)`."""
         return read(*arguments)
 
     def close(self) -> None:
-        """There is nothing to end."""
+        """Does nothing: there is nothing to close."""

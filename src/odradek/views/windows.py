@@ -1,4 +1,4 @@
-"""Keys of windowed tables, as Kafka Streams writes them into a topic, and in the order in which they are stored.
+"""Keys of windowed tables: the form in which Kafka Streams writes them, and the stored form, which has an order.
 
 A time window: the key's bytes, then its start (8 bytes, milliseconds since 1970); its size is known from elsewhere. A session:
 the key's bytes, then its end, then its start. Stored: the key with an end mark, then start and end with their sign bits turned.
@@ -92,15 +92,15 @@ class WindowedKeys:
         return WindowedKey(self.keys.decode(key), start - _SIGN, end - _SIGN)
 
     def prefix(self, start: Any) -> bytes:
-        """Of the key, whatever the window."""
+        """Returns the prefix of the stored keys that begin with `start`, in any window."""
         return self.keys.prefix(start).replace(b"\0", b"\0\xff")
 
     def parse(self, text: str) -> Any:
-        """The key, without a window: all windows of a key are asked for together."""
+        """Parses a key without a window: all windows of a key are requested together."""
         return self.keys.parse(text)
 
     def bounds(self, key: Any, from_ms: int | None, to_ms: int | None) -> tuple[bytes, bytes]:
-        """Where the windows of a key are whose start is at or after `from_ms` and before `to_ms`."""
+        """Returns the range of stored keys of a key's windows that start at or after `from_ms` and before `to_ms`."""
         stored = escaped(self.keys.encode(key)) + _TIMES_FOLLOW
         start = stored + _TIMES.pack((0 if from_ms is None else _clamped(from_ms) + _SIGN), 0)
         if to_ms is None:

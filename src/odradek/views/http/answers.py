@@ -1,4 +1,4 @@
-"""What goes over HTTP: one line of JSON, for rows, for freshness, for errors. No I/O."""
+"""The bodies of HTTP answers: one line of JSON for rows, for freshness, for errors. No I/O."""
 
 from __future__ import annotations
 
@@ -86,12 +86,12 @@ def _error(code: ErrorCode, message: str) -> dict[str, Any]:
 
 
 def token_of(next_start: bytes | None) -> str | None:
-    """Where to go on, for the client to give back."""
+    """Returns the token with which a client requests the next page; None after the last one."""
     return None if next_start is None else base64.urlsafe_b64encode(next_start).decode()
 
 
 def continued(keys: KeyRange, token: str | None) -> KeyRange:
-    """The rest of a range. INVALID_REQUEST for a token that is none, or is of another range."""
+    """Returns the rest of a range. Raises INVALID_REQUEST for an invalid token, or one of another range."""
     if token is None:
         return keys
     try:

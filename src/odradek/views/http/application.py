@@ -36,10 +36,10 @@ _MISSING: Final = object()
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class HttpLimits:
-    """What clients may take."""
+    """The limits of requests and answers."""
 
     requests_max: int = 256
-    """At the same time; more are refused."""
+    """The requests that are served at the same time; more are refused."""
     rows_default: int = 100
     rows_max: int = 1_000
     answer_s: float = 30.0

@@ -46,8 +46,9 @@ async def serve(
     on_ready: Callable[[str], object] = lambda address: None,
     ended: asyncio.Event | None = None,
 ) -> None:
-    """Until SIGINT or SIGTERM, or until `ended` is set. `directory`: each table in one of its name; None: in memory.
-    `on_ready(URL)` is called when it listens; tables may still be restored then. ConfigError when the address cannot be had."""
+    """Serves tables until SIGINT or SIGTERM, or until `ended` is set. `directory`: each table has one of its name there; None:
+    in memory. `on_ready(URL)` is called when it listens; tables may still be restored then. Raises ConfigError when the address
+    is not available."""
     async with AsyncExitStack() as stack:
         listening = stack.enter_context(_listening(host, port))
         views: dict[str, AsyncTableView] = {}
