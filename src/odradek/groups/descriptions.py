@@ -47,12 +47,12 @@ class Described:
 
 
 def groups_of(machine: GroupMachine, now: Moment) -> Outcome[list[Group]]:
-    """All of a shard, to be listed in steps."""
+    """Returns all groups of a shard, for a list in steps."""
     return Outcome(list(machine.groups.values()))
 
 
 def listed(group: Group) -> Listed:
-    """As it is now."""
+    """Returns the group's entry in ListGroups, as of now."""
     return Listed(
         group_id=group.group_id,
         protocol_type=group.protocol_type or "",

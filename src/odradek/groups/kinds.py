@@ -84,11 +84,11 @@ class Group(Protocol):
 
     @property
     def state_name(self) -> str:
-        """As ListGroups says it: "Stable"."""
+        """The state's name in ListGroups, as in "Stable"."""
 
     @property
     def protocol_type(self) -> str | None:
-        """ "consumer", "share", "connect"; None where no member ever said."""
+        """The protocol type: "consumer", "share", "connect"; None where no member has set one."""
 
     @property
     def member_count(self) -> int:
@@ -112,18 +112,19 @@ class Group(Protocol):
         """NON_EMPTY_GROUP where a group's members cannot be asked what they read."""
 
     def check_delete(self) -> None:
-        """NON_EMPTY_GROUP."""
+        """Raises NON_EMPTY_GROUP when the group has members."""
 
     def is_subscribed(self, topic: str) -> bool: ...
 
     def offset_expiry_base_ms(self, commit_timestamp_ms: int) -> int | None:
-        """When an offset's retention began (KIP-211); None: it does not expire as the group is now."""
+        """Returns the time when an offset's retention began (KIP-211); None: in the group's present state it does not
+        expire."""
 
     def tombstones(self) -> Iterable[NewRecord]:
-        """What deletes all records of the group itself (its offsets are the machine's)."""
+        """Returns tombstones of all records of the group itself (the machine deletes its offsets)."""
 
     def loaded(self, now: Moment) -> None:
-        """Everything was replayed: arm sessions."""
+        """Called when everything was replayed: starts the sessions' deadlines."""
 
     def waiting(self) -> Iterable[Ticket[Any]]:
-        """Requests that wait for this group."""
+        """Returns requests that wait for this group."""

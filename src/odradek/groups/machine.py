@@ -28,12 +28,12 @@ if TYPE_CHECKING:
 _log = events.caused_by_peers("groups")
 
 _DUE_A_TICK: Final = 200
-"""So many deadlines are handled before the loop serves others."""
+"""How many deadlines are handled before other tasks get the event loop."""
 _RECORDS_A_TICK: Final = 500
 _PART_OF_A_BATCH: Final = 8
-"""One eighth of the largest batch may be full before another deadline adds to it: none adds more than the rest."""
+"""The share of the largest batch that may be full before another deadline adds to it: none adds more than the rest."""
 RECORD_OVERHEAD_BYTES: Final = 40
-"""The most that a batch adds to a record's key and value."""
+"""The most bytes that a batch adds to a record's key and value."""
 _BATCH_OVERHEAD_BYTES: Final = 100
 
 
@@ -85,10 +85,10 @@ class KindParts:
     """What a kind registers with the machine (`install`)."""
 
     replays: Mapping[int, Replay]
-    """For each key version of its records. A tombstone of one kind must leave a group of another kind alone."""
+    """Replay functions by the key version of the records. A tombstone of one kind must not change a group of another kind."""
     expires: Mapping[Enum, Expire]
-    """For each kind of deadline it sets (`machine.deadlines`). The deadline is already cancelled when this is called. If it
-    adds records about the group, the tick ends there, so that the next deadline sees them replayed."""
+    """Expiry functions by kind of deadline (`machine.deadlines`). The deadline is already cancelled when one is called. If
+    it adds records about the group, the tick ends there, so that the next deadline sees them replayed."""
 
 
 class GroupMachine:

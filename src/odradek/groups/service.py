@@ -194,11 +194,13 @@ class GroupService:
             pass
 
     async def describe_classic(self, group_id: str) -> Described:
-        """GROUP_ID_NOT_FOUND for groups that are not, and for those of the newer protocols."""
+        """Describes a classic group. Raises GROUP_ID_NOT_FOUND for groups that do not exist, and for those of the newer
+        protocols."""
         return await self._shard(group_id).execute(partial(describe_classic, group_id=group_id))
 
     async def list_all(self, turn: Turn) -> list[Listed]:
-        """Of all shards that this broker coordinates. COORDINATOR_LOAD_IN_PROGRESS while one of them is being loaded."""
+        """Returns the groups of all shards that this broker coordinates. COORDINATOR_LOAD_IN_PROGRESS while one of them is
+        loading."""
         groups: list[Listed] = []
         for _, shard in self.shards:
             of_shard = await shard.execute(groups_of)

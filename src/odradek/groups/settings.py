@@ -10,18 +10,19 @@ from odradek.config.broker import BrokerConfig
 from odradek.config.definition import INT_MAX
 
 NO_OWN_SETTINGS: Final[Mapping[str, str]] = {}
-"""Of a group that has none of its own (KIP-1043)."""
+"""The settings of a group that has none of its own (KIP-1043)."""
 
 
 def own_or(own: Mapping[str, str], key: str, default: int, least: int, most: int) -> int:
-    """The group's own value, or the broker's. It stays within the broker's bounds even when those were narrowed since."""
+    """Returns the group's own value, or the broker's. It stays within the broker's bounds even when those were narrowed
+    since."""
     value = own.get(key)
     return default if value is None else min(max(int(value), least), most)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GroupSettings:
-    """Kafka's defaults. Times are milliseconds."""
+    """The settings of groups, with Kafka's defaults. Times are milliseconds."""
 
     min_session_timeout_ms: int = 6_000
     max_session_timeout_ms: int = 1_800_000

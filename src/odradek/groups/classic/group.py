@@ -234,7 +234,7 @@ class ClassicGroup:
         self.state_since_ms = now.wall_ms
 
     def learn_topics(self) -> None:
-        """From the metadata of the chosen protocol. Without members there are no subscriptions."""
+        """Reads the subscribed topics from the metadata of the chosen protocol. Without members there are none."""
         if self.protocol_type != CONSUMER_PROTOCOL_TYPE:
             self.subscribed_topics = None
         elif not self.members:
@@ -289,7 +289,7 @@ class ClassicGroup:
         member.session_timeout_ms = session_ms
 
     def remove(self, member_id: str) -> None:
-        """Also one that never joined. Its tickets are the caller's affair."""
+        """Removes a member, or a member id that never joined. The caller must answer its tickets."""
         self._deadlines.cancel(session_of(self.group_id, member_id))
         self.pending_joins.pop(member_id, None)
         self.pending_syncs.pop(member_id, None)

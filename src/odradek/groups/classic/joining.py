@@ -26,11 +26,11 @@ from odradek.shards import Ticket
 _SINCE_MEMBER_ID_REQUIRED: Final = 4
 _SINCE_SKIP_ASSIGNMENT: Final = 9
 _STEM_LENGTH_MAX: Final = 255
-"""Of a client id, so that a member id fits into records, and those that no one uses take little memory."""
+"""The longest part of a client id in a member id: member ids must fit into records, and unused ones take little memory."""
 _BATCHES_HELD_MAX: Final = 16
-"""More protocols than any client offers."""
+"""How many batches a group's metadata may fill; clients offer fewer protocols than that."""
 _GIVEN_IDS_MAX: Final = 2_000
-"""Member ids of a shard that were given out and not used yet."""
+"""How many unused member ids a shard keeps."""
 _GIVEN_MS_MAX: Final = 300_000
 """How long a member id may be unused; a client comes back with it at once."""
 
@@ -52,7 +52,7 @@ class Join:
 
     @property
     def rebalance_timeout_ms(self) -> int:
-        """Before version 1 there is but one timeout."""
+        """The rebalance timeout; before version 1 the session timeout, the only one there."""
         timeout_ms = self.request.rebalance_timeout_ms
         return self.request.session_timeout_ms if timeout_ms < 0 else timeout_ms
 
@@ -95,8 +95,8 @@ def _has_room(machine: GroupMachine, group: ClassicGroup, member_id: str) -> boo
 
 
 def _can_hold(machine: GroupMachine, group: ClassicGroup, protocols: Protocols) -> bool:
-    """What members say of themselves must fit a batch in the end, for the protocol that is chosen. Far beyond that the group
-    can never be formed, and would only fill the memory."""
+    """The metadata of all members must fit a batch for the chosen protocol. Far beyond that the group can never be formed,
+    and would only fill the memory."""
     weight_bytes = sum(len(metadata) for _, metadata in protocols)
     return group.metadata_bytes + weight_bytes <= _BATCHES_HELD_MAX * machine.dependencies.batch_bytes_max()
 
@@ -122,7 +122,8 @@ def _join_unknown(joining: Join) -> None:
 
 
 def _give_id(joining: Join, member_id: str) -> None:
-    """Until the session timeout, or `_GIVEN_MS_MAX`; earlier when so many ids are unused that someone collects them."""
+    """Gives the client a member id until the session timeout or `_GIVEN_MS_MAX`; for a shorter time when too many ids are
+    unused."""
     group, machine = joining.group, joining.machine
     group.pending_joins[member_id] = None
     expiry_ms = joining.step.now.monotonic_ms + min(joining.request.session_timeout_ms, _GIVEN_MS_MAX)

@@ -69,7 +69,7 @@ def ranges(candidates: Candidates, counts: PartitionCounts, current: Targets) ->
 
 
 ASSIGNORS: Final[Mapping[str, Assignor]] = {"uniform": uniform, "range": ranges}
-"""By the names that clients and `group.consumer.assignors` use."""
+"""Assignors by the names that clients and `group.consumer.assignors` use."""
 
 
 def _existing(topics: Iterable[UUID], counts: PartitionCounts) -> list[UUID]:

@@ -16,7 +16,7 @@ from odradek.model.errors import ErrorCode, KafkaError
 from odradek.model.ids import ZERO_UUID
 
 _EPOCHS_SINCE_VERSION: Final = 9
-"""Of OffsetCommit: before it, no error code said that a member's epoch is stale."""
+"""The first version of OffsetCommit with an error code for a member's stale epoch."""
 
 
 def check_commit(
@@ -24,7 +24,8 @@ def check_commit(
     members: Mapping[str, ConsumerGroupMember],
     committer: Committer,
 ) -> CheckPartition | None:
-    """UNKNOWN_MEMBER_ID, STALE_MEMBER_EPOCH, ILLEGAL_GENERATION, UNSUPPORTED_VERSION; or what to ask of each partition."""
+    """Raises UNKNOWN_MEMBER_ID, STALE_MEMBER_EPOCH, ILLEGAL_GENERATION or UNSUPPORTED_VERSION; returns the check of each
+    partition."""
     epoch = committer.generation
     if epoch < 0 and (not members or (committer.is_transactional and not committer.member_id)):
         return None

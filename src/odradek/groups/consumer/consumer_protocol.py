@@ -44,7 +44,7 @@ def assignment_bytes(holding: Mapping[UUID, Iterable[int]], topics: ClusterTopic
 
 
 def by_topic_id(partitions: Mapping[str, Iterable[int]], topics: ClusterTopics) -> dict[UUID, set[int]]:
-    """Without the topics that do not exist."""
+    """Returns the partitions by topic id, without topics that do not exist."""
     by_id: dict[UUID, set[int]] = {}
     for name, numbers in partitions.items():
         topic_id = topics.topic_id(name)

@@ -1,9 +1,9 @@
-"""From one protocol to the other, with members on board (KIP-848's migration).
+"""Converts a group with members from one protocol to the other (KIP-848's migration).
 
-A classic group becomes a consumer group when a member of the consumer protocol joins it: its members keep what they have, and
-go on speaking the classic protocol. A consumer group becomes a classic one when its last member of the consumer protocol has
-gone, in three steps, each of which a crash may follow: the member is removed; the group's records are replaced; the members
-must join again. `group.consumer.migration.policy` says which way is open.
+A classic group becomes a consumer group when a member of the consumer protocol joins it: its members keep their
+partitions, and still use the classic protocol. A consumer group becomes a classic one when its last member of the
+consumer protocol has left, in three steps, each of which a crash may follow: the member is removed; the group's records
+are replaced; the members must join again. `group.consumer.migration.policy` sets which direction is allowed.
 
 A group without members changes with the first member that joins it, whatever the policy.
 """

@@ -214,5 +214,5 @@ def target_of(value: TargetMemberValue) -> Assignment:
 
 
 def listed(holding: Mapping[UUID, Iterable[int]]) -> list[TopicPartitions]:
-    """As a heartbeat's response names partitions, in order."""
+    """Returns partitions in the form and order of a heartbeat's response."""
     return [TopicPartitions(topic_id=topic, partitions=sorted(holding[topic])) for topic in sorted(holding)]

@@ -88,8 +88,8 @@ def _next(current: CurrentAssignment, goal: Goal, owned: Owned | None) -> Curren
 
 
 def _unsubscribed(current: CurrentAssignment, goal: Goal, owned: Owned | None) -> CurrentAssignment:
-    """Without the topics that the member does not subscribe to any more, which it gives back at once: the target, which
-    will leave them out, may be worked out only later."""
+    """Returns the assignment without topics that the member does not subscribe to any more. It revokes them at once: the
+    target, which will not contain them, may be computed only later."""
     gone = current.assigned.keys() - goal.subscribed
     if not gone:
         return current

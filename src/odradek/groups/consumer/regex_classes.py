@@ -15,7 +15,7 @@ _SPACES: Final = frozenset("\t\n\f\r ")
 _ASCII: Final = frozenset(map(chr, range(128)))
 _PRINTED: Final = frozenset(map(chr, range(32, 127)))
 PERL_CLASSES: Final = {"d": frozenset(string.digits), "w": WORD_CHARACTERS, "s": _SPACES}
-"""After a backslash; in upper case, what is not in them."""
+"""Perl's character classes by the letter after the backslash; an upper-case letter is the complement."""
 ASCII_CLASSES: Final = {
     "alnum": frozenset(string.ascii_letters + string.digits),
     "alpha": frozenset(string.ascii_letters),
@@ -119,7 +119,7 @@ class CharacterClass:
         self.cost: Final = 1 + forms * (
             len(parts.ranges) // _RANGES_PER_COST + _NAMED_COST * len(parts.named)
         )
-        """In visits of an instruction."""
+        """The cost of a test, in visits of an instruction."""
 
     def learn(self, character: str) -> bool:
         forms = _both_cases(frozenset(character)) if self._ignores_case else (character,)
@@ -135,7 +135,7 @@ class CharacterClass:
 
 
 def _both_cases(characters: frozenset[str]) -> frozenset[str]:
-    """With their other forms, where those are one character each."""
+    """Returns the characters in upper and lower case, where these forms are one character each."""
     return frozenset(
         form
         for character in characters
@@ -145,7 +145,7 @@ def _both_cases(characters: frozenset[str]) -> frozenset[str]:
 
 
 def _is_of(character: str, name: str) -> bool:
-    """Whether a character is of a category or script of Unicode."""
+    """Returns whether a character is in a category or script of Unicode."""
     if name in _CATEGORIES:
         return unicodedata.category(character).startswith(name)
     if name == "Any":

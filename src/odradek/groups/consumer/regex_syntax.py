@@ -29,15 +29,15 @@ from odradek.groups.consumer.regex_classes import (
 from odradek.model.errors import ErrorCode, KafkaError
 
 PATTERN_CHARACTERS_MAX: Final = 32_767
-"""As many as a string of Kafka's older format may have."""
+"""The longest pattern: the most characters of a string in Kafka's older format."""
 INSTRUCTIONS_MAX: Final = 20_000
-"""All that a pattern may ever add to the program, counted also where it is taken out again."""
+"""The most instructions that a pattern may ever add to the program, including those that are removed again."""
 REPEAT_MAX: Final = 1000
 DEPTH_MAX: Final = 1000
 
 
 class Op(IntEnum):
-    """What an instruction does."""
+    """The kind of an instruction."""
 
     TAKE = 0
     """Step over one character that `accepted` accepts."""
@@ -100,9 +100,9 @@ class _Group:
     begin: int
     branch_begin: int
     branch_ends: list[int] = field(default_factory=list)
-    """Of the jumps behind its finished branches."""
+    """The positions of the jumps after its finished branches."""
     repeatable_begin: int | None = None
-    """Of the last part, if a repetition may follow it."""
+    """The position of the last part, if a repetition may follow it."""
 
 
 class _Parser:

@@ -14,17 +14,17 @@ Assignment = Mapping[UUID, frozenset[int]]
 
 NOTHING: Final[Assignment] = {}
 Targets = Mapping[str, Assignment]
-"""By member id."""
+"""Target assignments by member id."""
 
 
 def topic_ids(names: Iterable[str], topics: ClusterTopics) -> frozenset[UUID]:
-    """Of those that exist."""
+    """Returns the ids of the topics that exist."""
     known_ids = (topics.topic_id(name) for name in names)
     return frozenset(topic_id for topic_id in known_ids if topic_id is not None)
 
 
 def metadata_hash(subscribed_topics: Iterable[str], topics: ClusterTopics) -> int:
-    """A number that changes with the ids and partition counts of the topics that a group reads; 0 when it reads none."""
+    """Returns a number that changes with the ids and partition counts of a group's topics; 0 when it reads none."""
     digest = blake2b(digest_size=8)
     count = 0
     for name in sorted(subscribed_topics):

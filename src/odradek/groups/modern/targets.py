@@ -33,14 +33,14 @@ class TargetQuestion:
     epoch: int
     assignor: Callable[[Any, Any, Targets], dict[str, Assignment]]
     members: Mapping[str, Any]
-    """What the assignor knows of each member: its subscription, at least."""
+    """The assignor's view of each member: its subscription, at least."""
     partitions: Mapping[UUID, Any]
-    """The topics, and which or how many partitions each has."""
+    """The topics, and their partitions or partition counts."""
     targets: Targets
-    """Those that stand so far."""
+    """The present target assignments."""
 
     def changes(self) -> dict[str, Assignment]:
-        """The members whose target changes."""
+        """Returns the members whose target changes, with their new targets."""
         assignment = self.assignor(self.members, self.partitions, self.targets)
         return {
             member_id: share
@@ -50,7 +50,7 @@ class TargetQuestion:
 
 
 class TargetContext(Protocol[G, K, V]):
-    """What a kind of groups brings along for the decision about a target."""
+    """The part of a target's computation that depends on the kind of group."""
 
     @property
     def schema(self) -> GroupSchema[K, V]: ...
@@ -62,21 +62,21 @@ class TargetContext(Protocol[G, K, V]):
     def large_targets(self) -> LargeTargets | None: ...
 
     def partition_count(self, group: G) -> int:
-        """Of all topics that the group reads."""
+        """Returns how many partitions the topics that the group reads have together."""
 
     def question_of(self, group: G) -> TargetQuestion: ...
 
     def later(self, machine: GroupMachine, now: Moment) -> TargetContext[G, K, V]:
-        """For the decision about the same group when a large target is there."""
+        """Returns the context for the decision about the same group when a large target is ready."""
 
     def draft(self) -> GroupDraft[G, K, V] | None:
-        """Of the group; None when it is gone, or of another kind by now."""
+        """Returns a draft of the group; None when it is gone, or of another kind by now."""
 
     def finish(self, draft: GroupDraft[G, K, V], step: GroupStep) -> None: ...
 
 
 def retarget(draft: GroupDraft[G, K, V], context: TargetContext[G, K, V]) -> None:
-    """Work out the target for the group's epoch, unless that is done already or was done too short a while ago.
+    """Computes the target for the group's epoch, unless that is done already or was done too short a while ago.
 
     UNKNOWN_SERVER_ERROR if no batch can hold a large one. A group's first is never large: its member would get the epoch 0,
     which means that it has yet to join.
@@ -105,7 +105,7 @@ def retarget(draft: GroupDraft[G, K, V], context: TargetContext[G, K, V]) -> Non
 
 
 def _records(schema: GroupSchema[K, V], question: TargetQuestion) -> list[NewRecord]:
-    """On another thread: to make the records of a thousand members takes 50 ms."""
+    """Computes a large target's records, on another thread: for a thousand members this takes 50 ms."""
     return [
         schema.target_record(question.group_id, member_id, share).encoded()
         for member_id, share in question.changes().items()

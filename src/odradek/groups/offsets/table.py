@@ -10,21 +10,21 @@ from odradek.model.ids import ZERO_UUID
 
 
 class CommittedOffset(NamedTuple):
-    """What a group committed for a partition."""
+    """A group's committed offset for a partition."""
 
     offset: int
     leader_epoch: int
     metadata: str
     commit_timestamp_ms: int
     expire_timestamp_ms: int
-    """When it expires by its client's wish (OffsetCommit up to version 4); -1: by the broker's setting."""
+    """The expiry time that the client set (OffsetCommit up to version 4); -1: the broker's setting applies."""
     topic_id: UUID
-    """Zeros when it is not known: what a transaction committed, or an older coordinator."""
+    """The topic's id; zeros when it is unknown, as after a transaction's commit or in an older coordinator's record."""
     record_offset: int
-    """Where its record stands: a transaction that ends does not undo what was committed after it."""
+    """The offset of its record: the end of a transaction does not undo later commits."""
 
     def is_of(self, topic_id: UUID | None) -> bool:
-        """Whether it was committed for the topic of this id, as far as is known: a name may have been used again."""
+        """Returns whether it was committed for this topic id, or for an unknown one: a name may have been used again."""
         return topic_id in (None, ZERO_UUID, self.topic_id) or self.topic_id == ZERO_UUID
 
 

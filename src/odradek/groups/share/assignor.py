@@ -22,9 +22,9 @@ def assign(
     partitions: Mapping[UUID, Collection[int]],
     before: Mapping[str, Assignment],
 ) -> dict[str, Assignment]:
-    """For each member what it shall read of `partitions`.
+    """Returns each member's share of `partitions`.
 
-    Who has a partition already keeps it, as far as the others are not left short.
+    A member keeps the partitions that it has, as long as the others get their share.
     """
     given: dict[str, set[_Place]] = {member_id: set() for member_id in subscriptions}
     readers: dict[_Place, int] = {
@@ -79,7 +79,7 @@ def _spread(
 def _subscribers(
     subscriptions: Mapping[str, frozenset[UUID]], loads: Mapping[str, int]
 ) -> dict[UUID, LeastLoaded[str]]:
-    """By topic. Topics with the same subscribers share them."""
+    """Returns the subscribers of each topic, by topic id. Topics with the same subscribers share one object."""
     by_topic: dict[UUID, list[str]] = {}
     for member_id in sorted(subscriptions):
         for topic_id in subscriptions[member_id]:

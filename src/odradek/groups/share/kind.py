@@ -220,7 +220,7 @@ class ShareGroups:
         )
 
     def _loaded(self, machine: GroupMachine, group: ShareGroup, now: Moment) -> None:
-        """After a restart no one is late."""
+        """Restarts all sessions of a group after a restart, so that no member is late."""
         timeout_ms = self.settings(group.group_id).session_timeout_ms
         for member_id in group.members:
             machine.deadlines.set(
@@ -229,7 +229,7 @@ class ShareGroups:
 
 
 def _is_vacant(machine: GroupMachine, group_id: str) -> bool:
-    """A group of another kind that is not in use and that has no offsets: its name is free."""
+    """Returns whether a group of another kind is unused and has no offsets: then its name is free."""
     group = machine.groups[group_id]
     return group.is_empty and not machine.has_offsets(group_id)
 

@@ -105,11 +105,11 @@ class SharePartition:
         self._limits = limits
         self._window: deque[_InFlight] = deque()
         self._members: set[str] = set()
-        """Those who may have something: most sessions of a connection that ends have nothing here."""
+        """Members that may have acquired records: most sessions of a connection that ends have none here."""
         self._ahead = deque(_ascending(batches, start_offset))
-        """What is known of offsets behind the window."""
+        """The known states of offsets after the window."""
         self._taken_to = start_offset
-        """Nothing below it is available: where to look for what is, instead of walking through all that is in flight."""
+        """No record below it is available: the search for available ones starts here, instead of at the begin of the window."""
         self._advance()
 
     @property
@@ -118,7 +118,7 @@ class SharePartition:
 
     @property
     def next_fetch_offset(self) -> int:
-        """The first offset that could be given to someone: one that came back, or the end of the window."""
+        """The first offset that a member could acquire: one that came back, or the end of the window."""
         start_offset, end_offset = self.start_offset, self.end_offset
         offset = max(self._taken_to, start_offset)
         while offset < end_offset and self._window[offset - start_offset].state is not RecordState.AVAILABLE:
@@ -214,14 +214,14 @@ class SharePartition:
         return batches
 
     def next_deadline_ms(self) -> int | None:
-        """When the first lock ends; None without locks."""
+        """Returns the time when the first lock ends, in ms of the monotonic clock; None without locks."""
         return min(
             (in_flight.until_ms for in_flight in self._window if in_flight.state is RecordState.ACQUIRED),
             default=None,
         )
 
     def snapshot(self) -> list[StateBatch]:
-        """What a coordinator has to keep, beside `start_offset`: acquired records as the available ones that they were."""
+        """Returns the state for the coordinator, beside `start_offset`: acquired records are available ones again."""
         kept = []
         for offset, record in enumerate(self._window, start=self.start_offset):
             if record.state is RecordState.ACQUIRED:
@@ -321,7 +321,8 @@ class SharePartition:
 
 
 def _ascending(batches: Iterable[StateBatch], start_offset: int) -> Iterator[StateBatch]:
-    """From the start on, each offset in one batch. What was acquired when it was kept is available: its lock is not known."""
+    """Yields batches from the start on, each offset in one. Batches that were acquired become available: their locks are
+    unknown."""
     for batch in sorted(batches):
         first_offset = max(batch.first_offset, start_offset)
         if first_offset <= batch.last_offset:
@@ -332,8 +333,8 @@ def _ascending(batches: Iterable[StateBatch], start_offset: int) -> Iterator[Sta
 
 
 def _check_ranges(ranges: Sequence[AcknowledgedRange]) -> None:
-    """INVALID_REQUEST unless they ascend, as Kafka wants them, and have types that exist. Walks over no range: one may name
-    more offsets than any log has."""
+    """Raises INVALID_REQUEST unless the ranges ascend, as Kafka requires, and have types that exist. Walks over no range:
+    one may name more offsets than any log has."""
     free_from = 0
     for first_offset, last_offset, types in ranges:
         if not free_from <= first_offset <= last_offset:

@@ -25,13 +25,13 @@ _log = events.caused_by_peers("groups")
 _SNAPSHOT_BYTES_A_TICK: Final = 256 * 1024
 _DELETIONS_A_STEP: Final = 500
 _COMPLETE_COUNT_MAX: Final = 2**31 - 1
-"""As many as records have room for."""
+"""The largest count for which records have room."""
 UNKNOWN_OFFSET: Final = -1
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StateSettings:
-    """Of the share coordinator. Kafka's defaults."""
+    """Settings of the share coordinator, with Kafka's defaults."""
 
     updates_per_snapshot: int = 500
     cold_interval_ms: int = 300_000
@@ -39,24 +39,24 @@ class StateSettings:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ShareState:
-    """What is known of one group in one partition."""
+    """The state of one group in one partition."""
 
     state_epoch: int
     leader_epoch: int
     start_offset: int
-    """-1: the group has not begun to read."""
+    """The share-partition start offset; -1: the group has not begun to read."""
     batches: tuple[StateBatch, ...] = ()
     complete_count: int = 0
     snapshot_epoch: int = 0
     update_count: int = 0
     snapshot_offset: int = -1
-    """Where its snapshot is in the shard's log."""
+    """The offset of its snapshot in the shard's log."""
     created_ms: int = 0
     written_ms: int = 0
 
 
 class StateChange(NamedTuple):
-    """What a leader of a partition wants to keep."""
+    """A change of state that a partition's leader wants to persist."""
 
     state_epoch: int
     leader_epoch: int
@@ -88,7 +88,7 @@ class ShareStates:
         return Outcome(self._states.get(place))
 
     def read(self, now: Moment, *, place: SharePlace, leader_epoch: int) -> Outcome[ShareState | None]:
-        """For the partition's leader. From now on no earlier one may write: FENCED_LEADER_EPOCH."""
+        """Returns the state to the partition's leader. From now on earlier leaders may not write: FENCED_LEADER_EPOCH."""
         state = self._states.get(place)
         if state is None:
             return Outcome(None)

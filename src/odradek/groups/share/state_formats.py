@@ -100,7 +100,7 @@ _STATES: Final = {int(state): state for state in RecordState}
 
 
 class AnyStateBatch(Protocol):
-    """As records and requests have it."""
+    """A state batch in records and requests."""
 
     @property
     def first_offset(self) -> int: ...
