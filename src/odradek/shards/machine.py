@@ -15,13 +15,13 @@ class StoredRecord(NamedTuple):
     value: bytes | None
     offset: int
     timestamp: int
-    """Milliseconds since 1970, given by the coordinator that wrote it."""
+    """Milliseconds since 1970, set by the coordinator that wrote the record."""
     producer_id: int = -1
     producer_epoch: int = -1
-    """Of the transaction that the record belongs to; -1 for a record that simply counts."""
+    """The producer epoch of the record's transaction; -1 for a record that is in none."""
     age_ms: int | None = None
-    """Of a record that is read back: how long ago, at least, it was written, by this broker's monotonic clock; None when no one
-    knows. Wall clocks differ, and jump."""
+    """The least age of a record that is read back, by this broker's monotonic clock; None when it is unknown. Wall clocks
+    differ, and jump."""
 
 
 class ShardMachine(Protocol):
@@ -31,19 +31,20 @@ class ShardMachine(Protocol):
     """
 
     def replay(self, record: StoredRecord) -> None:
-        """Take in one record. It must not refuse: what is in the log is a fact. Skip, and report, what it cannot read."""
+        """Takes in one record. It must not refuse: what is in the log is a fact. It skips and reports a record that it
+        cannot read."""
 
     def replay_marker(self, producer_id: int, producer_epoch: int, *, is_commit: bool) -> None:
-        """The producer's transaction ended: its records of this shard count now, or never."""
+        """Called when the producer's transaction ended: its records of this shard count now, or never."""
 
     def loaded(self, now: Moment) -> None:
-        """Everything was replayed and this broker coordinates: start sessions and timers."""
+        """Called when everything was replayed and this broker coordinates: starts sessions and timers."""
 
     def next_deadline_ms(self) -> int | None:
-        """On the monotonic clock: when `tick` wants to be called; None: never. Called after every operation: be cheap."""
+        """Returns the time of the next `tick`, by the monotonic clock; None: never. Called after every operation: be cheap."""
 
     def tick(self, now: Moment) -> Outcome[None]:
-        """Do what is due. Called again at once while `next_deadline_ms` is not in the future, so do a bounded part."""
+        """Does what is due. Called again at once while `next_deadline_ms` is not in the future, so do a bounded part."""
 
     def resigned(self) -> Sequence[Ticket[Any]]:
-        """The requests that wait: this broker does not coordinate any more and will refuse them."""
+        """Returns the waiting requests: this broker does not coordinate any more and will refuse them."""

@@ -37,11 +37,11 @@ _log = events.caused_by_peers("shards")
 
 _LOAD_BYTES: Final = 1024 * 1024
 _REPLAYS_A_TURN: Final = 2_000
-"""So many records are replayed before the loop serves others."""
+"""How many records are replayed before other tasks get the event loop."""
 _RELOAD_SECONDS: Final = 1.0
 _TICK_AGAIN_SECONDS: Final = 1.0
 PATIENCE_SECONDS: Final = 30.0
-"""So long a reply may be held, unless someone says otherwise: as long as most clients wait for one."""
+"""How long a reply may be held unless another limit is set: as long as most clients wait for one."""
 
 M = TypeVar("M", bound=ShardMachine)
 T = TypeVar("T")
@@ -76,26 +76,26 @@ class Shard(Generic[M]):
         self._timer_ms = 0
         self._tick_refused = False
         self._last_offset = log.end_offset - 1
-        """Of the machine's last record, whether it is in the log yet or in `_turn`."""
+        """The offset of the machine's last record, whether it is in the log yet or in `_turn`."""
         self._turn: OutcomeOrder | None = None
         self._loading = asyncio.get_running_loop().create_task(self._load(delay_seconds=0.0))
 
     @property
     def batch_bytes_max(self) -> int:
-        """What one outcome's records may weigh together, headers included."""
+        """The most bytes of one outcome's records together, headers included."""
         return self._shard_log.batch_bytes_max
 
     @property
     def leader_epoch(self) -> int:
-        """Of the leadership under which this broker coordinates."""
+        """The leader epoch in which this broker coordinates."""
         return self._shard_log.leader_epoch
 
     def doubt(self, reason: KafkaError) -> None:
-        """Someone else seems to coordinate: refuse the waiters, and begin again from what the log holds."""
+        """Refuses the waiters and loads the log again, because another broker seems to coordinate."""
         self._restart(reason)
 
     def execute(self, operation: Operation[M, T]) -> asyncio.Future[T]:
-        """Run `operation(machine, now)`; its reply, once it may be shown.
+        """Runs `operation(machine, now)`; returns its reply once it may be shown.
 
         The operation may refuse by raising a KafkaError, having changed nothing. Raises COORDINATOR_LOAD_IN_PROGRESS,
         NOT_COORDINATOR, COORDINATOR_NOT_AVAILABLE (the log cannot be written, lost what it had, or is not durable in time), and
