@@ -20,21 +20,21 @@ _PARTITIONS_PER_WRITER: Final = 8
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DescriptorBudget:
-    """How the limit is shared out."""
+    """The parts of the limit of open files."""
 
     limit: int
     reserved: int
-    """For the broker itself."""
+    """Descriptors for the broker itself."""
     connections: int
-    """Those that were accepted."""
+    """Descriptors for accepted connections."""
     readers: int
-    """Files of logs that are only read."""
+    """Descriptors for files of logs that are only read."""
     writers: int
-    """Files of logs that are written, or were lately."""
+    """Descriptors for files of logs that are written, or were recently."""
 
     @classmethod
     def of(cls, limit: int) -> DescriptorBudget:
-        """The shares of a limit (RLIMIT_NOFILE): a reserve, and half of the rest each for connections and logs."""
+        """Returns the shares of a limit (RLIMIT_NOFILE): a reserve, and half of the rest each for connections and logs."""
         reserved = min(_RESERVED_MAX, limit // _RESERVED_SHARE)
         rest = limit - reserved
         connections = rest // 2

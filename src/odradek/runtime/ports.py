@@ -28,7 +28,7 @@ class Clock(Protocol):
 
 
 class Entropy(Protocol):
-    """Where chance comes from."""
+    """The source of random values."""
 
     def uuid(self) -> UUID:
         """A random (version 4) UUID."""
@@ -60,23 +60,23 @@ class DiskFile(Protocol):
         """Whether a read would not have to wait for the disk, as far as a few probes tell. Never blocks."""
 
     def bring(self, length: int, position: int) -> None:
-        """Read it so that it is at hand, into no memory of this process. Blocks. It raises nothing, even if the file is
-        closed, cut or removed meanwhile: the reader meets what fails."""
+        """Reads it into the page cache, not into this process's memory. Blocks. Raises nothing, even if the file is
+        closed, cut or removed meanwhile: the reader meets the error."""
 
     def pwrite(self, data: Buffer, position: int) -> None:
-        """Write all of `data` at `position`. When it raises, any part of `data` may be in the file."""
+        """Writes all of `data` at `position`. When it raises, any part of `data` may be in the file."""
 
     def pwritev(self, buffers: Sequence[Buffer], position: int) -> None:
-        """Like `pwrite`, for several buffers one after another, in as few system calls as possible."""
+        """Writes several buffers one after another as `pwrite` does, in as few system calls as possible."""
 
     def truncate(self, length: int) -> None:
-        """Cut (or extend with zeros) to `length` bytes."""
+        """Cuts (or extends with zeros) to `length` bytes."""
 
     def sync(self) -> None:
-        """Make content and length durable (fdatasync). After an OSError the content must not be trusted."""
+        """Makes content and length durable (fdatasync). After an OSError the content must not be trusted."""
 
     def length(self) -> int:
-        """Bytes in the file now."""
+        """Returns the bytes in the file now."""
 
     def rest(self) -> bool:
         """Give the descriptor back until the file is used again, by its path. False, and nothing happens, where that no longer
@@ -106,19 +106,19 @@ class Disk(Protocol):
     def is_directory(self, path: str) -> bool: ...
 
     def length(self, path: str) -> int:
-        """Bytes in the file, without opening it."""
+        """Returns the bytes in the file, without opening it."""
 
     def modified_ms(self, path: str) -> int:
-        """When the content last changed, milliseconds since 1970."""
+        """Returns the time of the content's last change, in ms since 1970."""
 
     def set_modified(self, path: str, modified_ms: int) -> None:
-        """Give the file another time of its last change, as `modified_ms` then tells it."""
+        """Sets the time of the file's last change, which `modified_ms` then returns."""
 
     def list_directory(self, path: str) -> list[str]:
-        """Names, sorted, so that no decision can depend on the file system's order."""
+        """Returns the names, sorted, so that no decision can depend on the file system's order."""
 
     def make_directory(self, path: str) -> None:
-        """Create it and its missing parents; no error if it exists."""
+        """Creates it and its missing parents; no error if it exists."""
 
     def remove_directory(self, path: str) -> None:
         """Remove a directory and all it holds; no error if it is missing."""
@@ -167,6 +167,6 @@ class Runtime:
     offload: Offload
     descriptors: DescriptorBudget = UNLIMITED
     boot_id: str = ""
-    """Of the running system: another one after each start of the machine. What was in its memory, and not on a disk, is gone
-    then. Empty where the system does not say.
+    """The id of the machine's current boot: another one after each start. What was only in its memory is gone then. Empty
+    where the system does not provide one.
     """

@@ -25,7 +25,7 @@ _IOV_MAX: Final = min(1024, os.sysconf("SC_IOV_MAX"))
 _FILE_MODE: Final = 0o640
 _KNOWS_CACHE: Final = hasattr(os, "RWF_NOWAIT")
 _PROBE_BYTES: Final = 128 * 1024
-"""Between two probes of what is in the page cache: the kernel reads ahead by that much, and drops by more."""
+"""The distance of two probes of the page cache: the kernel reads ahead by that much, and drops by more."""
 _BRING_BYTES: Final = 1 << 20
 
 

@@ -23,9 +23,9 @@ from odradek.runtime.real_thread_stack import CoreWait, ThreadStack
 _FRAMES_MAX: Final = 12
 _STILL_HELD_S: Final = 5.0
 IDLE_PAUSE_S: Final = 0.5
-"""Between two beats, at most."""
+"""The longest time between two beats."""
 _BUSY_SHARE: Final = 0.01
-"""Of one core: a loop that takes more is looked at closely."""
+"""The share of one core from which a loop counts as busy and is watched closely."""
 BUCKETS_S: Final = (0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0)
 """Upper bounds, in seconds."""
 
@@ -38,7 +38,7 @@ class LoopStall:
     cpu_seconds: float | None
     """CPU time of the loop's thread; None while it goes on."""
     stack: tuple[str, ...]
-    """Where it was when it was noticed, the innermost call last; empty when it was over before a look."""
+    """The stack when the hold was noticed, the innermost call last; empty when it was over before a look."""
     is_over: bool = True
     core_wait_seconds: float | None = None
     """Time for which the loop's thread could run and had no core; None while it goes on, or where it is unknown."""
@@ -52,7 +52,7 @@ class LoopStallCounts:
     seconds: float = 0.0
     seconds_max: float = 0.0
     buckets: list[int] = field(default_factory=lambda: [0] * (len(BUCKETS_S) + 1))
-    """By `BUCKETS_S`, not cumulative; the last one is for more."""
+    """Counts by the bounds of `BUCKETS_S`, not cumulative; the last one counts longer holds."""
 
     def add(self, seconds: float) -> None:
         self.count += 1
@@ -80,7 +80,7 @@ class LoopWatch:
         self._core_wait = CoreWait(threading.get_native_id())
         self._limit_s = limit_s
         self._pause_s = limit_s / 2
-        """Between this beat and the next."""
+        """The time from this beat to the next."""
         self._on_held = on_held
         self._on_failed_look = on_failed_look
         self._stack: tuple[str, ...] = ()

@@ -15,7 +15,7 @@ else:
     ctypes = lazy("ctypes")
 
 _ENOUGH: Final = 1_048_576
-"""Where there is no limit at all: what Linux gives a process at most unless something sets another limit."""
+"""The limit to set where there is none: the most that Linux gives a process unless something sets another limit."""
 _M_TRIM_THRESHOLD: Final = -1
 _M_MMAP_THRESHOLD: Final = -3
 _MMAP_THRESHOLD_MAX: Final = 32 << 20
@@ -23,7 +23,7 @@ _MMAP_THRESHOLD_MAX: Final = 32 << 20
 
 
 def raise_limit() -> None:
-    """Raise the soft limit of open files to the hard one, as servers do. Where that is refused it stays as it is."""
+    """Raises the soft limit of open files to the hard one, as servers do. If that is refused, the limit stays."""
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     wanted = _ENOUGH if hard == resource.RLIM_INFINITY else hard
     if soft != resource.RLIM_INFINITY and soft < wanted:

@@ -34,10 +34,10 @@ C = TypeVar("C", str, int)
 FREE_SECONDS: Final = 0.001
 SLICE_SECONDS: Final = 0.002
 SLICE_ITEMS: Final = 32
-"""So many are worked on at once where one at a time would take too long, and all would stop the loop."""
+"""How many items are handled together where one at a time would take too long, and all would stop the loop."""
 
 _PLAIN_ITEMS: Final = 4096
-"""Of a plain pass, in one step."""
+"""How many items a plain pass handles in one step."""
 
 _CALM_SECONDS: Final = 0.5
 _LOOKS_MAX: Final = 120
@@ -57,7 +57,7 @@ _NOTHING: Final = _Nothing()
 
 
 class Turns:
-    """Of one event loop."""
+    """The turns of one event loop."""
 
     __slots__ = (
         "_is_busy",
@@ -91,11 +91,11 @@ class Turns:
         """Called when long work begins, and when it is over; now and then, too, when it never is."""
 
     def begin(self) -> Turn:
-        """For a piece of work that begins now."""
+        """Returns a turn for a piece of work that begins now."""
         return Turn(self, self._now)
 
     def queue(self) -> asyncio.Future[None]:
-        """A place in the queue, done when it is the caller's turn. Cancel it to leave."""
+        """Returns a place in the queue, done when it is the caller's turn. Cancel it to leave."""
         loop = asyncio.get_running_loop()
         place: asyncio.Future[None] = loop.create_future()
         self._queue.append(place)
