@@ -38,7 +38,7 @@ _NO_TIMESTAMP = cython.declare(cython.longlong, -1)
 _INT64_MAX = cython.declare(cython.longlong, 0x7FFF_FFFF_FFFF_FFFF)
 _INT64_MIN = cython.declare(cython.longlong, ~_INT64_MAX)
 _GROWTH_BYTES_MAX = cython.declare(cython.longlong, 14)
-"""By how much one record grows at most: ten bytes of timestamp, and four of length."""
+"""The most bytes by which one record grows: ten bytes of timestamp, and four of length."""
 _SEED_BYTES = cython.declare(cython.Py_ssize_t, 16)
 _SIP_0 = cython.declare(cython.ulonglong, 0x736F_6D65_7073_6575)
 _SIP_1 = cython.declare(cython.ulonglong, 0x646F_7261_6E64_6F6D)
@@ -120,7 +120,7 @@ def _siphash(
 
 
 def siphash(seed: bytes, data: bytes) -> bytes:
-    """For tests: the hash as the reference implementation gives it."""
+    """Returns the hash in the form of the reference implementation; for tests."""
     key: Hash
     out: Hash
     source: cython.p_uchar = cython.cast(cython.p_uchar, data)

@@ -92,7 +92,7 @@ Target = cython.struct(
     data=cython.p_uchar,
     validity=cython.p_uchar,
 )
-"""Where the rows of a binary column go; there is room for all that `put` will add."""
+"""The target of a binary column's rows; there is room for all that `put` will add."""
 
 
 @cython.cfunc

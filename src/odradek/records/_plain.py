@@ -56,7 +56,7 @@ def _read_varint(data: Buffer, position: int) -> tuple[int, int]:
 
 
 def _read_varlong(data: Buffer, position: int) -> tuple[int, int]:
-    """Like `_read_varint`, for 64 bits."""
+    """Reads a varint of 64 bits as `_read_varint` reads one of 32."""
     value, shift, byte = 0, 0, 0x80
     while byte >= 0x80:
         if shift > 63:

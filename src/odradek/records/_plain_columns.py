@@ -113,7 +113,7 @@ class ColumnReader:
 
 
 def _numbers(buffer: Buffer, kind: Literal["i", "q"]) -> memoryview:
-    """As many whole numbers as there are; `kind` is a format of `struct`."""
+    """Returns a view of the whole numbers in a buffer; `kind` is a format of `struct`."""
     content = memoryview(buffer).cast("B")
     return content[: len(content) - len(content) % struct.calcsize(kind)].cast(kind)
 

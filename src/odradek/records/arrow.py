@@ -65,7 +65,7 @@ def data_batches_to_arrow(
     verify_crc: bool = True,
     limits: Limits = READ_LIMITS,
 ) -> pa.RecordBatch:
-    """Like `batches_to_arrow`, for batches that were split and chosen before; they need not be neighbours."""
+    """Does what `batches_to_arrow` does, for batches that were split and chosen before; they need not be neighbours."""
     wanted = [(header, batch) for header, batch in batches if header.next_offset > from_offset]
     reader = engine.columns().ColumnReader(sum(len(batch) for _, batch in wanted))
     read_batches(reader, wanted, from_offset=from_offset, verify_crc=verify_crc, limits=limits)

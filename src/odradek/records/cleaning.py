@@ -31,15 +31,15 @@ _NO_TIMESTAMP: Final = -1
 
 
 class Sieved(NamedTuple):
-    """What a batch holds once the records that go are gone. A tuple: one for every batch of a log."""
+    """The records of a batch that stay. A tuple: one for every batch of a log."""
 
     batch: bytearray | None
-    """61 bytes that are left for the header, and the records that stay; None when all do."""
+    """61 bytes of room for the header, and the records that stay; None when all do."""
     record_count: int
     max_timestamp: int
-    """Of the records that stay; -1 without any."""
+    """The largest timestamp of the records that stay; -1 without any."""
     tombstone_count: int
-    """Of those that stay."""
+    """The number of tombstones that stay."""
 
 
 class KeyMap(Protocol):
@@ -50,7 +50,7 @@ class KeyMap(Protocol):
 
     @property
     def size_bytes(self) -> int:
-        """Memory that it takes, however many keys are in it."""
+        """The memory that it takes, however many keys are in it."""
 
     def note(self, data: Buffer, frame: Frame, from_offset: int) -> int:
         """Take in the records of a batch whose offset is at least `from_offset`, in order.
@@ -85,7 +85,7 @@ def _active_engine() -> CleaningEngine:
 
 
 def new_key_map(slot_count: int, key_count_max: int, seed: bytes) -> KeyMap:
-    """Of the active engine."""
+    """Returns an empty key map of the active engine."""
     return _active_engine().KeyMap(slot_count, key_count_max, seed)
 
 

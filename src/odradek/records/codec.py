@@ -41,8 +41,8 @@ class Codec(IntEnum):
 
     @classmethod
     def from_name(cls, name: str) -> Codec:
-        """For Kafka's `compression.type` words: none, uncompressed, gzip, snappy, lz4, zstd. ValueError
-        otherwise.
+        """Returns the codec of one of Kafka's `compression.type` words: none, uncompressed, gzip, snappy, lz4, zstd. Raises
+        ValueError for others.
         """
         word = "none" if name == "uncompressed" else name
         for codec in cls:
@@ -77,23 +77,21 @@ class Limits:
     ratio_free_bytes: int = 16 << 20
 
     def allowed_bytes(self, compressed_bytes: int) -> int:
-        """What this many compressed bytes may become."""
+        """Returns the most bytes that this many compressed bytes may expand to."""
         return min(self.decompressed_bytes_max, max(self.ratio_free_bytes, self.ratio_max * compressed_bytes))
 
 
 DEFAULT_LIMITS: Final = Limits()
-"""For batches that come from a producer."""
+"""Limits for batches from a producer."""
 READ_LIMITS: Final = Limits(decompressed_bytes_max=512 << 20, ratio_free_bytes=512 << 20)
-"""For batches that come from a log: whatever a broker took (with limits of its own, or with none) must be
-readable.
-"""
+"""Limits for batches from a log: what a broker accepted (with its own limits, or with none) must be readable."""
 
 _SNAPPY_BLOCK_BYTES: Final = 32 << 10
 _XERIAL_MAGIC: Final = b"\x82SNAPPY\x00"
 _XERIAL_HEADER: Final = _XERIAL_MAGIC + struct.pack(">ii", 1, 1)
 _XERIAL_LENGTH: Final = struct.Struct(">i")
 _SNAPPY_EXPANSION_MAX: Final = 64
-"""Snappy's densest element is a copy of 64 bytes in 2 or 3: a block that claims more than this is lying."""
+"""The largest ratio of snappy, whose densest element is a copy of 64 bytes in 2 or 3: a larger claim is false."""
 _GZIP_WINDOW: Final = 31
 _GZIP_PIECE_BYTES: Final = 1 << 20
 _GZIP_INPUT_BYTES_MIN: Final = 1 << 10
@@ -241,8 +239,8 @@ def _snappy_size(block: memoryview) -> int:
 
 
 def _decompress_lz4(data: Buffer, allowed: int) -> Buffer:
-    """In pieces: the library sets aside all the memory it may fill, which for `allowed` costs more than to
-    fill it.
+    """Decompresses in pieces: the library allocates all the memory it may fill, which for `allowed` costs more than to fill
+    it.
     """
     first = _lz4_declared_bytes(data) or _LZ4_GUESS * len(data)
     reader = lz4_frame.LZ4FrameDecompressor(return_bytearray=True)

@@ -31,7 +31,7 @@ class BinaryColumn(NamedTuple):
 
 
 class ListColumn(NamedTuple):
-    """For each row, a range of rows of other columns."""
+    """A column of lists: each row is a range of rows of other columns."""
 
     first: int
     validity: Buffer | None
@@ -84,23 +84,23 @@ class ColumnReader(Protocol):
         """
 
     def finish(self) -> Columns:
-        """All that was read. The reader is spent."""
+        """Returns all that was read. The reader must not be used afterwards."""
 
 
 class ColumnWriter(Protocol):
     """Writes rows of columns as records."""
 
     def write(self, start: int, size_bytes_max: int) -> Written:
-        """As many rows from `start` on as fit in a batch of this size, at least one.
+        """Writes as many rows from `start` on as fit in a batch of this size, at least one.
 
-        Raises ValueError where the columns contradict themselves: offsets that fall, or lie outside the data.
+        Raises ValueError where the columns contradict themselves: offsets that fall, or are outside the data.
         """
 
 
 class ColumnEngine(Protocol):
-    """What both engines offer for columns."""
+    """The part of an engine for columns."""
 
     def ColumnReader(self, value_bytes: int = 0) -> ColumnReader:  # noqa: N802 - a module's class
-        """`value_bytes`: room to make for values at once, for those who know about how much will come."""
+        """`value_bytes` is the room to make for values at once, for callers that know about how much will come."""
 
     def ColumnWriter(self, columns: Columns) -> ColumnWriter: ...  # noqa: N802

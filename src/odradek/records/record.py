@@ -20,11 +20,11 @@ class Record(NamedTuple):
 
     offset: int
     timestamp: int
-    """Milliseconds since 1970; -1 where the producer gave none."""
+    """Milliseconds since 1970; -1 where the producer set none."""
     timestamp_type: TimestampType
     key: bytes | None
     value: bytes | None
     headers: tuple[Header, ...]
-    """In the producer's order; a key may occur more than once."""
+    """The headers in the producer's order; a key may occur more than once."""
     leader_epoch: int
     """The epoch of the leader that appended the batch; -1 before a leader did."""
