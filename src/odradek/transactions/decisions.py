@@ -194,7 +194,8 @@ def add_partitions(
 def verify_partitions(
     current: Transaction | None, who: ProducerIdentity, partitions: AbstractSet[TopicPartition]
 ) -> dict[TopicPartition, ErrorCode]:
-    """For each partition NONE or, if it is not part of the transaction, TRANSACTION_ABORTABLE. Raises as `add_partitions`."""
+    """Returns for each partition NONE or, if it is not in the transaction, TRANSACTION_ABORTABLE. Raises as
+    `add_partitions`."""
     current = check_producer(current, who)
     _check_not_prepared(current)
     return {
@@ -348,9 +349,9 @@ def _complete(commit: bool) -> TransactionState:
 
 
 def _check_not_prepared(current: Transaction | None) -> None:
-    """While a transaction is being completed, the id may get another epoch, or producer, by that: the caller must wait.
+    """Raises CONCURRENT_TRANSACTIONS while a transaction is being completed: this may give the id another epoch, or producer.
 
-    So this comes before any look at the requester, but for classic EndTxn and for verification, as in Kafka.
+    So this comes before any check of the requester, except for classic EndTxn and for verification, as in Kafka.
     """
     if current is not None and current.state.is_prepared:
         raise KafkaError(

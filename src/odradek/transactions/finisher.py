@@ -26,12 +26,12 @@ _log = events.caused_by_peers("transactions")
 _AGAIN_SECONDS_MIN: Final = 0.02
 _AGAIN_SECONDS_MAX: Final = 1.0
 _REPORTED_AFTER: Final = 5
-"""So many attempts are quiet: a partition may just be starting."""
+"""How many failed attempts are not logged: a partition may just be starting."""
 _SETTLED: Final = frozenset(
     {ErrorCode.NONE, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, ErrorCode.INVALID_PRODUCER_EPOCH}
 )
-"""The partition needs no marker of ours: it has it; it was deleted; it knows a newer epoch of the producer, so whatever our
-transaction left there was ended before that epoch began."""
+"""Codes after which a partition needs no marker of ours: it has it; it was deleted; it knows a newer epoch of the producer,
+so whatever our transaction left there was ended before that epoch began."""
 
 
 class Finisher:

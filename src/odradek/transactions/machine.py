@@ -39,16 +39,16 @@ _HANDED_OUT_MAX: Final = 500
 _EXPIRED_AT_ONCE_MAX: Final = 500
 _EXPIRED_BYTES_MAX: Final = 256 * 1024
 _PREPARED_BYTES_MORE: Final = 256
-"""For the batch around a record, and what the record of a decision says beside that of a transaction under way."""
+"""Room for the batch around a record, and for what a decision's record has beside that of a transaction under way."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TransactionTerms:
-    """The settings that the machine goes by."""
+    """The settings that the machine uses."""
 
     id_expiration_ms: int
     timeout_check_ms: int
-    """How often transactions are looked at that may have timed out; likewise ids that may have expired."""
+    """How often the machine checks for transactions that have timed out, and for ids that have expired."""
     expiration_check_ms: int
     level: TransactionVersion
     """The cluster's `transaction.version`."""
@@ -67,10 +67,10 @@ class TransactionMachine:
         self._decided: dict[str, int] = {}
         """Ids whose transaction waits for its markers, and the offset of the decision."""
         self._unclaimed: dict[str, None] = {}
-        """Those of them that were not handed to the worker yet."""
+        """Decided ids that were not handed to the worker yet."""
         # What follows is soft.
         self._begun_ms: dict[str, int] = {}
-        """When each transaction under way began, by the monotonic clock, so that a clock that is set ends none."""
+        """The begin of each transaction under way, by the monotonic clock, so that a clock that is set ends none."""
         self._last_epochs: dict[str, int] = {}
         self._overdue: dict[str, Overdue] = {}
         self._worker: Ticket[Work] | None = None
@@ -176,11 +176,11 @@ class TransactionMachine:
 
     @property
     def unclaimed(self) -> frozenset[str]:
-        """Those of them that no worker has yet."""
+        """Decided ids that no worker has yet."""
         return frozenset(self._unclaimed)
 
     def prepared(self, transactional_id: str) -> Prepared:
-        """A decided transaction, for the worker that writes its markers."""
+        """Returns a decided transaction, for the worker that writes its markers."""
         return Prepared(
             transactional_id=transactional_id,
             transaction=self._transactions[transactional_id],

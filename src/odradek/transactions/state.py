@@ -45,17 +45,17 @@ class TransactionState(IntEnum):
 
     @property
     def title(self) -> str:
-        """As Kafka writes it in answers: PrepareCommit."""
+        """The state's name in Kafka's answers, as in PrepareCommit."""
         return self.name.title().replace("_", "")
 
     @property
     def is_prepared(self) -> bool:
-        """Decided, but not all partitions know it yet."""
+        """True when the end is decided, but not all partitions know it yet."""
         return self in (TransactionState.PREPARE_COMMIT, TransactionState.PREPARE_ABORT)
 
     @property
     def is_idle(self) -> bool:
-        """No transaction is under way: the id may expire."""
+        """True when no transaction is under way: the id may expire."""
         return self in _IDLE
 
 
@@ -117,7 +117,7 @@ class Transaction:
 
     @property
     def is_commit(self) -> bool:
-        """Of a prepared transaction: what was decided."""
+        """The decision about a prepared transaction: True for commit."""
         return self.state is TransactionState.PREPARE_COMMIT
 
 

@@ -9,17 +9,17 @@ from odradek.transactions.state import ProducerIdentity, Transaction
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Prepared:
-    """A transaction whose end is decided and durable: its partitions want their markers."""
+    """A transaction whose end is decided and durable: its partitions need their markers."""
 
     transactional_id: str
     transaction: Transaction
     offset: int
-    """Of the record that decided: two transactions of an id may be equal in everything else."""
+    """The offset of the deciding record: two transactions of an id may be equal in everything else."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Overdue:
-    """A transaction that took longer than its producer said it would."""
+    """A transaction that took longer than its producer's timeout."""
 
     transactional_id: str
     identity: ProducerIdentity

@@ -118,7 +118,8 @@ class Workers:
             await self._begin_to_finish(index, epoch, prepared)
 
     def _begin_to_abort(self, index: int, overdue: Overdue) -> None:
-        """In a task of its own: it may wait long for a producer id, and what is decided does not wait for that."""
+        """Aborts an overdue transaction in its own task: it may wait long for a producer id, and decided transactions must
+        not wait for that."""
         key = (index, overdue.transactional_id)
         if key not in self._aborting:  # else it is found again at the next check
             task = self._aborting[key] = asyncio.get_running_loop().create_task(self._abort(index, overdue))
