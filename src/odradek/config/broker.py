@@ -74,17 +74,17 @@ class BrokerConfig(Section):
     sasl: SaslConfig = field(default_factory=SaslConfig)
     delegation: DelegationConfig = field(default_factory=DelegationConfig)
     security: Mapping[str, ListenerSecurity] = field(default_factory=dict)
-    """Of each listener, by its name: the sections `ssl` and `sasl`, and what is set for that listener alone."""
+    """Each listener's security by its name: the sections `ssl` and `sasl`, and the settings of that listener alone."""
     audit: AuditConfig = field(default_factory=AuditConfig)
     metrics: MetricsConfig = field(default_factory=MetricsConfig)
 
     originals: Mapping[str, str] = field(default_factory=dict, repr=False)
-    """What was given to `load`, as text: the broker's static configuration. Not in its `repr`: it may hold
+    """The values that `load` got, as text: the broker's static configuration. Not in its `repr`: it may hold
     passwords."""
     dynamic: Mapping[str, str] = field(default_factory=dict, repr=False)
-    """What was changed on this running broker (`reconfigured`), as text: it outranks all else."""
+    """Values changed on this running broker (`reconfigured`), as text: they override all others."""
     dynamic_defaults: Mapping[str, str] = field(default_factory=dict, repr=False)
-    """What was changed for all running brokers, as text: it outranks `originals`."""
+    """Values changed for all running brokers, as text: they override `originals`."""
 
     @classmethod
     def load(cls, values: Mapping[str, str]) -> tuple[BrokerConfig, list[str]]:
@@ -147,16 +147,16 @@ OLDER_NAMES: Final = (
 
 _unsupported = unsupported_settings()
 UNSUPPORTED: Final[dict[str, str]] = {setting.key: reason for setting, reason in _unsupported}
-"""Known keys without effect, and how the warning about each ends."""
+"""Known keys without effect, and the end of the warning about each."""
 
 _carried = [(path, setting) for path, setting in declared(BrokerConfig) if setting.scope is Scope.BROKER]
 BROKER_PATHS: Final[dict[str, Path]] = {setting.key: path for path, setting in _carried}
-"""Where `BrokerConfig` carries each key."""
+"""The path of each key's value in `BrokerConfig`."""
 
 TWINS: Final[dict[str, str]] = {
     key: TOPIC_ATTRIBUTES[topic.key] for topic in TOPIC_SETTINGS.values() for key in topic.synonyms
 }
-"""The attribute of `LogConfig` that each broker twin of a topic setting stands for."""
+"""The attribute of `LogConfig` for each broker twin of a topic setting."""
 
 BROKER_SETTINGS: Final[dict[str, Setting]] = by_key(
     [

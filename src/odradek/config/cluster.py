@@ -36,7 +36,7 @@ class ClusterConfig(Section):
 
 @section()
 class ControllerConfig(Section):
-    """When leadership goes back to preferred leaders, and when lost replicas are made again."""
+    """Settings for returning leadership to preferred leaders, and for healing lost replicas."""
 
     # fmt: off
     auto_leader_rebalance_enable: Boolean = setting(default=True, importance=HIGH, meaning=

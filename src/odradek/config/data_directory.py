@@ -1,4 +1,4 @@
-"""Where data goes when no one says where."""
+"""The default data directory, and paths of data directories."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from collections.abc import Mapping
 
 
 def default_data_directory(environ: Mapping[str, str] | None = None) -> str:
-    """`$XDG_DATA_HOME/odradek`, which is `~/.local/share/odradek` unless the user moved it.
+    """Returns `$XDG_DATA_HOME/odradek`, which is `~/.local/share/odradek` unless the user moved it.
 
     Not the working directory: a broker that forgets its data because it was started from elsewhere loses a
     user's trust. Not /tmp, Kafka's choice: it is emptied at reboot. XDG is where Python's other tools
@@ -21,5 +21,5 @@ def default_data_directory(environ: Mapping[str, str] | None = None) -> str:
 
 
 def absolute_directory(path: str) -> str:
-    """As a user means it: `~` is home, and a relative path starts where the broker is started."""
+    """Returns the absolute path that a user means: `~` is home, and a relative path starts where the broker is started."""
     return os.path.abspath(os.path.expanduser(path))

@@ -52,14 +52,14 @@ class Importance(Enum):
 
 
 class Scope(Enum):
-    """Where the setting is set: on one topic, or on a broker."""
+    """The place where a setting is set: on one topic, or on a broker."""
 
     TOPIC = "topic"
     BROKER = "broker"
 
 
 class DynamicUpdate(Enum):
-    """Whether a running broker takes a new value (KIP-226), and for whom."""
+    """Tells whether a running broker takes a new value (KIP-226), and for whom."""
 
     READ_ONLY = "read-only"
     PER_BROKER = "per-broker"
@@ -98,7 +98,7 @@ def one_of(*names: str) -> Bounds:
 
 
 def any_of(*names: str) -> Bounds:
-    """For lists: every item is one of `names`."""
+    """Returns bounds for lists: every item is one of `names`."""
     allowed = "any of " + ", ".join(names)
     return Bounds(allowed=allowed, accepts=lambda items: all(name in names for name in items))
 

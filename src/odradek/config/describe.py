@@ -32,13 +32,13 @@ SINCE_KAFKA_4_4: Final = frozenset(
         "log.remote.copy.lag.ms",
     }
 )
-"""Known, without effect, and newer than the Kafka that clients take this broker for: shown only where someone set them."""
+"""Settings that are known, without effect, and newer than the Kafka that clients take this broker for: shown only if set."""
 
 _MIN_IN_SYNC: Final = "min.insync.replicas"
 
 
 class ValueSource(IntEnum):
-    """Where a value comes from; the numbers are those of DescribeConfigs."""
+    """The source of a value; the numbers are those of DescribeConfigs."""
 
     DYNAMIC_TOPIC = 1
     DYNAMIC_BROKER = 2
@@ -171,14 +171,14 @@ def settingbroker_synonyms(key: str) -> Setting:
 
 
 def broker_default(key: str) -> str | None:
-    """A broker setting's default as text; where data goes by default depends on the user."""
+    """Returns a broker setting's default as text; the default data directory depends on the user."""
     if key == "log.dir":
         return default_data_directory()
     return settingbroker_synonyms(key).default_text
 
 
 def _shown(settings: Mapping[str, Setting], hidden: AbstractSet[str]) -> list[Setting]:
-    """By key."""
+    """Returns the settings to show, sorted by key."""
     shown = (setting for setting in settings.values() if not setting.internal and setting.key not in hidden)
     return sorted(shown, key=lambda setting: setting.key)
 

@@ -21,9 +21,9 @@ _FILE_TOKEN: Final = re.compile(
     r'\s*(?:"((?:[^"\\]|\\.)*)"|\'((?:[^\'\\]|\\.)*)\'|(?://[^\n]*|/\*.*?\*/|#[^\n]*)|([^\s="\';{}]+)|([=;{}]))',
     re.DOTALL,
 )
-"""With comments, which are skipped, and braces."""
+"""A token of a file, which may also have comments, which are skipped, and braces."""
 Token = tuple[str, bool]
-"""Its text, and whether it is a sign of its own."""
+"""A token's text, and whether it is a sign."""
 _FLAGS: Final = ("required", "requisite", "sufficient", "optional")
 _ESCAPED: Final = re.compile(r"\\(.)", re.DOTALL)
 _USER: Final = "user_"
@@ -40,7 +40,7 @@ class LoginModule:
 
     @property
     def users(self) -> dict[str, str]:
-        """Of PLAIN's module: passwords by user, from `user_NAME="PASSWORD"`."""
+        """Passwords by user of PLAIN's module, from `user_NAME="PASSWORD"`."""
         return {
             key.removeprefix(_USER): value for key, value in self.options.items() if key.startswith(_USER)
         }
@@ -50,7 +50,7 @@ class LoginModule:
 
 
 def parse_jaas(text: str, *, key: str = "sasl.jaas.config") -> LoginModule:
-    """The one login module of a string. ConfigError, naming `key`, when it is not one."""
+    """Returns the one login module of a string. Raises ConfigError, naming `key`, when it is not one."""
     what = f"{key}=(hidden) is not allowed"
     return _module(_tokens(text, what), what)
 

@@ -45,13 +45,13 @@ class MechanismSettings:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ListenerSecurity:
-    """How the connections of one listener are secured."""
+    """The security of the connections of one listener."""
 
     protocol: str = "PLAINTEXT"
     ssl: SslConfig = field(default_factory=SslConfig)
     sasl: SaslConfig = field(default_factory=SaslConfig)
     mechanisms: Mapping[str, MechanismSettings] = field(default_factory=dict)
-    """Those that are enabled."""
+    """Settings of the enabled mechanisms, by name."""
     given: frozenset[str] = frozenset()
     """Keys that were set, without the listener's prefix."""
 
@@ -94,7 +94,7 @@ class ListenerSecurity:
 
     @property
     def inter_broker_mechanism(self) -> str:
-        """By which this broker logs in where another one has this listener."""
+        """The mechanism of this broker's login to another broker's listener of this name."""
         if "sasl.mechanism.inter.broker.protocol" not in self.given and len(self.mechanisms) == 1:
             return next(iter(self.mechanisms))
         return self.sasl.mechanism_inter_broker_protocol
@@ -103,7 +103,8 @@ class ListenerSecurity:
 def listener_security(
     values: Mapping[str, str], listeners: Iterable[Listener], advertised: Iterable[Listener] = ()
 ) -> tuple[dict[str, ListenerSecurity], list[str]]:
-    """By listener's name, and warnings. ConfigError for what cannot be. `advertised`: where clients are sent."""
+    """Returns the security of each listener, by its name, and warnings. Raises ConfigError for impossible settings.
+    `advertised` are the addresses for clients."""
     problems: list[str] = []
     warnings: list[str] = []
     security: dict[str, ListenerSecurity] = {}

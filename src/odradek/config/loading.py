@@ -1,4 +1,4 @@
-"""From text to `BrokerConfig`: what people write is checked here, all of it, before anything is opened."""
+"""Makes a `BrokerConfig` of text: everything that people write is checked here, before anything is opened."""
 
 from __future__ import annotations
 

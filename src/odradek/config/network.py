@@ -28,7 +28,7 @@ _BUFFER_BYTES: Final = Bounds(allowed="1 or more, or -1", accepts=lambda value: 
 
 @section()
 class NetworkConfig(Section):
-    """Where a broker listens, and how much may come in, wait and go out at once."""
+    """The addresses on which a broker listens, and its limits for incoming, waiting and outgoing data."""
 
     # fmt: off
     listeners: tuple[Listener, ...] = setting(default=(Listener(),), written_default=("PLAINTEXT://127.0.0.1:9092",),

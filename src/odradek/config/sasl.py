@@ -52,7 +52,7 @@ class TokenClient:
         scope: str | None,
         is_url_encoded: bool,
     ) -> TokenClient:
-        """By settings, or else by the options of a login module. ConfigError without id or secret."""
+        """Returns the client of settings, or else of a login module's options. Raises ConfigError without id or secret."""
         client = cls(
             name=name or jaas.get("clientId", ""),
             secret=secret or jaas.get("clientSecret", ""),

@@ -39,7 +39,7 @@ _TYPES: Final = {
 _FIRST_WORD: Final = re.compile(r"\w+")
 _ROW: Final = "row"
 Path = tuple[str, ...]
-"""Where a setting's value is: the names of sections, then of a field."""
+"""The path of a setting's value: the names of sections, then of a field."""
 S = TypeVar("S", bound="Section")
 
 
@@ -140,7 +140,7 @@ class Section:
     __hash__ = None  # type: ignore[assignment]
 
     def __repr__(self) -> str:
-        """Without passwords."""
+        """Returns the settings and their values, without passwords."""
         shown = (
             f"{row.name}={getattr(self, row.name)!r}"
             for row in self.field_table
@@ -150,7 +150,7 @@ class Section:
 
 
 def declared(root: type[Section]) -> Iterator[tuple[Path, Setting]]:
-    """Every setting of a section and of the sections in it."""
+    """Yields every setting of a section and of the sections in it."""
     for row in root.field_table:
         name = row.name
         if name in root.settings:

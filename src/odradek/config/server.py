@@ -87,7 +87,7 @@ class TopicCreationConfig(Section):
 
 @section()
 class StorageConfig(Section):
-    """Where data lies, and how often a broker looks after it."""
+    """The data directories, and how often a broker checks what is in them."""
 
     # fmt: off
     log_dirs: List = setting(default_factory=lambda: (default_data_directory(),), written_default=None,

@@ -1,4 +1,4 @@
-"""Where settings come from: flags, the environment, a file; and which of them wins.
+"""Sources of settings (flags, the environment, a file), and which of them wins.
 
 Flags win over the environment, the environment over the file, the file over defaults. Kafka ranks some
 settings against each other (log.retention.ms over .minutes over .hours; log.dirs over log.dir): a stronger
@@ -58,7 +58,7 @@ class CollectedConfig:
 
 
 def from_flags(pairs: Iterable[str]) -> Source:
-    """From `KEY=VALUE` each; ConfigError for one without `=`."""
+    """Reads settings from `KEY=VALUE` pairs; raises ConfigError for one without `=`."""
     values = {}
     for pair in pairs:
         key, equals, value = pair.partition("=")
@@ -69,7 +69,7 @@ def from_flags(pairs: Iterable[str]) -> Source:
 
 
 def from_environment(environ: Mapping[str, str]) -> Source:
-    """From `ODRADEK_LOG_RETENTION_MS` and the like: the key in capitals, with `_` for each dot."""
+    """Reads settings from variables such as `ODRADEK_LOG_RETENTION_MS`: the key in capitals, with `_` for each dot."""
     spelling = {key.lower(): key for key in BROKER_SETTINGS}
     values = {}
     for variable, value in environ.items():
@@ -84,7 +84,7 @@ def from_environment(environ: Mapping[str, str]) -> Source:
 
 
 def from_file(path: str) -> Source:
-    """From a `server.properties`; ConfigError naming the file when it cannot be read."""
+    """Reads settings from a `server.properties`; raises ConfigError with the file's name when it cannot be read."""
     try:
         with open(path, encoding="utf-8-sig") as file:
             properties = config_properties.parse_properties(file.read())

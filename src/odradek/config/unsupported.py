@@ -250,7 +250,7 @@ _FOR_ALL: Final = """
     replica.alter.log.dirs.io.max.bytes.per.second share.coordinator.cached.buffer.max.bytes
 """
 DYNAMIC_FOR_ALL: Final = frozenset(_FOR_ALL.split())
-"""Of those above, what Kafka's brokers take a new value of while they run, for one broker or for all: it is kept here, too."""
+"""Unsupported settings of which Kafka's running brokers take a new value, for one broker or for all: it is kept here, too."""
 
 _FOR_ONE: Final = """
     cordoned.log.dirs principal.builder.class

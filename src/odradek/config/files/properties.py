@@ -65,7 +65,7 @@ def _logical_lines(text: str) -> Iterator[tuple[int, str]]:
 
 
 def _split(line: str) -> tuple[str, str]:
-    """At the first `=`, `:` or blank that no backslash precedes."""
+    """Splits a line at the first `=`, `:` or blank that no backslash precedes."""
     position = 0
     while position < len(line) and line[position] not in "=: \t\f":
         position += 2 if line[position] == "\\" else 1
