@@ -42,23 +42,23 @@ CODES: Final = {
 
 
 class AccessRule(NamedTuple):
-    """One row. `field` is in the request; for OMITTED and SHOWN it is in the answer."""
+    """One row of the table. `field` is in the request; for OMITTED and SHOWN it is in the answer."""
 
     alternatives: tuple[RequiredAcl, ...]
     field: str
     refusal: Refusal
     answer: str
-    """For ELEMENT: the array of the answer."""
+    """The answer's array that contains the elements, for ELEMENT."""
     versions: VersionRange
     when: str
-    """`field=value|value` of the request, or of the element; or a name that `broker/access` knows."""
+    """`field=value|value` of the request, or of the element; or a name of a condition in `broker/access`."""
     code: ErrorCode
     apart: bool
-    """Carried out by a function of the API's own, for what the others cannot say."""
+    """True if a function of the API itself carries the row out, because the other columns cannot express it."""
 
     @property
     def required(self) -> RequiredAcl:
-        """What decides the error: the most particular alternative."""
+        """The ACL that decides the error: the most particular alternative."""
         return self.alternatives[-1]
 
 

@@ -18,7 +18,7 @@ class AclOperation(IntEnum):
 
     UNKNOWN = 0
     ANY = 1
-    """In filters."""
+    """Matches every operation; only in filters."""
     ALL = 2
     READ = 3
     WRITE = 4
@@ -40,7 +40,7 @@ class AclResourceType(IntEnum):
 
     UNKNOWN = 0
     ANY = 1
-    """In filters."""
+    """Matches every resource type; only in filters."""
     TOPIC = 2
     GROUP = 3
     CLUSTER = 4
@@ -54,9 +54,9 @@ class PatternType(IntEnum):
 
     UNKNOWN = 0
     ANY = 1
-    """In filters: LITERAL and PREFIXED."""
+    """Matches LITERAL and PREFIXED; only in filters."""
     MATCH = 2
-    """In filters: every pattern that covers the name."""
+    """Matches every pattern that covers the name; only in filters."""
     LITERAL = 3
     PREFIXED = 4
 
@@ -66,7 +66,7 @@ class AclPermission(IntEnum):
 
     UNKNOWN = 0
     ANY = 1
-    """In filters."""
+    """Matches both permissions; only in filters."""
     DENY = 2
     ALLOW = 3
 

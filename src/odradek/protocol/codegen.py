@@ -13,7 +13,7 @@ from odradek.protocol.schema import ArrayKind, Field, Kind, Struct, StructKind
 
 
 class Place(NamedTuple):
-    """Where in the message a line of compiled source works; used only when that line raises."""
+    """The place in the message that a line of compiled source handles; used only when that line raises."""
 
     path: str
     """`topics[{i1}].name`: names in braces are local variables that hold an index."""

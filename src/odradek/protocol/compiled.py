@@ -28,13 +28,13 @@ M = TypeVar("M", bound=Message)
 T = TypeVar("T")
 
 ANY_COUNT: Final = 2**63
-"""As many elements as there are."""
+"""The count for all elements."""
 Steps = Generator[None, None, T]
-"""Work that yields now and then, so that something else may be done."""
+"""Work that yields now and then, so that other work can run."""
 
 _INDEX = re.compile(r"\{(\w+)(?::(\w+))?\}")
 _PLACES: Final[dict[str, list[tuple[Place, ...]]]] = {}
-"""Title of a compiled codec -> the places that each of its lines works on."""
+"""The places that each line of a compiled codec handles, by the codec's title."""
 
 
 def encode_chunks(

@@ -50,12 +50,12 @@ _READERS = {
 }
 _UUIDS = UuidCache()
 STRING_BYTES_MAX = 32767
-"""In every version, as in Kafka, though a compact length could say more."""
+"""The longest string, in every version as in Kafka, though a compact length could be larger."""
 STEP_ELEMENTS = 64
 
 
 class DecoderSource:
-    """Source for one version of one message, in one go or `in_steps`."""
+    """Source code for one version of one message, in one go or `in_steps`."""
 
     def __init__(self, cls: type[Message], version: int, *, in_steps: bool = False) -> None:
         self.cls = cls

@@ -37,14 +37,14 @@ RECEIVE_BYTES_MIN: Final = 4 * 1024
 RECEIVE_BYTES_MAX: Final = 64 * 1024
 TRUSTED_BYTES_MIN: Final = 128 * 1024
 TRUSTED_BYTES: Final = 2 * 1024 * 1024
-"""What an announced size may make us allocate before its bytes arrive. A new peer is trusted with `TRUSTED_BYTES_MIN`; one that
-has sent a large frame whole, with twice that frame, up to this: a producer's default request size, twice."""
+"""How many bytes an announced size may make us allocate before they arrive. A new peer is trusted with `TRUSTED_BYTES_MIN`;
+one that has sent a large frame whole, with twice that frame, up to this: a producer's default request size, twice."""
 
 READ_BYTES_MAX: Final = 256 * 1024
-"""Of a mapped frame, whose pages the kernel has to clear first: no read takes long, for others wait meanwhile."""
+"""The most bytes of one read into a mapped frame, whose pages the kernel has to clear first: others wait meanwhile."""
 
 QUIET_READS: Final = 64
-"""After so many reads in a row that needed little of the receive buffer, it shrinks by half."""
+"""After this many reads in a row that needed little of the receive buffer, it shrinks by half."""
 
 _STRANGERS: Final = {
     b"\x16\x03": "a TLS handshake",
@@ -121,21 +121,21 @@ class FrameReader:
         return self._frame is not None and self._end >= self._room_bytes
 
     def allow(self, room_bytes: int) -> None:
-        """So much of the large frame, counted from its beginning, may be received."""
+        """Allows the first `room_bytes` bytes of the large frame to be received."""
         self._room_bytes = max(room_bytes, self._room_bytes)
 
     def allow_frames(self, bytes_max: int) -> None:
-        """The next frames may be as large as this."""
+        """Allows the next frames to be as large as `bytes_max`."""
         self._max_frame_bytes = bytes_max
 
     def drop(self) -> None:
-        """Let go of the memory; the reader is of no further use."""
+        """Releases the memory; the reader must not be used afterwards."""
         self._frame = None
         self._received = bytearray(1)
         self._end = 0
 
     def get_buffer(self, size_hint: int = -1) -> memoryview:
-        """Where the next bytes go; never empty. Valid until the next `received`. The hint is of no interest."""
+        """Returns the buffer for the next bytes; never empty. Valid until the next `received`. Ignores the hint."""
         if self._frame is None:
             return memoryview(self._received)[self._end :]
         if isinstance(self._frame, bytearray):
@@ -143,7 +143,7 @@ class FrameReader:
         return memoryview(self._frame)[self._end : min(self._room_bytes, self._end + READ_BYTES_MAX)]
 
     def received(self, count: int) -> list[memoryview]:
-        """Take note of `count` bytes in the buffer given out last: the frames that they complete.
+        """Takes in `count` bytes of the last buffer; returns the frames that they complete.
 
         Raises InvalidFrame for a size below 1, FrameTooLarge for one above the limit. Complete frames before it in
         the stream are then not returned: a peer that does this gets no answers.
