@@ -19,7 +19,7 @@ class Cause(NamedTuple):
     room: str
     event: str
     host: str
-    """Of the peer; "" where there is none, or where there are too many."""
+    """The peer's host; "" where there is none, or where there are too many."""
 
 
 class _Bucket:
@@ -33,7 +33,7 @@ class _Bucket:
 
 
 class LineLimiter:
-    """At most `burst` lines of a cause at once, and `per_second` in the long run. Times are seconds of any one clock."""
+    """Allows at most `burst` lines of a cause at once, and `per_second` in the long run. Times are seconds of any one clock."""
 
     def __init__(
         self,

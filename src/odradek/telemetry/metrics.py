@@ -28,14 +28,14 @@ class MetricKind(Enum):
 
 
 class Histogram:
-    """Counts of values by upper bound. `add` is for the thread that owns it; `copy` is what a scrape takes away."""
+    """Counts of values by upper bound. Only the thread that owns it calls `add`; a scrape takes a `copy`."""
 
     __slots__ = ("bounds", "counts", "total")
 
     def __init__(self, bounds: Sequence[float] = LATENCY_BOUNDS_S) -> None:
         self.bounds: Final = tuple(bounds)
         self.counts = [0] * (len(self.bounds) + 1)
-        """By bound, not cumulative; the last one is for more."""
+        """Counts by bound, not cumulative; the last one counts larger values."""
         self.total = 0.0
 
     def add(self, value: float) -> None:
