@@ -10,8 +10,8 @@ T = TypeVar("T")
 
 
 class LeastLoaded(Generic[T]):
-    """Of `candidates`, who are never none. Their `loads` are the caller's, and only grow: an old entry of the heap is a lower
-    bound, so that it is enough to correct the first one."""
+    """Finds the least loaded of `candidates`, of which there is at least one. The caller owns `loads`, which only grow: an
+    old entry of the heap is a lower bound, so that it is enough to correct the first one."""
 
     __slots__ = ("_candidates", "_heap", "_loads")
 
@@ -22,7 +22,7 @@ class LeastLoaded(Generic[T]):
         heapify(self._heap)
 
     def find(self) -> T:
-        """Of those with the smallest load, the first in the order of the candidates."""
+        """Returns the candidate with the smallest load; of several, the first in the order of the candidates."""
         heap = self._heap
         while True:
             load, place = heap[0]
