@@ -45,7 +45,7 @@ NEEDED: Final = ("topic", "partition", "offset")
 
 
 def format_at(place: ArchivePlace) -> TableFormat | None:
-    """The format of the table there; None where there is none. ArchiveError when the store does not answer."""
+    """Returns the format of the table there; None where there is none. ArchiveError when the store does not answer."""
     try:
         infos = place.file_system().get_file_info([place.within(mark) for _, mark in _MARKS])
     except OSError as error:
@@ -57,7 +57,7 @@ def format_at(place: ArchivePlace) -> TableFormat | None:
 
 
 def find_archive(place: ArchivePlace, catalog: str | None = None) -> ArchiveTable | None:
-    """The table at a place, or the one that the user's Iceberg catalog has there, if there is one."""
+    """Returns the table at a place, or the one that the user's Iceberg catalog has there, if there is one."""
     table_format = _format_of(place, catalog)
     if table_format is None:
         return None
@@ -66,7 +66,7 @@ def find_archive(place: ArchivePlace, catalog: str | None = None) -> ArchiveTabl
 
 
 def open_archive(place: ArchivePlace, catalog: str | None = None) -> ArchiveTable:
-    """The same; ArchiveError when there is none."""
+    """Returns the table of `find_archive`; ArchiveError when there is none."""
     table = find_archive(place, catalog)
     if table is None:
         raise ArchiveError(f"there is no archive at {place}: `odradek archive run` makes one")
@@ -81,7 +81,7 @@ def open_or_create(
     partition_by: Sequence[str] | None = None,
     catalog: str | None = None,
 ) -> ArchiveTable:
-    """The table at a place; one with these columns is made where there is none.
+    """Returns the table at a place; one with these columns is made where there is none.
 
     ConfigError when the table that is there has another format, other columns or other partitions than what is asked for.
     """

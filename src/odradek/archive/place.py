@@ -65,11 +65,11 @@ class ArchivePlace:
         return rest.startswith("/") and os.path.realpath(rest) == os.path.realpath(self.path)
 
     def within(self, relative: str) -> str:
-        """The path, for the file system, of something below the root."""
+        """Returns the path, for the file system, of something below the root."""
         return f"{self.path}/{relative}"
 
     def file_system(self) -> Any:
-        """The `pyarrow.fs.FileSystem` that `path` is a path of."""
+        """Returns the `pyarrow.fs.FileSystem` that `path` is a path of."""
         if not self.is_s3:
             return fs.LocalFileSystem()
         more: dict[str, Any] = {}

@@ -92,7 +92,7 @@ def row_columns(
 
 
 def _fields_of(schema: str) -> str:
-    """The DDL of the fields, without the colons that Spark takes in structs alone. ConfigError says what is wrong."""
+    """Returns the DDL of the fields, without the colons that Spark takes in structs alone. ConfigError says what is wrong."""
     usage = "write NAME TYPE, as in 'id BIGINT, name STRING'"
     try:
         fields = parsed_ddl(schema).fields

@@ -34,7 +34,7 @@ class SmallObjects(Protocol):
         """Makes the object, or replaces its content."""
 
     def read(self, name: str) -> bytes | None:
-        """All of it; None where there is none."""
+        """Returns the whole content of an object; None where there is none."""
 
     def has(self, name: str) -> bool: ...
 

@@ -137,7 +137,7 @@ class ArchiveState:
         return reached
 
     def new_topic_ids(self, batch: NewBatch) -> dict[str, UUID]:
-        """The ids that the batch brings: of topics that the archive knows no id of."""
+        """Returns the ids that the batch brings: of topics that the archive knows no id of."""
         return {topic: topic_id for topic, topic_id in batch.topic_ids.items() if topic not in self.topic_ids}
 
     def check_topics(self, topic_ids: Mapping[str, UUID]) -> None:

@@ -46,7 +46,7 @@ def sink_id(program: ProgramOutline, output: OutputOutline) -> str:
 def with_changelogs(
     admin: Admin, verdict: ModeVerdict, before: ProgramOutline, after: ProgramOutline
 ) -> ModeVerdict:
-    """The verdict on `carry`, with what the cluster has. Both are programs of odradek.streams, of one name."""
+    """Returns the verdict on `carry`, with what the cluster has. Both are programs of odradek.streams, of one name."""
     present = set(admin.list_topics())
     known = {output.name: {state.name for state in output.states} for output in before.outputs}
     reasons, notes = list(verdict.reasons), list(verdict.notes)

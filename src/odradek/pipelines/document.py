@@ -146,7 +146,7 @@ class PipelineDocument:
         return (self.current, self.master, self.conf, self.delivery)
 
     def changed(self, at_ms: int, by: str, what: str, **fields: Any) -> Self:
-        """The next revision. Of the history, the newest `HISTORY_MAX` lines stay."""
+        """Returns the next revision. Of the history, the newest `HISTORY_MAX` lines stay."""
         history = (*self.history, Change(at_ms=at_ms, by=by, what=what))[-HISTORY_MAX:]
         return replace(self, revision=self.revision + 1, history=history, **fields)
 
@@ -213,12 +213,12 @@ def runs_of(document: PipelineDocument) -> dict[str, PipelineDocument]:
 
 
 def run_key(name: str, version: int) -> str:
-    """The key of the status of a version that is not the current one."""
+    """Returns the key of the status of a version that is not the current one."""
     return f"{name}{_CANDIDATE}{version}"
 
 
 def pipeline_of(key: str) -> str:
-    """The pipeline that a status belongs to."""
+    """Returns the pipeline that a status belongs to."""
     return key.partition(_CANDIDATE)[0]
 
 

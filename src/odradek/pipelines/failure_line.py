@@ -50,7 +50,7 @@ def failure_line(text: str) -> str:
 
 
 def place_in(line: str) -> RecordPlace | None:
-    """The record that a line names."""
+    """Returns the record that a line names."""
     match = _PLACE.search(line)
     if match is None:
         return None
@@ -72,7 +72,7 @@ def batch_positions(text: str) -> dict[TopicPartition, int]:
 
 
 def _objects(line: str) -> Iterator[dict[str, Any]]:
-    """The JSON objects in a line of Spark's own form."""
+    """Yields the JSON objects in a line of Spark's own form."""
     start = line.find('{"')
     while start >= 0:
         try:

@@ -135,7 +135,7 @@ class SupervisedTopics(RebalanceListener):
         return changed
 
     def everything(self) -> tuple[dict[str, PipelineDocument], dict[str, PipelineStatus]]:
-        """All documents and statuses as they are, but for unreadable ones. `wait` brings what changes from then on."""
+        """Returns all documents and statuses as they are, but for unreadable ones. `wait` brings what changes from then on."""
         table = read_documents(self._admin, self._clock, self._servers, **self._settings)
         for name, reason in table.unreadable.items():
             _log.warning("document_unreadable", pipeline=name, reason=reason)
@@ -203,7 +203,7 @@ class SupervisedTopics(RebalanceListener):
 
 
 def supervisor_of(admin: Admin) -> str | None:
-    """The client id and the host of the group's member that supervises; None where no one does."""
+    """Returns the client id and the host of the group's member that supervises; None where no one does."""
     try:
         description = admin.describe_groups([SUPERVISORS_GROUP])[SUPERVISORS_GROUP]
     except KafkaError as error:

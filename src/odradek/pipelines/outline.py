@@ -101,5 +101,5 @@ class ProgramOutline:
 
 
 def unknown_output(name: str) -> OutputOutline:
-    """A query of which nothing is known but its name."""
+    """Returns a query of which nothing is known but its name."""
     return OutputOutline(name=name, topic=None, is_topic=False, sources=(), states=(), sources_named=False)

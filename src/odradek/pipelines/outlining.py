@@ -101,7 +101,7 @@ def _shape(operator: Operator) -> str:
 
 
 def _rows(operator: Operator) -> str:
-    """The columns of its values, as far as a plan knows them."""
+    """Returns the columns of its values, as far as a plan knows them."""
     match operator:
         case TopicSource():
             return operator.value.ddl
@@ -118,7 +118,7 @@ def _rows(operator: Operator) -> str:
 
 
 def _text(value: Any) -> str:
-    """The same in every process: of a function and an object, what it is called."""
+    """Returns a text that is the same in every process: for a function or an object, its name."""
     if isinstance(value, tuple):
         return ", ".join(map(_text, value))
     if value is None or isinstance(value, str | int | float | bool):

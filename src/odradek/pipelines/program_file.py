@@ -64,7 +64,7 @@ class ProgramPlaces:
             raise WrongProgram(f"{real} is not run: it belongs to another user")
 
     def _folders(self, real: str) -> list[str]:
-        """The folders of a program up to the directory that is allowed."""
+        """Returns the folders of a program up to the directory that is allowed."""
         roots = [directory for directory in self.directories if is_within(real, directory)]
         folders = [os.path.dirname(real)]
         while roots and folders[-1] not in roots:

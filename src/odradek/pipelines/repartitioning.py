@@ -26,7 +26,7 @@ class NoState(OdradekError):
 
 
 def checkpoints_with_state(place: Path) -> list[Path]:
-    """The queries of a pipeline that keep state. NoState when there is none."""
+    """Returns the queries of a pipeline that keep state. NoState when there is none."""
     queries = sorted(
         directory for directory in place.glob("*") if all((directory / part).is_dir() for part in _OF_A_QUERY)
     )
@@ -44,7 +44,7 @@ def repartition(spark: SparkSession, place: Path, partitions: int) -> list[Path]
 
 
 def main(words: Sequence[str]) -> int:
-    """One line for each query, or what went wrong."""
+    """Prints one line for each query, or what went wrong."""
     partitions, place = int(words[0]), Path(words[1])
     try:
         checkpoints_with_state(place)

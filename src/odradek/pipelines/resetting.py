@@ -38,7 +38,7 @@ def check_stopped(document: PipelineDocument, status: PipelineStatus | None) -> 
 
 
 def sinks_of(name: str, suffix: str, outline: ProgramOutline) -> list[str]:
-    """The ids of a program's exactly-once sinks, unless it gives them itself."""
+    """Returns the ids of a program's exactly-once sinks, unless it gives them itself."""
     if outline.kind is ProgramKind.STREAMS:
         return [f"{outline.app}.{output.name}" for output in outline.outputs]
     return [f"{name}.{output.name}{suffix}" for output in outline.outputs]

@@ -156,7 +156,7 @@ class PipelineRun:
         return not any(query.isActive for query in self._queries)
 
     def positions(self) -> Offsets:
-        """The lowest next offset of any query, for each partition."""
+        """Returns the lowest next offset of any query, for each partition."""
         lowest: Offsets = {}
         for offsets in self._positions.values():
             for tp, offset in (offsets or {}).items():
@@ -304,7 +304,7 @@ def _order() -> dict[str, Any]:
 
 
 def main(words: Sequence[str]) -> int:
-    """The process. Its words are those of `serving.runner_command`; `serving.runner_terms` comes by standard input."""
+    """Runs the process. Its words are those of `serving.runner_command`; `serving.runner_terms` comes by standard input."""
     parser = argparse.ArgumentParser(prog="odradek.pipelines.runner")
     parser.add_argument("--name", required=True)
     parser.add_argument("--commands", type=int, required=True)

@@ -123,7 +123,7 @@ class _Lines:
         self._rest = b""
 
     def read(self) -> Iterator[bytes]:
-        """The lines that are complete. At the end of the pipe also what is left."""
+        """Yields the lines that are complete. At the end of the pipe also what is left."""
         for _ in range(_READS_MAX):
             try:
                 chunk = os.read(self._descriptor, _READ_BYTES)
@@ -140,7 +140,7 @@ class _Lines:
 
 
 def reason_of_end(code: int, log: Sequence[str]) -> str:
-    """One line for a process that said nothing else: how it ended, and its last line."""
+    """Returns one line for a process that said nothing else: how it ended, and its last line."""
     if code < 0:
         with suppress(ValueError):
             how = f"it was ended by {signal.Signals(-code).name}"

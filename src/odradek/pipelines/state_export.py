@@ -34,7 +34,7 @@ class StateFile(Protocol):
 
 
 def row_of(place: OperatorState, row: StateRow) -> dict[str, Any]:
-    """A row as JSON."""
+    """Returns a row as JSON."""
     return {
         "output": place.output,
         "operator": place.operator,

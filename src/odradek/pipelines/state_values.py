@@ -57,7 +57,7 @@ class _Named:
 
 
 def plain_value(value: Any) -> Any:
-    """The same as JSON has it: tuples and sets as lists, numbers that it lacks as text, bytes as text or base64."""
+    """Returns a value in the form of JSON: tuples and sets as lists, numbers that it lacks as text, bytes as text or base64."""
     match value:
         case None | bool() | int() | str():
             return value

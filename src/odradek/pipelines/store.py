@@ -148,7 +148,7 @@ class PipelineStore:
 
 
 def _readable(table: DocumentTable, name: str) -> PipelineDocument | None:
-    """The document; None where there is none. KafkaError INVALID_RECORD when it cannot be read."""
+    """Returns the document; None where there is none. KafkaError INVALID_RECORD when it cannot be read."""
     if name in table.unreadable:
         raise KafkaError(ErrorCode.INVALID_RECORD, table.unreadable[name])
     return table.documents.get(name)

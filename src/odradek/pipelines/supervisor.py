@@ -51,7 +51,7 @@ class PipelineTopics(Protocol):
         """Publishes a status; never waits or raises. None: the pipeline is gone."""
 
     def unsent(self) -> Collection[str]:
-        """The pipelines whose last status did not arrive."""
+        """Returns the pipelines whose last status did not arrive."""
 
     def refresh(self, topics: Sequence[str]) -> None:
         """Begins to look up where all partitions of these topics end, unless that is under way."""

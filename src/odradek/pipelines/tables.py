@@ -85,7 +85,7 @@ def _end(admin: Admin, topic: str) -> int:
 def _table(
     records: Iterator[tuple[bytes | None, bytes | None]], read: Callable[[str, bytes], Value]
 ) -> tuple[dict[str, Value], dict[str, str]]:
-    """The values by name, and why others are unreadable. Only what stayed is decoded."""
+    """Returns the values by name, and why others are unreadable. Only what stayed is decoded."""
     contents: dict[str, bytes] = {}
     for key, content in records:
         name = (key or b"").decode("utf-8", "replace")

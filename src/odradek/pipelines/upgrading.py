@@ -78,7 +78,7 @@ def _with_topics(admin: Admin, verdict: ModeVerdict, outline: ProgramOutline, su
 
 
 def inputs_gone(admin: Admin, topics: Sequence[str]) -> str:
-    """The partitions that do not begin at 0, in words; empty when all do."""
+    """Returns the partitions that do not begin at 0, in words; empty when all do."""
     partitions = [
         tp for description in admin.describe_topics(topics).values() for tp in description.topic_partitions
     ]

@@ -116,7 +116,7 @@ class Pool(Generic[C]):
             self._abandon_quietly(surplus)
 
     def close(self) -> None:
-        """Closes what is idle; what a parent process opened is the parent's."""
+        """Closes idle clients, but not those that a parent process opened."""
         if self._process == os.getpid():
             while self._idle:
                 self._abandon_quietly(self._idle.popleft()[1])
@@ -206,7 +206,7 @@ def sending(config: ClientConfig) -> Iterator[Producer]:
 
 
 def transaction_timeout_s(config: ClientConfig) -> float:
-    """How long a task's transaction may be open; infinity with two-phase commit (KIP-939)."""
+    """Returns how long a task's transaction may be open; infinity with two-phase commit (KIP-939)."""
     if config.get(_TWO_PHASE, "").strip().lower() == "true":
         return float("inf")
     return float({**TRANSACTION_DEFAULTS, **config}["transaction.timeout.ms"]) / 1000
@@ -255,7 +255,7 @@ def administering(config: ClientConfig) -> Iterator[Admin]:
 
 
 def administer_soon(config: ClientConfig, work: Callable[[Admin], None]) -> None:
-    """Have `work` done on a thread, after what was given before. What fails is logged: no one waits for it."""
+    """Runs `work` on a thread, after earlier work. Logs an error: no caller waits for the result."""
 
     def run() -> None:
         try:
@@ -268,7 +268,7 @@ def administer_soon(config: ClientConfig, work: Callable[[Admin], None]) -> None
 
 
 def committing(config: ClientConfig) -> Callable[[str, OffsetsToCommit], None]:
-    """A way to commit offsets of a consumer group that has no members; it waits for brokers no longer than 3 s."""
+    """Returns a way to commit offsets of a consumer group that has no members; it waits for brokers no longer than 3 s."""
 
     def commit(group: str, offsets: OffsetsToCommit) -> None:
         with _admins.lend(config) as admin:
@@ -330,14 +330,14 @@ def _is_of(
 ) -> bool:
     """Tells whether an offset is one of the topic with the wanted id, as far as is known.
 
-    A broker that takes names alone has answered for the topic that has the name at present.
+    A broker that takes only names has answered for the topic that has the name at present.
     """
     known = offset.topic_id if offset.topic_id != ZERO_UUID else present.get(topic)
     return known is None or wanted.get(topic, known) == known
 
 
 def _existing(ask: Callable[[], dict[K, V]]) -> dict[K, V]:
-    """What `ask` finds, without the topics and partitions that do not exist."""
+    """Returns the result of `ask`, without the topics and partitions that do not exist."""
     try:
         return ask()
     except PartialFailureError as failure:
@@ -352,5 +352,5 @@ def _existing(ask: Callable[[], dict[K, V]]) -> dict[K, V]:
 
 
 def catalog(config: ClientConfig) -> ClusterCatalog:
-    """The cluster, as planning sees it."""
+    """Returns the cluster, as planning sees it."""
     return ClusterCatalog(config)

@@ -46,7 +46,7 @@ def starting(given: ParsedOptions, use: Use) -> Position:
 
 
 def _sink_to_resume(given: ParsedOptions) -> str | None:
-    """The sink whose last decision a read starts from."""
+    """Returns the sink whose last decision a read starts from."""
     if not boolean(given, "resume", False):
         if given.get("sinkId") is not None:
             raise ConfigError("option sinkId of a read is only of use with resume=true")
@@ -56,7 +56,7 @@ def _sink_to_resume(given: ParsedOptions) -> str | None:
 
 
 def _group_in(text: str) -> str | None:
-    """The group that `group:NAME` names."""
+    """Returns the group that `group:NAME` names."""
     prefix, colon, name = text.strip().partition(":")
     if not colon or prefix.strip().lower() != "group":
         return None

@@ -67,7 +67,7 @@ class QueryPublishers:
         ]
 
     def publish(self, ends: list[str | None]) -> None:
-        """`ends`: of each source, the offset after the batch that has ended, as JSON."""
+        """Publishes the position. `ends`: each source's offset after the batch that has ended, as JSON."""
         if len(ends) != len(self._publishers):
             return  # the planner publishes them a little later, and knows each source for itself
         for publisher, end in zip(self._publishers, ends, strict=True):
@@ -100,7 +100,7 @@ class LagListener(StreamingQueryListener):
                 )
 
     def onQueryIdle(self, event: QueryIdleEvent) -> None:  # noqa: N802 - Spark's name
-        """Nothing was read."""
+        """Does nothing: an idle query has read nothing."""
 
     def onQueryTerminated(self, event: QueryTerminatedEvent) -> None:  # noqa: N802 - Spark's name
         self._queries.pop(str(event.runId), None)
@@ -117,7 +117,7 @@ def publish_offsets(spark: SparkSession) -> LagListener:
 
 
 def _sources(spark: SparkSession, query_id: str) -> list[PublishedSource]:
-    """The sources of a running query. Those that are the same Spark reads once, and reports once."""
+    """Returns the sources of a running query. Those that are the same Spark reads once, and reports once."""
     query: Any = spark.streams.get(query_id)
     sources: dict[tuple[str, tuple[tuple[str, str], ...]], PublishedSource] = {}
     for kind, options in streaming_leaves(query):

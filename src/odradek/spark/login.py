@@ -1,4 +1,4 @@
-"""How a program finds its brokers and logs in to them, without having it in its text."""
+"""Finds a program's brokers and its login to them outside the program's text."""
 
 from __future__ import annotations
 

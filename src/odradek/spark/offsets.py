@@ -55,7 +55,7 @@ class OffsetRange:
 
 
 def to_document(offset: StreamOffset) -> dict[str, Any]:
-    """The JSON object to journal; topics and partitions in order, so that equal offsets are equal text."""
+    """Returns the JSON object to journal; topics and partitions in order, so that equal offsets are equal text."""
     document: dict[str, Any] = _nested(offset.next_offsets)
     if offset.beginnings:
         document[BEGINNINGS_KEY] = _nested(offset.beginnings)

@@ -17,7 +17,7 @@ from odradek.model.errors import ConfigError
 
 
 class Use(Flag):
-    """What an option can be given to."""
+    """The operations to which an option can be given."""
 
     BATCH_READ = auto()
     STREAM_READ = auto()
@@ -175,7 +175,7 @@ class ParsedOptions:
 
     values: Mapping[str, str]
     client: Mapping[str, str] = field(repr=False)
-    """What was prefixed `kafka.`, without the prefix."""
+    """The options with the prefix `kafka.`, without it."""
     warnings: tuple[str, ...]
 
     def get(self, name: str) -> str | None:

@@ -31,7 +31,7 @@ class TopicSelection:
 
 
 class Decoding(StrEnum):
-    """What to make of a key's or a value's bytes."""
+    """How to decode a key's or a value's bytes."""
 
     BINARY = "binary"
     UTF8 = "utf8"
@@ -45,14 +45,14 @@ class OnDecodeError(StrEnum):
 
 
 class NoNewerRecord(StrEnum):
-    """What a starting timestamp means in a partition that holds no record that new."""
+    """The meaning of a starting timestamp in a partition that holds no record that new."""
 
     ERROR = "error"
     LATEST = "latest"
 
 
 class KeyPartitioner(StrEnum):
-    """How records got into the partition that they are in."""
+    """The partitioner that placed records in their partitions."""
 
     UNKNOWN = "unknown"
     MURMUR2 = "murmur2"
@@ -105,7 +105,7 @@ class ReadOptions:
     keys_place_records: bool
     """All records of a key are in the partition that Kafka's own clients give it."""
     pushes_filters: bool
-    """What a query's filters drop is not read."""
+    """The read omits records that a query's filters drop."""
     offset_retries: int
     offset_retry_interval_ms: int
     poll_timeout_ms: int
@@ -121,7 +121,7 @@ class ReadOptions:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ExactlyOnceOptions:
-    """What `delivery=exactly_once` needs to know."""
+    """The options of `delivery=exactly_once`."""
 
     sink_id: str
     idempotence_key: str | None
@@ -143,7 +143,7 @@ class WriteOptions:
     """The suffix of all topics that are written. `topic` and `dead_letter_topic` have it already."""
     delivery_headers: bool
     exactly_once: ExactlyOnceOptions | None
-    """None: at least once."""
+    """The options of exactly-once delivery; None: at least once."""
     warnings: tuple[str, ...]
     left_out_log: ProcessingLog | None = None
     """The log to which the sink writes rows that a streams program leaves out."""

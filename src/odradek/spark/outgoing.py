@@ -70,7 +70,7 @@ class RowFormat:
     dead_letter_topic: str | None = None
     """The topic of rows that have a dead letter; None: there is no such column."""
     suffix: str = ""
-    """What the topics of the column `topic` get appended."""
+    """The suffix that is appended to the topics of the column `topic`."""
 
 
 def row_format(

@@ -32,7 +32,7 @@ def outgoing_rows(
     first_sequence: int,
     left_out: LeftOutRecords | None = None,
 ) -> Iterator[tuple[str, pa.RecordBatch]]:
-    """The rows of one Arrow batch as `Producer.send_arrow` takes them, by topic; rows of a topic keep their order.
+    """Yields the rows of one Arrow batch as `Producer.send_arrow` takes them, by topic; rows of a topic keep their order.
 
     A row with a dead letter becomes a record of the dead-letter topic, and nothing else. KafkaError INVALID_RECORD names a
     row that cannot become a record by its number in the task: `first_sequence` and on. `left_out`: of the task.
@@ -174,7 +174,7 @@ def _pairs(headers: HeaderPairs) -> list[dict[str, str | bytes | None]]:
 
 
 def _marks(marks: Marks, numbers: Sequence[int]) -> pa.Array:
-    """The marks of rows: all alike but for the last, the row's number."""
+    """Returns the marks of rows: all alike but for the last, the row's number."""
     count = len(numbers)
     pairs = marks.headers(numbers[0])
     alike = pa.array([value for _, value in pairs[:-1]], pa.binary())

@@ -16,7 +16,7 @@ from odradek.model.errors import OdradekError
 
 @contextmanager
 def errors_in_one_line() -> Iterator[None]:
-    """Around what Spark calls: an `OdradekError` that leaves the block, and ends the process, has no traceback."""
+    """A context for code that Spark calls: an `OdradekError` that leaves the block, and ends the process, has no traceback."""
     try:
         yield
     except OdradekError:

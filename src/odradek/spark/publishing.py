@@ -1,4 +1,4 @@
-"""How far a query has come, as committed offsets of a consumer group: every tool that shows lag shows the query's.
+"""Publishes a query's position as committed offsets of a consumer group: every tool that shows lag shows the query's.
 
 Spark asks for the next end with the end of the last batch that it has finished, and does so again and again while there is
 nothing to read. So what the planner is asked with is what the query has done, whatever its sink.
@@ -20,9 +20,9 @@ from odradek.spark.offsets import StreamOffset
 log: Final = logging.getLogger("odradek.spark")
 
 RETRY_S: Final = 10.0
-"""How long to leave the brokers alone after a commit that failed: the query's own work comes first."""
+"""The pause after a commit that failed: the query's own requests come first."""
 REFRESH_S: Final = 3_600.0
-"""How often to commit again what did not change: brokers forget offsets that no one commits for days."""
+"""The interval for committing unchanged offsets again: brokers forget offsets that no client commits for days."""
 
 
 class OffsetPublisher:
@@ -38,7 +38,7 @@ class OffsetPublisher:
         self._is_failing = False
 
     def publish(self, reached: StreamOffset) -> None:
-        """`reached`: the next offset of each partition after all batches that are finished.
+        """Commits a position. `reached`: the next offset of each partition after all batches that are finished.
 
         An offset of a topic that was made again since then is not committed for the new one.
         """

@@ -54,7 +54,7 @@ class ResultType:
         self._fit = None
 
     def fitted(self, value: Any) -> Any:
-        """The value as the type holds it, exactly. ValueError where the type cannot hold it."""
+        """Returns the value as the type holds it, exactly. ValueError where the type cannot hold it."""
         if self._fit is None:
             self._fit = fitter(self.kind, is_partial=self.is_partial)
         try:
@@ -83,7 +83,7 @@ def headers_type() -> ResultType:
 
 
 def fitter(kind: pa.DataType, *, is_partial: bool = False) -> Fitter:
-    """The conversion to a type. `is_partial`: a dict may have other fields than a struct; they stay as they are."""
+    """Returns the conversion to a type. `is_partial`: a dict may have other fields than a struct; they stay as they are."""
     types = pa.types
     if types.is_struct(kind):
         return _variants if _is_variant(kind) else _structs(kind, is_partial=is_partial)
@@ -128,7 +128,7 @@ def _integers(kind: pa.DataType) -> Fitter:
 
 
 def _whole(value: Any, kind: pa.DataType) -> int:
-    """The number that a value is, if it is whole."""
+    """Returns the number that a value is, if it is whole."""
     if isinstance(value, np.generic) and not isinstance(value, (np.datetime64, np.timedelta64)):
         value = value.item()
     if isinstance(value, bool) or not isinstance(value, (int, float, Decimal)):
@@ -153,7 +153,7 @@ def _floats(kind: pa.DataType) -> Fitter:
 
 
 def _real(value: Any, kind: pa.DataType) -> float:
-    """The number of double precision that a value is, if there is one."""
+    """Returns the number of double precision that a value is, if there is one."""
     if isinstance(value, np.generic) and not isinstance(value, (np.datetime64, np.timedelta64)):
         value = value.item()
     if isinstance(value, bool) or not isinstance(value, (int, float, Decimal)):
@@ -324,7 +324,7 @@ def _maps(kind: pa.DataType) -> Fitter:
 
 
 def _pairs(value: Any) -> list[tuple[Any, Any]]:
-    """A map as Arrow gives it to Python."""
+    """Returns a map as Arrow gives it to Python."""
     if isinstance(value, (list, tuple)) and all(
         isinstance(pair, (list, tuple)) and len(pair) == 2 for pair in value
     ):
@@ -359,12 +359,12 @@ def _structs(kind: pa.DataType, *, is_partial: bool) -> Fitter:
 
 
 def _is_variant(kind: pa.DataType) -> bool:
-    """Spark marks the structs that are VARIANT."""
+    """Tells whether a struct is a VARIANT, which Spark marks."""
     return any((part.metadata or {}).get(b"variant") == b"true" for part in kind)
 
 
 def _variants(value: Any) -> Any:
-    """A `VariantVal` of PySpark, as the struct of its two parts that Arrow and Spark take."""
+    """Returns a `VariantVal` of PySpark, as the struct of its two parts that Arrow and Spark take."""
     if value is None:
         return None
     parts = value if isinstance(value, Mapping) else getattr(value, "__dict__", {})
@@ -374,7 +374,7 @@ def _variants(value: Any) -> Any:
 
 
 def _named(values: tuple[Any, ...], names: list[str]) -> dict[str, Any]:
-    """A tuple as a dict. A Row and a named tuple say the names of their fields; another one has them in their order."""
+    """Returns a tuple as a dict. A Row and a named tuple say the names of their fields; another one has them in their order."""
     own = getattr(values, "__fields__", None) or getattr(values, "_fields", None)
     if own is None and len(values) != len(names):
         raise ValueError(
@@ -414,7 +414,7 @@ def _strange_fields(value: Mapping[Any, Any], names: list[str]) -> str:
 
 
 def _within(convert: Fitter, value: Any, *place: Any) -> Any:
-    """The value of a part; the error says which part it is."""
+    """Returns the value of a part; the error says which part it is."""
     try:
         return convert(value)
     except ValueError as error:

@@ -41,7 +41,7 @@ log: Final = logging.getLogger("odradek.spark")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class WrittenRows(WriterCommitMessage):
-    """What a task did."""
+    """The result of a task."""
 
     record_count: int
 
@@ -108,7 +108,7 @@ class AcknowledgedWrite:
         return WrittenRows(record_count=count)
 
     def commit(self, messages: Sequence[WriterCommitMessage | None]) -> None:
-        """Nothing is left to do."""
+        """Does nothing: all records are acknowledged already."""
 
 
 def _write_of(options: WriteOptions, schema: StructType) -> AcknowledgedWrite | two_phase.TwoPhaseWrite:

@@ -122,7 +122,7 @@ class OdradekDataSource(DataSource):
         return self.archive_history(options.archive, options)
 
     def archive_history(self, archive: ArchiveOptions, options: ReadOptions) -> History:
-        """The records that an archive keeps. `odradek.archive`, a room above this one, overrides it."""
+        """Returns the records that an archive keeps. `odradek.archive`, a room above this one, overrides it."""
         raise ConfigError(
             "option archive needs the data source of odradek.archive: pip install 'odradek[delta]'"
         )
@@ -273,7 +273,7 @@ class StreamReader(PromptInput, DataSourceStreamReader, SupportsTriggerAvailable
 
     @errors_in_one_line()
     def partitions(self, start: dict[str, Any], end: dict[str, Any]) -> Sequence[InputPartition]:
-        """Pure: after a restart Spark asks again with the offsets it journaled."""
+        """Returns the partitions of a batch. Pure: after a restart Spark asks again with the offsets that it journaled."""
         ranges = ranges_between(from_document(start), from_document(end))
         return _tasks(ranges, self._options, self._history)
 
@@ -348,5 +348,5 @@ def _watch(client: Mapping[str, str]) -> idle.EndsWatch:
 
 @functools.cache
 def _idle_waits() -> idle.IdleWaits:
-    """What the queries of this process wait with."""
+    """Returns the waits of this process's queries."""
     return idle.IdleWaits(_watch)

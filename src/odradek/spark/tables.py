@@ -32,7 +32,7 @@ def is_table(options: Mapping[str, str]) -> bool:
 
 
 def given_to_table(options: Mapping[str, str]) -> dict[str, str]:
-    """What the user wrote in OPTIONS or TBLPROPERTIES, without what the catalog adds."""
+    """Returns the user's OPTIONS or TBLPROPERTIES, without those that the catalog adds."""
     return {
         key: value
         for key, value in options.items()
@@ -41,7 +41,7 @@ def given_to_table(options: Mapping[str, str]) -> dict[str, str]:
 
 
 def comment_of(options: Mapping[str, str]) -> str:
-    """The options of a table as the comment of a column. ConfigError for one that must not be seen there."""
+    """Returns the options of a table as the comment of a column. ConfigError for one that must not be seen there."""
     for key in options:
         if any(word in key.lower() for word in _SECRET_WORDS):
             raise ConfigError(
@@ -52,7 +52,7 @@ def comment_of(options: Mapping[str, str]) -> str:
 
 
 def stored_options(schema: StructType) -> dict[str, str]:
-    """The options that a table's columns bring along; none if this is no table."""
+    """Returns the options that a table's columns bring along; none if this is no table."""
     for field in schema.fields[:1]:
         comment = (field.metadata or {}).get("comment", "")
         if comment.startswith(_MARK):
@@ -61,7 +61,7 @@ def stored_options(schema: StructType) -> dict[str, str]:
 
 
 def read_from_table(given: Mapping[str, str], schema: StructType, use: Use) -> dict[str, str]:
-    """The options of a read: the table's, as far as they apply, and over them what was given to the read itself."""
+    """Returns the options of a read: the table's, as far as they apply, and over them what was given to the read itself."""
     stored = {key: value for key, value in stored_options(schema).items() if applies(key, use)}
     if not stored and not given:
         raise ConfigError(
@@ -72,7 +72,7 @@ def read_from_table(given: Mapping[str, str], schema: StructType, use: Use) -> d
 
 
 def written_to_table(given: Mapping[str, str], schema: StructType, use: Use) -> dict[str, str]:
-    """The options of a write: a table that reads one topic writes to that topic."""
+    """Returns the options of a write: a table that reads one topic writes to that topic."""
     stored = stored_options(schema)
     options = {key: value for key, value in stored.items() if applies(key, use)} | dict(given)
     subscribed = stored.get("subscribe", "")

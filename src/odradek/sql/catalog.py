@@ -248,7 +248,7 @@ def _without(mapping: Mapping[str, Any], name: str) -> Mapping[str, Any]:
 
 
 def row_type(columns: tuple[SqlColumn, ...]) -> SqlType:
-    """The columns as one STRUCT."""
+    """Returns the columns as one STRUCT."""
     return struct_of_fields([(column.name, column.type) for column in columns])
 
 

@@ -208,7 +208,7 @@ async def stream(
     ca: str | Path | None = None,
     properties: Mapping[str, str] | None = None,
 ) -> AsyncIterator[dict[str, Any]]:
-    """The rows of a query as they come, by column. Leaving the loop ends the query."""
+    """Yields the rows of a query as they come, by column. Leaving the loop ends the query."""
     client = RestClient(url=url, user=user, password=password, ca=None if ca is None else Path(ca))
     text = _with_parameters(text, parameters)
     try:
@@ -256,7 +256,7 @@ def _with_parameters(text: str, parameters: Sequence[Any]) -> str:
 
 
 def literal(value: Any) -> str:
-    """A Python value as ksqlDB's language writes it. InterfaceError for one that it cannot write."""
+    """Returns a Python value as ksqlDB's language writes it. InterfaceError for one that it cannot write."""
     match value:
         case None:
             return "NULL"

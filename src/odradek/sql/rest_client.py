@@ -121,7 +121,7 @@ class RestClient:
         properties: Mapping[str, str] | None = None,
         variables: Mapping[str, str] | None = None,
     ) -> OpenQuery:
-        """A SELECT or PRINT; returns when its columns are known."""
+        """Runs a SELECT or PRINT; returns when its columns are known."""
         body = {
             "sql": text,
             "properties": dict(properties or {}),

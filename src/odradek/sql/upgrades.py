@@ -60,7 +60,7 @@ def alter_query(catalog: SqlCatalog, statement: AlterQuery, number: int) -> Appl
 def _rebuild(
     catalog: SqlCatalog, statement: AlterQuery, source: SqlSource, made: Plan, number: int
 ) -> AppliedChange:
-    """A query beside the one that runs, with a topic of its own."""
+    """Starts a query that rebuilds a source beside the one that runs, with a topic of its own."""
     assert made.sink is not None
     reasons = rebuild_reasons(catalog, source)
     if reasons:

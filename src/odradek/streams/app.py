@@ -156,7 +156,7 @@ class Streams:
         timestamp: Expression = "0L",
         name: str | None = None,
     ) -> Stream:
-        """A DataFrame of yours as a stream. `timestamp` in milliseconds."""
+        """Returns a DataFrame of yours as a stream. `timestamp` in milliseconds."""
         checked_expressions((timestamp,), "timestamp")
         return Stream(
             self.program,
@@ -202,7 +202,7 @@ class Streams:
         return {"startingOffsets": self._starting[topic]} if topic in self._starting else {}
 
     def describe(self, *, svg: bool | str | Path = False) -> str:
-        """The plan as text, one operator a line. `svg`: as a picture; a path is a file to write it to."""
+        """Returns the plan as text, one operator a line. `svg`: as a picture; a path is a file to write it to."""
         if svg is False:
             return self.program.describe()
         drawn = picture.svg(self.program.name, self.program.ends)

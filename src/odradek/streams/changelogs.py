@@ -131,7 +131,7 @@ class SinkChangelogs:
         return {"resume": "true"} if self._resumes else {}
 
     def of(self, operator: str) -> StateChangelog:
-        """An operator's. ConfigError when it has the state of other tasks, or none though there should be some."""
+        """Returns the changelog. ConfigError when it has the state of other tasks, or lacks state that should be there."""
         topic = changelog_topic(self.sink_id, operator)
         self.topics.add(topic)
         with connections.administering(self.client) as admin:
@@ -213,7 +213,7 @@ class SinkChangelogs:
         return {tp.partition: (starts[tp].offset, ends[tp].offset) for tp in partitions}
 
     def _checked_empty(self, changelog: StateChangelog) -> StateChangelog:
-        """A query that begins must not find state."""
+        """Returns the changelog after a check that it has no state, which a query that begins must not find."""
         for task in changelog.ranges:
             for names, _ in changelog.read(task):
                 if names:
@@ -239,7 +239,7 @@ def described(admin: Admin, topic: str) -> TopicDescription | None:
 
 
 def made(admin: Admin, topic: NewTopic) -> TopicDescription:
-    """A topic, made unless it is there."""
+    """Returns a topic, made unless it is there."""
     try:
         admin.create_topics([topic])
     except KafkaError as error:
@@ -293,7 +293,7 @@ def make_compacted(options: Mapping[str, str], topic: str) -> None:
 
 
 def kafka_client(options: Mapping[str, str], topic: str) -> Mapping[str, str]:
-    """The client's settings among options of `format("odradek")`."""
+    """Returns the client's settings among options of `format("odradek")`."""
     return read_options({**_of_kafka(options), "subscribe": topic}, Use.BATCH_READ).client
 
 

@@ -182,7 +182,7 @@ class TestDriver:
         return latest
 
     def records(self, of: Stream | Table) -> list[StreamRecord]:
-        """The records of a stream, or the updates of a table, that the program need not write anywhere."""
+        """Returns the records of a stream, or the updates of a table, that the program need not write anywhere."""
         if not isinstance(of, (Stream, Table)):
             raise ConfigError(
                 f"records takes a stream or a table of the program, not {of!r:.80}; read takes a topic"
@@ -290,7 +290,7 @@ def _letters(timestamp: int, topic: str, records: bytes) -> Iterator[tuple[str, 
 
 
 def _letter_topics(program: Program) -> set[str]:
-    """The topics that dead letters may come to."""
+    """Returns the topics that dead letters may come to."""
     sources = (source for source in walk(*program.ends) if isinstance(source, TopicSource))
     topics = {source.bad for source in sources if source.bad is not None}
     return topics if program.bad is None else topics | {program.bad}

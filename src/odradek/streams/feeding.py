@@ -40,7 +40,7 @@ class InputTopic:
         self._records: list[dict[str, Any]] = []
 
     def add(self, row: Any, number: int, clock_ms: int) -> int:
-        """Its timestamp, which is the clock's if the row has none. ConfigError for a row that does not fit."""
+        """Adds a row; returns its timestamp, the clock's if it has none. ConfigError for a row that does not fit."""
         given = _given(row)
         timestamp = given.get("timestamp")
         when = clock_ms if timestamp is None else _fitted(timestamp_type(), timestamp, "the timestamp")
@@ -69,7 +69,7 @@ class InputTopic:
         return when
 
     def frame(self, spark: SparkSession, letters: Letters | None) -> RecordFrame:
-        """All rows so far. `letters`: where bytes go that cannot be decoded."""
+        """Returns all rows so far. `letters`: where bytes go that cannot be decoded."""
         schema = record_schema(self._source)
         values = self._arrow_table(to_arrow_schema(schema, timezone="UTC"))
         frame = RecordFrame(rows=spark.createDataFrame(values, schema))
@@ -85,7 +85,7 @@ class InputTopic:
         return frame.with_rows(frame.rows.unionByName(read.rows, allowMissingColumns=True))
 
     def _arrow_table(self, schema: pa.Schema) -> pa.Table:
-        """The rows with values. ConfigError for one that the types cannot hold exactly."""
+        """Returns the rows with values. ConfigError for one that the types cannot hold exactly."""
         rows = [dict(row) for row in self._values]
         for column in ("__key", "__value"):
             kind = ResultType(schema.field(column).type)
@@ -207,7 +207,7 @@ def _struct_of(given: Any, schema: DeclaredSchema, role: str) -> dict[str, Any] 
 
 
 def read_rows(rows: DataFrame) -> Iterable[dict[str, Any]]:
-    """The rows of a frame, as dicts."""
+    """Returns the rows of a frame, as dicts."""
     table: pa.Table = all_nullable(rows.drop("__old")).toArrow()
     read: list[dict[str, Any]] = table.to_pylist()
     return read

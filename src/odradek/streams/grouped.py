@@ -75,7 +75,7 @@ class GroupedStream(Generic[TableT, StreamT]):
     def sliding(
         self, size: Length, *, grace: Length = 0, idle_timeout: Length | None = None
     ) -> GroupedStream[TableT, StreamT]:
-        """A window for every set of records that are at most `size` apart. `idle_timeout` as in `window`."""
+        """Returns a window for every set of records that are at most `size` apart. `idle_timeout` as in `window`."""
         kind = SlidingWindows(
             size_ms=milliseconds(size, "sliding"),
             grace_ms=milliseconds(grace, "grace"),
@@ -161,11 +161,11 @@ class GroupedStream(Generic[TableT, StreamT]):
         return self._one("avg", of, emit, name)
 
     def latest(self, of: str, *, emit: Emit | None = None, name: str | None = None) -> TableT:
-        """The last one by offset, not by time."""
+        """Returns a table of the last value by offset, not by time."""
         return self._one("latest", of, emit, name)
 
     def earliest(self, of: str, *, emit: Emit | None = None, name: str | None = None) -> TableT:
-        """The first one by offset."""
+        """Returns a table of the first value by offset."""
         return self._one("earliest", of, emit, name)
 
     def reduce(
@@ -237,7 +237,7 @@ class GroupedStream(Generic[TableT, StreamT]):
         outputs: Mapping[str, str] | None = None,
         name: str | None = None,
     ) -> StreamT | dict[str, StreamT]:
-        """A processor of yours: keyed state and timers. `schema`: the type of the values that it gives back, as DDL.
+        """Runs a processor of yours: keyed state and timers. `schema`: the type of the values that it gives back, as DDL.
 
         `outputs`: names and schemas of several outputs, in place of `schema`. The processor gives back `Output(name, value)`;
         the result is a stream for each name.
@@ -282,7 +282,7 @@ class GroupedStream(Generic[TableT, StreamT]):
         emit: Emit | None,
         name: str | None,
     ) -> TableT:
-        """The table of a CogroupedStream, with the windows of this one."""
+        """Returns the table of a CogroupedStream, with the windows of this one."""
         self._needs_merge(merge)
         checked_function(start, "start", "without arguments, such as dict")
         checked_schema(schema, "aggregate")
@@ -395,7 +395,7 @@ class CogroupedStream(Generic[TableT, StreamT]):
     def cogroup(
         self, other: GroupedStream[TableT, StreamT], add: Callable[[Any, Any, Any], Any]
     ) -> CogroupedStream[TableT, StreamT]:
-        """One more stream. Its key has the same type."""
+        """Adds one more stream. Its key has the same type."""
         if not isinstance(other, GroupedStream):
             raise ConfigError(
                 f"cogroup takes a grouped stream, such as stream.group_by_key(), not {other!r:.80}"
@@ -422,6 +422,6 @@ class CogroupedStream(Generic[TableT, StreamT]):
         emit: Emit | None = None,
         name: str | None = None,
     ) -> TableT:
-        """A table of one aggregate for each key, from `start()` on. Sessions also need `merge(key, one, other)`."""
+        """Returns a table of one aggregate for each key, from `start()` on. Sessions also need `merge(key, one, other)`."""
         shape = self._windowed or self._parts[0][0]
         return shape.cogrouped(self._parts, start, merge, schema, emit, name)

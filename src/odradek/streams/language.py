@@ -66,7 +66,7 @@ class Stream:
         return Stream(self._program, operator)
 
     def filter(self, condition: Expression, *, name: str | None = None) -> Stream:
-        """The records for which the condition holds; null does not hold."""
+        """Returns the records for which the condition holds; null does not hold."""
         checked_expressions((condition,), "filter")
         return self._filtered(condition, self._program.operator_name("filter", name))
 
@@ -74,7 +74,7 @@ class Stream:
         return self._then(Filtered(name=name, inputs=(self.operator,), condition=condition))
 
     def filter_not(self, condition: Expression, *, name: str | None = None) -> Stream:
-        """The others."""
+        """Returns the records for which the condition does not hold."""
         checked_expressions((condition,), "filter_not")
         name = self._program.operator_name("filter", name)
         return self._then(Filtered(name=name, inputs=(self.operator,), condition=condition, negated=True))
@@ -85,7 +85,7 @@ class Stream:
         return self._then(Selected(name=name, inputs=(self.operator,), value=at_least_one(value, "select")))
 
     def select_key(self, *key: Expression, name: str | None = None) -> Stream:
-        """A new key of these columns. One column is a bare key."""
+        """Returns a new key of these columns. One column is a bare key."""
         name = self._program.operator_name("select-key", name)
         return self._then(Selected(name=name, inputs=(self.operator,), key=at_least_one(key, "select_key")))
 
@@ -96,7 +96,7 @@ class Stream:
         value: Expression | Iterable[Expression],
         name: str | None = None,
     ) -> Stream:
-        """A new key and a new value."""
+        """Returns a new key and a new value."""
         name = self._program.operator_name("map", name)
         return self._then(
             Selected(name=name, inputs=(self.operator,), key=listed(key, "key"), value=listed(value, "value"))
@@ -116,7 +116,7 @@ class Stream:
         value: Expression | Iterable[Expression] | None = None,
         name: str | None = None,
     ) -> Stream:
-        """One record for each element of an array: structs become the value's columns, others a bare `value`.
+        """Returns one record for each element of an array: structs become the value's columns, others a bare `value`.
 
         `key` and `value` make each record's key and value, as in `map`: they see the element's columns, and the key as it was.
         """
@@ -136,7 +136,7 @@ class Stream:
     def split(
         self, *conditions: Expression, otherwise: bool = False, name: str | None = None
     ) -> list[Stream]:
-        """A stream for each condition; a record goes to the first that holds. `otherwise`: one more, for the rest."""
+        """Returns a stream for each condition; a record goes to the first that holds. `otherwise`: one more, for the rest."""
         name = self._program.operator_name("split", name)
         made: list[Stream] = []
         chosen: list[Expression] = [*at_least_one(conditions, "split"), *(["true"] if otherwise else [])]
@@ -154,7 +154,7 @@ class Stream:
         return made
 
     def merge(self, *others: Stream, name: str | None = None) -> Stream:
-        """The records of all of them, which have the same columns."""
+        """Returns the records of all of them, which have the same columns."""
         name = self._program.operator_name("merge", name)
         inputs = tuple(
             _operator_of(
@@ -219,7 +219,7 @@ class Stream:
         )
 
     def to_table(self, *, name: str | None = None) -> Table:
-        """The last value of each key; a null value deletes, a null key is left out."""
+        """Returns the last value of each key; a null value deletes, a null key is left out."""
         name = self._program.operator_name("to-table", name)
         return Table(self._program, AsTable(name=name, inputs=(self.operator,)))
 
@@ -332,20 +332,20 @@ class Table:
         return running.data_frame(self._program, self.operator)
 
     def filter(self, condition: Expression, *, name: str | None = None) -> Table:
-        """The rows for which the condition holds. A row for which it no longer holds is deleted."""
+        """Returns the rows for which the condition holds. A row for which it no longer holds is deleted."""
         checked_expressions((condition,), "filter")
         name = self._program.operator_name("filter", name)
         return Table(self._program, Filtered(name=name, inputs=(self.operator,), condition=condition))
 
     def filter_not(self, condition: Expression, *, name: str | None = None) -> Table:
-        """The others."""
+        """Returns the rows for which the condition does not hold."""
         checked_expressions((condition,), "filter_not")
         name = self._program.operator_name("filter", name)
         operator = Filtered(name=name, inputs=(self.operator,), condition=condition, negated=True)
         return Table(self._program, operator)
 
     def select(self, *value: Expression, name: str | None = None) -> Table:
-        """A new value of these columns."""
+        """Returns a new value of these columns."""
         name = self._program.operator_name("select", name)
         operator = Selected(name=name, inputs=(self.operator,), value=at_least_one(value, "select"))
         return Table(self._program, operator)
@@ -370,7 +370,7 @@ class Table:
         return Table(self._program, operator)
 
     def to_stream(self, *, name: str | None = None) -> Stream:
-        """Each update as a record; a delete has a null value."""
+        """Returns each update as a record; a delete has a null value."""
         name = self._program.operator_name("to-stream", name)
         return Stream(self._program, AsStream(name=name, inputs=(self.operator,)))
 
@@ -452,7 +452,7 @@ class Table:
 
 
 def _operator_of(program: Program, other: Any, needed: str, *kinds: type[Any]) -> Operator:
-    """The operator of another stream or table. ConfigError for one of another program, and for other objects."""
+    """Returns the operator of another stream or table. ConfigError for one of another program, and for other objects."""
     if not isinstance(other, kinds):
         raise ConfigError(f"{needed}, not {other!r:.80}")
     if other._program is not program:

@@ -28,5 +28,5 @@ class StreamRecord:
 
 
 def plain(fields: Any, bare: str | None) -> Any:
-    """A struct as a program sees it: the value of the column `bare`, or the fields as they are."""
+    """Returns a struct as a program sees it: the value of the column `bare`, or the fields as they are."""
     return fields if bare is None or fields is None else fields[bare]

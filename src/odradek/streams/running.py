@@ -361,7 +361,7 @@ def _translator(
 def _topic_frame(
     program: Program, source: TopicSource, number: int, letters: Letters | None, terms: _QueryTerms
 ) -> RecordFrame:
-    """A topic as a stream from its first record; the first batch has all of a global table."""
+    """Returns a topic as a stream from its first record; the first batch has all of a global table."""
     spark = session_with_state(program.name, program.spark, program.partitions)
     limit = {} if source.everywhere else {"maxOffsetsPerTrigger": str(terms.rows_per_batch)}
     resuming = {} if terms.changelogs is None else terms.changelogs.source_options
@@ -382,7 +382,7 @@ def _topic_frame(
 
 
 def data_frame(program: Program, operator: Operator) -> DataFrame:
-    """An operator's records for a program of the user's own, whose checkpoint is not known here: it may be an earlier
+    """Returns an operator's records for a program of the user's own, whose checkpoint is not known here: it may be an earlier
     version's, so tasks are called as those called them.
     """
     terms = _QueryTerms(has_even_tasks=False)
@@ -394,7 +394,7 @@ def data_frame(program: Program, operator: Operator) -> DataFrame:
 
 
 def schemas(program: Program, operator: Operator) -> tuple[str, str]:
-    """The DDL of an operator's keys and values."""
+    """Returns the DDL of an operator's keys and values."""
     spark = session_with_state(program.name, program.spark, program.partitions)
 
     def nothing(source: TopicSource) -> RecordFrame:

@@ -26,7 +26,7 @@ class OffsetRuns:
 
     @classmethod
     def between(cls, start: int, end: int) -> OffsetRuns:
-        """All offsets from `start` up to, but without, `end`."""
+        """Returns all offsets from `start` up to, but without, `end`."""
         return (
             cls(starts=np.array([start], np.int64), ends=np.array([end], np.int64))
             if start < end
@@ -35,7 +35,7 @@ class OffsetRuns:
 
     @classmethod
     def of(cls, offsets: Offsets) -> OffsetRuns:
-        """The set of these offsets, in any order; repeated ones count once."""
+        """Returns the set of these offsets, in any order; repeated ones count once."""
         if len(offsets) == 0:
             return cls.empty()
         distinct = np.unique(offsets)
@@ -59,7 +59,7 @@ class OffsetRuns:
         return cls(starts=starts[is_first], ends=reach[is_last])
 
     def __len__(self) -> int:
-        """The number of offsets."""
+        """Returns the number of offsets."""
         return int((self.ends - self.starts).sum())
 
     def __iter__(self) -> Iterator[tuple[int, int]]:

@@ -45,7 +45,7 @@ class TopicSide(Protocol):
         """What is named, or those of all topics whose whole name matches the regular expression."""
 
     def topic_ids(self, topics: Iterable[str]) -> dict[str, UUID]:
-        """The ids of those topics that exist, where brokers have ids."""
+        """Returns the ids of those topics that exist, where brokers have ids."""
 
     def extents(self, partitions: Iterable[TopicPartition]) -> dict[TopicPartition, LogExtent]:
         """Returns the first and the next offset of each partition that exists."""
@@ -177,7 +177,7 @@ def _naming(operation: str) -> Iterator[None]:
 def extents_of_archived(
     topics: TopicSide, partitions: Iterable[TopicPartition], archived_ids: Mapping[str, UUID]
 ) -> dict[TopicPartition, LogExtent]:
-    """The extents of archived partitions. A topic that was made again has none: another topic has its name."""
+    """Returns the extents of archived partitions. A topic that was made again has none: another topic has its name."""
     wanted = list(partitions)
     present = topics.topic_ids(sorted({partition.topic for partition in wanted})) if archived_ids else {}
     others = {topic for topic, topic_id in present.items() if archived_ids.get(topic, topic_id) != topic_id}

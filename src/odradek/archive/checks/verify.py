@@ -94,7 +94,7 @@ class PartitionFindings:
 
 
 def held_rows(table: ArchiveTable) -> dict[TopicPartition, ArchivedRows]:
-    """The offsets of all rows of an archive: three columns of every file are read."""
+    """Returns the offsets of all rows of an archive: three columns of every file are read."""
     columns = pa.schema([table.schema.field(name) for name in ("topic", "partition", "offset")])
     reader = FileReader(place=table.place, schema=columns)
     system = table.place.file_system()

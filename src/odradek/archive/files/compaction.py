@@ -85,7 +85,7 @@ def compact(table: ArchiveTable, file_bytes: int) -> CompactionResult:
 
 
 def _rewrite(table: ArchiveTable, group: Sequence[DataFile]) -> list[DataFile]:
-    """All rows of the files in new ones, in the order of the files. Nothing refers to the new ones yet."""
+    """Writes all rows of the files into new ones, in the order of the files. Nothing refers to the new ones yet."""
     system = table.place.file_system()
     reader = FileReader(place=table.place, schema=table.schema)
     layout = layout_of(table, sum(file.size_bytes for file in group) * 2)

@@ -206,7 +206,7 @@ def _refuse_null_coordinates(rows: pa.RecordBatch) -> None:
 def split_by(
     rows: pa.RecordBatch, columns: Sequence[str]
 ) -> Iterator[tuple[PartitionValues, pa.RecordBatch]]:
-    """The rows of each combination of values, in the order of their first row; rows of one combination keep their order.
+    """Yields the rows of each combination of values, in the order of their first row; rows of one combination keep their order.
 
     All rows are copied once, however many combinations there are; none where there is one combination.
     """

@@ -72,7 +72,7 @@ def _keys_kept(keys: pa.Array, headers: pa.Array) -> tuple[pa.Array, pa.Array]:
 
 
 def _mended(column: pa.Array) -> pa.Array:
-    """The same column, with U+FFFD in the place of what is not UTF-8."""
+    """Returns the same column, with U+FFFD in the place of what is not UTF-8."""
     kind = column.type
     if pa.types.is_string(kind):
         data = column.cast(pa.binary()).to_pylist()

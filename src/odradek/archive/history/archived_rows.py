@@ -43,7 +43,7 @@ def read_share(
     schema: pa.Schema,
     keys: frozenset[bytes] | None,
 ) -> Iterator[pa.RecordBatch]:
-    """The records of the ranges, as a read from the topics would give them."""
+    """Yields the records of the ranges, as a read from the topics would give them."""
     wanted = {extent.partition: extent for extent in extents}
     span = min(extent.start for extent in extents), max(extent.end for extent in extents)
     of_keys = None if keys is None else pa.array(sorted(keys), pa.binary())

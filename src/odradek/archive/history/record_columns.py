@@ -56,7 +56,7 @@ def needed_columns(columns: Iterable[str], schema: pa.Schema, place: ArchivePlac
 
 
 def as_records(rows: pa.RecordBatch) -> pa.RecordBatch:
-    """The columns of `odradek.records.arrow`, of those that there are."""
+    """Returns the columns of `odradek.records.arrow`, of those that there are."""
     made = {"offset": rows["offset"]}
     names = rows.schema.names
     if "timestamp" in names:

@@ -276,7 +276,7 @@ def _statistics(file: DataFile) -> dict[str, Any]:
 
 
 def _instant(us: int) -> str:
-    """The nearest time that has a year of four digits: a bound that is right for all filters in these years.
+    """Returns the nearest time that has a year of four digits: a bound that is right for all filters in these years.
 
     A file without the bound would be passed over: `deltalake` compares with null, where others have one.
     """

@@ -25,7 +25,7 @@ _READERS: Final = 8
 
 
 def application_transactions(place: ArchivePlace, version: int) -> dict[str, int]:
-    """The version that each application has committed last, as of a version of the table."""
+    """Returns the version that each application has committed last, as of a version of the table."""
     system = place.file_system()
     names = [info.base_name for info in system.get_file_info(fs.FileSelector(place.within(LOG)))]
     checkpoints = [match for match in map(_CHECKPOINT.fullmatch, names) if match and int(match[1]) <= version]

@@ -374,7 +374,7 @@ def _partition_columns(table: Table, spec_id: int | None = None) -> list[tuple[s
 
 
 def _typed(text: str | None, kind: IcebergType) -> Any:
-    """A value of a partition, as Iceberg has it: dates are days since 1970."""
+    """Returns a value of a partition, as Iceberg has it: dates are days since 1970."""
     if text is None:
         return None
     if isinstance(kind, BooleanType):
@@ -385,7 +385,7 @@ def _typed(text: str | None, kind: IcebergType) -> Any:
 
 
 def _text(value: Any, kind: IcebergType) -> str | None:
-    """The other way."""
+    """Returns the text of a partition's value, the inverse of `_typed`."""
     if value is None:
         return None
     if isinstance(kind, BooleanType):
@@ -432,7 +432,7 @@ def _replaced_before(table: Table, before_ms: int) -> list[int]:
 
 
 def _paths_of(table: Table, *, without: Sequence[int]) -> Iterator[str]:
-    """All files that the snapshots need, but for some snapshots."""
+    """Yields all files that the snapshots need, but for some snapshots."""
     manifests: dict[str, ManifestFile] = {}
     for snapshot in table.snapshots():
         if snapshot.snapshot_id not in without:

@@ -175,7 +175,7 @@ class ParquetArchive:
         ]
 
     def newest(self) -> ManifestVersion:
-        """The newest version."""
+        """Returns the newest version."""
         for _ in range(LISTINGS_MAX):
             now = self._newest_snapshot()
             names = [name for name in self._objects.names(COMMITS) if _number(name) > now.version]
@@ -217,7 +217,7 @@ class ParquetArchive:
         return not self._objects.names(SNAPSHOTS)
 
     def newest_up_to(self, version: int) -> ManifestVersion:
-        """The table as it was at a version that no expiry has removed."""
+        """Returns the table as it was at a version that no expiry has removed."""
         now = self._newest_snapshot(version)
         for number in range(now.version + 1, version + 1):
             name = f"{COMMITS}/{number:020}.json"
@@ -287,7 +287,7 @@ def _snapshot(document: Document, version: int) -> ManifestVersion:
 
 
 def _ids_document(topic_ids: Mapping[str, UUID]) -> Document:
-    """The member of a document that holds topic ids; none where none are known."""
+    """Returns the member of a document that holds topic ids; none where none are known."""
     return {TOPIC_IDS: {topic: str(topic_id) for topic, topic_id in topic_ids.items()}} if topic_ids else {}
 
 

@@ -54,7 +54,7 @@ class ArchiveTable(Protocol):
         """The columns that files hold, in their order: without those of `partition_by` where only paths have them."""
 
     def state(self) -> ArchiveState:
-        """The newest version. ArchiveError when the table cannot be read."""
+        """Returns the newest version. ArchiveError when the table cannot be read."""
 
     def append(self, batch: NewBatch, after: ArchiveState) -> None:
         """Makes a batch part of the table, its files, its name and its offsets, in one commit that follows `after`.

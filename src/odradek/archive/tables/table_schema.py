@@ -18,7 +18,7 @@ def canonical(schema: pa.Schema, *, keeping_ids: bool = False) -> pa.Schema:
 
 
 def numbered(schema: pa.Schema) -> pa.Schema:
-    """A canonical schema whose fields have numbers, from 1 on."""
+    """Returns a canonical schema whose fields have numbers, from 1 on."""
     numbers = count(1)
     return pa.schema([_numbered(field, numbers) for field in schema])
 
@@ -30,7 +30,7 @@ def _field(name: str, field: pa.Field, keeping_ids: bool) -> pa.Field:
 
 
 def _canonical_type(kind: pa.DataType, keeping_ids: bool) -> pa.DataType:
-    """A type as the formats have it in common."""
+    """Returns a type as the formats have it in common."""
     if pa.types.is_struct(kind):
         return pa.struct([_field(field.name, field, keeping_ids) for field in _fields(kind)])
     if pa.types.is_map(kind):

@@ -30,7 +30,7 @@ class UndecodedRow:
 def dead_letter_column(
     records: pa.RecordBatch, partition: TopicPartition, undecoded: Iterable[UndecodedRow], kind: pa.StructType
 ) -> pa.Array:
-    """One element for each row of `records`. Of a row that failed twice, the first failure counts."""
+    """Returns an element for each row of `records`. For a row that failed twice, the first failure counts."""
     by_row: dict[int, UndecodedRow] = {}
     for undecoded_row in undecoded:
         by_row.setdefault(undecoded_row.row, undecoded_row)

@@ -42,11 +42,11 @@ class GuardedFunction(Generic[P, R]):
         self._name = name or str(getattr(function, "__name__", type(function).__name__))
 
     def __call__(self, *arguments: P.args, **named: P.kwargs) -> R:
-        """The function itself, as in a test of it."""
+        """Returns the function itself, as in a test of it."""
         return self._function(*arguments, **named)
 
     def apply(self, frame: DataFrame, column: str, *arguments: str | Column) -> DataFrame:
-        """`frame` with `column`: what the function makes of `arguments`, which are columns.
+        """Returns `frame` with `column`: the function's result for `arguments`, which are columns.
 
         Where it raises, `column` is null and `deadLetter` holds the record and the error. It is called once for each
         row, and not at all for rows that have a dead letter already. `frame` needs what a dead letter is made of: the
@@ -70,7 +70,7 @@ class GuardedFunction(Generic[P, R]):
 
 
 class GuardedCall:
-    """What Spark calls for each row: result and error in one."""
+    """The function that Spark calls for each row: it returns result and error in one."""
 
     def __init__(self, function: Callable[..., Any], returns: DataType, stage: str) -> None:
         self._function = function
@@ -98,7 +98,7 @@ class GuardedCall:
 def guarded(
     returns: str | DataType, *, name: str | None = None
 ) -> Callable[[Callable[P, R]], GuardedFunction[P, R]]:
-    """A decorator, as Spark's `udf` is one: `returns` is the type of the result. Then `apply` it to rows.
+    """Returns a decorator, as Spark's `udf` is one: `returns` is the type of the result. Then `apply` it to rows.
 
         @guarded("DOUBLE")
         def price(item, amount):
@@ -152,7 +152,7 @@ def _need_letters(frame: DataFrame, what: str) -> None:
 
 
 def _record_of(frame: DataFrame) -> dict[str, Column]:
-    """The columns that a dead letter's fields come from; ConfigError says which one is missing."""
+    """Returns the columns that a dead letter's fields come from; ConfigError says which one is missing."""
     missing = [name for name in _ORIGIN if name not in frame.columns]
     if missing:
         raise ConfigError(

@@ -45,7 +45,7 @@ class LeftOutRecords:
         self._entries: list[bytes] = []
 
     def add(self, failure_json: pa.Buffer) -> None:
-        """`failure_json`: as `passing` has it."""
+        """Adds a failure. `failure_json` has the form of `passing`."""
         self.count += 1
         if self.count > ENTRIES_MAX:
             return

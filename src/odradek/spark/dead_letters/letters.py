@@ -53,7 +53,7 @@ def _is_letter(kind: DataType) -> bool:
 
 
 def letters_in(batch: pa.RecordBatch) -> dict[int, Letter]:
-    """The dead letters of a batch, by row. Call it in the task that writes them: they name its query and batch."""
+    """Returns the dead letters of a batch, by row. Call it in the task that writes them: they name its query and batch."""
     column = batch[DEAD_LETTER]
     if column.null_count == len(column):
         return {}
@@ -93,7 +93,7 @@ def _milliseconds(timestamp: int | None) -> int:
 
 
 def letter_of(row: Mapping[str, Any], timestamp_ms: int, place: BatchPlace) -> Letter:
-    """`row` has the fields of the column: the record's, and exception, message, stage and perhaps stacktrace."""
+    """Returns a row's letter. `row` has the record's fields, and exception, message, stage and perhaps stacktrace."""
     origin = Origin(
         topic=row["topic"], partition=row["partition"], offset=row["offset"], timestamp_ms=timestamp_ms
     )

@@ -39,7 +39,7 @@ def is_plainly_wrong(data: bytes, kind: pa.DataType) -> bool:
 
 
 def why_not(data: bytes, decoding: Decoding, kind: pa.DataType) -> Mismatch:
-    """What is wrong with `data`, which could not be decoded to `kind`."""
+    """Returns what is wrong with `data`, which could not be decoded to `kind`."""
     try:
         text = data.decode("utf-8")
         if decoding is Decoding.UTF8:
@@ -58,7 +58,7 @@ def why_not(data: bytes, decoding: Decoding, kind: pa.DataType) -> Mismatch:
 
 
 def _first_misfit(value: Any, kind: pa.DataType, path: str) -> str | None:
-    """The first field that does not fit; None where this cannot tell."""
+    """Returns the first field that does not fit; None where this cannot tell."""
     if value is None:
         return None
     if pa.types.is_struct(kind):

@@ -59,7 +59,7 @@ def log_failure(records: pa.Buffer) -> None:
 
 
 def failure_json(origin: Mapping[str, Any], failure: RecordFailure) -> bytes:
-    """What a row has of a record that failed in Python. `origin` has the fields above, with bytes."""
+    """Returns the JSON in a row for a record that failed in Python. `origin` has the fields above, with bytes."""
     said = {
         "origin": {
             **origin,

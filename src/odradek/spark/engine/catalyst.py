@@ -1,4 +1,4 @@
-"""What PySpark has no function for: expressions and plans of Catalyst, Spark's planner."""
+"""Reaches expressions and plans of Catalyst, Spark's planner, for which PySpark has no function."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from pyspark.sql.streaming.query import StreamingQuery
 
 _RELATION: Final = "StreamingRelationV2"
-"""What has a source's name and options; Spark's own older sources are another class."""
+"""The plan node with a source's name and options; Spark's own older sources are another class."""
 
 
 class StreamingLeaf(NamedTuple):

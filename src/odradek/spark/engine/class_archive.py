@@ -26,7 +26,7 @@ from odradek.telemetry import events
 SWITCH: Final = "ODRADEK_SPARK_CLASS_ARCHIVE"
 """An environment variable; `off`: no archive is written or read."""
 _MAGIC: Final = 0xF00BABA8.to_bytes(4, sys.byteorder)
-"""How a dynamic archive begins, in each version of HotSpot."""
+"""The first bytes of a dynamic archive, in each version of HotSpot."""
 _QUIET: Final = "-Xlog:cds*=off"
 """Which classes are left out, or why an archive is not used, is of no use to anyone who reads the terminal."""
 _CLAIM_S: Final = 120.0
@@ -142,7 +142,7 @@ def _is_whole(path: Path) -> bool:
 
 
 def options_to_read(home: Path) -> list[str]:
-    """What a JVM that starts in this home is given, to read the archive. No error of these files keeps Spark from starting."""
+    """Returns options with which a JVM of this home reads the archive. No error of these files keeps Spark from starting."""
     try:
         archive = ClassArchive.of(home)
         return [] if archive is None else archive.options_to_read()
@@ -152,7 +152,7 @@ def options_to_read(home: Path) -> list[str]:
 
 
 def options_to_write(home: Path) -> list[str]:
-    """What a JVM that starts in this home is given, to write the archive when it ends."""
+    """Returns options with which a JVM of this home writes the archive when it ends."""
     try:
         archive = ClassArchive.of(home)
         return [] if archive is None else archive.options_to_write()

@@ -68,7 +68,7 @@ class _NumbersReader(DataSourceStreamReader):
 
 
 class _Counts(StatefulProcessor):
-    """How often each key came, from RocksDB."""
+    """Counts the records of each key, with state in RocksDB."""
 
     def init(self, handle: StatefulProcessorHandle) -> None:
         self._counts = handle.getMapState("counts", "name BINARY", "data BINARY")
@@ -118,7 +118,7 @@ def _run_to_end(query: StreamingQuery) -> None:
 
 
 def _end_jvm(spark: SparkSession) -> None:
-    """It writes the archive before it is gone."""
+    """Ends the JVM, which writes the archive before it exits."""
     spark.stop()
     gateway: Any = SparkContext._gateway
     gateway.shutdown()

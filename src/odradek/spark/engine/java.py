@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Final
 
 OLDEST_JAVA: Final = 17
-"""What Spark 4 needs."""
+"""The oldest version of Java that Spark 4 runs on."""
 _ANSWER_TIMEOUT_S: Final = 30
 _ADVICE: Final = (
     f"install Java {OLDEST_JAVA} or newer"
@@ -26,7 +26,7 @@ _ADVICE: Final = (
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Java:
-    """What was found. `problem` is None when Spark can use it, else one sentence for people."""
+    """The Java that was found. `problem` is None when Spark can use it, else one sentence for people."""
 
     path: str | None
     version: int | None
@@ -77,7 +77,7 @@ def _probe(path: str) -> Java:
 
 
 def java_version(output: str) -> int | None:
-    """The major version in what `java -version` printed: 8 for "1.8.0_292", 17 for "17.0.15", 22 for
+    """Returns the major version in what `java -version` printed: 8 for "1.8.0_292", 17 for "17.0.15", 22 for
     "22-ea".
     """
     match = re.search(r'version "(?:1\.)?([0-9]+)', output)

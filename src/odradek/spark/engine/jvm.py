@@ -143,7 +143,7 @@ def _conf(settings: Mapping[str, str], home: Path | None) -> pyspark.SparkConf:
 
 
 class StartOutput:
-    """What a JVM writes until its session is there: shown if that fails, and forgotten otherwise, with all that follows."""
+    """The output of a JVM until its session exists: shown if the start fails, and otherwise dropped, with all later output."""
 
     def __init__(self, bytes_max: int = 1 << 20) -> None:
         self._bytes_max = bytes_max
@@ -207,7 +207,7 @@ class ChatterFilter:
         """The line before was."""
 
     def feed(self, data: bytes) -> None:
-        """What was written, cut anywhere."""
+        """Takes a piece of the output, cut anywhere."""
         passed: list[bytes] = []
         for piece in _LINE_END.split(data):
             self._piece(piece, passed)
@@ -215,7 +215,7 @@ class ChatterFilter:
             self._write(b"".join(passed))
 
     def end(self) -> None:
-        """Nothing more comes."""
+        """Marks the end of the output."""
         passed = [self._held, self._note()]
         self._held = b""
         if any(passed):

@@ -13,7 +13,7 @@ from py4j.java_gateway import JavaClass, JavaMember, JavaPackage, JVMView
 
 
 class RememberingView(JVMView):  # type: ignore[misc]
-    """What `gateway.jvm` is, with a memory. What is not there is asked for again: a jar may have come meanwhile."""
+    """A `gateway.jvm` that remembers names. It asks again for names that did not exist: a jar may have been added since."""
 
     def __getattr__(self, name: str) -> Any:
         return _remembered(self, name, super().__getattr__(name))

@@ -1,4 +1,4 @@
-"""What keeps other users of this machine out of a local session that we start."""
+"""Keeps other users of this machine out of a local session that we start."""
 
 from __future__ import annotations
 

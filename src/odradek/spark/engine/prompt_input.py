@@ -17,7 +17,7 @@ from types import FrameType
 from typing import Any, Final
 
 _WORKERS: Final = frozenset({"pyspark.worker", "__main__"})
-"""What the worker's module is called: with Spark's daemon, and without."""
+"""The names of the worker's module: with Spark's daemon, and without."""
 _MAIN: Final = "main"
 _INPUT: Final = "infile"
 
@@ -31,7 +31,7 @@ class PromptInput:
 
 
 def acknowledge_input(frame: FrameType | None) -> None:
-    """Acknowledges what came to the worker that `frame` runs in. Elsewhere, and without TCP or Linux, nothing happens."""
+    """Acknowledges the input of the worker that `frame` runs in. Elsewhere, and without TCP or Linux, nothing happens."""
     while frame is not None:
         if frame.f_code.co_name == _MAIN and frame.f_globals.get("__name__") in _WORKERS:
             received = frame.f_locals.get(_INPUT)

@@ -80,7 +80,7 @@ door.recv(1)
 
 
 _ASK_VERSION: Final = "import sys; print('%d.%d' % sys.version_info[:2])"
-"""What Spark has Python say before it makes a function, three times."""
+"""Code that prints Python's version, which Spark runs three times before it makes a function."""
 
 
 class SharedPlanners:
@@ -104,7 +104,7 @@ class SharedPlanners:
         threading.Thread(target=self._accept, name="odradek-planners", daemon=True).start()
 
     def close(self) -> None:
-        """No new planners; those that run go on. Idempotent."""
+        """Starts no more planners; those that run go on. Idempotent."""
         try:
             self._listening.shutdown(socket.SHUT_RDWR)
         except OSError:
@@ -147,7 +147,7 @@ def _listening(door: Path) -> socket.socket:
 
 
 def _daemons(door: Path, modules: Sequence[str]) -> subprocess.Popen[bytes]:
-    """The process that daemons are forked from. Those that ask before it is ready wait. It ends with this one."""
+    """Returns the process that daemons are forked from. Those that ask before it is ready wait. It ends with this one."""
     with _listening(door) as listening:
         words = [sys.executable, "-m", _WARM_DAEMON, "--listen", str(listening.fileno()), *modules]
         same_in_all = {"PYTHONHASHSEED": "0", "OMP_NUM_THREADS": "1"}  # no threads that a fork would lose
@@ -180,7 +180,7 @@ def _read(asking: socket.socket) -> dict[str, Any]:
 
 
 def _connected(environment: Mapping[str, str], process: int) -> IO[bytes]:
-    """What PySpark's own start of a worker does: the connection, the secret, the number of the process."""
+    """Does what PySpark does when it starts a worker: the connection, the secret, the number of the process."""
     place = environment.get("PYTHON_WORKER_FACTORY_SOCK_PATH")
     port = int(environment.get("PYTHON_WORKER_FACTORY_PORT", -1))
     connect: Any = spark_util.local_connect_and_auth
@@ -206,4 +206,4 @@ def _run_module(module: str, connection: IO[bytes]) -> None:
 
 
 def _say_nothing(*values: object, **options: object) -> None:
-    """What planners say on standard output is for their own process."""
+    """Sends planners' standard output nowhere: it is for their own process."""

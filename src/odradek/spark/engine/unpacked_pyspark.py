@@ -104,7 +104,7 @@ def _package(name: str) -> Path | None:
 
 
 def _make(home: Path, links: dict[str, Path]) -> None:
-    """All of it or nothing: several processes may begin at once."""
+    """Makes all of it or nothing: several processes may start at once."""
     home.parent.mkdir(parents=True, exist_ok=True)
     draft = Path(tempfile.mkdtemp(prefix=f"{home.name}-", dir=home.parent))
     try:

@@ -87,7 +87,7 @@ def serve(listening: socket.socket, modules: Sequence[str]) -> None:
 
 
 def _received(asking: socket.socket) -> tuple[dict[str, Any], list[int]]:
-    """What is asked for, and the standard descriptors of the asking process."""
+    """Returns the request, and the standard descriptors of the process that sent it."""
     content, descriptors, _, _ = socket.recv_fds(asking, 1 << 16, 3)
     try:
         while part := asking.recv(1 << 16):

@@ -1,4 +1,4 @@
-"""What Python's garbage collector walks through in Spark's Python processes.
+"""Limits what Python's garbage collector walks through in Spark's Python processes.
 
 Spark's daemon collects garbage after each task, in the process that ran it, and so after each call of its planners. With
 PySpark, pandas, Arrow and this package loaded that takes 30 to 60 ms of CPU, many times what a small micro-batch needs, and the

@@ -1,4 +1,4 @@
-"""What a batch has read, as Spark's checkpoint tells it: the offsets that a query commits together with its output."""
+"""Reads from Spark's checkpoint what a batch has read: the offsets that a query commits together with its output."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ class _SourceEnd:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BatchInput:
-    """What a batch has read."""
+    """The input of a batch."""
 
     next_offsets: Mapping[TopicPartition, int]
     """The next offset of each partition that its Kafka sources read."""
@@ -150,13 +150,13 @@ def _files(checkpoint: str, starts: list[_SourceEnd] | None, ends: list[_SourceE
 
 
 def _last_entry(offset: Any) -> int | None:
-    """The number of the last entry that a source of files has read; None for other sources."""
+    """Returns the number of the last entry that a source of files has read; None for other sources."""
     is_of_files = isinstance(offset, Mapping) and list(offset) == [_OF_FILES]
     return offset[_OF_FILES] if is_of_files and isinstance(offset[_OF_FILES], int) else None
 
 
 def _journal_entries(journal: str, number: int) -> list[str]:
-    """The files of one entry: their paths and times.
+    """Returns the files of one entry: their paths and times.
 
     Every tenth entry holds those before it, too (Spark's CompactibleFileStreamLog).
     FileNotFoundError when there is no such entry. ConfigError when it cannot be read from here.
@@ -176,7 +176,7 @@ def _journal_entries(journal: str, number: int) -> list[str]:
 
 
 def _sources(checkpoint: str, batch: int) -> list[_SourceEnd]:
-    """The offset of each source at the end of a batch."""
+    """Returns the offset of each source at the end of a batch."""
     place = f"{checkpoint.rstrip('/')}/{_OFFSETS}/{batch}"
     try:
         text = _read(place)
@@ -204,7 +204,7 @@ def _read(place: str) -> str:
 
 
 def _document(line: str) -> Any:
-    """One source's offset. What is no JSON, of a source of another kind, stays text."""
+    """Parses one source's offset. Text that is no JSON, from a source of another kind, stays text."""
     try:
         return json.loads(line)
     except ValueError:

@@ -27,7 +27,7 @@ class CommittedTransactions:
     _by_driver: deque[tuple[ProducerAndEpoch, frozenset[ProducerAndEpoch]]] = field(default_factory=deque)
 
     def note(self, decision: Decision) -> None:
-        """All transactions of the decision are committed. Noted again, nothing changes."""
+        """Notes that all transactions of the decision are committed. Idempotent."""
         if any(driver == decision.driver for driver, _ in self._by_driver):
             return
         transactions = frozenset(

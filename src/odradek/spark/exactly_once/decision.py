@@ -1,4 +1,4 @@
-"""What a sink has decided, and how that is kept: as committed offsets of the sink's own group.
+"""The decisions of a sink, and their form: committed offsets of the sink's own group.
 
 A decision names the transactions of one batch. Once it is committed, the batch is part of the output, and a writer that comes
 next rolls it forward; before that, nothing of the batch counts. It lies in the metadata of offsets of the group
@@ -47,17 +47,17 @@ Committed = Mapping[TopicPartition, OffsetAndMetadata | None]
 
 
 def group_of(sink_id: str) -> str:
-    """The group whose offsets are the sink's decisions."""
+    """Returns the group whose offsets are the sink's decisions."""
     return GROUP_PREFIX + sink_id
 
 
 def driver_id(sink_id: str) -> str:
-    """The transactional id that decides."""
+    """Returns the transactional id that decides."""
     return DRIVER_PREFIX + sink_id
 
 
 def participant_id(sink_id: str, writer: str, side: int, slot: int) -> str:
-    """The transactional id of a task's transaction.
+    """Returns the transactional id of a task's transaction.
 
     No two processes use the same one, so a task that outlived its driver or its attempt cannot disturb another's
     transaction. Two batches in a row use different ones, so the last decision can always be carried out.
@@ -66,7 +66,7 @@ def participant_id(sink_id: str, writer: str, side: int, slot: int) -> str:
 
 
 class SinkRole(StrEnum):
-    """What a transactional id does for its sink."""
+    """The role of a transactional id in its sink."""
 
     DRIVER = "driver"
     """It decides batches."""
@@ -75,7 +75,7 @@ class SinkRole(StrEnum):
 
 
 def sink_of(transactional_id: str) -> tuple[str, SinkRole] | None:
-    """The sink that a transactional id belongs to, and what it does there; None when it belongs to none."""
+    """Returns the sink that a transactional id belongs to, and what it does there; None when it belongs to none."""
     match = _ID.fullmatch(transactional_id)
     if match is None:
         return None
@@ -115,7 +115,7 @@ class Decision:
     """All of its transactions are known to be committed."""
 
     def identities(self) -> list[TransactionIdentity]:
-        """The transactions that it commits."""
+        """Returns the transactions that it commits."""
         return [
             TransactionIdentity(
                 transactional_id=participant_id(
@@ -154,12 +154,12 @@ class Decision:
         return offsets
 
     def end_mark(self) -> Offsets:
-        """What says that the decision has been carried out."""
+        """Returns the mark that the decision has been carried out."""
         return {_ENDED: OffsetAndMetadata(offset=self.batch, metadata=_json({"driver": self.driver}))}
 
 
 def decision_in(sink_id: str, committed: Committed) -> Decision | None:
-    """The decision that a sink's offsets hold; None when they hold none.
+    """Returns the decision that a sink's offsets hold; None when they hold none.
 
     KafkaError INVALID_RECORD when someone else has written there.
     """

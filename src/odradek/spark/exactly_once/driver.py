@@ -60,7 +60,7 @@ class BatchLostError(KafkaError):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BatchTerms:
-    """What a batch's tasks work under."""
+    """The identity and the decision on which a batch's tasks depend."""
 
     driver: TransactionIdentity
     side: int
@@ -74,7 +74,7 @@ class BatchTerms:
 
 @dataclass(slots=True, kw_only=True)
 class DriverMemory:
-    """What a driver's process remembers of a sink."""
+    """The state of a sink in a driver's process."""
 
     has_swept: bool = False
     decided: tuple[int, int] | None = None
@@ -116,7 +116,7 @@ class SinkDriver:
         self._later = later
 
     def begin(self, *, fence_again: bool = False) -> BatchTerms:
-        """Shut out older drivers, finish what they decided, abort what they did not.
+        """Fences older drivers, commits what they decided, and aborts what they did not.
 
         `fence_again`: another process may have fenced since this one's last batch, and decided nothing.
         """
@@ -222,7 +222,7 @@ class SinkDriver:
         return following, decided
 
     def _shut_out_others(self) -> tuple[TransactionIdentity, Decision | None]:
-        """No one else can decide any more; what was decided last is carried out."""
+        """Fences other drivers, so that none can decide any more, and carries out the last decision."""
         name = driver_id(self._sink_id)
         driver = self._admin.fence_producers([name])[name]
         decided = last_decision(self._admin, self._sink_id)
@@ -267,7 +267,7 @@ class SinkDriver:
             self._later(note)
 
     def _settle_loss(self, decision: Decision, errors: Sequence[KafkaError], count: int) -> None:
-        """BatchLostError for what is lost; what can be tried again, or has another reason, is raised as it is."""
+        """Raises BatchLostError for lost transactions; errors that can be retried, or have other reasons, as they are."""
         for error in errors:
             if error.code not in GONE:
                 raise error
@@ -329,11 +329,11 @@ class SinkDriver:
 
 
 def last_decision(admin: Admin, sink_id: str, *, require_stable: bool = True) -> Decision | None:
-    """What a sink has decided last. It waits for a decision that is being committed, if it is to be stable."""
+    """Returns the last decision of a sink. It waits for a decision that is being committed, if it is to be stable."""
     committed = admin.list_group_offsets(group_of(sink_id), _DECISIONS, require_stable=require_stable)
     return decision_in(sink_id, committed)
 
 
 def memory_of(servers: str, sink_id: str) -> DriverMemory:
-    """What this process remembers of a sink."""
+    """Returns the memory of a sink in this process."""
     return _memories.setdefault((servers, sink_id), DriverMemory())

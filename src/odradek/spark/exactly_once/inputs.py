@@ -27,10 +27,10 @@ class SinkTopics(Protocol):
     """The topics of the sink's cluster."""
 
     def partition_counts(self, topics: Iterable[str]) -> dict[str, int]:
-        """The number of partitions of each topic that exists; the others are left out."""
+        """Returns the number of partitions of each topic that exists; the others are left out."""
 
     def topic_ids(self, topics: Iterable[str]) -> dict[str, UUID]:
-        """The id of each topic that exists; empty where brokers have no topic ids."""
+        """Returns the id of each topic that exists; empty where brokers have no topic ids."""
 
 
 @dataclass(slots=True)
@@ -48,7 +48,7 @@ class KnownTopics:
     def held(
         self, offsets: Offsets, topic_ids: TopicIds, cluster: SinkTopics, clock: Clock
     ) -> dict[TopicPartition, OffsetAndMetadata]:
-        """The offsets that a group of the cluster can commit, with the ids of their topics where these are known.
+        """Returns the offsets that a group of the cluster can commit, with the ids of their topics where these are known.
 
         A query may read topics of another cluster, or topics that were deleted. The cluster may have others of their names.
         """

@@ -20,7 +20,7 @@ GONE: Final = frozenset(
         ErrorCode.INVALID_TXN_STATE,
     }
 )
-"""What a coordinator says of a transaction that is open no more."""
+"""The errors of a coordinator for a transaction that is no longer open."""
 
 
 def open_transactions(
@@ -61,7 +61,7 @@ def abort(admin: Admin, wanted: Sequence[TransactionDescription], *, timeout_s: 
 
 
 def failures(call: Callable[[], None]) -> list[KafkaError]:
-    """What an admin call about several transactions raised for them."""
+    """Returns the errors that an admin call raised for several transactions."""
     try:
         call()
     except PartialFailureError as failure:

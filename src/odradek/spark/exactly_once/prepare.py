@@ -72,7 +72,7 @@ class TransactionName:
 
 
 def reserve_name(servers: str, sink_id: str, terms: BatchTerms) -> TransactionName:
-    """The name of one more transaction of this process, in the batch that `terms` are of.
+    """Returns the name of one more transaction of this process, in the batch that `terms` are of.
 
     ProducerFencedError when a later batch has begun here meanwhile: its transactions may be decided already.
     """
@@ -113,7 +113,7 @@ def prepare(
     terms: BatchTerms,
     rows_by_topic: Iterable[tuple[str, pa.RecordBatch]],
 ) -> Participant | None:
-    """Send the rows and leave their transaction open, for the driver to end. None when there are no rows.
+    """Sends the rows and leaves their transaction open, for the driver to end. Returns None when there are no rows.
 
     After an error nothing of them counts.
     """

@@ -1,4 +1,4 @@
-"""Whether a task's batch is to be written. Pure."""
+"""Decides whether a task's batch is to be written. Pure."""
 
 from __future__ import annotations
 

@@ -43,7 +43,7 @@ log: Final = logging.getLogger("odradek.spark")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PreparedTask(WriterCommitMessage):
-    """What a task did, and what the commit needs to know of its batch."""
+    """The result of a task, and the facts about its batch that the commit needs."""
 
     record_count: int
     name: BatchName
@@ -154,7 +154,7 @@ class TwoPhaseWrite:
         return BatchName(query=place.query, batch=place.batch)
 
     def _input(self, name: BatchName) -> BatchInput | None:
-        """What the batch has read; None where no one can tell."""
+        """Returns what the batch has read; None where it is unknown."""
         delivery = self._delivery
         if name.is_keyed or delivery.checkpoint is None:
             if delivery.publish_group is not None:
@@ -172,7 +172,7 @@ class TwoPhaseWrite:
             return None
 
     def _progress(self, name: BatchName, read: BatchInput | None) -> Mapping[str, OffsetsToCommit]:
-        """What the batch has read, by group: the sink's own, and the one that the user wants it published as."""
+        """Returns the offsets that the batch has read, by group: the sink's own, and the one for publishing them."""
         if read is None:
             return {}
         delivery = self._delivery
@@ -201,7 +201,7 @@ class TwoPhaseWrite:
         check_repeated(first.name, decided, read, ends_at)
 
     def _may_take_over(self, name: BatchName) -> bool:
-        """`resume` lets a query with a new checkpoint write; what it begins with is checked when that is committed."""
+        """Tells whether a query with a new checkpoint may write: with `resume`. Its start is checked at the commit."""
         delivery = self._delivery
         return delivery.taking_over or (delivery.resuming and name.batch == 0 and not name.is_keyed)
 

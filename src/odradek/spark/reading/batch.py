@@ -12,7 +12,7 @@ from odradek.spark.reading.progress import report_loss
 
 
 def plan_batch(options: ReadOptions, catalog: Catalog) -> list[OffsetRange]:
-    """The ranges to read, in order; ConfigError or KafkaError when what was asked for cannot be read."""
+    """Returns the ranges to read, in order; ConfigError or KafkaError when what was asked for cannot be read."""
     partitions = subscribed_at_start(options.topics, catalog)
     ids = catalog.topic_ids(sorted({partition.topic for partition in partitions}))
     earliest, latest = log_ranges(partitions, catalog)

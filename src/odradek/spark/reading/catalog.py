@@ -1,4 +1,4 @@
-"""What planning asks the brokers: which partitions there are, and which offsets they span."""
+"""The questions of planning to the brokers: which partitions exist, and which offsets they span."""
 
 from __future__ import annotations
 
@@ -35,10 +35,10 @@ class Catalog(Protocol):
         """Names of all topics, internal ones left out."""
 
     def partition_counts(self, topics: Iterable[str]) -> dict[str, int]:
-        """The number of partitions of each topic that exists; the others are left out."""
+        """Returns the number of partitions of each topic that exists; the others are left out."""
 
     def topic_ids(self, topics: Iterable[str]) -> dict[str, UUID]:
-        """The id of each topic that exists; empty where brokers have no topic ids."""
+        """Returns the id of each topic that exists; empty where brokers have no topic ids."""
 
     def offsets(self, questions: Mapping[TopicPartition, int]) -> dict[TopicPartition, int]:
         """Returns the offset of each partition for EARLIEST, LATEST or a time in ms; NO_SUCH_RECORD where no record is so
@@ -57,7 +57,7 @@ class Catalog(Protocol):
 
 
 def subscribed(topics: TopicSelection, catalog: Catalog) -> list[TopicPartition]:
-    """The partitions to read at present, in order. A topic or partition that was named but is missing is
+    """Returns the partitions to read at present, in order. A topic or partition that was named but is missing is
     left out.
     """
     names = topics.names
@@ -77,7 +77,7 @@ def subscribed(topics: TopicSelection, catalog: Catalog) -> list[TopicPartition]
 
 
 def subscribed_at_start(topics: TopicSelection, catalog: Catalog) -> list[TopicPartition]:
-    """The same, but ConfigError when something that was named does not exist."""
+    """Returns the partitions of `subscribed`; ConfigError when something that was named does not exist."""
     partitions = subscribed(topics, catalog)
     missing_topics = sorted(set(topics.names) - {partition.topic for partition in partitions})
     if missing_topics:
@@ -152,7 +152,7 @@ def _list_offsets(
 def log_ranges(
     partitions: Iterable[TopicPartition], catalog: Catalog
 ) -> tuple[dict[TopicPartition, int], dict[TopicPartition, int]]:
-    """The first offset of each partition and the one after its last, as of now."""
+    """Returns the first offset of each partition and the one after its last, as of now."""
     listed = list(partitions)
     if not listed:
         return {}, {}

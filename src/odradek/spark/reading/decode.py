@@ -30,7 +30,7 @@ from odradek.spark.options import Decoding, OnDecodeError, Projection
 
 _PARSE_BLOCK_BYTES: Final = 1 << 20
 _MAY_GO_ON: Final = (re.compile(rb'\}\s*,\s*"'), re.compile(rb'"v":\s*null\s*,'))
-"""What a value has that goes on after its object, or null; others may have it, too."""
+"""Matches values that continue after their object, or after null; it may match others, too."""
 _LISTS: Final = 3
 _LEAVES_THE_LISTS: Final = re.compile(rb"\]\s*\]\s*\]\s*,")
 
@@ -112,7 +112,7 @@ def _expectation(decoding: Decoding, name: str) -> str:
 
 
 def decode_utf8(raw: pa.Array) -> pa.Array:
-    """Binary to string; null where the bytes are not UTF-8."""
+    """Decodes binary to string; null where the bytes are not UTF-8."""
     try:
         return raw.cast(pa.string())
     except pa.ArrowInvalid:
@@ -127,7 +127,7 @@ def _text_or_none(data: bytes | None) -> str | None:
 
 
 def decode_json(raw: pa.Array, kind: pa.DataType) -> pa.Array:
-    """Binary to `kind` (a struct); null where the bytes are not one JSON object that fits it. Unknown
+    """Decodes binary to `kind` (a struct); null where the bytes are not one JSON object that fits it. Unknown
     fields are dropped.
     """
     texts = decode_utf8(raw)
@@ -142,7 +142,7 @@ def decode_json(raw: pa.Array, kind: pa.DataType) -> pa.Array:
 
 
 def _parse(values: Sequence[bytes], kind: pa.DataType) -> pa.Array:
-    """All together; if that fails, without those that are plainly wrong. Halving alone takes 50 times as long when all are."""
+    """Parses all values; if that fails, those not plainly wrong. Halving alone takes 50 times as long when all are wrong."""
     parsed = _parse_all(values, kind)
     if parsed is not None:
         return parsed
@@ -170,7 +170,7 @@ def _parse_by_halves(values: Sequence[bytes], kind: pa.DataType) -> pa.Array:
 
 
 def _parse_all(values: Sequence[bytes], kind: pa.DataType) -> pa.Array | None:
-    """All values, or None if any is not a document of its own that fits."""
+    """Parses all values; returns None if any is not a document of its own that fits."""
     text = b"\n".join([b'{"i":%d,"v":%b}' % (row, value) for row, value in enumerate(values)])
     wrapped_kind, list_count = kind, 0
     if any(pattern.search(text) for pattern in _MAY_GO_ON):

@@ -33,9 +33,9 @@ log: Final = logging.getLogger("odradek.spark")
 ROWS_MAX: Final = 32_768
 """Rows of one Arrow batch, about: enough for speed, and few enough to fit in memory when values are large."""
 PIECE_BYTES: Final = 2 << 20
-"""What goes to the JVM at once, about. It takes a fresh block of memory for what is larger than those it keeps for later."""
+"""The size of a batch for the JVM, roughly. The JVM allocates new memory for batches larger than the blocks that it reuses."""
 _LOOK_EVERY_S: Final = 0.1
-"""How soon to notice that what is left of a range is only what transactions and compaction left out of it."""
+"""The interval for checking whether the rest of a range has no records, as transactions and compaction left them out."""
 
 
 def read_ranges(
@@ -58,7 +58,7 @@ def read_ranges(
 
 
 def pieces(rows: pa.RecordBatch, bytes_max: int = PIECE_BYTES) -> Iterator[pa.RecordBatch]:
-    """The rows, in batches of equal length, of about `bytes_max` or less; nothing is copied."""
+    """Yields the rows, in batches of equal length, of about `bytes_max` or less; nothing is copied."""
     piece_count = min(-(-rows.nbytes // bytes_max), rows.num_rows)
     if piece_count <= 1:
         yield rows
@@ -78,7 +78,7 @@ class _Reading:
         self._options = options
         self._clock = clock
         self._left = {extent.partition: extent for extent in extents}
-        """What is not read yet."""
+        """The ranges that are not read yet."""
 
     def records(self) -> Iterator[tuple[TopicPartition, pa.RecordBatch]]:
         consumer = self._consumer
@@ -109,7 +109,7 @@ class _Reading:
             return None
 
     def _advance(self) -> bool:
-        """Notes what has been read; whether that is more than before."""
+        """Notes what has been read; returns whether that is more than before."""
         has_advanced = False
         for partition, position in self._consumer.positions().items():
             extent = self._left.get(partition)

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from odradek.spark.reading.catalog import Catalog
 
 Share = Any
-"""What one task reads of it. Spark pickles it."""
+"""The part of the history that one task reads. Spark pickles it."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -33,12 +33,12 @@ class History(Protocol):
     """One read's. Spark pickles it with the reader; each copy opens what it needs."""
 
     def over(self, brokers: Catalog) -> Catalog:
-        """The brokers, with logs that begin where what is kept begins."""
+        """Returns the brokers, with logs that begin where what is kept begins."""
 
     def divide(self, ranges: Sequence[OffsetRange], brokers: Catalog, options: ReadOptions) -> DividedRanges:
-        """Which part of the ranges is read here. An OdradekError names offsets that are neither here nor there."""
+        """Divides ranges between history and topics. An OdradekError names offsets that are in neither."""
 
     def read(
         self, share: Share, options: ReadOptions, schema: pa.Schema, keys: frozenset[bytes] | None
     ) -> Iterator[pa.RecordBatch]:
-        """The records of a share as batches of `schema`; with `keys`, only those of these keys."""
+        """Returns the records of a share as batches of `schema`; with `keys`, only those of these keys."""

@@ -59,7 +59,7 @@ class EndsWatch:
     """Looks where topics end for all that wait, on a thread that lives while anything waits."""
 
     def __init__(self, catalog: Catalog, pause: Callable[[float], None]) -> None:
-        """`pause`: sleeps for so many seconds between two looks."""
+        """`pause` sleeps, for a number of seconds, between two looks."""
         self._catalog: Final = catalog
         self._pause: Final = pause
         self._lock: Final = threading.Lock()
@@ -134,7 +134,7 @@ class IdleWaits:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class IdleWait:
-    """What one source of a query waits with."""
+    """The wait of one source of a query."""
 
     watch: EndsWatch
     ends: QueryEnds

@@ -123,7 +123,7 @@ def _fits(task: Sequence[OffsetRange], size: int, piece: OffsetRange, records_ma
 
 
 def _piece_counts(sizes: Mapping[int, int], min_tasks: int) -> dict[int, int]:
-    """How many pieces each range becomes: always cut where the pieces are largest."""
+    """Returns how many pieces each range becomes: it cuts where the pieces are largest."""
     counts = dict.fromkeys(sizes, 1)
     largest_first = [(-float(size), index) for index, size in sizes.items()]
     heapq.heapify(largest_first)
@@ -140,12 +140,12 @@ def _cut(whole: OffsetRange, count: int) -> list[OffsetRange]:
 
 
 def made_again(known: TopicIds, present: TopicIds) -> list[str]:
-    """The topics of `known` whose names other topics have now: no offset of them says anything any more."""
+    """Returns the topics of `known` whose names other topics have now: no offset of them says anything any more."""
     return sorted(topic for topic, topic_id in known.items() if present.get(topic, topic_id) != topic_id)
 
 
 def without_topics(offset: StreamOffset, topics: Collection[str]) -> StreamOffset:
-    """The same offset, as if it had never been in these topics."""
+    """Returns the same offset, as if it had never been in these topics."""
     if not topics:
         return offset
     return replace(
@@ -156,7 +156,7 @@ def without_topics(offset: StreamOffset, topics: Collection[str]) -> StreamOffse
 
 
 def lost_records(start: Offsets, earliest: Offsets, latest: Offsets) -> list[str]:
-    """What can no longer be read of what `start` asks for, one clause for each partition; empty when all
+    """Returns which records from `start` on can no longer be read, one clause for each partition; empty when all
     is there.
     """
     losses: list[str] = []

@@ -24,7 +24,7 @@ PartitionNumbers = dict[TopicPartition, int]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RequestedPosition:
-    """What one partition should start or end with: exactly one of the two is set."""
+    """The start or end of one partition: exactly one of the two is set."""
 
     offset: int | None = None
     question: int | None = None
@@ -75,7 +75,7 @@ Position = KnownPosition | AtGroup
 
 
 def option_name(position: KnownPosition, side: str) -> str:
-    """The option that the user gave; `side` is "starting" or "ending"."""
+    """Returns the option that the user gave; `side` is "starting" or "ending"."""
     if isinstance(position, AtTime):
         return f"{side}Timestamp"
     return f"{side}OffsetsByTimestamp" if isinstance(position, AtTimes) else f"{side}Offsets"
@@ -84,7 +84,7 @@ def option_name(position: KnownPosition, side: str) -> str:
 def wishes(
     position: KnownPosition, partitions: Iterable[TopicPartition], option: str
 ) -> dict[TopicPartition, RequestedPosition]:
-    """One wish per partition; ConfigError when the position names too few partitions, or others."""
+    """Returns one position per partition; ConfigError when the position names too few partitions, or others."""
     if isinstance(position, UniformPosition):
         return {partition: RequestedPosition(question=position.bound) for partition in partitions}
     if isinstance(position, AtTime):

@@ -1,4 +1,4 @@
-"""How far a stream may read: the driver's side of a streaming read, without Spark.
+"""Decides how far a stream may read: the driver's side of a streaming read. Does not import Spark.
 
 Idle, Spark asks for the latest offset some seventy times a second. A `StreamProgress` asks the brokers at
 most once in `offsetPollIntervalMs` and lets Spark wait in between, which costs neither latency nor CPU.
@@ -74,7 +74,7 @@ class StreamProgress:
         pause: Callable[[float], None],
         idle: IdleWait | None = None,
     ) -> None:
-        """`idle`: what the query waits with while it has read everything; None: it looks as often as Spark asks."""
+        """`idle` is the query's wait while it has read everything; None: it looks as often as Spark asks."""
         self._options = options
         self._catalog = catalog
         self._clock = clock
@@ -124,7 +124,7 @@ class StreamProgress:
         }
 
     def latest(self, start: StreamOffset, limit: int | None, *, everything: bool = False) -> StreamOffset:
-        """The end of the next batch, or `start` itself when there is nothing to read.
+        """Returns the end of the next batch, or `start` itself when there is nothing to read.
 
         `everything`: Spark asks for all there is, whatever minOffsetsPerTrigger says. The first batch of a query runs even
         when it is empty; so its end always says where it began. A second look that finds nothing waits, if the query may.
@@ -141,7 +141,7 @@ class StreamProgress:
 
     @property
     def _may_wait(self) -> bool:
-        """Whether records alone end a wait: not the time that minOffsetsPerTrigger or a last batch is bound to."""
+        """Only records end a wait: no time limit of minOffsetsPerTrigger or of a last batch applies."""
         return self._options.min_offsets_per_trigger is None and self._target is None
 
     def _next_end(self, start: StreamOffset, limit: int | None, *, everything: bool) -> StreamOffset:
@@ -166,7 +166,7 @@ class StreamProgress:
         )
 
     def _of_present_topics(self, start: StreamOffset) -> StreamOffset:
-        """`start` without the topics that were made again: they are new to the query. Reports them."""
+        """Returns `start` without the topics that were recreated, which are new to the query. Reports them."""
         known = {**self._first_ids, **start.topic_ids}
         topics = made_again(known, self._ids)
         affected = [topic for topic in topics if any(at.topic == topic for at in start.next_offsets)]
@@ -203,7 +203,7 @@ class StreamProgress:
         return self._latest
 
     def _present_offsets(self, start: StreamOffset) -> Offsets:
-        """The offsets of `start` in topics that were not made again."""
+        """Returns the offsets of `start` in topics that were not made again."""
         return without_topics(
             start, made_again({**self._first_ids, **start.topic_ids}, self._ids)
         ).next_offsets
@@ -286,7 +286,7 @@ class StreamProgress:
         return waiting < least and waited_ms < self._options.max_trigger_delay_ms
 
     def _report(self, losses: list[str]) -> None:
-        """Each loss is reported once, however often Spark asks."""
+        """Reports each loss once, even if Spark asks again."""
         news = [loss for loss in losses if loss not in self._warned]
         self._warned.update(news)
         report_loss(news, fail=self._options.fail_on_data_loss)

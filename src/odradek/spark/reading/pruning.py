@@ -1,4 +1,4 @@
-"""What the filters of a batch query spare: whole partitions, offsets before and after, and rows of other keys.
+"""Prunes a batch query by its filters: whole partitions, offsets before and after, and rows of other keys.
 
 Spark evaluates every filter again, so a filter that is not understood here costs time and nothing else; and what is
 understood may drop only rows that the filter drops. A timestamp's lower bound moves the start: all records before the first
@@ -33,10 +33,10 @@ _ONE_MS: Final = datetime.timedelta(milliseconds=1)
 
 
 class FilterableCluster(Protocol):
-    """What pruning asks the brokers."""
+    """The questions of pruning to the brokers."""
 
     def partition_counts(self, topics: Iterable[str]) -> dict[str, int]:
-        """The number of partitions of each topic that exists."""
+        """Returns the number of partitions of each topic that exists."""
 
     def offsets(self, questions: Mapping[TopicPartition, int]) -> dict[TopicPartition, int]:
         """Returns each partition's first offset at or after a time in ms; NO_SUCH_RECORD where no record is so new."""
@@ -68,7 +68,7 @@ class Numbers:
         )
 
     def span(self, start: int, end: int) -> tuple[int, int]:
-        """The part of `start` up to, but without, `end` that may be admitted; empty as (start, start)."""
+        """Returns the part of `start` up to, but without, `end` that may be admitted; empty as (start, start)."""
         values = [] if self.values is None else [value for value in self.values if start <= value < end]
         if self.values is not None:
             start, end = (min(values), max(values) + 1) if values else (start, start)
@@ -79,7 +79,7 @@ class Numbers:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Pruning:
-    """What every row of the result satisfies."""
+    """The conditions that every row of the result satisfies."""
 
     partition: Numbers = field(default_factory=Numbers)
     offset: Numbers = field(default_factory=Numbers)
@@ -89,7 +89,7 @@ class Pruning:
 
 
 def pruning_of(filters: Iterable[Filter]) -> Pruning:
-    """What can be made of a query's filters, all of which hold; of those that are not understood, nothing."""
+    """Returns the conditions of a query's filters, all of which hold; ignores filters that it does not understand."""
     pruning = Pruning()
     for given in filters:
         pruning = _narrowed(pruning, given)
@@ -99,7 +99,7 @@ def pruning_of(filters: Iterable[Filter]) -> Pruning:
 def pruned(
     ranges: Sequence[OffsetRange], pruning: Pruning, cluster: FilterableCluster, *, keys_place_records: bool
 ) -> list[OffsetRange]:
-    """What is left to read. `keys_place_records`: a key's records are in the partition that Kafka's own clients give it."""
+    """Returns the ranges left to read. `keys_place_records`: a key's records are where Kafka's own clients put them."""
     if pruning.keys is not None and not pruning.keys:
         return []
     left = [
@@ -186,7 +186,7 @@ def _since_time(pruning: Pruning, given: Filter) -> Pruning:
 
 
 def _values(given: Filter) -> list[Any] | None:
-    """The values of which the column must have one; None when the filter does not say so."""
+    """Returns the values of which the column must have one; None when the filter does not say so."""
     if isinstance(given, EqualTo | EqualNullSafe):
         return None if given.value is None else [given.value]
     return [value for value in given.value if value is not None] if isinstance(given, In) else None

@@ -99,7 +99,7 @@ def check_read_schema(schema: StructType, projection: Projection) -> None:
 
 
 def _check_decodable(kind: DataType, path: str) -> None:
-    """JSON decoding turns any field into null when it is absent, and knows no binary, date or map."""
+    """Refuses types that JSON cannot decode: it turns absent fields into null, and has no binary, date or map."""
     if isinstance(kind, StructType):
         for field in kind.fields:
             if not field.nullable:
@@ -117,7 +117,7 @@ def _check_decodable(kind: DataType, path: str) -> None:
 
 
 def arrow_schema(schema: StructType) -> pa.Schema:
-    """What Spark expects of each batch."""
+    """Returns the schema that Spark expects of each batch."""
     return pa.schema([_arrow_field(field.name, field.dataType, field.nullable) for field in schema.fields])
 
 

@@ -21,7 +21,7 @@ def cast(text: str, source: SqlType, target: SqlType) -> str:
 
 
 def converted(text: str, source: SqlType, target: SqlType) -> str:  # noqa: C901 - a case for each type
-    """The text for a conversion that exists."""
+    """Returns the text for a conversion that exists."""
     if source == target:
         return text
     if source.kind == "NULL":
@@ -65,7 +65,7 @@ def _to_struct(text: str, source: SqlType, target: SqlType) -> str:
 
 
 def _to_number(text: str, source: SqlType, target: SqlType) -> str:
-    """A number that a whole one cannot hold loses its upper bits, as in Java; text that is none is null."""
+    """Returns SQL for a cast to a number: one too large loses its upper bits, as in Java; text that is no number is null."""
     if source.kind == "STRING":
         return f"try_cast(trim({text}) as {target.ddl})"
     if target.kind in ("INTEGER", "BIGINT"):
@@ -87,7 +87,7 @@ def _to_string(text: str, source: SqlType) -> str:
 
 
 def _inner_text(text: str, kind: SqlType, depth: int) -> str:
-    """The text that Java's collections and Connect's Struct write: [1, 2], {k=v}, Struct{A=1,B=2}."""
+    """Returns the text that Java's collections and Connect's Struct write: [1, 2], {k=v}, Struct{A=1,B=2}."""
     member = f"x{depth}_"
     match kind.kind:
         case "ARRAY":
@@ -146,7 +146,7 @@ def comparable(left: tuple[str, SqlType], right: tuple[str, SqlType]) -> tuple[s
 
 
 def comparison_with_null(left: SqlType, right: SqlType) -> SqlError:
-    """The error for a NULL that is written on one side of a comparison."""
+    """Returns the error for a NULL that is written on one side of a comparison."""
     return SqlError(
         f"Comparison with NULL not supported: {left} and {right}", hint="Use IS NULL or IS NOT NULL instead"
     )

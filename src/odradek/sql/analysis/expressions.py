@@ -89,7 +89,7 @@ class ExpressionCompiler:
             raise error.at(position_of(tree)) from None
 
     def as_type(self, tree: exp.Expr, wanted: SqlType, what: str) -> str:
-        """The text of an expression that has to be of a type."""
+        """Returns the text of an expression that has to be of a type."""
         made = self.typed(tree)
         if common_type(made.type, wanted) != wanted:
             raise SqlError(f"{what} has the type {made.type}, and needs {wanted}", position_of(tree))
@@ -153,7 +153,7 @@ class ExpressionCompiler:
         return self._tested(_operand(self, tree.left), _operand(self, tree.right), _COMPARISONS[type(tree)])
 
     def _tested(self, left: _Operand, right: _Operand, sign: str) -> TypedText:
-        """The comparison, which is false beside null and beside NaN."""
+        """Returns the comparison, which is false beside null and beside NaN."""
         return TypedText(f"coalesce({self._test(left, right, sign)}, false)", BOOLEAN)
 
     def _test(self, left: _Operand, right: _Operand, sign: str) -> str:
@@ -187,7 +187,7 @@ class ExpressionCompiler:
     def _times(
         self, left: exp.Expr, left_value: TypedText, right: exp.Expr, right_value: TypedText
     ) -> tuple[TypedText, TypedText] | None:
-        """A time that is written as text, beside ROWTIME, the bounds of windows, a DATE, a TIME or a TIMESTAMP."""
+        """Types a time written as text, in a comparison with ROWTIME, bounds of windows, a DATE, a TIME or a TIMESTAMP."""
         for column, value, text, is_left in (
             (left, left_value, right, True),
             (right, right_value, left, False),
@@ -209,7 +209,7 @@ class ExpressionCompiler:
         return TypedText(same if isinstance(tree, exp.NullSafeEQ) else f"(not {same})", BOOLEAN)
 
     def connector(self, tree: exp.And | exp.Or) -> TypedText:
-        """A chain of ANDs, or of ORs, of any length."""
+        """Types a chain of ANDs, or of ORs, of any length."""
         word = "and" if isinstance(tree, exp.And) else "or"
         parts = [
             self.as_type(part, BOOLEAN, f"what stands {'after' if place else 'before'} {word.upper()}")
@@ -479,12 +479,12 @@ def _is_literal(tree: exp.Expr) -> bool:
 
 
 def lambda_name(name: str) -> str:
-    """A variable of a lambda in Spark: no column is called so."""
+    """Returns a variable of a lambda in Spark: no column is called so."""
     return f"l_{name.encode().hex()}"
 
 
 def constant_of(tree: exp.Expr) -> Any:
-    """The value of a literal, with its sign; None for another expression."""
+    """Returns the value of a literal, with its sign; None for another expression."""
     if isinstance(tree, exp.Paren):
         return constant_of(tree.this)
     if isinstance(tree, exp.Boolean):

@@ -27,7 +27,7 @@ def like_regex(pattern: str, escape: str | None) -> str:
 
 
 def like_regex_of(pattern: str, escape: str | None) -> str:
-    """The same for a pattern that is computed: Spark takes it apart sign by sign, each that escapes with its next."""
+    """Returns the same for a pattern that is computed: Spark takes it apart sign by sign, each that escapes with its next."""
     mark = "" if escape is None else re.escape(escape)
     sign = f"(?s){mark}.|." if mark else "(?s)."
     signs = f"regexp_extract_all({pattern}, {quoted(sign)}, 0)"

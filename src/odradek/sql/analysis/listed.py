@@ -27,7 +27,7 @@ def in_one_type(
     type_of: Callable[[T], SqlType],
     kind: SqlType = NULL,
 ) -> Iterator[tuple[exp.Expr, T]]:
-    """The values, with each literal in the type of those before it. Raises SqlError for a text that is no such value.
+    """Yields the values, with each literal in the type of those before it. Raises SqlError for a text that is no such value.
 
     `IN (1, '2')` has two numbers, and `ARRAY['a', 2]` two texts. What is no literal stays as it is. `kind`: the first type.
     Each value is compiled once: lists that stand in each other would be compiled again and again.
@@ -40,7 +40,7 @@ def in_one_type(
 
 
 def beside(column: exp.Expr, trees: Sequence[exp.Expr]) -> Sequence[exp.Expr]:
-    """The members of `column IN (…)`: beside ROWTIME and the bounds of windows, texts are times, as in comparisons."""
+    """Returns the members of `column IN (…)`: beside ROWTIME and the bounds of windows, texts are times, as in comparisons."""
     if not isinstance(column, exp.Column) or column.name not in TIME_COLUMNS:
         return trees
     return [_moment(tree, position_of(column)) for tree in trees]
@@ -87,7 +87,7 @@ def _boolean(tree: exp.Literal) -> exp.Expr:
 
 
 def _text(tree: exp.Expr) -> exp.Expr | None:
-    """A number or a BOOLEAN as the text that Java makes of it; None of what is no literal."""
+    """Returns a number or a BOOLEAN as the text that Java makes of it; None of what is no literal."""
     if isinstance(tree, exp.Boolean):
         return exp.Literal.string("true" if tree.this else "false")
     sign, literal = ("-", tree.this) if isinstance(tree, exp.Neg) else ("", tree)

@@ -48,7 +48,7 @@ def epoch_ms(text: str, position: tuple[int, int] | None = None) -> int:
 
 
 def time_literal(text: str, kind: SqlType) -> str:
-    """A DATE, TIME or TIMESTAMP as Spark SQL. Raises SqlError for text that is none."""
+    """Returns a DATE, TIME or TIMESTAMP as Spark SQL. Raises SqlError for text that is none."""
     try:
         return TIME_LITERALS[kind.kind].format(time_of_text(text, kind))
     except ValueError as error:

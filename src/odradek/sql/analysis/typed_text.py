@@ -31,7 +31,7 @@ class TypedText(NamedTuple):
 
 
 def quoted(text: str) -> str:
-    """A text as a literal of Spark."""
+    """Returns a text as a literal of Spark."""
     return "'" + text.replace("\\", "\\\\").replace("'", "\\'") + "'"
 
 

@@ -178,7 +178,7 @@ class DoorSession:
 
 
 def _compiled(jvm: Any) -> Any:
-    """The loader of the classes in `ReadOnly.java`; Spark, which starts after this, finds them, too."""
+    """Returns the loader of the classes in `ReadOnly.java`; Spark, which starts after this, finds them, too."""
     compiler = jvm.org.codehaus.janino.SimpleCompiler()
     thread = jvm.java.lang.Thread.currentThread()
     compiler.setParentClassLoader(thread.getContextClassLoader())
@@ -189,7 +189,7 @@ def _compiled(jvm: Any) -> Any:
 
 
 def _object(package: Any, name: str) -> Any:
-    """An object of Scala."""
+    """Returns an object of Scala."""
     return getattr(getattr(package, f"{name}$"), "MODULE$")
 
 

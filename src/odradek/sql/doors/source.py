@@ -160,7 +160,7 @@ def _all(batch: pa.RecordBatch) -> list[_Record]:
 
 
 def _present(batches: Iterator[pa.RecordBatch]) -> Iterator[list[_Record]]:
-    """The last record of each key, without those whose last one is a tombstone."""
+    """Yields the last record of each key, without those whose last one is a tombstone."""
     last: dict[tuple[int, bytes], _Record] = {}
     for batch in batches:
         for record in _all(batch):

@@ -102,5 +102,5 @@ def scalar(
 
 
 def same(kinds: str, wanted: str, spark: Template) -> list[Written]:
-    """One overload for each type in `kinds` ("INT BIGINT"), which stands for `X` in `wanted`."""
+    """Returns one overload for each type in `kinds` ("INT BIGINT"), which stands for `X` in `wanted`."""
     return [(wanted.replace("X", kind), spark) for kind in kinds.split()]

@@ -53,7 +53,7 @@ _ELSEWHERE: Final = (
 
 
 def page() -> str:
-    """The whole page."""
+    """Returns the whole page."""
     return "".join(_page())
 
 

@@ -35,7 +35,7 @@ _UNMARKED: Final = (
 
 
 def json_at_in_lambda(text: str, path: str) -> str:
-    """The value at a JSONPath: a text without its quotes, anything else as JSON, numbers digit by digit."""
+    """Returns the value at a JSONPath: a text without its quotes, anything else as JSON, numbers digit by digit."""
     is_json = f"regexp_like(__json, {quoted(f'^{_DOUBLE_QUOTED}$')})"
     marked = _replaced("__json", _MARKED)
     path = _path_of_spark(path)
@@ -49,7 +49,7 @@ def json_at_in_lambda(text: str, path: str) -> str:
 
 
 def _path_of_spark(path: str) -> str:
-    """A constant path as Spark reads it: Spark has no names in double quotes."""
+    """Returns a constant path as Spark reads it: Spark has no names in double quotes."""
     written = literal(path)
     if written is None:
         return path

@@ -41,7 +41,7 @@ def _plain(value: Any) -> Any:
 
 
 def _order(value: Any) -> Any:
-    """A key that sorts as Java compares: NaN is the largest DOUBLE, and -0.0 is below 0.0."""
+    """Returns a key that sorts as Java compares: NaN is the largest DOUBLE, and -0.0 is below 0.0."""
     value = _plain(value)
     if isinstance(value, float):
         return (1, 0.0, 0.0) if math.isnan(value) else (0, value, math.copysign(1.0, value))

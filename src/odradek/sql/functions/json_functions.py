@@ -30,7 +30,7 @@ def _is_as_json(kind: SqlType) -> bool:
 
 
 def _clock(value: str) -> str:
-    """A pattern for a TIME: seconds and milliseconds only if they are not 0."""
+    """Returns a pattern for a TIME: seconds and milliseconds only if they are not 0."""
     ms = f"unix_millis({value})"
     return f"CASE WHEN {ms} % 60000 = 0 THEN 'HH:mm' WHEN {ms} % 1000 = 0 THEN 'HH:mm:ss' ELSE 'HH:mm:ss.SSS' END"
 
@@ -62,7 +62,7 @@ def _written(value: str, kind: SqlType, depth: int = 0) -> str:
 
 
 def _order(depth: int) -> str:
-    """The order of two entries by the texts of their keys, which are never equal."""
+    """Returns the order of two entries by the texts of their keys, which are never equal."""
     left, right = (f"cast({name}{depth}.key as string)" for name in ("__a", "__b"))
     return f"if({left} < {right}, -1, 1)"
 

@@ -93,7 +93,7 @@ class FunctionLibrary:
         return isinstance(self._definitions.get(name.upper()), TableDefinition)
 
     def scalar(self, name: str, kinds: Sequence[SqlType]) -> ScalarFunction:
-        """The function that this call means. SqlError: no such name, or none that takes these types."""
+        """Returns the function that this call means. SqlError: no such name, or none that takes these types."""
         definition = self._of_kind(name, ScalarDefinition, "SCALAR")
         assert isinstance(definition, ScalarDefinition)
         overload, fitting = best(definition.name, definition.overloads, kinds)
@@ -128,7 +128,7 @@ class FunctionLibrary:
         return definition.resolved(kinds, constants, of_table=of_table)
 
     def table(self, name: str, kinds: Sequence[SqlType]) -> TableFunction:
-        """A function that makes rows."""
+        """Returns a function that makes rows."""
         definition = self._of_kind(name, TableDefinition, "TABLE")
         assert isinstance(definition, TableDefinition)
         return definition.resolved(kinds)

@@ -15,7 +15,7 @@ def quoted(text: str) -> str:
 
 
 def literal(sql: str) -> str | None:
-    """The text that Spark SQL's '…' says; None for what is no single constant text."""
+    """Returns the text that Spark SQL's '…' says; None for what is no single constant text."""
     sql = sql.strip()
     if len(sql) < 2 or sql[0] != "'" or sql[-1] != "'":
         return None

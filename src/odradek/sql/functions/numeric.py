@@ -23,7 +23,7 @@ def has_exponent(kind: SqlType) -> bool:
 
 
 def plain_decimal(text: str, kind: SqlType) -> str:
-    """All digits without an exponent, as Java's toPlainString."""
+    """Returns all digits without an exponent, as Java's toPlainString."""
     if not has_exponent(kind):
         return f"cast({text} as string)"
     fraction = (

@@ -166,7 +166,7 @@ def _target(pattern: SqlType, kind: SqlType, bindings: Bindings) -> SqlType:
 
 
 def substituted(pattern: SqlType, bindings: Bindings) -> SqlType:
-    """The type with what its letters stand for; NULL where nothing is known."""
+    """Returns the type with what its letters stand for; NULL where nothing is known."""
     if pattern.kind.startswith("?"):
         return bindings.get(pattern.kind[1:], NULL)
     if pattern.parts or pattern.fields:
@@ -232,12 +232,12 @@ def _shown(kind: SqlType) -> str:
 
 
 def shown(kind: SqlType) -> str:
-    """A type of a signature, for people."""
+    """Returns a type of a signature, for people."""
     return _shown(kind)
 
 
 def best(name: str, overloads: Sequence[Overload], kinds: Sequence[SqlType]) -> tuple[Overload, Fit]:
-    """The overload that fits with the least widening; of equals the first. SqlError with the alternatives."""
+    """Returns the overload that fits with the least widening; of equals the first. SqlError with the alternatives."""
     fits = [
         (overload, fitting)
         for overload in overloads

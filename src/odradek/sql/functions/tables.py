@@ -62,7 +62,7 @@ class TableDefinition:
 
 
 def _cube(call: Call) -> str:
-    """Each combination of values and nulls. The bits of a number say which values stay."""
+    """Returns each combination of values and nulls. The bits of a number say which values stay."""
     (columns,) = call.texts
     is_kept = f"bit_get(__mask, array_size({columns}) - 1 - __place) = 1"
     masks = (

@@ -95,7 +95,7 @@ def _letters(pattern: str) -> frozenset[str]:
 
 
 def _zone(zone: str) -> str:
-    """A zone that is written down and does not exist is null. Of others Python knows."""
+    """Returns SQL for a zone: null for a constant zone that does not exist. Python looks up the others."""
     return f"odradek_zone({zone})"
 
 

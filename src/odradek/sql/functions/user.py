@@ -217,7 +217,7 @@ def user_function(
     *,
     allowed: bool,
 ) -> tuple[Definition, tuple[PythonFunction, ...]]:
-    """The definition for a library, and what a Spark session registers for it.
+    """Returns the definition for a library, and what a Spark session registers for it.
 
     `allowed`: the server's setting. SqlError: not allowed; code that is no Python, does what it may not, or does not
     define what it must; other parameters than the statement says.

@@ -99,7 +99,7 @@ class Ksql(Dialect):
         SUBQUERY_PREDICATES: ClassVar[dict[Any, Any]] = {}
 
         def expression_of(self, tokens: Sequence[Token], text: str) -> exp.Expr:
-            """The tree of these tokens, all of them. SqlError for what is no expression."""
+            """Returns the tree of these tokens, all of them. SqlError for what is no expression."""
             try:
                 (tree,) = self._parse(type(self)._parse_expression, list(tokens), text)
             except ParseError as error:
@@ -121,7 +121,7 @@ class Ksql(Dialect):
             return self._parse_column()
 
         def _parse_window(self, this: exp.Expr | None, alias: bool = False) -> exp.Expr | None:
-            """A call with OVER (…) behind it. A column may be called over."""
+            """Parses a call with OVER (…) after it. A column may be called over."""
             if this is None or not self._curr or self._curr.text.upper() != "OVER":
                 return this
             if not self._next or self._next.text != "(":
@@ -255,7 +255,7 @@ def _check_levels(tree: exp.Expr, tokens: Sequence[Token]) -> None:
 
 
 def written(tokens: Sequence[Token]) -> str:
-    """The text of a type."""
+    """Returns the text of a type."""
     return " ".join(
         f"`{token.text}`" if token.token_type == TokenType.IDENTIFIER else token.text for token in tokens
     )
@@ -282,7 +282,7 @@ def position_of(tree: exp.Expr) -> Position | None:
 
 
 def chained(tree: exp.And | exp.Or) -> list[exp.Expr]:
-    """The conditions of `a AND b AND c`, in order. sqlglot nests them to the left, a level for each."""
+    """Returns the conditions of `a AND b AND c`, in order. sqlglot nests them to the left, a level for each."""
     parts: list[exp.Expr] = []
     node: exp.Expr = tree
     while type(node) is type(tree):

@@ -55,7 +55,7 @@ def parse_one(text: str, variables: Mapping[str, str] | None = None) -> Statemen
 
 
 def _split(text: str) -> Iterator[str]:
-    """The text of each statement. Every character is looked at once, whatever is opened and does not end."""
+    """Yields the text of each statement. Every character is looked at once, whatever is opened and does not end."""
     start = place_in_text = 0
     while (match := _MARK.search(text, place_in_text)) is not None:
         place_in_text = match.end()
@@ -86,7 +86,7 @@ class _Place:
         return _Place(self.lines + lines, len(statement) - statement.rfind("\n"))
 
     def moved(self, line: int, column: int) -> Position:
-        """A position in the statement as one in the whole text."""
+        """Returns a position in the statement as one in the whole text."""
         return Position(line + self.lines, column + (self.columns if line == 1 else 0))
 
 

@@ -110,13 +110,13 @@ def mark_subquery(tree: exp.In, number: int) -> None:
 
 
 def subquery_of(tree: exp.Expr) -> int | None:
-    """The number of the subquery of an IN; None of any other expression."""
+    """Returns the number of the subquery of an IN; None of any other expression."""
     query = tree.args.get("query") if isinstance(tree, exp.In) else None
     return int(query.name) if isinstance(query, exp.Placeholder) else None
 
 
 def with_members(where: Expression, members: Sequence[Sequence[object]]) -> Expression:
-    """A condition with constants in place of its subqueries."""
+    """Returns a condition with constants in place of its subqueries."""
     changed = where.copy()
     for tree in list(changed.find_all(exp.In)):
         number = subquery_of(tree)
@@ -133,7 +133,7 @@ def with_members(where: Expression, members: Sequence[Sequence[object]]) -> Expr
 
 
 def conjuncts(tree: exp.Expr) -> list[exp.Expr]:
-    """The parts between ANDs."""
+    """Returns the parts between ANDs."""
     if isinstance(tree, exp.And):
         return [*conjuncts(tree.this), *conjuncts(tree.expression)]
     return conjuncts(tree.this) if isinstance(tree, exp.Paren) else [tree]

@@ -133,7 +133,7 @@ class QueryReader:
         )
 
     def _where(self) -> tuple[exp.Expr | None, tuple[Query, ...]]:
-        """The condition, and its subqueries."""
+        """Reads the condition, and its subqueries."""
         queries: list[Query] = []
 
         def without_subqueries(tokens: list[Token]) -> list[Token]:

@@ -82,7 +82,7 @@ class StatementReader:
                 raise self.unexpected(expected)
 
     def choose(self, *words: str) -> str:
-        """One of these words."""
+        """Reads one of these words."""
         for expected in words:
             if self.accept(expected):
                 return expected
@@ -161,7 +161,7 @@ class StatementReader:
         return number * _UNITS_MS[unit]
 
     def until(self, ends_here: Callable[[StatementReader], bool]) -> list[Token]:
-        """The tokens up to a place outside brackets where `ends_here`, or up to a bracket that was opened before."""
+        """Reads the tokens up to a place outside brackets where `ends_here`, or up to a bracket that was opened before."""
         start, depth = self._next, 0
         while not self.at_end:
             if depth == 0 and ends_here(self):
@@ -178,7 +178,7 @@ class StatementReader:
         ends_here: Callable[[StatementReader], bool],
         prepare: Callable[[list[Token]], list[Token]] = list,
     ) -> exp.Expr:
-        """The expression up to there. It is not empty. `prepare`: other tokens in place of these."""
+        """Reads a non-empty expression up to the place where `ends_here`. `prepare` returns other tokens in place of these."""
         where = self.position()
         tokens = self.until(ends_here)
         if not tokens:
@@ -196,7 +196,7 @@ class StatementReader:
         return tree
 
     def listed(self, read: Callable[[], T]) -> tuple[T, ...]:
-        """One or several, with commas."""
+        """Reads one or several values, with commas between them."""
         read_values = [read()]
         while self.accept(","):
             read_values.append(read())
@@ -210,7 +210,7 @@ class StatementReader:
         return read_values
 
     def type_text(self) -> str:
-        """A type as it is written, up to a comma, the end of brackets, or a word that belongs to a column."""
+        """Reads a type as it is written, up to a comma, the end of brackets, or a word that belongs to a column."""
         depth, start = 0, self._next
         while not self.at_end:
             word = self.word()

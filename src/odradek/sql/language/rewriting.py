@@ -31,7 +31,7 @@ def with_columns(text: str, columns: Sequence[str]) -> str:
 
 
 def with_default_formats(statement: T, properties: Mapping[str, str]) -> T | CreateSource:
-    """A CREATE whose WITH names no format, with those of the properties `ksql.persistence.default.format.…`."""
+    """Returns a CREATE whose WITH names no format, with those of the properties `ksql.persistence.default.format.…`."""
     if not isinstance(statement, CreateSource):
         return statement
     written = {name for name, _ in statement.properties}
@@ -68,7 +68,7 @@ def with_properties(text: str, properties: Mapping[str, int | str]) -> str:
 
 
 def _after_name(tokens: Sequence[Token]) -> int:
-    """The place of what follows CREATE … STREAM name, or TABLE name."""
+    """Returns the place of what follows CREATE … STREAM name, or TABLE name."""
     for place, token in enumerate(tokens):
         if token.text.upper() in ("STREAM", "TABLE"):
             has_condition = [part.text.upper() for part in tokens[place + 1 : place + 4]] == [

@@ -46,7 +46,7 @@ def build(step: Step, app: Streams) -> Built:
 
 
 def reads_with_state(step: Step) -> list[ReadStep]:
-    """The tables whose rows are kept where they are read: an operator after them needs what an update replaces."""
+    """Returns the tables whose rows are kept where they are read: an operator after them needs what an update replaces."""
     built = build(step, Streams("explained")).operator
     sources = [operator for operator in walk(built) if isinstance(operator, TopicSource)]
     with_old = translator.operators_with_old_values([built])
@@ -91,7 +91,7 @@ def _read(step: ReadStep, app: Streams) -> Built:
 
 
 def _selected(stream: Stream, value: tuple[NamedColumn, ...]) -> Stream:
-    """A record whose value is null keeps that."""
+    """Returns the stream with these columns; a null value stays null."""
     return stream.select(*(f"if({HAS_VALUE}, {text}, null) AS `{name}`" for name, text in value))
 
 

@@ -166,7 +166,7 @@ def made_kind(catalog: SqlCatalog, query: Query, name: str) -> SourceKind:
 
 
 def select_plan(catalog: SqlCatalog, query: Query, steps: PlannedSteps | None = None) -> Plan:
-    """A push query: all of its columns are in the value, those of the key, too."""
+    """Plans a push query: all of its columns are in the value, also those of the key."""
     planned = QueryPlanner(catalog, query, steps or PlannedSteps(), needs_key=False).plan()
     return Plan(query=planned, key=planned.key, value=planned.value, sink=None, limit=query.limit)
 
@@ -416,7 +416,7 @@ def _with_schema(
 
 
 def schema_id_of(properties: Mapping[str, PropertyValue], part: str, statement: Statement) -> int | None:
-    """The id of a schema in the registry; None when it is not written. Raises SqlError for what is no number."""
+    """Returns the id of a schema in the registry; None when it is not written. Raises SqlError for what is no number."""
     name = f"{part.upper()}_SCHEMA_ID"
     written = properties.get(name)
     if written is None:
@@ -475,7 +475,7 @@ def _column_name(written: str) -> str:
 
 
 def as_stream(built: Built) -> Stream:
-    """The updates of a table as records, for what shows them."""
+    """Returns the updates of a table as records, for what shows them."""
     return built.to_stream() if isinstance(built, Table) else built
 
 

@@ -198,7 +198,7 @@ class QueryPlanner:
     def _repartitioned(
         self, chosen: tuple[ScopedColumn, ...], shape: RelationShape
     ) -> Iterable[ScopedColumn]:
-        """The order after PARTITION BY: the new key, then of each source its values and the key that it had."""
+        """Returns the order after PARTITION BY: the new key, then of each source its values and the key that it had."""
         trees = [tree for tree in self._query.partition_by if isinstance(tree, exp.Column)]
         new_key = [shape.scope.resolve(tree.name, tree.table or None, position_of(tree)) for tree in trees]
         first = [column for column in new_key if column in chosen]
@@ -372,7 +372,7 @@ class QueryPlanner:
         return replace(shape, step=step, key=key)
 
     def _new_key(self, compiler: ExpressionCompiler, tree: exp.Expr, typed: TypedText) -> KeyColumn:
-        """A column of the new key. An expression that is selected is the key under its name there."""
+        """Returns a column of the new key. An expression that is selected is the key under its name there."""
         if typed.type.holds_map:
             raise SqlError("PARTITION BY is not supported with MAP columns", position_of(tree))
         return KeyColumn(
@@ -522,7 +522,7 @@ class _AggregateCollector:
         return TypedText(result_column, function.returns)
 
     def arguments(self, step: Step, key: list[str]) -> Step:
-        """The frame that is aggregated: the columns of GROUP BY and the arguments."""
+        """Returns the frame that is aggregated: the columns of GROUP BY and the arguments."""
         keys = tuple(NamedColumn(f"G_{place}", text) for place, text in enumerate(key))
         return ProjectStep(inputs=(step,), value=(*keys, *self._arguments, NamedColumn(NO_COLUMN, "true")))
 

@@ -529,7 +529,7 @@ def _refuse_stream_without_window(left: RelationShape, right: RelationShape, pos
 
 
 def _by(shape: RelationShape, on: TypedText) -> Step:
-    """The stream by the expression that it is joined on."""
+    """Returns the stream by the expression that it is joined on."""
     if _is_key(shape, on):
         return shape.step
     if shape.window is not None:

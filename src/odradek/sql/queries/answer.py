@@ -56,7 +56,7 @@ class AnswerWriter(Protocol):
     def begin(self, query_answer: QueryAnswer) -> str: ...
 
     def rows(self, rows: list[list[Any]]) -> str:
-        """One or more rows."""
+        """Returns one or more rows."""
 
     def idle(self) -> str:
         """Nothing came for a while."""

@@ -148,7 +148,7 @@ def _unpickled(query_id: bytes, content: bytes) -> Any:
 
 
 async def read_message(reader: asyncio.StreamReader) -> Any:
-    """The next one, or UnreadableMessage. asyncio.IncompleteReadError when the other end is gone."""
+    """Returns the next message, or UnreadableMessage. asyncio.IncompleteReadError when the other end is gone."""
     id_bytes, content_bytes = _HEADER.unpack(await reader.readexactly(_HEADER.size))
     return _unpickled(await reader.readexactly(id_bytes), await reader.readexactly(content_bytes))
 

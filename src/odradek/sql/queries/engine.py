@@ -101,7 +101,7 @@ class PushedRows:
         return self.order.limit is not None and self.row_count >= self.order.limit
 
     async def next_rows(self, timeout_s: float) -> list[list[Any]] | None:
-        """The next rows, an empty list after `timeout_s`, or None when there are no more. EngineFailed."""
+        """Returns the next rows, an empty list after `timeout_s`, or None when there are no more. EngineFailed."""
         try:
             async with asyncio.timeout(timeout_s):
                 rows = await self._queue.get()
@@ -180,7 +180,7 @@ class SqlEngine:
             self._send_soon(query.order)
 
     def sleeping(self) -> dict[str, Offsets]:
-        """The queries that sleep, and how far each has read."""
+        """Returns the queries that sleep, and how far each has read."""
         return {query_id: query.read for query_id, query in self.wanted.items() if query.state == "SLEEPING"}
 
     def wake(self, query_id: str) -> None:

@@ -148,7 +148,7 @@ class LocalScope:
         compare: Callable[[Any, Any], bool],
         right_value: LocalValue | None = None,
     ) -> Callable[[Any, Row], bool]:
-        """A test of a value that is computed once per row: operands that nest would be computed again and again."""
+        """Returns a test of a value that is computed once per row: operands that nest would be computed again and again."""
         _check_order(value, tree, compare)
         sides = self._sides(_given(value), tree, other, right_value)
         is_given = value.type != STRING
@@ -172,7 +172,7 @@ class LocalScope:
         return LocalValue(kind, lambda row: None if (value := of(row)) is None else _negated(value, kind))
 
     def _both(self, tree: exp.And | exp.Or) -> LocalValue:
-        """A chain of ANDs, or of ORs, of any length."""
+        """Compiles a chain of ANDs, or of ORs, of any length."""
         parts = [self._condition(part) for part in chained(tree)]
         decides = isinstance(tree, exp.Or)
 
@@ -279,7 +279,7 @@ def _check_order(value: LocalValue, tree: exp.Expr, compare: Callable[[Any, Any]
 
 
 def _given(value: LocalValue) -> LocalValue:
-    """The same value, whose computation takes the value itself. A text keeps its own: it may be a constant time."""
+    """Returns the same value, whose computation takes the value itself. A text keeps its own: it may be a constant time."""
     return value if value.type == STRING else LocalValue(value.type, lambda computed: computed, value.name)
 
 
@@ -351,7 +351,7 @@ def _literal(tree: exp.Literal) -> LocalValue:
 
 
 def _number(text: str) -> LocalValue:
-    """A number as it is written, perhaps with a sign. SqlError."""
+    """Returns a number as it is written, perhaps with a sign. SqlError."""
     if "e" in text.lower():
         number = double(text)
         return LocalValue(DOUBLE, lambda row: number)
@@ -396,7 +396,7 @@ every type: a node that it does not compare must not be here.
 
 
 def constant(tree: exp.Expr, kind: SqlType) -> Any:
-    """The value of INSERT VALUES for a column of a type. SqlError for what is no constant of it."""
+    """Returns the value of INSERT VALUES for a column of a type. SqlError for what is no constant of it."""
     try:
         return _of_kind(_constant(tree, kind), kind)
     except NeedsSpark:
@@ -436,7 +436,7 @@ def _member(member: exp.Expr, kind: SqlType) -> tuple[Any, Any]:
 
 
 def _cast(tree: exp.Cast, column: SqlType) -> Any:
-    """A CAST of a constant, which rounds decimals half up as it does in a query."""
+    """Returns a CAST of a constant, which rounds decimals half up as it does in a query."""
     kind = parse_type(tree.args["to"].name)
     if not kind.is_simple:
         return _constant(tree.this, kind)

@@ -100,7 +100,7 @@ class _Numbers:
 def frame_of(
     window: exp.Window, called: str, order: Sequence[SqlType], position: Position | None
 ) -> RowFrame:
-    """The frame of a call: what is written, or what SQL has for none. SqlError."""
+    """Returns the frame of a call: what is written, or what SQL has for none. SqlError."""
     spec = window.args.get("spec")
     if spec is None:
         return TO_THIS_ROW

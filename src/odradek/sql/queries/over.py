@@ -82,7 +82,7 @@ class OverCall:
 
 
 def overs_in(tree: exp.Expr, scope: LocalScope, number: int) -> tuple[exp.Expr, list[OverCall]]:
-    """The expression with columns in place of its calls, and the calls. NeedsSpark; SqlError for what is wrong."""
+    """Returns the expression with columns in place of its calls, and the calls. NeedsSpark; SqlError for what is wrong."""
     if not tree.find(exp.Window):
         return tree, []
     holder = exp.Paren(this=tree.copy())

@@ -142,7 +142,7 @@ async def scanned(
 
 
 def _row(rows: SourceRows, record: Any, leave_out: Callable[[Any, str], None]) -> Any:
-    """The row of a record. None if it is left out: it cannot be read, or its time is negative."""
+    """Returns the row of a record. None if it is left out: it cannot be read, or its time is negative."""
     place = {
         "ROWTIME": record.timestamp_ms,
         "ROWPARTITION": record.partition,

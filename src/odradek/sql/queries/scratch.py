@@ -35,7 +35,7 @@ class EngineScratch:
         raise OSError(f"no directory could be kept in {self._parent}")
 
     def directory(self, name: str) -> Path:
-        """A new one in it."""
+        """Makes a new directory in it."""
         return Path(tempfile.mkdtemp(prefix=f"{name}-", dir=self.path))
 
     def close(self) -> None:

@@ -84,7 +84,7 @@ class SourceRows:
         return self.filled(row, key, value)
 
     def key_row(self, key: bytes | None, place: Mapping[str, int]) -> Row | None:
-        """The columns of a key alone; None when there is no key. UnreadableRecord."""
+        """Returns the columns of a key alone; None when there is no key. UnreadableRecord."""
         if key is None:
             return None
         row: dict[str, Any] = dict(place)
@@ -124,7 +124,7 @@ class SourceRows:
 
 
 def _named(role: str, codec: RecordCodec, data: bytes | None) -> list[Any] | None:
-    """The columns of a key or value; the error says which of them cannot be read."""
+    """Returns the columns of a key or value; the error says which of them cannot be read."""
     try:
         return codec.decode(data)
     except UnreadableRecord as error:

@@ -40,7 +40,7 @@ class TableViews:
         self._opening = asyncio.Lock()
 
     async def view(self, rows: SourceRows) -> AsyncTableView:
-        """The view of a table; complete as of its opening."""
+        """Returns the view of a table; complete as of its opening."""
         topic = rows.source.topic
         async with self._opening:
             view = self._views.get(topic)
@@ -74,7 +74,7 @@ class TableViews:
 
 
 async def pulled(views: TableViews, query: Query, rows: SourceRows, chosen: LocalSelection) -> QueryAnswer:
-    """The rows of a table that a query asks for, in the order of the keys' bytes."""
+    """Returns the rows of a table that a query asks for, in the order of the keys' bytes."""
     view = await views.view(rows)
     await rows.learn([])
     keys = _keys_of(query.where, rows)
@@ -110,7 +110,7 @@ async def pulled(views: TableViews, query: Query, rows: SourceRows, chosen: Loca
 async def _with_overs(
     passing: AsyncIterator[Row], overs: Sequence[OverCall], query: Query
 ) -> AsyncIterator[Row]:
-    """The same rows, when all are there."""
+    """Yields the same rows, when all are there."""
     held: list[dict[str, Any]] = []
     async for row in passing:
         held.append(dict(row))
@@ -171,7 +171,7 @@ def _row(rows: SourceRows, table_row: TableRow) -> Row | None:
 
 
 def _keys_of(where: exp.Expr | None, rows: SourceRows) -> list[bytes] | None:
-    """The keys that a WHERE names, as bytes; None: it may be any key."""
+    """Returns the keys that a WHERE names, as bytes; None: it may be any key."""
     if where is None or len(rows.keys.columns) != 1:
         return None
     name, kind = rows.keys.columns[0]

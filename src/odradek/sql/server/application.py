@@ -278,7 +278,7 @@ class _WhileReading(Response):
 async def _written(
     query_answer: QueryAnswer, out: AnswerWriter, *, is_row_by_row: bool = False
 ) -> AsyncIterator[str]:
-    """The body of a response. The client's going away ends the query.
+    """Yields the body of a response. The client's going away ends the query.
 
     `is_row_by_row`: each row is a frame of HTTP/2 of its own, as with ksqlDB: npm's ksqldb-client parses frame by frame.
     """
@@ -307,7 +307,7 @@ async def _written(
 
 
 def _row(line: bytes, sequence: int) -> dict[str, Any]:
-    """A row of /inserts-stream."""
+    """Parses a row of /inserts-stream."""
     try:
         row = json.loads(line, parse_float=Decimal)
         if not isinstance(row, dict):

@@ -152,7 +152,7 @@ class Archives:
 
 
 def described_archive(archive: SqlArchive, query_id: str, health: QueryHealth | None) -> Entity:
-    """The query of an archive, as EXPLAIN describes queries. `health`: None of a query that does not run."""
+    """Returns the query of an archive, as EXPLAIN describes queries. `health`: None of a query that does not run."""
     source = archive.source
     rows = (
         f"columns of {source.name}"

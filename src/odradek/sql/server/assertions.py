@@ -40,7 +40,7 @@ class AssertionGround(Protocol):
     def schemas(self) -> StatementSchemas: ...
 
     async def reading(self, topic: str) -> TopicReading:
-        """All records of a topic, from its beginning; `ends` is where it ends now."""
+        """Returns all records of a topic, from its beginning; `ends` is where it ends now."""
 
 
 class Assertions:

@@ -35,7 +35,7 @@ class StatementThreads:
             raise too_deep(None) from None
 
     async def parsed(self, text: str, variables: Mapping[str, str]) -> list[Statement]:
-        """The statements of a request. Raises SqlError for too many, and for too long a one."""
+        """Returns the statements of a request. Raises SqlError for too many, and for too long a one."""
         statements = await self.run(parse, text, variables)
         if len(statements) > _STATEMENTS_MAX:
             raise SqlError(

@@ -59,7 +59,7 @@ class KnownHosts:
         return known
 
     def statuses(self, own: str, query_ids: Sequence[str], now_ms: int) -> dict[str, Any]:
-        """The servers as /clusterStatus shows them; `own` is the address of this one, which runs `query_ids`."""
+        """Returns the servers as /clusterStatus shows them; `own` is the address of this one, which runs `query_ids`."""
         others = {
             address: _status(known.heard_at_ms, now_ms, (), known.lags)
             for address, known in self._hosts.items()

@@ -97,7 +97,7 @@ class CommandTopic:
             self._consumer = None
 
     async def write(self, decide: Decide) -> int | None:
-        """The offset of the command that `decide` wants, when it is applied here; None if it wants none.
+        """Writes the command that `decide` wants, and returns its offset once it is applied here; None if it wants none.
 
         CommandConflict when other servers wrote at the same time, again and again.
         """

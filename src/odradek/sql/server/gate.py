@@ -73,7 +73,7 @@ class HttpUsers:
         return cls(passwords)
 
     def user_of(self, authorization: str) -> str | None:
-        """The user of a request's Authorization header; None: there is none with this password."""
+        """Returns the user of a request's Authorization header; None: there is none with this password."""
         kind, _, encoded = authorization.partition(" ")
         if kind.lower() != "basic":
             return None
@@ -248,7 +248,7 @@ class _Body:
         self._is_whole = not message.get("more_body", False)
 
     def receiving(self, receive: Receive) -> Receive:
-        """The messages as the application gets them."""
+        """Returns the messages as the application gets them."""
         is_first = True
 
         async def received() -> Message:

@@ -102,7 +102,7 @@ class ServerProcessingLog:
             _log.warning("sql_processing_log_off", topic=self.topic, reason=reason)
 
     def stream_statement(self, catalog: Catalog) -> str | None:
-        """The statement that makes the stream; None where it is there, or is not to be made."""
+        """Returns the statement that makes the stream; None where it is there, or is not to be made."""
         terms = self._terms
         if terms is None or not terms.creates_stream or not self._is_open or terms.stream in catalog.sources:
             return None

@@ -74,7 +74,7 @@ _PREFIXES: Final = (
 
 
 def plain_property(name: str) -> str:
-    """The name without the prefixes that ksqlDB allows."""
+    """Returns the name without the prefixes that ksqlDB allows."""
     for prefix in _PREFIXES:
         name = name.removeprefix(prefix)
     return name
@@ -100,7 +100,7 @@ def checked_properties(properties: Mapping[str, str]) -> dict[str, str]:
 
 
 def notes(properties: Mapping[str, str]) -> Iterator[str]:
-    """A line for each property that changes nothing."""
+    """Yields a line for each property that changes nothing."""
     for name in sorted(WITHOUT_EFFECT & properties.keys()):
         yield f"{name} has no effect here."
 

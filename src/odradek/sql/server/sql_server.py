@@ -361,7 +361,7 @@ class SqlServer:
         return await self._push(statement, properties)
 
     async def _with_members(self, query: Query) -> Query:
-        """The query with what its subqueries say now in their place. SqlError when they say too much."""
+        """Returns the query with what its subqueries say now in their place. SqlError when they say too much."""
         if query.where is None or not query.subqueries:
             return query
         members = []
@@ -446,7 +446,7 @@ class SqlServer:
         )
 
     def _registered(self, query_answer: QueryAnswer) -> QueryAnswer:
-        """A query of ours that /close-query can end."""
+        """Registers a query of ours, so that /close-query can end it."""
         ended = asyncio.Event()
         query_id = query_answer.query_id or ""
         self._queries[query_id] = ended.set

@@ -164,7 +164,7 @@ class Statements:
         return await self._distribute(rebuilding, {**properties, "auto.offset.reset": "earliest"})
 
     async def _archive_query(self, statement: language.CreateArchive, properties: Given) -> Entity:
-        """The two statements that it stands for, one after the other. Both are checked before the first counts."""
+        """Runs the two statements of CREATE ARCHIVE AS SELECT in turn. Checks both before the first takes effect."""
         catalog = self._server.catalog
         first = await self._server.threads.run(apply, catalog, statement, 0)
         if not first.changes:

@@ -89,7 +89,7 @@ class SourceTopics:
         )
 
     async def listed(self) -> dict[str, list[int]]:
-        """The replicas of each partition, by topic; without internal topics."""
+        """Returns the replicas of each partition, by topic; without internal topics."""
         async with self._admin() as admin:
             names = sorted(await admin.list_topics())
             described = await admin.describe_topics(names) if names else {}

@@ -14,7 +14,7 @@ _TABLE: Final = re.compile(r"\b(?:table|aggregate|count)\b", re.I)
 
 
 def svg(name: str, plan: str) -> str:
-    """The picture of a plan. Its lines are operators; those that are set in deeper are the inputs of the one above."""
+    """Returns the picture of a plan. Its lines are operators; those that are set in deeper are the inputs of the one above."""
     boxes: dict[str, Box] = {}
     edges: list[Edge] = []
     above: list[tuple[int, str]] = []

@@ -49,7 +49,7 @@ class TextTable:
 
 
 def cell(value: Any) -> str:
-    """A value of a row."""
+    """Returns a value of a row."""
     if value is None:
         return "null"
     if isinstance(value, str):
@@ -64,7 +64,7 @@ def cell(value: Any) -> str:
 
 
 def width_of(text: str) -> int:
-    """The cells of a terminal that a text of one line takes; of several lines, the widest."""
+    """Returns the cells of a terminal that a text of one line takes; of several lines, the widest."""
     return max((cell_len(line) for line in text.split("\n")), default=0)
 
 
@@ -82,7 +82,7 @@ def fitting(widths: Sequence[int], width: int) -> list[int]:
 
 
 def line_of(texts: Sequence[str], widths: Sequence[int], to_the_right: Sequence[bool]) -> list[str]:
-    """One row, in as many lines as its longest cell needs."""
+    """Returns one row, in as many lines as its longest cell needs."""
     parts = [_wrapped(text, width) for text, width in zip(texts, widths, strict=True)]
     height = max((len(part) for part in parts), default=1)
     return [
@@ -132,7 +132,7 @@ def rendered(entity: Entity) -> Iterable[str | TextTable]:
 
 
 def _safe(value: Any, name: str = "") -> Any:
-    """The same value; its texts have neither controls nor, but for texts of several lines, line ends."""
+    """Returns the same value; its texts have neither controls nor, but for texts of several lines, line ends."""
     if isinstance(value, str):
         lines = value.splitlines() if name in _OF_SEVERAL_LINES else [value]
         return "\n".join(map(safe_line, lines))
@@ -142,7 +142,7 @@ def _safe(value: Any, name: str = "") -> Any:
 
 
 def _indented(text: str) -> str:
-    """A text's second and later lines do not look like lines of ours."""
+    """Indents a text's second and later lines, so that they do not look like lines of ours."""
     return text.replace("\n", "\n  ")
 
 
@@ -174,7 +174,7 @@ def _text(value: Any) -> str:
 
 
 def schema_text(schema: Entity) -> str:
-    """A type as people write it, from the REST API's form."""
+    """Returns a type as people write it, from the REST API's form."""
     kind = schema["type"]
     if kind == "STRUCT":
         fields = ", ".join(

@@ -113,7 +113,7 @@ class CsvLines:
 
 
 def csv_line(values: Sequence[Any]) -> str:
-    """A line of CSV without its line end. Texts with quotes, commas and line ends are in quotes."""
+    """Returns a line of CSV without its line end. Texts with quotes, commas and line ends are in quotes."""
     written = io.StringIO()
     csv.writer(written, lineterminator="").writerow([_csv_cell(value) for value in values])
     return written.getvalue()
@@ -128,7 +128,7 @@ def _csv_cell(value: Any) -> str:
 def row_lines(
     output: OutputFormat, columns: Columns, width: Callable[[], int], *, is_print: bool
 ) -> RowLines:
-    """The lines of a query's rows. `is_print`: the query is a PRINT."""
+    """Returns the lines of a query's rows. `is_print`: the query is a PRINT."""
     if output == "json":
         return JsonRows(columns)
     if output == "csv":

@@ -274,7 +274,7 @@ class ShellSession:
 
 
 def _picture_name(text: str) -> Path:
-    """The file for the picture of a query: its name, or plan.svg."""
+    """Returns the file for the picture of a query: its name, or plan.svg."""
     name = text.removesuffix(";").split()[-1].strip("`")
     is_name = _NAME.match(name) is not None and len(text.split()) <= 2
     return Path(f"{name}.svg" if is_name else "plan.svg")

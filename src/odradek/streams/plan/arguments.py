@@ -32,7 +32,7 @@ def checked_join_kind(how: Any) -> None:
 
 
 def checked_topic(topic: Any, what: str) -> str:
-    """The topic's name. ConfigError for one that Kafka does not allow."""
+    """Returns the topic's name. ConfigError for one that Kafka does not allow."""
     if not isinstance(topic, str):
         hint = "; merge streams of several topics: a.merge(b)" * isinstance(topic, (list, tuple, set))
         raise ConfigError(f"{what} takes the name of a topic, not {topic!r:.80}{hint}")
@@ -83,7 +83,7 @@ def checked_partitions(partitions: Any) -> None:
 
 
 def unread_topics(starting: Iterable[str], topics: Iterable[str]) -> list[str]:
-    """A sentence for each topic of `starting=` that the program does not read."""
+    """Returns a sentence for each topic of `starting=` that the program does not read."""
     known = sorted(set(topics))
     return [
         f"starting= names the topic {topic!r}, which the program does not read; it reads {', '.join(known) or 'none'}"

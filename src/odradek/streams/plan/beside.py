@@ -16,7 +16,7 @@ else:
 
 
 def beside(program: Program, suffix: str) -> Program:
-    """A program whose name and output topics end in `suffix`. It reads the same inputs; of topics that it writes itself
+    """Returns a program whose name and output topics end in `suffix`. It reads the same inputs; of topics that it writes itself
     (`through`), it reads its own.
     """
     written = {sink.topic for sink in program.ends if isinstance(sink, TopicSink)}

@@ -21,7 +21,7 @@ def subtopologies(ends: Sequence[Operator]) -> list[list[Operator]]:
 
 
 def description(name: str, partitions: int, ends: Sequence[Operator]) -> str:
-    """One line for each operator: its name, what it reads, what it does; `*` before those that keep state."""
+    """Returns one line for each operator: its name, what it reads, what it does; `*` before those that keep state."""
     lines = [
         f"{name}: {len(ends)} output{'s' * (len(ends) != 1)}, {partitions} task{'s' * (partitions != 1)}"
     ]

@@ -148,7 +148,7 @@ def has_new_key(stream: Operator) -> bool:
 
 
 def _is_view(table: Operator) -> bool:
-    """A table without a store: who looks it up sees the stores that it is made of."""
+    """Tells whether a table has no store: a lookup in it reads the stores that it is made of."""
     return isinstance(table, (Filtered, Selected, TableTableJoin))
 
 

@@ -69,7 +69,7 @@ def layered(widths: Mapping[str, float], edges: Iterable[tuple[str, str]], *, la
 
 
 def _depths(names: Sequence[str], edges: Sequence[tuple[str, str]]) -> dict[str, int]:
-    """The longest way to each node from one that nothing leads to, without edges that close a cycle."""
+    """Returns the longest way to each node from one that nothing leads to, without edges that close a cycle."""
     sources: dict[str, list[str]] = {name: [] for name in names}
     for source, target in edges:
         sources[target].append(source)
@@ -91,7 +91,7 @@ def _depths(names: Sequence[str], edges: Sequence[tuple[str, str]]) -> dict[str,
 def _chain(
     edge: tuple[str, str], places: Mapping[str, _Place], depths: Mapping[str, int], layers: list[list[_Place]]
 ) -> list[_Place]:
-    """The nodes of an edge, and a bend in each layer between them."""
+    """Returns the nodes of an edge, and a bend in each layer between them."""
     source, target = edge
     chain = [places[source]]
     for depth in range(depths[source] + 1, depths[target]):

@@ -210,14 +210,14 @@ def history_of(operator: Operator) -> int | None:
 
 
 def near_name(name: str, known: Iterable[str]) -> str:
-    """A hint such as `; did you mean orders?`. Empty where no known name is near."""
+    """Returns a hint such as `; did you mean orders?`. Empty where no known name is near."""
     names = {known_name.lower(): known_name for known_name in known}
     close = get_close_matches(name.lower(), list(names), n=1, cutoff=0.6)
     return f"; did you mean {names[close[0]]}?" if close else ""
 
 
 def listed(expressions: Expression | Iterable[Expression], method: str) -> tuple[Expression, ...]:
-    """One or several. A Column is one, though Python can iterate it."""
+    """Returns one or several. A Column is one, though Python can iterate it."""
     several = tuple(expressions) if isinstance(expressions, (list, tuple)) else (expressions,)
     return at_least_one(several, method)
 
@@ -230,7 +230,7 @@ def at_least_one(expressions: tuple[Any, ...], method: str) -> tuple[Any, ...]:
 
 
 def checked_expressions(expressions: tuple[Any, ...], method: str) -> tuple[Any, ...]:
-    """The same expressions. ConfigError for a function, a type or a value in place of Spark SQL or a Column."""
+    """Returns the same expressions. ConfigError for a function, a type or a value in place of Spark SQL or a Column."""
     for expression in expressions:
         if isinstance(expression, str) and not expression.strip():
             raise ConfigError(f"{method} is empty text: write Spark SQL, such as 'amount > 10'")

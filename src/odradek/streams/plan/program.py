@@ -42,7 +42,7 @@ class Program:
     _numbers: Counter[str] = field(default_factory=Counter)
 
     def operator_name(self, kind: str, given: str | None) -> str:
-        """The user's name, or one of the kind and a number. ConfigError when it is taken."""
+        """Returns the user's name, or one of the kind and a number. ConfigError when it is taken."""
         if given is not None:
             checked_name(given, "name", "the name of an operator")
         else:

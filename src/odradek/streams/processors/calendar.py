@@ -44,7 +44,7 @@ class Calendar:
         self._state.put(self._name, {"page": number}, page)
 
     def first(self) -> int | None:
-        """The earliest time that is noted."""
+        """Returns the earliest time that is noted."""
         pages = self._state.get(self._name, _PAGES)
         return min(self._state.get(self._name, {"page": pages[0]})) if pages else None
 

@@ -129,7 +129,7 @@ def _columnar(
 
 
 def _arguments(payload: pa.StructArray) -> pa.StructArray | None:
-    """The values to add; None where a payload is more than that."""
+    """Returns the values to add; None where a payload is more than that."""
     new, old = payload.field("new"), payload.field("old")
     if payload.null_count or new.null_count or old.null_count != len(old):
         return None
@@ -139,7 +139,7 @@ def _arguments(payload: pa.StructArray) -> pa.StructArray | None:
 def _prepared(
     rows: TaskColumns, orders: Numbers
 ) -> tuple[TaskColumns, Numbers, KeyCodes, pa.StructArray] | None:
-    """The rows in their order, their orders, keys and arguments."""
+    """Returns the rows in their order, their orders, keys and arguments."""
     if _arguments(rows.payloads[0]) is None:
         return None
     places, orders = order_of(orders)

@@ -170,7 +170,7 @@ class UpdateColumns:
 
 
 def numbered(orders: Numbers, numbers: Numbers) -> Numbers:
-    """The orders of updates: of the rows that caused them, and their number among the row's."""
+    """Returns the orders of updates: of the rows that caused them, and their number among the row's."""
     return np.concatenate((orders, numbers.reshape(-1, 1)), axis=1)
 
 

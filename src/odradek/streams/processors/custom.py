@@ -130,11 +130,11 @@ class Processor:
     """State of a key that got no record for so long, in stream time, is dropped. None: it stays."""
 
     def process(self, record: StreamRecord, state: KeyedState, timers: Timers) -> Iterable[Any] | None:
-        """A record; its key is not null."""
+        """Handles a record; its key is not null. Returns what the processor emits."""
         raise NotImplementedError(f"{type(self).__name__} has no method process(record, state, timers)")
 
     def on_timer(self, key: Any, time: int, state: KeyedState, timers: Timers) -> Iterable[Any] | None:
-        """A time that was set has come in stream time."""
+        """Handles a timer whose time has come in stream time."""
         raise NotImplementedError(
             f"{type(self).__name__} sets timers but has no method on_timer(key, time, state, timers)"
         )
@@ -142,7 +142,7 @@ class Processor:
     def on_wall_clock_timer(
         self, key: Any, time: int, state: KeyedState, timers: Timers
     ) -> Iterable[Any] | None:
-        """A time that was set has come on the clock, whether records come or not."""
+        """Handles a timer whose time has come on the clock, whether records come or not."""
         raise NotImplementedError(
             f"{type(self).__name__} sets timers on the clock but has no method"
             " on_wall_clock_timer(key, time, state, timers)"
@@ -150,7 +150,7 @@ class Processor:
 
 
 def _given_back(made: Any, method: str) -> Iterable[Any]:
-    """The values that a method gives back. TypeError for a single one, whose parts would be taken for values."""
+    """Yields the values that a method gives back. TypeError for a single one, whose parts would be taken for values."""
     if made is None:
         return ()
     if isinstance(made, (str, bytes, Mapping, StreamRecord, To)) or not isinstance(made, Iterable):
@@ -285,7 +285,7 @@ class CustomProcessor:
         changing: tuple[KeyedState | _Times, ...],
         state: TaskState,
     ) -> Iterator[UpdateRow]:
-        """A timer that fails is done, all the same: else it would fail again at each record of the task.
+        """Yields a timer that fails is done, all the same: else it would fail again at each record of the task.
 
         What `changing` holds is this visit's own: it is taken back here. The task's state is taken back where timers fire.
         """

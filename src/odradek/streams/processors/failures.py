@@ -141,7 +141,7 @@ def _described(error: Exception) -> str:
 
 
 def _place_in_program(error: Exception) -> str | None:
-    """The innermost line that is the program's own: neither ours nor a library's, unless there are only such."""
+    """Returns the innermost line that is the program's own: neither ours nor a library's, unless there are only such."""
     others = [frame for frame in traceback.extract_tb(error.__traceback__) if not _is_in(frame, _OURS)]
     own = [frame for frame in others if not any(_is_in(frame, library) for library in _LIBRARIES)]
     if not others:

@@ -97,7 +97,7 @@ def table_table(
     state: CachedState,
     kinds: tuple[pa.DataType, ...],
 ) -> UpdateColumns | None:
-    """The last update of each key, and what was before its first."""
+    """Returns the last update of each key, and what was before its first."""
     places, orders = order_of(orders)
     rows = rows.take(places)
     codes = key_codes(rows.keys)

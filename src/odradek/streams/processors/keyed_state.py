@@ -190,7 +190,7 @@ class KeyedVersions:
         return None if value is None else Version(value, timestamp, None if is_latest else versions[place][0])
 
     def between(self, entry: Any, since: int, until: int) -> Iterator[Version]:
-        """The versions that were true at some time from `since` to `until`, both included, by time (KIP-968)."""
+        """Yields the versions that were true at some time from `since` to `until`, both included, by time (KIP-968)."""
         versions = self._versions(entry)
         ends = [*(time for time, _ in versions[1:]), None]
         for (timestamp, value), valid_to in zip(versions, ends, strict=True):
@@ -199,7 +199,7 @@ class KeyedVersions:
                 yield Version(value, timestamp, valid_to)
 
     def _seen(self) -> int:
-        """The largest time that was put, by any key of the task."""
+        """Returns the largest time that was put, by any key of the task."""
         seen: int | None = self._state.get(self._clock, _TASK)
         return -1 if seen is None else seen
 
@@ -219,7 +219,7 @@ class KeyedVersions:
 
 
 def entries_of(state: TaskState, name: str, key: Fields) -> KeyedMap:
-    """The map that holds the versions of each entry. No map of a program's has its name."""
+    """Returns the map that holds the versions of each entry. No map of a program's has its name."""
     return KeyedMap(state, f"\0versions {name}", key)
 
 
@@ -254,7 +254,7 @@ class KeyedState(dict[str, Any]):
         return KeyedVersions(self._state, name, self._key, milliseconds(history, "history"))
 
     def filled(self) -> tuple[str, ...]:
-        """The maps and lists that hold something."""
+        """Returns the maps and lists that hold something."""
         return tuple(sorted(name for name in self.collections if len(self._collection(name))))
 
     def clear(self) -> None:

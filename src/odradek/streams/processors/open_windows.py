@@ -50,9 +50,9 @@ class OpenWindows(Protocol):
         ...
 
     def open_until(self, window: Window) -> int:
-        """The last stream time at which a window is open: after it, its result is final."""
+        """Returns the last stream time at which a window is open: after it, its result is final."""
         ...
 
     def kept_until(self, window: Window) -> int:
-        """The last stream time at which other records may need what it holds."""
+        """Returns the last stream time at which other records may need what it holds."""
         ...

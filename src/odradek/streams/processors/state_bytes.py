@@ -43,7 +43,7 @@ Write = Callable[[Any, list[bytes]], None]
 
 
 def state_bytes(value: Any) -> bytes:
-    """The bytes of a value. KafkaError INVALID_RECORD for what they cannot hold, which says what can."""
+    """Returns the bytes of a value. KafkaError INVALID_RECORD for what they cannot hold, which says what can."""
     parts = [_VERSION]
     try:
         _write(value, parts)
@@ -206,7 +206,7 @@ def _write_object(value: Any, parts: list[bytes]) -> None:
 
 
 def _fields(value: Any) -> dict[str, Any]:
-    """All that an object holds, in its dictionary and in slots."""
+    """Returns all that an object holds, in its dictionary and in slots."""
     held = dict(getattr(value, "__dict__", {}))
     for name in _slots(type(value)):
         try:
@@ -282,7 +282,7 @@ def _loaded(module: str, name: str) -> Any:
 
 
 def make_object(module: str, name: str, content: Mapping[str, Any] | tuple[Any, ...] | str) -> Any:
-    """An object of a class that is loaded, filled in without running any of its code."""
+    """Returns an object of a class that is loaded, filled in without running any of its code."""
     kind = _loaded(module, name)
     if not isinstance(kind, type):
         raise ValueError(f"there is no class {module}.{name} in this program")
@@ -314,7 +314,7 @@ def make_object(module: str, name: str, content: Mapping[str, Any] | tuple[Any, 
 
 
 def state_value(data: bytes, make: ObjectMaker = make_object) -> Any:
-    """The value of `state_bytes`, or of an earlier version's pickle. KafkaError INVALID_RECORD for other bytes."""
+    """Returns the value of `state_bytes`, or of an earlier version's pickle. KafkaError INVALID_RECORD for other bytes."""
     try:
         if data[:1] == _PICKLED:
             return pickled_value(data, make, _loaded)
@@ -458,14 +458,14 @@ _READERS: Final[dict[bytes, Callable[[_Reader], Any]]] = {
 
 
 def page_bytes(rows: Mapping[bytes, bytes]) -> bytes:
-    """The bytes of rows that are kept together: a count, all lengths, then names and data."""
+    """Returns the bytes of rows that are kept together: a count, all lengths, then names and data."""
     lengths = [length for name, data in rows.items() for length in (len(name), len(data))]
     numbers = struct.pack(f">{1 + len(lengths)}I", len(rows), *lengths)
     return b"".join([_PAGE_VERSION, numbers, *(part for row in rows.items() for part in row)])
 
 
 def page_rows(data: bytes) -> dict[bytes, bytes]:
-    """The rows of `page_bytes`, or of an earlier version's pickle. KafkaError INVALID_RECORD for other bytes."""
+    """Returns the rows of `page_bytes`, or of an earlier version's pickle. KafkaError INVALID_RECORD for other bytes."""
     if data[:1] == _PICKLED:
         rows = state_value(data)
         if isinstance(rows, dict) and all(type(part) is bytes for row in rows.items() for part in row):

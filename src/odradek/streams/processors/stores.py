@@ -103,7 +103,7 @@ class PagedStore:
         self._changed.add(number)
 
     def items(self) -> Iterator[tuple[bytes, bytes]]:
-        """All rows, in no order."""
+        """Yields all rows, in no order."""
         for number in range(self._page_count):
             for name, data in list(self._page(number).items()):
                 yield name, self._store.get(_APART + name) or b"" if data == _IS_APART else data
@@ -234,7 +234,7 @@ class PagedStore:
 
 
 def latest_rows(parts: Iterable[tuple[list[bytes], list[bytes | None]]]) -> dict[bytes, bytes]:
-    """The last bytes of each name: parts of a changelog in their order, as names and bytes."""
+    """Returns the last bytes of each name: parts of a changelog in their order, as names and bytes."""
     rows: dict[bytes, bytes | None] = {}
     for names, datas in parts:
         rows.update(zip(names, datas, strict=True))

@@ -69,7 +69,7 @@ class SuppressProcessor:
             yield UpdateRow(key, (value, old), timestamp, headers)
 
     def _overflow(self, state: TaskState) -> Iterator[UpdateRow]:
-        """The oldest updates, until the rest fits."""
+        """Yields the oldest updates, until the rest fits."""
         while self._is_full(state):
             if self._limit.when_full == "fail":
                 count, size = state.get(_SIZE, _TASK)

@@ -356,7 +356,7 @@ def next_wall_clock(processor: KeyedProcessor, store: ByteStore) -> int | None:
 def latest_only(
     updates: Iterable[tuple[list[int], UpdateRow]], old: tuple[int, ...]
 ) -> Iterator[tuple[list[int], UpdateRow]]:
-    """The last update of each key. In the columns `old` it says what its first one said: the state before the batch."""
+    """Yields the last update of each key. In the columns `old` it says what its first one said: the state before the batch."""
     last: dict[str, tuple[list[int], UpdateRow]] = {}
     first: dict[str, UpdateRow] = {}
     for order, update in updates:

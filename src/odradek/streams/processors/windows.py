@@ -143,7 +143,7 @@ class WindowProcessor:
 
 
 def _of_key(name: str, key: Fields, state: TaskState) -> dict[Window, Any]:
-    """Open windows of a key, to be changed and put."""
+    """Returns the open windows of a key, to change and to put back."""
     windows: dict[Window, Any] = state.get(name, key) or {}
     return dict(windows) if state.can_undo else windows
 
@@ -212,12 +212,12 @@ class Sessions:
         return window[1] + self._gap_ms + self._grace_ms - 1
 
     def kept_until(self, window: Window) -> int:
-        """A session that is closed can still be joined to another, by a record that is not late."""
+        """Returns the last stream time at which a record that is not late can join a closed session to another."""
         return window[1] + self._kept_ms - 1
 
 
 def open_windows(kind: WindowKind, fold: Fold) -> OpenWindows:
-    """The windows of this kind."""
+    """Returns the windows of this kind."""
     if isinstance(kind, TimeWindows):
         return FixedWindows(kind, fold)
     if isinstance(kind, SessionWindows):

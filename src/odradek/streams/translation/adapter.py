@@ -182,7 +182,7 @@ class TaskRun:
         return pa.Table.from_pylist([{**example, STATE: state} for state in states], schema=self.schema)
 
     def example(self, said: pa.Table) -> dict[str, Any]:
-        """The first record that was said; one that is null all over where none was, or Python does not hold it."""
+        """Returns the first record that was said; one that is null all over where none was, or Python does not hold it."""
         nothing = {"__timestamp": 0, "__order": [0, 0, 0, 0, 0]}
         try:
             return next(iter(python_values(said.slice(0, 1))), nothing)
@@ -249,7 +249,7 @@ class TaskProcessor(StatefulProcessor):
             yield from self._handle_batch(key, None, timerValues)
 
     def _handle_batch(self, key: Any, rows: pa.Table | None, timer_values: Any) -> Iterator[Row]:
-        """A batch, which may have no rows."""
+        """Handles a batch, which may have no rows."""
         changelog = self._changelog
         paged = PagedStore(self._state)
         recording = RecordingStore(paged)
@@ -291,7 +291,7 @@ class TaskProcessor(StatefulProcessor):
         pass
 
     def _example(self, store: ByteStore, said: pa.Table) -> dict[str, Any]:
-        """A record that was said, in this batch or an earlier one."""
+        """Returns a record that was said, in this batch or an earlier one."""
         kept = store.get(_EXAMPLE)
         if not said.num_rows and kept is not None:
             earlier: dict[str, Any] = state_value(kept)
@@ -303,7 +303,7 @@ class TaskProcessor(StatefulProcessor):
 
 
 def separated(rows: pa.Table) -> tuple[pa.Table, list[Any]]:
-    """The records, and what passes."""
+    """Returns the records, and what passes."""
     if STATE not in rows.column_names or rows[STATE].null_count == rows.num_rows:
         return rows, []
     passes = pc.is_valid(rows[STATE])
@@ -366,7 +366,7 @@ def keyed(
 
 @errors_in_one_line()
 def _batch(run: TaskRun, rows: pa.Table, script: tuple[ScriptStep, ...], failures: FailedRows) -> pa.Table:
-    """A task over rows that are all there: its state begins empty, and nothing of it stays."""
+    """Runs a task over all its rows at once: its state begins empty, and is dropped at the end."""
     failures = replace(failures, origins={}, packed=[])
     records, passing = separated(rows)
     if script:
@@ -384,7 +384,7 @@ def _batch(run: TaskRun, rows: pa.Table, script: tuple[ScriptStep, ...], failure
 
 
 def task_of(port: Port, tasks: tuple[int, ...]) -> Column:
-    """The task that has a row's key."""
+    """Returns the task that has a row's key."""
     every = sf.array(*map(sf.lit, tasks))
     if port.everywhere:
         if STATE in port.rows.columns:

@@ -62,7 +62,7 @@ def _bare(schema: DeclaredSchema) -> DataType:
 
 
 def decoded(schema: DeclaredSchema, role: str) -> Decoded:
-    """A key or a value, of what the source made of it."""
+    """Returns a key or a value, of what the source made of it."""
     column = sf.col(role)
     if not isinstance(schema.format, str):
         return _by_schema(column, schema, schema.format)
@@ -171,7 +171,7 @@ def _decoded(form: SchemaFormat, data: bytes) -> tuple[Any, str | None]:
 
 
 def _fitting(values: list[Any], problems: list[str | None], arrow: pa.DataType, name: str) -> list[Any]:
-    """The values that fit the type; of the others, null, and what is wrong is among the problems."""
+    """Returns the values that fit the type; of the others, null, and what is wrong is among the problems."""
     fitting: list[Any] = []
     for place, value in enumerate(values):
         try:
@@ -190,7 +190,7 @@ def _problem(name: str, error: Exception) -> str:
 
 
 def encoded(struct: str, kind: StructType, form: Format, *, bare: bool) -> Column:
-    """The bytes of a struct. Null stays null."""
+    """Returns the bytes of a struct. Null stays null."""
     column = sf.col(struct)
     if not isinstance(form, str):
         return _with_schema(column, kind, form)

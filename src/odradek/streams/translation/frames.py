@@ -66,7 +66,7 @@ def moved_on(frame: RecordFrame, steps: Iterable[int], hops: int = 0) -> RecordF
 
 
 def carried(rows: DataFrame) -> tuple[str, ...]:
-    """The columns that every operator hands on, where these rows have them."""
+    """Returns the columns that every operator hands on, where these rows have them."""
     return tuple(name for name in (STATE, ORIGIN, KEPT) if name in rows.columns)
 
 
@@ -76,7 +76,7 @@ def passes(rows: DataFrame) -> bool:
 
 
 def where(rows: DataFrame, condition: Column) -> DataFrame:
-    """The records for which it holds, and what passes."""
+    """Returns the records for which it holds, and what passes."""
     return filtered(rows, condition | sf.col(STATE).isNotNull() if passes(rows) else condition)
 
 
@@ -89,7 +89,7 @@ def filtered(rows: DataFrame, condition: Column) -> DataFrame:
 
 
 def computed_here(column: Column) -> Column:
-    """The column, such that Spark moves no filter below the operator that computes it, nor copies it into its uses.
+    """Returns the column, such that Spark moves no filter below the operator that computes it, nor copies it into its uses.
 
     Without it CollapseProject writes what an operator computes into every use of that by the next one: the plan grows
     with the product of their columns, and the code that is made of it is more than a JVM takes (decision 0077).
@@ -122,7 +122,7 @@ def parts(rows: DataFrame, elements: Column) -> Column:
 
 
 def scope(frame: RecordFrame, value: str = "__value") -> DataFrame:
-    """The frame, and beside its own columns those that a user's expressions see."""
+    """Returns the frame, and beside its own columns those that a user's expressions see."""
     values = frame.fields(value)
     seen = {name.lower() for name in values}
     return frame.rows.select(
@@ -135,7 +135,7 @@ def scope(frame: RecordFrame, value: str = "__value") -> DataFrame:
 
 
 def key_columns(frame: RecordFrame, taken: set[str]) -> list[Column]:
-    """The key's columns that no other hides (`taken`: names in lower case). A bare key is also called `key`."""
+    """Returns the key's columns that no other hides (`taken`: names in lower case). A bare key is also called `key`."""
     names = frame.fields("__key")
     shown = [(name, name) for name in names if name.lower() not in taken]
     if len(names) == 1 and "key" not in {*taken, names[0].lower()}:
@@ -174,7 +174,7 @@ def named(rows: DataFrame, made: list[Column], *, alone: str) -> list[tuple[str,
 
 
 def struct_of(made: list[tuple[str, Column]], *, bare: str, present: Column | None = None) -> Column:
-    """A struct; null where it is one column called `bare` that is null, or where `present` is false and all columns are
+    """Returns a struct; null where it is one column called `bare` that is null, or where `present` is false and all columns are
     null.
     """
     struct = sf.struct(*(column for _, column in made))
@@ -189,14 +189,14 @@ def struct_of(made: list[tuple[str, Column]], *, bare: str, present: Column | No
 
 
 def struct_type(ddl: str) -> types.StructType:
-    """The type of these fields."""
+    """Returns the type of these fields."""
     kind = types.StructType.fromDDL(ddl)
     assert isinstance(kind, types.StructType)
     return kind
 
 
 def record_schema(source: TopicSource) -> types.StructType:
-    """The columns of a frame that holds the records of a topic."""
+    """Returns the columns of a frame that holds the records of a topic."""
     header = types.StructType().add("key", types.StringType()).add("value", types.BinaryType())
     return (
         types.StructType()

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 
 def reading_options(source: TopicSource, letters: Letters | None) -> dict[str, str]:
-    """The options of `format("odradek")` that give `incoming` its columns."""
+    """Returns the options of `format("odradek")` that give `incoming` its columns."""
     options = {**source_options(source.key, "key"), **source_options(source.value, "value")}
     if letters is not None:
         options["includeRecord"] = "true"

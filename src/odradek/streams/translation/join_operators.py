@@ -115,7 +115,7 @@ def joined_value(
     name: str,
     operator: StreamTableJoin | TableTableJoin | StreamStreamJoin | ForeignKeyJoin,
 ) -> DataFrame:
-    """The joined value in place of both sides. Null where the kind of join has none: then a table deletes."""
+    """Returns the joined value in place of both sides. Null where the kind of join has none: then a table deletes."""
     ours, theirs = frame.fields(left), frame.fields(right)
     taken = {column.lower() for column in ours}
     pairs = [

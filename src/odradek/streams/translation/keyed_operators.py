@@ -197,12 +197,12 @@ def _fold_table(
 
 
 def _key_of(seen: DataFrame, key: tuple[Expression, ...] | None) -> Column:
-    """The key by which records are grouped; None: that which they have."""
+    """Returns the key by which records are grouped; None: that which they have."""
     return sf.col("__key") if key is None else of_records(seen, key_struct(seen, columns(key)))
 
 
 def key_name(seen: DataFrame, key: tuple[Expression, ...] | None, frame: RecordFrame) -> str:
-    """The name of the only column of a key."""
+    """Returns the name of the only column of a key."""
     if key is None:
         return frame.fields("__key")[0]
     ((name, _),) = named(seen, columns(key), alone="key")

@@ -50,7 +50,7 @@ def origin_within(name: str) -> Column:
 
 
 def failed(rows: DataFrame, stage: str, exception: Column, message: Column, letters: Letters) -> DataFrame:
-    """The records whose `exception` is not null become rows that pass. Rows have ORIGIN and STATE."""
+    """Turns the records whose `exception` is not null into rows that pass through. Rows have ORIGIN and STATE."""
     is_bad = exception.isNotNull() & sf.col(STATE).isNull()
     if letters.is_quiet:
         return filtered(rows, ~is_bad)

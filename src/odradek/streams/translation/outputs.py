@@ -41,7 +41,7 @@ _LAYOUT: Final = RowFormat(topic=None, columns=frozenset({"key", "value", "topic
 
 
 def outgoing(sink: TopicSink, frame: RecordFrame) -> DataFrame:
-    """The rows that `format("odradek")` writes."""
+    """Returns the rows that `format("odradek")` writes."""
     rows = scope(frame) if sink.topic_expression is not None else frame.rows
     topic = sf.lit(sink.topic) if sink.topic_expression is None else columns([sink.topic_expression])[0]
     passing: list[Column] = []
@@ -64,7 +64,7 @@ def outgoing(sink: TopicSink, frame: RecordFrame) -> DataFrame:
 
 
 def doubled(frame: RecordFrame, *, held_back: bool) -> RecordFrame:
-    """Each record, and behind it a row that passes and keeps it. What passed before is kept, too, and not doubled.
+    """Returns each record, and behind it a row that passes and keeps it. What passed before is kept, too, and not doubled.
 
     `held_back`: the rows are every update of a table, of which only the last one of each key is for the output.
     """
@@ -124,7 +124,7 @@ def _mark_last(schema: pa.Schema, batches: Iterable[pa.RecordBatch]) -> Iterator
 
 
 def undoubled(frame: RecordFrame, written: DataFrame) -> RecordFrame:
-    """The frame as it was before `doubled`; what was made of the copies, to be `written`, passes in it."""
+    """Returns the frame as it was before `doubled`; what was made of the copies, to be `written`, passes in it."""
     rows = frame.rows
     schema = StructType([*rows.schema.fields]).toNullable()
     if not passes(rows):
@@ -134,7 +134,7 @@ def undoubled(frame: RecordFrame, written: DataFrame) -> RecordFrame:
 
 
 def _rejoined(schema: pa.Schema, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-    """The rows that were kept; at the end, one like the last of them for each few megabytes that are to be written."""
+    """Yields the rows that were kept; at the end, one like the last of them for each few megabytes that are to be written."""
     made: dict[str, list[pa.RecordBatch]] = {}
     letters: list[dict[str, Any]] = []
     last: pa.RecordBatch | None = None

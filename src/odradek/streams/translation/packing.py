@@ -34,7 +34,7 @@ def packed_rows(rows: DataFrame) -> DataFrame:
 
 
 def unpacked_rows(rows: DataFrame, schema: StructType) -> DataFrame:
-    """The rows that were packed in the column ROWS."""
+    """Returns the rows that were packed in the column ROWS."""
     return rows.mapInArrow(partial(_unpack, to_arrow_schema(schema, timezone="UTC")), schema)
 
 

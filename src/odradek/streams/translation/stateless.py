@@ -91,7 +91,7 @@ def _versioned(name: str, frame: RecordFrame, history_ms: int, translator: Trans
 
 
 def latest_versions(frame: RecordFrame) -> RecordFrame:
-    """A table's updates without those that came too late to change what is true now (KIP-914)."""
+    """Returns a table's updates without those that came too late to change what is true now (KIP-914)."""
     if "__latest" not in frame.rows.columns:
         return frame
     return frame.with_rows(where(frame.rows, sf.col("__latest")).drop("__latest"))
@@ -224,7 +224,7 @@ def _tried(
 
 
 def key_struct(seen: DataFrame, made: list[Column]) -> Column:
-    """A key of these columns: null when all of them are."""
+    """Returns a key of these columns: null when all of them are."""
     fields = named(seen, made, alone="key")
     present = reduce(
         lambda any_present, is_present: any_present | is_present, (column.isNotNull() for _, column in fields)
@@ -343,7 +343,7 @@ def _in_one_line(
 
 
 def _python_rows(batch: pa.RecordBatch) -> Iterator[tuple[dict[str, Any], UnreadableValueError | None]]:
-    """The rows; of those with values that Python does not hold, what else there is, and the error."""
+    """Yields the rows; of those with values that Python does not hold, what else there is, and the error."""
     try:
         yield from ((row, None) for row in python_values(batch))
     except UnreadableValueError:
@@ -370,7 +370,7 @@ def _without(batch: pa.RecordBatch, failed: dict[int, dict[str, Any] | None]) ->
 
 
 def _letter_of(row: dict[str, Any], error: Exception, failures: FailedRows) -> dict[str, Any] | None:
-    """A row that passes in place of the record; None where it is left out."""
+    """Returns a row that passes in place of the record; None where it is left out."""
     of_row = replace(failures, origins={tuple(row["__order"][1:4]): row.get(ORIGIN)}, packed=[])
     of_row.add(InputRow(0, None, None, row["__timestamp"], None, row["__order"]), error)
     letters = letters_of(of_row)
@@ -398,7 +398,7 @@ def _as_table(operator: AsTable, translator: Translator) -> RecordFrame:
 
 
 def matching_key(rows: DataFrame, column: str, key: StructType, operator: Operator) -> Column:
-    """The key under the names of the table's. Types must agree: else equal values would lie in other tasks."""
+    """Returns the key under the names of the table's. Types must agree: else equal values would lie in other tasks."""
     kind = struct_in(rows, column)
     ours, theirs = ([field.dataType.simpleString() for field in struct.fields] for struct in (kind, key))
     if ours != theirs:

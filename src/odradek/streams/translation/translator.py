@@ -151,7 +151,7 @@ def translate(operator: Operator, translator: Translator) -> RecordFrame:
 
 
 def operators_with_old_values(ends: Iterable[Operator]) -> frozenset[Operator]:
-    """The tables whose updates must say what they replace. Kafka Streams decides the same way which tombstones it may
+    """Returns the tables whose updates must say what they replace. Kafka Streams decides the same way which tombstones it may
     leave out.
     """
     wanted: set[Operator] = set()

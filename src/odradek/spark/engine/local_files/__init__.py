@@ -81,7 +81,7 @@ def _compiled(jvm: Any, cache: Path | None) -> Mapping[str, bytes]:
 
 
 def _keep(place: Path, compiled: Mapping[str, bytes]) -> None:
-    """All of it or nothing: several processes may begin at once."""
+    """Stores all of it or nothing: several processes may start at once."""
     place.parent.mkdir(parents=True, exist_ok=True)
     draft = Path(tempfile.mkdtemp(prefix=f"{place.name}-", dir=place.parent))
     for name, content in compiled.items():

@@ -133,7 +133,7 @@ def _compiled(pattern: str) -> _Pattern:
 
 
 def _field(letters: str) -> str:
-    """The regular expression of a field."""
+    """Returns the regular expression of a field."""
     letter, count = letters[0], len(letters)
     if letters in _OFFSETS:
         return _OFFSETS[letters]

@@ -47,7 +47,7 @@ def written(value: Any) -> str:
 
 
 def _shown(value: Any) -> str:
-    """A text without its quotes, a number as it was written, anything else as JSON."""
+    """Returns a text without its quotes, a number as it was written, anything else as JSON."""
     return str(value) if isinstance(value, str) else written(value)
 
 
@@ -77,7 +77,7 @@ def keys(text: str) -> list[str] | None:
 
 
 def records(text: str) -> dict[str, str] | None:
-    """The fields of an object: texts as they are, other values as JSON."""
+    """Returns the fields of an object: texts as they are, other values as JSON."""
     value = read(text)
     if not isinstance(value, dict):
         return None

@@ -53,6 +53,6 @@ def double_from_bytes(data: bytes) -> float:
 
 
 def existing_zone(name: str) -> str:
-    """A zone in a form that Spark knows, too. ValueError for one that does not exist."""
+    """Returns a zone in a form that Spark knows, too. ValueError for one that does not exist."""
     zone_of(name)
     return name
