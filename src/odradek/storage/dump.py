@@ -149,7 +149,7 @@ def _base_offset(path: str) -> int:
 
 
 def check_segment(disk: Disk, log_path: str, *, is_newest: bool = False) -> SegmentSummary:
-    """Read a segment and its indexes whole and compare them. A broker that runs may not have made those of the newest yet."""
+    """Reads a segment and its indexes whole and compares them. A running broker may not have made the newest ones yet."""
     check = _Check(disk, log_path, is_newest)
     for dumped in read_batches(disk, log_path):
         check.add(dumped)

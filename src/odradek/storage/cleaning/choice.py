@@ -123,6 +123,6 @@ def group_count(segments: Sequence[SegmentView], size_bytes_max: int) -> int:
 
 
 def roll_due(first_append_ms: int, config: LogConfig, now_ms: int) -> bool:
-    """Whether the active segment must end so that its oldest record is compacted in time."""
+    """Returns whether the active segment must end so that its oldest record is compacted in time."""
     lag_ms = config.max_compaction_lag_ms
     return lag_ms < LONG_MAX and 0 <= first_append_ms <= now_ms - lag_ms

@@ -21,7 +21,7 @@ class IncrementalWork(Protocol):
         """The work, once. Blocks, on any thread."""
 
     def close(self) -> None:
-        """Let go of the files, wherever the work was left."""
+        """Closes the files, wherever the work stopped."""
 
 
 class IncrementalRun:
@@ -32,7 +32,7 @@ class IncrementalRun:
         self._steps: Iterator[None] | None = None
 
     def advance(self, piece_bytes: int) -> bool:
-        """Go on for about so many bytes; True when all is done."""
+        """Continues for about `piece_bytes` bytes; returns True when all is done."""
         if self._steps is None:
             self._steps = self._work.steps()
         until = self._work.moved_bytes + piece_bytes

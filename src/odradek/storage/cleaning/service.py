@@ -61,7 +61,7 @@ class LogCleaner:
         self._stopping.set()
 
     async def run_round(self, partitions: Sequence[Compacted], config: BrokerConfig) -> None:
-        """Compact what needs it, `log.cleaner.threads` at a time, until nothing is left that does."""
+        """Compacts logs that need it, `log.cleaner.threads` at a time, until none is left."""
         if not config.cleaner.enable:
             return
         offered = [partition for partition in partitions if "compact" in partition.log.config.cleanup_policy]

@@ -79,7 +79,7 @@ class CleanedSegment:
         return naming.join(self._directory, naming.offset_file(self.base_offset, kind) + state)
 
     def begin(self) -> None:
-        """Create the file. Raises Abandoned when the directory is not the log's any more."""
+        """Creates the file. Raises Abandoned when the directory is not the log's any more."""
         path = self._path(naming.LOG, naming.CLEANED)
         self._by_name(lambda: self._adopt(self._disk.open(path, create=True)))
 
@@ -188,7 +188,7 @@ class CleanedSegment:
         self._forbidden = True
 
     def replace_originals(self, originals: Sequence[int]) -> None:
-        """Remove the other originals (base offsets), and give the files their own names. An OSError is final."""
+        """Removes the other originals (base offsets), and gives the files their own names. An OSError is final."""
         self._life.run(
             lambda: self._replace_originals([base for base in originals if base != self.base_offset])
         )

@@ -63,7 +63,7 @@ class Checkpointing:
         self._moved[opened] = None
 
     async def write_extents(self) -> None:
-        """Write down what became durable since the last time. What goes wrong is logged; the next round makes up for it."""
+        """Writes what became durable since the last time. Errors are logged; the next round tries again."""
         self._round += 1
         after_truncations = self._round % _ROUNDS_BETWEEN_CHECKPOINTS == 0
         for directory in self._placement.online():
@@ -171,7 +171,7 @@ class Checkpointing:
     async def _note_logs(
         self, directory: LogDirectory, high_watermarks: HighWatermarks, *, is_asked: bool
     ) -> dict[TopicPartition, NoteRemoval]:
-        """Note what is known of each log, a few at a time. Returns the notes of those that were truncated since the checkpoints
+        """Notes the state of each log, a few at a time. Returns the notes of those that were truncated since the checkpoints
         were written."""
         await self._changed_extents(directory)
         notes: dict[TopicPartition, NoteRemoval] = {}

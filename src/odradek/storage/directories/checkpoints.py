@@ -148,7 +148,7 @@ def format_sums(contents: Iterable[bytes]) -> bytes:
 
 
 def is_among(data: bytes, sums: bytes) -> bool:
-    """Whether a file's content is one that `format_sums` was given."""
+    """Returns whether a file's content is one of those that `format_sums` got."""
     return str(crc32c(data)) in unsealed(sums).get("crcs", "").split(" ")
 
 

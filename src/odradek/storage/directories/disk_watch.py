@@ -31,7 +31,7 @@ class DiskWatch:
         failures.on_full = self._ran_full
 
     def is_full(self, name: TopicPartition) -> bool:
-        """Whether the partition's disk has no space."""
+        """Returns whether the partition's disk has no space."""
         home = self._placement.first(name)
         return home is not None and home.condition.is_full
 
@@ -78,7 +78,7 @@ class DiskWatch:
             self._note_time(home, home.condition.synced(seconds, self._now(), self.limits))
 
     async def check(self, under_way: Mapping[TopicPartition, float]) -> None:
-        """Find out whether full disks have space again, and slow ones are well. `under_way` are syncs, by when they began."""
+        """Finds out whether full disks have space again, and slow ones are well. `under_way` are syncs, by when they began."""
         for name, began in under_way.items():
             if (seconds := self._now() - began) > self.limits.sync_s:
                 self.synced(name, seconds)
@@ -99,7 +99,7 @@ class DiskWatch:
             self.on_changed()
 
     async def _probe(self, directory: LogDirectory, length: int) -> bool:
-        """Whether so many bytes can be written; how long that takes is noted."""
+        """Returns whether the probe's bytes can be written; notes how long that takes."""
         path = naming.join(directory.path, _PROBE_NAME)
         began = self._now()
         try:

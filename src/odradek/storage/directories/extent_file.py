@@ -59,7 +59,7 @@ class ExtentFile:
         return self._file is not None and self.content is not None and self._size_bytes < limit
 
     def replace(self, extents: Extents, checkpoints: Sequence[bytes]) -> None:
-        """Say this and nothing else, as long as the recovery point checkpoint is one of these."""
+        """Replaces the file by these extents, which are valid as long as the recovery point checkpoint is one of these."""
         self.close()
         self.content = None
         data, crc = encode_all(extents, checkpoints)
@@ -69,7 +69,7 @@ class ExtentFile:
         self.content = dict(extents)
 
     def append(self, changed: Extents) -> None:
-        """Say this, too. After an error the next one is a `replace`."""
+        """Appends changed extents. After an error the next write is a `replace`."""
         assert self._file is not None, "nothing was replaced before"
         assert self.content is not None, "no one knows what it says"
         content, self.content = self.content, None

@@ -78,7 +78,7 @@ class ExtentsRead(NamedTuple):
     """Nothing was left out at the end."""
 
     def go_with(self, checkpoint: bytes) -> bool:
-        """Whether the recovery point checkpoint is the one that was there, and not older, newer, or changed by hand."""
+        """Returns whether the recovery point checkpoint is the one that was there, and not older, newer, or changed by hand."""
         return crc32c(checkpoint) in self.checkpoint_crcs
 
 

@@ -28,7 +28,7 @@ class InterruptedMoves:
     _replaced: list[tuple[LogDirectory, str, MovingDirectory]] = field(default_factory=list)
 
     def note(self, directory: LogDirectory, name: str) -> bool:
-        """Whether the name is that of a directory that a move made."""
+        """Returns whether the name is that of a directory that a move made."""
         moving = parse_moving_directory(name)
         if moving is None:
             return False

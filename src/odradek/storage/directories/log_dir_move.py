@@ -91,13 +91,13 @@ class FolderCopy:
         self._disk.sync_directory(_parent(self.target))
 
     def forget_copied(self) -> None:
-        """Begin again with nothing: the end of the log was taken away, and may have been written again."""
+        """Discards the copy: the end of the log was removed, and may have been written again."""
         self._seen.clear()
         for name in self._disk.list_directory(self.target):
             self._disk.remove(naming.join(self.target, name))
 
     def run(self, end_offset: int = 0) -> int:
-        """Copy what is new or changed since the last pass; return how many bytes that were. They are synced.
+        """Copies and syncs what is new or changed since the last pass; returns how many bytes that were.
 
         `end_offset` is the log's now. Files that vanish meanwhile were deleted, and their copies go with the next pass.
         """

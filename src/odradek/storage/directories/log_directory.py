@@ -178,7 +178,7 @@ class LogDirectory:
         return any(map(naming.parse_partition_directory, self._disk.list_directory(self.path)))
 
     def load(self) -> list[str]:
-        """Read the checkpoints, take the clean marker away, and return the names in the directory."""
+        """Reads the checkpoints, removes the clean marker, and returns the names in the directory."""
         marker = naming.join(self.path, naming.CLEAN_SHUTDOWN)
         self.was_clean = self._disk.exists(marker)
         if self.was_clean:
@@ -251,7 +251,7 @@ class LogDirectory:
             log.warning("generation_ignored", path=path, reason=str(error))
 
     def may_have_forgotten(self, boot_id: str) -> bool:
-        """Whether the machine, whose start has this id, lost its memory since the last life of the broker wrote here."""
+        """Returns whether the machine, whose boot has this id, lost its memory since the broker's previous run wrote here."""
         return not self.was_clean and (not boot_id or boot_id != self.boot_id_before)
 
     def write_generation(self, generation: DiskGeneration) -> None:
@@ -304,7 +304,7 @@ class LogDirectory:
         )
 
     def is_stale(self, name: TopicPartition) -> bool:
-        """Whether the checkpoint files may still speak of a partition that was forgotten."""
+        """Returns whether the checkpoint files may still contain a partition that was forgotten."""
         return name in self._stale
 
     def checkpoint(self) -> Checkpoint:
@@ -394,7 +394,7 @@ class LogDirectory:
 
 
 def _make_durably(disk: Disk, path: str) -> None:
-    """Create a directory and its missing parents, and make their names durable.
+    """Creates a directory and its missing parents, and makes their names durable.
 
     `meta.properties` is written afterwards, so where it exists this was done. Where it does not, a killed process may have
     created the directory without syncing anything: being there proves nothing.

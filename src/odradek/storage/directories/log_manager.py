@@ -114,7 +114,7 @@ class LogManager:
         new_cluster_id: Callable[[], str] | None = None,
         producer_expiration_ms: int = PRODUCER_ID_EXPIRATION_MS,
     ) -> LogManager:
-        """Lock the directories and check whose they are. Blocks; no log is opened yet.
+        """Locks the directories and checks whose they are. Blocks; no log is opened yet.
 
         `cluster_id`: the cluster that they must belong to; without it, the one that they do belong to, or a new one.
         Raises ConfigError when one is in use, belongs to another cluster or broker, or none is usable. One that merely
@@ -216,7 +216,7 @@ class LogManager:
         is_counted_on: bool = True,
         is_uncertain: bool = False,
     ) -> Log:
-        """Open a partition's log, or create it in the directory with the fewest. Only one call at a time for a name.
+        """Opens a partition's log, or creates it in the directory with the fewest. Only one call at a time for a name.
 
         `repairable`: there are other replicas, or someone accepted the loss, so a log that lost something durable is
         opened with what it has, see `damaged`. `lack` is why the log that is found has not all that it had, in one line: a
@@ -240,7 +240,7 @@ class LogManager:
         )
 
     def may_have_forgotten(self, name: TopicPartition) -> bool:
-        """Whether the machine lost its memory since the log was written, and the broker had not stopped before."""
+        """Returns whether the machine lost its memory since the log was written, and the broker had not stopped before."""
         return self._uncertain.may_have_forgotten(name)
 
     def boot_id_to_note(self, directory: LogDirectory) -> str:
@@ -268,14 +268,14 @@ class LogManager:
     async def set_stray_aside(
         self, name: TopicPartition, is_placed_here: Callable[[UUID, int], bool]
     ) -> None:
-        """Rename the directories of a partition that is not known here, so that they are met once; nothing of them is deleted.
+        """Renames the directories of a partition that is not known here, so that they are met once; nothing of them is deleted.
 
         A directory stays that does not say which topic it belongs to, or whose topic and partition are placed here.
         """
         await self._openings.set_stray_aside(name, is_placed_here)
 
     async def delete_log(self, name: TopicPartition) -> None:
-        """Take a partition's files out of sight, durably; they are removed in the background. Nothing happens without any."""
+        """Renames a partition's files durably; they are removed in the background. Does nothing without files."""
         self._uncertain.forget(name)
         opened = self._logs.pop(name, None)
         if opened is not None:
@@ -310,13 +310,13 @@ class LogManager:
         return self._relocation.begin_move(name, path)
 
     async def give_up_move(self, copy: FolderCopy) -> None:
-        """Remove what was copied."""
+        """Removes the copy."""
         await self._relocation.give_up_move(copy)
 
     async def move_log(
         self, name: TopicPartition, copy: FolderCopy, topic_id: UUID, config: LogConfig
     ) -> Log:
-        """Close the log, copy what is missing, and open it at its new place. No one may use the old `Log` meanwhile.
+        """Closes the log, copies what is missing, and opens it at its new place. No one may use the old `Log` meanwhile.
 
         KAFKA_STORAGE_ERROR when that fails; the log is then closed, where it was or where it should be, and `open_log`
         finds it. Whatever happens, all that was appended is durable in one of the two places before this returns.
@@ -328,7 +328,7 @@ class LogManager:
     async def apply_retention(
         self, opened: Log, now_ms: int, *, below: int | None = None
     ) -> list[DeletedSegment]:
-        """Delete what a log's settings no longer keep, its files included, and expire producer ids that are idle."""
+        """Deletes what a log's settings no longer keep, its files included, and expires producer ids that are idle."""
         if opened.failed is not None and opened.failed.kind is FaultKind.BROKEN:
             return []
         opened.producers.expire_idle_producers(now_ms, self.producer_expiration_ms)
@@ -344,15 +344,15 @@ class LogManager:
         return deleted
 
     def remove_deleted_soon(self) -> None:
-        """Remove the directories of deleted partitions in the background, those that a crash left, too."""
+        """Removes the directories of deleted partitions in the background, including those that a crash left."""
         self._deleted.remove_soon()
 
     async def remove_deleted(self) -> None:
-        """Return when the directories of deleted partitions are gone."""
+        """Returns when the directories of deleted partitions are gone."""
         await self._deleted.remove()
 
     async def write_checkpoints(self, high_watermarks: Mapping[TopicPartition, int] | None = None) -> None:
-        """Write down from where recovery would start, where logs begin, and their high watermarks. For a log whose
+        """Writes the offsets at which recovery would start, at which logs begin, and their high watermarks. For a log whose
         high watermark was never given, what is durable stands in for it.
         """
         self._openings.has_made_logs = False
@@ -360,7 +360,7 @@ class LogManager:
             self._openings.has_made_logs = True
 
     async def note_evidence(self) -> None:
-        """Write down now what was found to be lost. What cannot be written is logged, and stays among `owes_evidence`."""
+        """Writes which logs were found to be lost. What cannot be written is logged, and stays in `owes_evidence`."""
         for directory in self._placement.online():
             if directory.has_unwritten_losses:
                 try:
@@ -385,7 +385,7 @@ class LogManager:
         return any(directory.has_unwritten_losses for directory in self._directories)
 
     async def record_created_logs(self) -> None:
-        """Write down which logs there are, if some were made since that was done: one that is lost later is missed then."""
+        """Writes the list of logs if some were made since the last time, so that a later loss is noticed."""
         if self._openings.has_made_logs:
             self._openings.has_made_logs = False  # a log that is made meanwhile sets it again
             if not await self._checkpoints.write_online():
@@ -394,11 +394,11 @@ class LogManager:
             await self.note_evidence()
 
     async def write_extents(self) -> None:
-        """Write down what of each log became durable since the last time. What goes wrong is logged."""
+        """Writes what of each log became durable since the last time. Errors are logged."""
         await self._checkpoints.write_extents()
 
     async def checkpoint(self, opened: Log) -> None:
-        """Write the checkpoints of a log's directory now. KAFKA_STORAGE_ERROR when that fails."""
+        """Writes the checkpoints of a log's directory now. Raises KAFKA_STORAGE_ERROR when that fails."""
         home = self._placement.first(opened.topic_partition)
         if home is not None and self._logs.get(opened.topic_partition) is opened:
             await self._checkpoints.write(home)
@@ -462,7 +462,7 @@ class LogManager:
         ]
 
     async def repair(self, opened: Log) -> bool:
-        """Give a log back whose disk was full, if there is space again."""
+        """Repairs a log whose disk was full, if there is space again."""
         job = opened.jobs.repair_job()
         if job is None:
             return False
@@ -485,12 +485,12 @@ class LogManager:
     # ---- the end ---------------------------------------------------------------------------------------------------
 
     async def close_logs(self) -> None:
-        """Make every log durable and close it, several at a time: their syncs share what the disk does for one."""
+        """Makes every log durable and closes it, several at a time: their syncs share the disk's work."""
         await self._deleted.close()
         await self._shutdown.close_logs()
 
     def close(self) -> None:
-        """Write the checkpoints, mark the directories whose logs are all closed cleanly, release the locks. Blocks."""
+        """Writes the checkpoints, marks the directories whose logs are all closed cleanly, releases the locks. Blocks."""
         self._shutdown.close()
         for directory in self._directories:
             directory.unlock()

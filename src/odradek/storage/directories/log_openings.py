@@ -176,7 +176,7 @@ class LogOpenings:
         must_exist: bool = False,
         is_uncertain: bool = False,
     ) -> Log:
-        """Open the log in this directory, or make it there."""
+        """Opens the log in this directory, or makes it there."""
         if is_uncertain:
             self._uncertain.expect(name, directory)
         is_new = name not in self._placement

@@ -71,7 +71,7 @@ class LogsShutdown:
             opened.flushed(job)
 
     def close(self) -> None:
-        """Close what is still open, write the checkpoints, mark the directories whose logs are all closed cleanly."""
+        """Closes what is still open, writes the checkpoints, marks the directories whose logs are all closed cleanly."""
         for name in self._logs:
             if not self._logs[name].closed:
                 self._close_log(name)

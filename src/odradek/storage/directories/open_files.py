@@ -134,13 +134,13 @@ class OpenFiles:
         self._prune_at = len(self._writers) + max(0, min(room // 3, max(len(self._writers), _PRUNED_LEAST)))
 
     def forget(self, path: str) -> None:
-        """Close `path` if it is open: it is about to be renamed, removed or rewritten."""
+        """Closes `path` if it is open: it is about to be renamed, removed or rewritten."""
         file = self._files.pop(path, None)
         if file is not None:
             file.close()
 
     def forget_under(self, directory: str) -> None:
-        """Close everything below `directory`."""
+        """Closes everything below `directory`."""
         for path in [path for path in self._files if path.startswith(f"{directory}/")]:
             self.forget(path)
 

@@ -108,7 +108,7 @@ class LogDirPlacement:
         self._not_closed.pop(name, None)
 
     def is_clean(self, directory: LogDirectory) -> bool:
-        """Whether the directory may be marked as closed cleanly.
+        """Returns whether the directory may be marked as closed cleanly.
 
         One that was clean stays so where a log was never opened; one that was not may hide damage there.
         """

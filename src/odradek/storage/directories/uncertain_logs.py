@@ -25,7 +25,7 @@ class UncertainLogs:
         self._unsettled: dict[TopicPartition, LogDirectory] = {}
 
     def may_have_forgotten(self, name: TopicPartition) -> bool:
-        """Whether the machine lost its memory since the log was written, and the broker had not stopped before."""
+        """Returns whether the machine lost its memory since the log was written, and the broker had not stopped before."""
         home = self._placement.first(name)
         return home is not None and home.may_have_forgotten(self._boot_id)
 

@@ -69,7 +69,7 @@ class ActiveSegment:
         return RollLimits.of(self._config, jitter)
 
     def write(self, batches: Batches, append_bytes: int, last_offset: int, now_ms: int) -> Segment:
-        """Put the batches at the log's end; return their segment, whose own record of them is yet to be made.
+        """Puts the batches at the log's end; returns their segment, whose own record of them is yet to be made.
 
         KAFKA_STORAGE_ERROR when it fails; no part of the batches is in the log then.
         """
@@ -94,7 +94,7 @@ class ActiveSegment:
         return segment
 
     def _cut_back(self, segment: Segment) -> None:
-        """Take away what part of a write is there. Appends wait for a `RepairJob` all the same: this must be durable."""
+        """Removes the written part of a failed write. Appends still wait for a `RepairJob`: this must be durable."""
         try:
             segment.records.log_file.truncate(segment.size_bytes)
         except OSError as error:
@@ -120,7 +120,7 @@ class ActiveSegment:
         return segment
 
     def roll(self, reason: RollReason) -> None:
-        """Begin a new segment, unless the active one is empty."""
+        """Begins a new segment, unless the active one is empty."""
         if self._segments.active.size_bytes == 0:
             return
         try:

@@ -71,7 +71,7 @@ class FlushJob:
             self.life.replaced[path] = change
 
     def try_deferred(self) -> None:
-        """Try the small files again that there was no space for."""
+        """Writes small files for which there was no space before."""
         waiting = [file for file in self.files if file[0] in self.deferred]
         for path, change, data in waiting:
             self.deferred.remove(path)
@@ -155,7 +155,7 @@ class Durability:
         self._files[path] = (self._changes, data)
 
     def awaits(self, path: str) -> bool:
-        """Whether the small file at `path` is to be replaced, so that what is there now is not what was last said."""
+        """Returns whether the small file at `path` waits to be replaced, so that its present content is out of date."""
         return path in self._files
 
     def forget_file(self, path: str) -> None:
@@ -206,11 +206,11 @@ class Durability:
 
     @property
     def pending(self) -> bool:
-        """Whether something besides appended batches waits for a job."""
+        """True if something besides appended batches waits for a job."""
         return bool(self._sealed or self._directories or self._files or self.truncation is not None)
 
     def is_overdue(self, config: LogConfig) -> bool:
-        """Whether `flush.messages` or `flush.ms` asks for a flush."""
+        """Returns whether `flush.messages` or `flush.ms` asks for a flush."""
         unflushed = self._segments.end_offset - self.flushed_offset
         if unflushed <= 0 or self._unflushed_since is None:
             return False

@@ -59,8 +59,8 @@ class RemovalJob:
             flush.try_deferred()
 
     def _bury(self, base_offset: int, *, now: bool) -> None:
-        """Take a segment out of the directory, durably. `now`: its space is needed, so only its name is kept for a while, which
-        says that it was deleted, and is not missing.
+        """Takes a segment out of the directory, durably. `now`: its space is needed, so only its name is kept for a while,
+        which says that it was deleted, and is not missing.
         """
         path = naming.join(self.directory, naming.offset_file(base_offset, naming.LOG))
         try:

@@ -93,7 +93,7 @@ def write_plan(disk: Disk, directory: str, plan: TruncationPlan) -> None:
 
 
 def carry_out(disk: Disk, directory: str, plan: TruncationPlan) -> None:
-    """Make the files what the plan says, durably. It may be done again, also after it was interrupted anywhere."""
+    """Carries out the plan on the files, durably. It may be repeated, also after an interruption anywhere."""
     path = naming.join(directory, naming.offset_file(plan.base_offset, naming.LOG))
     begun = path + naming.TEMPORARY
     is_begun = plan.starts_empty and disk.exists(begun)

@@ -131,7 +131,7 @@ class Log:
     # ---- opening and closing -----------------------------------------------------------------------------------------
 
     def writes_to(self, writers: Container[SegmentWriter]) -> bool:
-        """Whether what is appended goes to one of these files."""
+        """Returns whether appends go to one of these files."""
         writer = self._segments.active.writer
         return writer is not None and writer in writers
 
@@ -156,7 +156,7 @@ class Log:
         on_moved: OnMoved | None = None,
         on_lack: OnLack | None = None,
     ) -> Steps[Log]:
-        """Open a log, or create an empty one; see `Opening` for what is refused. Blocks; it may run on any thread.
+        """Opens a log, or creates an empty one; see `Opening` for the errors. Blocks; it may run on any thread.
 
         KAFKA_STORAGE_ERROR when the disk fails, too. `on_failed` hears of an error in reading or writing,
         `on_damaged` of the first batch that a reader met damaged, `on_moved` that `extent` may be another one,
@@ -195,7 +195,7 @@ class Log:
         return self._segments.active.writer is None
 
     def close(self) -> None:
-        """Make everything durable, write the producers' snapshot, and close the files. Blocks.
+        """Makes everything durable, writes the producers' snapshot, and closes the files. Blocks.
 
         After an OSError or KAFKA_STORAGE_ERROR it is not closed cleanly. A log that failed or was abandoned is closed without
         touching its files.
@@ -261,7 +261,7 @@ class Log:
     def append(
         self, batches: Batches, *, leader_epoch: int, now_ms: int, guard: Guard | None = None
     ) -> AppendResult:
-        """Append as the leader: give the batches offsets and epoch, in place, and write them with one system call.
+        """Appends as the leader: gives the batches offsets and epoch, in place, and writes them with one system call.
 
         Each batch is a writable view of exactly one batch whose CRC and records were checked. Raises MESSAGE_TOO_LARGE,
         RECORD_LIST_TOO_LARGE, INVALID_TIMESTAMP, OUT_OF_ORDER_SEQUENCE_NUMBER, INVALID_PRODUCER_EPOCH, INVALID_TXN_STATE, or
@@ -273,14 +273,14 @@ class Log:
     def append_marker(
         self, marker: Marker, *, transaction_version: int, leader_epoch: int, now_ms: int
     ) -> AppendResult:
-        """Append a control batch that ends the producer's transaction here, if it has one.
+        """Appends a control batch that ends the producer's transaction here, if it has one.
 
         Raises INVALID_PRODUCER_EPOCH, TRANSACTION_COORDINATOR_FENCED, or KAFKA_STORAGE_ERROR; nothing is appended then.
         """
         return self._appender.append_marker(marker, transaction_version, leader_epoch, now_ms)
 
     def append_as_follower(self, batches: Batches, *, now_ms: int) -> None:
-        """Append batches as the leader's log has them: whole, with their offsets, epochs and times; nothing is patched.
+        """Appends batches as the leader's log has them: whole, with their offsets, epochs and times; nothing is patched.
 
         The caller has checked their CRCs. Several make one write, or one for each segment that they fill. OFFSET_OUT_OF_RANGE
         when they begin below the log's end (see `begin_with`), CORRUPT_MESSAGE when they cannot be what a log holds,
@@ -378,7 +378,7 @@ class Log:
 
     @property
     def flush_due(self) -> bool:
-        """Whether a flush is called for, whatever the acks: by a finished segment, a start that moved, `flush.messages`,
+        """True if a flush is due, whatever the acks: for a finished segment, a start that moved, `flush.messages`,
         `flush.ms`.
         """
         return self.jobs.flush_is_due(self.config)
@@ -439,7 +439,7 @@ class Log:
     # ---- losing the end ----------------------------------------------------------------------------------------------
 
     def truncate_to(self, offset: int) -> None:
-        """Drop everything at and above `offset`, from the start of the batch that holds it on: `end_offset` says from where.
+        """Drops everything at and above `offset`, from the start of the batch that contains it: the new `end_offset`.
 
         Nothing waits for the disk here: the files follow with the next `flush_job`. Until then a crash leaves the log as it
         was, and appends are refused (`awaits_truncation`). An epoch that began at the log's end and wrote nothing goes, too,
@@ -448,17 +448,18 @@ class Log:
         self.truncation.truncate_to(offset, self.config)
 
     def restart_at(self, offset: int) -> None:
-        """Drop everything: the log is empty and begins at `offset`, which may lie anywhere. As with `truncate_to` the files
+        """Drops everything: the log is empty and begins at `offset`, which may be any offset. As with `truncate_to` the files
         follow.
         """
         self.truncation.restart_at(offset, self.config)
 
     def starts_inside_batch(self, header: BatchHeader) -> bool:
-        """Whether the log is empty and begins in the middle of this batch: its leader's records were deleted up to there."""
+        """Returns whether the log is empty and begins in the middle of this batch: its leader's records were deleted up to
+        there."""
         return self.truncation.starts_inside_batch(header)
 
     def begin_with(self, header: BatchHeader) -> None:
-        """Make room for a batch that the log `starts_inside_batch`: the files follow, then the batch may be appended.
+        """Makes room for a batch that the log `starts_inside_batch`: the files follow, then the batch may be appended.
 
         Until then the log ends below `start_offset`, which stays. `restart_at(start_offset)` takes it back.
         """
@@ -489,7 +490,7 @@ class Log:
         return self._retention.delete_records(offset)
 
     def apply_retention(self, now_ms: int, *, below: int | None = None) -> list[DeletedSegment]:
-        """Take out of the log what its topic's settings no longer keep, and return it, the oldest first.
+        """Removes segments that the topic's settings no longer keep; returns them, the oldest first.
 
         Only segments that end at or below `below` (by default what is durable): the high watermark. Their files follow
         with `removal_job`. When the active segment is due, too, a new one is begun. It works on a full disk as well, where
@@ -505,7 +506,8 @@ class Log:
         return self._cleaning.access
 
     def roll_for_compaction(self, now_ms: int) -> bool:
-        """End the active segment if its oldest record must be compacted by now (max.compaction.lag.ms); whether it did."""
+        """Ends the active segment if its oldest record must be compacted by now (max.compaction.lag.ms); returns whether it
+        did."""
         return self._cleaning.roll(self.config, now_ms)
 
 

@@ -153,7 +153,7 @@ class LogAppender:
 
 
 def _place(batches: Batches, first_offset: int, leader_epoch: int, log_append_time: int | None) -> int:
-    """Write offsets, epoch and append time into the batches; return the offset behind the last."""
+    """Writes offsets, epoch and append time into the batches; returns the offset after the last."""
     next_offset = first_offset
     for header, batch in batches:
         assign(batch, next_offset, leader_epoch, log_append_time=log_append_time)
@@ -162,7 +162,7 @@ def _place(batches: Batches, first_offset: int, leader_epoch: int, log_append_ti
 
 
 def _note_batches(segment: Segment, batches: Batches, first_offset: int, log_append_time: int | None) -> int:
-    """Enter batches that were written into the indexes in memory; return the segment's size with them."""
+    """Enters batches that were written into the indexes in memory; returns the segment's size with them."""
     _, index = segment.writing()
     interval, position, next_offset = segment.index.interval_bytes, segment.size_bytes, first_offset
     for header, _ in batches:

@@ -49,11 +49,12 @@ class LogCleaning:
         return self._access
 
     def abort(self) -> bool:
-        """End the compaction under way, if there is one; see `CleaningAccess.abort`."""
+        """Ends the compaction under way, if there is one; see `CleaningAccess.abort`."""
         return self._access is not None and self._access.abort()
 
     def roll(self, config: LogConfig, now_ms: int) -> bool:
-        """End the active segment if its oldest record must be compacted by now (max.compaction.lag.ms); whether it did."""
+        """Ends the active segment if its oldest record must be compacted by now (max.compaction.lag.ms); returns whether it
+        did."""
         active = self._context.segments.active
         if (
             self._context.health.fault is not None

@@ -120,7 +120,7 @@ class LogTruncation:
     def _restart(
         self, base_offset: int, start_offset: int, config: LogConfig, *, sweeps: bool = False
     ) -> None:
-        """Drop everything; the log's only segment is a new one."""
+        """Drops everything; the log's only segment is a new one."""
         context = self._context
         new = Segment(
             context.runtime.disk,

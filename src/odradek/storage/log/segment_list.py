@@ -89,7 +89,7 @@ class SegmentList:
         self._bases.append(segment.base_offset)
 
     def replace(self, old: Sequence[Segment], new: Segment) -> None:
-        """Put a segment in the place of some that follow each other; it begins where the first of them did."""
+        """Replaces segments that follow each other by one, which begins where the first of them did."""
         first = self.number_of(new.base_offset)
         if tuple(self._segments[first : first + len(old)]) != tuple(old):
             raise AssertionError(f"the segments from {new.base_offset} on are not those that were compacted")
@@ -99,7 +99,7 @@ class SegmentList:
         self.size_bytes += new.size_bytes - sum(segment.size_bytes for segment in old)
 
     def drop_first(self, count: int) -> list[Segment]:
-        """Take the `count` oldest segments out."""
+        """Removes the `count` oldest segments."""
         dropped = self._segments[:count]
         del self._segments[:count]
         del self._bases[:count]
@@ -109,7 +109,7 @@ class SegmentList:
         return dropped
 
     def keep_first(self, count: int) -> list[Segment]:
-        """Take all segments behind the first `count` out; of the last one that stays the transaction index was cut.
+        """Removes all segments after the first `count`; the transaction index of the last one that stays was cut.
 
         `truncated` must follow.
         """

@@ -69,7 +69,7 @@ def duplicate_of(state: ProducerState | None, header: BatchHeader) -> WrittenBat
 
 
 def check_sequence(state: ProducerState | None, header: BatchHeader) -> None:
-    """Raise unless a producer in `state` may write a batch with this epoch and sequence now.
+    """Raises unless a producer in `state` may write a batch with this epoch and sequence now.
 
     A producer id that the log does not know may begin with any sequence: its state may have expired (KIP-360). What
     coordinators write in a producer's name has no sequence: only its epoch counts.
@@ -219,7 +219,8 @@ class Producers:
             self.put(state)
 
     def become(self, other: Producers) -> None:
-        """Take the place of `other`, which is used no more: the log was truncated. Verifications under way are void."""
+        """Takes over the state of `other`, which is not used any more: the log was truncated. Verifications under way are
+        void."""
         self._states = other._states
         self.transactions = other.transactions
         self.verifications = other.verifications
@@ -246,7 +247,7 @@ class Producers:
     def check(
         self, headers: Iterable[BatchHeader], base_offset: int, now_ms: int, guard: Guard | None = None
     ) -> SequenceCheck:
-        """Whether batches may be appended one after another from `base_offset` on; see `check_sequence`.
+        """Returns whether batches may be appended one after another from `base_offset` on; see `check_sequence`.
 
         `guard`: of a client's transactional batches; without one they are the broker's own, which knows what it does.
         INVALID_RECORD when some of the batches are in the log already and others are not; INVALID_TXN_STATE for one outside of
@@ -323,12 +324,12 @@ class Producers:
         return ended
 
     def replay(self, header: BatchHeader, now_ms: int) -> None:
-        """Take in a batch that is in the log already. Markers come to `mark`."""
+        """Applies a batch that is in the log already. Markers go to `mark`."""
         if header.producer_id >= 0 and not header.is_control:
             self.put(written(self.get(header.producer_id), header, header.base_offset, now_ms))
 
     def expire_idle_producers(self, now_ms: int, expiration_ms: int) -> int:
-        """Forget producer ids idle for longer (`producer.id.expiration.ms`), except within a transaction; return how many."""
+        """Forgets producer ids idle for longer (`producer.id.expiration.ms`), except within a transaction; returns how many."""
         self.verifications.expire(now_ms, expiration_ms)
         idle = [
             state.producer_id

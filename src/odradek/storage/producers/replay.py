@@ -32,7 +32,7 @@ def replay_log(
     index_from: int,
     now_ms: int,
 ) -> None:
-    """Take in all batches from `from_offset` on, and make the transaction indexes of segments that begin at `index_from` or
+    """Applies all batches from `from_offset` on, and builds the transaction indexes of segments that begin at `index_from` or
     behind it again, durably but for their names. Raises BrokenChain for a damaged segment.
     """
     bounds = [*(segment.base_offset for segment in segments[1:]), end_offset]
@@ -80,7 +80,7 @@ def replay_segment(
     now_ms: int,
     aborted: Callable[[AbortedTransaction], None] | None = None,
 ) -> None:
-    """Take in the segment's batches from the one with `from_offset` on. Raises BrokenChain for a damaged segment."""
+    """Applies the segment's batches from the one with `from_offset` on. Raises BrokenChain for a damaged segment."""
     start = segment.search.locate(from_offset)
     replay_file(producers, segment.records.log_file, segment.size_bytes, now_ms, start=start, aborted=aborted)
 

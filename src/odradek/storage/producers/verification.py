@@ -106,7 +106,7 @@ class Verifications:
             del self.under_way[producer_id]
 
     def expire(self, now_ms: int, expiration_ms: int) -> None:
-        """Forget those that led to nothing for so long."""
+        """Forgets verifications that had no result for too long."""
         for producer_id, entry in list(self.under_way.items()):
             if now_ms - entry.since_ms >= expiration_ms:
                 del self.under_way[producer_id]

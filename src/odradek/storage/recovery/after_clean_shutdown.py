@@ -21,7 +21,8 @@ class AfterCleanShutdown:
         """The active segment's index files are as a clean close leaves them."""
 
     def open_active(self) -> bool:
-        """Open the last segment without reading more of it than its end. False when it is not as a clean close leaves it."""
+        """Opens the last segment without reading more of it than its end. Returns False when it is not as a clean close
+        leaves it."""
         self._segments.drop_empty(self._segments[:-1])
         if not self._follows_on():
             return False
@@ -40,7 +41,7 @@ class AfterCleanShutdown:
         return True
 
     def _follows_on(self) -> bool:
-        """Whether the last segment, if it is empty, begins where the one before it ends; a leftover goes."""
+        """Returns whether the last segment, if it is empty, begins where the one before it ends; removes a leftover."""
         segments = self._segments
         if len(segments) < 2 or segments[-1].size_bytes:
             return True

@@ -27,7 +27,7 @@ class AfterCrash:
         """Good batches were behind a bad one, and put in a side file."""
 
     def recover(self, names: Sequence[str]) -> None:
-        """Scan from the recovery point on, cut at the first bad batch, make everything durable."""
+        """Scans from the recovery point on, cuts at the first bad batch, makes everything durable."""
         first = self._first_to_scan()
         self._producers.follow(names, first)
         last, scanned = self._scan_from(first)
@@ -63,7 +63,7 @@ class AfterCrash:
         return segments.index(first)
 
     def _scan_from(self, number: int) -> tuple[int, ScannedSegment]:
-        """Scan segments as long as they are good and follow each other, and make all but the last of them durable.
+        """Scans segments as long as they are good and follow each other, and makes all but the last of them durable.
 
         The number of the last one that stays, and what its scan found.
         """
@@ -116,7 +116,7 @@ class AfterCrash:
             file.close()
 
     def _drop_from(self, number: int, end_offset: int, problem: str) -> None:
-        """Take segments out of the log, the newest first, durably, before the one in front of them is cut."""
+        """Removes segments from the log durably, the newest first, before the one before them is cut."""
         if end_offset < self._context.opening.durable_offset:
             raise self._context.lost(problem)
         dropped = self._segments[number:]
@@ -127,7 +127,7 @@ class AfterCrash:
             self._segments.keep_first(number)
 
     def _keep_sealed(self, segment: Segment, scanned: ScannedSegment) -> None:
-        """Sync a scanned segment that others follow: what was read may have been in the page cache only."""
+        """Syncs a scanned segment that others follow: what was read may have been in the page cache only."""
         disk = self._context.disk
         self._segments.last_epoch = scanned.last_epoch
         segment.reader.checked.all()
@@ -141,7 +141,7 @@ class AfterCrash:
                 file.close()
 
     def _keep_active(self, scanned: ScannedSegment) -> None:
-        """Sync the last scanned segment and make it the active one."""
+        """Syncs the last scanned segment and makes it the active one."""
         active = self._segments.active
         active.reader.checked.all()
         active.records.open_writer().log_file.sync()

@@ -24,7 +24,7 @@ _UNFINISHED: Final = (naming.DELETED, naming.CLEANED, naming.TEMPORARY)
 
 
 def clear_leftovers(disk: Disk, directory: str, names: list[str]) -> list[str]:
-    """Tidy the directory; return the names that are there afterwards. What was renamed or removed is made durable."""
+    """Cleans the directory up, durably; returns the names that are there afterwards."""
     doomed = [name for name in names if name.endswith(_UNFINISHED)]
     swaps = [name for name in names if name.endswith(naming.SWAP)]
     cleaned = [

@@ -172,7 +172,7 @@ class LogLoader:
     # ---- files -------------------------------------------------------------------------------------------------------
 
     def _tidy(self) -> list[str]:
-        """Remove what unfinished work left; return the names that are there afterwards."""
+        """Removes what unfinished work left; returns the names that are there afterwards."""
         disk, directory = self._context.disk, self._context.directory
         names = disk.list_directory(directory)
         if self._start.note_deletions(names):

@@ -118,7 +118,7 @@ def scan_file(
     recovery_point: int = OFFSET_MAX,
     on_batch: OnBatch | None = None,
 ) -> ScannedSegment:
-    """Read a segment's log from its start, once; see the module. What lies from the recovery point on is written once more."""
+    """Reads a segment's log from its start, once; see the module. Bytes from the recovery point on are written once more."""
     scan = _Scan(base_offset, index_interval_bytes)
     window = _Window(file, size_bytes)
     position = 0
@@ -163,7 +163,7 @@ def _batches(window: _Window, size_bytes: int) -> Iterator[tuple[BatchHeader, me
 
 
 def good_batch_follows(file: DiskFile, position: int, size_bytes: int, min_offset: int) -> bool:
-    """Whether a batch with a good CRC and an offset of at least `min_offset` stands anywhere behind `position`.
+    """Returns whether a batch with a good CRC and an offset of at least `min_offset` follows anywhere after `position`.
 
     It looks at every byte of the next 64 MiB, so it finds batches even where lengths are damaged.
     """
@@ -233,7 +233,7 @@ def _copy(disk: Disk, source: DiskFile, start: int, end: int, path: str) -> None
 
 
 def set_aside(disk: Disk, segment: Segment) -> bool:
-    """Take a whole segment behind a cut out of the log. True when there was anything in it."""
+    """Removes a whole segment after a cut from the log. Returns True when there was anything in it."""
     path = segment.path(naming.LOG)
     if segment.size_bytes:
         log.warning("segment_set_aside", path=path, size_bytes=segment.size_bytes)

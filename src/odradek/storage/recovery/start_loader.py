@@ -22,8 +22,9 @@ class StartLoader:
         """Another replica may know of records that were deleted by request and are here again."""
 
     def note_deletions(self, names: Sequence[str]) -> bool:
-        """Write down where the log begins, if segments were renamed to be deleted and there was no space yet to say so: when
-        they are gone, nothing else shows that they went for a reason. Whether it was written: there is another name then.
+        """Writes the offset at which the log begins, if segments were renamed to be deleted and there was no space yet to
+        say so: when they are gone, nothing else shows that they went for a reason. Whether it was written: there is
+        another name then.
         """
         logs = [
             file for name in names if (file := naming.parse_offset_file(name)) and file.kind == naming.LOG

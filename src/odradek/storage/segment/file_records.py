@@ -75,7 +75,7 @@ class FileRecords:
         return file.file if isinstance(file, FileAtHand) else file
 
     def open_writer(self, *, create: bool = False) -> SegmentWriter:
-        """Open the log file for appending."""
+        """Opens the log file for appending."""
         path = self.path(naming.LOG)
         self.files.forget(path)
         self.writer = SegmentWriter(self.disk.open(path, create=create))
@@ -83,7 +83,7 @@ class FileRecords:
         return self.writer
 
     def open_aside(self) -> SegmentWriter:
-        """Create the log file under a name of its own: files of other segments are still there, and go first."""
+        """Creates the log file under its own name: files of other segments are still there, and go first."""
         path = self.path(naming.LOG) + naming.TEMPORARY
         self.writer = SegmentWriter(self.disk.open(path, create=True))
         self.files.awake(self.writer)

@@ -82,7 +82,7 @@ def resume_with(
 
 
 def offsets_are_sound(file: DiskFile, size_bytes: int, interval: int, last: OffsetEntry | None) -> bool:
-    """Whether the last entry names a batch, and what lies behind it needs no further entry."""
+    """Returns whether the last entry is of a batch, and the bytes after it need no further entry."""
     position = last.position if last is not None else 0
     if not 0 <= position <= size_bytes or (last is not None and position == size_bytes):
         return False
@@ -103,7 +103,7 @@ def offsets_are_sound(file: DiskFile, size_bytes: int, interval: int, last: Offs
 def times_are_sound(
     file: DiskFile, size_bytes: int, until: int, floor: FloorByOffset, last: TimeEntry | None
 ) -> bool:
-    """Whether the last time entry is true of its batch, and no batch behind it that begins by `until` is later."""
+    """Returns whether the last time entry matches its batch, and no batch after it that begins by `until` is later."""
     entry = floor(last.offset) if last is not None else None
     is_there = last is None
     latest = last.timestamp if last is not None else -1

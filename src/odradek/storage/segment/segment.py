@@ -85,7 +85,7 @@ class Segment:
     # ---- the active segment ------------------------------------------------------------------------------------------
 
     def begin(self) -> None:
-        """Create the log file, empty, and become a log's active segment."""
+        """Creates the empty log file, and becomes a log's active segment."""
         self.records.open_writer(create=True).log_file.truncate(0)
         self.index.keep_in_memory(ActiveIndex(self.base_offset))
 
@@ -109,7 +109,7 @@ class Segment:
             self.first_append_ms = now_ms
 
     def cut(self, position: int, end_offset: int) -> list[DiskFile]:
-        """Become a log's active segment, of the first `position` bytes, which end at `end_offset`. The files follow later.
+        """Becomes a log's active segment, of the first `position` bytes, which end at `end_offset`. The files follow later.
 
         Returns files that are still open and not needed. An OSError, or KAFKA_STORAGE_ERROR, leaves the segment as it was.
         """
@@ -128,7 +128,7 @@ class Segment:
         return stale
 
     def write_index(self) -> None:
-        """Put index entries that are only in memory into the files. An OSError leaves everything as it was."""
+        """Writes index entries that are only in memory to the files. An OSError leaves everything as it was."""
         writer, index = self.writing()
         self.index.write(writer, index)
         try:
@@ -161,7 +161,7 @@ class Segment:
     # ---- compaction --------------------------------------------------------------------------------------------------
 
     def pin(self, file: DiskFile, index: ActiveIndex) -> None:
-        """Read what a compaction wrote, until its files have the segment's names."""
+        """Reads a compaction's files until they have the segment's names."""
         self.records.pinned = file
         self.index.keep_in_memory(index)
 

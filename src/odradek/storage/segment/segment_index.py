@@ -155,7 +155,7 @@ class SegmentIndex:
             return False
 
     def rebuild(self, reason: str) -> None:
-        """Make both indexes again from the log. Where they cannot be written they live in memory."""
+        """Rebuilds both indexes from the log. Where they cannot be written they stay in memory."""
         records = self._records
         records.will_walk(0)
         directory, base_offset = records.directory, records.base_offset
@@ -179,7 +179,7 @@ class SegmentIndex:
     # ---- files -------------------------------------------------------------------------------------------------------
 
     def replace_files(self, index: ActiveIndex) -> None:
-        """Put what `index` holds into the files. Not synced: a later check finds what a crash leaves."""
+        """Writes `index` to the files. Not synced: a later check finds what a crash leaves."""
         records = self._records
         for kind, data in (
             (naming.OFFSET_INDEX, index.offset_bytes()),
@@ -195,7 +195,7 @@ class SegmentIndex:
                 file.close()
 
     def write(self, writer: SegmentWriter, index: ActiveIndex) -> None:
-        """Put entries of the active segment that are only in memory into the files. An OSError leaves everything as it was."""
+        """Writes entries of the active segment that are only in memory to the files. An OSError leaves everything as it was."""
         if not writer.index_files:
             if writer.index_is_lost:
                 index.forget_written()

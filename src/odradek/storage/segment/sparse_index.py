@@ -141,7 +141,7 @@ class ActiveIndex:
         return kept
 
     def resume(self, bytes_since_entry: int) -> None:
-        """Go on where the files left off: so many bytes of log lie behind the last entry's position."""
+        """Continues where the files end: `bytes_since_entry` bytes of log follow the last entry's position."""
         self._bytes_since_entry = bytes_since_entry
 
     def _note_time(self) -> None:
@@ -164,7 +164,7 @@ class ActiveIndex:
 
     @property
     def ascends(self) -> bool:
-        """Whether every column rises from entry to entry, as it must."""
+        """True if every column rises from entry to entry, as it must."""
         rising = (self._offsets, self._positions, self._times)
         flat = self._time_offsets
         return all(all(map(lt, column, column[1:])) for column in rising) and all(map(le, flat, flat[1:]))
@@ -204,7 +204,7 @@ class ActiveIndex:
         return b"".join(map(pack, self._times[first:], self._time_offsets[first:]))
 
     def write(self, offset_file: DiskFile, time_file: DiskFile) -> None:
-        """Put what is not yet in the files there. An OSError leaves the index as it was: the next call does it again."""
+        """Writes new entries to the files. An OSError leaves the index as it was: the next call tries again."""
         if self._offsets_written < len(self._offsets):
             data = self.offset_bytes(self._offsets_written)
             offset_file.pwrite(data, self.offset_bytes_written)

@@ -55,7 +55,7 @@ def decode_aborted(data: bytes) -> list[AbortedTransaction]:
 
 
 def is_sound(data: bytes, base_offset: int, end_offset: int) -> bool:
-    """Whether the bytes can be the index of a segment with these bounds."""
+    """Returns whether the bytes can be the index of a segment with these bounds."""
     try:
         entries = decode_aborted(data)
     except ValueError:
@@ -106,7 +106,7 @@ class TransactionIndex:
         self.sum = crc32(encoded, self.sum)
 
     def write(self) -> None:
-        """Put entries that are only in memory into the file. An OSError leaves everything as it was."""
+        """Writes entries that are only in memory to the file. An OSError leaves everything as it was."""
         if not self._pending:
             return
         if self.file is None:
@@ -122,7 +122,8 @@ class TransactionIndex:
         self.file = None
 
     def cut(self, end_offset: int) -> DiskFile | None:
-        """Forget what markers from `end_offset` on said. Returns the open file, if any: the next `write` opens it again."""
+        """Removes the entries of markers from `end_offset` on. Returns the open file, if any: the next `write` opens it
+        again."""
         kept = bisect_left(range(len(self)), end_offset, key=self._last_offset)
         self.sum = crc32(self._read(0, kept))
         del self._pending[max(kept - self._written_count, 0) * ENTRY.size :]
@@ -134,7 +135,7 @@ class TransactionIndex:
         return decode_aborted(self._read(0, len(self)))
 
     def find(self, start_offset: int, end_offset: int, aborted: list[AbortedTransaction]) -> bool:
-        """Add the entries that concern offsets from start to end. True when no later segment can have any."""
+        """Adds the entries that concern offsets from start to end. Returns True when no later segment can have any."""
         count = len(self)
         at = bisect_left(range(count), start_offset, key=self._last_offset)
         while at < count:

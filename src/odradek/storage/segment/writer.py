@@ -47,7 +47,7 @@ class SegmentWriter:
         self._synced_write_count = 0
 
     def sync(self) -> None:
-        """Make durable what was written before the call; the indexes only once they are complete."""
+        """Makes durable what was written before the call; the indexes only once they are complete."""
         if self.durable:
             return
         sealed, write_count = self.sealed, self.write_count
@@ -71,7 +71,7 @@ class SegmentWriter:
         return (not self.resting) + len(self.index_files) + (self.transaction_file is not None)
 
     def rest(self) -> bool:
-        """Give the descriptors back until the files are used again; False where that cannot be.
+        """Closes the descriptors until the files are used again; returns False where that is impossible.
 
         What was written must be synced before: the kernel reports an error of the disk only to those that have the file open.
         """
