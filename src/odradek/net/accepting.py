@@ -44,7 +44,8 @@ class ListeningSockets(Protocol):
 
 
 async def listen(make: MakeProtocol, host: str | None, port: int, *, backlog: int) -> ListeningSockets:
-    """Accept connections at `host`, or on every interface, and give each a protocol. OSError when that cannot be."""
+    """Accepts connections at `host`, or on every interface, and gives each a protocol. Raises OSError when that is
+    impossible."""
     loop = asyncio.get_running_loop()
     if type(loop).add_reader is asyncio.AbstractEventLoop.add_reader:
         # A loop that watches no sockets: the simulator's, or the one of Windows.
@@ -169,7 +170,8 @@ class _Acceptor:
     # -- without descriptors
 
     def _refuse_one(self, listening: socket.socket, reason: OSError) -> bool:
-        """Accept with the spare descriptor, and close at once. False when there was no spare one, or it did not help."""
+        """Accepts with the spare descriptor, and closes at once. Returns False when there was no spare one, or it did not
+        help."""
         if self._spare is None:
             self._spare = _spare_descriptor()
             return False

@@ -323,7 +323,7 @@ class Connection(asyncio.BufferedProtocol):
 
     @property
     def sends_uncopied(self) -> bool:
-        """Whether a reply may hold memory that only the kernel may read."""
+        """True if a reply may hold memory that only the kernel may read."""
         return self._sending is not None and self._sending.is_direct
 
     @property
@@ -341,7 +341,7 @@ class Connection(asyncio.BufferedProtocol):
         return self._sending.size_bytes if self._sending is not None else 0
 
     def mute_for(self, seconds: float) -> None:
-        """Serve and read nothing more for a while; what was asked before is answered. The longest of several counts."""
+        """Serves and reads nothing more for a while; earlier requests are answered. The longest of several counts."""
         loop = asyncio.get_running_loop()
         end = loop.time() + seconds
         if self._mute is not None:
@@ -364,7 +364,7 @@ class Connection(asyncio.BufferedProtocol):
             asyncio.get_running_loop().call_later(min(seconds, LINGER_SECONDS), self.abort)
 
     def finish(self) -> None:
-        """Serve nothing more; close once what is under way is answered.
+        """Serves nothing more; closes once the requests under way are answered.
 
         What still comes in is read and dropped: to close over unread bytes would reset the connection, and a reset may
         reach the peer before the last answers do.
@@ -378,7 +378,7 @@ class Connection(asyncio.BufferedProtocol):
             self.close()
 
     def close(self) -> None:
-        """Close after what was written has been sent."""
+        """Closes once all written bytes are sent."""
         self._closing = True
         if self._sending is not None:
             self._sending.close()
@@ -386,7 +386,7 @@ class Connection(asyncio.BufferedProtocol):
             self._transport.abort()
 
     def abort(self) -> None:
-        """Close now; unsent bytes are dropped."""
+        """Closes now; unsent bytes are dropped."""
         self._closing = True
         if self._transport is not None:
             self._transport.abort()

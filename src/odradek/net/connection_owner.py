@@ -28,12 +28,12 @@ class ConnectionOwner(Protocol):
     pipeline_of: Callable[[memoryview], int | None]
 
     def admit(self, connection: Any) -> str | None:
-        """Count a new connection in, or say why it may not stay."""
+        """Counts a new connection; returns why it may not stay, or None."""
 
     def forget(self, connection: Any) -> None: ...
 
     def watch(self) -> None:
-        """Look after paused connections and shared memory from now on."""
+        """Checks paused connections and shared memory from now on."""
 
     def report(self, error: BaseException) -> None:
         """An unexpected error from a request."""

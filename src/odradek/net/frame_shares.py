@@ -80,7 +80,7 @@ class FrameShares:
             self.being_served.release()
 
     def release(self) -> None:
-        """Give back what is held of frames that are not served."""
+        """Releases the memory of frames that are not served."""
         for share in (self.receiving, self._in_backlog):
             if share is not None:
                 share.release()

@@ -72,7 +72,7 @@ def endpoint_of(address: object) -> tuple[str, int]:
 
 
 def acknowledge_now(transport: asyncio.BaseTransport) -> None:
-    """Let TCP acknowledge what came, where the system has an option for it.
+    """Lets TCP acknowledge received bytes at once, where the system has an option for it.
 
     A handshake of TLS 1.3 ends with bytes of the client, to which nothing is sent: TCP would acknowledge them 40 ms later, and
     a client with Nagle's algorithm (librdkafka has it on) would hold back its first request until then.

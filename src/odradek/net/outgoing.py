@@ -60,12 +60,12 @@ class Outgoing:
 
     @property
     def is_direct(self) -> bool:
-        """Whether bytes reach the kernel without anyone reading them on the way."""
+        """True if bytes reach the kernel without anyone reading them on the way."""
         return self._descriptor is not None
 
     @property
     def waits(self) -> bool:
-        """Whether something waits here for the peer to read."""
+        """True if something waits here for the peer to read."""
         return bool(self._queue)
 
     @property
@@ -102,13 +102,13 @@ class Outgoing:
             self._pump(self._descriptor)
 
     def close(self) -> None:
-        """Close the transport once everything has been sent."""
+        """Closes the transport once everything has been sent."""
         self._ending = True
         if not self._queue:
             self._transport.close()
 
     def drop(self) -> None:
-        """Forget what was not sent: the connection is gone."""
+        """Drops unsent bytes: the connection is gone."""
         self._queue.clear()
         self._queued_bytes = 0
         self._unwatch()

@@ -134,7 +134,7 @@ class SecuredProtocol:
         )
 
     def abort(self) -> None:
-        """Close the connection, also in the middle of the handshake, of which the inner protocol knows nothing. Idempotent."""
+        """Closes the connection, also in the middle of the handshake, of which the inner protocol knows nothing. Idempotent."""
         self.handshake.cancel()
         if self._layer is not None:
             self._layer.abort()
@@ -149,7 +149,7 @@ class SecuredProtocol:
 
 
 async def log_in(ask: Callable[[Message], Awaitable[Any]], credentials: LoginCredentials, host: str) -> int:
-    """Say who we are. For how many milliseconds that counts; 0: for ever. LoginFailed.
+    """Logs in. Returns for how many milliseconds the login is valid; 0: for ever. Raises LoginFailed.
 
     `ask` sends a request and returns its answer.
     """

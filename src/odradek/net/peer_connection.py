@@ -118,7 +118,7 @@ class PeerConnection(asyncio.BufferedProtocol):
         on_lost: Callable[[], None],
         security: OutgoingSecurity | None = None,
     ) -> PeerConnection:
-        """Connect, log in and agree on versions. PeerUnreachable, in words for people, when that fails or takes too long.
+        """Connects, logs in and agrees on versions. Raises PeerUnreachable, in plain words, when that fails or takes too long.
 
         `on_lost` is called when the other side, or the network, ends the connection.
         """
@@ -177,7 +177,7 @@ class PeerConnection(asyncio.BufferedProtocol):
         return self._now() >= self._expires
 
     def retire(self) -> None:
-        """Close it when what is under way is answered."""
+        """Closes the connection once the requests under way are answered."""
         self._is_retired = True
         if not self._pending:
             self.close()
@@ -205,11 +205,11 @@ class PeerConnection(asyncio.BufferedProtocol):
         )
 
     def send(self, api: Api, request: Message, *, timeout_s: float) -> asyncio.Future[Message]:
-        """Send now. The future gets the answer, or PeerUnreachable; so raises this, when nothing was sent."""
+        """Sends now. The future gets the answer, or PeerUnreachable. Raises PeerUnreachable when nothing was sent."""
         return self._send(api, self.version_of(api), request, timeout_s)
 
     def close(self, reason: PeerUnreachable | None = None) -> None:
-        """Close at once; requests under way fail with `reason`. Idempotent."""
+        """Closes at once; requests under way fail with `reason`. Idempotent."""
         if self._failure is None:
             reason = reason or PeerUnreachable(f"the connection to {self._peer} was closed", sent=True)
             self._failure = ErrorValue.of(reason)

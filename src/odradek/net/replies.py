@@ -153,7 +153,7 @@ class ReplyQueue:
                 _cancel(slot.pending)
 
     def drop(self) -> None:
-        """Let go of all memory at once."""
+        """Releases all memory at once."""
         for slot in self.slots:
             if slot.share is not None:
                 slot.share.release()

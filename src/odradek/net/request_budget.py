@@ -99,13 +99,13 @@ class Share:
         self.marked_bytes = 0
 
     def release(self) -> None:
-        """Give everything back. Idempotent."""
+        """Releases everything. Idempotent."""
         self._budget.release(self)
 
     # -- for the budget
 
     def acquire(self, wanted_bytes: int, least_bytes: int) -> bool:
-        """Take up to `wanted_bytes` from the pools, in their order; nothing, if there are not even `least_bytes`."""
+        """Takes up to `wanted_bytes` from the pools, in their order; nothing, if there are not even `least_bytes`."""
         pools = self._pools
         if pools[0].free_bytes >= wanted_bytes:  # nearly always
             self._acquire_from(0, wanted_bytes)
@@ -187,7 +187,7 @@ class RequestBudget:
         return share
 
     def request_room(self, share: Share, now: float) -> bool:
-        """Whether more of the frame may be received, up to `granted_bytes`. If not, it waits: see `admit`."""
+        """Returns whether more of the frame may be received, up to `granted_bytes`. If not, it waits: see `admit`."""
         others_first = any(self._waiting[share.rank :]) and share is not self._favoured
         if not others_first and self._grant(share, now):
             return True

@@ -145,7 +145,7 @@ class Server:
         )
 
     async def stop(self, *, drain_seconds: float) -> None:
-        """Accept nothing more, let requests under way be answered for a while, then close every connection."""
+        """Accepts nothing more, lets requests under way be answered for a while, then closes every connection."""
         self._stopping = True
         for listener in self._listeners:
             listener.close()
@@ -165,7 +165,7 @@ class Server:
     # -- what connections ask of their server
 
     def admit(self, connection: Connection) -> str | None:
-        """Count a new connection in, or say why it may not stay."""
+        """Counts a new connection; returns why it may not stay, or None."""
         if self._stopping:
             return "the broker is stopping"
         if len(self._connections) >= self.limits.connections_max:
@@ -233,7 +233,7 @@ class Server:
             self._watching = loop.call_at(self.watch_due_s, self.end_hangups)
 
     def end_hangups(self) -> None:
-        """End peers that stood still for too long, unless the loop itself did."""
+        """Closes connections of peers that stood still for too long, unless the event loop itself did."""
         self._watching = None
         now = self.now()
         for connection, how in self.hangups.check(now):
@@ -295,7 +295,7 @@ class Server:
         self._sweeper = asyncio.get_running_loop().call_later(interval, self.sweep)
 
     def sweep(self) -> None:
-        """End connections that were idle for too long."""
+        """Closes connections that were idle for too long."""
         self._sweeper = None
         now, idle_seconds_max = self.now(), self.limits.idle_seconds_max
         oldest_allowed = now - idle_seconds_max

@@ -236,7 +236,7 @@ class TlsLayer(asyncio.BufferedProtocol):
     # -- bytes in
 
     def _read(self) -> None:
-        """Give the inner protocol what can be decrypted, as long as it takes it."""
+        """Passes decrypted bytes to the inner protocol, as long as it takes them."""
         try:
             while self._is_open and self._inner_reads and not self._ending:
                 target = self._inner.get_buffer(-1)
@@ -274,7 +274,7 @@ class TlsLayer(asyncio.BufferedProtocol):
             self._outer.close()
 
     def _report_eof(self) -> bool:
-        """Whether the inner protocol wants to go on writing."""
+        """Returns whether the inner protocol wants to continue writing."""
         if self._eof_reported:
             return True
         if not self._inner_reads:
@@ -410,7 +410,7 @@ class TlsLayer(asyncio.BufferedProtocol):
         self._plain.close()
 
     def abort(self) -> None:
-        """Close the plain transport at once, in the middle of the handshake, too. Idempotent."""
+        """Closes the plain transport at once, in the middle of the handshake, too. Idempotent."""
         if self._plain is not None:
             self._plain.abort()
 

@@ -49,7 +49,7 @@ class UnreadAnswers:
 
     @property
     def is_short(self) -> bool:
-        """Whether fetches get less than they could have."""
+        """True if fetches get less than they could have."""
         return self.held_bytes > self.limit_bytes // 2
 
     @property
