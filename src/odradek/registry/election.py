@@ -183,7 +183,7 @@ class Election:
     # -- deciding --------------------------------------------------------------------------------------------
 
     async def _step(self) -> None:
-        """Compare what the registry says with what this side believes, and make the one step that follows."""
+        """Compares the registry with this side's state, and takes the one step that follows."""
         if self._session_is_over or not self._is_candidate:
             await self._depose()
         if self._session_is_over:

@@ -99,7 +99,7 @@ class Registry(Protocol):
         """What anyone committed before this call is seen by the reads after it."""
 
     def watch(self, path: str, on_change: Callable[[], None]) -> Callable[[], None]:
-        """Call `on_change` on the loop whenever the node at `path`, or the set of its children, may have changed.
+        """Calls `on_change` on the loop whenever the node at `path`, or the set of its children, may have changed.
 
         A child that was removed and made again is another one, even if both happened in one commit.
         It may be called without need, also after a lost connection is back, and it is never lost: a change that follows a read
@@ -107,7 +107,7 @@ class Registry(Protocol):
         """
 
     async def renew(self) -> None:
-        """Begin a new session after `SessionExpired`; watches go on."""
+        """Begins a new session after `SessionExpired`; watches continue."""
 
     async def close(self) -> None:
-        """End the session: its ephemeral nodes go at once."""
+        """Ends the session: its ephemeral nodes go at once."""

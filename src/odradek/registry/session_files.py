@@ -52,7 +52,7 @@ class SessionFiles:
         return self._own
 
     def end(self) -> None:
-        """Give the session up, and remove its file. Blocks, on any thread."""
+        """Ends the session, and removes its file. Blocks, on any thread."""
         lock, self._lock = self._lock, None
         file, self._file = self._file, None
         if file is not None:
@@ -63,7 +63,7 @@ class SessionFiles:
             lock.release()
 
     def relinquish(self) -> None:
-        """Give the session up, without waiting for a disk: the file stays, and the next to look removes it."""
+        """Ends the session without waiting for a disk: the file stays, and the next process that checks removes it."""
         lock, self._lock = self._lock, None
         file, self._file = self._file, None
         if file is not None:
@@ -98,7 +98,7 @@ class SessionFiles:
         return None
 
     def forget(self, session: int) -> None:
-        """Remove the file of a process that is gone. Blocks, on any thread."""
+        """Removes the file of a process that is gone. Blocks, on any thread."""
         path = self._path(session)
         with suppress(FileNotFoundError, BlockingIOError):
             lock = self._disk.lock_file(path, create=False)

@@ -85,7 +85,7 @@ class SharedJournal:
         return self._disk.lock_file(self.lock_path)
 
     def accept(self, news: News) -> None:
-        """Take in what was read or written. On the loop, where the state is read."""
+        """Applies what was read or written. Runs on the event loop, where the state is read."""
         if news.state is not None:
             if self.is_loaded:  # before, no one has read anything that could have changed
                 self.touched.update(dict.fromkeys(changes_between(self.state.tree, news.state.tree)))
@@ -114,7 +114,7 @@ class SharedJournal:
         return Head(generation=int(generation, 16), length=int(length, 16))
 
     def is_current(self, head: Head | None) -> bool:
-        """Whether the state is all that the head speaks of."""
+        """Returns whether the state is complete up to the head."""
         return self.is_loaded and head == Head(generation=self.state.generation, length=self.position)
 
     def read(self) -> News | None:

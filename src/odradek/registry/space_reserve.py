@@ -47,7 +47,7 @@ class SpaceReserve:
         return self.size() + PORTION_BYTES <= _wanted_bytes(journal_length)
 
     def fill(self, journal_length: int) -> None:
-        """Make it as large as it should be, or as there is space for."""
+        """Makes the reserve as large as it should be, or as large as the space allows."""
         present, wanted = self.size(), _wanted_bytes(journal_length)
         if not self.is_short(journal_length) or self._disk.free_bytes(self._directory) < PORTION_BYTES:
             return
@@ -83,7 +83,7 @@ class SpaceReserve:
         return True
 
     def _give_way(self, length: int) -> bool:
-        """Make it smaller, by as much as so many bytes need on any file system; False if nothing is left."""
+        """Shrinks the reserve by the space that these bytes need on any file system; returns False if nothing is left."""
         present = self.size()
         if not present:
             return False

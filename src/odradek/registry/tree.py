@@ -77,7 +77,7 @@ class Tree:
         return list(touched)
 
     def _count(self, path: str, step: int) -> list[str]:
-        """Count a node in or out at each of its ancestors; returns those whose children changed."""
+        """Counts a node in or out at each of its ancestors; returns those whose children changed."""
         changed = []
         while path:
             path, _, name = path.rpartition("/")

@@ -74,7 +74,7 @@ class ZooKeeperRegistry:
 
     @property
     def is_connected(self) -> bool:
-        """Whether the session has a connection now: without one it lasts for its timeout."""
+        """True if the session has a connection now: without one it lasts for its timeout."""
         return self._session.is_connected
 
     @property
@@ -206,7 +206,7 @@ class ZooKeeperRegistry:
                 await stranger.close()
 
     async def _settle(self) -> None:
-        """Make sure that what is below the path is ours: at first, and in every session the same."""
+        """Makes sure that the nodes below the path are ours: at first, and that they stay the same in every session."""
         await self._session.sync(self._znode("/"))
         for path in (*ancestors(self._chroot + "/any"),) if self._chroot else ():
             if not await self._session.exists(path):
@@ -225,7 +225,7 @@ class ZooKeeperRegistry:
         self._identity = noted
 
     async def _restrict(self) -> None:
-        """Take what was made before zookeeper.set.acl away from those who do not log in."""
+        """Sets the ACLs of nodes that were made before zookeeper.set.acl, against clients that do not log in."""
         root = self._znode("/")
         if not await self._session.is_open_to_all(root):
             return
@@ -279,7 +279,7 @@ class ZooKeeperRegistry:
         return await self._runtime.offload.run(_encode_all, values)
 
     async def _amend(self, plan: CommitPlan, operations: Sequence[Operation], refused: RefusedStep) -> None:
-        """Learn from a refusal. `RegistryConflict` where there is nothing to learn."""
+        """Learns from a refusal. Raises `RegistryConflict` where there is nothing to learn."""
         step, why = refused.step, refused.why
         if why is StepRefusal.CHILD_OF_EPHEMERAL:
             raise RegistryError(

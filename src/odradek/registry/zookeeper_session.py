@@ -126,7 +126,7 @@ class Session:
             raise refusal
 
     async def close(self) -> None:
-        """End the session: idempotent, and bounded in time where ZooKeeper does not answer."""
+        """Ends the session: idempotent, and bounded in time where ZooKeeper does not answer."""
         self._is_closed = True
         with self._guard:
             self._is_over = True
@@ -142,7 +142,7 @@ class Session:
             _log.warning("zookeeper_not_closed", servers=self.addresses, session=f"{self.session_id:#x}")
 
     def give_up(self) -> bool:
-        """Take the session for over although ZooKeeper did not say so; False when the connection is back."""
+        """Treats the session as over although ZooKeeper did not report it; returns False when the connection is back."""
         if self.is_connected or self._is_over:
             return False
         with self._guard:
@@ -176,12 +176,12 @@ class Session:
         await self._read(lambda client: client.sync_async(path))
 
     async def is_open_to_all(self, path: str) -> bool:
-        """Whether those who did not log in may change this znode, or make and remove others below it."""
+        """Returns whether clients without a login may change this znode, or make and remove others below it."""
         acl, _ = await self._read(lambda client: client.get_acls_async(path))
         return any(entry.id.scheme == "world" and entry.perms & ~_MAY_READ for entry in acl)
 
     async def restrict(self, path: str) -> None:
-        """Leave this znode to those who log in as this session did."""
+        """Restricts this znode to clients that log in as this session did."""
         await self._read(lambda client: client.set_acls_async(path, self._acl))
 
     async def multi(self, steps: Sequence[ZooKeeperStep]) -> RefusedStep | None:

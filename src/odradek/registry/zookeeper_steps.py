@@ -138,7 +138,7 @@ class CommitPlan:
     # -- what was learned
 
     def parents_are_missing(self, paths: Sequence[str]) -> None:
-        """Make these, too; a parent before its children."""
+        """Creates these nodes, too; a parent before its children."""
         for path in paths:
             self._parents.setdefault(path)
 
@@ -150,7 +150,7 @@ class CommitPlan:
         self._filled[operation] = version
 
     def is_no_longer_mere_parent(self, operation: int) -> bool:
-        """Whether it was thought to be one."""
+        """Returns whether the node was thought to be a mere parent."""
         return self._filled.pop(operation, None) is not None
 
     def has_children(self, operation: int) -> None:
