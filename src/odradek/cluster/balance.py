@@ -154,7 +154,7 @@ class _Sheet:
         )
 
     def _give_one_away(self) -> bool:
-        """Move one replica from a broker that has many to one that has few; False when there is none to move."""
+        """Moves one replica from a broker that has many to one that has few; returns False when there is none to move."""
         takers = sorted(
             self._takers, key=lambda candidate: (self._count[candidate.broker_id], candidate.broker_id)
         )

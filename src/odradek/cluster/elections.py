@@ -113,7 +113,7 @@ def with_unclean_leader(partition: PartitionImage, availability: ReplicaAvailabi
 
 
 def was_elected_uncleanly(before: PartitionImage, after: PartitionImage) -> bool:
-    """Whether this step may have lost acknowledged records."""
+    """Returns whether this step may have lost acknowledged records."""
     return after.recovering and after.leader not in (NO_LEADER, before.leader)
 
 

@@ -75,7 +75,7 @@ class PartitionImage:
 
     @property
     def is_reassigned(self) -> bool:
-        """Whether a move is under way."""
+        """True if a move is under way."""
         return bool(self.adding or self.removing)
 
     @property

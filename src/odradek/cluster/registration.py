@@ -117,7 +117,7 @@ async def register(
     earlier: Collection[int] | None = None,
     dead: int | None = None,
 ) -> int:
-    """Make the broker known, or say something new about it; returns its epoch. What `claim` says of its disks is part of it.
+    """Registers the broker, or updates its registration; returns its epoch. The disks in `claim` are part of it.
 
     A node that an earlier incarnation left, whose session has not run out yet, is replaced: its directory id is ours, so its
     process is dead. But `earlier` are the sessions of a process that was registered before: a node of any other session is then

@@ -155,7 +155,7 @@ def snapshot(image: ClusterImage) -> Steps[bytes]:
 
 
 def _topic_pieces(topic: TopicImage, pieces: list[bytes]) -> Steps[None]:
-    """Append `topic_as_json`, in portions."""
+    """Appends `topic_as_json`, in portions."""
     first = topic_as_json(replace(topic, partitions=()))
     del first["partitions"]
     pieces.append(_bytes(first)[:-1] + b',"partitions":[')

@@ -162,7 +162,7 @@ class BrokerChanges:
             )
 
     def is_settled(self, report: BrokerReport) -> bool:
-        """Whether a report says nothing that must be acted upon."""
+        """Returns whether a report contains nothing that requires an action."""
         known = self._known.get(report.broker_id)
         return (
             known is not None
@@ -179,7 +179,7 @@ class BrokerChanges:
     # -- changes
 
     async def refresh(self) -> None:
-        """Read the registrations, and let partitions follow."""
+        """Reads the registrations, and adapts the partitions."""
         present = await self._changes.store.registered()
         self._down = await self._changes.store.registered_before(present)
         gone = [
@@ -309,7 +309,7 @@ class BrokerChanges:
         await self.settle("settings changed")
 
     def needs_another_look(self) -> bool:
-        """Whether brokers are waited for that keep their place for a limited time."""
+        """Returns whether the controller waits for brokers that keep their place for a limited time."""
         return any(not known.is_in_service for known in self._known.values())
 
     # -- inside
@@ -353,7 +353,7 @@ class BrokerChanges:
     async def _change_partitions(
         self, reason: str, step: Step, *, everywhere: bool = False, among: frozenset[ReplicaId] = frozenset()
     ) -> None:
-        """Take each partition a step, and commit the outcome together with who is in service now."""
+        """Takes each partition one step further, and commits the result together with the brokers in service."""
         liveness = self.liveness()
         changed = list(self._stepped(liveness, step, everywhere=everywhere, among=among))
         brokers = tuple(liveness.brokers[broker] for broker in sorted(liveness.brokers))

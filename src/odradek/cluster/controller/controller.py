@@ -148,11 +148,11 @@ class Controller:
 
     @property
     def is_deposed(self) -> bool:
-        """Whether this side knows that the term is over."""
+        """True if this side knows that the term is over."""
         return self._store.is_deposed
 
     async def close(self) -> None:
-        """Let the changes under way come to their end; refuse all later ones."""
+        """Waits for the changes under way and refuses all later ones."""
         for task in (self._looking_again, self._maintenance, self._listening):
             if task is not None:
                 task.cancel()
@@ -205,7 +205,7 @@ class Controller:
     async def alter_topic_configs(
         self, name: str, change: ConfigChange, *, validate_only: bool = False
     ) -> TopicImage:
-        """Replace a topic's overrides by what `change` makes of them, after they were checked."""
+        """Replaces a topic's overrides by the result of `change`, after a check."""
         altered = await self._topics.alter_configs(name, change, validate_only=validate_only)
         if any(partition.leader == NO_LEADER for partition in altered.partitions) and not validate_only:
             await self.changes.applied(self.brokers.settings_changed)  # it may allow an unclean leader now
@@ -214,13 +214,13 @@ class Controller:
     async def alter_broker_configs(
         self, change: ConfigChange, *, validate_only: bool = False
     ) -> Mapping[str, str]:
-        """Replace the dynamic broker settings by what `change` makes of them (it checks them)."""
+        """Replaces the dynamic broker settings by the result of `change`, which checks them."""
         return await self.alter(BROKER_CONFIGS, change, validate_only=validate_only)
 
     async def alter(
         self, document: Document[T], change: Callable[[T], T], *, validate_only: bool = False
     ) -> T:
-        """Replace a document by what `change` makes of it; `change` checks it, and raises to refuse."""
+        """Replaces a document by the result of `change`, which checks it, and raises to refuse."""
 
         async def at_once(before: T) -> T:
             return change(before)
@@ -252,7 +252,7 @@ class Controller:
     # -- brokers
 
     async def begin(self) -> None:
-        """Take office: look who is there, and elect. What cannot be written now is tried again."""
+        """Takes office: finds the brokers that are there, and elects leaders. What cannot be written now is tried again."""
         await self.brokers_changed()
 
     async def brokers_changed(self) -> None:
@@ -271,14 +271,14 @@ class Controller:
         return versions | {self._me: self.image.version}
 
     async def fence(self, broker: BrokerId, epoch: int) -> None:
-        """Take the registration from an incarnation that is known to be dead, and elect. Fencing is always safe."""
+        """Removes the registration of an incarnation that is known to be dead, and elects leaders. Fencing is always safe."""
         if await self.changes.alone(lambda: self._store.unregister(broker, epoch)):
             _log.warning("broker_fenced", broker=broker, epoch=epoch)
         await self.brokers_changed()
 
     async def unregister_broker(self, broker: BrokerId) -> None:
-        """Forget a broker that is down: no topic gets replicas on it any more. BROKER_ID_NOT_REGISTERED when there is none,
-        INVALID_REQUEST while it runs."""
+        """Forgets a broker that is down: no topic gets replicas on it any more. Raises BROKER_ID_NOT_REGISTERED when there
+        is none, INVALID_REQUEST while it runs."""
         if not await self.changes.alone(lambda: self.brokers.forget(broker)):
             raise KafkaError(
                 ErrorCode.BROKER_ID_NOT_REGISTERED, f"broker {broker} is not registered in this cluster"
@@ -324,13 +324,13 @@ class Controller:
     async def reassign(
         self, wanted: Sequence[Reassignment], *, allow_factor_change: bool = True
     ) -> list[KafkaError | None]:
-        """Move partitions to other replicas, or cancel moves; one outcome for each, in order."""
+        """Moves partitions to other replicas, or cancels moves; one outcome for each, in order."""
         return await self.partition_changes.reassign(wanted, allow_factor_change=allow_factor_change)
 
     async def elect_leaders(
         self, wanted: Iterable[TopicPartition] | None, *, unclean: bool
     ) -> dict[TopicPartition, KafkaError | None]:
-        """Let preferred replicas lead, or, where no broker leads, any replica at all; None means every partition."""
+        """Lets preferred replicas lead, or, where no broker leads, any replica at all; None means every partition."""
         return await self.partition_changes.elect(wanted, unclean=unclean)
 
     # -- inside

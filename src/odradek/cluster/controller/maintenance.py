@@ -75,7 +75,7 @@ class Maintenance:
                 _log.exception("upkeep_failed")
 
     async def heal(self, policy: MaintenancePolicy) -> None:
-        """Begin to replace replicas whose brokers have been dead for long, and give that up where they came back."""
+        """Begins to replace replicas whose brokers have been dead for long, and stops where they came back."""
         if self.healing:
             await self._cancel_healing()
         if policy.healing_delay_s is None or not self._brokers.dead_since:
@@ -113,7 +113,7 @@ class Maintenance:
         }
 
     async def restore_preferred_leaders(self, policy: MaintenancePolicy) -> None:
-        """Let preferred leaders lead again."""
+        """Lets preferred leaders lead again."""
         if not policy.rebalances_leaders or len(self._changes.image.brokers) < 2:
             return
 

@@ -61,7 +61,7 @@ class Publication:
             self._applying = asyncio.get_running_loop().create_task(self._apply_all(), name="apply image")
 
     async def applied_here(self) -> None:
-        """Return when the local broker has applied what is the latest image now, and the logs are open, or deleted, that
+        """Returns when the local broker has applied the present latest image, and the logs are open, or deleted, that
         came or went with it. Logs of earlier images are not waited for."""
         version = self.latest.version
         while self._applying is not None and self.applied.version < version:
@@ -79,7 +79,7 @@ class Publication:
         topic_ids: Collection[UUID] = (),
         timeout_s: float,
     ) -> bool:
-        """Wait until these brokers, as far as they stay in service, have applied a version, and opened their replicas of these
+        """Waits until these brokers, as far as they stay in service, have applied a version, and opened their replicas of these
         topics; False when it took too long."""
         waiting = list(brokers)
         try:
@@ -145,7 +145,7 @@ class Publication:
         self._wake()
 
     async def close(self) -> None:
-        """Let the local broker apply what is there."""
+        """Makes the local broker apply the latest images."""
         self.end()
         if self._applying is not None:
             await asyncio.gather(self._applying, return_exceptions=True)

@@ -124,7 +124,7 @@ class ClusterStore:
     # -- what to write
 
     def topic(self, topic: TopicImage) -> Operation:
-        """Write a topic, whether or not it exists."""
+        """Writes a topic, whether or not it exists."""
         return self._write_of(f"{TOPICS}/{topic.name}", topic_data(topic))
 
     def without_topic(self, name: str) -> Operation:
@@ -132,7 +132,7 @@ class ClusterStore:
         return Delete(path=path, version=self._versions[path])
 
     def document(self, document: Document[Any], data: bytes) -> Operation:
-        """Write a document, encoded already."""
+        """Writes a document, encoded already."""
         return self._write_of(document.path, data)
 
     def _write_of(self, path: str, data: bytes) -> Operation:
@@ -177,7 +177,7 @@ class ClusterStore:
         return first
 
     async def unregister(self, broker: BrokerId, epoch: int) -> bool:
-        """Remove the registration of this incarnation; False when it is gone already."""
+        """Removes the registration of this incarnation; False when it is gone already."""
         for is_last in (False, True):
             try:
                 fenced = await removal(self._registry, broker)
@@ -195,7 +195,8 @@ class ClusterStore:
         return False
 
     async def forget_broker(self, broker: BrokerId) -> bool:
-        """Take a broker that is down out of the cluster; False when it is none. INVALID_REQUEST while it runs."""
+        """Removes a broker that is down from the cluster; returns False when it is not in it. Raises INVALID_REQUEST while
+        it runs."""
         try:
             operations = await unregistration(self._registry, broker)
         except SessionExpired as error:
@@ -208,7 +209,7 @@ class ClusterStore:
         return True
 
     def depose(self) -> None:
-        """Stop writing: someone else is the controller."""
+        """Stops writing: another broker is the controller."""
         if not self.is_deposed:
             self.is_deposed = True
             self._on_deposed()
