@@ -46,7 +46,7 @@ class Flusher:
         self._workers: dict[asyncio.Task[None], None] = {}
 
     def request(self, partition: Partition) -> None:
-        """Flush the partition soon; cheap, and idempotent until the flush starts."""
+        """Flushes the partition soon; cheap, and idempotent until the flush starts."""
         if partition in self._queued or partition.retired is not None:
             return
         self._queued[partition] = None
@@ -65,7 +65,7 @@ class Flusher:
         task.add_done_callback(self._finished)
 
     async def drain(self) -> None:
-        """Wait until nothing is queued or under way."""
+        """Waits until nothing is queued or under way."""
         while self._workers:
             await asyncio.gather(*self._workers, return_exceptions=True)
 

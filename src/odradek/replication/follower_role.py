@@ -74,14 +74,14 @@ class FollowerRole:
         return False
 
     def goes_on_following(self, state: PartitionImage) -> bool:
-        """Whether the state is of this role: then it counts from now on."""
+        """Takes over the state if it is of this role; returns whether it is."""
         if self.state is None or state.leader_epoch != self.leader_epoch:
             return False
         self.state = state
         return True
 
     def seal(self, reason: ErrorContent) -> None:
-        """Refuse everything from now on."""
+        """Refuses everything from now on."""
         self._end = reason
 
     def log_closed(self) -> None:
@@ -99,7 +99,7 @@ class FollowerRole:
     # -- taking what the leader has
 
     def append_fetched(self, batches: Sequence[tuple[BatchHeader, memoryview]], *, now_ms: int) -> None:
-        """Append what was fetched from the leader, as it is there, its CRCs being checked. Raises as `append_as_follower`."""
+        """Appends fetched batches as the leader has them; their CRCs were checked. Raises as `append_as_follower`."""
         self.follower()
         replica, log = self._replica, self._replica.log
         size_bytes = log.size_bytes
@@ -126,7 +126,7 @@ class FollowerRole:
     # -- truncation
 
     def truncate(self, diverging: EpochEnd) -> None:
-        """Truncate the log to where it diverges from the leader's. `diverging` is the leader's answer to the last epoch that
+        """Truncates the log to where it diverges from the leader's. `diverging` is the leader's answer to the last epoch that
         we fetched in: the newest of its own epochs that is not after ours, and its end offset (KIP-101, KIP-279, KIP-595)."""
         self.follower()
         replica, log = self._replica, self._replica.log
@@ -148,14 +148,14 @@ class FollowerRole:
             self._change_end(lambda: log.truncate_to(offset))
 
     def restart_at(self, offset: int) -> None:
-        """Drop everything and begin at `offset`: the leader's log begins beyond our end."""
+        """Drops everything and begins at `offset`: the leader's log begins beyond our end."""
         self.follower()
         log = self._replica.log
         _log.info("log_restarted", partition=self._replica.name, offset=offset, end_offset=log.end_offset)
         self._change_end(lambda: log.restart_at(offset))
 
     def begin_with(self, header: BatchHeader) -> None:
-        """Make room for a batch in whose middle our empty log begins: to be appended when its files have followed."""
+        """Makes room for a batch in whose middle our empty log begins; it can be appended when the files have followed."""
         self.follower()
         self._change_end(lambda: self._replica.log.begin_with(header))
 

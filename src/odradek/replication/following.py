@@ -184,7 +184,8 @@ class FetchState:
     # -- what is followed
 
     def follow(self, replica: FollowedReplica) -> bool:
-        """Begin, or begin again under the replica's present leader epoch. False when it is followed under that already."""
+        """Begins, or begins again under the replica's present leader epoch. Returns False when it is followed under that
+        already."""
         key = replica.topic_id, replica.name.partition
         known = self._followed.get(key)
         if known is not None and known.replica is replica and known.leader_epoch == replica.leader_epoch:
@@ -212,7 +213,7 @@ class FetchState:
         return self._followed.values()
 
     def follows(self, followed: FollowedPartition) -> bool:
-        """Whether it is still followed as it was then."""
+        """Returns whether the partition is still followed as it was then."""
         return self._followed.get(followed.key) is followed
 
     # -- questions
@@ -267,7 +268,7 @@ class FetchState:
         return wait_ms if left_s is None else min(wait_ms, int(left_s * 1000) + 1)
 
     def hold(self, chosen: Callable[[FollowedPartition], bool], until: float) -> None:
-        """Leave those that are chosen out until then, without blame."""
+        """Leaves the chosen partitions out until then; this is not a failure."""
         for key, followed in self._followed.items():
             if key not in self._paused and chosen(followed):
                 followed.due_at = until
@@ -275,8 +276,8 @@ class FetchState:
                 self._dirty[key] = None
 
     def resend(self, chosen: Iterable[FollowedPartition]) -> None:
-        """Say again how far they are, though the leader knows it: a request of ours that was given up may have reached it late,
-        and what it says of an earlier time is what the leader believes since. It does not look at what rests."""
+        """Sends the partitions' positions again, though the leader knows them: a request that we gave up may have reached
+        it late, and what it says of an earlier time is what the leader believes since. It does not look at what rests."""
         for followed in chosen:
             self._asked.pop(followed.key, None)
             self._dirty[followed.key] = None

@@ -134,7 +134,7 @@ class InSync:
                 )
 
     def update(self, state: PartitionImage, brokers: Mapping[BrokerId, int], now: float) -> None:
-        """Take the state that the controller published, of the same leadership.
+        """Takes over a state that the controller published, of the same leadership.
 
         A newer state also decides a proposal under way: the state holds the proposal, or made it fail. A state of the same
         epoch does not: the controller may be carrying the proposal out. But the answer to a proposal says neither the replicas
@@ -173,8 +173,8 @@ class InSync:
         return isr if self.proposal is None else isr.union(broker for broker, _ in self.proposal.isr)
 
     def is_enough(self, min_in_sync: int) -> bool:
-        """Whether as many are in sync as `min.insync.replicas` asks for, and as the controller's asks for. All replicas will do
-        where it asks for more."""
+        """Returns whether as many replicas are in sync as `min.insync.replicas` requires, and as the controller's requires.
+        All will do where it asks for more."""
         return len(self.state.isr) >= min(min_in_sync, len(self.state.replicas)) and not self.state.eligible
 
     def refused(self, now: float) -> None:
@@ -182,7 +182,7 @@ class InSync:
         self._refused_at = max(self._refused_at, now)
 
     def believes_gaps(self, now: float) -> bool:
-        """Whether a gap in a producer's sequence is the producer's.
+        """Returns whether a gap in a producer's sequence is the producer's own.
 
         It is not where a batch was refused lately, or where we have just begun to lead and may have refused one before. And if
         no one who may lead next has fetched lately, someone may lead already, and have what we miss.

@@ -113,7 +113,7 @@ class AlterPartitions:
         return taken
 
     async def _propose_batch(self, asked: dict[LeaderRole, IsrProposal]) -> dict[LeaderRole, IsrProposal]:
-        """Ask, and tell the leaders; the proposals that are to be made again."""
+        """Sends the proposals, and passes the answers to the leaders; returns proposals to make again."""
         response = await self._send(ALTER_PARTITION, self._request(asked.items()))
         assert isinstance(response, AlterPartitionResponse)
         if response.error_code != ErrorCode.NONE:

@@ -125,7 +125,7 @@ class LeaderRole:
         return self._end is not None
 
     def goes_on_leading(self, state: PartitionImage, brokers: Mapping[BrokerId, int], now: float) -> bool:
-        """Whether the state is of this leadership: then it counts from now on."""
+        """Takes over the state if it is of this leadership; returns whether it is."""
         if state.leader_epoch != self.leader_epoch:
             return False
         self.learn(state, brokers, now)
@@ -136,7 +136,7 @@ class LeaderRole:
         return False
 
     def seal(self, reason: ErrorContent) -> None:
-        """Refuse everything from now on. Waiters go on waiting until `end`."""
+        """Refuses everything from now on. Waiters keep waiting until `end`."""
         self._end = reason
 
     def log_closed(self) -> None:
@@ -204,7 +204,7 @@ class LeaderRole:
         return f"min.insync.replicas is {wanted}{more}"
 
     def check_follower(self, follower: BrokerId, broker_epoch: int, *, knows_epoch: bool) -> None:
-        """Whether the broker may read what only followers may: it has a replica, and is the incarnation that is known.
+        """Returns whether the broker may read what only followers may: it has a replica, and is the known incarnation.
 
         `knows_epoch`: it named our leader epoch. Then we may not know yet that it got a replica: UNKNOWN_LEADER_EPOCH.
         """
@@ -250,7 +250,7 @@ class LeaderRole:
             self._low_watermark.reached(in_sync.low_watermark(self._replica.log.start_offset) + 1)
 
     def check_in_sync_replicas(self, now: float) -> None:
-        """Shrink the ISR: propose to remove those who lag. To be called several times within `replica.lag.time.max.ms`."""
+        """Shrinks the ISR: proposes to remove followers that lag. Call it several times within `replica.lag.time.max.ms`."""
         if self._end is not None or self._in_sync is None:
             return
         proposal = self._in_sync.isr_shrink_proposal(end_offset=self._replica.log.end_offset, now=now)
@@ -284,7 +284,7 @@ class LeaderRole:
         self._member.proposals.propose(self, proposal)
 
     def wants(self, proposal: IsrProposal) -> bool:
-        """Whether the proposal is still to be brought to the controller."""
+        """Returns whether the proposal still has to be sent to the controller."""
         return self._end is None and self._in_sync is not None and self._in_sync.proposal is proposal
 
     def isr_answered(self, proposal: IsrProposal, reply: IsrAnswer | KafkaError) -> None:
@@ -353,14 +353,14 @@ class LeaderRole:
         return producers.begin_verification(header, bumps_epoch=bumps_epoch, now_ms=now_ms)
 
     def check_writable(self) -> None:
-        """Raise what `append` would raise whatever it is given: KAFKA_STORAGE_ERROR, that others lead, or that it is gone."""
+        """Raises the errors of `append` that do not depend on the batches: KAFKA_STORAGE_ERROR, not the leader, or gone."""
         self.leader()
         self._replica.log.check_writable()
 
     def append(
         self, batches: Sequence[tuple[BatchHeader, memoryview]], *, now_ms: int, guard: Guard | None = None
     ) -> AppendResult:
-        """Append checked batches as the leader; durable or visible only once the high watermark is past them.
+        """Appends checked batches as the leader; durable or visible only once the high watermark is past them.
 
         `guard` comes with a client's transactional batches: see `begin_verification`, and `UNVERIFIED` where it gave none.
         """
@@ -404,7 +404,7 @@ class LeaderRole:
         transaction_version: int,
         now_ms: int,
     ) -> AppendResult:
-        """Append the control batch that ends the producer's transaction, if it has one here; see `acknowledgement`.
+        """Appends the control batch that ends the producer's transaction, if it has one here; see `acknowledgement`.
 
         INVALID_PRODUCER_EPOCH, or TRANSACTION_COORDINATOR_FENCED for the marker of an older coordinator; nothing is appended
         then. `transaction_version`: from 2 on the coordinator raised the epoch first, so an equal one is of a late marker.

@@ -118,7 +118,7 @@ class Partition:
 
     @property
     def is_durable(self) -> bool:
-        """Whether nothing in the log is beyond `durable_offset`, and its files have followed every truncation."""
+        """True if nothing in the log is beyond `durable_offset`, and its files have followed every truncation."""
         return self.durable_offset >= self.log.end_offset and not self.log.awaits_truncation
 
     @property
@@ -129,7 +129,7 @@ class Partition:
 
     @property
     def awaits_earlier_records(self) -> bool:
-        """Whether a leader does not know yet that what it was elected with is committed (KIP-207): the high watermark that it
+        """True if a leader does not know yet that what it was elected with is committed (KIP-207): the high watermark that it
         knows may be behind the one that its predecessor had shown."""
         return self._role.awaits_earlier_records
 
@@ -175,7 +175,7 @@ class Partition:
         )
 
     def lead(self, state: PartitionImage, brokers: Mapping[BrokerId, int], now: float) -> None:
-        """Become the leader, or stay it with another ISR or other replicas. What is older than the known state is ignored.
+        """Becomes the leader, or stays it with another ISR or other replicas. Older states are ignored.
 
         `brokers` are the epochs of the brokers that live and are not leaving; when these change, this is called with the same
         state again, or the mapping is one that follows the changes.
@@ -192,7 +192,7 @@ class Partition:
         role.isr_changed()
 
     def follow(self, state: PartitionImage) -> None:
-        """Become a follower, or stay one; of no one, while there is no leader. Older states are ignored."""
+        """Becomes a follower, or stays one; of no one, while there is no leader. Older states are ignored."""
         if self.retired is not None or self._is_older(state):
             return
         if self._role.goes_on_following(state):
@@ -277,7 +277,7 @@ class Partition:
             self._replica.flush_if_due()
 
     def flush(self) -> None:
-        """Make durable what was appended, whether or not anyone waits for it."""
+        """Makes appended records durable, whether or not anyone waits for it."""
         if self.retired is None:
             self._replica.flush()
 
@@ -298,7 +298,7 @@ class Partition:
             self.flushed()
 
     def seal(self, error: KafkaError) -> None:
-        """Take no more appends: the log is about to be closed, to be opened elsewhere. Waiters go on waiting until
+        """Accepts no more appends: the log is about to be closed, to be opened elsewhere. Waiters keep waiting until
         `release`."""
         self.retired = ErrorContent.of(error)
         self._role.seal(self.retired)

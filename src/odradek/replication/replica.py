@@ -66,7 +66,7 @@ class Replica:
             self._request_flush()
 
     def make_durable(self) -> int:
-        """Ask for a flush where one is due, and answer the waiters for what is durable already: below the result."""
+        """Requests a flush where one is due, and answers waiters for durable records; returns the durable offset."""
         log = self.log
         if log.config.flush_before_ack:
             durable_offset = log.flushed_offset

@@ -111,7 +111,7 @@ class ReplicaFetchers:
         self._place: dict[Partition, _FetchLoop] = {}
 
     def follow(self, partition: Partition, leader: BrokerId) -> None:
-        """Fetch from `leader` from now on, under the partition's present leader epoch. Cheap when nothing changed."""
+        """Fetches from `leader` from now on, under the partition's present leader epoch. Cheap when nothing changed."""
         number = crc32(str(partition.name).encode()) % self.config().num_replica_fetchers
         loop = self._loops.get((leader, number))
         before = self._place.get(partition)
@@ -123,7 +123,7 @@ class ReplicaFetchers:
         loop.follow(partition)
 
     def unfollow(self, partition: Partition) -> None:
-        """Fetch it no more; what is under way is dropped. Nothing happens when it is not followed."""
+        """Stops fetching the partition; answers under way are dropped. Does nothing when it is not followed."""
         loop = self._place.pop(partition, None)
         if loop is not None:
             loop.unfollow(partition)
@@ -153,7 +153,7 @@ class ReplicaFetchers:
         )
 
     async def close(self) -> None:
-        """Follow nothing any more."""
+        """Stops following all partitions."""
         loops = list(self._loops.values())
         self._loops.clear()
         self._place.clear()
@@ -462,7 +462,7 @@ class _FetchLoop:
         raise KafkaError(ErrorCode.UNKNOWN_SERVER_ERROR, f"the answer about {name} is empty")
 
     def _pause(self, refused: list[tuple[FollowedPartition, KafkaError]]) -> None:
-        """Leave them out for a while, all for the same time, so that they are asked for again together."""
+        """Leaves the partitions out for a while, all for the same time, so that they are fetched again together."""
         runtime = self._fetchers.runtime
         now, chance = runtime.clock.monotonic(), runtime.entropy.uniform()
         longest_s = self._fetchers.config().replica_fetch_backoff_ms / 1000
@@ -481,7 +481,7 @@ class _FetchLoop:
             )
 
     async def _durable(self, followed: FollowedPartition) -> None:
-        """Wait until what was appended is durable, or does not matter any more."""
+        """Waits until appended records are durable, or do not matter any more."""
         partition = _partition_of(followed)
         while self._may_act(followed):
             with suppress(KafkaError):  # its role, or the log, came to an end
