@@ -39,7 +39,7 @@ class Deadlines:
         return len(self._heap)
 
     def set(self, due: DeadlineKey, at_ms: int) -> None:
-        """Set the deadline, or move it."""
+        """Sets the deadline, or moves it."""
         before = self._times.get(due)
         self._times[due] = at_ms
         if before is None or at_ms < before:
@@ -70,7 +70,7 @@ class Deadlines:
             heapq.heapify(self._heap)
 
     def _settle(self) -> None:
-        """Put right what is on top: forget what was cancelled, move what was moved."""
+        """Repairs the top of the heap: forgets cancelled deadlines, moves the ones that were moved."""
         heap, times = self._heap, self._times
         while heap:
             listed_ms, _, due = heap[0]

@@ -36,7 +36,8 @@ class LargeTargets(Protocol):
     """Works targets out, one for each group at a time."""
 
     def is_wanted(self, group_id: str, epoch: int) -> bool:
-        """Whether to `begin` now: not while one is under way. UNKNOWN_SERVER_ERROR, if the one for this epoch was too large."""
+        """Returns whether to `begin` now: not while one is under way. Raises UNKNOWN_SERVER_ERROR if this epoch's was too
+        large."""
 
     def begin(self, target: LargeTarget) -> None: ...
 

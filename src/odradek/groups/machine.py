@@ -117,11 +117,11 @@ class GroupMachine:
         return self.dependencies.settings()
 
     def fits(self, records: Sequence[NewRecord]) -> bool:
-        """Whether the records can be one batch."""
+        """Returns whether the records can be one batch."""
         return _weight(records) + _BATCH_OVERHEAD_BYTES <= self.dependencies.batch_bytes_max()
 
     def may_fit(self, records: Sequence[NewRecord]) -> bool:
-        """Whether keys and values alone are less than a batch: a quick look, before the batch is built."""
+        """Returns whether keys and values alone are less than a batch: a quick check, before the batch is built."""
         bytes_max = self.dependencies.batch_bytes_max()
         return sum(len(key) + len(value or b"") for key, value in records) <= bytes_max
 

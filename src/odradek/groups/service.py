@@ -171,7 +171,7 @@ class GroupService:
         )
 
     async def topics_deleted(self, topics: frozenset[str]) -> None:
-        """Forget what was committed for them. A shard that is not at hand now does so when it cleans up.
+        """Forgets the offsets of deleted topics. A shard that is not available now does so when it cleans up.
 
         It waits for no other broker: the caller may be about to hear that one is dead.
         """

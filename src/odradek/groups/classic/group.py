@@ -346,7 +346,7 @@ class ClassicGroup:
     # -- protocols
 
     def supports(self, protocol_type: str, names: Iterable[str]) -> bool:
-        """Whether a member of this type and with one of these protocols can be in the group."""
+        """Returns whether a member of this type and with one of these protocols can be in the group."""
         if self.state is ClassicGroupState.EMPTY:
             return bool(protocol_type) and any(True for _ in names)
         count = len(self.members)

@@ -114,7 +114,7 @@ def _join_classic(
     ticket: Ticket[JoinGroupResponse],
     step: GroupStep,
 ) -> None:
-    """Join the group, or a new one; an empty one of the other protocol gives way to it."""
+    """Joins the group, or a new one; an empty one of the other protocol gives way to it."""
     group = known if isinstance(known, ClassicGroup) else ClassicGroup(request.group_id, machine.deadlines)
     join_classic(machine, group, request, caller, ticket, step)
     if group is not known and not group.is_unstored:

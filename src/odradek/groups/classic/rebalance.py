@@ -40,7 +40,7 @@ def forget_if_unstored(machine: GroupMachine, group: ClassicGroup, step: GroupSt
 
 
 def rebalance_or_go_on(machine: GroupMachine, group: ClassicGroup, reason: str, step: GroupStep) -> None:
-    """Begin a rebalance, or see whether the one under way can be completed."""
+    """Begins a rebalance, or completes the one under way if that is possible."""
     if group.state in CAN_REBALANCE:
         prepare(machine, group, reason, step)
     else:
@@ -187,7 +187,7 @@ def session_due(machine: GroupMachine, group: ClassicGroup, member_id: str, step
 
 
 def remove_member(group: ClassicGroup, member: ClassicGroupMember, step: GroupStep) -> None:
-    """Answer what it waits for (it may still be there: it joins again), and forget it."""
+    """Answers the member's waiting requests (it may be alive and join again), and forgets it."""
     answer_join(member, JoinGroupResponse(error_code=ErrorCode.UNKNOWN_MEMBER_ID, protocol_name=None), step)
     if member.syncing is not None:
         step.answer(member.syncing, sync_refused(ErrorCode.UNKNOWN_MEMBER_ID))

@@ -137,7 +137,7 @@ def _settle_doubles(members: list[str], kept: _Shares) -> None:
 
 
 def _give_up(share: dict[UUID, set[int]], count: int) -> None:
-    """Take `count` partitions away, each time from the topic of which the member has most: that spreads what stays."""
+    """Takes `count` partitions away, each time from the topic of which the member has most: this spreads the rest."""
     if count <= 0:
         return
     kept = {topic: sorted(partitions) for topic, partitions in share.items()}
@@ -206,7 +206,7 @@ def _hand_out(topic: UUID, count: int, subscribers: list[str], kept: _Shares, lo
 
 
 def _level(topic: UUID, subscribers: list[str], kept: _Shares, loads: dict[str, int]) -> bool:
-    """Move partitions of one topic from the most to the least loaded while that narrows the gap; whether any moved.
+    """Moves partitions of one topic from the most to the least loaded while that narrows the gap; returns whether any moved.
 
     In one call a member either gives or receives, never both: loads meet in the middle.
     """

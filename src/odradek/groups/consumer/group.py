@@ -283,7 +283,7 @@ class ConsumerGroup:
     # -- the log's side
 
     def replay(self, record: ConsumerGroupRecord) -> None:
-        """Take in a record about this group, all but the one that deletes it."""
+        """Applies a record about this group, except the one that deletes it."""
         key, value = record
         match key, value:
             case formats.GroupKey(), formats.GroupValue():

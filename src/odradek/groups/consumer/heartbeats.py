@@ -87,7 +87,7 @@ def heartbeat(
 
 
 def _note_sign_of_life(draft: Draft, member: ConsumerGroupMember, group_context: GroupContext) -> None:
-    """Write a member once more that has not been written about for long: see `MemberTimers.loaded`."""
+    """Writes a member's record once more if the last one is old: see `MemberTimers.loaded`."""
     noted = draft.group.noted.get(member.member_id)
     if noted is None:  # it is new: its first records are in this draft
         return
@@ -137,7 +137,7 @@ def _said(
 def enter(
     draft: Draft, member: ConsumerGroupMember, profile: ConsumerMemberMetadata, group_context: GroupContext
 ) -> bool:
-    """Write what a member says of itself, and a new group epoch if that, or the cluster, changed what the group reads.
+    """Writes a member's metadata, and a new group epoch if that, or the cluster, changed the subscribed topics.
 
     Returns whether the member's subscription changed. INVALID_REGULAR_EXPRESSION.
     """

@@ -103,7 +103,7 @@ def _unsubscribed(current: CurrentAssignment, goal: Goal, owned: Owned | None) -
 
 
 def _uses(owned: Owned | None, holding: Holding) -> bool:
-    """Whether the member still uses some of these, as far as we know."""
+    """Returns whether the member may still use some of these partitions."""
     if not holding:
         return False
     if owned is None:

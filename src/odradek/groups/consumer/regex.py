@@ -55,7 +55,7 @@ class TopicPattern:
         return len(self._program) + WORK_MAX - self.work_left + len(self._verdicts)
 
     def matches(self, name: str) -> bool:
-        """Whether the whole name matches."""
+        """Returns whether the whole name matches."""
         verdict = self._verdicts.get(name)
         if verdict is None:
             if len(self._verdicts) >= _VERDICTS_MAX:

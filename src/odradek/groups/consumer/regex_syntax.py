@@ -406,7 +406,7 @@ class _Parser:
             )
 
     def _match(self, form: re.Pattern[str], back: int = 0) -> re.Match[str] | None:
-        """Step over what stands here if it has this form, `back` characters before the position."""
+        """Steps over the text at `back` characters before the position if it has this form."""
         match = form.match(self._pattern, self._position - back)
         if match is not None:
             self._position = match.end()

@@ -54,7 +54,7 @@ def _check_join(request: ConsumerGroupHeartbeatRequest) -> None:
 
 
 def is_full(request: ConsumerGroupHeartbeatRequest) -> bool:
-    """Whether the member said everything, as it does when it joins and after errors: it then gets everything."""
+    """Returns whether the heartbeat is complete, as when a member joins and after errors: then the answer is, too."""
     subscribes = request.subscribed_topic_names is not None or request.subscribed_topic_regex is not None
     return request.rebalance_timeout_ms != -1 and subscribes and request.topic_partitions is not None
 

@@ -40,7 +40,7 @@ def change_regex(draft: Draft, before: str, after: str, group_context: GroupCont
 
 
 def refresh_regexes(draft: Draft, group_context: GroupContext) -> bool:
-    """Look which topics the group's expressions name now, unless that was done just before; whether it is up to date.
+    """Finds the topics that match the group's expressions, unless that was just done; returns whether they are up to date.
 
     As in Kafka, the member that asks decides for the group: topics that it may not describe are not there.
     """

@@ -46,7 +46,7 @@ def replay_group(
     deletes_group: bool,
     make: Callable[[str], G],
 ) -> G | None:
-    """Take in a record of a group of this kind. The group, unless the record deletes it, or is a tombstone about none.
+    """Applies a record of a group of this kind. Returns the group, unless the record deletes it, or is a tombstone of none.
 
     A first record makes the group, in place of one of another kind.
     """

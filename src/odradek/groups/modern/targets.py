@@ -119,7 +119,7 @@ def _write_large(
     now: Moment,
     records: Sequence[NewRecord],
 ) -> Outcome[None]:
-    """Write what was worked out beside, unless the group, or a topic, has changed: then ask for it again."""
+    """Writes the target that was computed on the side, unless the group, or a topic, has changed: then it is computed again."""
     step, context = GroupStep(now), before.later(machine, now)
     draft = context.draft()
     if draft is None or draft.group.epoch <= draft.group.assignment_epoch:

@@ -33,7 +33,7 @@ class _Room:
         self._step = step
 
     def try_delete(self, group_id: str, places: Iterable[Place]) -> bool:
-        """Delete as many as there is room for; whether that is all of them."""
+        """Deletes as many offsets as there is room for; returns whether that is all of them."""
         for place in places:
             if self._bytes_left <= 0:
                 return False
@@ -41,7 +41,7 @@ class _Room:
         return True
 
     def try_delete_group(self, group: Group) -> bool:
-        """Delete the group itself; whether there was room for it."""
+        """Deletes the group itself; returns whether there was room for it."""
         if self._bytes_left <= 0:
             return False
         for record in group.tombstones():
@@ -75,7 +75,7 @@ def delete_offsets(
 
 
 def delete_group(machine: GroupMachine, now: Moment, *, group_id: str) -> Outcome[bool]:
-    """Delete a part of an empty group; True once all of it is gone. GROUP_ID_NOT_FOUND, NON_EMPTY_GROUP."""
+    """Deletes a part of an empty group; returns True once all of it is gone. Raises GROUP_ID_NOT_FOUND, NON_EMPTY_GROUP."""
     group = _existing(machine, group_id)
     group.check_delete()
     step = GroupStep(now)
@@ -131,7 +131,7 @@ def cleanup_due(machine: GroupMachine, due: DeadlineKey, step: GroupStep) -> Non
 
 
 def _clean(machine: GroupMachine, group_id: str, room: _Room, now: Moment) -> bool:
-    """Whether the group is done with; else there is more of it to delete."""
+    """Returns whether the group is finished; else there is more of it to delete."""
     group = machine.groups.get(group_id)
     if group is None:
         return True

@@ -75,7 +75,7 @@ def check_member(group: ShareGroup, request: ShareGroupHeartbeatRequest, size_ma
 def enter(
     draft: ShareDraft, request: ShareGroupHeartbeatRequest, caller: Caller, topics: ClusterTopics
 ) -> bool:
-    """Write what a member says of itself, and a new group epoch if that, or the cluster, changed what the group reads.
+    """Writes a member's metadata, and a new group epoch if that, or the cluster, changed the subscribed topics.
 
     True when it may have changed."""
     member_id, names = request.member_id, request.subscribed_topic_names
@@ -98,7 +98,7 @@ def enter(
 
 
 def begin_to_read(draft: ShareDraft, topics: ClusterTopics) -> None:
-    """Note the partitions that the members subscribe to: the group has a state in them from now on; those of deleted
+    """Notes the partitions that the members subscribe to: the group has a state in them from now on; those of deleted
     topics are gone.
 
     What is new is shared out with the next target, which is due an assignment interval later: the first to join does not

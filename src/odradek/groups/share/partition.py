@@ -128,7 +128,7 @@ class SharePartition:
 
     @property
     def has_room(self) -> bool:
-        """Whether anything may be acquired: some record came back, or the window may grow."""
+        """True if anything may be acquired: some record came back, or the window may grow."""
         return self.next_fetch_offset < self.end_offset or self._growth > 0
 
     @property
@@ -138,7 +138,7 @@ class SharePartition:
     def acquire(
         self, member_id: str, first_offset: int, last_offset: int, *, records_max: int, now_ms: int
     ) -> list[AcquiredRange]:
-        """Give the member what is available among the offsets, which were read from the log; at most `records_max`.
+        """Gives the member the available records among the offsets, which were read from the log; at most `records_max`.
 
         Offsets below the first, between it and the end of the window, that were never seen are gaps of the log: they are given
         along, and come back as gaps. Nothing beyond the group's limit of locks is given.
@@ -166,8 +166,8 @@ class SharePartition:
     def acknowledge(
         self, member_id: str, ranges: Sequence[AcknowledgedRange], *, now_ms: int
     ) -> list[StateBatch]:
-        """Take the member's word. All of it counts or none: INVALID_RECORD_STATE if the member has not every record,
-        INVALID_REQUEST if the ranges make no sense. What is settled for good, below the window, has no effect."""
+        """Applies a member's acknowledgements. All of them count or none: INVALID_RECORD_STATE if the member has not every
+        record, INVALID_REQUEST if the ranges make no sense. What is settled for good, below the window, has no effect."""
         _check_ranges(ranges)
         if ranges and ranges[-1].last_offset >= self.end_offset:
             raise KafkaError(
@@ -243,7 +243,7 @@ class SharePartition:
         )
 
     def _settle(self, offset: int, kind: AcknowledgeType, now_ms: int) -> bool:
-        """Whether anything that must be kept changed."""
+        """Returns whether any state that must be persisted changed."""
         index = offset - self.start_offset
         in_flight = self._window[index]
         if kind is AcknowledgeType.RENEW:
@@ -277,7 +277,7 @@ class SharePartition:
         self._reach(min(last_offset + 1, self.end_offset + self._growth))
 
     def _reach(self, end_offset: int) -> None:
-        """Let the window end there, with what is known of the offsets that come in."""
+        """Extends the window to the offset, with the known states of the new offsets."""
         while self.end_offset < end_offset:
             if not self._ahead or self._ahead[0].first_offset >= end_offset:
                 self._window.extend([_FRESH] * (end_offset - self.end_offset))
@@ -295,7 +295,7 @@ class SharePartition:
             self._window.pop()
 
     def _advance(self) -> None:
-        """Move on over what is settled, one by one in the window and a range at a time behind it."""
+        """Moves the start over settled records, one by one in the window and a range at a time after it."""
         while True:
             while self._window and self._window[0].is_settled:
                 self._window.popleft()

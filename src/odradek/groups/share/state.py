@@ -103,8 +103,8 @@ class ShareStates:
     def initialize(
         self, now: Moment, *, place: SharePlace, state_epoch: int, start_offset: int
     ) -> Outcome[None]:
-        """Begin at an offset, whatever was there before. FENCED_STATE_EPOCH unless the epoch is newer than the one that is
-        there; the same word again does no harm. INVALID_REQUEST for an offset that no partition has."""
+        """Begins at an offset, whatever was there before. Raises FENCED_STATE_EPOCH unless the epoch is newer than the one
+        that is there; the same word again does no harm. INVALID_REQUEST for an offset that no partition has."""
         _check_start(start_offset)
         before = self._states.get(place)
         if before is not None and state_epoch <= before.state_epoch:
@@ -222,7 +222,7 @@ class ShareStates:
         return self._tick_ms
 
     def tick(self, now: Moment) -> Outcome[None]:
-        """Write what has not been written for long once more, so that the beginning of the log can be deleted."""
+        """Writes old states once more, so that the beginning of the log can be deleted."""
         interval_ms = self._settings().cold_interval_ms
         cold = [
             place for place, state in self._states.items() if now.wall_ms - state.written_ms >= interval_ms
