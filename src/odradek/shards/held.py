@@ -72,7 +72,7 @@ def release_when(
     patience_seconds: float,
     lost: Callable[[KafkaError], None],
 ) -> None:
-    """Release `waiting` once `committed` is done. If it fails, refuse them, and tell `lost`.
+    """Releases `waiting` once `committed` is done. If it fails, refuses them, and calls `lost`.
 
     A log may stand still for as long as a partition of the network lasts. Waiters are refused after `patience_seconds`, to ask
     again: what was written counts all the same, once it is durable.

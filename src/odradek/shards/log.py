@@ -29,10 +29,10 @@ class ShardLog(Protocol):
         """`max.message.bytes`: no batch may be larger."""
 
     def check_writable(self) -> None:
-        """Raise what `append` would raise: the log is offline, its disk is full, or others lead."""
+        """Raises the errors of `append`: the log is offline, its disk is full, or others lead."""
 
     def append(self, batch: bytearray, *, now_ms: int) -> int:
-        """Append one batch; return the offset of its last record."""
+        """Appends one batch; returns the offset of its last record."""
 
     def append_marker(
         self,
@@ -44,7 +44,8 @@ class ShardLog(Protocol):
         transaction_version: int,
         now_ms: int,
     ) -> int:
-        """Append the end of a transaction; return its offset. INVALID_PRODUCER_EPOCH, TRANSACTION_COORDINATOR_FENCED."""
+        """Appends the end of a transaction; returns its offset. Raises INVALID_PRODUCER_EPOCH,
+        TRANSACTION_COORDINATOR_FENCED."""
 
     def age_ms(self, offset: int) -> int | None:
         """How long ago, at least, an earlier leader wrote the record; None when that is not known."""

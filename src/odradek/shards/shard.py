@@ -110,7 +110,7 @@ class Shard(Generic[M]):
         return self._released(outcome)
 
     async def execute_deferred(self, operation: Callable[[M, Moment, Ticket[R]], Outcome[None]]) -> R:
-        """Run an operation whose response comes with the outcome of a later one, for the ticket that it is given."""
+        """Runs an operation whose response comes with the outcome of a later one, for the ticket that it is given."""
         ticket: Ticket[R] = Ticket()
         future = self.answer_to(ticket)
         try:
@@ -134,7 +134,7 @@ class Shard(Generic[M]):
         coordinator_epoch: int,
         transaction_version: int,
     ) -> None:
-        """End the producer's transaction here; returns once the marker is durable. Raises as `execute` and the log do."""
+        """Ends the producer's transaction here; returns once the marker is durable. Raises as `execute` and the log do."""
         self._check_active()
         self._end_turn()
         self._check_active()
@@ -187,7 +187,7 @@ class Shard(Generic[M]):
             self._write_alone(outcome, now)
 
     def _in_this_turn(self, outcome: Outcome[Any], now: Moment) -> bool:
-        """Whether the records go with those of others; not those that are too many for any turn."""
+        """Returns whether the records join those of others in a turn; not those that are too many for any turn."""
         if self._turn is not None and self._turn.try_append(outcome.records, now.wall_ms):
             return True
         turn = OutcomeOrder(self.batch_bytes_max)
@@ -225,7 +225,7 @@ class Shard(Generic[M]):
         self._replay_written(outcome, now)
 
     def _end_turn(self, turn: OutcomeOrder | None = None) -> None:
-        """Append what the turn wrote, if it has not ended yet."""
+        """Appends the turn's records, if it has not ended yet."""
         ending = self._turn
         if ending is None or (turn is not None and turn is not ending):
             return
@@ -376,7 +376,7 @@ class Shard(Generic[M]):
             self._requests.refuse(ticket, error)
 
     async def _load(self, *, delay_seconds: float) -> None:
-        """Replay the log until it has become a machine; what keeps it from that is reported, and tried again."""
+        """Replays the log into the machine; errors are reported, and it is tried again."""
         while self.state is ShardState.LOADING:
             await asyncio.sleep(delay_seconds)
             machine = self._make_machine()

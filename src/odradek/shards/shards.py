@@ -84,7 +84,7 @@ class Shards(Generic[M]):
         coordinator_epoch: int,
         transaction_version: int,
     ) -> None:
-        """End a producer's transaction on one of the topic's partitions; see `Shard.append_marker`."""
+        """Ends a producer's transaction on one of the topic's partitions; see `Shard.append_marker`."""
         await self.shard(index).append_marker(
             producer_id,
             producer_epoch,

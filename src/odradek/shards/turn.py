@@ -30,7 +30,7 @@ class OutcomeOrder:
         self.waiting: list[HeldOutcome] = []
 
     def try_append(self, records: Sequence[NewRecord], now_ms: int) -> bool:
-        """Whether there is room for all of them."""
+        """Appends the records if there is room for all of them; returns whether there is."""
         weight_bytes = 0
         for key, value in records:
             weight_bytes += _RECORD_BYTES_MAX + len(key) + (0 if value is None else len(value))
