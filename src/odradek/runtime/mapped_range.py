@@ -34,7 +34,7 @@ def map_range(
 
 
 def is_mapped(view: object) -> bool:
-    """Whether a view is of such a range, so that it costs no memory."""
+    """Returns whether a view is of a mapped range, so that it costs no memory."""
     return isinstance(view, memoryview) and isinstance(view.obj, MappedRange)
 
 

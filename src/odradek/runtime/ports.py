@@ -41,7 +41,7 @@ class Offload(Protocol):
     """Runs blocking work (fsync, cold reads, large decompression) away from the event loop."""
 
     async def run(self, work: Callable[..., T], *arguments: object) -> T:
-        """Call `work(*arguments)` on another thread and return (or raise) what it does."""
+        """Calls `work(*arguments)` on another thread and returns (or raises) its outcome."""
 
 
 class DiskFile(Protocol):
@@ -57,7 +57,7 @@ class DiskFile(Protocol):
         """
 
     def is_at_hand(self, length: int, position: int) -> bool:
-        """Whether a read would not have to wait for the disk, as far as a few probes tell. Never blocks."""
+        """Returns whether, by a few probes, a read would not have to wait for the disk. Never blocks."""
 
     def bring(self, length: int, position: int) -> None:
         """Reads it into the page cache, not into this process's memory. Blocks. Raises nothing, even if the file is
@@ -79,8 +79,8 @@ class DiskFile(Protocol):
         """Returns the bytes in the file now."""
 
     def rest(self) -> bool:
-        """Give the descriptor back until the file is used again, by its path. False, and nothing happens, where that no longer
-        leads to it. For files whose content is synced."""
+        """Closes the descriptor until the file is used again, by its path. Returns False, without an effect, where that no
+        longer leads to it. For files whose content is synced."""
 
     def close(self) -> None:
         """Idempotent. Does not sync."""
@@ -99,7 +99,7 @@ class Disk(Protocol):
     """
 
     def open(self, path: str, *, create: bool = False, write: bool = True) -> DiskFile:
-        """Open for reading and (by default) writing. FileNotFoundError unless it exists or `create`."""
+        """Opens for reading and (by default) writing. Raises FileNotFoundError unless it exists or `create`."""
 
     def exists(self, path: str) -> bool: ...
 
@@ -121,16 +121,16 @@ class Disk(Protocol):
         """Creates it and its missing parents; no error if it exists."""
 
     def remove_directory(self, path: str) -> None:
-        """Remove a directory and all it holds; no error if it is missing."""
+        """Removes a directory and all it holds; no error if it is missing."""
 
     def rename(self, source: str, target: str) -> None:
         """Atomic; replaces a file at `target`."""
 
     def remove(self, path: str) -> None:
-        """Remove a file; FileNotFoundError if it is missing."""
+        """Removes a file; raises FileNotFoundError if it is missing."""
 
     def sync_directory(self, path: str) -> None:
-        """Make the names in this directory durable."""
+        """Makes the names in this directory durable."""
 
     def read(self, path: str) -> bytes:
         """The whole file."""
@@ -145,15 +145,17 @@ class Disk(Protocol):
         """The size of the file system that holds `path`."""
 
     def lock(self, path: str) -> DirectoryLock:
-        """Take the directory's exclusive lock (a file `.lock` in it).
+        """Takes the directory's exclusive lock (a file `.lock` in it).
 
         BlockingIOError when another process holds it.
         """
 
     def lock_file(self, path: str, *, create: bool = True) -> DirectoryLock:
-        """Take the exclusive lock of the file at `path`, which is made unless `create` is false: then FileNotFoundError.
+        """Takes the exclusive lock of the file at `path`, which it makes; if `create` is false, raises FileNotFoundError
+        instead.
 
-        BlockingIOError when it is held, also by this process. It is advice to others who lock: it stops no one from writing.
+        BlockingIOError when it is held, also by this process. It is advice to others who lock: it stops no one from
+        writing.
         """
 
 

@@ -184,7 +184,7 @@ def _progress(written: int) -> int:
 
 
 def _write_vector(number: int, buffers: Sequence[Buffer], position: int) -> int:
-    """Write at most `_IOV_MAX` buffers, going on after short writes; return the position behind them."""
+    """Writes at most `_IOV_MAX` buffers, going on after short writes; returns the position after them."""
     total = sum(memoryview(buffer).nbytes for buffer in buffers)
     if total == 0:
         return position
@@ -331,7 +331,7 @@ class PosixDisk:
 
 
 def _names(path: str, number: int) -> bool:
-    """Whether the path leads to the open file."""
+    """Returns whether the path leads to the open file."""
     try:
         return os.path.samestat(os.stat(path), os.fstat(number))
     except FileNotFoundError:

@@ -56,7 +56,7 @@ class ThreadOffload:
             del future  # it holds the error, whose traceback holds this frame: a cycle that keeps what the work expanded
 
     def close(self) -> None:
-        """Wait for work that has begun, drop what has not. Idempotent; `run` raises RuntimeError after it."""
+        """Waits for work that has begun, drops the rest. Idempotent; `run` raises RuntimeError after it."""
         with self._lock:
             self._closed = True
             threads, self._threads = self._threads, []

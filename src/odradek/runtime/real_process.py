@@ -38,7 +38,7 @@ def budget() -> DescriptorBudget:
 
 
 def return_free_memory() -> None:
-    """Give memory that was freed, and that the C library keeps for later, back to the system.
+    """Returns freed memory, which the C library keeps for later, to the system.
 
     Blocks for some milliseconds per 100 MB. Does nothing where the C library has no such call (it is glibc's).
     """

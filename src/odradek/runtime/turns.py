@@ -120,7 +120,7 @@ class Turns:
             self.on_busy(False)
 
     def _pass_on(self, loop: asyncio.AbstractEventLoop) -> None:
-        """Wake the first in the queue: once in each iteration of the loop."""
+        """Wakes the first in the queue: once in each iteration of the loop."""
         queue = self._queue
         while queue:
             place = queue.popleft()
@@ -152,7 +152,7 @@ class Turn:
         return self.next() if self._now() >= self._ends else _NOTHING
 
     async def next(self) -> None:
-        """Give up this turn and wait for another."""
+        """Gives up this turn and waits for another."""
         await self._turns.queue()
         self.renew()
 
@@ -194,7 +194,7 @@ class Turn:
         return done
 
     async def drive(self, work: Generator[None, None, T]) -> T:
-        """Do the work of a generator that yields between its steps; what it returns."""
+        """Runs a generator that yields between its steps; returns its result."""
         while True:
             try:
                 next(work)
