@@ -175,7 +175,7 @@ def _check_headers(record: cython.pointer(Parsed)) -> cython.pointer(cython.cons
 
 
 def expect(expected, frame, size_bytes):
-    """Fill `expected`; INVALID_RECORD for a count that this many bytes cannot hold."""
+    """Fills `expected`; INVALID_RECORD for a count that this many bytes cannot hold."""
     expected.record_count = frame.record_count
     if not 0 <= expected.record_count <= size_bytes // _RECORD_BYTES_MIN:
         raise invalid(f"{frame.record_count} records cannot be in {size_bytes} bytes")
@@ -229,7 +229,7 @@ def _walk(
 
 
 def walk(data: Buffer, frame: Frame) -> Walk:
-    """Check every record of a batch without keeping any."""
+    """Checks every record of a batch without keeping any."""
     expected: Expected
     seen: Seen
     view: Py_buffer
@@ -477,7 +477,7 @@ class RecordWriter:
         return self._used
 
     def append(self, timestamp: cython.longlong, key: object, value: object, headers: object = ()) -> bool:
-        """Add a record; False, changing nothing, when it would go beyond the limit and is not the first."""
+        """Adds a record; False, changing nothing, when it would go beyond the limit and is not the first."""
         key_view: Py_buffer
         value_view: Py_buffer
         memset(cython.address(key_view), 0, cython.sizeof(Py_buffer))

@@ -132,7 +132,7 @@ class _GrowingColumn:
     @cython.cfunc
     @cython.exceptval(-1)
     def reserve(self, more_rows: cython.longlong, more_bytes: cython.longlong) -> cython.int:
-        """Make room behind what is there."""
+        """Makes room after the present content."""
         rows: cython.longlong = self.target.row_count + more_rows
         if self.target.data_bytes + more_bytes > _COLUMN_BYTES_MAX:
             raise OverflowError("one column holds less than 2 GiB")
@@ -185,7 +185,7 @@ def _read_headers(
     names: cython.pointer(Target),
     values: cython.pointer(Target),
 ) -> cython.bint:
-    """Whether the record's headers are sound; they are kept if the record is wanted."""
+    """Returns whether the record's headers are sound; they are kept if the record is wanted."""
     position: cython.p_uchar = record.headers
     name: Field
     value: Field
@@ -506,7 +506,7 @@ class _HeaderRows:
     @cython.cfunc
     @cython.exceptval(-1)
     def put(self, row: cython.longlong, position: cython.p_uchar, size_bytes: cython.longlong) -> cython.int:
-        """Write what `size_bytes` measured, and not a byte more, should the columns have changed since."""
+        """Writes what `size_bytes` measured, and not a byte more, should the columns have changed since."""
         end: cython.p_uchar = position + size_bytes
         start: cython.longlong = 0
         name: Field

@@ -99,7 +99,7 @@ def _set_item(header: object, index: cython.Py_ssize_t, value: object) -> cython
 
 
 def expect_plain(expected, batch, size_bytes, verify_crc):
-    """Fill `expected` from one whole batch; False where its records are packed, or anything is odd.
+    """Fills `expected` from one whole batch; False where its records are packed, or anything is odd.
 
     With `verify_crc`, False as well where the batch does not carry the CRC of its content.
     """

@@ -147,7 +147,7 @@ def split(data: memoryview, header_type: type[H]) -> tuple[list[tuple[H, memoryv
 
 
 def walk(data: Buffer, frame: Frame) -> Walk:
-    """Check every record of a batch without keeping any."""
+    """Checks every record of a batch without keeping any."""
     earliest, latest, latest_delta, null_keys = _NO_TIMESTAMP, _NO_TIMESTAMP, -1, 0
     for timestamp, delta, _, key_stop, _, _, _ in each_record(bytes(data), frame):
         if latest_delta < 0 or timestamp > latest:
@@ -232,7 +232,7 @@ class RecordWriter:
         value: Buffer | None,
         headers: Sequence[tuple[str, Buffer | None]] = (),
     ) -> bool:
-        """Add a record; False, changing nothing, when it would go beyond the limit and is not the first."""
+        """Adds a record; False, changing nothing, when it would go beyond the limit and is not the first."""
         base_timestamp = self.base_timestamp if self.record_count else timestamp
         if (
             not _INT64_MIN <= timestamp <= _INT64_MAX

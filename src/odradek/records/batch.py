@@ -176,7 +176,7 @@ def crc_of(batch: Buffer) -> int:
 
 
 def check_crc(batch: Buffer) -> None:
-    """Raise CORRUPT_MESSAGE unless `batch`, one whole batch, carries the CRC of its content."""
+    """Raises CORRUPT_MESSAGE unless `batch`, one whole batch, carries the CRC of its content."""
     if len(batch) < HEADER_BYTES:
         raise corrupt(f"a batch has at least {HEADER_BYTES} bytes, this one {len(batch)}")
     stored: int = _U32.unpack_from(batch, _CRC_POSITION)[0]
@@ -212,7 +212,7 @@ def assign(
 def stamp_producer(
     batch: memoryview | bytearray, *, producer_id: int, producer_epoch: int, base_sequence: int
 ) -> None:
-    """Put another producer identity and sequence on a built batch, in place, CRC included (KIP-360: epoch
+    """Puts another producer identity and sequence on a built batch, in place, CRC included (KIP-360: epoch
     bumps).
     """
     _PRODUCER.pack_into(batch, _PRODUCER_POSITION, producer_id, producer_epoch, base_sequence)
@@ -220,7 +220,7 @@ def stamp_producer(
 
 
 def write_header(batch: memoryview | bytearray, header: BatchHeader) -> None:
-    """Put `header` in front of `batch`; `batch_length` and `crc` are computed, whatever it says."""
+    """Puts `header` in front of `batch`; `batch_length` and `crc` are computed, whatever it contains."""
     HEADER.pack_into(batch, 0, *header._replace(batch_length=len(batch) - LENGTH_PREFIX_BYTES, crc=0))
     _stamp_crc(batch)
 

@@ -137,7 +137,7 @@ def seal(
     transactional: bool,
     control: bool = False,
 ) -> bytearray:
-    """Compress what was written, where asked to, and put the header in front."""
+    """Compresses the written records, if requested, and puts the header in front."""
     batch = written.batch
     if codec is not Codec.NONE:
         batch = bytearray(HEADER_BYTES) + compress(codec, memoryview(batch)[HEADER_BYTES:], level)

@@ -53,13 +53,13 @@ class KeyMap(Protocol):
         """The memory that it takes, however many keys are in it."""
 
     def note(self, data: Buffer, frame: Frame, from_offset: int) -> int:
-        """Take in the records of a batch whose offset is at least `from_offset`, in order.
+        """Notes the records of a batch whose offset is at least `from_offset`, in order.
 
         -1 when all of them are in; else the offset of the first that found no place.
         """
 
     def sieve(self, data: Buffer, frame: Frame, end_offset: int, drops_tombstones: bool) -> Sieved:
-        """Leave out every record below `end_offset` that has no key, or whose key was written later, or that is a
+        """Leaves out every record below `end_offset` that has no key, or whose key was written later, or that is a
         tombstone, if those go.
         """
 
@@ -138,7 +138,7 @@ def _with_horizon(records: Buffer, header: BatchHeader, delete_horizon_ms: int) 
 
 
 def _packed(batch: bytearray, header: BatchHeader) -> bytearray:
-    """Compress the records as the original was, and put the header in front."""
+    """Compresses the records as the original was, and puts the header in front."""
     codec = header.codec
     if codec is not Codec.NONE:
         batch = bytearray(HEADER_BYTES) + compress(codec, memoryview(batch)[HEADER_BYTES:])

@@ -158,7 +158,7 @@ def _decompress_gzip(data: Buffer, allowed: int) -> Buffer:
 
 
 def _read_gzip_member(view: memoryview, position: int, content: bytearray, allowed: int) -> int:
-    """Add the content of the member at `position`; where it ends."""
+    """Adds the content of the member at `position`; returns the position after it."""
     member = zlib.decompressobj(_GZIP_WINDOW)
     input_bytes = _GZIP_INPUT_BYTES_MIN
     while not member.eof:

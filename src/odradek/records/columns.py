@@ -67,7 +67,7 @@ class ColumnReader(Protocol):
     """Gathers the records of many batches in columns."""
 
     def read(self, data: Buffer, frame: Frame, from_offset: int) -> None:
-        """Add a batch's records whose offset is at least `from_offset`.
+        """Adds a batch's records whose offset is at least `from_offset`.
 
         Raises INVALID_RECORD as `decode` does, and OverflowError when a column would outgrow
         `COLUMN_BYTES_MAX`; after either, and after `finish`, RuntimeError. For one thread at a time.
@@ -76,7 +76,7 @@ class ColumnReader(Protocol):
     def read_plain_batches(
         self, batches: list[tuple[H, memoryview]], index: int, from_offset: int, verify_crc: bool
     ) -> int:
-        """Add the records of whole batches, headers included, from the index on, as far as this engine has a short way
+        """Adds the records of whole batches, headers included, from the index on, as far as this engine has a short way
         and they are fit for it: not compressed, and nothing odd about a batch's header or, with `verify_crc`, its CRC.
 
         The index of the first batch that was not added: nothing has happened to it, and the long way says what is wrong, if

@@ -47,7 +47,7 @@ class RecordsSummary(NamedTuple):
 def validate_records(
     batch: Buffer, header: BatchHeader, *, limits: Limits = DEFAULT_LIMITS
 ) -> RecordsSummary:
-    """Check a batch that a producer sent, down to the last byte of the last record. The CRC is the caller's
+    """Checks a batch that a producer sent, down to the last byte of the last record. The CRC is the caller's
     to check.
 
     Raises INVALID_RECORD when header and records do not agree, when the format is violated, when the batch
@@ -136,7 +136,7 @@ def read_batches(
     verify_crc: bool,
     limits: Limits = READ_LIMITS,
 ) -> None:
-    """Add the records of whole batches to columns; CORRUPT_MESSAGE and INVALID_RECORD as reading records does."""
+    """Adds the records of whole batches to columns; CORRUPT_MESSAGE and INVALID_RECORD as when records are read."""
     index = 0
     while (index := reader.read_plain_batches(batches, index, from_offset, verify_crc)) < len(batches):
         header, batch = batches[index]
