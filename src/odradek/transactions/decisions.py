@@ -129,7 +129,7 @@ def _next_identity(
 def fence(
     current: Transaction, *, level: TransactionVersion, fresh_producer_id: int | None, now_ms: int
 ) -> TransactionChange:
-    """Abort the transaction under way in the coordinator's name: no producer has the epoch that does it."""
+    """Aborts the transaction under way in the coordinator's name, in an epoch that no producer has."""
     assert current.producer_epoch < EPOCH_MAX, "an epoch is left for fencing"
     if level.bumps_epochs:
         return _prepared(
@@ -264,7 +264,7 @@ def end_with_new_epoch(
 
 
 def _is_repeated(current: Transaction, who: ProducerIdentity) -> bool:
-    """Whether the request ended the epoch before the current one."""
+    """Returns whether the request ended the epoch before the current one."""
     if who.producer_id == current.producer_id:
         return current.producer_epoch == who.producer_epoch + 1
     return (

@@ -50,7 +50,7 @@ class Finisher:
         """Shard -> the epoch of ours that a partition refused as outdated."""
 
     async def finish(self, index: int, epoch: int, prepared: Prepared) -> None:
-        """Carry out what was handed out in the leader epoch `epoch` of the shard.
+        """Carries out the work that was handed out in the leader epoch `epoch` of the shard.
 
         Returns when the transaction is complete, or no business of that leadership any more.
         """

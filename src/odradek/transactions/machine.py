@@ -295,7 +295,7 @@ class TransactionMachine:
         fresh_producer_id: int | None,
         now: Moment,
     ) -> Outcome[ProducerIdentity]:
-        """Commit or abort; the reply is who the producer is from then on."""
+        """Commits or aborts; the reply is the producer's identity from then on."""
         current = self._transactions.get(transactional_id)
         if not client_version.bumps_epochs:
             prepared = decisions.end_classic(current, who, commit=commit, now_ms=now.wall_ms)
@@ -309,7 +309,7 @@ class TransactionMachine:
         return Outcome(decisions.identity_after(change.transaction), self._changed(transactional_id, change))
 
     def abort_overdue(self, overdue: Overdue, *, fresh_producer_id: int | None, now: Moment) -> Outcome[None]:
-        """Abort a transaction that timed out, unless it ended meanwhile."""
+        """Aborts a transaction that timed out, unless it ended meanwhile."""
         current = self._transactions.get(overdue.transactional_id)
         if (
             current is None

@@ -27,7 +27,7 @@ class MarkerBatch:
 
 class Markers(Protocol):
     async def write(self, batch: MarkerBatch) -> Mapping[TopicPartition, ErrorCode]:
-        """Write the markers; an outcome for each partition, NONE when its marker is durable.
+        """Writes the markers; returns an outcome for each partition, NONE when its marker is durable.
 
         UNKNOWN_TOPIC_OR_PARTITION means that the partition does not exist in the cluster (any more), and nothing else.
         """

@@ -70,7 +70,7 @@ class TransactionCoordinator:
         return TransactionMachine(lambda: self._settings().terms)
 
     async def close(self) -> None:
-        """Stop working; what is not finished goes on after the next start."""
+        """Stops working; unfinished work continues after the next start."""
         if self._workers is not None:
             await self._workers.close()
 
@@ -161,7 +161,7 @@ class TransactionCoordinator:
         commit: bool,
         client_version: TransactionVersion,
     ) -> ProducerIdentity:
-        """Decide the transaction; returns as soon as the decision is durable, with who the producer is from then on.
+        """Decides the transaction; returns as soon as the decision is durable, with the producer's identity from then on.
 
         INVALID_PRODUCER_ID_MAPPING, PRODUCER_FENCED, CONCURRENT_TRANSACTIONS, INVALID_TXN_STATE, and the shard's.
         """

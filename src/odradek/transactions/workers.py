@@ -30,7 +30,7 @@ async def decided(
     decision: Decision[T],
     next_producer_id: Callable[[], Awaitable[int]],
 ) -> T:
-    """Run the decision on the shard, once more with a fresh producer id if it turns out to need one."""
+    """Runs the decision on the shard, once more with a fresh producer id if it turns out to need one."""
     try:
         return await find().execute(lambda machine, now: decision(machine, now, None))
     except ProducerIdRequired:
@@ -75,7 +75,7 @@ class Workers:
     async def completed(
         self, index: int, transactional_id: str, pause_seconds: float, seconds_max: float
     ) -> bool:
-        """Wait for the end of the id's transaction; False when that takes too long. The work that ends it may not have
+        """Waits for the end of the id's transaction; returns False when that takes too long. The work that ends it may not have
         begun yet: then a pause is all there is."""
         running = self._finishing.get((index, transactional_id))
         if running is None:
