@@ -73,7 +73,7 @@ class ListenerSecurity:
 
     @property
     def needs_own_token(self) -> bool:
-        """Whether this broker logs in by a token where another one has this listener, and knows where to get one."""
+        """True if this broker logs in to another one's listener of this name with a token, and can get one."""
         return (
             OAUTHBEARER in self.mechanisms
             and self.inter_broker_mechanism == OAUTHBEARER
@@ -163,12 +163,12 @@ def _idle(values: Mapping[str, str], security: Mapping[str, ListenerSecurity]) -
 
 
 def is_of_listener(key: str) -> bool:
-    """Whether a key is of one listener, and of a kind that is acted upon."""
+    """Returns whether a key is of one listener, and of a kind that has an effect."""
     return key.startswith(PREFIX) and key.removeprefix(PREFIX).partition(".")[2] != ""
 
 
 def dynamic_of_listener(key: str) -> DynamicUpdate:
-    """Whether a running broker takes a new value of a listener's own key."""
+    """Returns whether a running broker takes a new value of a listener's own key."""
     name = key.removeprefix(PREFIX).partition(".")[2]
     if _split_mechanism(name) is not None:
         return DynamicUpdate.PER_BROKER
@@ -177,7 +177,7 @@ def dynamic_of_listener(key: str) -> DynamicUpdate:
 
 
 def is_sensitive_of_listener(key: str) -> bool:
-    """Whether the value must never be shown: what is not known is taken for a secret."""
+    """Returns whether the value must never be shown: an unknown key counts as a secret."""
     name = key.removeprefix(PREFIX).partition(".")[2]
     mechanism = _split_mechanism(name)
     known = _settings().get(name if mechanism is None else mechanism[1])
@@ -291,7 +291,7 @@ def _mechanisms(
 
 
 def _fits(jaas: LoginModule, mechanism: str) -> bool:
-    """Whether a login module is one of this mechanism; of a module that no one knows, each may make what it can."""
+    """Returns whether a login module is one of this mechanism; an unknown module fits every mechanism."""
     modules = {"PlainLoginModule": (PLAIN,), "ScramLoginModule": SCRAM_MECHANISMS}
     modules |= dict.fromkeys(_ANONYMOUS_MODULES, (OAUTHBEARER,)) | {"Krb5LoginModule": (GSSAPI,)}
     wanted = modules.get(jaas.name.rpartition(".")[2])

@@ -109,7 +109,7 @@ def _parse_listener(key: str, entry: str, protocols: Mapping[str, str]) -> Liste
 
 
 def want_one_port(listener: Listener, other: Listener) -> bool:
-    """Whether both want one port; an IPv4 and an IPv6 address may share it."""
+    """Returns whether both want one port; an IPv4 and an IPv6 address may share it."""
     if listener.port != other.port or listener.port == 0:
         return False
     versions = {_ip_version(listener.host), _ip_version(other.host)}

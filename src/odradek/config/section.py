@@ -85,7 +85,7 @@ def setting(
 
 @dataclass_transform(frozen_default=True, kw_only_default=True, field_specifiers=(setting, field))
 def section(prefix: str = "", *, scope: Scope = Scope.BROKER) -> Callable[[type[S]], type[S]]:
-    """Make a frozen, slotted dataclass of a class of rows."""
+    """Makes a frozen, slotted dataclass of a class of rows."""
 
     def make(rows: type[S]) -> type[S]:
         made = dataclass(kw_only=True, slots=True, init=False, repr=False, eq=False)(rows)

@@ -99,7 +99,7 @@ def from_file(path: str) -> Source:
 
 
 def collect(*sources: Source) -> CollectedConfig:
-    """Merge sources, the strongest first."""
+    """Merges sources, the strongest first."""
     values: dict[str, str] = {}
     origins: dict[str, str] = {}
     settled: set[str] = set()

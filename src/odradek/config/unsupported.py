@@ -298,7 +298,7 @@ _SECRET_ENDINGS: Final = (
 
 
 def is_secret(key: str) -> bool:
-    """Whether the value of this key (known or not) must be hidden."""
+    """Returns whether the value of this key (known or not) must be hidden."""
     return key.endswith(_SECRET_ENDINGS)
 
 

@@ -106,7 +106,7 @@ class _Provider:
 
 
 def has_variable(text: str) -> bool:
-    """Whether the value, or a part of it, may stand elsewhere."""
+    """Returns whether the value, or a part of it, may be stored elsewhere."""
     return _VARIABLE.search(text) is not None
 
 
