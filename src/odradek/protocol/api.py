@@ -76,7 +76,7 @@ class Api:
         return acls.parse_acls(self.acls_text)
 
     def is_flexible(self, version: int) -> bool:
-        """Whether this version has compact lengths and tagged fields (KIP-482)."""
+        """Returns whether this version has compact lengths and tagged fields (KIP-482)."""
         return self.flexible_from is not None and version >= self.flexible_from
 
     def offered(self, *, unstable: bool = False) -> VersionRange:
@@ -240,7 +240,7 @@ def api_by_key(key: int) -> Api:
 
 
 def api_by_name(name: str) -> Api:
-    """Look up Kafka's name: "ListOffsets". KeyError when there is none."""
+    """Returns the API with Kafka's name, such as "ListOffsets". Raises KeyError when there is none."""
     return _BY_NAME[name]
 
 

@@ -50,7 +50,7 @@ class Writer:
 
     @contextmanager
     def at(self, step: str) -> Iterator[None]:
-        """Write about the part of the message that `step` (`.name` or `[{i}]`) leads to."""
+        """Writes code for the part of the message that `step` (`.name` or `[{i}]`) leads to."""
         self._path.append(step)
         yield
         self._path.pop()
@@ -118,7 +118,7 @@ def size_min(kind: Kind[Any], version: int, flexible: bool) -> int:
 
 
 def holds_records(cls: type[Struct], version: int) -> bool:
-    """Whether values of this struct point into the received buffer, which then must not be copied."""
+    """Returns whether values of this struct point into the received buffer, which then must not be copied."""
     for field in cls.FIELDS:
         kind = field.kind
         while isinstance(kind, ArrayKind):

@@ -84,7 +84,7 @@ def encode(message: Message, version: int) -> bytes:
 def decode(
     cls: type[M], version: int, buffer: Buffer, position: int = 0, elements_max: int = ANY_COUNT
 ) -> tuple[M, int]:
-    """Read a message that starts at `position`: (message, position after it).
+    """Reads a message that starts at `position`; returns (message, position after it).
 
     Records are slices of `buffer`, everything else is copied out of it. Bytes after the message are the
     caller's affair. `elements_max` bounds the elements of all arrays together, and with them time and memory.
@@ -184,7 +184,7 @@ def _encoding_error(message: Message, version: int, exception: Exception) -> Exc
 
 
 def _unpackable(place: Place, frame: FrameType) -> bool:
-    """Whether it is this part of a packed run that does not fit its format: packs the part alone to see."""
+    """Returns whether this part of a packed run does not fit its format, by packing it alone."""
     if place.check is None:
         return False
     layout, expression = place.check

@@ -93,7 +93,7 @@ class DecoderSource:
     # Structs
 
     def _struct(self, cls: type[Struct]) -> str:
-        """Write the reading of one struct; the variable that holds it. The last run may still be open."""
+        """Writes code that reads one struct; returns the variable that holds it. The last run may still be open."""
         writer = self.writer
         target = writer.fresh("x")
         shape = shape_of(cls, self.version)
@@ -169,7 +169,7 @@ class DecoderSource:
             self._bytes(kind, target, nullable)
 
     def _nested(self, kind: StructKind[Any], target: str, null: str | None) -> None:
-        """Read a struct; where it may be null, after a byte that says so: 0 in a tagged field, else -1."""
+        """Writes code that reads a struct; where it may be null, after a byte for null: 0 in a tagged field, else -1."""
         writer = self.writer
         if null is None:
             writer.line(f"{target} = {self._struct(kind.cls)}")
@@ -185,7 +185,7 @@ class DecoderSource:
             writer.line(f"{target} = {value}")
 
     def _length(self, layout: str) -> tuple[str, str]:
-        """Read a length or count as it is stored, ending the run: (its variable, a test for null).
+        """Writes code that reads a stored length or count, ending the run; returns (its variable, a test for null).
 
         Stored compactly it is one more than the length, and 0 for null.
         """
@@ -241,7 +241,7 @@ class DecoderSource:
             self._elements(kind.element, target, count)
 
     def _numbers(self, kind: Kind[Any], target: str, count: str, null: str) -> None:
-        """Read an array of numbers in one call, which also refuses nulls and counts that reach past the end."""
+        """Writes code that reads an array of numbers in one call, which also refuses nulls and counts that are too large."""
         writer = self.writer
         key = (kind.format, self.flexible)
         readers = writer.constant("readers", key, _READERS[key])
@@ -263,7 +263,7 @@ class DecoderSource:
             writer.line(step)
 
     def _charge(self, count: str, fits: str = "") -> None:
-        """Take an array's elements, or tagged fields, from those that are allowed."""
+        """Writes code that subtracts an array's elements, or tagged fields, from the allowed number."""
         self.writer.line(f"left -= {count}")
         self.writer.line(f"if left < 0{fits}: raise TooManyElements")
 
@@ -292,14 +292,14 @@ class DecoderSource:
         self._after_run: list[str] = []
 
     def _run(self, layout: str, target: str, size: int = 1) -> None:
-        """Add one fixed-width value to the run that `_flush` will read."""
+        """Adds one fixed-width value to the run that `_flush` will read."""
         self._formats.append(layout)
         self._targets.append(target)
         self._places.append(Place(self.writer.path, self._run_size, size))
         self._run_size += size
 
     def _flush(self) -> None:
-        """Read the open run, if there is one."""
+        """Writes code that reads the open run, if there is one."""
         if not self._formats:
             return
         writer = self.writer

@@ -81,7 +81,7 @@ class EncoderSource:
     # Structs
 
     def _struct(self, cls: type[Struct], source: str) -> None:
-        """Write out one struct. The last run may still be open."""
+        """Writes code that writes one struct. The last run may still be open."""
         shape = shape_of(cls, self.version)
         for field in shape.absent:
             if not field.ignorable:
@@ -152,7 +152,8 @@ class EncoderSource:
             self._bytes(kind, value, nullable)
 
     def _nested(self, kind: StructKind[Any], value: str, null: int | None) -> None:
-        """Write a struct; where it may be null, with a byte before it. Tagged, that is 0 for null, else -1."""
+        """Writes code that writes a struct; where it may be null, with a byte before it. Tagged, that is 0 for null, else
+        -1."""
         writer = self.writer
         inner = writer.fresh("x")
         self._flush()
@@ -192,7 +193,7 @@ class EncoderSource:
             writer.line(f"out += {content}")
 
     def _length(self, length: str, wide: str) -> None:
-        """Write a length (-1 for null) as the last part of the open run."""
+        """Writes code for a length (-1 for null) as the last part of the open run."""
         writer = self.writer
         if not self.flexible:
             self._pack(wide, length)
@@ -251,14 +252,14 @@ class EncoderSource:
     # Runs of fixed-width fields
 
     def _pack(self, layout: str, argument: str | None) -> None:
-        """Add one fixed-width value to the run that `_flush` will write. The layout x is a zero without argument."""
+        """Adds one fixed-width value to the run that `_flush` will write. The layout x is a zero without argument."""
         self._run.layouts.append(layout)
         if argument is not None:
             self._run.arguments.append(argument)
             self._run.places.append(Place(self.writer.path, check=(layout, argument)))
 
     def _flush(self) -> None:
-        """Write the open run, if there is one."""
+        """Writes code that writes the open run, if there is one."""
         run, writer = self._run, self.writer
         self._run = _Run()
         arguments, places = ", ".join(run.arguments), tuple(run.places)

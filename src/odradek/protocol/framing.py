@@ -156,7 +156,7 @@ class FrameReader:
         return self._complete_or_grow(self._frame)
 
     def _cut(self) -> list[memoryview]:
-        """Copy the complete frames out of the receive buffer, and keep what is left at its front."""
+        """Copies the complete frames out of the receive buffer, and keeps what is left at its front."""
         buffer, end = self._received, self._end
         frames: list[memoryview] = []
         start = 0
@@ -176,7 +176,7 @@ class FrameReader:
         return frames
 
     def _keep(self, start: int) -> None:
-        """Go on with the bytes from `start`, in a buffer that fits what the peer has been sending."""
+        """Continues with the bytes from `start`, in a buffer that fits what the peer has been sending."""
         buffer, end = self._received, self._end
         self._end = end - start
         if end == len(buffer) < RECEIVE_BYTES_MAX:
@@ -206,7 +206,7 @@ class FrameReader:
         return InvalidFrame(f"a frame of {size} bytes was announced")
 
     def _begin_large(self, start: int, size: int) -> None:
-        """Move the beginning of a frame that the receive buffer cannot hold into a buffer of its own."""
+        """Moves the beginning of a frame that the receive buffer cannot hold into a buffer of its own."""
         head = self._received[start : self._end]
         self._frame_bytes = size
         self._frame = new_mapping(size) if size > self._trusted_bytes_max else None

@@ -38,7 +38,7 @@ class RequestHeader(NamedTuple):
 
 
 def decode_request_header(buffer: Buffer, position: int = 0) -> tuple[RequestHeader, int]:
-    """Read the header of a frame (without the size): (header, position of the body). Raises MalformedMessage.
+    """Reads the header of a frame (without the size); returns (header, position of the body). Raises MalformedMessage.
 
     An unknown API or version is not an error here: the caller answers it. For an unknown API the position is
     that after the client id, since it is unknown whether tagged fields follow.
@@ -117,7 +117,7 @@ def _response_head(api_key: int, version: int, correlation_id: int) -> bytearray
 
 
 def decode_response(api_key: int, version: int, buffer: Buffer, position: int = 0) -> tuple[int, Message]:
-    """Read a response frame (without the size): (correlation id, message). Raises MalformedMessage."""
+    """Reads a response frame (without the size); returns (correlation id, message). Raises MalformedMessage."""
     correlation_id, position = decode_response_header(api_key, version, buffer, position)
     message, _ = decode(api_by_key(api_key).response, version, buffer, position)
     return correlation_id, message
@@ -149,7 +149,7 @@ def _tagged_response_header(api_key: int, version: int) -> bool:
 
 
 def _with_size(chunks: list[Buffer]) -> list[Buffer]:
-    """Fill in the size, for which the first chunk has left room."""
+    """Fills in the size, for which the first chunk has left room."""
     first = chunks[0]
     assert isinstance(first, bytearray)
     size = len(first) if len(chunks) == 1 else sum(map(len, chunks))

@@ -39,7 +39,7 @@ NO_VERSIONS: Final = VersionRange(1, 0)
 
 @cache
 def parse_versions(text: str) -> VersionRange:
-    """Read the notation above; ValueError for anything else."""
+    """Reads the notation above; raises ValueError for anything else."""
     if text == "none":
         return NO_VERSIONS
     if text.endswith("+"):

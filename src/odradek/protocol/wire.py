@@ -50,7 +50,7 @@ def uvarint(value: int) -> bytes:
 
 
 def skip_tags(buffer: Sequence[int], position: int, end: int) -> int:
-    """Step over a section of tagged fields none of which is known; the position after it."""
+    """Steps over a section of unknown tagged fields; returns the position after it."""
     count, position = read_uvarint(buffer, position)
     if count * 2 > end - position:
         raise Fault(f"{count} tagged fields cannot fit into {end - position} bytes")
