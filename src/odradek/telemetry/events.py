@@ -88,7 +88,7 @@ def configure(
     peer_lines_max: int = LINES_AT_ONCE,
     node: int | None = None,
 ) -> None:
-    """Send all events of this process to `stream` (standard error by default), one line each. `peer_lines_max`: of one event,
+    """Sends all events of this process to `stream` (standard error by default), one line each. `peer_lines_max`: of one event,
     caused by one address, at once; 0 for no limit. `node`: the broker's id, for every line of a log that several share."""
     handler = logging.StreamHandler(stream or sys.stderr)
     handler.setFormatter(_JsonFormatter(node) if json_lines else _TextFormatter(node))

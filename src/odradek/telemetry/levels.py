@@ -38,6 +38,6 @@ def loggers() -> dict[str, str]:
 
 
 def set_level(name: str, level: str | None) -> None:
-    """Set a logger's level; None gives it back to the logger above it. The name must be one of `loggers`."""
+    """Sets a logger's level; None makes it follow the logger above it. The name must be one of `loggers`."""
     logger = logging.getLogger(_ROOT_LOGGER if name == ROOT else name)
     logger.setLevel(logging.NOTSET if level is None else LEVELS[level])
