@@ -42,7 +42,7 @@ class TopicPartition(NamedTuple):
 
 
 def check_topic_name(name: str) -> None:
-    """Raise INVALID_TOPIC_EXCEPTION unless Kafka allows the name: 1 to 249 of `a-z A-Z 0-9 . _ -`, not `.` or `..`."""
+    """Raises INVALID_TOPIC_EXCEPTION unless Kafka allows the name: 1 to 249 of `a-z A-Z 0-9 . _ -`, not `.` or `..`."""
     problem = None
     if not name:
         problem = "a topic name may not be empty"
