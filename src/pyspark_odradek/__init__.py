@@ -1,4 +1,4 @@
-"""Where Spark finds `format("odradek")` by itself.
+"""The package in which Spark finds `format("odradek")` by itself.
 
 Spark imports every top-level package named `pyspark_*` and takes its `DefaultSource`. It does so for every
 session and every format, so this module costs nothing until it is asked, and never raises: an Odradek that

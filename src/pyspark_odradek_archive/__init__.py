@@ -1,4 +1,4 @@
-"""Where Spark finds `format("odradek-archive")` by itself: see `pyspark_odradek`."""
+"""The package in which Spark finds `format("odradek-archive")` by itself: see `pyspark_odradek`."""
 
 
 def __getattr__(name: str) -> object:

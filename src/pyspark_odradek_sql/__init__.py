@@ -1,4 +1,5 @@
-"""Where Spark finds the tables of the SQL server's doors: only in the JVM of the doors, whose environment says so.
+"""The package in which Spark finds tables of the SQL server's doors: only in the JVM of the doors, which says so by its
+environment.
 
 Spark imports every top-level package named `pyspark_*` and takes its `DefaultSource`, for every session and every format. So
 this module costs nothing until it is asked, and never raises.

@@ -182,7 +182,7 @@ def abort(
 
 
 def owner(transactional_id: str) -> str | None:
-    """Whose a transaction is, if its name tells: `pipeline forget` ends those of a sink."""
+    """Returns the sink that a transaction belongs to, if its name tells: `pipeline forget` ends those of a sink."""
     sink = decision.sink_of(transactional_id)
     return None if sink is None else f"sink {sink[0]}, {sink[1]}"
 

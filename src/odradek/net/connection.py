@@ -100,7 +100,7 @@ class Connection(asyncio.BufferedProtocol):
         self.last_active = 0.0
         self.client_software = ("", "")
         self.reported: dict[tuple[int, int], float] = {}
-        """For each refusal of this client's requests, the time when the broker last logged it."""
+        """The time when the broker last logged each refusal of this client's requests."""
         self.on_lost: dict[object, Callable[[], None]] = {}
         """Callbacks for the end of the connection, by the object that wants the call."""
         self.on_finished: dict[object, Callable[[], None]] = {}

@@ -65,7 +65,7 @@ class SqlSource:
     bad: str | None = None
     """The topic of dead letters."""
     inherited_key_format: FormatInfo | None = None
-    """Of a source without a key: the format of the keys of what queries make from it, as FORMAT says."""
+    """The format of keys that queries make from a source without a key, as FORMAT says."""
 
     @property
     def is_table(self) -> bool:

@@ -15,11 +15,11 @@ from odradek.values.types import SqlType
 
 INT_BITS: Final = 31
 BIGINT_BITS: Final = 63
-"""Of the number, without its sign."""
+"""The bits of a BIGINT without its sign."""
 _DIGITS_MAX: Final = 19
-"""Of a BIGINT."""
+"""The digits of the largest BIGINT."""
 _BYTES_MAX: Final = 31
-"""Of a decimal without its point: more than any DECIMAL has."""
+"""The bytes of a decimal without its point: more than any DECIMAL has."""
 WIDE: Final = Context(prec=76, traps=[InvalidOperation, DivisionByZero, Overflow])
 """Twice the digits of the widest DECIMAL. More of them are an InvalidOperation of `quantize`, never a rounding."""
 

@@ -7,7 +7,7 @@ from decimal import Decimal
 
 
 def double_text(value: float) -> str:
-    """As Double.toString since JDK 19: the shortest digits, with an exponent below 0.001 and from 10,000,000 on."""
+    """Writes a double as Double.toString does since JDK 19: shortest digits, an exponent below 0.001 and from 10,000,000 on."""
     if math.isnan(value):
         return "NaN"
     if math.isinf(value):
@@ -27,5 +27,5 @@ def double_text(value: float) -> str:
 
 
 def decimal_text(value: Decimal, scale: int) -> str:
-    """Without an exponent, with all digits of its scale."""
+    """Writes a decimal without an exponent, with all digits of its scale."""
     return f"{value:.{scale}f}"

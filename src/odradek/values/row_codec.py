@@ -28,7 +28,7 @@ from odradek.values.types import SqlType
 
 _EPOCH: Final = date(1970, 1, 1)
 FORMATS: Final = ("JSON", "DELIMITED", "KAFKA", "NONE")
-"""Those that need no schema file."""
+"""The formats that need no schema file."""
 
 
 class UnreadableRecord(ValueError):

@@ -113,7 +113,7 @@ class SchemaRegistry:
         return made
 
     def is_registered(self, subject: str | None, schema_id: int | None) -> bool:
-        """Of ASSERT SCHEMA: the subject is there, the id is, or the subject has the id."""
+        """Tells, for ASSERT SCHEMA, whether the subject is there, the id is, or the subject has the id."""
         try:
             if schema_id is None:
                 self._request("GET", f"/subjects/{_quoted(subject or '')}/versions")

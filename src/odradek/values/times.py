@@ -74,7 +74,7 @@ def day(number: int) -> date:
 
 
 def moment_text(milliseconds: int) -> str:
-    """Without a zone, as Java's LocalDateTime: of any year, with a sign beyond 9999.
+    """Writes a time without a zone, as Java's LocalDateTime does: of any year, with a sign beyond 9999.
 
     The calendar is the same every 400 years, so Python's own years are enough.
     """

@@ -36,7 +36,7 @@ _NAMES: Final = {
     **{name: name for name in _SPARK if name not in _SPARK_ONLY},
 }
 _NUMBERS: Final = ("INTEGER", "BIGINT", "DECIMAL", "DOUBLE")
-"""From the narrowest to the widest."""
+"""The types of numbers, from the narrowest to the widest."""
 _TIMES: Final = ("DATE", "TIME", "TIMESTAMP")
 
 
@@ -68,7 +68,7 @@ class SqlType:
 
     @property
     def described(self) -> str:
-        """As DESCRIBE writes it: a STRING is `VARCHAR(STRING)`."""
+        """The type as DESCRIBE writes it: a STRING is `VARCHAR(STRING)`."""
         match self.kind:
             case "STRING":
                 return "VARCHAR(STRING)"
@@ -98,7 +98,7 @@ class SqlType:
         return ", ".join(f"{_quoted(name)} {kind.ddl}" for name, kind in self.fields)
 
     def schema_json(self) -> dict[str, Any]:
-        """As ksqlDB's REST shows the schema of a field."""
+        """Returns the schema of a field as ksqlDB's REST shows it."""
         json: dict[str, Any] = {
             "type": self.kind,
             "fields": [{"name": name, "schema": kind.schema_json()} for name, kind in self.fields]
@@ -127,7 +127,7 @@ class SqlType:
 
     @property
     def element(self) -> SqlType:
-        """Of an ARRAY, or of a MAP's values."""
+        """The type of an ARRAY's elements, or of a MAP's values."""
         return self.parts[-1]
 
     @property

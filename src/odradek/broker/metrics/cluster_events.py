@@ -20,7 +20,7 @@ class ElectionFigures:
         self.count = 0
         self.unclean_count = 0
         self._failed_over_at: float | None = None
-        """When a partition last got another leader, or lost its own."""
+        """The time when a partition last got another leader, or lost its own."""
 
     def note(self, before: ClusterImage, after: ClusterImage) -> None:
         """Compares two images. Topics that did not change are the same objects in both."""

@@ -1,4 +1,4 @@
-"""When partitions grew: how long ago the oldest record was written that a group has yet to read. A core: no I/O, no clock.
+"""The growth of partitions: how long ago the oldest record was written that a group has yet to read. A core: no I/O, no clock.
 
 Theory. Each scrape notes where partitions end that groups read. A group's next record was written between the last note that is
 not beyond it and the first one that is, and its time is interpolated between the two. Notes become sparser with their age, so

@@ -21,11 +21,11 @@ from odradek.telemetry.metrics import Family, Histogram, counter, gauge, histogr
 _START: Final = Struct(">hh")
 _FETCH: Final = 1
 _FOLLOWERS_FETCH: Final = -1
-"""In place of the API's key: the fetches of followers have figures of their own, as in Kafka."""
+"""It takes the place of the API's key: the fetches of followers have figures of their own, as in Kafka."""
 _UNSUPPORTED: Final = -1
 _NAMES: Final = {_FETCH: "FetchConsumer", _FOLLOWERS_FETCH: "FetchFollower"}
 _QUANTILES: Final = {"0.50": 0.5, "0.75": 0.75, "0.95": 0.95, "0.98": 0.98, "0.99": 0.99, "0.999": 0.999}
-"""As the JMX exporter spells them."""
+"""The quantiles, as the JMX exporter spells them."""
 _WINDOW_S: Final = 60.0
 _SNAPSHOT_EVERY_S: Final = 10.0
 _DELAYED: Final = {
@@ -85,9 +85,9 @@ class ApiFigures:
 
     def __init__(self) -> None:
         self.counts: dict[int, int] = {}
-        """By version."""
+        """The requests of each version."""
         self.errors: dict[int, int] = {}
-        """By error code."""
+        """The answers with each error code."""
         self.request_bytes = 0
         self.pending_count = 0
         """Requests whose answers are not there yet."""

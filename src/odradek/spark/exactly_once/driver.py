@@ -247,7 +247,7 @@ class SinkDriver:
             )
 
     def carry_out(self, decision: Decision) -> None:
-        """Commits a decision's transactions, and notes that. Without the note the next `begin` commits them again, in vain."""
+        """Commits a decision's transactions, and notes that. Without the note the next `begin` commits them again."""
         identities = decision.identities()
         errors = []
         if identities:

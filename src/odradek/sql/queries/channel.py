@@ -165,7 +165,7 @@ class EngineChannel:
             self.connection.sendall(framed(message))
 
     def messages(self) -> Iterator[Any]:
-        """Yields messages until the server is gone; UnreadableMessage in place of one that cannot be unpickled."""
+        """Yields messages until the server is gone; UnreadableMessage in place of a message that cannot be unpickled."""
         with self.connection.makefile("rb") as stream:
             while len(header := stream.read(_HEADER.size)) == _HEADER.size:
                 id_bytes, content_bytes = _HEADER.unpack(header)

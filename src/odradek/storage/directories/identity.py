@@ -1,4 +1,4 @@
-"""Whose the data directories are: one broker of one cluster, or no one yet."""
+"""The owner of the data directories: one broker of one cluster, or no one yet."""
 
 from __future__ import annotations
 

@@ -60,7 +60,7 @@ class SimLoop(asyncio.BaseEventLoop):
         self._task_count = 0
         self._paused: dict[object, deque[asyncio.Handle]] = {}
         self.owner_of: Callable[[Context], object] = lambda context: None
-        """Whose code a callback is, by its context."""
+        """Returns the host whose code a callback is, by its context."""
         self.network: Connections | None = None
         self.on_task: Callable[[asyncio.Task[Any], Context], None] | None = None
         self.on_turn: Callable[[], None] | None = None

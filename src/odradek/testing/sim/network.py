@@ -25,7 +25,7 @@ from odradek.testing.sim.transport import SimSocket, SimTransport
 from odradek.testing.sim.wire import Address, NetworkNode, Packet, PacketKind, Wire
 
 CURRENT: ContextVar[Interface | None] = ContextVar("simulated interface", default=None)
-"""Whose code is running: tasks and callbacks inherit it from the host that started them."""
+"""The host whose code is running: tasks and callbacks inherit it from the host that started them."""
 
 
 _ANY_ADDRESS = "0.0.0.0"

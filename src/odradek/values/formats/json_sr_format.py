@@ -98,7 +98,7 @@ def _json_type(kind: SqlType) -> dict[str, Any]:
 
 
 def json_columns(schema: RegisteredSchema) -> list[tuple[str, SqlType]] | SqlType:
-    """Of an object: its properties, in upper case; else the type of the bare value. SqlError for what SQL has no type for."""
+    """Returns the properties of an object, in upper case, or else the bare value's type. SqlError where SQL has no type."""
     try:
         tree = json.loads(schema.text)
     except ValueError as error:

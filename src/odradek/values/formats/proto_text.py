@@ -40,7 +40,7 @@ _SCALARS: Final = (
     "sint32",
     "sint64",
 )
-"""By the number of FieldDescriptorProto.Type, from 1 on."""
+"""The scalar types, in the order of the numbers of FieldDescriptorProto.Type, from 1 on."""
 _NUMBER: Final = re.compile(
     r"(?P<minus>-?)(?:(?P<hexadecimal>0[xX])(?=[0-9a-fA-F])|(?P<octal>0)(?=[0-7]))?"
     r"(?P<digits>(?(hexadecimal)[0-9a-fA-F]|[0-9]){1,20})"
