@@ -114,7 +114,7 @@ def check_place(
 
 
 def _check_unused(place: ArchivePlace) -> None:
-    """What a crash left of a table that was being made is no hindrance."""
+    """Checks that a place is unused. The rest of a table that was being made at a crash does not count."""
     selector = fs.FileSelector(place.path, recursive=False, allow_not_found=True)
     try:
         strange = [

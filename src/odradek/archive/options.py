@@ -30,7 +30,7 @@ _SPARKS_OWN: Final = frozenset({"checkpointlocation", "queryname"})
 
 
 class ArchiveUse(Flag):
-    """What an option can be given to."""
+    """The operations to which an option can be given."""
 
     READ = auto()
     WRITE = auto()
@@ -74,7 +74,7 @@ class ArchiveReadOptions:
     place: ArchivePlace
     catalog: str | None
     columns: tuple[str, ...] | None
-    """None: all."""
+    """The columns; None: all."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -82,9 +82,9 @@ class ArchiveWriteOptions:
     place: ArchivePlace
     catalog: str | None
     table_format: TableFormat | None
-    """None: that of the archive which is there, else Delta."""
+    """The format; None: that of the existing archive, else Delta."""
     partition_by: tuple[str, ...] | None
-    """None: as the archive which is there."""
+    """The columns to partition by; None: those of the existing archive."""
     sink_id: str
     file_bytes: int
     leaving_gaps: bool
@@ -179,7 +179,7 @@ def names_in(text: str, what: str) -> tuple[str, ...]:
 
 
 def byte_count(text: str, what: str) -> int:
-    """`128MiB`, `1g`, `4096`."""
+    """Parses a size such as `128MiB`, `1g`, `4096`."""
     match = re.fullmatch(r"\s*([0-9]{1,15})\s*([a-z]*)\s*", text.lower(), re.ASCII)
     unit = _BYTE_UNITS.get(match.group(2)) if match else None
     if match is None or unit is None or int(match.group(1)) == 0:

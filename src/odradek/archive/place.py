@@ -27,7 +27,7 @@ _S3_SCHEMES: Final = ("s3", "s3a")
 _REGION: Final = re.compile(r"[A-Za-z0-9-]{1,64}")
 """It becomes a part of a host name."""
 _DEFAULT_REGION: Final = "us-east-1"
-"""What S3-compatible stores that know no regions accept."""
+"""The region for S3-compatible stores without regions, which accept it."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -79,7 +79,7 @@ class ArchivePlace:
         return fs.S3FileSystem(region=self._region(), **more)
 
     def delta_options(self) -> dict[str, str]:
-        """deltalake's `storage_options`."""
+        """Returns deltalake's `storage_options`."""
         if not self.is_s3:
             return {}
         options = {"aws_region": self._region(), "aws_conditional_put": "etag"}
@@ -89,7 +89,7 @@ class ArchivePlace:
         return options
 
     def obstore_options(self) -> dict[str, Any]:
-        """What obstore's `S3Store` is made with."""
+        """Returns the options of obstore's `S3Store`."""
         options: dict[str, Any] = {"region": self._region()}
         if self.endpoint is not None:
             options["endpoint"] = self.endpoint
@@ -97,7 +97,7 @@ class ArchivePlace:
         return options
 
     def iceberg_properties(self) -> dict[str, str]:
-        """pyiceberg's properties of a FileIO."""
+        """Returns pyiceberg's properties of a FileIO."""
         if not self.is_s3:
             return {}
         return {"s3.region": self._region()} | (

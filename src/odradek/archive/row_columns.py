@@ -45,7 +45,7 @@ _NAME: Final = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 
 
 class ValueFormat(StrEnum):
-    """What an archive makes of a value."""
+    """The ways in which an archive stores a value."""
 
     RAW = "raw"
     STRING = "string"
@@ -63,7 +63,7 @@ class Derived:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RowColumns:
-    """How the rows of an archive are made."""
+    """The way in which the rows of an archive are made."""
 
     value: ValueFormat = ValueFormat.RAW
     value_schema: str | None = None
@@ -135,7 +135,7 @@ def _header(name: str, value: Column) -> Column:
 
 
 def with_archive_columns(records: DataFrame, columns: RowColumns) -> DataFrame:
-    """What the source gives, as rows of the archive. ConfigError for an expression that Spark cannot make a column of."""
+    """Turns the source's rows into rows of the archive. ConfigError for an expression of which Spark makes no column."""
     rows = records
     if columns.value is not ValueFormat.RAW:
         with _blaming(
@@ -164,7 +164,7 @@ def with_archive_columns(records: DataFrame, columns: RowColumns) -> DataFrame:
 
 @contextmanager
 def _blaming(option: str, usage: str) -> Iterator[None]:
-    """What Spark's parser and analyzer say of an option, in one line without their codes."""
+    """A context that turns errors of Spark's parser and analyzer for an option into one line without their codes."""
     try:
         yield
     except pyspark_errors.AnalysisException as error:  # ParseException is one, too
@@ -181,7 +181,7 @@ def _check_csv_types(kind: Any) -> None:
 
 
 def _decoded(columns: RowColumns) -> Column:
-    """Null where the value is null, or cannot be decoded."""
+    """Returns decoded values, null where the value is null, or cannot be decoded."""
     text = sql.col("value").cast("string")
     text = sql.when(sql.is_valid_utf8(text), text)
     if columns.value is ValueFormat.STRING:

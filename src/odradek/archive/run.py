@@ -55,7 +55,7 @@ Decode: TypeAlias = "Callable[[DataFrame], DataFrame]"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RunTerms:
-    """What a run archives, where to, and in which portions."""
+    """The terms of a run: what it archives, where to, and in which portions."""
 
     bootstrap: str
     place: ArchivePlace
@@ -88,14 +88,14 @@ class RunTerms:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BatchSizes:
-    """How many records a batch waits for, and how many it takes at most."""
+    """The number of records that a batch waits for, and the most that it takes."""
 
     least: int
     most: int
 
 
 def portions(files: Sequence[DataFile], file_bytes: int, writers: int) -> BatchSizes:
-    """Such that each writer fills about one file, judged by the records that the archive holds."""
+    """Returns batch sizes with which each writer fills about one file, judged by the records in the archive."""
     row_count = sum(file.row_count for file in files)
     size_bytes = sum(file.size_bytes for file in files)
     record_bytes = max(1, size_bytes // row_count) if row_count else RECORD_BYTES_GUESS
@@ -287,6 +287,6 @@ _OURS: Final = re.compile(r"odradek\.[\w.]+\.(?:CommitConflict|\w+Error): (.+)")
 
 
 def reason_in(text: str) -> str | None:
-    """Our own error's line in what Spark tells of it; None where there is none."""
+    """Returns our own error's line in Spark's error; None where there is none."""
     match = _OURS.search(text)
     return None if match is None else match[1].strip()

@@ -63,7 +63,7 @@ log: Final = logging.getLogger("odradek.archive")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class WrittenFiles(WriterCommitMessage):
-    """What a task has written, and as part of what."""
+    """The files that a task has written, and their batch."""
 
     query: str
     files: tuple[DataFile, ...]

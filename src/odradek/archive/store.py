@@ -25,7 +25,7 @@ else:
 
 
 class SmallObjects(Protocol):
-    """What the manifest of a Parquet archive is kept in. Names are relative to the archive's root."""
+    """The store of a Parquet archive's manifest. Names are relative to the archive's root."""
 
     def put_if_absent(self, name: str, content: bytes) -> bool:
         """Makes the object, whole and durable; False, and nothing happens, where there is one of this name."""
@@ -42,7 +42,7 @@ class SmallObjects(Protocol):
         """The names in a directory, without the directory, in order; none where there is no directory."""
 
     def remove(self, name: str) -> None:
-        """No error where there is none."""
+        """Removes an object; no error where there is none."""
 
 
 class LocalObjects:

@@ -1,4 +1,4 @@
-"""What is said about an archive: its files, its batches, how far it reaches. Plain values, which Spark may pickle."""
+"""The state of an archive: its files, its batches, its extent. Plain values, which Spark may pickle."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ class MissingFiles(CommitConflict):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RowBounds:
-    """What a table's statistics say of a file's rows: smallest and largest, both included."""
+    """The bounds of a file's rows in a table's statistics: smallest and largest, both included."""
 
     topics: tuple[str, str]
     partitions: tuple[int, int]
@@ -93,7 +93,7 @@ class BatchId:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NewBatch:
-    """What one commit adds: the files of a batch, and the offsets that the batch has read, whole ranges of them."""
+    """The content of one commit: the files of a batch, and the offsets that the batch has read, whole ranges of them."""
 
     id: BatchId
     files: tuple[DataFile, ...]
@@ -128,7 +128,7 @@ class ArchiveState:
         return {partition: extent.end for partition, extent in self.archived.items()}
 
     def after(self, batch: NewBatch) -> dict[TopicPartition, OffsetRange]:
-        """What is archived of the batch's partitions once it is committed."""
+        """Returns the archived ranges of the batch's partitions after its commit."""
         reached = {}
         for span in batch.ranges:
             before = self.archived.get(span.partition)

@@ -1,4 +1,4 @@
-"""What a supervisor runs of what documents ask for. Write access to a topic must not be the right to run code as its user.
+"""Decides which documents' programs run. Write access to a topic must not be the right to run code as its user.
 
 A document comes from a topic. So a program is run only from directories that the operator names, or if the supervisor's own
 user ran it by hand on this machine. The same goes for settings of Spark, masters and places of checkpoints:
@@ -78,7 +78,7 @@ class Approval:
 
     digest: str
     shown: str
-    """What people see in the file."""
+    """The readable form in the file."""
 
     @classmethod
     def of_program(cls, file: str, args: Sequence[str]) -> Self:
@@ -110,7 +110,7 @@ class Approvals:
         self.file: Final = file or Path(default_data_directory()) / "pipelines" / "run-by-hand"
 
     def add(self, approvals: Iterable[Approval]) -> None:
-        """OSError when the file cannot be written; ConfigError when others can write it."""
+        """Adds an approval. OSError when the file cannot be written; ConfigError when others can write it."""
         known = self.digests()
         lines = [
             f"{approval.digest} {approval.shown}\n" for approval in approvals if approval.digest not in known
@@ -154,7 +154,7 @@ class ProgramAdmission:
     checkpoints: tuple[str, ...] = ()
     """Checkpoints may lie below these directories and URLs, too."""
     approvals: Approvals | None = None
-    """What the supervisor's own user ran by hand."""
+    """The runs that the supervisor's own user started by hand."""
 
     def admit(self, document: PipelineDocument) -> ProgramPlaces:
         """Returns where the program may be when it is opened. RunRefused says what is not allowed, and who can allow it."""

@@ -1,4 +1,4 @@
-"""What is wanted of a pipeline: one JSON document for each, the value of a record of `__odradek_pipelines`.
+"""The document of a pipeline, which states what is wanted of it: JSON, the value of a record of `__odradek_pipelines`.
 
 The supervisor obeys documents and never writes them. People change them, through `PipelineStore.change`.
 """
@@ -23,7 +23,7 @@ _UNREADABLE: Final = (
     RecursionError,
     ConfigError,
 )
-"""What the content of a document that was not checked can raise as it is decoded."""
+"""The errors that decoding an unchecked document can raise."""
 PIPELINES_TOPIC: Final = "__odradek_pipelines"
 """Key: the pipeline's name. Value: its document; none after `delete`."""
 FORMAT: Final = 1
@@ -32,12 +32,12 @@ DELIVERIES: Final = ("exactly_once", "at_least_once")
 _CANDIDATE: Final = "~v"
 """Marks the keys of candidates' statuses. No pipeline's name contains it."""
 _NUMBERED: Final = re.compile(r"/v[0-9]+$")
-"""What a version's checkpoint ends in."""
+"""The end of the path of a version's checkpoint."""
 _NAME: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,199}")
 
 
 class Desired(StrEnum):
-    """What someone asked for."""
+    """The state that a user asked for."""
 
     RUNNING = "running"
     PAUSED = "paused"
@@ -53,14 +53,14 @@ class PipelineVersion:
     program: str
     """A file, absolute, on the supervisor's machine."""
     args: tuple[str, ...] = ()
-    """What the program finds in `sys.argv[1:]`."""
+    """The program's `sys.argv[1:]`."""
     checkpoint: str
     """A directory or URL. A relative one lies below the supervisor's state directory."""
     made_ms: int = 0
     suffix: str = ""
-    """What the names of its outputs end in, and that of a streams program: a version that was rebuilt has its own."""
+    """The suffix of its outputs' names, and of a streams program's: a version that was rebuilt has its own."""
     way: str = "run"
-    """How it came about: run, keep, carry, rebuild or reset."""
+    """The operation that made it: run, keep, carry, rebuild or reset."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -74,7 +74,7 @@ class Change:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PipelineDocument:
-    """What is wanted of one pipeline."""
+    """The document of one pipeline: what is wanted of it."""
 
     name: str
     revision: int = 0
@@ -128,7 +128,7 @@ class PipelineDocument:
         return f"{place}/v{self.next_number}"
 
     def of_candidate(self) -> Self | None:
-        """What is wanted of the candidate: as of the pipeline, but it does not sleep."""
+        """Returns the document of the candidate: that of the pipeline, but it does not sleep."""
         if self.candidate is None:
             return None
         return replace(self, versions=(self.candidate,), candidate=None, sleep_after_s=None)
@@ -142,7 +142,7 @@ class PipelineDocument:
 
     @property
     def run_key(self) -> tuple[object, ...]:
-        """Two documents with equal keys are served by the same process."""
+        """A key that is equal for documents that the same process can serve."""
         return (self.current, self.master, self.conf, self.delivery)
 
     def changed(self, at_ms: int, by: str, what: str, **fields: Any) -> Self:
@@ -157,7 +157,7 @@ class PipelineDocument:
 
     @classmethod
     def from_bytes(cls, name: str, value: bytes) -> Self:
-        """KafkaError INVALID_RECORD for what is no document of this format."""
+        """Parses a document. KafkaError INVALID_RECORD for other bytes."""
         try:
             content: Mapping[str, Any] = json.loads(value)
             if content["format"] != FORMAT:
@@ -204,7 +204,7 @@ def _some(version: PipelineVersion | None) -> tuple[PipelineVersion, ...]:
 
 
 def runs_of(document: PipelineDocument) -> dict[str, PipelineDocument]:
-    """What is to run for a document, by the key of its status: the last version, and a candidate."""
+    """Returns the documents to run, by the key of their status: that of the last version, and that of a candidate."""
     runs = {document.name: document}
     candidate = document.of_candidate()
     if candidate is not None:

@@ -23,7 +23,7 @@ _PYTHON: Final = re.compile(r"^(?:[\w.]*\.)?(\w+(?:Error|Exception|Interrupt)): 
 _RAISED_BY_JAVA: Final = re.compile(
     r"^An error occurred while calling [^\n]*\n: (?:[\w$]+\.)*([\w$]+(?:Error|Exception)): ([^\n]+)"
 )
-"""What PySpark says of an exception that it has no class of its own for."""
+"""Matches PySpark's text for an exception for which it has no class."""
 _TRACEBACK: Final = "Traceback (most recent call last)"
 _JAVA: Final = re.compile(r"^\s+at [\w.$]+\(", re.MULTILINE)
 _PLACE: Final = re.compile(
@@ -33,7 +33,7 @@ _STARTS_TOLD: Final = 3
 
 
 def failure_line(text: str) -> str:
-    """Our own error's line where there is one; of a traceback, its last line; else the first line."""
+    """Returns our own error's line if there is one; else the last line of a traceback; else the first line."""
     ours = _OURS.search(text)
     if ours is not None:
         return _cut(ours[1])

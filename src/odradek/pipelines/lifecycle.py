@@ -18,7 +18,7 @@ from odradek.pipelines.status import Offsets, Phase, RunFailure
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RestartPolicy:
-    """How patient a supervisor is."""
+    """A supervisor's pauses and time-outs."""
 
     first_pause_s: float = 1.0
     """The pause after the first failure. It doubles with each failure in a row."""
@@ -103,12 +103,12 @@ class Lifecycle:
 
     @property
     def is_over(self) -> bool:
-        """Deleted, and nothing of it runs."""
+        """The pipeline is deleted, and has no process."""
         return self._is_deleted and not self._has_process
 
     @property
     def is_retired(self) -> bool:
-        """No one wants it any more."""
+        """The pipeline was deleted; its process may still run."""
         return self._is_deleted
 
     @property
@@ -118,7 +118,7 @@ class Lifecycle:
     # -- events
 
     def follow(self, document: PipelineDocument | None, now: float) -> None:
-        """What is wanted from now on; None: it was deleted. A change lets a failed pipeline try again at once."""
+        """Sets the document to follow; None: it was deleted. A change lets a failed pipeline try again at once."""
         if document is None:
             self._is_deleted = True
             return
@@ -131,7 +131,7 @@ class Lifecycle:
             self.failures_in_a_row = 0
 
     def fell_asleep(self, inputs: Offsets, now: float) -> None:
-        """It slept already when this supervisor began."""
+        """Notes that it slept already when this supervisor began."""
         self.inputs = inputs
         self._enter(Phase.SLEEPING, now)
 
@@ -153,7 +153,7 @@ class Lifecycle:
         self._enter(Phase.STARTING, now)
 
     def no_place(self, now: float) -> None:
-        """It is to start, and cannot yet. Asleep or after a failure it stays what it is."""
+        """Notes that it cannot start yet. The phase of a sleeping or failed pipeline stays."""
         if self.phase is Phase.STOPPED:
             self._enter(Phase.WAITING, now)
 
@@ -206,7 +206,7 @@ class Lifecycle:
             self._fail(self.failure, now, is_final=said is not None and said.is_final)
 
     def step(self, now: float, now_ms: int) -> Effect | None:
-        """What to do now. Ask again until there is nothing, and after every event."""
+        """Returns the next effect. Call it again until it returns None, and after every event."""
         return self._step_process(now, now_ms) if self._has_process else self._step_without(now)
 
     # -- decisions
@@ -291,5 +291,5 @@ class Lifecycle:
 
 
 def behind(inputs: Offsets, ends: Mapping[TopicPartition, int]) -> int:
-    """How many records were not read, in sum. New partitions count from 0; lost ones do not count."""
+    """Returns the sum of records that were not read. New partitions count from 0; lost ones do not count."""
     return sum(max(0, end - inputs.get(tp.topic, {}).get(tp.partition, 0)) for tp, end in ends.items())

@@ -1,4 +1,4 @@
-"""Who supervises: the member of a group that has the one partition of `__odradek_pipelines`.
+"""Elects the supervisor: the member of a group that has the one partition of `__odradek_pipelines`.
 
 A group lends a partition to one member at a time, and takes it back from one that keeps silent. So a supervisor that dies is
 replaced by one that waits, and the documents come with the membership: they are the records of that partition.
@@ -112,7 +112,7 @@ class SupervisedTopics(RebalanceListener):
         return self._has_it
 
     def owner(self) -> str | None:
-        """Who supervises, in words; None where no one does."""
+        """Returns the name of the supervisor; None where there is none."""
         return supervisor_of(self._admin)
 
     # -- documents

@@ -1,7 +1,7 @@
-"""What of a program decides whether another one can go on in its place: outputs, sources, operators with state. Plain values.
+"""The parts of a program that decide whether another can continue it: outputs, sources, operators with state. Plain values.
 
-A running program says its outline, and the supervisor keeps it in the status; so it can be compared with a new program when
-the file that it came from has long changed.
+A running program reports its outline, and the supervisor stores it in the status; so it can be compared with a new program
+even when its file has changed since.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from typing import Any, Self
 
 
 class ProgramKind(StrEnum):
-    """What a file defines."""
+    """The kind of program that a file defines."""
 
     STREAMS = "streams"
     """`app`."""
@@ -44,7 +44,7 @@ class OutputOutline:
 
     name: str
     topic: str | None
-    """None: a function is called, or an expression names the topic."""
+    """The topic; None: a function is called, or an expression names the topic."""
     is_topic: bool
     sources: tuple[SourceOutline, ...]
     states: tuple[StateOutline, ...]
@@ -72,7 +72,7 @@ class ProgramOutline:
 
     @property
     def topics(self) -> tuple[str, ...]:
-        """All that it reads, in order of their names."""
+        """All topics that it reads, ordered by name."""
         return tuple(sorted({source.topic for output in self.outputs for source in output.sources}))
 
     def as_json(self) -> dict[str, Any]:
@@ -80,7 +80,7 @@ class ProgramOutline:
 
     @classmethod
     def from_json(cls, content: Mapping[str, Any]) -> Self:
-        """KeyError, TypeError or ValueError for what is no outline."""
+        """Returns the outline of parsed JSON. KeyError, TypeError or ValueError for other data."""
         return cls(
             kind=ProgramKind(content["kind"]),
             app=content["app"],

@@ -91,7 +91,7 @@ def _is_keyed(operator: Operator) -> bool:
 
 
 def _shape(operator: Operator) -> str:
-    """What its state is made of: its own settings, but not when it speaks; and the rows that it keeps."""
+    """Returns what determines an operator's state: its settings, except for when it emits; and the rows that it keeps."""
     own = [
         f"{field.name}={_text(getattr(operator, field.name))}"
         for field in fields(operator)

@@ -17,7 +17,7 @@ from typing import Any, Final
 from odradek.model.errors import OdradekError
 
 MODULE: Final = "odradek_pipeline_program"
-"""What the program's `__name__` is: not `__main__`, so that a block for running it by hand does not run."""
+"""The program's `__name__`: not `__main__`, so that a block for running it by hand does not run."""
 _WHAT: Final = "define `app = Streams(...)`, or a function `pipeline(spark)` that returns writers of streams"
 
 
@@ -44,11 +44,11 @@ class ProgramPlaces:
     """Programs that this user ran by hand."""
 
     def cover(self, real: str) -> bool:
-        """`real` is the path of a program, without symlinks."""
+        """Tells whether a program may come from a path. `real` has no symlinks."""
         return real in self.files or any(is_within(real, directory) for directory in self.directories)
 
     def check_owners(self, real: str, about: os.stat_result) -> None:
-        """WrongProgram when any user of the machine can change the program, or put another one in its place."""
+        """Raises WrongProgram when any user of the machine can change or replace the program."""
         if about.st_mode & stat.S_IWOTH:
             raise WrongProgram(f"{real} is not run: every user of this machine can change it (chmod o-w)")
         trusted = {os.geteuid(), 0}
@@ -73,7 +73,7 @@ class ProgramPlaces:
 
 
 def is_within(real: str, directory: str) -> bool:
-    """The path is the directory's or lies below it. Both are real paths."""
+    """Tells whether a path is the directory's or below it. Both are real paths."""
     return real == directory or real.startswith(directory.rstrip("/") + "/")
 
 

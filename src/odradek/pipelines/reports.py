@@ -1,4 +1,4 @@
-"""What a runner and its supervisor say to each other: JSON, one object a line, on two pipes.
+"""The messages between a runner and its supervisor: JSON, one object a line, on two pipes.
 
 The supervisor's pipe is the runner's lifeline, too: when it closes, the runner ends.
 """
@@ -18,7 +18,7 @@ LINE_BYTES_MAX: Final = 1 << 20
 
 
 class Command(StrEnum):
-    """What a supervisor tells a runner."""
+    """A command from a supervisor to a runner."""
 
     PAUSE = "pause"
     RESUME = "resume"
@@ -39,7 +39,7 @@ class Paused:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RunProgress:
-    """What was read since the last report."""
+    """The progress since the last report."""
 
     rows_count: int
     batch_ms: float | None
@@ -65,7 +65,7 @@ def command_line(command: Command) -> bytes:
 
 
 def command_in(line: bytes) -> Command | None:
-    """None for what is no command."""
+    """Returns the command in a line; None if there is none."""
     try:
         return Command(json.loads(line)["do"])
     except (ValueError, TypeError, KeyError):
@@ -95,7 +95,7 @@ def report_line(report: Report) -> bytes:
 
 
 def report_in(line: bytes) -> Report | None:
-    """None for what is no report: a program may write where it should not."""
+    """Returns the report in a line; None if there is none: a program may write to the wrong pipe."""
     try:
         content: Mapping[str, Any] = json.loads(line)
         if "state" in content:

@@ -81,7 +81,7 @@ def reset(
 
 
 def _delete_changelogs(admin: Admin, outline: ProgramOutline) -> None:
-    """State without a decision would be of no known position, and is refused."""
+    """Deletes the changelogs of sinks: state without a decision has no known position, and is refused."""
     present = set(admin.list_topics())
     changelogs = [place.topic for place in state_topics(outline) if place.topic in present]
     if changelogs:

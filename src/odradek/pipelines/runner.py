@@ -59,7 +59,7 @@ Offsets = dict[TopicPartition, int]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RunnerTerms:
-    """What a runner gets when it starts."""
+    """The terms that a runner receives when it starts."""
 
     name: str
     servers: str
@@ -88,7 +88,7 @@ class PipelineRun:
         """The next offsets of each query; None where a source does not report them."""
 
     def start(self) -> None:
-        """WrongProgram for what is no pipeline; else what Spark raises."""
+        """Starts the queries. WrongProgram for a program without a pipeline; raises Spark's errors as they are."""
         self._last_batches.clear()
         app = self._program.app
         if app is not None:
@@ -131,7 +131,7 @@ class PipelineRun:
         self._queries = []
 
     def progress(self) -> RunProgress | None:
-        """What was read since the last call; None when no batch has ended."""
+        """Returns the progress since the last call; None when no batch has ended."""
         rows_count, batch_ms, has_news = 0, None, False
         for query in self._queries:
             key = str(query.id)
@@ -148,7 +148,7 @@ class PipelineRun:
         )
 
     def has_ended(self) -> bool:
-        """All queries have ended by themselves, and none has failed. Raises what one died of."""
+        """Tells whether all queries have ended by themselves. Raises the error of one that failed."""
         for query in self._queries:
             error = query.exception()
             if error is not None:
@@ -177,7 +177,7 @@ _RETURNS: Final = "return a writer (frame.writeStream...), or a list or a dict o
 
 
 def _check_format(name: str, writer: Any) -> None:
-    """Spark keeps the format to itself. Unchecked, a version that is rebuilt could write where the first one does."""
+    """Checks a query's format, which Spark does not expose: else a rebuilt version could write where the first one does."""
     field = writer._jwrite.getClass().getDeclaredField("source")
     field.setAccessible(True)
     kind = field.get(writer._jwrite)
@@ -296,7 +296,7 @@ def _listen(descriptor: int, commands: queue.Queue[Command], has_begun: threadin
 
 
 def _order() -> dict[str, Any]:
-    """What standard input holds. Afterwards it is empty for the program."""
+    """Reads the order from standard input, which is empty for the program afterwards."""
     order: dict[str, Any] = json.loads(sys.stdin.buffer.read())
     with open(os.devnull) as nothing:
         os.dup2(nothing.fileno(), sys.stdin.fileno())

@@ -78,12 +78,12 @@ class RunnerProcess:
         return self._process.pid
 
     def send(self, command: Command) -> None:
-        """Nothing happens when it has ended, or reads no more: `stopping_max_s` is for that."""
+        """Sends a command. Does nothing when the process has ended, or reads no more: `stopping_max_s` covers that."""
         with suppress(BrokenPipeError, BlockingIOError):
             os.write(self._commands, command_line(command))
 
     def kill(self) -> None:
-        """kill -9, with what it has started."""
+        """Kills the process by SIGKILL, with the processes that it has started."""
         with suppress(ProcessLookupError):
             os.killpg(self._process.pid, signal.SIGKILL)
 

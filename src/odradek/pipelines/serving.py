@@ -32,7 +32,7 @@ Launch = Callable[[PipelineDocument], RunnerProcess]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ServeTerms:
-    """How a supervisor serves."""
+    """The terms of a supervisor."""
 
     servers: str
     state_directory: Path
@@ -146,7 +146,7 @@ class _Serving:
         self._stop_all()
 
     def _stop_all(self) -> None:
-        """All processes have ended when it returns: after `stopping_max_s` they are killed."""
+        """Stops all processes and returns once they have ended: after `stopping_max_s` it kills them."""
         supervisor, self._supervisor = self._supervisor, None
         if supervisor is None:
             return

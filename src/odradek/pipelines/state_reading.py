@@ -1,4 +1,4 @@
-"""What the operators of a streams program keep, read from their changelog topics: the last value of each key.
+"""Reads the state of a streams program's operators from their changelog topics: the last value of each key.
 
 A changelog may hold a key many times. The last one of each is found with a table on disk, so a million keys need no more
 memory than ten.
@@ -107,7 +107,7 @@ class LastRows:
         )
 
     def close(self) -> None:
-        """Idempotent."""
+        """Closes the table. Idempotent."""
         self._table.close()
 
     def put(self, rows: Iterable[ChangelogRow]) -> None:

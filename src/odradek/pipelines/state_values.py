@@ -16,7 +16,7 @@ from odradek.streams.processors.state_bytes import state_value
 
 
 class StateName(NamedTuple):
-    """What a row of a task's state is called: which of the operator's maps it is in, and the key."""
+    """The name of a row of a task's state: the operator's map that it is in, and the key."""
 
     part: str
     key: Any
@@ -24,7 +24,7 @@ class StateName(NamedTuple):
 
 
 def name_in(name: bytes) -> StateName | None:
-    """None for what a task keeps of itself."""
+    """Returns the name of a row; None for a row that a task keeps about itself."""
     text = name.decode("utf-8", "replace")
     end = text.find("/(")
     if end >= 0:
@@ -41,7 +41,7 @@ def _key_in(text: str) -> Any:
 
 
 def value_in(data: bytes) -> Any:
-    """What is kept, as JSON. KafkaError INVALID_RECORD for what no operator has written."""
+    """Returns the value of a row, as JSON. KafkaError INVALID_RECORD for bytes that no operator has written."""
     return plain_value(state_value(data, _Named))
 
 

@@ -1,4 +1,4 @@
-"""What a pipeline does, as its supervisor tells it: one JSON document for each, the value of a record of its own topic."""
+"""The status of a pipeline, published by its supervisor: one JSON document for each, the value of a record of its own topic."""
 
 from __future__ import annotations
 
@@ -62,7 +62,7 @@ class RunFailure:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PipelineStatus:
-    """What a pipeline does."""
+    """The status of a pipeline."""
 
     name: str
     phase: Phase
@@ -81,7 +81,7 @@ class PipelineStatus:
     rows_count: int = 0
     """The number of rows that this process has read."""
     batch_ms: float | None = None
-    """How long the last batch took."""
+    """The duration of the last batch."""
     inputs: Offsets | None = None
     """The next offsets that it will read; None where its sources do not report them."""
     outline: ProgramOutline | None = None
@@ -94,7 +94,7 @@ class PipelineStatus:
 
     @classmethod
     def from_bytes(cls, name: str, value: bytes) -> Self:
-        """KafkaError INVALID_RECORD for what is no status."""
+        """Parses a status. KafkaError INVALID_RECORD for other bytes."""
         try:
             content: dict[str, Any] = json.loads(value)
             content["phase"] = Phase(content["phase"])

@@ -45,7 +45,7 @@ class StatusWriter:
         )
 
     def publish(self, name: str, status: PipelineStatus | None) -> None:
-        """Never raises for brokers: what they did not take is among the `unsent`."""
+        """Publishes a status. Never raises for brokers: statuses that they did not take are among the `unsent`."""
         place = place_of(STATUS_TOPIC)
         if self._clock.monotonic() < self._quiet_until:
             self._failed(name)
@@ -68,7 +68,7 @@ class StatusWriter:
         return names
 
     def close(self) -> None:
-        """What is not delivered within `CLOSE_S` is given up."""
+        """Closes the writer, and drops statuses that are not delivered within `CLOSE_S`."""
         try:
             self._producer.close(CLOSE_S)
         except OdradekError as error:

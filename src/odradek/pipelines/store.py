@@ -51,7 +51,7 @@ class PipelineStore:
         self.admin: Final = Admin(servers, default_api_timeout_ms=patience_ms, **settings)
 
     def close(self) -> None:
-        """Idempotent."""
+        """Closes the clients. Idempotent."""
         self.admin.close()
 
     def __enter__(self) -> Self:
@@ -118,7 +118,7 @@ class PipelineStore:
         expected_revision: int | None,
         written: list[PipelineDocument | None],
     ) -> PipelineDocument | None:
-        """`written`: what tries before this one have sent. A commit whose answer was lost may have been made."""
+        """Tries once. `written`: what earlier tries have sent. A commit whose answer was lost may have been made."""
         with Producer(self._servers, transactional_id=WRITER_ID, **self._settings) as producer:
             producer.init_transactions()
             before = _readable(self._table(), name)

@@ -57,7 +57,7 @@ class PipelineTopics(Protocol):
         """Begins to look up where all partitions of these topics end, unless that is under way."""
 
     def found(self) -> Mapping[TopicPartition, int] | None:
-        """What the last look brought, once; None while it is under way or failed."""
+        """Returns the result of the last look, once; None while it is under way or failed."""
 
     def swap(self, name: str, number: int) -> None:
         """Begins to write that the candidate of this number is the pipeline's version now. The changed document comes later."""
@@ -106,7 +106,7 @@ class Supervisor:
     def begin(
         self, documents: Mapping[str, PipelineDocument], statuses: Mapping[str, PipelineStatus]
     ) -> None:
-        """What is wanted, and what a supervisor before had said: pipelines that slept sleep on."""
+        """Begins with the documents, and the statuses of an earlier supervisor: pipelines that slept sleep on."""
         now = self._clock.monotonic()
         for document in documents.values():
             for key, wanted in runs_of(document).items():
@@ -163,7 +163,7 @@ class Supervisor:
 
     @property
     def is_idle(self) -> bool:
-        """It has no process."""
+        """No pipeline has a process."""
         return all(pipeline.runner is None for pipeline in self._pipelines.values())
 
     # -- inside
@@ -264,7 +264,7 @@ class Supervisor:
                     _log.warning("pipeline_killed", pipeline=name, pid=pipeline.runner.pid)
 
     def _has_place(self) -> bool:
-        """One more process may start."""
+        """Tells whether one more process may start."""
         running = [pipeline.lifecycle for pipeline in self._pipelines.values() if pipeline.runner is not None]
         starting = sum(lifecycle.phase is Phase.STARTING for lifecycle in running)
         most = self._policy.process_count_max

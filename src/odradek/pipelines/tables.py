@@ -24,18 +24,18 @@ Value = TypeVar("Value")
 
 
 def place_of(topic: str) -> TopicPartition:
-    """These topics have one partition: what is in it is in one order for everyone."""
+    """Returns the partition of a topic. These topics have one: its records have one order for every reader."""
     return TopicPartition(topic, 0)
 
 
 def make_topics(admin: Admin) -> None:
-    """Idempotent."""
+    """Makes the topics. Idempotent."""
     for topic in (PIPELINES_TOPIC, STATUS_TOPIC):
         ensure_topic(admin, NewTopic(topic, 1, configs={"cleanup.policy": "compact"}))
 
 
 def is_there(admin: Admin, topic: str) -> bool:
-    """Asked once: questions about the offsets of a topic that is missing are repeated until their time is up."""
+    """Tells whether a topic exists: requests for offsets of a missing topic are repeated until they time out."""
     try:
         admin.describe_topics([topic])
     except KafkaError as error:
@@ -46,7 +46,7 @@ def is_there(admin: Admin, topic: str) -> bool:
 
 
 class DocumentTable(NamedTuple):
-    """What is wanted of each pipeline now. `end`: the offset where later changes begin."""
+    """The current documents of all pipelines. `end`: the offset where later changes begin."""
 
     documents: dict[str, PipelineDocument]
     unreadable: dict[str, str]
@@ -63,7 +63,7 @@ def read_documents(admin: Admin, clock: Clock, servers: str, **settings: Any) ->
 
 
 def read_statuses(admin: Admin, clock: Clock, servers: str, **settings: Any) -> dict[str, PipelineStatus]:
-    """What each pipeline did when its supervisor published that last. A status that is unreadable is left out."""
+    """Returns the last published status of each pipeline, without unreadable ones."""
     records = _records(STATUS_TOPIC, _end(admin, STATUS_TOPIC), clock, servers, settings)
     statuses, unreadable = _table(records, PipelineStatus.from_bytes)
     for name, reason in unreadable.items():

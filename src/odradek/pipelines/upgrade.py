@@ -10,7 +10,7 @@ from odradek.pipelines.outline import OutputOutline, ProgramKind, ProgramOutline
 
 
 class UpgradeMode(StrEnum):
-    """How the next version gets state and position."""
+    """The ways in which the next version gets state and position."""
 
     KEEP = "keep"
     """The same checkpoint."""
@@ -22,13 +22,13 @@ class UpgradeMode(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ModeVerdict:
-    """Whether a mode is possible."""
+    """The verdict on a mode: whether it is possible."""
 
     mode: UpgradeMode
     reasons: tuple[str, ...]
     """Why it is not; none when it is."""
     notes: tuple[str, ...]
-    """What people should know who choose it."""
+    """Notes for people who choose the mode."""
 
     @property
     def is_possible(self) -> bool:
@@ -66,12 +66,12 @@ def _verdict(mode: UpgradeMode, remarks: Iterator[_Remark], rebuilding: int | No
 
 
 def are_versions(before: ProgramOutline, after: ProgramOutline) -> bool:
-    """Both are programs of odradek.streams, with sinks and state under the same names."""
+    """Tells whether both are programs of odradek.streams, with sinks and state under the same names."""
     return before.kind is after.kind is ProgramKind.STREAMS and before.app == after.app
 
 
 def _same_program(before: ProgramOutline | None, after: ProgramOutline) -> Iterator[_Remark]:
-    """What state and position hang on."""
+    """Yields the reasons why a program cannot continue another's state and position."""
     if before is None:
         yield _Reason(text="no supervisor has said what runs: start the pipeline once")
     elif before.kind is not after.kind:
@@ -109,7 +109,7 @@ def _keep(before: ProgramOutline | None, after: ProgramOutline, _: str) -> Itera
 
 
 def _same_states(output: OutputOutline, same: OutputOutline) -> Iterator[_Remark]:
-    """Spark gives state by an operator's place, so the states of an output must be the same, one after the other."""
+    """Compares states. Spark assigns state by an operator's place, so an output must have the same states in the same order."""
     known = {state.name: state for state in output.states}
     for state in same.states:
         if state.name not in known:

@@ -25,7 +25,7 @@ class UpgradeRefused(OdradekError):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NextProgram:
-    """What a pipeline is to run from now on."""
+    """The next program of a pipeline."""
 
     file: str
     args: tuple[str, ...]
@@ -57,7 +57,7 @@ def preview(
 
 
 def _before(store: PipelineStore, document: PipelineDocument) -> ProgramOutline | None:
-    """What ran last; None where no supervisor has said so."""
+    """Returns the outline that ran last; None where no supervisor has reported it."""
     status = store.statuses().get(document.name)
     return status.outline if status is not None and status.version == document.current.number else None
 

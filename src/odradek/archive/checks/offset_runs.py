@@ -46,7 +46,7 @@ class OffsetRuns:
 
     @classmethod
     def union(cls, sets: Iterable[OffsetRuns]) -> OffsetRuns:
-        """What is in at least one of the sets."""
+        """Returns the offsets that are in at least one of the sets."""
         listed = list(sets)
         starts = np.concatenate([offset_runs.starts for offset_runs in listed]) if listed else _NONE
         if len(starts) == 0:
@@ -75,11 +75,11 @@ class OffsetRuns:
         return hash((self.starts.tobytes(), self.ends.tobytes()))
 
     def minus(self, other: OffsetRuns) -> OffsetRuns:
-        """What is here and not in `other`."""
+        """Returns the offsets that are here and not in `other`."""
         return _select(self, other, in_other=False)
 
     def within(self, other: OffsetRuns) -> OffsetRuns:
-        """What is here and in `other`, too."""
+        """Returns the offsets that are both here and in `other`."""
         return _select(self, other, in_other=True)
 
 

@@ -1,4 +1,4 @@
-"""How far an archive is: what it holds of each partition, beside where the partition ends."""
+"""The status of an archive: what it holds of each partition, beside where the partition ends."""
 
 from __future__ import annotations
 

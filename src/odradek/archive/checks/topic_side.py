@@ -1,4 +1,4 @@
-"""What the brokers say about archived topics: where partitions begin and end, and which offsets hold records."""
+"""Asks the brokers about archived topics: where partitions begin and end, and which offsets hold records."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ EARLIEST: Final = -2
 LATEST: Final = -1
 READ_COMMITTED: Final = 1
 SILENCE_MAX_S: Final = 60.0
-"""How long a partition may give no record, before its end, until reading it is given up."""
+"""The longest silence of a partition before its end; then the read fails."""
 _POLL_S: Final = 0.1
 _ROWS_MAX: Final = 100_000
 
@@ -163,7 +163,7 @@ class BrokerTopics:
 
 @contextmanager
 def _naming(operation: str) -> Iterator[None]:
-    """Around questions to brokers: the error of a refusal names the right that is missing."""
+    """A context for requests to brokers: the error of a refusal names the right that is missing."""
     try:
         yield
     except KafkaError as error:

@@ -25,7 +25,7 @@ from odradek.spark.offsets import OffsetRange
 
 @dataclass(slots=True, kw_only=True)
 class ArchivedRows:
-    """What an archive holds of one partition."""
+    """The rows that an archive holds of one partition."""
 
     row_count: int = 0
     parts: list[OffsetRuns] = field(default_factory=list)
@@ -54,7 +54,7 @@ class ClaimedOffsets:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PartitionFindings:
-    """What verification found in one partition. Counts of offsets, but for `row_count`."""
+    """The findings of a verification in one partition. Counts are those of offsets, except for `row_count`."""
 
     partition: TopicPartition
     first: int
@@ -169,7 +169,7 @@ def verify_partition(
 def _judged(
     partition: TopicPartition, missing: OffsetRuns, topics: TopicSide
 ) -> tuple[OffsetRuns, OffsetRuns]:
-    """Which of the offsets have a record that should be there, and which one that was aborted."""
+    """Returns the offsets with a record that should be there, and those with an aborted one."""
     if not len(missing):
         return missing, missing
     stretch = LogExtent(start=int(missing.starts[0]), end=int(missing.ends[-1]))

@@ -51,7 +51,7 @@ class FileLayout:
 
 
 def layout_of(table: ArchiveTable, file_bytes: int) -> FileLayout:
-    """How files of a table are to be written."""
+    """Returns the layout of a table's files."""
     return FileLayout(
         schema=table.schema,
         partition_by=table.partition_by,
@@ -64,7 +64,7 @@ def layout_of(table: ArchiveTable, file_bytes: int) -> FileLayout:
 
 @dataclass(slots=True, kw_only=True)
 class _FileStatistics:
-    """What the rows of a file have shown so far."""
+    """The statistics of the rows of a file so far."""
 
     row_count: int = 0
     ranges: dict[TopicPartition, tuple[int, int]] = field(default_factory=dict)
@@ -234,7 +234,7 @@ def _as_text(values: pa.Array) -> pa.Array:
 
 
 def partition_path(values: PartitionValues) -> str:
-    """Hive's layout: `day=2026-01-31/`, empty for a table without partitions.
+    """Returns a path in Hive's layout: `day=2026-01-31/`, empty for a table without partitions.
 
     A value that is too long for a name is cut, and ends in `-` and a digest. The table itself says which value it is.
     """

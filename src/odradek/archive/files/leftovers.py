@@ -57,7 +57,7 @@ def _modified_ms(info: Any) -> int:
 
 
 def remove_files(place: ArchivePlace, names: Collection[str]) -> None:
-    """One by one; one that is gone is no error."""
+    """Removes files one by one; a file that is gone is no error."""
     system = place.file_system()
     for name in names:
         try:

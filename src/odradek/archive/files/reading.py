@@ -60,7 +60,7 @@ class FileReader:
 
 
 def _groups_with(parquet: pq.ParquetFile, offsets: tuple[int, int] | None) -> list[int]:
-    """Row groups that may hold one of the offsets, as their statistics tell."""
+    """Returns the row groups that may hold one of the offsets, by their statistics."""
     everything = list(range(parquet.num_row_groups))
     if offsets is None or "offset" not in parquet.schema_arrow.names:
         return everything

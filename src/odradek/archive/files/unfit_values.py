@@ -114,7 +114,7 @@ def with_partition_values(
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class KeptValues:
-    """What rows had in headers of the archive's own."""
+    """The values that rows had in headers of the archive's own."""
 
     headers: pa.Array
     """The headers of the rows without the archive's own."""

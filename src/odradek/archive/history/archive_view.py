@@ -19,7 +19,7 @@ RECENT_S: Final = 60.0
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ArchiveSnapshot:
-    """What was there at one moment."""
+    """The content of an archive at one moment."""
 
     archived: Mapping[TopicPartition, OffsetRange]
     files: Sequence[DataFile]
@@ -40,11 +40,11 @@ class ArchiveView:
         return {**self.__dict__, "_last": None}
 
     def last(self) -> ArchiveSnapshot:
-        """However long ago that was."""
+        """Returns the last snapshot, of any age."""
         return self._last or self.renewed()
 
     def recent(self) -> ArchiveSnapshot:
-        """No longer than `RECENT_S` ago."""
+        """Returns a snapshot that is at most `RECENT_S` old."""
         if SystemClock().monotonic() - self._looked_at > RECENT_S:
             return self.renewed()
         return self.last()

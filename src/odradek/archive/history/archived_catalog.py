@@ -27,7 +27,7 @@ class ArchivedCatalog:
         return self._brokers.partition_counts(topics)
 
     def topic_ids(self, topics: Iterable[str]) -> dict[str, UUID]:
-        """ArchiveError when a topic is another one than the archive has: their offsets are no one log."""
+        """Returns topic ids. ArchiveError when a topic is not the one that the archive has: their offsets are not one log."""
         ids = self._brokers.topic_ids(topics)
         archived = self._view.last().topic_ids
         for topic, topic_id in sorted(ids.items()):

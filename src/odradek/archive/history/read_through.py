@@ -47,7 +47,7 @@ SHARE_BYTES: Final = 64 << 20
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ArchiveShare:
-    """What one task reads: the records of some ranges, in some files."""
+    """The share of one task: the records of some ranges, in some files."""
 
     files: tuple[DataFile, ...]
     extents: tuple[OffsetRange, ...]
@@ -116,7 +116,7 @@ def divide(
     archived: Mapping[TopicPartition, OffsetRange],
     topic_ids: Mapping[str, UUID] | None = None,
 ) -> tuple[list[OffsetRange], list[OffsetRange]]:
-    """What of the ranges the archive has, and the rest, in order. `topic_ids`: the topics that are archived."""
+    """Returns the part of the ranges that the archive has, and the rest, in order. `topic_ids`: those of archived topics."""
     known = topic_ids or {}
     kept: list[OffsetRange] = []
     rest: list[OffsetRange] = []
@@ -136,7 +136,7 @@ def _part(whole: OffsetRange, start: int, end: int) -> OffsetRange:
 
 
 def _gaps(rest: Sequence[OffsetRange], brokers: Catalog) -> list[OffsetRange]:
-    """What is to be read from topics, and is below their first offset."""
+    """Returns the ranges to read from topics that are below the topics' first offsets."""
     if not rest:
         return []
     firsts = brokers.offsets({span.partition: EARLIEST for span in rest})
@@ -145,7 +145,7 @@ def _gaps(rest: Sequence[OffsetRange], brokers: Catalog) -> list[OffsetRange]:
 
 
 class OdradekWithArchive(OdradekDataSource):
-    """What Spark finds as `format("odradek")`: a read may have an archive behind it."""
+    """The data source `format("odradek")`, whose reads may have an archive behind them."""
 
     def archive_history(self, archive: ArchiveOptions, options: ReadOptions) -> ArchiveHistory:
         return ArchiveHistory(archive, options)

@@ -32,7 +32,7 @@ _NO_TIME: Final = -1
 
 
 def needed_columns(columns: Iterable[str], schema: pa.Schema, place: ArchivePlace) -> pa.Schema:
-    """What of an archive must be read for these columns of a read. ConfigError when it does not have it as it was."""
+    """Returns the archive's columns for these columns of a read. ConfigError when it lacks the original values."""
     needed_by = set(columns)
     needed = {name for column in needed_by for name in _NEEDED_BY.get(column, ())}
     for name in sorted(needed):

@@ -323,7 +323,7 @@ def _text(value: Any) -> str | None:
 
 
 def _bounds(low: Mapping[str, Any], high: Mapping[str, Any], values: Mapping[str, Any]) -> RowBounds | None:
-    """None where a file was written by someone who keeps no statistics of these columns."""
+    """Returns the bounds of a file's rows; None where its writer keeps no statistics of these columns."""
     smallest, largest = {**low, **values}, {**high, **values}
     names = ("topic", "partition", "offset")
     if any(smallest.get(name) is None or largest.get(name) is None for name in names):
@@ -336,7 +336,7 @@ def _bounds(low: Mapping[str, Any], high: Mapping[str, Any], values: Mapping[str
 
 
 def _times(low: Mapping[str, Any], high: Mapping[str, Any]) -> tuple[int, int] | None:
-    """None where there may be later ones than can be stated, too."""
+    """Returns the range of timestamps; None where there may be later ones than can be stated."""
     first, last = low.get("timestamp"), high.get("timestamp")
     if isinstance(last, int) and last >= _STATED_US[1]:
         return None

@@ -82,7 +82,7 @@ PROPERTIES: Final = {
 
 @contextmanager
 def _reaching_catalog(name: str) -> Iterator[None]:
-    """ConfigError when a catalog of the user's is not described, or does not serve."""
+    """A context that raises ConfigError when a catalog of the user's is not described, or does not serve."""
     try:
         yield
     except (ValueError, OSError, NotInstalledError, RESTError) as error:
@@ -302,7 +302,7 @@ class IcebergArchive:
             raise ArchiveError(f"the commit to the Iceberg table {self.place} failed: {error}") from None
 
     def _sync_snapshot(self, transaction: Transaction, table: Table) -> None:
-        """What the snapshot that is about to be committed consists of must not be lost after it."""
+        """Syncs the files of the snapshot that is about to be committed: they must not be lost after it."""
         snapshot = transaction.table_metadata.current_snapshot()
         if self.place.is_s3 or snapshot is None:
             return
@@ -314,7 +314,7 @@ class IcebergArchive:
         make_durable(self.place, [self._relative(table, path) for path in [*new, snapshot.manifest_list]])
 
     def _iceberg_file(self, table: Table, file: DataFile) -> IcebergFile:
-        """What the table says of a file: its partition as it was written, and counts and bounds from its footer."""
+        """Returns the table's entry for a file: its partition as written, and counts and bounds from its footer."""
         location = f"{table.location().rstrip('/')}/{file.path}"
         with table.io.new_input(location).open() as stream:
             footer = pq.read_metadata(stream)

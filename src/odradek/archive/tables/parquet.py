@@ -209,7 +209,7 @@ class ParquetArchive:
             self._objects.put_if_absent(f"{SNAPSHOTS}/{version:020}.json", snapshot)
 
     def _is_reachable(self, version: int) -> bool:
-        """Whether readers come to a commit: the one before it is there, or, for the first one, no snapshot has taken its place.
+        """Tells whether readers reach a commit: the one before it exists, or, for the first, no snapshot has replaced it.
         Commits after the first one are no sign: others may have followed it at once.
         """
         if version:
@@ -240,7 +240,7 @@ class ParquetArchive:
 def after_commit(
     now: ManifestVersion, commit: Document, version: int, place: ArchivePlace
 ) -> ManifestVersion:
-    """What a commit makes of a version."""
+    """Returns the version after a commit."""
     if version != now.version + 1:
         raise ArchiveError(f"{place}: commit {now.version + 1} is missing, though commit {version} is there")
     files = dict(now.files)

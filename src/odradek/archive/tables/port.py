@@ -1,4 +1,4 @@
-"""What an archive asks of a table format. Three have it: Delta Lake, Iceberg, and plain Parquet with a manifest."""
+"""The port of a table format. Three implement it: Delta Lake, Iceberg, and plain Parquet with a manifest."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ class TableFormat(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Expired:
-    """What an expiry removed, or would remove."""
+    """The result of an expiry: what it removed, or would remove."""
 
     files: tuple[str, ...]
     """The files that were removed, of rows or of the table itself, as names below the archive's root."""

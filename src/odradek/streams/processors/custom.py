@@ -285,7 +285,7 @@ class CustomProcessor:
         changing: tuple[KeyedState | _Times, ...],
         state: TaskState,
     ) -> Iterator[UpdateRow]:
-        """Yields a timer that fails is done, all the same: else it would fail again at each record of the task.
+        """Runs a timer. A timer that fails is done, too: else it would fail again at each record of the task.
 
         What `changing` holds is this visit's own: it is taken back here. The task's state is taken back where timers fire.
         """
