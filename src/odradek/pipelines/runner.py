@@ -148,7 +148,7 @@ class PipelineRun:
         )
 
     def has_ended(self) -> bool:
-        """Tells whether all queries have ended by themselves. Raises the error of one that failed."""
+        """Tells whether all queries have ended by themselves. Raises the error of a failed one."""
         for query in self._queries:
             error = query.exception()
             if error is not None:
