@@ -158,7 +158,7 @@ def check_segment(disk: Disk, log_path: str, *, is_newest: bool = False) -> Segm
 
 @dataclass(slots=True)
 class _Check:
-    """What was seen of a segment so far."""
+    """The state of a segment's check so far."""
 
     disk: Disk
     log_path: str
@@ -167,7 +167,7 @@ class _Check:
     offset_entries: list[OffsetEntry] = field(init=False)
     time_entries: list[TimeEntry] = field(init=False)
     aborted: dict[int, AbortedTransaction] = field(init=False)
-    """What the transaction index says, by the offset of the marker, as long as that was not met."""
+    """The transaction index's entries whose markers were not met yet, by the offset of the marker."""
     problems: list[str] = field(default_factory=list)
     next_offset_entry: int = 0
     next_time_entry: int = 0

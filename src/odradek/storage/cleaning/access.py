@@ -81,13 +81,14 @@ class CleaningAccess:
         self.in_work = False
         """A compaction of the log is under way."""
         self.cancelled = False
-        """It must end: the log was truncated, and its segments are not what they were."""
+        """The compaction must end: the log was truncated, and its segments have changed."""
         self.target: CleanedSegment | None = None
-        """What it writes, until that is committed."""
+        """The segment that the compaction writes, until it is committed."""
         self._unsettled: tuple[Segment, CleanedSegment, list[int]] | None = None
-        """What was committed and is read, but has not its own name yet, with the base offsets of what it replaces."""
+        """The committed segment that is read but does not have its own name yet, with the base offsets of those that it
+        replaces."""
         self.uncleanable = ""
-        """Why the log is not compacted any more; empty while it is."""
+        """The reason why the log is not compacted any more; empty while it is."""
 
     def begin(self) -> None:
         """A compaction is under way from now on, until `in_work` is taken back."""

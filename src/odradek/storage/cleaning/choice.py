@@ -59,7 +59,7 @@ def cleaning_range(
     config: LogConfig,
     now_ms: int,
 ) -> CleaningRange | None:
-    """What can be compacted of a log with these sealed segments; None when it is too little to begin.
+    """Returns the range to compact of a log with these sealed segments; None when it is too small to begin.
 
     `cleaned_offset`: up to where the last compaction got, None before the first; one that is not of this log (a lost or
     foreign checkpoint, a deletion) is not believed. `limit_offset`: whole segments below it are decided and durable.

@@ -27,7 +27,7 @@ Drive = Callable[[IncrementalWork], Awaitable[None]]
 
 @dataclass(slots=True, kw_only=True)
 class CompactionStats:
-    """What a compaction did."""
+    """The counts of one compaction."""
 
     end_offset: int
     """The log is clean below it."""
@@ -41,7 +41,7 @@ class CompactionStats:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Resources:
-    """What a compaction may use: its share of what the settings give to all."""
+    """The resources of one compaction: its share of the settings' total."""
 
     map_bytes: int
     load_factor: float
@@ -180,7 +180,7 @@ class Compaction:
         self._count(group, writing)
 
     def _transactions_from(self, group: SegmentGroup) -> CleanedTransactions:
-        """What is known of transactions at the group's start. Where segments before it were deleted meanwhile, with markers
+        """Returns the state of transactions at the group's start. Where segments before it were deleted meanwhile, with markers
         in them, it begins again.
         """
         if group.base_offset != self._shown_offset:

@@ -57,7 +57,7 @@ class LogCleaner:
         self._stopping = asyncio.Event()
 
     def stop(self) -> None:
-        """What is under way ends at its next piece; a segment that is half written is thrown away."""
+        """Ends compactions at their next piece; drops a segment that is half written."""
         self._stopping.set()
 
     async def run_round(self, partitions: Sequence[Compacted], config: BrokerConfig) -> None:

@@ -27,7 +27,7 @@ _KINDS: Final = (naming.TRANSACTION_INDEX, naming.OFFSET_INDEX, naming.TIME_INDE
 
 
 class TooLargeError(Exception):
-    """What is left, compressed again, does not fit in one segment."""
+    """Raised when the records that stay, compressed again, do not fit in one segment."""
 
 
 class NoSpaceError(Exception):

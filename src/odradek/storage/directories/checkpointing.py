@@ -49,9 +49,9 @@ class Checkpointing:
         self._logs: Final = logs
         self._writing = asyncio.Lock()
         self._moved: dict[Log, None] = {}
-        """What is durable of them is not what was written down."""
+        """Logs whose durable part differs from what was last written."""
         self._truncated: dict[LogDirectory, None] = {}
-        """Their checkpoints do not know of a truncation yet."""
+        """Directories whose checkpoints do not know of a truncation yet."""
         self._round = 0
         self._unwritten: dict[LogDirectory, None] = {}
         """Their extents could not be written the last time."""
@@ -90,7 +90,7 @@ class Checkpointing:
                 self._unwritten.pop(directory, None)
 
     async def _changed_extents(self, directory: LogDirectory) -> dict[TopicPartition, Extent]:
-        """What changed of the extents of a directory's logs."""
+        """Returns the changed extents of a directory's logs."""
         changed: dict[TopicPartition, Extent] = {}
         for number, opened in enumerate(list(self._moved)):
             if number % LOOKED_AT_ONCE == LOOKED_AT_ONCE - 1:
@@ -142,7 +142,7 @@ class Checkpointing:
         return True
 
     async def write_online(self) -> bool:
-        """What is known now, in every directory that works; what goes wrong is logged. Whether nothing did."""
+        """Writes the present state of every online directory, and logs what fails. Returns True when nothing failed."""
         written = [await self._write_or_warn(directory) for directory in self._placement.online()]
         return all(written)
 
@@ -201,7 +201,7 @@ class Checkpointing:
                 await asyncio.sleep(0)
 
     def of(self, directory: LogDirectory) -> Checkpoint:
-        """What is to be written now."""
+        """Returns the contents to write now."""
         for opened in list(self._moved):
             self._changed_extent(directory, opened)
         for name, opened in self._logs.items():

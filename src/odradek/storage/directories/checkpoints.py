@@ -143,7 +143,7 @@ def parse_transaction_sums(data: bytes) -> dict[int, int]:
 
 
 def format_sums(contents: Iterable[bytes]) -> bytes:
-    """What the CRC of a file may be that has no checksum in it: before it is replaced, and afterwards."""
+    """Returns a file with the allowed CRCs of a file without its own checksum: before it is replaced, and afterwards."""
     return sealed({"version": str(_VERSION), "crcs": " ".join(str(crc32c(content)) for content in contents)})
 
 

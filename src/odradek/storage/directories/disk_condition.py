@@ -18,7 +18,7 @@ SPACE_BYTES: Final = 4 * 1024 * 1024
 """A disk with less has no space: a batch of a producer may need so much."""
 _HOLD_SECONDS: Final = (2.0, 64.0)
 _AGAIN_SECONDS: Final = 600.0
-"""What comes back sooner than that after it was over comes back soon."""
+"""A condition that returns within this time after its end counts as returning soon."""
 _SLICES: Final = 5
 _DOUBLINGS_MAX: Final = 3
 _PERCENT: Final = 100

@@ -30,10 +30,11 @@ class ExtentFile:
         self._size_bytes = 0
         self._replaced_bytes = 0
         self.content: dict[TopicPartition, Extent] | None = {}
-        """What it says; None after an error, when it is unknown."""
+        """The file's extents; None after an error, when they are unknown."""
 
     def read(self, checkpoint: bytes) -> dict[TopicPartition, Extent]:
-        """What it says beside a recovery point checkpoint of this content; nothing when it cannot be believed."""
+        """Returns the file's extents if they belong to a recovery point checkpoint of this content; none when they are not
+        reliable."""
         self.content = None
         if not self._disk.exists(self._path):
             self.content = {}
@@ -54,7 +55,7 @@ class ExtentFile:
 
     @property
     def has_room(self) -> bool:
-        """What changed may be appended; else the whole file must be replaced."""
+        """True if changed extents may be appended; else the whole file must be replaced."""
         limit = max(BYTES_MIN, self._replaced_bytes * _GROWTH_MAX)
         return self._file is not None and self.content is not None and self._size_bytes < limit
 

@@ -21,7 +21,7 @@ _VERSION: Final = "1"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LackNote:
-    """Why the log lacks records, in one line, and whether the cluster counted on it when that was last looked at."""
+    """The reason why the log lacks records, in one line, and whether the cluster counted on it at the last check."""
 
     reason: str
     is_counted_on: bool = True

@@ -35,7 +35,7 @@ _NAME_BYTES_MAX: Final = 255
 
 
 class MovingDirectory(NamedTuple):
-    """What the name of a directory says of a move; `suffix` is FUTURE or REPLACED."""
+    """The parts of a moving directory's name; `suffix` is FUTURE or REPLACED."""
 
     partition: TopicPartition
     move_id: str

@@ -36,7 +36,7 @@ Offsets = Mapping[TopicPartition, int]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MetaProperties:
-    """What `meta.properties` says."""
+    """The contents of `meta.properties`."""
 
     cluster_id: str
     node_id: int
@@ -72,9 +72,9 @@ class Checkpoint:
 
     files: tuple[tuple[str, bytes], ...]
     extents: Mapping[TopicPartition, Extent] | None
-    """What `log-extents` is to say; None when it need not be replaced."""
+    """The new contents of `log-extents`; None when it need not be replaced."""
     forgotten: tuple[TopicPartition, ...]
-    """Partitions of which the files will not speak any more."""
+    """Partitions that the files will not contain any more."""
 
     @property
     def is_empty(self) -> bool:
@@ -308,7 +308,7 @@ class LogDirectory:
         return name in self._stale
 
     def checkpoint(self) -> Checkpoint:
-        """What is to be written down now."""
+        """Returns the contents to write now."""
         return in_one_go(self.checkpoint_steps())
 
     def checkpoint_steps(self) -> Generator[None, None, Checkpoint]:
@@ -358,7 +358,7 @@ class LogDirectory:
             self._written[name] = data
 
     def extents_job(self, changed: Mapping[TopicPartition, Extent]) -> Callable[[], None]:
-        """What writes down what changed of `extents`. It blocks, on any thread; not while `write` does."""
+        """Returns a function that writes the changed extents. It blocks, on any thread; not while `write` does."""
         if self._extent_file.has_room:
             return partial(self._extent_file.append, changed)
         points = self._written.get(naming.RECOVERY_POINTS, b"")

@@ -244,7 +244,7 @@ class LogManager:
         return self._uncertain.may_have_forgotten(name)
 
     def boot_id_to_note(self, directory: LogDirectory) -> str:
-        """Which start of the machine the directory's generation names; see `UncertainLogs`."""
+        """Returns the boot id for the directory's generation; see `UncertainLogs`."""
         return self._uncertain.boot_id_to_note(directory)
 
     def was_held(self, name: TopicPartition, topic_id: UUID) -> bool:

@@ -31,7 +31,7 @@ log = events.get("storage")
 
 
 class MissingLogAction(Enum):
-    """What to do about a log that is not found."""
+    """The action for a log that is not found."""
 
     MAKE = "make"
     """Make an empty one: it is new, or no one counts on it."""
@@ -44,7 +44,7 @@ class MissingLogAction(Enum):
 
 
 class LogOpenings:
-    """What is said of `LogManager`'s methods of the same names holds here."""
+    """Opens and creates logs. The contracts of `LogManager`'s methods of the same names apply."""
 
     def __init__(
         self,

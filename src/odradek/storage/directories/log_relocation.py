@@ -30,7 +30,7 @@ log = events.get("storage")
 
 
 class LogRelocation:
-    """What is said of `LogManager`'s methods of the same names holds here."""
+    """Moves logs between directories. The contracts of `LogManager`'s methods of the same names apply."""
 
     def __init__(
         self,

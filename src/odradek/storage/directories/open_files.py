@@ -60,7 +60,7 @@ class OpenFiles:
 
     @property
     def beside(self) -> ReadProgress | None:
-        """What other threads did for the reading under way, if it may ask them."""
+        """The results of other threads for the read under way; None if it may not use any."""
         return self._beside
 
     def __len__(self) -> int:

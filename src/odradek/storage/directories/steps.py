@@ -51,7 +51,7 @@ class _Run(Generic[T]):
         # stored-error: raised once, by `result`, and with its traceback
         self._error: Exception | None = None
         self.sync: Callable[[], None] | None = None
-        """What comes next; None at the end."""
+        """The next step; None at the end."""
         self._resume(lambda: next(steps))
 
     def go_on(self) -> None:

@@ -227,7 +227,7 @@ class Truncation:
         self.number: Final = number
         self.finished = False
         self.refused: tuple[int, str] | None = None
-        """Why it must be tried again: number and text of the system's error, a full disk or no descriptors."""
+        """The reason for another try: number and text of the system's error, a full disk or no descriptors."""
         self.producers = Producers()
         """The producers in the rest of the log, once the truncation is finished."""
 

@@ -32,7 +32,7 @@ class FaultKind(Enum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LogFault:
-    """Why a log takes no appends. One that is BROKEN cannot be read either."""
+    """The reasons why a log takes no appends. One that is BROKEN cannot be read either."""
 
     kind: FaultKind
     reason: str

@@ -90,7 +90,7 @@ class Log:
         self.cut_at_recovery: Final = opened.cut_at_recovery
         """Recovery found good batches behind a bad one and set them aside: let another replica lead if one can."""
         self.producers: Final = opened.producers
-        """Who wrote, and which of their transactions are open. Only this log puts anything in."""
+        """The log's producers and their open transactions. Only this log changes them."""
         self._segments: Final = opened.segments
         context = self._context = LogContext.of(runtime, opening, opened, on_failed)
         moved = WeakCall(on_moved, self) if on_moved is not None else _ignore
@@ -101,7 +101,7 @@ class Log:
             on_damaged=on_damaged,
             on_lack=on_lack,
         )
-        """What was durable here once, and is not here or not right: another replica must give it back."""
+        """The records that were durable here and are missing or wrong: another replica must restore them."""
         files = LogFiles.of(context, opening, opened, runtime.disk)
         self._durability = files.durability
         self._reader: Final = LogReader(context, self.lacked)
@@ -114,7 +114,7 @@ class Log:
             opened=opened,
             on_moved=moved,
         )
-        """What checkpoints must know of truncations."""
+        """The truncations of this log, and what checkpoints must know of them."""
         self._retention: Final = LogRetention(context, files=files, start_is_doubted=opened.start_is_doubted)
         self._appender: Final = LogAppender(context, opening.config, files=files, truncation=self.truncation)
         self.jobs: Final = LogJobs(
@@ -318,7 +318,7 @@ class Log:
         )
 
     def not_at_hand(self, offset: int, max_bytes: int, beside: ReadProgress) -> Missing | None:
-        """What `read` from `offset` on would wait for a disk for: first an index, then the batches. None when it is at hand,
+        """Returns what a `read` from `offset` on would wait for: first an index, then the batches. None when it is at hand,
         or when a read would fail anyway."""
         return self._reader.not_at_hand(offset, max_bytes, beside)
 
@@ -384,7 +384,7 @@ class Log:
         return self.jobs.flush_is_due(self.config)
 
     def flush_job(self) -> FlushJob | None:
-        """What must be synced so that all that was appended so far is durable; None when it is."""
+        """Returns the job that makes all appends so far durable; None when they are."""
         return self.jobs.flush_job()
 
     def flushed(self, job: FlushJob) -> None:
@@ -416,7 +416,7 @@ class Log:
 
     @property
     def lack_note(self) -> LackNote | None:
-        """What a note in the directory says about records that this log had, and lacks."""
+        """The directory's note of records that this log had, and lacks; None without one."""
         return self.lacked.note
 
     def lacks(self, below: int, damage: str) -> None:
@@ -429,7 +429,7 @@ class Log:
 
     @property
     def failed(self) -> LogFault | None:
-        """Why the log takes no appends; None when it does."""
+        """The reason why the log takes no appends; None when it does."""
         return self._context.health.fault
 
     def disk_failed(self, error: OSError) -> None:
@@ -502,7 +502,7 @@ class Log:
 
     @property
     def cleaning(self) -> CleaningAccess:
-        """What compaction may do here."""
+        """The face of the log for compaction."""
         return self._cleaning.access
 
     def roll_for_compaction(self, now_ms: int) -> bool:

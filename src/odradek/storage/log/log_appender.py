@@ -22,7 +22,7 @@ from odradek.storage.segment.transaction_index import AbortedTransaction
 
 
 class LogAppender:
-    """What is said of `Log`'s methods of the same names holds here."""
+    """Appends to a log. The contracts of `Log`'s methods of the same names apply."""
 
     __slots__ = (
         "_config",

@@ -36,7 +36,7 @@ class LogCleaning:
 
     @property
     def access(self) -> access.CleaningAccess:
-        """What a compaction may do here."""
+        """The face of the log for compaction."""
         if self._access is None:
             self._access = access.CleaningAccess(
                 disk=self._context.runtime.disk,

@@ -93,7 +93,7 @@ class LogJobs:
     # ---- removals ----------------------------------------------------------------------------------------------------
 
     def removal_job(self, now_ms: int) -> RemovalJob | None:
-        """What must be done on disk about deleted segments; None when there is nothing to do yet."""
+        """Returns the disk work for deleted segments; None when there is nothing to do yet."""
         if self._health.is_broken:
             return None
         return self._removals.job(

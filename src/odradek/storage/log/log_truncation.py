@@ -251,7 +251,8 @@ class LogTruncation:
 
 
 class Cut(NamedTuple):
-    """What stays: the segments up to number `number`, of that one `position` bytes. The log ends at `end_offset` then."""
+    """The part that stays: the segments up to number `number`, of that one `position` bytes. The log ends at `end_offset`
+    then."""
 
     number: int
     position: int

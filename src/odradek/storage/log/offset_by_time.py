@@ -96,7 +96,7 @@ def _latest_of(inside: _BatchSlice, batch: bytes) -> Record | None:
 def _of_batch(
     segment: Segment, mark: Mark, look: partial[Record | None], beside: ReadProgress | None
 ) -> Record | None:
-    """What `look` finds in the batch; a large one is read and decoded by another thread if there is one."""
+    """Returns the record that `look` finds in the batch; another thread, if any, reads and decodes a large one."""
     if beside is None or _is_quick(segment, mark):
         return look(segment.records.batch(mark))
     key = (segment.path(naming.LOG), mark, look.func, look.args)
@@ -114,7 +114,8 @@ def _is_quick(segment: Segment, mark: Mark) -> bool:
 
 
 def _search_on_thread(file: DiskFile, mark: Mark, look: partial[Record | None]) -> tuple[Record | None, ...]:
-    """What is found; empty when the file cannot be read, such as one that is closed meanwhile. Blocks, on any thread."""
+    """Returns the record that was found; empty when the file cannot be read, as when it is closed meanwhile. Blocks, on any
+    thread."""
     try:
         batch = file.pread(mark.size_bytes, mark.position)
     except OSError:

@@ -17,7 +17,7 @@ class DeletionReason(Enum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RetentionTerms:
-    """What a log keeps. None: no such limit."""
+    """The limits of a log's retention. None: no such limit."""
 
     keep_ms: int | None
     keep_bytes: int | None
@@ -51,7 +51,7 @@ class RetentionSegment:
 def deletable(
     candidates: Iterable[RetentionSegment], total_bytes: int, terms: RetentionTerms
 ) -> list[DeletionReason]:
-    """Why each of the first segments goes, in order; the log keeps the first one without a reason and all behind it.
+    """Returns the reason for the deletion of each of the first segments, in order; all after these stay.
 
     `candidates` from the oldest on, drawn one by one, so that the files of those that stay are never looked at.
     """

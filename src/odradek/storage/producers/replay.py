@@ -54,7 +54,7 @@ def replay_log(
 
 
 def keep_transaction_index(disk: Disk, segment: Segment) -> None:
-    """What the batches say becomes durable: a later clean start believes the file."""
+    """Writes the transaction index that the batches show, durably: a later clean start trusts the file."""
     if not segment.aborted:
         path = segment.path(naming.TRANSACTION_INDEX)
         if disk.exists(path):

@@ -22,7 +22,7 @@ log = events.get("storage")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Opening:
-    """What is to be opened, and what is known of it.
+    """The log to open, and the known facts about it.
 
     A log that was closed cleanly is opened without reading it. Otherwise everything from `recovery_point` on is scanned, cut at
     the last good batch, and synced.

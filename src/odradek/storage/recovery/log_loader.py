@@ -85,7 +85,7 @@ def _load(runtime: Runtime, opening: Opening, *, damage: str | None) -> Steps[Op
 
 
 def _load_topic_id(disk: Disk, directory: str, names: Sequence[str]) -> UUID | None:
-    """What the directory says; None when that is nothing, or cannot be read."""
+    """Returns the topic id in the directory; None when there is none, or when it cannot be read."""
     if naming.PARTITION_METADATA not in names:
         return None
     path = naming.join(directory, naming.PARTITION_METADATA)
@@ -245,7 +245,7 @@ class LogLoader:
         return start_offset
 
     def _void_checkpoints(self, start_offset: int) -> None:
-        """What is appended from now on must not be taken for what they say was durable here. The high watermark stands: as
+        """Makes the checkpoints void: they must not make later appends look durable. The high watermark stays: as
         long as the log does not reach it again, something is missing.
         """
         active, end_offset = self._segments.active, self._segments.end_offset

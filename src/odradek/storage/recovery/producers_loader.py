@@ -19,7 +19,7 @@ from odradek.storage.segment.sparse_index import OFFSET_MAX
 
 
 class ProducersLoader:
-    """What retention took is in snapshots alone.
+    """Loads the producers; those of segments that retention removed are only in snapshots.
 
     After a crash `follow` comes first, so that the batches that recovery reads need not be read again. `load` gives the result.
     """

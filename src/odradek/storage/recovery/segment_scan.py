@@ -30,7 +30,7 @@ _FRAME: Final = struct.Struct(">qi")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ScannedSegment:
-    """What a scan found. `problem` is None when the whole file is good."""
+    """The result of a scan. `problem` is None when the whole file is good."""
 
     good_bytes: int
     next_offset: int
@@ -62,7 +62,7 @@ class _Scan:
         self.last_epoch = header.partition_leader_epoch
 
     def doubt(self, header: BatchHeader) -> str | None:
-        """Why the batch cannot follow the ones before it."""
+        """Returns the reason why the batch cannot follow the ones before it; None without one."""
         if header.base_offset < self.next_offset:
             return f"offset {header.base_offset} follows {self.next_offset - 1}"
         if header.last_offset_delta < 0 or header.last_offset - self._base_offset > RELATIVE_OFFSET_MAX:

@@ -95,7 +95,7 @@ class StartLoader:
         return offset if offset <= self._segments.end_offset else 0
 
     def _moved_start(self) -> int | None:
-        """What the file in the log's own directory says; None when it cannot be believed."""
+        """Returns the start offset in the log's own directory; None when it is not reliable."""
         path = self._context.path(naming.START_OFFSET)
         try:
             return checkpoints.parse_start_offset(self._context.read_if_there(path))

@@ -23,10 +23,10 @@ _WINDOW_BYTES: Final = 1024 * 1024
 
 
 class Missing(NamedTuple):
-    """What another thread should do first."""
+    """A piece of work that another thread should do first."""
 
     key: Hashable
-    """Names everything that `work` depends on."""
+    """Identifies everything that `work` depends on."""
     work: Callable[[], object]
     size_bytes: int
 
@@ -40,7 +40,7 @@ class NotAtHand(Exception):
 
 
 class ReadProgress:
-    """What other threads did for one piece of reading. Used on the event loop, but for `do`."""
+    """The results of other threads for one read. Used on the event loop, except `do`."""
 
     __slots__ = ("_results",)
 
@@ -55,7 +55,7 @@ class ReadProgress:
         self._results[missing.key] = missing.work()
 
     def result(self, key: Hashable, work: Callable[[], T], size_bytes: int) -> T:
-        """What `work` came to, done on another thread."""
+        """Returns the result of `work`, which another thread did; raises NotAtHand if none did."""
         if key not in self._results:
             raise NotAtHand(Missing(key, work, size_bytes))
         value: T = self._results[key]
@@ -65,7 +65,7 @@ class ReadProgress:
 async def read_off_loop(
     offload: Offload, attempt: Callable[[ReadProgress], T], beside: ReadProgress | None = None
 ) -> T:
-    """What `attempt` returns, once other threads have done for it what would hold the loop."""
+    """Returns the result of `attempt`, after other threads have done its work that would hold the loop."""
     beside = ReadProgress() if beside is None else beside
     while True:
         try:

@@ -58,7 +58,7 @@ class SegmentFill(NamedTuple):
 def roll_reason(
     limits: RollLimits, fill: SegmentFill, *, append_bytes: int, last_offset: int, now_ms: int
 ) -> RollReason | None:
-    """Why an append of `append_bytes` that ends with `last_offset` needs a new segment; None when it does not.
+    """Returns the reason why an append of `append_bytes` that ends with `last_offset` needs a new segment; None without one.
 
     An empty segment is never replaced for its size or age; a batch larger than segment.bytes was refused before.
     """

@@ -95,7 +95,7 @@ class Segment:
         self.index.keep_in_memory(ActiveIndex(self.base_offset))
 
     def writing(self) -> tuple[SegmentWriter, ActiveIndex]:
-        """What only the active segment has."""
+        """Returns the parts that only the active segment has."""
         writer, index = self.records.writer, self.index.in_memory
         if writer is None or index is None:
             raise AssertionError(f"segment {self.base_offset} is not the active one")
