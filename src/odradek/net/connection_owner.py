@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 
 class ConnectionOwner(Protocol):
-    """What a connection needs from the server that accepted it."""
+    """The server's face to a connection that it accepted."""
 
     limits: ServerLimits
     now: Callable[[], float]

@@ -70,7 +70,7 @@ class Outgoing:
 
     @property
     def size_bytes(self) -> int:
-        """What the kernel has not taken yet."""
+        """The bytes that the kernel has not taken yet."""
         return self._queued_bytes + self._transport.get_write_buffer_size()
 
     @property

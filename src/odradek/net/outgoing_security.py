@@ -61,7 +61,7 @@ class LoginFailed(OdradekError):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LoginCredentials:
-    """Who we are. `token`: for OAUTHBEARER, what gives the token of the moment. `kerberos`: for GSSAPI."""
+    """Our identity for a login. `token`, for OAUTHBEARER, returns the present token. `kerberos` is for GSSAPI."""
 
     mechanism: str
     user: str = ""

@@ -106,7 +106,7 @@ class Peers:
             self._lanes.pop(key).close(f"broker {broker} is gone, or is reached elsewhere now")
 
     def hang_up(self, broker: BrokerId, lane: str) -> None:
-        """What is under way on the lane is of no use any more, and must not hold up what comes next: it fails now."""
+        """Ends the requests under way on the lane, which are of no use any more, so that they do not hold up later ones."""
         place = self._lanes.pop((broker, lane), None)
         if place is not None:
             place.close(f"nothing waits for broker {broker} any more")

@@ -119,7 +119,7 @@ class ReplyQueue:
                 self.ready_bytes += sum(map(len, ready))
 
     def drain(self) -> Chunks:
-        """What may be written now."""
+        """Returns the bytes that may be written now."""
         ready, self._ready, self.ready_bytes = self._ready, [], 0
         if self._observed:
             now = self._sending_since = self._now()

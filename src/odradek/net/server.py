@@ -128,7 +128,7 @@ class Server:
         return opened.port
 
     def _make(self, listener: OpenListener) -> asyncio.BaseProtocol:
-        """What serves a new connection."""
+        """Returns the protocol that serves a new connection."""
         connection = Connection(self, self._handler, listener)
         if listener.tls is None:
             return connection

@@ -54,7 +54,7 @@ class TlsFailure(Exception):
 
 
 class InnerProtocol(Protocol):
-    """What a protocol needs to run inside TLS: the methods of `asyncio.BufferedProtocol`."""
+    """The methods that a protocol inside TLS needs, from `asyncio.BufferedProtocol`."""
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None: ...
 
@@ -416,7 +416,7 @@ class TlsLayer(asyncio.BufferedProtocol):
 
 
 class TlsTransport(asyncio.Transport):
-    """What the protocol inside sees."""
+    """The transport of the protocol inside TLS."""
 
     def __init__(
         self, layer: TlsLayer, plain: asyncio.Transport, tls: ssl.SSLObject, context: ssl.SSLContext
