@@ -209,8 +209,8 @@ class EmbeddedRegistry:
     # -- reading and writing ---------------------------------------------------------------------------------
 
     async def _to_its_end(self, work: Coroutine[Any, Any, T]) -> T:
-        """What is on its way to the disk cannot be called back: a caller that gives up must not leave the file and what
-        is known of it at odds."""
+        """Runs work to its end even if the caller gives up: a write to the disk cannot be called back, and the state in
+        memory must match the file."""
         return await outcome_of(asyncio.ensure_future(work))
 
     async def _commit(self, operations: Sequence[Operation]) -> None:

@@ -21,7 +21,7 @@ _CRC_LENGTH: Final = len(b"00000000 ")
 
 
 class JournalState:
-    """What a journal says up to some place in it."""
+    """The state of a journal up to a position in it."""
 
     __slots__ = ("generation", "sessions", "tree")
 

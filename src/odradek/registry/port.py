@@ -96,7 +96,7 @@ class Registry(Protocol):
         """All of the operations or none; `RegistryConflict` when one does not apply."""
 
     async def sync(self) -> None:
-        """What anyone committed before this call is seen by the reads after it."""
+        """Returns when reads see everything that was committed before this call."""
 
     def watch(self, path: str, on_change: Callable[[], None]) -> Callable[[], None]:
         """Calls `on_change` on the loop whenever the node at `path`, or the set of its children, may have changed.

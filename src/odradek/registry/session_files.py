@@ -17,7 +17,7 @@ from odradek.runtime.ports import DirectoryLock, Disk, DiskFile, Entropy
 FOLDER_NAME: Final = "registry.sessions"
 _NAME_LENGTH: Final = 16
 _OBSERVED_SECONDS_MAX: Final = 0.5
-"""What one look counts for at most: an observer who was held up himself has seen nothing in the meantime."""
+"""The most seconds that one check counts: an observer that was held up has seen nothing in the meantime."""
 
 
 class SessionFiles:
@@ -86,7 +86,7 @@ class SessionFiles:
         return [int(name, 16) for name in names if name != own and _is_name(name)]
 
     def heartbeat(self, session: int) -> bytes | None:
-        """What the session's process left last; None when it is gone."""
+        """Returns the last content of the file of the session's process; None when the process is gone."""
         path = self._path(session)
         try:
             self._disk.lock_file(path, create=False).release()

@@ -193,7 +193,8 @@ class SharedJournal:
         return news._replace(bodies=[*news.bodies, *bodies], position=news.position + length)
 
     def _lacking(self, all_there_is: News) -> str | None:
-        """What was durable once, for the head speaks of nothing else, and does not read any more: no crash does that."""
+        """Returns the problem when the file cannot be read as far as the head, which is durable; no crash does that. None if
+        it can."""
         head, state = self.head(), all_there_is.state
         if head is None or state is None or head <= (state.generation, all_there_is.position):
             return None

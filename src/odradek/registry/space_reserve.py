@@ -61,7 +61,8 @@ class SpaceReserve:
         self._gives_way = False
 
     def spending(self, length: int, write: Callable[[], T]) -> T:
-        """What `write` returns, which needs about so many bytes. While the disk is full, the reserve gives way for it.
+        """Returns the result of `write`, which needs about `length` bytes. While the disk is full, the reserve gives way
+        for it.
 
         `write` must leave nothing behind when it fails, for it is called again.
         """

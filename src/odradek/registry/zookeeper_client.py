@@ -52,7 +52,7 @@ class Threads(SequentialThreadingHandler):  # type: ignore[misc]
         self._tls = tls
         self._api_timeout_s = api_timeout_s
         self.trouble = ""
-        """Why there is no connection, in a few words."""
+        """The reason why there is no connection, in a few words."""
         self.is_greeted = False
         """The server that is connected to has answered."""
 
@@ -77,7 +77,7 @@ class Threads(SequentialThreadingHandler):  # type: ignore[misc]
     def select(
         self, readable: Any, writable: Any, exceptional: Any, timeout: float | None = None
     ) -> tuple[list[Any], list[Any], list[Any]]:
-        """What TLS has unpacked already is not seen by the system's select."""
+        """Selects also streams with bytes that TLS has decrypted already, which the system's select does not see."""
         held = [stream for stream in readable if isinstance(stream, ssl.SSLSocket) and stream.pending()]
         if held:
             return held, [], []

@@ -46,7 +46,7 @@ _REFUSALS: Final = {
     refusals.NoChildrenForEphemeralsError: StepRefusal.CHILD_OF_EPHEMERAL,
 }
 _NOT_THE_REASON: Final = (refusals.RolledBackError, refusals.RuntimeInconsistency)
-"""What ZooKeeper says of the steps before and after the one that it refused."""
+"""ZooKeeper's errors for the steps before and after the one that it refused."""
 _LOST: Final = (refusals.ConnectionLoss, refusals.OperationTimeoutError)
 _OVER: Final = (refusals.SessionExpiredError, refusals.ConnectionClosedError, refusals.AuthFailedError)
 
@@ -63,7 +63,7 @@ class Znode:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RefusedStep:
-    """Which step of a multi was not taken; nothing was changed."""
+    """The refused step of a multi; nothing was changed."""
 
     step: ZooKeeperStep
     why: StepRefusal
@@ -421,7 +421,7 @@ class Session:
 
 
 class _Watcher:
-    """What kazoo calls: one object for a path, so that setting a watch twice is setting it once."""
+    """The watcher that kazoo calls: one object for a path, so that setting a watch twice is setting it once."""
 
     __slots__ = ("_path", "_session")
 

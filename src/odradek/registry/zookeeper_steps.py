@@ -24,9 +24,9 @@ from odradek.registry.port import Check, Create, Delete, Operation, Put, Registr
 COMPRESSED_FROM_BYTES: Final = 16 * 1024
 """Values that are smaller stay readable."""
 VALUE_BYTES_MAX: Final = 64 << 20
-"""What a compressed value may unpack to."""
+"""The most bytes that a compressed value may expand to."""
 PACKET_BYTES_MAX: Final = 0xFFFFF
-"""What a ZooKeeper takes in one request unless its jute.maxbuffer says otherwise."""
+"""The most bytes that a ZooKeeper takes in one request, unless its jute.maxbuffer is another."""
 _STEP_BYTES: Final = 160
 """More than a step takes besides its path and data."""
 _PLAIN: Final = b"\x00"
@@ -62,7 +62,7 @@ def decode(stored: bytes, path: str) -> bytes | None:
 
 
 class StepRefusal(Enum):
-    """Why ZooKeeper did not take a step."""
+    """The reasons why ZooKeeper refuses a step."""
 
     EXISTS = auto()
     MISSING = auto()
@@ -83,7 +83,7 @@ class ZooKeeperStep:
     ephemeral: bool = False
     deletes: bool = False
     data: bytes | None = None
-    """What to write, as it is stored; None for a removal and a check."""
+    """The data to write, in its stored form; None for a removal and a check."""
     version: int = -1
 
 
