@@ -143,7 +143,7 @@ def relieved_brokers(slow_since: Mapping[BrokerId, float], serving_count: int) -
 
 
 class TopicRules(NamedTuple):
-    """What a topic's settings say about its leaders."""
+    """A topic's settings for its leaders."""
 
     min_isr: int = 1
     allows_unclean: bool = False

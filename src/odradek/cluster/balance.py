@@ -20,7 +20,7 @@ from odradek.model.ids import BrokerId, TopicPartition
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Move:
-    """What changes for one partition, and how many bytes are copied for it over the network."""
+    """The change of one partition, and how many bytes are copied for it over the network."""
 
     name: TopicPartition
     before: tuple[BrokerId, ...]

@@ -108,7 +108,7 @@ AclPart = frozenset["acls.Acl"]
 
 
 def part_of(pattern: acls.AclPattern) -> int:
-    """Which part has the ACLs of a pattern."""
+    """Returns the number of the part that contains the ACLs of a pattern."""
     return zlib.crc32(f"{pattern.resource_type:d}:{pattern.name}".encode()) % ACL_PARTS
 
 

@@ -143,7 +143,7 @@ def _with_new_leader(before: PartitionImage, after: PartitionImage) -> Partition
 def eligible_after(
     partition: PartitionImage, isr: tuple[BrokerId, ...], rules: TopicRules
 ) -> tuple[BrokerId, ...]:
-    """Which replicas may lead besides the new ISR: those that left it while it was, and is, too small to move the high
+    """Returns replicas that may lead besides the new ISR: those that left it while it was, and is, too small to move the high
     watermark.
     """
     if len(isr) >= rules.min_isr_of(partition):
@@ -174,7 +174,8 @@ def _as_disks_allow(
 
 
 def _in_sync(partition: PartitionImage, availability: ReplicaAvailability) -> tuple[BrokerId, ...]:
-    """Who stays in sync: those that stay, if one of them is in service; else those that are alive, if one is; else all.
+    """Returns the replicas that stay in sync: those that stay, if one of them is in service; else the alive ones, if any;
+    else all.
 
     A broker that did not report yet is no reason to let others go: its replica may be damaged.
     """
@@ -221,7 +222,7 @@ def _with_leader(
 
 
 def _longest_uncertain(partition: PartitionImage, availability: ReplicaAvailability) -> BrokerId:
-    """Who leads where the only replica that may is uncertain; NO_LEADER where another rule says it."""
+    """Returns the leader where the only replica that may lead is uncertain; NO_LEADER where another rule decides."""
     uncertain = availability.uncertain
     if partition.eligible or len(partition.isr) > 1 or partition.isr[0] not in uncertain:
         return NO_LEADER
@@ -238,7 +239,7 @@ def _first(replicas: tuple[BrokerId, ...], among: frozenset[BrokerId]) -> Broker
 def _best(
     partition: PartitionImage, among: tuple[BrokerId, ...], availability: ReplicaAvailability
 ) -> BrokerId:
-    """Which of these leads, by their disks: one that can write, else a slow one, else a full one."""
+    """Returns the leader out of `among`, by the brokers' disks: one that can write, else a slow one, else a full one."""
     for brokers in (availability.electable, availability.slow, availability.full):
         candidate = _first(partition.replicas, brokers.intersection(among))
         if candidate != NO_LEADER:
@@ -247,7 +248,7 @@ def _best(
 
 
 def _least_bad(partition: PartitionImage, availability: ReplicaAvailability) -> BrokerId:
-    """Who leads where no one may."""
+    """Returns the leader where no replica may lead: the one with the least loss."""
     strained = availability.slow | availability.full
     whole = availability.electable - availability.lacking
     for brokers in (

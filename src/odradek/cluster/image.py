@@ -51,7 +51,7 @@ class BrokerImage:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PartitionImage:
-    """Who leads, in which epoch, and who holds copies.
+    """The leader of a partition, its epoch, and the replicas.
 
     `partition_epoch` grows with every change of this record, `leader_epoch` with every election.
     """
@@ -69,7 +69,7 @@ class PartitionImage:
     eligible: tuple[BrokerId, ...] = ()
     """Not in sync, yet safe to lead: they left the ISR when it was below min.insync.replicas (KIP-966's ELR)."""
     last_known_leader: BrokerId = NO_LEADER
-    """Who led when no one was left to lead."""
+    """The last leader before no replica was left to lead."""
     recovering: bool = False
     """The leader was elected uncleanly: what it lacks is lost (KIP-704)."""
 

@@ -19,7 +19,7 @@ from odradek.model.ids import BrokerId
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ProposedIsr:
-    """Who is to be in sync, with the epoch of each broker; `recovering` while an unclean leader has not recovered yet."""
+    """A proposed ISR, with the epoch of each broker; `recovering` while an unclean leader has not recovered yet."""
 
     leader_epoch: int
     partition_epoch: int

@@ -87,7 +87,7 @@ class DiskClaim:
         self._own_tokens: Final = frozenset(own_tokens)
 
     async def operations(self, registry: Registry) -> list[Operation]:
-        """What takes the step; nothing when it is taken already, by a commit whose outcome was unknown.
+        """Returns the operations of the step; none when it is taken already, by a commit whose outcome was unknown.
 
         DUPLICATE_BROKER_REGISTRATION when another process took one: it runs on a copy of this broker's data, or this one does.
         """

@@ -223,7 +223,7 @@ def _last_words(broker_id: BrokerId, data: bytes) -> Registration:
 
 
 async def unregistration(registry: Registry, broker: BrokerId) -> tuple[Operation, ...] | None:
-    """What takes a broker that is down out of the cluster; None when it is none of its brokers.
+    """Returns the operations that remove a broker that is down from the cluster; None when it is none of its brokers.
 
     The node stays, so that its version goes on: see above. INVALID_REQUEST for a broker that runs.
     """

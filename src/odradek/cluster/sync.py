@@ -55,7 +55,7 @@ class SyncAnswer(NamedTuple):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BrokerReport:
-    """What a broker says when it asks for news.
+    """A broker's report on itself, in its request for news.
 
     `controller_epoch` and `version` are those of the image that it has applied, -1 when it has none in this life: a broker that
     comes back is taken into service only with its first report, and what it led is led under another epoch. `damaged` replicas
@@ -170,7 +170,7 @@ def _topic_pieces(topic: TopicImage, pieces: list[bytes]) -> Steps[None]:
 
 
 def delta(before: ClusterImage, after: ClusterImage) -> Steps[bytes]:
-    """What leads from one image of a controller to a later one of the same."""
+    """Encodes the difference between one image of a controller and a later one of the same."""
     update: dict[str, Any] = {**_head(after), "from": before.version}
     if after.brokers != before.brokers:
         update["brokers"] = [_broker_as_json(broker) for broker in after.brokers]

@@ -49,7 +49,7 @@ Step = Callable[[PartitionImage, TopicRules, ReplicaAvailability, ReplicaId], Pa
 
 @dataclass(slots=True, kw_only=True)
 class _BrokerEntry:
-    """What is known of one registered broker."""
+    """The controller's state of one registered broker."""
 
     registration: Registration
     epoch: int
@@ -391,7 +391,7 @@ class BrokerChanges:
 
 
 def cordons(image: ClusterImage) -> dict[BrokerId, bool]:
-    """What dynamic settings of single brokers say about getting new replicas."""
+    """Returns whether brokers are cordoned, for those with their own dynamic setting."""
     return {
         BrokerId(int(name)): configs[_CORDONED].strip().lower() == "true"
         for (kind, name), configs in image.resource_configs.items()

@@ -27,7 +27,7 @@ _log = events.get("cluster")
 
 
 class Changes:
-    """What all parts of the controller share. Their steps run within `alone`, and read `image`."""
+    """The state that all parts of the controller share. Their steps run within `alone`, and read `image`."""
 
     def __init__(self, store: ClusterStore, publication: Publication) -> None:
         self.store = store
@@ -38,7 +38,7 @@ class Changes:
 
     @property
     def image(self) -> ClusterImage:
-        """What is committed: what the next change starts from."""
+        """The committed image, from which the next change starts."""
         return self.publication.latest
 
     async def alone(self, change: Callable[[], Awaitable[T]]) -> T:

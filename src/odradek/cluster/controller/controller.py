@@ -133,12 +133,12 @@ class Controller:
 
     @property
     def image(self) -> ClusterImage:
-        """What the local broker has applied."""
+        """The image that the local broker has applied."""
         return self._publication.applied
 
     @property
     def latest(self) -> ClusterImage:
-        """What is committed; the local broker may be still about to apply it."""
+        """The committed image; the local broker may still be about to apply it."""
         return self._publication.latest
 
     @property
@@ -264,7 +264,8 @@ class Controller:
         self.brokers.check_epoch(broker, epoch)
 
     def applied_versions(self) -> dict[BrokerId, int]:
-        """Which version of the image each broker in service has applied, as far as it said; -1 if it said nothing yet."""
+        """Returns the version of the image that each broker in service last reported to have applied; -1 before its first
+        report."""
         versions = {
             broker.broker_id: self._publication.version_of(broker.broker_id) for broker in self.latest.brokers
         }
@@ -315,7 +316,7 @@ class Controller:
     async def alter_partitions(
         self, broker: BrokerId, epoch: int, proposals: Mapping[Place, ProposedIsr]
     ) -> IsrOutcomes:
-        """Who is in sync, as leaders propose: a partition's next state, or why not, for each (topic id, partition).
+        """Decides on leaders' proposals of ISRs: returns a partition's next state, or an error, for each (topic id, partition).
 
         STALE_BROKER_EPOCH or BROKER_ID_NOT_REGISTERED when all are refused because another incarnation asks.
         """

@@ -43,7 +43,7 @@ class PartitionChanges:
     async def alter_isr(
         self, broker: BrokerId, epoch: int, proposals: Mapping[Place, ProposedIsr]
     ) -> IsrOutcomes:
-        """What is asked while a commit is under way shares the next one."""
+        """Decides on proposals; those that arrive while a commit is under way share the next one."""
         return await self._isr_requests.submit(_PartitionRequest(broker, epoch, proposals))
 
     async def _alter(self, asked: Sequence[_PartitionRequest]) -> list[IsrOutcomes | KafkaError]:

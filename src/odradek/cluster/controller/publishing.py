@@ -99,7 +99,7 @@ class Publication:
         return False
 
     def version_of(self, broker: BrokerId) -> int:
-        """What a remote broker said to have applied; -1 while it said nothing."""
+        """Returns the version that a remote broker reported to have applied; -1 before its first report."""
         return self._versions.get(broker, -1)
 
     def _has(self, broker: BrokerId, version: int, topic_ids: Collection[UUID]) -> bool:
