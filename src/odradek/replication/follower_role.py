@@ -41,13 +41,13 @@ class FollowerRole:
     ) -> None:
         self._replica = replica
         self._end: ErrorContent | None = None
-        """What ended the role."""
+        """The error that ended the role."""
         self._leader_high_watermark = 0
-        """What the leader said last."""
+        """The high watermark in the leader's last answer."""
         self._leader_start_offset = 0
         self.leader_epoch: Final = leader_epoch
         self.state = state
-        """What the controller last said."""
+        """The partition's state in the controller's last message."""
 
     @property
     def lag(self) -> int:

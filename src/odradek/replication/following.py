@@ -72,7 +72,7 @@ class EpochLog(Protocol):
 
 
 class FollowedReplica(Protocol):
-    """What deciding needs of a partition: how far its log goes, and under which leader."""
+    """The part of a partition that the decisions need: its log's end, and its leader epoch."""
 
     @property
     def name(self) -> TopicPartition: ...
@@ -93,7 +93,7 @@ class FollowedReplica(Protocol):
 
 
 class FetchPosition(NamedTuple):
-    """What the leader is asked about one partition. A tuple: compared for each partition of each answer."""
+    """The position of a partition in a request to the leader. A tuple: compared for each partition of each answer."""
 
     leader_epoch: int
     fetch_offset: int
@@ -128,7 +128,7 @@ class FollowedPartition:
 
 
 class FetchResultAction(Enum):
-    """What a leader's answer about one partition calls for."""
+    """The action that a leader's answer about one partition requires."""
 
     TAKE = auto()
     """Append what it holds, if anything, and learn the marks."""
@@ -164,14 +164,15 @@ class FetchTerms:
 
 
 class FetchState:
-    """What one loop follows, and the session with its leader. Alternate `next` with one of `answered` and `lost`."""
+    """The partitions that one loop follows, and the session with their leader. Alternate `next` with one of `answered` and
+    `lost`."""
 
     def __init__(self) -> None:
         self._followed: dict[PartitionKey, FollowedPartition] = {}
         self._dirty: dict[PartitionKey, None] = {}
         self._paused: dict[PartitionKey, None] = {}
         self._asked: dict[PartitionKey, tuple[FollowedPartition, FetchPosition]] = {}
-        """What the leader's session holds."""
+        """The partitions in the leader's session."""
         self._session_id = _NO_SESSION
         self._epoch = _FULL
         self._failures = 0
@@ -327,7 +328,7 @@ class FetchState:
     # -- answers
 
     def answered(self, response: FetchResponse) -> list[tuple[FollowedPartition, PartitionData]] | None:
-        """What the leader says of partitions that are still followed as they were when it was asked. None when it refused
+        """Returns the answers for partitions that are still followed as they were in the request. None when the leader refused
         the request as a whole: see `lost`."""
         if response.error_code != ErrorCode.NONE:
             if response.error_code == ErrorCode.FETCH_SESSION_ID_NOT_FOUND:
@@ -369,7 +370,7 @@ class FetchState:
         self._epoch = _FULL
 
     def took(self, followed: FollowedPartition) -> None:
-        """What the leader said of the partition was done."""
+        """Notes that the leader's answer for the partition was applied."""
         followed.failures = 0
 
     def pause(self, followed: FollowedPartition, now: float, pause_s_max: float, chance: float) -> None:

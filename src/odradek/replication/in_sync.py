@@ -241,7 +241,7 @@ class InSync:
         return state
 
     def answered(self, proposal: IsrProposal, reply: IsrAnswer | KafkaError) -> bool:
-        """What the controller said to the proposal; False, and nothing changed, when that is out of date.
+        """Applies the controller's answer to the proposal; returns False, without an effect, when that is out of date.
 
         An error leaves the proposal in force, so that its additions go on holding back the high watermark, until the next state
         arrives: it is unknown whether it was carried out. Only with those that say that it was not, it is forgotten.

@@ -102,7 +102,7 @@ class AlterPartitions:
         self._task = None
 
     def _next_batch(self) -> dict[LeaderRole, IsrProposal]:
-        """What is still wanted, the oldest first."""
+        """Returns the proposals that are still wanted, the oldest first."""
         taken: dict[LeaderRole, IsrProposal] = {}
         for leader in list(self._waiting):
             if len(taken) == _PARTITIONS_MAX:

@@ -26,12 +26,12 @@ from odradek.telemetry import events
 
 _log = events.get("replication")
 _PASSING: Final = frozenset({ErrorCode.NOT_ENOUGH_REPLICAS, ErrorCode.KAFKA_STORAGE_ERROR})
-"""Why a batch is not written now, and may be in a moment. Questions to coordinators that get no answer end so, too."""
+"""Codes for a batch that cannot be written now and may be in a moment. Unanswered questions to coordinators end so, too."""
 _NO_FOLLOWERS: Final[Mapping[BrokerId, FollowerState]] = {}
 
 
 class IsrProposals(Protocol):
-    """What asks the controller; the answer comes to `LeaderRole.isr_answered`."""
+    """Sends proposals to the controller; its answer goes to `LeaderRole.isr_answered`."""
 
     def propose(self, leader: LeaderRole, proposal: IsrProposal) -> None: ...
 
@@ -84,7 +84,7 @@ class LeaderRole:
         self._replica = replica
         self._member = member
         self._end: ErrorContent | None = None
-        """What ended the leadership."""
+        """The error that ended the leadership."""
         self._acknowledgements = Acknowledgements()
         self._low_watermark = Acknowledgements()
         self._in_sync: InSync | None = None
@@ -92,7 +92,7 @@ class LeaderRole:
         self._epoch_start_offset: Final[int] = replica.log.end_offset
         self.leader_epoch: Final = leader_epoch
         self.state: PartitionImage | None = None
-        """What the controller last said."""
+        """The partition's state in the controller's last message."""
 
     @property
     def name(self) -> TopicPartition:
@@ -154,7 +154,7 @@ class LeaderRole:
     # -- the ISR
 
     def learn(self, state: PartitionImage, brokers: Mapping[BrokerId, int], now: float) -> None:
-        """What the controller says of this leadership; `isr_changed` follows. `brokers`: see `Partition.lead`."""
+        """Takes over the controller's state of this leadership; call `isr_changed` next. For `brokers` see `Partition.lead`."""
         self.state = state
         member = self._member
         if member is None or state.replicas == (member.broker_id,):
@@ -288,7 +288,7 @@ class LeaderRole:
         return self._end is None and self._in_sync is not None and self._in_sync.proposal is proposal
 
     def isr_answered(self, proposal: IsrProposal, reply: IsrAnswer | KafkaError) -> None:
-        """What the controller said to a proposal. Late answers, of another role or state, change nothing."""
+        """Applies the controller's answer to a proposal. Late answers, for another role or state, change nothing."""
         in_sync = self._in_sync
         if in_sync is None:
             return
@@ -377,7 +377,7 @@ class LeaderRole:
         return appended
 
     def judged(self, refusal: KafkaError, now: float) -> KafkaError:
-        """What to answer to a producer whose batch was refused.
+        """Returns the error for a producer whose batch was refused.
 
         A gap in its sequence may be ours alone: it sent more behind a batch that was refused for a passing reason, or we were
         succeeded, and not heard of it. A producer that learns of a gap begins again under another epoch, and librdkafka then

@@ -149,18 +149,18 @@ class Partition:
         return self._role.is_leader
 
     def leader(self) -> LeaderRole:
-        """What this broker does as the leader; else what ended the partition, or NOT_LEADER_OR_FOLLOWER."""
+        """Returns the leader role; else raises the error that ended the partition, or NOT_LEADER_OR_FOLLOWER."""
         return self._role.leader()
 
     def follower(self) -> FollowerRole:
-        """What this broker does as a follower; else what ended the partition, or NOT_LEADER_OR_FOLLOWER."""
+        """Returns the follower role; else raises the error that ended the partition, or NOT_LEADER_OR_FOLLOWER."""
         return self._role.follower()
 
     def check_leads(self) -> None:
         self._role.leader()
 
     def check_has_role(self) -> None:
-        """What ended the partition, or NOT_LEADER_OR_FOLLOWER, unless this broker leads or follows it."""
+        """Raises the error that ended the partition, or NOT_LEADER_OR_FOLLOWER, unless this broker leads or follows it."""
         self._role.check_serves()
 
     def check_leader_epoch(self, expected: int) -> None:
@@ -221,7 +221,7 @@ class Partition:
             self.flush_if_due()
 
     def _begin_role(self, role: LeaderRole | FollowerRole, state: PartitionImage) -> None:
-        """What was known under the last leader epoch says nothing about this one."""
+        """Replaces the role: knowledge of the last leader epoch does not apply to the new one."""
         ended, self._role = self._role, role
         self._end(ended, ErrorContent.of(self._replica.not_leader(state.leader)))
 

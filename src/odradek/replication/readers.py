@@ -15,7 +15,7 @@ from odradek.model.ids import Offset, TopicPartition
 
 
 class Readable(Protocol):
-    """What is read: a `Partition`, of which the watchers hear."""
+    """A `Partition` as its watchers see it."""
 
     @property
     def name(self) -> TopicPartition: ...

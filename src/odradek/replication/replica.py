@@ -17,7 +17,7 @@ from odradek.storage.log.log import Log
 
 
 class Replica:
-    """What both roles of a partition work on; `Partition` makes it, and hands it to one role after another."""
+    """The state that both roles of a partition share; `Partition` makes it, and hands it to one role after another."""
 
     __slots__ = (
         "_durable",

@@ -161,7 +161,7 @@ class ReplicaFetchers:
 
 
 class _FetchLoop:
-    """What is fetched from one leader over one connection."""
+    """Fetches from one leader over one connection."""
 
     def __init__(self, fetchers: ReplicaFetchers, leader: BrokerId, number: int) -> None:
         self._fetchers = fetchers
