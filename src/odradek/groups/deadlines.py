@@ -12,7 +12,7 @@ from typing import NamedTuple
 
 
 class DeadlineKey(NamedTuple):
-    """What a deadline is about. `kind` is any enumeration's member; `member_id` is empty for what concerns the whole group."""
+    """The key of a deadline. `kind` is any enumeration's member; `member_id` is empty for a deadline of the whole group."""
 
     kind: Enum
     group_id: str
@@ -35,7 +35,7 @@ class Deadlines:
 
     @property
     def entry_count(self) -> int:
-        """What is in memory: deadlines that were moved or cancelled may stand there for a while."""
+        """How many entries are in memory: deadlines that were moved or cancelled may stay for a while."""
         return len(self._heap)
 
     def set(self, due: DeadlineKey, at_ms: int) -> None:

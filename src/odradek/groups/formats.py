@@ -78,7 +78,7 @@ def versioned(message: Message, version: int) -> bytes:
 
 
 def version_of(data: bytes) -> int:
-    """What a key is about, or how a value is laid out; -1 for fewer bytes than that takes."""
+    """Returns the type of a key, or the version of a value; -1 for fewer bytes than that needs."""
     return int.from_bytes(data[:_VERSION_BYTES], "big") if len(data) >= _VERSION_BYTES else -1
 
 

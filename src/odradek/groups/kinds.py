@@ -29,7 +29,7 @@ class GroupKind(Enum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Caller:
-    """Who sent a request, as far as groups care."""
+    """The sender of a request, as far as groups need it."""
 
     client_id: str
     client_host: str
@@ -40,7 +40,8 @@ class Caller:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Committer:
-    """Who commits offsets: a member in a generation (or, in a group of the new protocol, in a member epoch), or no one (-1)."""
+    """The committer of offsets: a member in a generation (or, in a group of the new protocol, in a member epoch), or no one
+    (-1)."""
 
     member_id: str = ""
     instance_id: str | None = None
@@ -54,7 +55,7 @@ CheckPartition = Callable[[str, UUID, int], None]
 
 
 NAME_BYTES_MAX: Final = 32_767
-"""What a record can hold of any name."""
+"""The longest name that a record can contain."""
 
 
 def check_group_id(group_id: str) -> None:

@@ -22,7 +22,7 @@ AT_ONCE_MAX: Final = 5_000
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LargeTarget:
-    """What is to be worked out for an epoch of a group, and the operation that writes it."""
+    """A target to compute for an epoch of a group, and the operation that writes it."""
 
     group_id: str
     epoch: int

@@ -66,7 +66,7 @@ class ClusterTopics(Protocol):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GroupDependencies:
-    """What machines are given, the same for all of a broker."""
+    """The objects that machines share, the same for all of a broker."""
 
     settings: Callable[[], GroupSettings]
     topics: ClusterTopics
@@ -82,7 +82,7 @@ Expire = Callable[["GroupMachine", "DeadlineKey", "GroupStep"], None]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class KindParts:
-    """What a kind registers with the machine (`install`)."""
+    """The functions that a kind of group registers with the machine (`install`)."""
 
     replays: Mapping[int, Replay]
     """Replay functions by the key version of the records. A tombstone of one kind must not change a group of another kind."""

@@ -78,9 +78,9 @@ class ClassicGroup:
         self.support: Counter[str] = Counter()
         """How many members know each protocol."""
         self.metadata_bytes = 0
-        """What all members say of themselves, for all their protocols."""
+        """The bytes of the metadata of all members, for all their protocols."""
         self._awaited: ClassicGroupMember | None = None
-        """One that had not joined when it was last looked for: a large group is not searched for each that joins."""
+        """A member that had not joined at the last search: a large group is not searched again for each member that joins."""
 
     # -- what the machine asks of every kind
 

@@ -17,7 +17,7 @@ Protocols = tuple[tuple[str, bytes], ...]
 
 @dataclass(slots=True, kw_only=True)
 class ClassicGroupMember:
-    """What a member said of itself, what it was assigned, and the requests of its that wait."""
+    """A member's metadata, its assignment, and its waiting requests."""
 
     member_id: str
     instance_id: str | None

@@ -117,7 +117,7 @@ def _equal_shares(
 
 
 def _still_valid(share: Assignment, topics: Iterable[UUID], counts: PartitionCounts) -> dict[UUID, set[int]]:
-    """What of a share exists and is subscribed."""
+    """Returns the partitions of a share that exist and are subscribed."""
     valid = {}
     for topic in topics:
         partitions = {partition for partition in share.get(topic, ()) if 0 <= partition < counts[topic]}

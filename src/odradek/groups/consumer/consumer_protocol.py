@@ -32,7 +32,7 @@ def read_assignment(data: bytes) -> ConsumerProtocolAssignment:
 
 
 def assignment_bytes(holding: Mapping[UUID, Iterable[int]], topics: ClusterTopics, metadata: bytes) -> bytes:
-    """What a member has, in the version of its own metadata. Topics that are gone have no name to give."""
+    """Encodes a member's assignment, in the version of its own metadata. Deleted topics have no name and are left out."""
     named = sorted((name, topic) for topic in holding if (name := topics.topic_name(topic)) is not None)
     version = _version(metadata)
     assignment = ConsumerProtocolAssignment(

@@ -39,6 +39,6 @@ def bump_epoch(draft: Draft, topics: ClusterTopics, *, always: bool) -> None:
 
 
 def finish(machine: GroupMachine, draft: Draft, group_context: GroupContext, step: GroupStep) -> None:
-    """What was decided takes effect, all of it. Raises as `modern.draft.finish`."""
+    """Applies the whole draft. Raises as `modern.draft.finish`."""
     modern.finish(machine, draft, step)
     group_context.timers.apply()

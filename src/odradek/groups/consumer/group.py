@@ -59,7 +59,7 @@ class ResolvedRegex:
 
 
 class GroupActions(Protocol):
-    """What is done with a group, beyond what its records say (`kind.py`)."""
+    """The actions on a group that its records do not contain (`kind.py`)."""
 
     def loaded(self, group: ConsumerGroup, now: Moment) -> None: ...
 
@@ -191,7 +191,7 @@ class ConsumerGroup:
         return commit_timestamp_ms
 
     def tombstones(self) -> Iterator[NewRecord]:
-        """What deletes the group, the group's own record last."""
+        """Yields the tombstones that delete the group, that of the group itself last."""
         group_id = self.group_id
         keys: list[formats.Key] = [
             *(formats.CurrentKey(group_id=group_id, member_id=member_id) for member_id in self.members),
@@ -270,7 +270,7 @@ class ConsumerGroup:
         return (topic, partition) not in self.owners
 
     def preferred_assignor(self, default: str) -> str:
-        """What most of the members with a preference prefer."""
+        """Returns the assignor that most of the members with a preference prefer."""
         votes = Counter(
             member.profile.assignor for member in self.members.values() if member.profile.assignor
         )

@@ -118,7 +118,7 @@ def _opened(
 def _said(
     profile: ConsumerMemberMetadata, request: ConsumerGroupHeartbeatRequest, caller: Caller
 ) -> ConsumerMemberMetadata:
-    """What the member is now: what it leaves out has not changed."""
+    """Returns the member's metadata after a heartbeat: fields that it omits have not changed."""
     names, regex = request.subscribed_topic_names, request.subscribed_topic_regex
     timeout_ms = request.rebalance_timeout_ms
     return ConsumerMemberMetadata(

@@ -126,7 +126,7 @@ class ConsumerGroups:
 
 
 class _Bound:
-    """What consumer groups do, for the groups of one machine."""
+    """The actions of consumer groups, for the groups of one machine."""
 
     __slots__ = ("_kind", "_machine")
 

@@ -47,7 +47,7 @@ EMPTY: Final[Holding] = {}
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ClassicSide:
-    """What a member that speaks the classic protocol said when it joined."""
+    """The metadata with which a member that speaks the classic protocol joined."""
 
     session_timeout_ms: int
     protocols: tuple[tuple[str, bytes], ...]
@@ -55,7 +55,7 @@ class ClassicSide:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ConsumerMemberMetadata:
-    """What a member says of itself. `regex` is "" for none."""
+    """A member's metadata. `regex` is "" for none."""
 
     instance_id: str | None = None
     rack_id: str | None = None

@@ -17,12 +17,12 @@ from odradek.groups.modern.assignment import Assignment
 from odradek.model.errors import ErrorCode, KafkaError
 
 Owned = Mapping[UUID, AbstractSet[int]]
-"""What a member says it uses."""
+"""The partitions that a member reports as its own."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Goal:
-    """What a member is brought towards."""
+    """The state to which a member is brought."""
 
     target_epoch: int
     target: Assignment

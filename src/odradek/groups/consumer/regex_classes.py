@@ -97,7 +97,7 @@ class NamedClass(NamedTuple):
 
 
 class ClassParts(NamedTuple):
-    """What is written between brackets, or is as if it were."""
+    """The parts of a bracket expression, or of a class that equals one."""
 
     letters: frozenset[str] = frozenset()
     ranges: frozenset[tuple[str, str]] = frozenset()

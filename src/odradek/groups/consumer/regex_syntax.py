@@ -50,7 +50,7 @@ class Op(IntEnum):
 
 
 class AnchorPlace(IntEnum):
-    """What a CHECK asks of a position between characters."""
+    """The position between characters that a CHECK requires."""
 
     BEGIN = 0
     END = 1
@@ -115,7 +115,7 @@ class _Parser:
         self._outer: list[_Group] = []
         self._names: set[str] = set()
         self._takes: dict[tuple[ClassParts, bool], Instruction] = {}
-        """What is written twice is one class, which looks at a character once."""
+        """Instructions by the class that they take: equal classes share one, which examines a character once."""
         self._literals: dict[tuple[str, bool], Instruction] = {}
 
     def parse(self) -> Program:
@@ -244,7 +244,8 @@ class _Parser:
             program.append(Instruction(Op.FORK, first=-once, second=1))
 
     def _repeat_up_to(self, begin: int, least: int, most: int) -> None:
-        """What stands at `begin` stays as the first time, so that nested repetitions that add nothing copy nothing."""
+        """Repeats the part at `begin`, which stays as the first copy, so that nested repetitions that add nothing copy
+        nothing."""
         program = self._program
         once = len(program) - begin
         optional = most - least
@@ -317,7 +318,7 @@ class _Parser:
         raise self._refusal(f"\\{character} is not part of RE2's syntax")
 
     def _bracketed(self) -> ClassParts:
-        """What stands between [ and ]; the first character may be a ]."""
+        """Parses the text between [ and ]; the first character may be a ]."""
         pattern = self._pattern
         is_negated = pattern.startswith("^", self._position)
         self._position += is_negated

@@ -60,7 +60,7 @@ def is_full(request: ConsumerGroupHeartbeatRequest) -> bool:
 
 
 def owned_of(request: ConsumerGroupHeartbeatRequest) -> Owned | None:
-    """What the member says it uses; None when it does not say, because nothing changed."""
+    """Returns the partitions that the member reports; None when it omits them, because nothing changed."""
     if request.topic_partitions is None:
         return None
     owned: dict[UUID, set[int]] = {}

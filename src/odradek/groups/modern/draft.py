@@ -53,7 +53,7 @@ G = TypeVar("G", bound="ModernGroup[Any, Any]")
 
 
 class Stored(Protocol[V_co]):
-    """What is known of a member, and kept in a record."""
+    """The part of a member that a record contains."""
 
     def value(self) -> V_co: ...
 
@@ -134,7 +134,7 @@ class GroupDraft(Generic[G, K, V]):
 
 
 def finish(machine: GroupMachine, draft: GroupDraft[G, K, V], step: GroupStep) -> None:
-    """What was decided takes effect, all of it.
+    """Applies the whole draft.
 
     UNKNOWN_SERVER_ERROR, as Kafka answers, for a change that is larger than one batch may be: nothing takes effect then.
     """

@@ -42,7 +42,7 @@ class Commit:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CommitRequest:
-    """What OffsetCommit and TxnOffsetCommit have in common."""
+    """The common parts of OffsetCommit and TxnOffsetCommit."""
 
     group_id: str
     committer: Committer
@@ -56,7 +56,8 @@ Verdicts = dict[Place, ErrorCode]
 
 @dataclass(frozen=True, slots=True)
 class CommitRecords:
-    """What a commit writes if its group admits the committer. It depends on no state, so it can be made ahead, in turns."""
+    """The records of a commit if its group admits the committer. They depend on no state, so they can be made ahead, in
+    turns."""
 
     verdicts: Verdicts = field(default_factory=dict)
     records: list[NewRecord] = field(default_factory=list)

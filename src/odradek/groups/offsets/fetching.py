@@ -15,7 +15,7 @@ from odradek.shards import Moment, Outcome
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FetchedOffset:
-    """What is said of one partition: nothing committed is offset -1 and no error."""
+    """The answer for one partition: without a commit it is offset -1 and no error."""
 
     offset: int = -1
     leader_epoch: int = -1
@@ -58,7 +58,7 @@ def fetch(
 
 
 def _said(committed: CommittedOffset | None, topic_id: UUID | None) -> FetchedOffset:
-    """What was committed for a topic that is gone is not said of the one that has its name now."""
+    """Returns a partition's answer; offsets that were committed for a deleted topic do not count for one of the same name."""
     if committed is None or not committed.is_of(topic_id):
         return _NOTHING
     return FetchedOffset(

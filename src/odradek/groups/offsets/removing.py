@@ -24,7 +24,7 @@ _GROUPS_A_STEP: Final = 500
 
 
 class _Room:
-    """What one batch may still hold: deleting more takes several."""
+    """The room in one batch: larger deletions take several."""
 
     __slots__ = ("_bytes_left", "_step")
 
@@ -103,7 +103,7 @@ def groups_with_offsets(machine: GroupMachine, now: Moment) -> Outcome[list[str]
 def delete_topics(
     machine: GroupMachine, now: Moment, *, topics: frozenset[str], group_ids: Sequence[str]
 ) -> Outcome[list[str]]:
-    """What these groups committed for topics that were deleted. Returns the groups that are not done yet."""
+    """Deletes the groups' offsets of deleted topics. Returns the groups that are not done yet."""
     step = GroupStep(now)
     room = _Room(machine, step)
     for position, group_id in enumerate(group_ids[:_GROUPS_A_STEP]):

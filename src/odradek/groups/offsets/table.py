@@ -40,7 +40,7 @@ class OffsetTable:
     def __init__(self) -> None:
         self._by_group: dict[str, dict[Place, CommittedOffset]] = {}
         self._pending: dict[int, dict[tuple[str, Place], CommittedOffset]] = {}
-        """What each producer's open transaction commits."""
+        """The offsets that each producer's open transaction commits."""
         self._open: dict[str, dict[Place, set[int]]] = {}
         """The producers whose open transactions commit something for a group's partition."""
 

@@ -26,7 +26,7 @@ _TABLES: Final = ("members", "targets", "currents", "state_topics")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ShareMemberMetadata:
-    """What a member says of itself."""
+    """A member's metadata."""
 
     rack_id: str | None = None
     client_id: str = ""
@@ -44,7 +44,7 @@ class ShareMemberMetadata:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ShareCurrentAssignment:
-    """What a member heard last."""
+    """The assignment in the last answer to a member."""
 
     epoch: int = 0
     previous_epoch: int = 0
@@ -167,7 +167,7 @@ class ShareGroup:
         return None
 
     def tombstones(self) -> Iterator[NewRecord]:
-        """What deletes the group, the group's own record last."""
+        """Yields the tombstones that delete the group, that of the group itself last."""
         group_id = self.group_id
         keys: list[formats.Key] = [
             *(formats.ShareCurrentKey(group_id=group_id, member_id=member_id) for member_id in self.currents),

@@ -33,7 +33,7 @@ class RecordState(IntEnum):
 
 
 class AcknowledgeType(IntEnum):
-    """What a member says about records that it has."""
+    """A member's decision about records that it acquired."""
 
     GAP = 0
     """There is no record at this offset."""
@@ -191,7 +191,7 @@ class SharePartition:
         return self._give_back(lambda record: record.member_id == member_id)
 
     def expire(self, now_ms: int) -> list[StateBatch]:
-        """What was not acknowledged in time comes back."""
+        """Releases records whose locks have expired."""
         return self._give_back(lambda record: record.until_ms <= now_ms)
 
     def begin_at(self, start_offset: int) -> list[StateBatch]:
@@ -356,7 +356,7 @@ def _check_ranges(ranges: Sequence[AcknowledgedRange]) -> None:
 
 
 def _each(span: AcknowledgedRange, start_offset: int) -> Iterator[tuple[int, AcknowledgeType]]:
-    """What is said of each offset from the window's start on: offsets below it take no step."""
+    """Yields the type of each offset from the window's start on: offsets below it take no step."""
     is_one = len(span.types) == 1
     for offset in range(max(span.first_offset, start_offset), span.last_offset + 1):
         yield offset, AcknowledgeType(span.types[0 if is_one else offset - span.first_offset])

@@ -320,7 +320,7 @@ def _changed(before: ShareState, change: StateChange) -> ShareState:
 def combined(
     old: Iterable[StateBatch], new: Iterable[StateBatch], start_offset: int
 ) -> tuple[StateBatch, ...]:
-    """What is known after `new`, which wins where both say something; nothing below the start. Both are ascending."""
+    """Returns the batches after `new`, which wins where both overlap; nothing below the start. Both are ascending."""
     news = list(new)
     pieces = list(news)
     index = 0
