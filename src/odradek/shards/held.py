@@ -109,6 +109,6 @@ _ELSEWHERE: Final = frozenset(
 
 
 def unavailable(reason: KafkaError) -> KafkaError:
-    """What a client understands: look for the coordinator again, and try again."""
+    """Returns the error that makes clients look for the coordinator again, and try again."""
     code = ErrorCode.NOT_COORDINATOR if reason.code in _ELSEWHERE else ErrorCode.COORDINATOR_NOT_AVAILABLE
     return KafkaError(code, reason.message)

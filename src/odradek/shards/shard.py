@@ -199,7 +199,7 @@ class Shard(Generic[M]):
         return True
 
     def _end_turn_before(self, outcome: Outcome[Any]) -> None:
-        """What was written before is in the log now, or `outcome`, which was decided on it, counts for nothing."""
+        """Appends the earlier records of the turn; if that fails, gives up `outcome`, which was decided on them, and raises."""
         self._end_turn()
         if self.state is not ShardState.ACTIVE:
             lost = KafkaError(ErrorCode.COORDINATOR_NOT_AVAILABLE, f"{self._name} could not be written")

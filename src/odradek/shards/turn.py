@@ -13,7 +13,7 @@ from odradek.shards.held import HeldOutcome
 from odradek.shards.outcome import NewRecord
 
 _RECORD_BYTES_MAX: Final = 48
-"""What a record takes beside its key and value, at most: seven varints."""
+"""The most bytes that a record has beside its key and value: seven varints."""
 _BATCH_BYTES: Final = 61
 
 
