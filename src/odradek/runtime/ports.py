@@ -139,7 +139,7 @@ class Disk(Protocol):
         """Durably put `data` at `path` so that a crash leaves the old content or the new one, never a mix."""
 
     def free_bytes(self, path: str) -> int:
-        """What may still be written to the file system that holds `path`."""
+        """Returns the bytes that may still be written to the file system that holds `path`."""
 
     def total_bytes(self, path: str) -> int:
         """The size of the file system that holds `path`."""

@@ -186,7 +186,7 @@ class Turn:
         return runs[0] if len(runs) == 1 else await self.map(lambda element: element, merge(*runs))
 
     async def gather(self, work: Callable[[S], Awaitable[T]], items: Sequence[S]) -> list[T]:
-        """What `work` comes to for each item, in order. A few are under way at once: each is a task."""
+        """Returns the result of `work` for each item, in order. A few are under way at once: each is a task."""
         done: list[T] = []
         for some in slices(items):
             await self.step()
@@ -206,7 +206,7 @@ class Turn:
 
 
 def in_one_go(work: Generator[None, None, T]) -> T:
-    """What a generator of few steps returns."""
+    """Returns the result of a generator of few steps."""
     try:
         while True:
             next(work)
