@@ -549,7 +549,7 @@ class RecordWriter:
         return 0
 
     def take(self) -> Written:
-        """What was written; the writer is empty afterwards."""
+        """Returns the written records; the writer is empty afterwards."""
         PyByteArray_Resize(self._out, self._used)
         written = Written(self._out, self.record_count, self.base_timestamp, self.max_timestamp)
         self._clear()

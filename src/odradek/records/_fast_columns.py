@@ -489,7 +489,7 @@ class _HeaderRows:
     @cython.cfunc
     @cython.exceptval(-1)
     def size_bytes(self, row: cython.longlong) -> cython.longlong:
-        """What the row's headers take as the end of a record, their number included."""
+        """Returns the bytes of the row's headers at the end of a record, their number included."""
         start: cython.longlong = 0
         name: Field
         value: Field

@@ -266,7 +266,7 @@ class RecordWriter:
         return size <= self._limit or self.record_count == 0
 
     def take(self) -> Written:
-        """What was written; the writer is empty afterwards."""
+        """Returns the written records; the writer is empty afterwards."""
         written = Written(self._out, self.record_count, self.base_timestamp, self.max_timestamp)
         self._clear()
         return written

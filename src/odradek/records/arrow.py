@@ -108,7 +108,7 @@ def _headers_array(rows: int, headers: Headers | None) -> pa.Array:
 
 
 def _mend_text(names: pa.Array) -> pa.Array:
-    """What is not UTF-8 in header names is replaced, as when single records are read: producers may send any
+    """Replaces invalid UTF-8 in header names, as when single records are read: producers may send any
     bytes.
     """
     try:

@@ -65,7 +65,7 @@ class KeyMap(Protocol):
 
 
 class CleaningEngine(Protocol):
-    """What both engines offer for compaction."""
+    """The functions of both engines for compaction."""
 
     def KeyMap(self, slot_count: int, key_count_max: int, seed: bytes) -> KeyMap:  # noqa: N802 - a module's class
         """Room for `key_count_max` keys, less than there are slots. `seed`: 16 secret bytes."""
@@ -147,7 +147,7 @@ def _packed(batch: bytearray, header: BatchHeader) -> bytearray:
 
 
 def emptied(header: BatchHeader) -> bytearray:
-    """What is left of a batch of which only offsets, producer and sequence are still needed."""
+    """Returns a batch without records, of which only offsets, producer and sequence are still needed."""
     batch = bytearray(HEADER_BYTES)
     attributes = header.attributes & ~(_CODEC_MASK | DELETE_HORIZON_BIT)
     write_header(batch, header._replace(attributes=attributes, base_timestamp=_NO_TIMESTAMP, record_count=0))

@@ -96,10 +96,10 @@ _GZIP_WINDOW: Final = 31
 _GZIP_PIECE_BYTES: Final = 1 << 20
 _GZIP_INPUT_BYTES_MIN: Final = 1 << 10
 _GZIP_INPUT_BYTES_MAX: Final = 64 << 10
-"""What zlib is given at once: at the end of a member it copies what it has not used."""
+"""How many bytes zlib gets at once: at the end of a member it copies the unused ones."""
 _MEMBER_WEIGHT_BYTES: Final = 1 << 10
 _BLOCK_WEIGHT_BYTES: Final = 512
-"""What each gzip member and snappy block after the first counts as, against what is allowed: an empty one costs time, too."""
+"""The bytes that each gzip member and snappy block after the first counts as: an empty one costs time, too."""
 _LZ4_FLAGS: Final = 4
 _LZ4_SIZE_FLAG: Final = 0x08
 _LZ4_SIZE: Final = 6

@@ -14,7 +14,7 @@ from odradek.runtime.ports import Buffer
 H = TypeVar("H")
 
 COLUMN_BYTES_MAX: Final = 0x7FFF_FFFF
-"""What one binary column can hold: its offsets are 32 bits wide."""
+"""The most bytes of one binary column: its offsets are 32 bits wide."""
 
 
 class BinaryColumn(NamedTuple):

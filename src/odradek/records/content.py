@@ -29,7 +29,7 @@ _OFFSET_MAX: Final = (1 << 63) - 1
 
 
 class RecordsSummary(NamedTuple):
-    """What a produced batch holds, found by looking. A tuple: every produced batch makes one."""
+    """The contents of a produced batch, from a check of its records. A tuple: every produced batch makes one."""
 
     record_count: int
     min_timestamp: int
@@ -68,7 +68,7 @@ def validate_records(
 
 
 def _check_produced(header: BatchHeader) -> None:
-    """What the header of a batch from a producer may say."""
+    """Raises unless the header is one that a producer may send."""
     if header.attributes & CONTROL_BIT:
         raise invalid("control batches are written by brokers alone")
     if header.attributes & TIMESTAMP_TYPE_BIT:

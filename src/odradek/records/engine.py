@@ -49,7 +49,7 @@ class RecordWriter(Protocol):
 
 
 class Engine(Protocol):
-    """What both engines offer; `_plain.py` says what each function does."""
+    """The functions of both engines; `_plain.py` describes each."""
 
     @property
     def NAME(self) -> str: ...  # noqa: N802 - a module's constant

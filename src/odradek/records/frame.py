@@ -11,7 +11,7 @@ RECORD_BYTES_MIN: Final = 7
 
 
 class Frame(NamedTuple):
-    """What a batch's header says about the records in it: as both engines get it."""
+    """The fields of a batch's header that describe its records, as both engines get them."""
 
     record_count: int
     last_offset_delta: int
@@ -25,7 +25,7 @@ class Frame(NamedTuple):
 
 
 class Walk(NamedTuple):
-    """What `walk` saw."""
+    """The result of `walk`."""
 
     min_timestamp: int
     max_timestamp: int

@@ -9,7 +9,7 @@ Header: TypeAlias = tuple[str, bytes | None]
 
 
 class TimestampType(IntEnum):
-    """Who set a record's timestamp: the producer, or the broker when it appended the batch."""
+    """The setter of a record's timestamp: the producer, or the broker when it appended the batch."""
 
     CREATE_TIME = 0
     LOG_APPEND_TIME = 1
