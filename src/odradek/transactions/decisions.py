@@ -45,7 +45,7 @@ class ProducerIdRequired(Exception):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TransactionChange:
-    """What is to be written, and the last epoch from then on."""
+    """The transaction to write, and the last epoch from then on."""
 
     transaction: Transaction
     last_epoch: int
@@ -325,7 +325,7 @@ def completed(prepared: Transaction, *, now_ms: int) -> Transaction:
 
 
 def identity_after(prepared: Transaction) -> ProducerIdentity:
-    """Who the producer is once the prepared transaction is complete: what EndTxn 5 is answered with."""
+    """Returns the producer's identity after the prepared transaction is complete, which is the answer to EndTxn 5."""
     if prepared.client_version.bumps_epochs and prepared.next_producer_id != NO_PRODUCER:
         return ProducerIdentity(producer_id=prepared.next_producer_id, producer_epoch=0)
     return prepared.identity

@@ -53,7 +53,7 @@ class TransactionTerms:
     level: TransactionVersion
     """The cluster's `transaction.version`."""
     batch_bytes_max: int = 2**31 - 1
-    """What a batch of `__transaction_state` may weigh."""
+    """The most bytes of a batch of `__transaction_state`."""
 
 
 class TransactionMachine:
@@ -226,7 +226,8 @@ class TransactionMachine:
         fresh_producer_id: int | None,
         now: Moment,
     ) -> Outcome[ProducerIdentity | None]:
-        """Who the producer is from now on; None if a transaction is under way, which is aborted first: it must ask again.
+        """Replies with the producer's new identity; None if a transaction is under way, which is aborted first: it must ask
+        again.
 
         Raises as `decisions.init_producer` does, and ProducerIdRequired.
         """
@@ -357,7 +358,7 @@ class TransactionMachine:
         return [self.record(transactional_id, change.transaction)]
 
     def record(self, transactional_id: str, following: Transaction) -> NewRecord:
-        """What brings a producer to the state that follows: it must be one that may."""
+        """Returns the record of the state that follows, which must be one that may follow."""
         current = self._transactions.get(transactional_id)
         before = TransactionState.EMPTY if current is None else current.state
         assert before in MAY_FOLLOW[following.state], f"{before.title} may not become {following.state.title}"

@@ -32,7 +32,7 @@ _SELECTED_AT_ONCE: Final = 256
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TransactionSettings:
-    """What the service goes by, read again for each request."""
+    """The service's settings, read again for each request."""
 
     terms: TransactionTerms
     timeout_ms_max: int
@@ -59,7 +59,7 @@ class TransactionCoordinator:
         self._workers: Workers | None = None
 
     def begin(self, shards: Shards[TransactionMachine], markers: Markers) -> None:
-        """What the service works on; before the first shard is made."""
+        """Sets the shards and markers; called before the first shard is made."""
         self._shards = shards
         self._workers = Workers(shards, Finisher(shards, markers), self._next_producer_id)
 

@@ -81,7 +81,7 @@ PREPARE_ABORT in one step, and an id that expires gets a tombstone."""
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ProducerIdentity:
-    """Who a producer says it is."""
+    """A producer's id and epoch, as the producer states them."""
 
     producer_id: int
     producer_epoch: int
@@ -89,7 +89,7 @@ class ProducerIdentity:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Transaction:
-    """What the log says of one transactional id: all of it, and nothing else, survives a restart."""
+    """The state of one transactional id in the log: all of it, and nothing else, survives a restart."""
 
     producer_id: int
     producer_epoch: int
