@@ -27,7 +27,7 @@ _AGE_MS_MIN: Final = 10_000
 
 @section()
 class AccessConfig(Section):
-    """Who may do what."""
+    """Settings for authorization."""
 
     # fmt: off
     authorizer_class_name: String = setting(default="", importance=LOW, meaning=

@@ -45,7 +45,7 @@ HIGH, LOW = Importance.HIGH, Importance.LOW
 
 @section()
 class BrokerConfig(Section):
-    """What governs one broker. `BrokerConfig()` is a broker on 127.0.0.1:9092 with Kafka's defaults.
+    """The settings of one broker. `BrokerConfig()` is a broker on 127.0.0.1:9092 with Kafka's defaults.
 
     Build it with `load`, which checks what people write; the constructor trusts its caller.
 
@@ -59,7 +59,7 @@ class BrokerConfig(Section):
     storage: StorageConfig = field(default_factory=StorageConfig)
     cleaner: CleanerConfig = field(default_factory=CleanerConfig)
     log: LogConfig = field(default_factory=LogConfig)
-    """What a topic has that sets nothing itself."""
+    """The settings of a topic that sets nothing itself."""
     topics: TopicCreationConfig = field(default_factory=TopicCreationConfig)
     group: GroupConfig = field(default_factory=GroupConfig)
     offsets: OffsetsConfig = field(default_factory=OffsetsConfig)
@@ -88,7 +88,7 @@ class BrokerConfig(Section):
 
     @classmethod
     def load(cls, values: Mapping[str, str]) -> tuple[BrokerConfig, list[str]]:
-        """What `values` (Kafka's keys, as text) describe, and a warning for each that has no effect.
+        """Returns the configuration in `values` (Kafka's keys, as text), and a warning for each key that has no effect.
 
         ConfigError names every value that cannot be used, and what is allowed.
         """

@@ -157,7 +157,7 @@ class Setting:
 
     @property
     def allowed(self) -> str:
-        """What `parse` accepts, in words."""
+        """The values that `parse` accepts, in words."""
         expected = _EXPECTED.get(self.type)
         if self.valid is None:
             return expected or "text"

@@ -29,7 +29,7 @@ class _Family:
 
     setting: Setting
     broker_key: str | None
-    """What every group has that sets nothing itself."""
+    """The key of the value for groups that set nothing themselves."""
     least: tuple[str, int] | None = None
     """The broker's setting for the least value, and Kafka's default of it."""
     most: tuple[str, int] | None = None

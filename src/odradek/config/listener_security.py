@@ -37,7 +37,7 @@ _ANONYMOUS_MODULES: Final = ("OAuthBearerLoginModule",)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MechanismSettings:
-    """What one mechanism of a listener has for itself."""
+    """The settings of one mechanism of a listener."""
 
     jaas: LoginModule | None = field(default=None, repr=False)
     max_reauth_ms: int = 0
@@ -65,7 +65,7 @@ class ListenerSecurity:
 
     @property
     def kerberos(self) -> KerberosIdentity | None:
-        """Who this broker is to Kerberos; None where GSSAPI is not enabled. ConfigError."""
+        """This broker's Kerberos identity; None where GSSAPI is not enabled. Raises ConfigError."""
         settings = self.mechanisms.get(GSSAPI)
         if settings is None:
             return None
@@ -82,7 +82,7 @@ class ListenerSecurity:
 
     @property
     def token_client(self) -> TokenClient:
-        """Who this broker is to the issuer of its token. ConfigError."""
+        """This broker's identity for the issuer of its token. Raises ConfigError."""
         jaas, sasl = self.mechanisms[OAUTHBEARER].jaas, self.sasl
         return TokenClient.of(
             {} if jaas is None else jaas.options,

@@ -69,7 +69,7 @@ def parse_listeners(key: str, items: Iterable[str], protocols: Mapping[str, str]
 
 
 def check_advertised(key: str, advertised: Iterable[Listener], listeners: Iterable[Listener]) -> None:
-    """What is advertised must be something that a client can connect to, under a listener's name."""
+    """Raises ConfigError unless clients can connect to each advertised address, under a listener's name."""
     names = {listener.name for listener in listeners}
     for listener in advertised:
         problem = None

@@ -106,7 +106,7 @@ def reconfigure(config: BrokerConfig, defaults: Mapping[str, str], own: Mapping[
 
 
 def without_effect(key: str) -> str | None:
-    """Why a dynamic setting that a running broker takes changes nothing there; None if it does."""
+    """Returns the reason why a dynamic setting has no effect on a running broker; None if it has one."""
     if is_of_listener(key):
         return None
     setting = BROKER_SETTINGS.get(key)
@@ -120,7 +120,7 @@ def without_effect(key: str) -> str | None:
 
 
 def unknown_setting(key: str) -> str:
-    """What to say about a key that Kafka does not have either, with the name that may have been meant."""
+    """Returns the warning about a key that Kafka does not have either, with the name that may have been meant."""
     topic = TOPIC_SETTINGS.get(key)
     if topic is not None and topic.synonyms:
         return f"{key} is a topic setting and has no effect here; use {topic.synonyms[0]}"
@@ -170,7 +170,7 @@ def _node_id(parsed: Values) -> Values:
 
 
 def _consumer_groups(parsed: Values) -> Values:
-    """What a group is given lies between the least and the most that a group may be given."""
+    """Checks that groups' values are between the least and the most that a group may set."""
     value = {
         name: parsed.get(f"group.consumer.{name}", BROKER_SETTINGS[f"group.consumer.{name}"].default)
         for bound in ("", "min.", "max.")
@@ -315,7 +315,7 @@ def _connection_overrides(parsed: Values) -> Values:
 
 
 def _topic_defaults(parsed: Values) -> LogConfig:
-    """What topics have that set nothing: from the strongest of the broker's keys that were given for each."""
+    """Returns the settings of topics that set nothing: from the strongest broker key that is set for each."""
     defaults: Values = {}
     for topic in TOPIC_SETTINGS.values():
         key = next((key for key in topic.synonyms if key in parsed), None)

@@ -25,7 +25,7 @@ from odradek.model.errors import ConfigError
 GSSAPI, PLAIN, OAUTHBEARER = "GSSAPI", "PLAIN", "OAUTHBEARER"
 SCRAM_MECHANISMS: Final = ("SCRAM-SHA-256", "SCRAM-SHA-512")
 MECHANISMS: Final = (PLAIN, *SCRAM_MECHANISMS, OAUTHBEARER, GSSAPI)
-"""What brokers and clients here speak."""
+"""The mechanisms that brokers and clients here support."""
 TOKEN_ENDPOINT: Final = "sasl.oauthbearer.token.endpoint.url"
 _NAMES: Final = Bounds(
     allowed="names of mechanisms, such as SCRAM-SHA-512",

@@ -115,7 +115,7 @@ class Section:
     field_table: ClassVar[tuple[Field[Any], ...]]
     defaults: ClassVar[tuple[tuple[str, Any, Any], ...]]
     settings: ClassVar[dict[str, Setting]]
-    """What is declared here, by the field's name."""
+    """The settings that the section declares, by the field's name."""
 
     def __init__(self, **values: Any) -> None:
         put = object.__setattr__

@@ -22,7 +22,7 @@ from odradek.config.section import (
 
 @section()
 class ServerConfig(Section):
-    """Who this broker is, and what all of its parts share."""
+    """The identity of this broker, and settings that all of its parts share."""
 
     # fmt: off
     node_id: Int = setting(default=1, valid=at_least(0), synonyms=("broker.id",), importance=HIGH, meaning=
@@ -71,7 +71,7 @@ class MetricsConfig(Section):
 
 @section()
 class TopicCreationConfig(Section):
-    """Who may create and delete topics, and what a topic gets whose creator does not say."""
+    """Settings for creating and deleting topics, and defaults for topics whose creator sets none."""
 
     # fmt: off
     auto_create_topics_enable: Boolean = setting(default=True, importance=HIGH, meaning=

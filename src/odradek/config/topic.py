@@ -52,7 +52,7 @@ _GZIP_LEVEL = Bounds(allowed="1 to 9, or -1", accepts=lambda level: level == -1 
 
 @section(scope=Scope.TOPIC)
 class LogConfig(Section):
-    """What governs the log of one topic's partitions. `LogConfig()` has Kafka's defaults."""
+    """The settings of the log of one topic's partitions. `LogConfig()` has Kafka's defaults."""
 
     # fmt: off
     cleanup_policy: frozenset[str] = setting(default=frozenset({"delete"}), valid=any_of("compact", "delete"),
@@ -171,7 +171,7 @@ TOPIC_ATTRIBUTES: Final[dict[str, str]] = {
 
 
 def topic_config(overrides: Mapping[str, str], broker: BrokerConfig) -> LogConfig:
-    """What governs a topic that sets `overrides` on this broker.
+    """Returns the settings of a topic that sets `overrides` on this broker.
 
     Raises KafkaError INVALID_CONFIG naming the key, the value, and what is allowed.
     """

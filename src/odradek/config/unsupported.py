@@ -273,7 +273,7 @@ INSTEAD: Final = {
     "advertised.port": "advertised.listeners",
     "log.message.timestamp.difference.max.ms": "log.message.timestamp.before.max.ms and ...after.max.ms",
 }
-"""What to write in place of a setting that Kafka dropped."""
+"""The replacement for each setting that Kafka dropped."""
 
 FOREIGN_PREFIXES: Final = {
     "confluent.": "belongs to Confluent Platform and has no effect",

@@ -122,7 +122,7 @@ class ZooKeeperConfig(Section):
 
 
 def check_zookeeper(parsed: Mapping[str, Any]) -> dict[str, Any]:
-    """What of these settings does not go together is a ConfigError; nothing is derived."""
+    """Raises ConfigError for settings that do not fit together; derives nothing."""
     username, password = parsed.get("odradek.zookeeper.username"), parsed.get("odradek.zookeeper.password")
     if (username is None) != (password is None):
         raise ConfigError(

@@ -28,7 +28,7 @@ _GUARDS: Final = {
     "SASL_PLAINTEXT": frozenset({"a login"}),
     "SASL_SSL": frozenset({"TLS", "a login"}),
 }
-"""What a client has to pass before a listener serves it."""
+"""The guards that a client has to pass before a listener serves it."""
 
 
 class _Levels(NamedTuple):
