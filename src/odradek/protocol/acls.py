@@ -106,7 +106,7 @@ OPERATIONS_OF: Final = {
     AclResourceType.DELEGATION_TOKEN: (AclOperation.DESCRIBE,),
     AclResourceType.USER: (AclOperation.CREATE_TOKENS, AclOperation.DESCRIBE_TOKENS),
 }
-"""What can be done to each kind of resource."""
+"""The operations on each kind of resource."""
 
 
 class RequiredAcl(NamedTuple):

@@ -33,7 +33,7 @@ class Api:
     key: int
     name: str
     family: str
-    """What it is about: the folder that its messages and its handler are in."""
+    """The subject of the API: the folder of its messages and its handler."""
     versions: VersionRange
     flexible_from: int | None
     latest_stable: int
@@ -72,7 +72,7 @@ class Api:
 
     @cached_property
     def acls(self) -> tuple[tuple[RequiredAcl, ...], ...]:
-        """What Kafka's authorizer is asked before this is served. `parse_acls` says how to read it."""
+        """The questions to Kafka's authorizer before this is served. `parse_acls` explains the form."""
         return acls.parse_acls(self.acls_text)
 
     def is_flexible(self, version: int) -> bool:
@@ -88,7 +88,7 @@ _PIPELINED: Final = frozenset({0, 8})
 """Produce and OffsetCommit: their effects come in the order of the requests, and none reads what an earlier one wrote."""
 
 BROKER_SOFTWARE: Final = "odradek-broker"
-"""What a broker calls its software when it asks another for ApiVersions."""
+"""The software name of a broker that sends ApiVersions to another."""
 
 
 def pipeline_of(frame: memoryview) -> int | None:

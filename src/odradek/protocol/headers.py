@@ -29,7 +29,7 @@ SIZE_BYTES: Final = 4
 
 
 class RequestHeader(NamedTuple):
-    """Who asks what, in which version. `client_id` is what the client calls itself, for logs and quotas."""
+    """The sender of a request, its API and version. `client_id` is the client's own name, for logs and quotas."""
 
     api_key: int
     api_version: int

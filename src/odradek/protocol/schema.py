@@ -45,7 +45,7 @@ _ABSENT: Final[Any] = object()
 
 
 class _Options(TypedDict, total=False):
-    """What any field may say beside its type and versions; `Field` has the same names."""
+    """The options of any field beside its type and versions; `Field` has the same names."""
 
     ignorable: bool
     tag: int
@@ -105,7 +105,7 @@ class Kind(Generic[T]):
         """Bytes on the wire of a fixed-width type."""
 
     def zero(self) -> Any:
-        """What a field holds when neither the sender nor the declaration says otherwise."""
+        """Returns a field's value when neither the sender nor the declaration sets one."""
         return self._zero
 
     @overload
@@ -258,7 +258,7 @@ class Struct(metaclass=StructMeta):
         return bool(self._values(self) == self._values(other))
 
     def __repr__(self) -> str:
-        """What differs from the defaults; bytes and records by weight alone: they may be huge, or secret."""
+        """Returns the fields that differ from the defaults; only the size of bytes and records: they may be huge, or secret."""
         shown = (
             f"{field.name}={_brief(value)}"
             for field in self.FIELDS

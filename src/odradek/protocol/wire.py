@@ -66,7 +66,7 @@ def skip_tags(buffer: Sequence[int], position: int, end: int) -> int:
 
 
 def tag_prefix(tag: int, size: int) -> bytes:
-    """What stands before the content of one tagged field."""
+    """Returns the bytes before the content of one tagged field."""
     return uvarint(tag) + uvarint(size)
 
 
