@@ -227,7 +227,7 @@ class ConfigError(OdradekError):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ErrorContent:
-    """What a `KafkaError` says, to be kept: see `ErrorValue`."""
+    """The code and text of a `KafkaError`, to be kept: see `ErrorValue`."""
 
     code: ErrorCode
     message: str
@@ -246,7 +246,7 @@ E = TypeVar("E", bound=BaseException)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ErrorValue(Generic[E]):
-    """What an error says, without the error: its class, its arguments and its attributes.
+    """The contents of an error, without the error: its class, its arguments and its attributes.
 
     An exception that is kept and raised again gains a traceback entry each time, and every entry keeps a frame with all
     that it names. So code that must raise an error later keeps this, and raises a new exception each time.
