@@ -23,7 +23,7 @@ _GRACE_SECONDS: Final = 5.0
 
 
 def seconds_for(request: Any) -> float:
-    """How long the request may wait: `ANSWER_SECONDS`, or a little longer than it asks for itself."""
+    """Returns the time that the request may wait: `ANSWER_SECONDS`, or a little more than its own timeout."""
     own_ms: int = getattr(request, "timeout_ms", 0)
     return max(ANSWER_SECONDS, own_ms / 1000 + _GRACE_SECONDS)
 
@@ -31,7 +31,7 @@ def seconds_for(request: Any) -> float:
 async def in_time(
     work: Awaitable[T], api: Api, version: int, request: Message, refuse: Callable[[Message], Awaitable[T]]
 ) -> T:
-    """What the work comes to; what `refuse` makes of REQUEST_TIMED_OUT when that takes too long."""
+    """Returns the result of the work, or that of `refuse` for REQUEST_TIMED_OUT when it takes too long."""
     seconds = seconds_for(request)
     try:
         async with asyncio.timeout(seconds) as limit:

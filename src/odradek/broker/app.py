@@ -121,7 +121,7 @@ class Broker:
         self._handlers = Handlers()
         self._trail: AuditTrail | None = None
         self.isr_counts: Final = IsrCounts()
-        """What happened to the in-sync replicas of the partitions that this broker leads."""
+        """Counts of changes to the in-sync replicas of the partitions that this broker leads."""
         self.turns = Turns(runtime.clock.monotonic)
         """The event loop, as long work shares it."""
         self.addresses: list[tuple[str, int]] = []
@@ -564,7 +564,7 @@ def _dynamic(config: BrokerConfig, image: ClusterImage) -> tuple[Mapping[str, st
 
 
 def _pace(broker: BrokerContext, host: str) -> tuple[float, bool]:
-    """How long a new connection must wait, and whether it is closed then (KIP-612)."""
+    """Returns the time that a new connection must wait, and whether it is closed then (KIP-612)."""
     if not broker.quotas.limits_connections:
         return 0.0, False
     return broker.quotas.connection_from(host, broker.runtime.clock.monotonic())

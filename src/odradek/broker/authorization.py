@@ -1,4 +1,4 @@
-"""What clients may do while there is no authorizer: everything but what only brokers may ask.
+"""Authorization without an authorizer: clients may do everything but what only brokers may request.
 
 - The operations that a client may do, as the bit field that Metadata, DescribeCluster and DescribeGroups carry (KIP-430): all
   that the kind of resource knows, as with Kafka.
@@ -47,19 +47,19 @@ _CONTROL_PLANE: Final = frozenset(
 
 
 def is_between_brokers(api: Api, request: Any) -> bool:
-    """Whether a request is one of a broker: of an internal API, or a follower's Fetch."""
+    """Tells whether a request comes from a broker: an internal API, or a follower's Fetch."""
     if api.internal:
         return True
     return api.key == _FETCH and (request.replica_id >= 0 or request.replica_state.replica_id >= 0)
 
 
 def is_of_control_plane(api_key: int) -> bool:
-    """Whether a request is served at the control plane: it is for the controller, or it comes before such a request."""
+    """Tells whether a request is served at the control plane: it is for the controller, or it comes before such a request."""
     return api_key in _CONTROL_PLANE
 
 
 def speaks_for_others(requester: Requester, *, is_gated: bool) -> bool:
-    """Whether a forwarded request is taken as one of the client that it names.
+    """Tells whether a forwarded request counts as one of the client that it names.
 
     With an authorizer only who may do ClusterAction comes so far, and it must not lend its own rights to a client. Else: not
     from a client without a name.

@@ -83,7 +83,7 @@ async def _set_within(event: asyncio.Event, seconds: float) -> bool:
 
 
 async def _import_handlers(handlers: Handlers) -> None:
-    """One a round of the event loop, for requests wait meanwhile. Waiters for the start hear of it first."""
+    """Imports one handler in each round of the event loop, since requests wait meanwhile. Waiters for the start run first."""
     await asyncio.sleep(_IMPORT_AFTER_SECONDS)
     for name in DATA_PATH:
         await asyncio.sleep(0)

@@ -20,7 +20,7 @@ _HARDLY_MORE: Final = 1.1
 _FREEZE_BLOCKS: Final = 60_000
 """A look at the objects in so many blocks takes about 20 ms."""
 _PARTITION_BLOCKS: Final = 130
-"""What a partition costs in memory blocks: its replica, its log and its entry in the image (measured with 7,750 partitions)."""
+"""The memory blocks of a partition: its replica, its log and its entry in the image (measured with 7,750 partitions)."""
 
 
 def keep_collections_small(is_busy: bool) -> None:

@@ -1,4 +1,4 @@
-"""What a ConfigResource names, and how changes to it are checked and carried out. Shared by the three config APIs."""
+"""Resources with settings, and the checks and changes of their settings. Shared by the three config APIs."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ Change = Callable[[Mapping[str, str]], Mapping[str, str]]
 
 
 class Operation(IntEnum):
-    """What IncrementalAlterConfigs does with one setting (KIP-339)."""
+    """The operations of IncrementalAlterConfigs on one setting (KIP-339)."""
 
     SET = 0
     DELETE = 1
@@ -118,7 +118,7 @@ def unsupported(kind: int) -> KafkaError:
 
 
 class Resource(Protocol):
-    """What an alter request changes."""
+    """The resource that an alter request changes."""
 
     @property
     def resource_type(self) -> int: ...
@@ -277,7 +277,7 @@ def replacing(entries: Iterable[Entry]) -> Change:
 
 
 def incremental(entries: Iterable[IncrementalEntry], kind: int) -> Change:
-    """IncrementalAlterConfigs: only what is named changes."""
+    """Applies IncrementalAlterConfigs: only the named settings change."""
     entries = list(entries)
     for name, count in Counter(entry.name for entry in entries).items():
         if count > 1:

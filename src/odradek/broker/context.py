@@ -1,4 +1,4 @@
-"""What every handler receives: the broker's parts, and the context of the request."""
+"""The arguments of every handler: the broker's parts, and the context of the request."""
 
 from __future__ import annotations
 
@@ -69,25 +69,25 @@ class BrokerContext:
     quotas: Quotas
     moves: LogDirMoves
     authorizer: Authorizer | None = None
-    """Who decides what clients may do; None: they may do everything."""
+    """The authorizer of clients; None: they may do everything."""
     principals: BuiltPrincipals | None = None
-    """Who clients act for, where that is not Kafka's own rule."""
+    """The builder of clients' principals; None for Kafka's own rule."""
     gate: RequestGate | None = None
     """Carries out what the authorizer decides, before handlers."""
     audit: RequestWatcher | None = None
-    """Notes what is done, where someone wants to know."""
+    """The watcher of requests for the audit; None without an audit."""
     traffic: BrokerTraffic = field(init=False, default_factory=BrokerTraffic)
-    """What moves, by topic."""
+    """The traffic of each topic."""
     elections: ElectionFigures = field(init=False)
     """Elections that this broker made as the controller."""
     logins: LoginFigures = field(init=False, default_factory=LoginFigures)
     """SASL logins, by listener."""
     requests: RequestFigures = field(init=False)
-    """How long requests take, by API."""
+    """The durations of requests, by API."""
     turns: Turns
     """Turns on the event loop, for handlers whose work grows with the request."""
     answer_room_bytes: Callable[[], int] = lambda: 2**31 - 1
-    """How much a fetch may put into memory: `queued.max.response.bytes` less what clients have not read yet."""
+    """Returns the bytes that a fetch may load: `queued.max.response.bytes` minus what clients have not read yet."""
     serve: Callable[[Connection, memoryview, Requester | None], Reply] = lambda connection, frame, requester: (
         None
     )
@@ -123,7 +123,7 @@ class BrokerContext:
 
     @property
     def verifier(self) -> TransactionVerifier:
-        """Who asks the coordinators of transactions, here and elsewhere."""
+        """The verifier that asks transaction coordinators, on this broker and on others."""
         if self._verifier is None:
             self._verifier = transaction_verifier.ClusterVerifier(
                 self.coordinators, lambda: self.transactions, lambda: self.config
@@ -133,7 +133,7 @@ class BrokerContext:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RequestContext:
-    """Who asks, over which connection, in which version of the API."""
+    """The client of a request, its connection, and the version of the API."""
 
     connection: Connection
     api_version: int
@@ -141,7 +141,7 @@ class RequestContext:
     correlation_id: int = -1
     requester: Requester = UNKNOWN_REQUESTER
     access: Access | None = None
-    """What the asker may do, for handlers that ask themselves; None where there is no authorizer."""
+    """The client's rights, for handlers that check them themselves; None without an authorizer."""
 
     @property
     def principal(self) -> str:
@@ -197,17 +197,17 @@ class ApiHandler:
 
 
 class RequestGate(Protocol):
-    """What stands before the handlers where there is an authorizer (`broker/access/gate.py`)."""
+    """The gate before the handlers where there is an authorizer (`broker/access/gate.py`)."""
 
     def guarded(self, api: Api, served: ApiHandler) -> ApiHandler:
         """The handler, behind the checks of its API."""
 
     def report_to(self, report: Callable[[Api, RequestContext, RequiredAcl, str], None]) -> None:
-        """Who hears of refusals."""
+        """Sets the receiver of refusals."""
 
 
 class RequestWatcher(Protocol):
-    """What notes requests for the audit (`broker/audit/watching.py`)."""
+    """The watcher that notes requests for the audit (`broker/audit/watching.py`)."""
 
     def watched(self, api: Api, served: ApiHandler) -> ApiHandler:
         """The handler; what is asked of it is noted."""

@@ -100,7 +100,7 @@ class Dispatcher:
             )
 
     def serve(self, connection: Connection, frame: memoryview, requester: Requester | None = None) -> Reply:
-        """What is asked at any listener. `requester`: of a request that another broker passes on."""
+        """Serves a request of any listener. `requester`: the client of a request that another broker forwards."""
         header, position = decode_request_header(frame)
         joining = self._broker.cluster.joining
         if joining is not None and _waits_for_join(connection, header):
@@ -277,7 +277,7 @@ class Dispatcher:
     async def _forward(
         self, connection: Connection, header: RequestHeader, frame: bytes, requester: Requester | None
     ) -> Chunks | None:
-        """What the controller answers; without one, what this broker can say itself, or nothing if the peer has gone."""
+        """Returns the controller's answer; without a controller this broker's own, or nothing if the peer has gone."""
         asker = requester or self._requester_of(connection)
         response = await self._broker.cluster.forwarding.answer(
             frame, asker, lambda: connection.peer_finished
@@ -436,7 +436,7 @@ def _copy(target: asyncio.Future[Chunks | None], source: asyncio.Future[Chunks |
 
 
 async def _settled(reply: Reply) -> Chunks | None:
-    """What a reply comes to."""
+    """Awaits a reply and returns its outcome."""
     if isinstance(reply, HeldReply):
         reply = reply.chunks
     return await reply if isinstance(reply, Awaitable) else reply

@@ -1,4 +1,4 @@
-"""What the log says when something held the event loop: one event with the stack, and no flood of them.
+"""Logs holds of the event loop: one event with the stack, and no flood of them.
 
 Theory. A hold is worth a stack if the loop's thread did something: it computed, or it waited for a disk. A thread that had no
 core did nothing, so its stack names a function without guilt: `event_loop_starved` counts such holds. Events of either kind

@@ -1,4 +1,4 @@
-"""What a response refuses, for the broker's log: one event a request, whatever the API.
+"""Logs the refusals in responses: one event for each request, in every API.
 
 Error codes sit where each API's response has them; which fields lead to one is worked out once for each class of response.
 A client that repeats its mistake is not repeated in the log: one event a connection, API and code in `_QUIET_SECONDS`.
@@ -32,7 +32,7 @@ _NO_MISTAKE: Final = frozenset(
         ErrorCode.FETCH_SESSION_ID_NOT_FOUND,
     }
 )
-"""How a protocol tells a client what to do next: no one has to look into it."""
+"""Errors by which a protocol tells a client what to do next: they need no attention."""
 _INDEXES: Final = ("partition_index", "index", "partition")
 
 
@@ -142,7 +142,7 @@ def _log_found(
 
 
 class _ErrorPaths(NamedTuple):
-    """How to get from a struct to the error codes in it."""
+    """The paths from a struct to the error codes in it."""
 
     here: bool
     structs: tuple[tuple[str, Any], ...]

@@ -1,4 +1,4 @@
-"""What a broker opens first: its data directories and the registry of its cluster, and that the two belong together."""
+"""Opens a broker's data directories and the registry of its cluster, and checks that the two belong together."""
 
 from __future__ import annotations
 
@@ -55,7 +55,7 @@ async def open_stores(config: BrokerConfig, runtime: Runtime, open_registry: Ope
 
 
 async def first_image(registry: Registry, cluster_id: str) -> ClusterImage:
-    """What the registry holds, to open logs by. No broker leads in it: who does now, only the controller can tell, and under
+    """Returns the registry's image, to open logs by. No broker leads in it: only the controller knows the leaders, and under
     which epoch.
     """
     empty = ClusterImage(

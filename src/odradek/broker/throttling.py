@@ -62,7 +62,7 @@ def fetch_bytes_max(broker: BrokerContext, context: RequestContext) -> int:
 
 
 class Charge:
-    """What one request uses, while it is served."""
+    """The use of quotas by one request, while it is served."""
 
     __slots__ = ("_api_key", "_client_id", "_connection", "_delay", "_now", "_quotas", "_user")
 
@@ -95,7 +95,7 @@ class Charge:
             self._count(QuotaKind.REQUEST, (self._now() - start) * 100)
 
     def timed_steps(self, work: Awaitable[T]) -> Awaitable[T]:
-        """The same for work that waits in between: only its steps count."""
+        """Measures work that waits in between: only its steps count."""
         return _Steps(work, self) if self._counts_time else work
 
     @property

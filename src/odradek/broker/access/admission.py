@@ -18,7 +18,7 @@ Finish = Callable[[Any], Generator[None, None, Any]]
 
 @dataclass(slots=True)
 class Admission:
-    """What of a request goes on, and what its answer needs."""
+    """The state of one request at the gate."""
 
     broker: BrokerContext
     context: RequestContext

@@ -34,7 +34,7 @@ class Access:
         """Raises when the rules may be out of date: before each decision, because a request can wait for long."""
 
     def may(self, operation: AclOperation, resource_type: AclResourceType, name: str) -> bool:
-        """Whether the asker may do this; a refusal is reported."""
+        """Tells whether the client may do this; reports a refusal."""
         if self.may_quietly(operation, resource_type, name):
             return True
         self._refused(RequiredAcl(operation, resource_type), name)
@@ -49,7 +49,7 @@ class Access:
     def may_any(
         self, alternatives: Iterable[RequiredAcl], name: str | None, *, quietly: bool = False
     ) -> bool:
-        """Whether one of the alternatives holds; None as the name: for any resource that there could be."""
+        """Tells whether one of the alternatives is allowed; None as the name: for any possible resource."""
         for required in alternatives:
             if required.resource is AclResourceType.CLUSTER:
                 allowed = self.may_quietly(required.operation, required.resource, CLUSTER_NAME)
@@ -68,7 +68,7 @@ class Access:
         return False
 
     def operations(self, resource_type: AclResourceType, name: str) -> int:
-        """What the asker may do to it, as the bit field of KIP-430."""
+        """Returns the operations that the client may do to it, as the bit field of KIP-430."""
         return sum(
             1 << operation
             for operation in OPERATIONS_OF[resource_type]

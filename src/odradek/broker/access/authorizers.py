@@ -16,7 +16,7 @@ _ELSEWHERE: Final = "this broker's authorizer does not decide by ACLs: its rules
 
 
 def authorizer_of(config: AccessConfig, originals: Mapping[str, str]) -> Authorizer | None:
-    """ConfigError when it cannot be made. It gets all of the broker's settings, as in Kafka."""
+    """Makes the authorizer with all of the broker's settings, as in Kafka. Raises ConfigError when it cannot be made."""
     settings = {
         **originals,
         "super.users": config.super_users,
@@ -34,7 +34,7 @@ def update_acls(authorizer: Authorizer, image: ClusterImage) -> None:
 
 
 def check_keeps_acls(broker: BrokerContext) -> None:
-    """SECURITY_DISABLED where ACLs would decide nothing."""
+    """Raises SECURITY_DISABLED where ACLs would decide nothing."""
     if not isinstance(broker.authorizer, AclAuthorizer):
         message = NO_AUTHORIZER if broker.authorizer is None else _ELSEWHERE
         raise KafkaError(ErrorCode.SECURITY_DISABLED, message)

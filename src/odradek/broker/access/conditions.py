@@ -19,7 +19,7 @@ _TRANSACTIONAL_BIT: Final = 0x10
 
 
 def of_request(when: str, admission: Admission) -> bool:
-    """Whether the row applies to the request at all, as far as that can be said without its elements."""
+    """Tells whether the row may apply to the request, without a look at its elements."""
     request = admission.request
     if when == "transactional batches":
         return has_transactional_batches(request)
@@ -34,7 +34,7 @@ def of_request(when: str, admission: Admission) -> bool:
 
 
 def of_element(when: str, admission: Admission, element: Any) -> bool:
-    """The same for one element."""
+    """Tells whether the row applies to one element."""
     if when == "would be created":
         name = element.name
         return (
@@ -55,7 +55,7 @@ def _parsed(when: str) -> tuple[str, frozenset[Any]]:
 
 
 def has_transactional_batches(request: Any) -> bool:
-    """Whether a Produce request has any, by two bytes of a batch's header; what is damaged, or too old, is found out later."""
+    """Tells whether a Produce request has any, by two bytes of each batch's header; damaged or old batches are found later."""
     for topic in request.topic_data:
         for data in topic.partition_data:
             records = data.records

@@ -53,7 +53,7 @@ class FileRule:
         )
 
     def means_topic(self, topic: str) -> bool:
-        """Whether one of the patterns names the closed topic, or begins with letters that are meant for it."""
+        """Tells whether one of the patterns names the closed topic, or begins with letters that are meant for it."""
         for written in self.resources:
             kind, _, name = written.partition(":")
             literal = _WILD.split(name, maxsplit=1)[0]
@@ -130,7 +130,7 @@ class FileAuthorizer:
         )
 
     def _check_file(self) -> None:
-        """Whether the file has changed: one system call."""
+        """Tells whether the file has changed: one system call."""
         try:
             status = self._path.stat()
             if (status.st_mtime_ns, status.st_size) != self._seen:

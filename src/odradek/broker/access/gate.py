@@ -68,7 +68,7 @@ class Gate:
         return access
 
     def _check_age(self, image_age: ImageAge, principal: str) -> None:
-        """PeerError when a rule that this broker goes by may have been taken away too long ago. Super users need no rule."""
+        """Raises PeerError when a rule that this broker uses may have been removed too long ago. Super users need no rule."""
         authorizer = self.authorizer
         if (
             not image_age.is_over
@@ -165,7 +165,7 @@ _UNFINISHED: Final[Any] = object()
 
 
 def _advance(work: Generator[None, None, T]) -> T:
-    """What a generator returns, if it takes few steps; else `_UNFINISHED`."""
+    """Returns the generator's result, if it takes few steps; else `_UNFINISHED`."""
     try:
         for _ in range(_INLINE_STEPS):
             next(work)

@@ -1,6 +1,6 @@
-"""What the table of access rules cannot say: APIs whose answers are shaped by what the asker may see.
+"""Rules that the table of access rules cannot express: APIs whose answers depend on what the client may see.
 
-`STEPS` are carried out after the steps of the table. The rows marked `apart` in `protocol/access.py` say what these ask for.
+`STEPS` run after the steps of the table. The rows marked `apart` in `protocol/access.py` have the rights that they require.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ def message_of(rule: AccessRule, admission: Admission, element: Any) -> str:
 
 
 def refuse_element(rule: AccessRule, admission: Admission, element: Any) -> None:
-    """Note the answer to an element that is refused by a rule."""
+    """Notes the answer to an element that a rule refuses."""
     by_id = rule.field == "topics[].topic_id"
     if admission.api.name == "DeleteTopics" and by_id:
         topic = admission.broker.image.topics_by_id[element.topic_id]
@@ -253,7 +253,7 @@ def _parted(
 
 
 def _name_of(admission: Admission, topic: Any) -> str | None:
-    """None for an id that no topic has."""
+    """Returns the topic's name; None for an id that no topic has."""
     topic_id = getattr(topic, "topic_id", ZERO_UUID)
     if topic_id == ZERO_UUID:
         name: str = getattr(topic, "name", "") or getattr(topic, "topic_name", "")

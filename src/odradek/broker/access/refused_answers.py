@@ -34,7 +34,7 @@ _TAKEN_OVER: Final = {
 }
 """Fields of answers that say what an element is, and how requests may call them."""
 _PLAIN: Final = frozenset({"group_id", "key", "transactional_id", "name", "user"})
-"""What a string of a request may be in its answer."""
+"""Strings of a request that its answer repeats."""
 _ANSWERED_AS: Final[dict[str, dict[str, Any]]] = {
     "Produce": {"base_offset": -1, "log_start_offset": -1},
     "Fetch": {"high_watermark": -1, "records": b"", "aborted_transactions": None},
@@ -44,7 +44,7 @@ _ANSWERED_AS: Final[dict[str, dict[str, Any]]] = {
     "InitProducerId": {"producer_id": -1, "producer_epoch": -1},
     "DescribeClientQuotas": {"entries": None},
 }
-"""What else is said in an answer with an error, where that is not the default of the field."""
+"""Other fields of an answer with an error, where they do not have their defaults."""
 _OTHER_ARRAYS: Final = {
     "AddPartitionsToTxn": ("v3_and_below_topics", "results_by_topic_v3_and_below"),
     "ElectLeaders": ("topic_partitions", "replica_election_results"),
@@ -180,7 +180,7 @@ def _arrays_of(api: Api, version: int) -> tuple[str, str]:
 
 @cache
 def has_error(cls: type[Struct]) -> bool:
-    """Whether the struct, or one in it, has a place for an error."""
+    """Tells whether the struct, or one in it, has a field for an error."""
     for field in cls.FIELDS:
         if field.name in ("error_code", "partition_error_code"):
             return True

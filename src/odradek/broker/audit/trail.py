@@ -117,7 +117,7 @@ class AuditTrail:
         )
 
     def refusal(self, **values: object) -> None:
-        """One operation on one resource was refused."""
+        """Notes that one operation on one resource was refused."""
         self.note(self.event(REFUSAL, "refused", **values))
 
     async def flush(self) -> None:
@@ -128,7 +128,7 @@ class AuditTrail:
                     return
 
     async def _write_oldest(self) -> bool:
-        """Whether to go on: not when events have to wait, or the loss of others could not be reported."""
+        """Writes the oldest events; returns False when events must wait, or the loss of others could not be reported."""
         events, lost = self._oldest(), self._unreported
         offered = list(events)
         if lost:

@@ -119,7 +119,7 @@ def _requester_fields(api: Api, context: RequestContext) -> dict[str, object]:
 
 
 def _resources(api: Api, version: int, request: Any) -> Iterable[str]:
-    """What the request names, by the table of access rules."""
+    """Returns the resources that the request names, by the table of access rules."""
     seen: set[str] = set()
     for rule in ACCESS[api.name]:
         if version not in rule.versions or rule.refusal in (Refusal.OMITTED, Refusal.SHOWN):
@@ -144,7 +144,7 @@ def _values(value: Any, path: list[str]) -> Iterable[Any]:
 
 
 def _first(texts: Iterable[str]) -> Iterable[str]:
-    """Not all, where a client may send thousands; `...` stands for the others."""
+    """Returns the first names and `...` for the others, since a client may send thousands."""
     for count, text in enumerate(texts):
         if count == NAMES_MAX:
             yield "..."

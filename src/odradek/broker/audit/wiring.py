@@ -30,7 +30,7 @@ def note_login(trail: AuditTrail, attempt: LoginAttempt) -> None:
 
 
 def begin_audit(broker: BrokerContext, me: BrokerId, config: Callable[[], BrokerConfig]) -> AuditTrail:
-    """Note what is done on the broker from now on. ConfigError for rules that cannot be read."""
+    """Starts the audit of the broker. Raises ConfigError for rules that cannot be read."""
     audit = broker.config.audit
     parse_rules(audit.rules)
     sinks: list[AuditSink] = []

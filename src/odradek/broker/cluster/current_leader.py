@@ -1,4 +1,4 @@
-"""Who leads a partition, for a client that asked the wrong broker: so that it need not ask for metadata first (KIP-951)."""
+"""The current leader of a partition, for a client that asked the wrong broker: it need not fetch metadata first (KIP-951)."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ class LeaderHints:
         self._leaders: dict[BrokerId, None] = {}
 
     def leader_of(self, topic: str, topic_id: UUID, index: int) -> PartitionImage | None:
-        """What is known of the partition, by its topic's name or id; the leader will be among the `endpoints`."""
+        """Returns the partition, found by its topic's name or id; its leader will be among the `endpoints`."""
         topic_image = self._image.topics.get(topic) if topic else self._image.topics_by_id.get(topic_id)
         if topic_image is None or not 0 <= index < len(topic_image.partitions):
             return None

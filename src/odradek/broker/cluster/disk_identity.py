@@ -41,7 +41,7 @@ class DiskState(NamedTuple):
 def compared(
     known: Mapping[str, Generation], disks: Sequence[DiskState], *, offline_count: int
 ) -> DiskFindings:
-    """What the record, by the ids of directories, says about the disks. Offline ones may be any of the missing."""
+    """Compares the record, by directory ids, with the disks. Offline disks may be any of the missing ones."""
     present = {disk.directory_id for disk in disks}
     missing = [directory_id for directory_id in known if directory_id not in present]
     older = [disk.path for disk in disks if disk.directory_id in known and _is_older(disk, known)]
@@ -210,7 +210,7 @@ class DiskIdentity:
         return self._pending
 
     def _generation_of(self, directory_id: str, on_disk: DiskGeneration | None) -> Generation:
-        """What the record has; a registry that went back is led on from what the disk has."""
+        """Returns the record's generation, or one above the disk's if the registry went back to an older state."""
         known = self._known.get(directory_id, Generation(0, ""))
         if on_disk is not None and on_disk.number > known.number:
             return Generation(on_disk.number + 1, known.token)

@@ -47,7 +47,7 @@ FEATURES: Final = {
 
 
 class FeatureUpgrade(IntEnum):
-    """What UpdateFeatures may do (KIP-778). Without stored metadata to lose, an unsafe downgrade is as safe as the other."""
+    """The kinds of changes in UpdateFeatures (KIP-778). No stored metadata can be lost, so an unsafe downgrade is safe, too."""
 
     UPGRADE = 1
     SAFE_DOWNGRADE = 2

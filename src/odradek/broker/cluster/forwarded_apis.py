@@ -1,4 +1,4 @@
-"""Which requests the controller serves for all brokers. Apart from `forwarding.py`, which a broker alone never imports."""
+"""Requests that the controller serves for all brokers. Not in `forwarding.py`, which a single broker never imports."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ _BROKER_LOGGER: Final = 8
 
 
 def is_local(api_key: int, request: Any) -> bool:
-    """Whether a request of these APIs is about this broker alone all the same: about its loggers."""
+    """Tells whether a request of these APIs is only about this broker after all: about its loggers."""
     return api_key in _ALTER_CONFIGS and all(
         resource.resource_type == _BROKER_LOGGER for resource in request.resources
     )

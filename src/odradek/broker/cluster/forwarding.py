@@ -31,7 +31,7 @@ _SIZE: Final = struct.Struct(">i")
 
 
 class ForwardingCluster(Protocol):
-    """What forwarding asks of this broker's place in the cluster."""
+    """The parts of `ClusterLink` that forwarding needs."""
 
     @property
     def leads(self) -> bool:
@@ -107,7 +107,7 @@ class Forwarding:
         return None
 
     async def _answer_of(self, controller: BrokerId, request: ForwardRequest) -> ForwardResponse | None:
-        """None when another one has to be asked, or this one again."""
+        """Returns the answer; None when another broker must be asked, or this one again."""
         try:
             response = await self._cluster.send_to_control_plane(
                 controller, FORWARD, request, timeout_s=_GIVE_UP_SECONDS

@@ -1,6 +1,6 @@
-"""How old this broker's image of the cluster may be where access rules decide: `odradek.access.max.age.ms`.
+"""Limit of the age of this broker's cluster image where access rules decide: `odradek.access.max.age.ms`.
 
-A rule that is taken away must not count for ever at a broker that is cut off and does not hear of it. Half of the time is for
+A rule that is removed must not count for ever at a broker that is cut off and does not learn of it. Half of the time is for
 the way from the registry to the controller, which confirms its office, and half for the way from the controller to this
 broker. A broker over its half serves super users only. A controller over its half gives no image.
 """
@@ -28,7 +28,7 @@ class ImageAge:
 
     @property
     def age_s(self) -> float:
-        """What happened before is known."""
+        """The age of the image in seconds: this broker knows of all earlier changes."""
         return self.now() - self._known_s
 
     @property
@@ -37,6 +37,6 @@ class ImageAge:
 
 
 def bounded_age(config: AccessConfig, now: Callable[[], float]) -> ImageAge | None:
-    """None where no access rules decide, or where they count for ever."""
+    """Returns the bounded age of the image; None where no access rules decide, or where they count for ever."""
     max_ms = config.odradek_access_max_age_ms
     return ImageAge(now, max_s=max_ms / 1000) if max_ms and config.authorizer_class_name else None

@@ -97,7 +97,7 @@ class ClusterLink:
 
     @property
     def image(self) -> ClusterImage:
-        """What this broker knows of its cluster, and has applied."""
+        """The image of the cluster that this broker has applied."""
         return self._image
 
     @property
@@ -135,7 +135,7 @@ class ClusterLink:
 
     @property
     def controller_id(self) -> BrokerId | None:
-        """Who was last elected, as far as this broker heard; None while there is none."""
+        """The last elected controller that this broker knows; None while there is none."""
         return self.membership.controller_id
 
     @property
@@ -178,7 +178,7 @@ class ClusterLink:
         self.membership.give_up(error)
 
     def report_now(self) -> None:
-        """There is something to report: the controller hears of it before the next question."""
+        """Sends this broker's report to the controller before the next request for news."""
         self.membership.report_now()
 
     def lost_sight_of(self, broker: BrokerId, epoch: int) -> None:
@@ -206,7 +206,7 @@ class ClusterLink:
 
     @property
     def is_undecided(self) -> bool:
-        """Whether no broker is known yet, or one may just have died: who is there, and who leads, will be known in a moment.
+        """Whether no broker is known yet, or one may just have died: the brokers and leaders will be known in a moment.
 
         This broker listens before it has its first image of this life. An answer that names no broker would be the end of a
         client: librdkafka closes its connections to all that are not named, and has no broker left to ask.
@@ -311,7 +311,7 @@ class ClusterLink:
 
     @property
     def waiting_count(self) -> int:
-        """How many wait for another image, or another controller."""
+        """The number of waiters for another image, or another controller."""
         return len(self._waiting)
 
     async def _change(self) -> None:

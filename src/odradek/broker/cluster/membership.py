@@ -1,5 +1,5 @@
-"""How this broker belongs to its cluster: registered under an epoch of its own, a candidate for controller, a follower
-of the one that is.
+"""This broker's membership in its cluster: registered under an epoch of its own, a candidate for controller, and a
+follower of the current one.
 
 Tasks, each woken by what happens and otherwise asleep:
 
@@ -57,11 +57,11 @@ _LEAVE_POLL_SECONDS: Final = 0.1
 
 LoadController = Callable[[Term], Awaitable[Controller]]
 Report = Callable[[], BrokerReport]
-"""What this broker has to say about its replicas; who it is, and what it has applied, is filled in here."""
+"""Returns the report about this broker's replicas; its identity, and what it has applied, is filled in here."""
 
 
 class MembershipLink(Protocol):
-    """What a membership needs of its `ClusterLink`."""
+    """The parts of `ClusterLink` that a membership needs."""
 
     @property
     def image(self) -> ClusterImage: ...
@@ -85,7 +85,7 @@ class MembershipLink(Protocol):
 
 
 class JoiningDisk(Protocol):
-    """What a membership needs of a `DiskIdentity`."""
+    """The parts of `DiskIdentity` that a membership needs."""
 
     async def alone(self, registration: Registration) -> int | None:
         """Returns when no other process is this broker; raises when one is. The session of a dead one that is registered."""
@@ -133,7 +133,7 @@ class ClusterMembership:
         self.controller: Controller | None = None
         """The controller, while it is this broker."""
         self.controller_id: BrokerId | None = None
-        """Who was last elected, as far as this broker heard; None while there is none."""
+        """The last elected controller that this broker knows; None while there is none."""
         self.broker_epoch = -1
         self.failed: asyncio.Future[None] | None = None
         """Ends with an error when this broker cannot belong to the cluster any more."""
@@ -190,7 +190,7 @@ class ClusterMembership:
             )
 
     def report_now(self) -> None:
-        """What this broker has to report changed. If the controller cannot hear of it now, the next question says it."""
+        """Sends a changed report to the controller. If that is not possible now, the next request for news contains it."""
         self._has_to_report.set()
 
     async def _report_progress(self) -> None:
@@ -206,7 +206,7 @@ class ClusterMembership:
                     _log.exception("reporting_failed")
 
     async def close(self) -> None:
-        """Nothing runs afterwards; the registration goes when the registry is closed. Idempotent."""
+        """Ends all tasks; the registration ends when the registry is closed. Idempotent."""
         for task in self._tasks:
             task.cancel()
         await asyncio.gather(*self._tasks, return_exceptions=True)
@@ -330,7 +330,7 @@ class ClusterMembership:
                 pause.over()
 
     def _heard(self, candidate: bytes | None, epoch: int) -> None:
-        """Who is the controller, from the registry."""
+        """Notes the controller that the registry names."""
         self.controller_id = None if candidate is None else BrokerId(json.loads(candidate)["broker"])
         self._wake()
 
@@ -384,7 +384,7 @@ class ClusterMembership:
         self._image_age.heard(asked_s)
 
     async def _apply_with_heartbeats(self, response: SyncAnswer) -> None:
-        """However long it takes to open what an image brings, the controller hears that this broker lives."""
+        """Applies an image and sends heartbeats meanwhile, since opening its replicas may take long."""
         self._sign = self._next_sign()
         try:
             await self._apply_answer(response)
@@ -400,7 +400,7 @@ class ClusterMembership:
         self.report_now()
 
     async def _news_of(self, controller: BrokerId) -> SyncAnswer | None:
-        """None as soon as another is the controller: this one may be paused, or cut off."""
+        """Returns the controller's news; None as soon as another is the controller: this one may be paused, or cut off."""
         asking = asyncio.get_running_loop().create_task(
             self._sync_with(controller, max_wait_s=_POLL_SECONDS, lane=_IMAGES)
         )
@@ -522,7 +522,7 @@ class ClusterMembership:
         return self._registration is not None and broker == self._registration.broker_id
 
     def _leads_what_others_hold(self) -> bool:
-        """Whether this broker leads something that a broker which stays could lead, now or when it has caught up."""
+        """Tells whether this broker leads something that a broker which stays could lead, now or when it has caught up."""
         assert self._registration is not None
         me, image = self._registration.broker_id, self._cluster.image
         staying = {broker.broker_id for broker in image.brokers if not broker.is_leaving} - {me}

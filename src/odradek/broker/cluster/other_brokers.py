@@ -1,4 +1,4 @@
-"""How this broker reaches the others: where each of them is, and the connections to it.
+"""Addresses of the other brokers, and the connections to them.
 
 A broker may have two addresses for others: the listener for brokers, and its control plane, for what they ask of it as the
 controller (KIP-291). The connections to either, and their security, are apart.
@@ -90,11 +90,11 @@ class OtherBrokers:
         return True
 
     def image_is_new(self) -> None:
-        """It is believed more than what was located before."""
+        """Forgets all located addresses: the new image replaces them."""
         self._located.clear()
 
     def forget(self, broker: BrokerId) -> None:
-        """What is under way with it fails now."""
+        """Closes the connections to the broker: requests under way fail now."""
         for peers in self._all():
             peers.forget(broker)
 

@@ -1,6 +1,6 @@
-"""How coordinators and partition leaders ask other brokers: the port, and the gathering of what goes to the same one.
+"""Requests of coordinators and partition leaders to other brokers: the port, and a batcher of requests to the same broker.
 
-`net/peers.Peers.send` fulfils the port. It is given from outside, so that a broker alone imports nothing of it.
+`net/peers.Peers.send` fulfils the port. It is passed in, so that a single broker imports nothing of it.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ async def no_peers(
 
 
 def leader_of(image: ClusterImage, topic: str, index: int) -> BrokerId | None:
-    """Who leads the partition: `NO_LEADER` while no one does, None when the cluster has no such partition."""
+    """Returns the partition's leader: `NO_LEADER` while it has none, None when the cluster has no such partition."""
     topic_image = image.topics.get(topic)
     if topic_image is None or not 0 <= index < len(topic_image.partitions):
         return None
@@ -100,7 +100,7 @@ class RequestBatcher(Generic[Q, A]):
         return answered
 
     def close(self) -> None:
-        """Nothing waits any more, for what is under way or for what was to be asked next."""
+        """Ends all waiting, for requests under way and for queued ones."""
         for task in list(self._tasks):
             task.cancel()
         waiting, self._waiting = self._waiting, {}

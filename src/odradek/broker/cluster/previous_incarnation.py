@@ -1,4 +1,4 @@
-"""Who is registered under this broker's id when it starts: its own former life, which is dead, or a process that lives.
+"""Finds out, at the start, which process is registered under this broker's id: its own earlier one, or one that still runs.
 
 Two processes with the same directory id run on the same data, one of them on a copy. The lock on a data directory keeps two
 from the same files, but not from a copy elsewhere. So before a broker takes over a registration of another session, it asks

@@ -35,7 +35,7 @@ class TopicCreationCluster(Protocol):
 async def create_topics(
     cluster: TopicCreationCluster, wanted: Sequence[TopicSpec]
 ) -> list[TopicImage | KafkaError] | None:
-    """One outcome for each, in order; None when no other controller answers."""
+    """Returns one outcome for each topic, in order; None when no other controller answers."""
     request = CreateTopicsRequest(
         topics=[
             CreatableTopic(

@@ -1,4 +1,4 @@
-"""What the handlers of group APIs share: the client, and which partitions are meant by name or by id."""
+"""Shared parts of the group APIs' handlers: the client, and the partitions that requests name or give by id."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from odradek.protocol.acls import AclOperation, AclResourceType
 from odradek.runtime.turns import Turn
 
 OFFSETS_AT_ONCE: Final = 500
-"""Offsets that one operation of a coordinator reads or deletes, or whose records it makes. It writes all of a commit."""
+"""The offsets that one operation of a coordinator reads or deletes, or makes records of. It writes all of a commit."""
 
 
 def caller(context: RequestContext) -> Caller:

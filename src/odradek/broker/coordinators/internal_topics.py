@@ -40,7 +40,7 @@ class TopicCreator(Protocol):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class InternalTopic:
-    """How an internal topic is made, from the broker's settings as they are then."""
+    """The properties of an internal topic; they come from the broker's settings when it is created."""
 
     name: str
     partition_count: Callable[[BrokerConfig], int]
@@ -59,7 +59,7 @@ class InternalTopic:
 async def create_internal_topic(
     topic: InternalTopic, config: BrokerConfig, broker_count: int, creator: TopicCreator
 ) -> None:
-    """COORDINATOR_NOT_AVAILABLE when that fails."""
+    """Creates the topic. Raises COORDINATOR_NOT_AVAILABLE when that fails."""
     replicas = _replicas(topic, config, broker_count)
     new = TopicSpec(
         name=topic.name,

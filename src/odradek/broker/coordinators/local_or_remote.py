@@ -18,7 +18,7 @@ class RemoteAdapter(Protocol[P_co]):
         """The port as it is there."""
 
     def close(self) -> None:
-        """Nothing waits any more."""
+        """Ends all waiting."""
 
 
 class LocalOrRemote(Generic[P]):

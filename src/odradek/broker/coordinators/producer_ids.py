@@ -34,7 +34,8 @@ class ProducerIds:
         self._refilling: asyncio.Task[None] | None = None
 
     async def next(self) -> ProducerId:
-        """What the allocation raises, all its waiters raise: COORDINATOR_LOAD_IN_PROGRESS, say."""
+        """Returns the next producer id. An error of the allocation, such as COORDINATOR_LOAD_IN_PROGRESS, is raised for all
+        its waiters."""
         while (producer_id := next(self._block, None)) is None:
             if self._refilling is None:
                 self._refilling = asyncio.get_running_loop().create_task(self._refill())

@@ -66,7 +66,7 @@ class _MarkersOfLeader(NamedTuple):
 
 
 def answers(batches: Sequence[MarkerBatch], response: WriteTxnMarkersResponse) -> list[Codes]:
-    """What the response says of each batch; no two are of one producer."""
+    """Returns the response's codes for each batch; no two batches have the same producer."""
     results = {marker.producer_id: marker for marker in response.markers}
     return [_codes(batch, results.get(batch.producer_id)) for batch in batches]
 

@@ -95,7 +95,7 @@ class _VerifierOfCoordinator(NamedTuple):
 
 
 def answers(questions: Sequence[VerificationQuestion], response: AddPartitionsToTxnResponse) -> list[Codes]:
-    """What the response says of each question; no two are of one transactional id."""
+    """Returns the response's answer to each question; no two have the same transactional id."""
     if response.error_code != ErrorCode.NONE:
         code = ErrorCode.of(response.error_code)
         if (

@@ -32,7 +32,7 @@ S = TypeVar("S")
 
 
 class CoordinatorBroker(Protocol):
-    """What coordinators need of the broker that they run on."""
+    """The parts of a broker that its coordinators need."""
 
     @property
     def config(self) -> BrokerConfig: ...
@@ -46,7 +46,7 @@ class CoordinatorBroker(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class CoordinatorParts(Generic[M, S]):
-    """What a kind of coordinator is made of. `service` is what the handlers of its requests ask."""
+    """The parts of one kind of coordinator. The handlers of its requests call `service`."""
 
     topic: InternalTopic
     shards: Shards[M]
@@ -139,7 +139,7 @@ class CoordinatorRuntime:
         return kind
 
     def is_imported(self, topic: str) -> bool:
-        """Whether the kind can be made on the loop; otherwise `import_on_thread` comes first."""
+        """Tells whether the kind can be made on the loop; otherwise `import_on_thread` comes first."""
         return self._kinds[topic].is_imported
 
     async def import_on_thread(self, topic: str) -> None:
@@ -160,7 +160,7 @@ class CoordinatorRuntime:
         self._broker = broker
 
     def has(self, topic: str) -> bool:
-        """Whether this broker coordinates the kind at all."""
+        """Tells whether this broker coordinates the kind at all."""
         return topic in self._kinds
 
     def coordinator_of(self, topic: str, key: str) -> tuple[int, BrokerId]:
@@ -204,7 +204,7 @@ class CoordinatorRuntime:
             kind.lost(partition.name.partition)
 
     def on_close(self, close: Callable[[], None]) -> None:
-        """What is to end with the coordinators."""
+        """Registers a callback for the end of the coordinators."""
         self._closing.append(close)
 
     def close(self) -> None:

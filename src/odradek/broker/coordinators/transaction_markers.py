@@ -69,7 +69,7 @@ class ClusterMarkers:
 
 
 def by_image(image: ClusterImage, name: TopicPartition, code: ErrorCode) -> ErrorCode:
-    """Whether a partition exists is for the cluster's image to say: a leader may not have heard of it yet, or its log may just
+    """Decides by the cluster's image whether a partition exists: a leader may not know of it yet, or its log may just
     not be open."""
     if code is ErrorCode.NONE:
         return code

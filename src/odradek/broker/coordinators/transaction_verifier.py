@@ -1,4 +1,4 @@
-"""Who asks a transaction's coordinator whether a producer may write, wherever that coordinator is (KIP-890).
+"""Verification of producers' writes with the transaction's coordinator, on any broker (KIP-890).
 
 The port is `TransactionVerifier`: a TransactionCoordinator of this broker, or RemoteVerification for those of others.
 """
@@ -37,7 +37,7 @@ class CoordinatorDirectory(Protocol):
         """The partition that a key belongs to, and the broker that coordinates it; COORDINATOR_NOT_AVAILABLE without one."""
 
     def on_close(self, close: Callable[[], None]) -> None:
-        """What is to end with the coordinators."""
+        """Registers a callback for the end of the coordinators."""
 
 
 class ClusterVerifier:

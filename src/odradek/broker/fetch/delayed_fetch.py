@@ -104,7 +104,7 @@ class ConsumerWaiting(_DelayedFetch):
 
 
 class IdleSession(Protocol[_Key]):
-    """What resting partitions need of a fetch session."""
+    """The parts of a fetch session that resting partitions need."""
 
     def rest(self, key: _Key, stop: Callable[[], None], /) -> None: ...
 

@@ -38,7 +38,7 @@ _READ_COMMITTED: Final = 1
 _LOOKS_FOR_COLD: Final = 6
 _COPIED_BYTES_MAX: Final = 1024 * 1024
 _ALL_COPIED_BYTES_MAX: Final = 4 * 1024 * 1024
-"""What a fetch over TLS reads of one partition, and of all, on the event loop: it cannot be sent from the file."""
+"""The bytes that a fetch over TLS reads of one partition, and of all, on the event loop: it cannot be sent from the file."""
 """The end of a segment and its index, which say whether to believe the index; a place in the log; the batches there."""
 
 
@@ -52,7 +52,7 @@ class FetchingBroker:
 
 @dataclass(frozen=True, slots=True)
 class Result:
-    """What one partition's part of the response will be, and whether that is worth saying."""
+    """One partition's part of the response, and whether it is worth sending."""
 
     key: PartitionKey
     data: PartitionData
@@ -90,12 +90,12 @@ class FetchReader:
         if not self._sends_uncopied:
             self._max_bytes = min(self._max_bytes, _ALL_COPIED_BYTES_MAX)
         self._memory_room_bytes = 0
-        """How much may be read into memory. What is sent from a mapping takes none."""
+        """The bytes that may be read into memory. What is sent from a mapping takes none."""
         self._is_first = True
         self._looks_left = _LOOKS_FOR_COLD
         self._beside: ReadProgress | None = None
         self.cold: list[Missing] = []
-        """What is on the disk alone: to be brought by another thread (`bring`) before it is read here."""
+        """Data that is only on the disk: another thread must load it (`bring`) before it is read here."""
 
     def bring(self) -> None:
         """Blocks, on any thread. The next `read` finds what is in `cold`, and perhaps more that is: an index says where."""
@@ -120,7 +120,7 @@ class FetchReader:
         return [self._read_one(wanted) for wanted in self._wanted]
 
     def read_steps(self) -> Generator[None, None, list[Result]]:
-        """The same, for many partitions: it yields between them."""
+        """Does what `read` does for many partitions; yields between them."""
         self._begin()
         if self._is_first:
             self._is_first = False
@@ -259,7 +259,7 @@ class FetchReader:
         return _found(partition, index, read.records, aborted)
 
     def _is_cold(self, partition: Partition, fetch_offset: int, limit: int) -> bool:
-        """Whether it is to be brought first. It counts as found, so that no more is brought than one answer takes."""
+        """Tells whether it must be loaded first. It counts as found, so that no more is loaded than one answer takes."""
         if self._beside is None:
             self._beside = ReadProgress()
         missing = partition.log.not_at_hand(fetch_offset, max(limit, 0), self._beside)
@@ -270,7 +270,7 @@ class FetchReader:
         return True
 
     def _is_doubted(self, partition: Partition, fetch_offset: int) -> bool:
-        """Whether the follower was sent these records before: it did not get them, or they are not sound."""
+        """Tells whether the follower was sent these records before: it did not get them, or they are not sound."""
         known = None if self.follower is None else partition.leader().followers.get(self.follower.broker_id)
         if known is None:
             return False
@@ -278,14 +278,14 @@ class FetchReader:
         return was_sent
 
     def _is_throttled(self, partition: Partition, wanted: RequestedPartition) -> bool:
-        """Whether copying it is slowed down (KIP-73)."""
+        """Tells whether copying it is slowed down (KIP-73)."""
         throttle = self._broker.replicas.leader_throttle
         return throttle.is_active and throttle.covers(
             wanted.key.partition, partition.config.leader_replication_throttled_replicas
         )
 
     def _is_held_back(self, partition: Partition) -> bool:
-        """Too much was copied lately, and the follower has no place in the ISR to lose."""
+        """Tells whether too much was copied lately, and the follower has no place in the ISR to lose."""
         state = partition.state
         if self.follower is None or (state is not None and self.follower.broker_id in state.isr):
             return False

@@ -36,7 +36,7 @@ _EPOCH_MAX: Final = 2**31 - 1
 
 
 class PartitionKey(NamedTuple):
-    """How a client names a partition: by topic name (up to Fetch v12) or by topic id (from v13)."""
+    """A client's key of a partition: topic name (up to Fetch v12) or topic id (from v13), and number."""
 
     topic: str
     topic_id: UUID
@@ -45,7 +45,7 @@ class PartitionKey(NamedTuple):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RequestedPartition:
-    """What a client wants of one partition."""
+    """A client's request for one partition."""
 
     key: PartitionKey
     fetch_offset: int
@@ -68,7 +68,7 @@ class _Cached:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SentPartition:
-    """What a response says about a partition, as far as it decides whether saying it is worth the bytes."""
+    """The values that a response sent of a partition, by which the next response decides whether to mention it."""
 
     key: PartitionKey
     high_watermark: int
@@ -107,10 +107,10 @@ class FetchSession:
         self._active: dict[PartitionKey, None] = {}
         self._resting: dict[PartitionKey, Callable[[], None]] = {}
         self.resting: UnchangedPartitions[PartitionKey] | None = None
-        """What watches those of a follower's partitions in which nothing happens."""
+        """The watcher of a follower's partitions in which nothing happens."""
 
     def update(self, wanted: Iterable[RequestedPartition], forgotten: Iterable[PartitionKey]) -> None:
-        """What is forgotten and wanted is wanted again: the client has heard nothing of it yet."""
+        """Applies a request's changes. A partition that is both forgotten and wanted is wanted again, as if it were new."""
         for key in forgotten:
             self.wake(key)
             self._active.pop(key, None)
@@ -124,7 +124,7 @@ class FetchSession:
                 cached.wanted = partition
 
     def wanted(self) -> list[RequestedPartition]:
-        """What is to be looked at: all but those that rest."""
+        """Returns the partitions to read: all but those that rest."""
         partitions = self.partitions
         if not self._resting:
             return [cached.wanted for cached in partitions.values()]
@@ -147,13 +147,13 @@ class FetchSession:
             stop()
 
     def close(self) -> None:
-        """Nothing is watched for it any more."""
+        """Ends the watching of its partitions."""
         for key in list(self._resting):
             self.wake(key)
         self.resting = None  # it holds this session
 
     def is_news(self, key: PartitionKey, high_watermark: int, log_start_offset: int) -> bool:
-        """Whether the client last heard something else."""
+        """Tells whether the client last received something else."""
         cached = self.partitions.get(key)
         return (
             cached is None
@@ -162,7 +162,7 @@ class FetchSession:
         )
 
     def lags_in_start(self, wanted: RequestedPartition, start_offset: int) -> bool:
-        """Whether the client's log begins below `start_offset`, and the client does not know that."""
+        """Tells whether the client's log begins below `start_offset`, and the client does not know that."""
         cached = self.partitions.get(wanted.key)
         known_start_offset = -1 if cached is None else cached.log_start_offset
         return wanted.log_start_offset < start_offset != known_start_offset
@@ -173,7 +173,7 @@ class FetchSession:
         return -1 if cached is None else cached.high_watermark
 
     def changed(self, sent_partition: SentPartition) -> bool:
-        """Whether an incremental response must mention the partition; remembers that it did."""
+        """Tells whether an incremental response must mention the partition; remembers that it did."""
         cached = self.partitions.get(sent_partition.key)
         if cached is None:
             return True
@@ -198,7 +198,7 @@ class FetchSession:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SessionFetchPlan:
-    """What to read for one request, and the session (if any) that the answer belongs to."""
+    """The partitions to read for one request, and the session (if any) that the answer belongs to."""
 
     wanted: Sequence[RequestedPartition]
     session: FetchSession | None

@@ -1,4 +1,4 @@
-"""What a produced batch must be before it may enter a log: the broker's whole distrust of its clients, in one place.
+"""All checks of a produced batch before it may enter a log: the broker trusts no client.
 
 Order of the checks: size, format, CRC (which also finds what the network or the client's memory damaged), then every record
 inside, decompressed within bounds. Pure: bytes and the topic's settings in, checked batches out.
@@ -35,7 +35,7 @@ from odradek.runtime.ports import Buffer
 ZSTD_SINCE_PRODUCE: Final = 7
 ZSTD_SINCE_FETCH: Final = 10
 RECORDS_NAMED_MAX: Final = 1000
-"""How many records of a refused batch are named."""
+"""The number of records of a refused batch that are named."""
 RECORDS_SEARCHED_MAX: Final = 10_000
 """A batch of more records has none of them named: small batches may expand to millions, which would all be in memory at once,
 and be decoded in one call that no other thread can interrupt."""
@@ -57,7 +57,7 @@ _TARGET_CODEC: Final = {
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ValidationTerms:
-    """What the partition and the request demand of a batch."""
+    """The demands of the partition and the request on a batch."""
 
     config: LogConfig
     api_version: int
@@ -69,7 +69,7 @@ class OffloadRequired(Exception):
 
 
 class InlineWork:
-    """What is left of the bytes that one request may have checked on the event loop."""
+    """The rest of the bytes that one request may have checked on the event loop."""
 
     __slots__ = ("left_bytes",)
 
@@ -177,7 +177,7 @@ def _check_content(
 
 
 def _out_of_time(terms: ValidationTerms, timestamp: int) -> str | None:
-    """Why a record's time is refused."""
+    """Returns why a record's time is refused; None if it is allowed."""
     before = terms.config.message_timestamp_before_max_ms
     after = terms.config.message_timestamp_after_max_ms
     if 0 <= timestamp < terms.now_ms - before:
@@ -201,7 +201,7 @@ def _refused(
 def _recompressed(
     header: BatchHeader, batch: memoryview, codec: Codec, config: LogConfig
 ) -> tuple[BatchHeader, memoryview]:
-    """The same records under the codec that the topic's `compression.type` asks for."""
+    """Returns the same records with the codec of the topic's `compression.type`."""
     level = {
         Codec.GZIP: None if config.compression_gzip_level == -1 else config.compression_gzip_level,
         Codec.LZ4: config.compression_lz4_level,

@@ -34,11 +34,11 @@ _RESPONSE_SECONDS_MAX: Final = 10.0
 _TOGETHER_MAX: Final = 500
 """Partitions of one request to another broker."""
 FLUSH_MS_MAX: Final = 5_000
-"""How long an answer waits for a disk, if the request does not say."""
+"""The time that an answer waits for a disk, if the request has no timeout."""
 
 
 def unreadable(partitions: Iterable[Partition]) -> list[asyncio.Future[None]]:
-    """What to wait for until everything in these partitions is readable, as far as this broker's disk decides it."""
+    """Returns futures to wait for until all records of these partitions are readable, as far as this broker's disk decides."""
     waits = (partition.when_own_records_are_readable() for partition in dict.fromkeys(partitions))
     return [wait for wait in waits if wait is not None]
 

@@ -55,7 +55,7 @@ class LogDirMoves:
         self._closed = False
 
     def futures(self, path: str) -> list[FutureLog]:
-        """What is being copied into a directory."""
+        """Returns the copies that are being made in a directory."""
         return [
             FutureLog(
                 name=name,

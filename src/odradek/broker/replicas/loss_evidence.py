@@ -1,4 +1,4 @@
-"""What a broker may conclude about a replica from the cluster's state, the registry's record of its disks, and the disks.
+"""Conclusions about a replica from the cluster's state, the registry's record of the broker's disks, and the disks.
 
 One table, in `judged`. Its rule: a replica that the cluster counts on (it is in the ISR, or eligible) and that is not what it
 was never leads. Where others have the records it goes on with what is left, and fetches the rest; where no one has, it is
@@ -18,7 +18,7 @@ from odradek.storage.directories.log_manager import MissingLogAction
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DiskFindings:
-    """What the registry's record says about this broker's disks."""
+    """The findings from the registry's record of this broker's disks."""
 
     is_gone: bool = False
     """A directory that this broker had is not there: lost, swapped, or taken out of log.dirs."""
@@ -31,13 +31,13 @@ ALL_THERE: Final = DiskFindings()
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LossFinding:
-    """How to open a replica's log; see `LogDirectories.open_log`."""
+    """The way to open a replica's log; see `LogDirectories.open_log`."""
 
     repairable: bool
     if_absent: MissingLogAction
     lack: str | None = None
     is_counted_on: bool = True
-    """What a note about a lack says: whether the cluster counts on the replica."""
+    """Whether the cluster counts on the replica, for a note about missing records."""
     is_uncertain: bool = False
     """A log that is found may lack what was acknowledged before it was on the disk."""
 
@@ -92,7 +92,7 @@ def is_loss_accepted(state: PartitionImage, me: BrokerId) -> bool:
 
 
 def note_after(note: LackNote, *, counts: bool, leads: bool) -> LackNote | None:
-    """What remains of the note when the cluster's state is this; None when nothing does.
+    """Returns the note that remains with this state of the cluster; None when nothing remains.
 
     A replica on which the cluster counts again, after it did not, was fetched and found in sync.
     """

@@ -1,4 +1,4 @@
-"""What is done to the open replicas from time to time: retention, compaction, checkpoints, flushes, checks of the ISR."""
+"""Regular work on the open replicas: retention, compaction, checkpoints, flushes, checks of the ISR."""
 
 from __future__ import annotations
 

@@ -76,13 +76,13 @@ class ReplicaOpening:
         self._doomed: dict[TopicPartition, None] = {}
         """Their replicas ended, and their logs are to be deleted."""
         self._again: dict[TopicPartition, bool] = {}
-        """Offline ones to be looked at once more: True to try at any rate, False because the image changed."""
+        """Offline replicas to try again: True in any case, False because the image changed."""
         self._uncounted: dict[Log, None] = {}
         """Logs with a note on which the image did not count once; the disk may not know that."""
         self.are_new = False
         """What the image brings came to this broker in this life."""
         self.is_closing = False
-        """Nothing is opened any more."""
+        """Whether the broker is closing: then no replica is opened."""
         self.findings = ALL_THERE
         """About this broker's disks, at its start."""
 
@@ -96,7 +96,7 @@ class ReplicaOpening:
         self._again.pop(name, None)
 
     def next_step(self, name: TopicPartition) -> LogOpenRequest | LogRemoval | None:
-        """What the newest image asks for."""
+        """Returns the step that the newest image requires; None for no step."""
         if name in self._doomed:
             return LogRemoval()
         topic = self._held.placed(name)
@@ -211,7 +211,7 @@ class ReplicaOpening:
     # -- what a log lacks
 
     def owes_note(self, name: TopicPartition) -> bool:
-        """Whether the note about what a log lacks is not what follows from the image."""
+        """Tells whether the note about a log's missing records differs from what follows from the image."""
         return self._owed_note(name) is not None
 
     def _owed_note(self, name: TopicPartition) -> tuple[Log, LackNote | None] | None:
@@ -270,7 +270,7 @@ class ReplicaOpening:
         return KafkaError(ErrorCode.NOT_LEADER_OR_FOLLOWER, f"others have the replicas of {name} now")
 
     def retire(self, partition: Partition, reason: KafkaError) -> None:
-        """It ends here; its log stays."""
+        """Ends the replica on this broker; its log stays."""
         self._held.remove(partition)
         self._roles.drop(partition)
         self._uncounted.pop(partition.log, None)

@@ -38,7 +38,7 @@ class PendingSteps:
             self._ended.set_result(None)
 
     def ended(self) -> asyncio.Future[None] | None:
-        """None when nothing is left to wait for."""
+        """Returns a future for the end of the steps; None when nothing is left to wait for."""
         if not self._count:
             return None
         if self._ended is None:
@@ -71,7 +71,7 @@ class PartitionLanes:
         self._is_over = False
 
     def is_busy(self, name: TopicPartition) -> bool:
-        """Whether a step of the partition has not ended."""
+        """Tells whether a step of the partition has not ended."""
         return name in self._steps
 
     @property

@@ -1,4 +1,4 @@
-"""What the controller must know of the replicas of this broker: which cannot be used, and which lack something."""
+"""The health of this broker's replicas, for the controller: which cannot be used, and which lack records."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The replicas of this broker: opened, given their roles, reconfigured, retired and removed as the cluster's image changes.
+"""The replicas of this broker: it opens, reconfigures, retires and removes them as the cluster's image changes.
 
 Of every partition in the image that names this broker as a replica there is one here, and of no other. One partition's trouble
 stays its own: a log that cannot be opened, or whose directory failed, is offline, answers KAFKA_STORAGE_ERROR, and leaves the
@@ -131,7 +131,7 @@ class ReplicaManager:
         self._held.on_offline_changed = on_offline_changed
 
     def expect_following(self, make: Callable[[], PartitionFetchers]) -> None:
-        """What to fetch with; made when there is something to follow for the first time."""
+        """Sets the function that makes the fetchers; it is called when this broker follows a partition for the first time."""
         self._roles.make_following = make
 
     def _leader_rate(self) -> int:
@@ -284,7 +284,7 @@ class ReplicaManager:
                 self._change(TopicPartition(topic.name, index), pending)
 
     def _change(self, name: TopicPartition, pending: PendingSteps) -> None:
-        """One partition is new, or another than it was."""
+        """Handles a partition that is new, or that has changed."""
         self._opening.doom(name)
         partition = self._partitions.get(name)
         if partition is not None:
@@ -439,7 +439,7 @@ class ReplicaManager:
         self.directories.fail(partition.log, error)
 
     def _directory_failed(self, path: str, error: OSError) -> None:
-        """What is in the directory cannot be trusted any more: all of it goes offline, until a restart."""
+        """Takes all of a failed directory offline until a restart: its contents cannot be trusted any more."""
         _log.error("log_directory_offline", path=path, error=error)
         for held in self._held:
             if self.directories.log_directory_of(held.name) == path:

@@ -17,7 +17,7 @@ from odradek.telemetry import events
 
 _log = events.get("broker")
 _PASSES: Final = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EMFILE, errno.ENFILE})
-"""Why a log could not be opened, and may be later."""
+"""Errors after which a log that could not be opened may be opened later."""
 
 ReplicaId = tuple[UUID, int]
 """A topic's id and the number of a partition."""
@@ -141,12 +141,12 @@ class ReplicaRegistry:
         return list(self._unopened)
 
     def waits_to_be_opened(self, name: TopicPartition) -> bool | None:
-        """Whether an `unopened` one is new; None for all others."""
+        """Returns whether an `unopened` replica is new; None for all others."""
         return self._unopened[name][1] if name in self._unopened else None
 
     @property
     def lost(self) -> frozenset[ReplicaId]:
-        """Offline because of records that are lost; they can be led from here only if that is accepted."""
+        """Replicas that are offline because records are lost; this broker can lead them only if the loss is accepted."""
         return frozenset((topic_id, name.partition) for name, topic_id in self._lost.items())
 
     def is_lost(self, name: TopicPartition, topic_id: UUID) -> bool:
@@ -209,7 +209,7 @@ class ReplicaRegistry:
             self._unopened.pop(name, None)
 
     def forget(self, name: TopicPartition) -> None:
-        """It is wanted no longer, and so it is not offline either."""
+        """Forgets a replica that is no longer wanted, and so not offline either."""
         self._unopened.pop(name, None)
         self._lost.pop(name, None)
         self._is_back(name)

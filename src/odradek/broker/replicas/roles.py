@@ -25,7 +25,7 @@ _log = events.get("broker")
 
 
 class PartitionFetchers(Protocol):
-    """What fetches: `replication.replica_fetchers.ReplicaFetchers`."""
+    """The port to the fetchers: `replication.replica_fetchers.ReplicaFetchers`."""
 
     def follow(self, partition: Partition, leader: BrokerId) -> None: ...
     def unfollow(self, partition: Partition) -> None: ...
@@ -40,9 +40,9 @@ class ReplicaRoles:
         self._clock = clock
         self._live: dict[BrokerId, int] = {}
         self._led: dict[Partition, int] = {}
-        """What was announced as led, and under which epoch."""
+        """Partitions that were announced as led, and their leader epochs."""
         self._to_be_led: dict[Partition, int] = {}
-        """What is led and takes no appends yet: its files have to follow a truncation before it is announced."""
+        """Led partitions that take no appends yet: their files must follow a truncation before they are announced."""
         self._following: PartitionFetchers | None = None
         self.shared: Final[dict[Partition, None]] = {}
         """Partitions that this broker leads and other brokers follow."""
@@ -116,7 +116,7 @@ class ReplicaRoles:
         self.on_led(partition)
 
     def drop(self, partition: Partition) -> None:
-        """It has no role any more: it is going away."""
+        """Removes the role of a partition that is going away."""
         self._unfollow(partition)
         self._lose(partition)
 
@@ -151,7 +151,7 @@ def _moment(state: PartitionImage) -> tuple[int, int]:
 
 
 def _mend(partition: Partition, *, may_cut: bool, counts: bool) -> None:
-    """What was found damaged is cut off, to be fetched again. Only a replica that is not in the ISR may do this, and only under
+    """Cuts off damaged records, to fetch them again. Only a replica that is not in the ISR may do this, and only under
     a leader epoch in which it did not fetch yet: the leader may count on what it said before, and what is on its way to it
     follows upon that.
 

@@ -22,7 +22,7 @@ _log = events.get("security")
 
 
 def enabled_terms(config: BrokerConfig) -> DelegationTerms:
-    """DELEGATION_TOKEN_AUTH_DISABLED where brokers have no secret key."""
+    """Returns the terms of tokens. Raises DELEGATION_TOKEN_AUTH_DISABLED where brokers have no secret key."""
     if not config.delegation.secret_key:
         raise KafkaError(
             ErrorCode.DELEGATION_TOKEN_AUTH_DISABLED,

@@ -29,7 +29,7 @@ class KeySource:
     """`refresh` it in a round. `keys` are empty until the first fetch from a URL is done; a file is read at once."""
 
     def __init__(self, config: SaslConfig, runtime: Runtime) -> None:
-        """ConfigError for a URL that is not allowed, or a file that cannot be used."""
+        """Raises ConfigError for a URL that is not allowed, or a file that cannot be used."""
         url = config.oauthbearer_jwks_endpoint_url
         assert url is not None, "asked for only with a URL"
         self._url: Final = url

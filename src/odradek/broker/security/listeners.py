@@ -58,7 +58,7 @@ Serve = Callable[[Connection, memoryview], Reply]
 
 
 def kerberos_logins(security: ListenerSecurity) -> Callable[[], ServerExchange] | None:
-    """What makes a login by GSSAPI where it is enabled. ConfigError without the library or a key."""
+    """Returns what makes a login by GSSAPI where it is enabled. Raises ConfigError without the library or a key."""
     identity = security.kerberos
     if identity is None:
         return None
@@ -171,11 +171,11 @@ class SecureListeners:
             observer(attempt)
 
     def to_others(self) -> OutgoingSecurity | None:
-        """How this broker connects to others: as their listener for brokers wants it. None: in plain text."""
+        """Returns the security of connections to the listener for brokers of other brokers; None for plain text."""
         return self.to_listener(self._config.network.listener_of_brokers)
 
     def to_listener(self, name: str) -> OutgoingSecurity | None:
-        """How this broker connects to a listener of others, by its own settings of that name. None: in plain text."""
+        """Returns the security of connections to other brokers' listener of this name, by its settings; None for plain text."""
         security = self._config.security.get(name)
         if security is None or security.protocol == "PLAINTEXT":
             return None
@@ -194,7 +194,7 @@ class SecureListeners:
 
     @property
     def possible_control_planes(self) -> Mapping[str, Callable[[], OutgoingSecurity | None]]:
-        """How this broker connects to each listener that other brokers may have for what is asked of the controller."""
+        """The security of connections to each listener that other brokers may have as their control plane."""
         return {
             listener.name: partial(self.to_listener, listener.name)
             for listener in self._config.network.listeners
@@ -233,7 +233,7 @@ class SecureListeners:
             await source.refresh()
 
     def _token(self, mechanism: str, token_id: str) -> TokenCredential | None:
-        """None where brokers have no secret key: then no token counts, though the registry may have some."""
+        """Returns a token's credential; None where brokers have no secret key: then tokens in the registry do not count."""
         token = self._image().delegation_tokens.get(token_id)
         if token is None or not self._config.delegation.secret_key or mechanism not in token.credentials:
             return None

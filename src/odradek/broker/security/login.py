@@ -41,7 +41,7 @@ _GREETINGS_MAX: Final = 3
 _READ_SECONDS: Final = 0.2
 _HANDSHAKE_KEY: Final = SASL_HANDSHAKE.to_bytes(2, "big")
 _MESSAGE: Final = "Authentication failed: invalid credentials with SASL mechanism {}"
-"""The same for every reason."""
+"""The client's message, the same for every reason."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -44,7 +44,7 @@ class Mechanisms:
         """Credential shapes of `_counted_users`, by mechanism; cached, since users and logins may be many."""
 
     def exchanges(self) -> dict[str, Callable[[], ServerExchange]]:
-        """What makes a login by each enabled mechanism."""
+        """Returns the functions that begin a login by each enabled mechanism."""
         made: dict[str, Callable[[], ServerExchange]] = {}
         for mechanism, settings in self._security.mechanisms.items():
             if mechanism == PLAIN:

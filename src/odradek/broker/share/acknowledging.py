@@ -39,7 +39,7 @@ class AcknowledgementOutcome(NamedTuple):
 
 
 class AcknowledgementTask(NamedTuple):
-    """What both requests say of their session."""
+    """The fields of both requests that belong to their session."""
 
     group_id: str | None
     member_id: str | None
@@ -146,7 +146,7 @@ def check_readable(broker: BrokerContext, access: Access | None, place: ReadPlac
 
 
 def _check_count(batches: Sequence[AcknowledgementRequest]) -> None:
-    """They are taken together or not at all, so in one go."""
+    """Checks the count of the batches, which are applied together or not at all, so in one step."""
     if len(batches) > RECORD_LOCKS_MAX:
         raise KafkaError(
             ErrorCode.INVALID_REQUEST,

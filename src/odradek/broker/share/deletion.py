@@ -1,4 +1,4 @@
-"""What a share group knows of topics is deleted: the state first, then the group's word that there is one."""
+"""Deletes a share group's state of topics: first the state, then the group's note that it exists."""
 
 from __future__ import annotations
 

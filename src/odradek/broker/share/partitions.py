@@ -37,7 +37,7 @@ Settings = Callable[[str], ShareSettings]
 
 
 class LivePartition:
-    """One partition for one group. `core` is changed through here, so that what changed is kept."""
+    """One partition for one group. All changes of `core` go through this class, so that they are stored."""
 
     def __init__(
         self,
@@ -70,7 +70,7 @@ class LivePartition:
         return not self.partition.is_leader or self.partition.leader_epoch != self.leader_epoch
 
     def check_leads(self) -> None:
-        """NOT_LEADER_OR_FOLLOWER when it is over, and what ended the partition."""
+        """Raises NOT_LEADER_OR_FOLLOWER when the leadership is over, or the error that ended the partition."""
         self.partition.check_leads()
         if self.is_over:
             raise KafkaError(
@@ -134,7 +134,7 @@ class LivePartition:
             self._owner.behind(kept)
 
     def _keep(self, batches: Sequence[StateBatch]) -> asyncio.Future[None] | None:
-        """None when there is nothing new to keep. The outcome of the write is handled even if no caller waits for it."""
+        """Stores changes; returns None without changes. The outcome of the write is handled even if no caller waits for it."""
         start_offset = self.core.start_offset
         news = [batch for batch in batches if batch.last_offset >= start_offset]
         if not news and start_offset == self._kept_offset:
@@ -272,7 +272,7 @@ class SharePartitions:
         self.drop(place)
 
     async def topics_deleted(self, topic_ids: frozenset[UUID]) -> None:
-        """Forget their state. It waits for no other broker: the caller may be about to hear that one is dead."""
+        """Deletes the state of deleted topics. It waits for no other broker: the caller may not know yet that one is dead."""
         for place in [share_place for share_place in self._live if share_place.topic_id in topic_ids]:
             self.drop(place)
         for _, shard in self._shards:
@@ -331,7 +331,7 @@ class SharePartitions:
         return [write for write in released if write is not None]
 
     def release_behind(self, keys: Iterable[ShareSessionKey], turns: Turns) -> None:
-        """The same for members whose connection was lost, in steps: one connection may be that of thousands. Until it is done
+        """Releases members whose connection was lost, in steps: one connection may have thousands of members. Until it is done
         a member `is_leaving`, and must be released before it begins again."""
         self._leaving.update(dict.fromkeys(keys))
         if self._leaving and self._releasing is None and not self._closed:
@@ -381,12 +381,12 @@ _GIVEN_UP: Final = KafkaError(ErrorCode.NOT_LEADER_OR_FOLLOWER, "the broker is s
 
 
 def _can_go_on(partition: Partition, state: ShareState) -> bool:
-    """Whether the group has begun to read, and the log still reaches to where it is."""
+    """Tells whether the group has begun to read, and the log still reaches its position."""
     return state.start_offset != UNKNOWN_OFFSET and state.start_offset <= partition.log.end_offset
 
 
 def _refused(error: KafkaError) -> KafkaError:
-    """What a reader of the partition understands: try again, what was acquired is acquired no longer."""
+    """Returns an error that readers of the partition understand: try again, nothing is acquired any more."""
     fenced = error.code in (ErrorCode.FENCED_STATE_EPOCH, ErrorCode.FENCED_LEADER_EPOCH)
     return error if fenced else KafkaError(ErrorCode.NOT_LEADER_OR_FOLLOWER, error.message)
 

@@ -1,4 +1,4 @@
-"""Who keeps what share groups did in partitions: a shard of `__share_group_state`, on this broker or on another (KIP-932).
+"""The persister of share groups' state: it is in a shard of `__share_group_state`, on this broker or another (KIP-932).
 
 Everything goes to the broker that leads the shard's partition by this broker's image. Writes of one partition arrive in the
 order in which they were begun; one that fails is not tried again, for its successors may have failed, too: the writer

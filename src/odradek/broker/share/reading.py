@@ -1,4 +1,4 @@
-"""One look for records that a member of a share group may have: read, acquired, and cut down to what was acquired."""
+"""One read for a member of a share group: records are read, acquired, and reduced to the acquired ones."""
 
 from __future__ import annotations
 
@@ -17,17 +17,17 @@ Batches = Sequence[tuple[BatchHeader, memoryview]]
 
 @dataclass(slots=True, kw_only=True)
 class FetchLimits:
-    """What an answer may still hold."""
+    """The remaining limits of an answer."""
 
     records: int
     by_batches: bool
-    """Whole batches rather than exactly so many records (KIP-1206)."""
+    """Whether whole batches are returned rather than an exact number of records (KIP-1206)."""
     batch_size: int = 0
     """Ranges are cut behind so many records, where a batch of the log ends; 0: nowhere."""
 
 
 class FetchedRange(NamedTuple):
-    """What was read of a partition, before anything is acquired."""
+    """The records that were read of a partition, before any is acquired."""
 
     live: LivePartition
     offset: int

@@ -161,7 +161,7 @@ class _CoordinatorState(NamedTuple):
             ) from error
 
     async def send(self, changes: Sequence[_Change]) -> Sequence[ErrorContent | None]:
-        """One request for each group; the keeper takes them in as they come."""
+        """Sends one request for each group; the keeper applies them as they come."""
         by_group: dict[str, list[_Change]] = {}
         for change in changes:
             by_group.setdefault(change.place.group_id, []).append(change)
@@ -203,7 +203,7 @@ def _settle(kept: asyncio.Future[None], answered: asyncio.Future[ErrorContent | 
 
 
 def _result_of(response: Any, place: SharePlace) -> Any:
-    """What the response says of the place; raises its error, and UNKNOWN_SERVER_ERROR when it says nothing."""
+    """Returns the response's result for the place; raises its error, or UNKNOWN_SERVER_ERROR when it has none."""
     for topic in response.results:
         for partition in topic.partitions:
             if (topic.topic_id, partition.partition) == (place.topic_id, place.partition):

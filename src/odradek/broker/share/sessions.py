@@ -42,7 +42,7 @@ class ShareSession:
         self.partitions: dict[ReadPlace, None] = {}
 
     def advance(self, epoch: int) -> None:
-        """INVALID_SHARE_SESSION_EPOCH unless it is the one that comes next."""
+        """Advances the epoch. Raises INVALID_SHARE_SESSION_EPOCH unless the given one is next."""
         if epoch != self.epoch:
             raise KafkaError(
                 ErrorCode.INVALID_SHARE_SESSION_EPOCH,
@@ -83,7 +83,7 @@ class ShareSessions:
         return session
 
     def find(self, key: ShareSessionKey) -> ShareSession:
-        """SHARE_SESSION_NOT_FOUND."""
+        """Returns the session. Raises SHARE_SESSION_NOT_FOUND."""
         session = self._sessions.get(key)
         if session is None:
             raise KafkaError(
@@ -135,7 +135,7 @@ class ShareSessions:
             del self._group_sizes[key.group_id]
 
     def any_of(self, group_id: str) -> bool:
-        """Whether any member of the group has one."""
+        """Tells whether any member of the group has a session."""
         return group_id in self._group_sizes
 
     def of_connection(self, connection: Connection) -> list[ShareSessionKey]:

@@ -1,4 +1,4 @@
-"""What the handlers of share groups' state have in common: the state that this broker keeps, in order."""
+"""Shared parts of the handlers of share groups' state: they apply requests to this broker's state in order."""
 
 from __future__ import annotations
 

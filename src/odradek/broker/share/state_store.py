@@ -1,4 +1,4 @@
-"""What keeps how far share groups are in partitions (KIP-932): the port, and its adapter over the shards of this broker.
+"""The store of share groups' progress in partitions (KIP-932): the port, and its adapter over the shards of this broker.
 
 The adapter for other brokers is RemoteShareState in `remote_state.py`. `persister.py` knows which broker keeps what.
 """
@@ -27,7 +27,8 @@ class ShareStateStore(Protocol):
         errors the change may be kept or not."""
 
     def read(self, place: SharePlace, leader_epoch: int) -> Awaitable[ShareState | None]:
-        """What is known, for the partition's leader of that epoch; earlier ones cannot write any more. FENCED_LEADER_EPOCH."""
+        """Reads the state for the partition's leader of that epoch; earlier ones cannot write any more. Raises
+        FENCED_LEADER_EPOCH."""
 
     def initialize(self, place: SharePlace, state_epoch: int, start_offset: int) -> Awaitable[None]:
         """Begin there in a new epoch. FENCED_STATE_EPOCH."""

@@ -49,7 +49,7 @@ def _state_settings(config: BrokerConfig) -> StateSettings:
 
 
 def _topic_configs(config: BrokerConfig) -> Mapping[str, str]:
-    """Not compacted: an update means nothing without those before it. What is superfluous is deleted by the service."""
+    """Returns the topic's settings. It is not compacted: an update needs those before it. The service deletes old records."""
     return {
         "cleanup.policy": "delete",
         "retention.bytes": "-1",

@@ -61,7 +61,7 @@ async def _led_here(broker: BrokerContext, turn: Turn, request: DeleteRecordsReq
 
 
 class _Work:
-    """One request's deletions, and what they wait for."""
+    """The deletions of one request, and the futures that they wait for."""
 
     def __init__(self) -> None:
         self.waiting: dict[int, tuple[LeaderRole, asyncio.Future[None]]] = {}

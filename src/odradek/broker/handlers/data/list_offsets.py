@@ -140,7 +140,7 @@ def _answers(
     request: ListOffsetsRequest,
     twice: Collection[tuple[str, int]],
 ) -> Callable[[str, ListOffsetsPartition, ReadProgress], ListOffsetsPartitionResponse]:
-    """What answers for a partition of a topic. One that the request names twice is refused."""
+    """Returns the function that answers for a partition of a topic. A partition that the request names twice is refused."""
     committed_only = request.isolation_level == _READ_COMMITTED
 
     def answer(name: str, wanted: ListOffsetsPartition, beside: ReadProgress) -> ListOffsetsPartitionResponse:

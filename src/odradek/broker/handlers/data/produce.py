@@ -153,7 +153,7 @@ class _Work:
         return None
 
     def _forget_records(self) -> None:
-        """They are in the log: to wait for others with them would keep the whole frame in memory."""
+        """Drops the records, which are in the log: waiting with them would keep the whole frame in memory."""
         self._asked = ()
         if self._share is not None:
             self._share.release()
@@ -161,7 +161,7 @@ class _Work:
     def _check_and_append(
         self, topic: TopicProduceData, data: PartitionProduceData, inline: InlineWork
     ) -> None:
-        """OffloadRequired: nothing was done."""
+        """Checks and appends the batches. Raises OffloadRequired, with nothing done, if that takes too long for the loop."""
         inline.spend(_PARTITION_COSTS_BYTES)
         try:
             partition, terms = self._find(topic, data)
@@ -171,7 +171,7 @@ class _Work:
         self._note(topic, response)
 
     def begin_verification(self) -> bool:
-        """Whether a coordinator must be asked about any of the batches. INVALID_PRODUCER_ID_MAPPING: more than one producer."""
+        """Tells whether a coordinator must be asked about a batch. Raises INVALID_PRODUCER_ID_MAPPING for several producers."""
         assert self._transactional_id is not None
         self._admission = TransactionVerification(
             self._broker.verifier, self._transactional_id, self._version
@@ -194,8 +194,8 @@ class _Work:
         return await self.held(0)
 
     async def held(self, taken: int) -> ProduceResponse | None:
-        """What follows after `taken` batches: checked in turns, or on another thread. Requests behind it wait, so order is
-        kept.
+        """Appends the batches after the first `taken` ones: checked in turns, or on another thread. Later requests wait, so
+        order is kept.
         """
         await self._append_rest(taken)  # of its own, so that none of its variables keeps the records
         self._forget_records()

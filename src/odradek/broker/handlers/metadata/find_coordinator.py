@@ -26,7 +26,7 @@ _TOPICS: Final = {0: CONSUMER_OFFSETS, 1: TRANSACTION_STATE, 2: SHARE_GROUP_STAT
 _SHARE: Final = 2
 
 _NO_ERROR = "NONE"
-"""What Kafka says in the versions for one key; those for several leave the message empty."""
+"""Kafka's message in the versions for one key; those for several leave the message empty."""
 
 
 async def handle(
@@ -78,7 +78,7 @@ def _one(broker: BrokerContext, context: RequestContext, topic: str, key: str) -
 
 
 def _makes_sense(topic: str, keys: Iterable[str]) -> bool:
-    """Whether any of the keys could have a coordinator: the topic is not made for others."""
+    """Tells whether any of the keys could have a coordinator: the topic is not made for others."""
     return topic != SHARE_GROUP_STATE or any(_is_share_key(key) for key in keys)
 
 

@@ -41,7 +41,7 @@ _ROUNDS = 3
 
 
 class _Shape(NamedTuple):
-    """What the response says of every topic alike."""
+    """The parts of the response that are the same for every topic."""
 
     operations: bool
     alive: frozenset[BrokerId]
@@ -144,7 +144,7 @@ def _answer(
 
 
 def _is_long(broker: BrokerContext, context: RequestContext, request: MetadataRequest) -> bool:
-    """Whether the answer could hold up others."""
+    """Tells whether the answer could delay others."""
     wanted = request.topics
     topics = broker.image.topics
     if _wants_all(context, wanted):
@@ -291,7 +291,7 @@ def _of_topic(
 def leader_and_offline(
     broker: BrokerContext, topic: TopicImage, index: int, alive: frozenset[BrokerId]
 ) -> tuple[BrokerId, list[int]]:
-    """Who leads a partition, if anyone does, and which of its replicas cannot be used."""
+    """Returns the partition's leader, if it has one, and the replicas that cannot be used."""
     image = topic.partitions[index]
     offline: list[int] = [replica for replica in image.replicas if replica not in alive]
     if broker.replicas.is_offline(TopicPartition(topic.name, index)):

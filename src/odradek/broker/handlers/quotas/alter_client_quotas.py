@@ -89,7 +89,7 @@ def _checked(entry: EntryData) -> tuple[Entity, list[QuotaChange]]:
 
 
 async def _after(turn: Turn, before: Limits, wanted: dict[Entity, list[QuotaChange]]) -> Limits:
-    """POLICY_VIOLATION when there would be too many."""
+    """Raises POLICY_VIOLATION when there would be too many."""
     after = dict(before)
     for entity, changes in wanted.items():
         await turn.step()

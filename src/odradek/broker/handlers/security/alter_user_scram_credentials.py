@@ -26,7 +26,7 @@ from odradek.security.sasl.scram import credential_of
 from odradek.security.sasl.users import ScramUsers
 
 USERS_MAX: Final = 10_000
-"""They are one document, which every change writes whole."""
+"""The limit of users: they are one document, which every change writes whole."""
 Alteration = ScramCredentialDeletion | ScramCredentialUpsertion
 
 

@@ -57,7 +57,7 @@ async def handle(
 
 
 class _Deletion:
-    """What filters select of one part of the ACLs."""
+    """The ACLs of one part that the filters select."""
 
     def __init__(self, turn: Turn, filters: list[tuple[int, AclFilter]]) -> None:
         self._turn = turn

@@ -98,7 +98,7 @@ async def _partition(
 
 
 def _is_kept(broker: BrokerContext) -> bool:
-    """Whether any share group has ever read: without the topic there is nothing, and no reason to make it."""
+    """Tells whether any share group has ever read: without the topic there is nothing, and no reason to make it."""
     return SHARE_GROUP_STATE in broker.image.topics
 
 

@@ -40,7 +40,7 @@ async def handle(
 def _initialize(
     image: ClusterImage, store: ShareStateStore, place: SharePlace, asked: PartitionData
 ) -> Awaitable[None]:
-    """UNKNOWN_TOPIC_OR_PARTITION: nothing is kept for what does not exist."""
+    """Initializes the state. Raises UNKNOWN_TOPIC_OR_PARTITION: no state is kept for a partition that does not exist."""
     topic = image.topics_by_id.get(place.topic_id)
     if topic is None or not 0 <= place.partition < len(topic.partitions):
         raise KafkaError(

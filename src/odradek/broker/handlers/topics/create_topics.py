@@ -31,7 +31,7 @@ _NAMES_A_STEP: Final = 1000
 
 @dataclass(slots=True)
 class _Descriptions:
-    """What the answer says of the topics' settings. Most topics of a request set the same: they are described once."""
+    """The topics' settings in the answer. Most topics of a request set the same: they are described once."""
 
     broker: BrokerContext
     left: int
@@ -39,7 +39,7 @@ class _Descriptions:
     known: dict[tuple[tuple[str, str], ...], list[CreatableTopicConfigs]] = field(default_factory=dict)
 
     def of(self, configs: Mapping[str, str]) -> list[CreatableTopicConfigs] | None:
-        """None when the answer has no room for them."""
+        """Returns the described settings; None when the answer has no room for them."""
         key = tuple(configs.items())
         described = self.known.get(key)
         if described is None:
