@@ -1,4 +1,4 @@
-"""What a client raises beyond plain `KafkaError`s read from a broker's answer."""
+"""The errors of clients beyond plain `KafkaError`s from a broker's answer."""
 
 from __future__ import annotations
 
@@ -95,7 +95,7 @@ class ClientBrokenError(OdradekError):
 
 
 def explain(error: BaseException) -> str:
-    """One clause for people, without the code's name where the message says it all."""
+    """Returns one clause for people, without the code's name where the message is enough."""
     if isinstance(error, KafkaError):
         return error.message if error.message != error.code.meaning else f"{error.code.name}, {error.message}"
     return text_of(error) or type(error).__name__

@@ -17,7 +17,7 @@ from odradek.model.errors import ConfigError
 _STORE_TYPES: Final = one_of("", "PEM", "PKCS12", "JKS")
 LOGIN_CONFIG: Final = "java.security.auth.login.config"
 _JAVA_SECTION: Final = "KafkaClient"
-"""What Java's clients of Kafka read of that file."""
+"""The section of that file that Kafka's Java clients read."""
 _HOSTS: Final = Bounds(allowed="https, or nothing", accepts=lambda name: name.lower() in ("https", ""))
 OTHER_SPELLINGS: Final = {
     "ssl.ca.location": "ssl_truststore_location",
@@ -28,7 +28,7 @@ OTHER_SPELLINGS: Final = {
 
 @section()
 class SecuritySettings(Section):
-    """What every client has of it."""
+    """The security settings of every client."""
 
     # fmt: off
     security_protocol: String = setting(default="PLAINTEXT", valid=one_of(*SECURITY_PROTOCOLS), meaning=
@@ -103,7 +103,7 @@ class SecuritySettings(Section):
         return self.security_protocol in ("SASL_SSL", "SASL_PLAINTEXT")
 
     def check_security(self) -> Self:
-        """ConfigError for what does not go together. Files are not looked at, but Java's of login modules."""
+        """Raises ConfigError for what does not go together. Files are not looked at, but Java's of login modules."""
         if not self.uses_sasl:
             if self.sasl_mechanism and (self.sasl_username or self.sasl_jaas_config):
                 raise ConfigError(

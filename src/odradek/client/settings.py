@@ -50,7 +50,7 @@ _ANSWERS_TO: Final[Mapping[str, str]] = MappingProxyType(
         "value.deserializer": "pass value_deserializer=, a callable, to the constructor",
     }
 )
-"""What to say about settings that a Kafka user may well bring along."""
+"""Answers for settings of other Kafka clients that users may try."""
 
 
 @section()
@@ -273,7 +273,7 @@ class ConsumerSettings(ClientSettings):
 
     @property
     def reset_duration_ms(self) -> int:
-        """How far back auto.offset.reset=by_duration:... goes; 0 for the other policies."""
+        """The duration of auto.offset.reset=by_duration:...; 0 for the other policies."""
         return by_duration_ms(self.auto_offset_reset) or 0
 
     def _completed(self, given: frozenset[str]) -> Self:

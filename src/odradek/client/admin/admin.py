@@ -161,7 +161,7 @@ class Admin:
     def list_offsets(
         self, wanted: Mapping[TopicPartition, int], *, isolation: int = 0, timeout_s: float | None = None
     ) -> dict[TopicPartition, OffsetAndTimestamp]:
-        """Offsets by time (milliseconds), or EARLIEST, LATEST, MAX_TIMESTAMP; offset -1 where no record is so new."""
+        """Returns offsets by time (milliseconds), or EARLIEST, LATEST, MAX_TIMESTAMP; offset -1 where no record is so new."""
         return self._loop.call(self._admin.list_offsets(wanted, isolation=isolation, timeout_s=timeout_s))
 
     # -- the cluster
@@ -266,7 +266,7 @@ class Admin:
     def list_config_resources(
         self, kinds: Iterable[ResourceType] = (), *, timeout_s: float | None = None
     ) -> list[ConfigResource]:
-        """What has settings; groups and subscriptions to metrics, if they have some of their own."""
+        """Returns the resources with settings; groups and subscriptions to metrics, if they have settings of their own."""
         return self._loop.call(self._admin.list_config_resources(kinds, timeout_s=timeout_s))
 
     def move_replicas(
@@ -301,7 +301,7 @@ class Admin:
         require_stable: bool = False,
         timeout_s: float | None = None,
     ) -> CommittedOffsets:
-        """What the group has committed, by default for all partitions; None where it has not.
+        """Returns the group's committed offsets, by default for all partitions; None where it has none.
 
         Offsets of a topic that was deleted and made again count no more, where brokers take topic ids (Kafka 4.1).
         `require_stable` waits for the end of transactions that commit some of them (KIP-447).
@@ -321,7 +321,7 @@ class Admin:
     def delete_group_offsets(
         self, group_id: str, partitions: Iterable[TopicPartition], *, timeout_s: float | None = None
     ) -> None:
-        """Forget committed offsets. Refused for topics that members of the group are subscribed to."""
+        """Deletes committed offsets. Refused for topics that members of the group are subscribed to."""
         self._loop.call(self._admin.delete_group_offsets(group_id, partitions, timeout_s=timeout_s))
 
     # -- transactions
@@ -407,7 +407,7 @@ class Admin:
     def identity_after_commit(
         self, committed: TransactionIdentity, *, timeout_s: float | None = None
     ) -> TransactionIdentity | None:
-        """Who may use the transactional id once this transaction is committed; None where only `fence_producers` can tell.
+        """Returns who may use the transactional id once this transaction is committed; None if only `fence_producers` can tell.
 
         With transaction.version 2 (KIP-890) each transaction ends its epoch: no coordinator is asked.
         """

@@ -195,7 +195,7 @@ class AsyncAdmin:
     async def list_offsets(
         self, wanted: Mapping[TopicPartition, int], *, isolation: int = 0, timeout_s: float | None = None
     ) -> dict[TopicPartition, OffsetAndTimestamp]:
-        """Offsets by time (milliseconds), or EARLIEST, LATEST, MAX_TIMESTAMP; offset -1 where no record is so new."""
+        """Returns offsets by time (milliseconds), or EARLIEST, LATEST, MAX_TIMESTAMP; offset -1 where no record is so new."""
         await self.start()
         limit_s = self._session.limit_s(timeout_s)
         questions = {TopicPartition(*tp): timestamp for tp, timestamp in wanted.items()}
@@ -345,7 +345,7 @@ class AsyncAdmin:
     async def list_config_resources(
         self, kinds: Iterable[ResourceType] = (), *, timeout_s: float | None = None
     ) -> list[ConfigResource]:
-        """What has settings; groups and subscriptions to metrics, if they have some of their own."""
+        """Returns the resources with settings; groups and subscriptions to metrics, if they have settings of their own."""
         exchange = quotas.list_config_resources(list(kinds))
         return list((await self._session.one("list_config_resources", timeout_s, exchange)).results)
 
@@ -398,7 +398,7 @@ class AsyncAdmin:
         require_stable: bool = False,
         timeout_s: float | None = None,
     ) -> CommittedOffsets:
-        """What the group has committed, by default for all partitions; None where it has not.
+        """Returns the group's committed offsets, by default for all partitions; None where it has none.
 
         Offsets of a topic that was deleted and made again count no more, where brokers take topic ids (Kafka 4.1).
         `require_stable` waits for the end of transactions that commit some of them (KIP-447).
@@ -421,7 +421,7 @@ class AsyncAdmin:
     async def delete_group_offsets(
         self, group_id: str, partitions: Iterable[TopicPartition], *, timeout_s: float | None = None
     ) -> None:
-        """Forget committed offsets. Refused for topics that members of the group are subscribed to."""
+        """Deletes committed offsets. Refused for topics that members of the group are subscribed to."""
         wanted = [TopicPartition(*tp) for tp in partitions]
         response = await self._session.each(
             "delete_group_offsets",
@@ -554,7 +554,7 @@ class AsyncAdmin:
     async def identity_after_commit(
         self, committed: TransactionIdentity, *, timeout_s: float | None = None
     ) -> TransactionIdentity | None:
-        """Who may use the transactional id once this transaction is committed; None where only `fence_producers` can tell.
+        """Returns who may use the transactional id once this transaction is committed; None if only `fence_producers` can tell.
 
         With transaction.version 2 (KIP-890) each transaction ends its epoch: no coordinator is asked.
         """

@@ -1,4 +1,4 @@
-"""How admin calls reach the right broker, retry what is worth it, and report the outcome of each item."""
+"""Admin calls: they reach the right broker, retry what is worth it, and report the outcome of each item."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ Grouped = dict[int, dict[Any, Any]]
 
 @dataclass(slots=True, kw_only=True)
 class CallOutcome:
-    """What one answer says of each item."""
+    """One answer's result or error for each item."""
 
     results: dict[Any, Any]
     errors: dict[Any, KafkaError]  # stored-error: each is raised, or given to the caller, once
@@ -52,7 +52,7 @@ class Exchange:
     read: Callable[[Any], CallOutcome]
 
     def whole(self, subject: Any) -> Exchange:
-        """The same, for a call about one item: its result is everything that the answer says."""
+        """Returns the exchange for a call about one item: its result is the whole answer."""
 
         def read(response: Any) -> CallOutcome:
             return CallOutcome(results={subject: self.read(response)}, errors={})
@@ -62,7 +62,7 @@ class Exchange:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AlreadyDone:
-    """What a broker says of a change that was made before, and the result that the call then has."""
+    """The error of a broker for a change that was made before, and the result that the call then has."""
 
     code: ErrorCode
     result: Callable[[Any], Any]
@@ -94,13 +94,13 @@ class Failures:
 
 
 class AdminCalls:
-    """One admin client's."""
+    """The calls of one admin client."""
 
     def __init__(self, cluster: ClusterClient) -> None:
         self._cluster: Final = cluster
 
     async def one(self, what: str, timeout_s: float, exchange: Exchange) -> CallOutcome:
-        """Ask any broker, until it answers; what it says of single items is left to the caller."""
+        """Asks any broker, until one answers; errors of single items are left to the caller."""
 
         async def attempt(left_s: float) -> CallOutcome:
             message = await self._cluster.send(NO_BROKER, exchange.request, exchange.answer, timeout_s=left_s)
@@ -119,7 +119,7 @@ class AdminCalls:
         ask_broker: Callable[[int, dict[Any, Any], float], Exchange] | None = None,
         already: AlreadyDone | None = None,
     ) -> dict[Any, Any]:
-        """Ask for every item the broker that `by` names, again while its error is retriable and time is left.
+        """Asks the broker that `by` names about every item, again while its error is retriable and time is left.
 
         `ask_broker` in place of `ask` learns which broker it is. An earlier attempt may have been carried out although its
         answer was lost; `already` says which error then means that it was.

@@ -53,7 +53,7 @@ class IssuedToken:
 
 
 def create_token(owner: str | None, renewers: Iterable[str], max_lifetime_ms: int) -> Exchange:
-    """ConfigError for a name that is no principal."""
+    """Returns the exchange. Raises ConfigError for a name that is no principal."""
     wanted = tuple(renewers)
     owner_type, owner_name = (None, None) if owner is None else _parts(owner)
     request = CreateDelegationTokenRequest(
@@ -101,7 +101,7 @@ def _expiry(response: RenewDelegationTokenResponse | ExpireDelegationTokenRespon
 
 
 def describe_tokens(owners: Iterable[str] | None) -> Exchange:
-    """ConfigError for a name that is no principal."""
+    """Returns the exchange. Raises ConfigError for a name that is no principal."""
     named = None if owners is None else [_parts(owner) for owner in owners]
     request = DescribeDelegationTokenRequest(
         owners=None

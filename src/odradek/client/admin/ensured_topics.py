@@ -1,4 +1,4 @@
-"""Topics that a program needs with certain partitions and settings: created, or brought to that.
+"""Topics that a program needs with certain partitions and settings: they are created or changed.
 
 A broker that creates topics by itself makes such a topic with its own defaults when another client asks for it first: a log
 of commands is deleted after a week then. So a setting that the topic has from the broker's defaults is set on the topic, and a
@@ -23,7 +23,7 @@ _NOT_ALLOWED: Final = frozenset(
 
 
 class Lack(NamedTuple):
-    """What a topic lacks. `partitions`: the total that it is to get; None when it has enough."""
+    """Missing parts of a topic. `partitions`: the total that it must have; None when it has enough."""
 
     partitions: int | None
     settings: dict[str, str]

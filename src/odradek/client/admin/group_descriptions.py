@@ -34,7 +34,7 @@ class GroupMemberDescription:
     group_instance_id: str | None = None
     assignment: tuple[TopicPartition, ...] = ()
     target_assignment: tuple[TopicPartition, ...] | None = None
-    """What it is to have once rebalancing is done; None in classic groups."""
+    """The member's partitions once rebalancing is done; None in classic groups."""
     member_epoch: int | None = None
 
 

@@ -37,7 +37,7 @@ _EXACT, _DEFAULT = 0, 1
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class QuotaEntity:
-    """Whom a quota is for: a user, a client id, one of both, or an address. "" is any other; None leaves it out."""
+    """The entity of a quota: a user, a client id, both, or an address. "" is any other; None leaves it out."""
 
     user: str | None = None
     client_id: str | None = None

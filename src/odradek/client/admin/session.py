@@ -1,4 +1,4 @@
-"""What an admin client stands on: its life, and how it asks."""
+"""The basis of an admin client: its lifetime, and its requests."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ V = TypeVar("V")
 
 
 class AdminSession:
-    """What is administered says which broker is asked; retries are those of `AdminCalls`. Lives on one event loop."""
+    """The administered thing decides which broker is asked; retries are those of `AdminCalls`. Lives on one event loop."""
 
     def __init__(self, settings: AdminSettings, clock: Clock | None, entropy: Entropy | None) -> None:
         self.cluster: Final = ClusterClient(settings, clock or SystemClock(), entropy or SystemEntropy())
@@ -55,11 +55,11 @@ class AdminSession:
         self._closed = True
 
     def limit_s(self, timeout_s: float | None) -> float:
-        """How long a call may take."""
+        """Returns the time that a call may take, in seconds."""
         return self._api_timeout_s if timeout_s is None else timeout_s
 
     def coordinator_of(self, group_id: str) -> Coordinator:
-        """The same one each time, as it remembers where it is."""
+        """Returns the group's coordinator, the same object each time, since it remembers its broker."""
         coordinator = self._groups.pop(group_id, None) or Coordinator(self.cluster, group_id, GROUP)
         self._groups[group_id] = coordinator
         if len(self._groups) > _GROUPS_MAX:
@@ -76,14 +76,14 @@ class AdminSession:
         ask_broker: Any = None,
         already: AlreadyDone | None = None,
     ) -> Any:
-        """Ask about several things, each of the broker that `by` names: by default the controller."""
+        """Asks about several things, each of the broker that `by` names: by default the controller."""
         await self.start()
         by = by or self.calls.by_controller
         limit_s = self.limit_s(timeout_s)
         return await self.calls.each(what, wanted, limit_s, ask, by, ask_broker=ask_broker, already=already)
 
     async def everywhere(self, what: str, timeout_s: float | None, ask_broker: Any) -> dict[int, Any]:
-        """What every broker answers."""
+        """Returns the answer of every broker."""
         await self.start()
         brokers = dict.fromkeys((await self.cluster.metadata.refresh(self.limit_s(timeout_s))).brokers)
         answers: dict[int, Any] = await self.each(
@@ -108,6 +108,6 @@ class AdminSession:
         return Failures(what, errors).raise_or(results)
 
     async def one(self, what: str, timeout_s: float | None, exchange: Any) -> Any:
-        """Ask any broker."""
+        """Asks any broker."""
         await self.start()
         return await self.calls.one(what, self.limit_s(timeout_s), exchange)

@@ -218,7 +218,7 @@ def describe_features() -> Exchange:
 def update_features(
     levels: Mapping[str, int], current: Mapping[str, int], validate_only: bool, timeout_s: float
 ) -> Exchange:
-    """They succeed or fail together."""
+    """Returns the exchange. The updates succeed or fail together."""
     request = UpdateFeaturesRequest(
         timeout_ms=max(1, int(timeout_s * 1000)),
         feature_updates=[

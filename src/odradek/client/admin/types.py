@@ -176,7 +176,7 @@ class ReplicaLogDescription:
     size_bytes: int
     offset_lag: int
     future: bool
-    """It is being moved here from another directory."""
+    """Whether the replica is being moved here from another directory."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -59,7 +59,7 @@ def describe_users() -> Exchange:
 
 
 def alter_users(changes: UserChanges) -> Exchange:
-    """ConfigError for a mechanism that has no credentials."""
+    """Returns the exchange. Raises ConfigError for a mechanism that has no credentials."""
     upsertions, deletions = [], []
     for user, change in changes.items():
         if isinstance(change, str):

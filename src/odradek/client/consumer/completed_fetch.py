@@ -78,7 +78,7 @@ class FetchedChunk:
 
     @property
     def empty(self) -> bool:
-        """Nothing is left to hand out."""
+        """Whether nothing is left to hand out."""
         return self._index >= len(self._batches) and not self._records
 
     def next_records(self, record_count_max: int) -> list[Record]:
@@ -180,7 +180,7 @@ class FetchedChunk:
         return batches[0][0]
 
     def _unreadable(self, header: BatchHeader, error: KafkaError) -> KafkaError:
-        """The same error, saying where and what to do about it."""
+        """Returns the same error with the place and the remedy in its message."""
         return KafkaError(
             error.code,
             f"{self.topic_partition}: the batch at offset {header.base_offset} cannot be read ({error.message});"

@@ -365,7 +365,7 @@ class Consumer(Generic[K, V]):
         return {tp: end_offset.offset if end_offset is not None else 0 for tp, end_offset in offsets.items()}
 
     def _next(self, timeout_s: float) -> Event | None:
-        """What there is to return; what the group asks for is done first."""
+        """Returns the next records; does what the group requires first."""
         core, group = self._core, self._core.group
         check_reads(core)
         deadline = core.clock.monotonic() + timeout_s

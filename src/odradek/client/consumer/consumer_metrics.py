@@ -24,7 +24,7 @@ Lags = Mapping[TopicPartition, int]
 
 
 class ConsumerMetrics:
-    """What a consumer counts where it hands records out, on its user's thread; and the table of all its figures."""
+    """The counts of a consumer that hands out records, on its user's thread, and the table of all its figures."""
 
     def __init__(
         self,

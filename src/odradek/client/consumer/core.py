@@ -1,4 +1,4 @@
-"""What the asynchronous and the synchronous consumer share: everything but how to wait."""
+"""The core that the asynchronous and the synchronous consumer share: everything but waiting."""
 
 from __future__ import annotations
 
@@ -56,13 +56,13 @@ GRACE_S: Final = 2.0
 
 
 class BufferedRecords(Enum):
-    """There are records that were taken, and not yet given to the user, who iterates."""
+    """Records were taken, but not yet returned to the user, who iterates."""
 
     RECORDS = auto()
 
 
 Event = FetchedChunk | Handover | BufferedRecords
-"""What `poll` finds to do next."""
+"""The next thing that `poll` has to do."""
 
 
 class ConsumerCore(Generic[K, V]):
@@ -133,7 +133,7 @@ class ConsumerCore(Generic[K, V]):
     def subscribe(
         self, topics: Iterable[str] | str | None, pattern: str | None, listener: RebalanceListener | None
     ) -> Subscription:
-        """Note who listens; the caller passes the subscription to `join`."""
+        """Notes the listener and returns the subscription, which the caller passes to `join`."""
         group = self.need_group()
         if self.assignment.states and not group.subscribed:
             raise IllegalStateError("this consumer was assigned partitions: unsubscribe before you subscribe")
@@ -343,7 +343,7 @@ class ConsumerCore(Generic[K, V]):
             )
 
     def rewind_all_kept(self) -> None:
-        """They are fetched again, in another form."""
+        """Rewinds all records that were taken but not returned: they are fetched again, in another form."""
         self._rewind_kept(list(self._kept_starts()))
 
     def _rewind_kept(self, partitions: Iterable[TopicPartition]) -> None:
@@ -366,7 +366,7 @@ class ConsumerCore(Generic[K, V]):
         return chunk
 
     def _go_on(self, used: FetchedChunk) -> FetchedChunk | None:
-        """Note what was taken from `used`, and take the next chunk, if any is buffered."""
+        """Notes the use of `used`, and takes the next chunk, if one is buffered."""
         self.metrics.used(used)
         with self.assignment.lock:
             self.assignment.used(used)

@@ -74,11 +74,11 @@ FindCommitted = Callable[
     [list[TopicPartition]],
     Awaitable[tuple[Mapping[TopicPartition, int | None], Mapping[TopicPartition, KafkaError]]],
 ]
-"""Asks the group's coordinator: (offsets, None where nothing was committed; what was refused, and why)."""
+"""Asks the group's coordinator; returns (offsets, None where nothing was committed; errors of refused partitions)."""
 
 
 class Fetcher:
-    """One consumer's. `turn` must be called on the loop."""
+    """The fetcher of one consumer. `turn` must be called on the loop."""
 
     def __init__(
         self,
@@ -437,7 +437,7 @@ class Fetcher:
     async def _validate(
         self, broker: int, epochs: dict[TopicPartition, int], generations: Generations
     ) -> None:
-        """There is a newer leader: does its log still hold what was fetched from the last one (KIP-320)?"""
+        """Checks whether a newer leader's log still holds what was fetched from the last one (KIP-320)."""
         ends: dict[TopicPartition, LeaderEpochEnd] = {}
         errors: dict[TopicPartition, KafkaError] = {}
         try:
@@ -507,7 +507,7 @@ class Fetcher:
 
 
 def _warn_of_retries(state: PartitionState, error: KafkaError) -> None:
-    """One warning for each partition, until it has answered again."""
+    """Logs one warning for each partition, until it has answered again."""
     if state.trouble_count == _REFUSALS_BEFORE_WARNING:
         _log.warning(
             "fetch_is_retried",

@@ -28,7 +28,7 @@ from odradek.protocol.messages.data.offset_for_leader_epoch import (
 
 CONSUMER_REPLICA_ID: Final = -1
 GONE_AFTER_S: Final = 5.0
-"""How long brokers must say that there is no such topic until that is believed."""
+"""The seconds for which brokers must answer that there is no such topic until that is believed."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -69,7 +69,7 @@ async def list_leader_offsets(
     isolation: int,
     timeout_s: float,
 ) -> OffsetAnswers:
-    """One ListOffsets request to one broker. `wanted`: a timestamp, EARLIEST, LATEST or MAX_TIMESTAMP."""
+    """Sends one ListOffsets request to one broker. `wanted`: a timestamp, EARLIEST, LATEST or MAX_TIMESTAMP."""
     topics: dict[str, ListOffsetsTopic] = {}
     for tp, timestamp in wanted.items():
         topic = topics.setdefault(tp.topic, ListOffsetsTopic(name=tp.topic, partitions=[]))
@@ -109,7 +109,7 @@ async def list_leader_offsets(
 async def find_offsets(
     cluster: ClusterClient, wanted: Mapping[TopicPartition, int], *, isolation: int, timeout_s: float
 ) -> OffsetAnswers:
-    """Ask the leader of each partition, again where it is worth it; errors are what is left after `timeout_s`.
+    """Asks the leader of each partition, again where it is worth it; errors are what is left after `timeout_s`.
 
     A topic that is missing keeps no other waiting. It is an error once brokers have said for some seconds that there is none.
     """
@@ -192,7 +192,7 @@ class _OffsetSearch:
         return None
 
     async def attempt(self, left_s: float) -> None:
-        """Ask for what is open; raises a retriable error if some of it still is."""
+        """Asks about open partitions; raises a retriable error if some are still open."""
         by_leader: dict[int, dict[TopicPartition, int]] = {}
         for tp, timestamp in self.open.items():
             leader = self._cluster.image.leader(tp)
@@ -225,7 +225,7 @@ class _OffsetSearch:
 async def list_epoch_ends(
     cluster: ClusterClient, broker: int, epochs: Mapping[TopicPartition, int], *, timeout_s: float
 ) -> tuple[dict[TopicPartition, LeaderEpochEnd], dict[TopicPartition, KafkaError]]:
-    """One OffsetForLeaderEpoch request to one broker: (answers, errors)."""
+    """Sends one OffsetForLeaderEpoch request to one broker; returns (answers, errors)."""
     topics: dict[str, OffsetForLeaderTopic] = {}
     for tp, epoch in epochs.items():
         known = cluster.image.partition(tp)

@@ -124,7 +124,7 @@ class PartitionState:
         return self.stop_offset is not None and at is not None and at >= self.stop_offset
 
     def fetch_bytes(self, at_most: int) -> int:
-        """How much to ask for: near the stop no more than is left, as far as that is known."""
+        """Returns the bytes to request: near the stop offset no more than is left, as far as that is known."""
         if self.stop_offset is None or self.fetch_offset is None or not self.bytes_per_record:
             return at_most
         left = (self.stop_offset - self.fetch_offset) * self.bytes_per_record
@@ -168,7 +168,7 @@ class Assignment:
         self.states: Final[dict[TopicPartition, PartitionState]] = {}
         self._buffered_bytes = 0
         self._failure: ErrorValue[Exception] | None = None
-        """Why nothing can be read any more."""
+        """The error after which nothing can be read; None before."""
 
     # -- the user's side
 
@@ -500,7 +500,7 @@ class Assignment:
 
     @property
     def failure(self) -> Exception | None:
-        """Why nothing can be read any more. A new exception each time."""
+        """The error after which nothing can be read; None before. A new exception each time."""
         return self._failure.exception() if self._failure is not None else None
 
     @failure.setter
@@ -508,7 +508,7 @@ class Assignment:
         self._failure = ErrorValue.of(error) if error is not None else None
 
     def fail(self, failure: Exception) -> None:
-        """Nothing can be read any more; `poll` raises `failure` from now on."""
+        """Stops all reading; `poll` raises `failure` from now on."""
         with self.lock:
             self.failure = failure
             self.notify()

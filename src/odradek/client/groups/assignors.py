@@ -210,7 +210,7 @@ class _Stickiness:
         return bool(givers)
 
     def _sort_for_giving(self, giver: str, partitions: list[TopicPartition]) -> None:
-        """What the giver did not have before goes first; the last of the list is the first to go."""
+        """Sorts the giver's partitions, of which the last is given first: those that it did not have before are at the end."""
         partitions.sort(key=lambda tp: (self.owners.get(tp) == giver, tp), reverse=True)
 
 
@@ -237,7 +237,7 @@ def _in_order(members: Members) -> list[str]:
 
 
 def _readers(members: Members, counts: PartitionCounts) -> dict[str, list[str]]:
-    """Topic by topic, who may read it, in order. Only topics with partitions and readers."""
+    """Returns the members that may read each topic, in order. Only topics with partitions and readers are included."""
     readers: dict[str, list[str]] = {}
     for member_id in _in_order(members):
         for topic in dict.fromkeys(members[member_id].subscription.topics):

@@ -83,10 +83,10 @@ class ClassicMember(MembershipState):
         self._cooperative = all(assignor.cooperative for assignor in settings.assignors)
         self._counts: Mapping[str, int] | None = None
         self._topics: tuple[str, ...] = ()
-        """What is subscribed to, pattern resolved."""
+        """The subscribed topics, with the pattern resolved."""
         self._members: dict[str, GroupMember] = {}
         self._led_counts: Mapping[str, int] | None = None
-        """What the last assignment that we made was made of; None if someone else leads."""
+        """The partition counts of the last assignment that we made; None if another member leads."""
         self._assignor: Assignor | None = None
         self._protocol_name: str | None = None
         self._skip_assignment = False
@@ -96,7 +96,7 @@ class ClassicMember(MembershipState):
         """Rejoin as soon as the user's side has taken what it was given."""
         self._leave_request: MemberRequest | None = None
         self._had: Partitions = ()
-        """What was last assigned, and in which generation: `sticky` would like to have it again."""
+        """The last assignment, with its generation below: `sticky` prefers to get it again."""
         self._had_generation = NO_GENERATION
 
     # -- what the service and the user ask
@@ -193,7 +193,7 @@ class ClassicMember(MembershipState):
 
     @property
     def awaits_poll(self) -> bool:
-        """Nothing happens before the user polls."""
+        """Whether nothing happens before the user polls."""
         stalled = self.phase is ClassicPhase.STALLED and self.handover is None
         return stalled or (self.phase is ClassicPhase.FAILED and self.problem is None)
 
@@ -231,7 +231,7 @@ class ClassicMember(MembershipState):
             self._beaten(code, now)
 
     def failed(self, ask: MemberRequest, error: KafkaError, now: float) -> None:
-        """There was no answer, or no way to ask."""
+        """Handles a request without an answer, or one that could not be sent."""
         if ask.api == "Heartbeat":
             self._beat_in_flight = False
             self._beat_at = now + self._backoff.delay_s(0)

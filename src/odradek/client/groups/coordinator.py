@@ -42,11 +42,11 @@ class Coordinator:
         self._search: asyncio.Task[tuple[int, Address]] | None = None
 
     def forget(self) -> None:
-        """It is somewhere else, or nowhere."""
+        """Forgets the coordinator's broker: it has moved, or there is none."""
         self._found_at = None
 
     def note(self, code: ErrorCode) -> None:
-        """What an answer of the coordinator said."""
+        """Notes the error code of the coordinator's answer."""
         if code in COORDINATOR_MOVED:
             self.forget()
 
@@ -68,7 +68,7 @@ class Coordinator:
         at_most: int | None = None,
         links: BrokerConnections | None = None,
     ) -> Any:
-        """One request, one answer, no retry. What the answer says of the coordinator is for `note`."""
+        """Sends one request without a retry. Pass the answer's error codes to `note`."""
         connection = await self.connection(links)
         version = connection.version_of(api_by_name(api), at_most=at_most)
         message = build if isinstance(build, Message) else build(version)
@@ -90,7 +90,7 @@ class Coordinator:
         return broker
 
     async def _find(self) -> tuple[int, Address]:
-        """One search at a time, for all that need it."""
+        """Finds the coordinator: one search at a time, for all that need it."""
         if self._search is None:
             self._search = asyncio.get_running_loop().create_task(
                 self._look_up(), name="odradek-find-coordinator"

@@ -1,5 +1,5 @@
-"""What a member is in either protocol: its identity, what it owns, what its user must do next, and when it was last seen
-to poll. The two protocols are `classic.py` and `reconciling.py`.
+"""A member in either protocol: its identity, what it owns, what its user must do next, and when its user last polled. The
+two protocols are `classic.py` and `reconciling.py`.
 
 A core is driven by its service (`membership.py`): `due` says what to send now, `answered` and `failed` are the
 outcome, `handed_over` says that the user's side has done what `handover` asks for. No I/O and no clock: times are arguments.
@@ -22,7 +22,7 @@ from odradek.protocol import Message
 COORDINATOR_MOVED: Final = frozenset({ErrorCode.NOT_COORDINATOR, ErrorCode.COORDINATOR_NOT_AVAILABLE})
 """Answers after which the coordinator is looked up again."""
 PATIENCE_S: Final = 5.0
-"""How much longer than the broker may take we wait for a JoinGroup."""
+"""The seconds that we wait for a JoinGroup beyond the time that the broker may take."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -96,7 +96,7 @@ class MembershipState:
         self.member_id = ""
         self.generation = NO_GENERATION
         self.owned: Partitions = ()
-        """What the user's side reads, as far as it has said."""
+        """The partitions that the user's side reads, by its last word."""
         self.handover: Handover | None = None
         self._problem: ErrorValue[KafkaError] | None = None
         self.in_poll = False
@@ -108,7 +108,7 @@ class MembershipState:
 
     @property
     def problem(self) -> KafkaError | None:
-        """Why the member cannot take part; raised by `poll`. A new exception each time."""
+        """The error by which the member cannot take part; raised by `poll`. A new exception each time."""
         return self._problem.exception() if self._problem is not None else None
 
     @problem.setter
@@ -117,7 +117,7 @@ class MembershipState:
 
     @property
     def metadata(self) -> GroupMetadata:
-        """Who commits now."""
+        """The identity for commits now."""
         return GroupMetadata(
             group_id=self.settings.group_id,
             generation=self.generation,

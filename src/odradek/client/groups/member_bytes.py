@@ -31,7 +31,7 @@ _ASSIGNMENT_VERSION: Final = 3
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MemberSubscription:
-    """What one member says to the others."""
+    """The subscription that one member sends to the others."""
 
     topics: tuple[str, ...] = ()
     owned: Partitions = ()
@@ -64,7 +64,7 @@ def write_subscription(member_subscription: MemberSubscription) -> bytes:
 
 
 def read_subscription(content: Buffer) -> MemberSubscription:
-    """INVALID_REQUEST (in words) when the bytes make no sense."""
+    """Reads a subscription. Raises INVALID_REQUEST (in words) when the bytes make no sense."""
     version, position = _version(content)
     subscription, _ = decode(ConsumerProtocolSubscription, version, content, position)
     return MemberSubscription(
@@ -106,7 +106,7 @@ def read_assignment(content: Buffer) -> Partitions:
 
 
 def write_sticky_data(owned: Iterable[TopicPartition], generation: int) -> bytes:
-    """What `sticky` keeps in a subscription: what the member had, and in which generation."""
+    """Writes what `sticky` keeps in a subscription: the member's partitions and their generation."""
     content = bytearray()
     grouped: Mapping[str, list[int]] = by_topic(owned)
     content += _INT32.pack(len(grouped))
@@ -142,7 +142,7 @@ def read_sticky_data(content: bytes | None) -> tuple[Partitions, int]:
 
 
 def write_generation(generation: int) -> bytes:
-    """What `cooperative-sticky` keeps in a subscription, for members that read no newer version than 1."""
+    """Writes what `cooperative-sticky` keeps in a subscription, for members that read no newer version than 1."""
     return _INT32.pack(generation)
 
 

@@ -23,11 +23,11 @@ _log = events.get("client")
 
 _MISSING_TOPIC_PAUSE_S: Final = 1.0
 LEAVING_S: Final = 5.0
-"""How long a member that leaves in the background tries to tell the group."""
+"""The seconds for which a member that leaves in the background tries to notify the group."""
 
 
 class GroupMembership:
-    """One consumer's. Everything happens on the loop, but that others may read attributes."""
+    """The membership of one consumer. Everything happens on the loop, but other threads may read attributes."""
 
     def __init__(
         self,
@@ -51,7 +51,7 @@ class GroupMembership:
 
     @property
     def failure(self) -> Exception | None:
-        """What broke the service: a bug of ours. A new exception each time."""
+        """The error that broke the service, a bug of ours; None without one. A new exception each time."""
         return self._failure.exception() if self._failure is not None else None
 
     def subscribe(self, subscription: Subscription) -> None:

@@ -1,4 +1,4 @@
-"""OffsetCommit and OffsetFetch: the messages, and how their answers are read. No I/O."""
+"""OffsetCommit and OffsetFetch: their messages, and the readers of their answers. No I/O."""
 
 from __future__ import annotations
 
@@ -62,7 +62,7 @@ def commit_request(
 
 
 def commit_errors(response: OffsetCommitResponse, ids: TopicIds) -> Errors:
-    """What was refused, and why."""
+    """Returns the errors of the refused partitions."""
     names = {topic_id: name for name, topic_id in ids.items()}
     return {
         TopicPartition(topic.name or names.get(topic.topic_id, ""), partition.partition_index): ErrorCode.of(

@@ -74,11 +74,12 @@ class _Commit:
     explicit: bool
     """The caller named the offsets: one of a topic that does not exist is an error."""
     missed: dict[TopicPartition, int] = field(default_factory=dict)
-    """How often a partition was not there when a broker was asked."""
+    """The number of times that a broker did not have the partition, by partition."""
 
 
 class OffsetStore:
-    """One group's. `who` says, at each attempt, in whose name; `fenced` hears when a member was refused for good."""
+    """The offsets of one group. `who` returns the committer at each attempt; `fenced` is called when a member is refused for
+    good."""
 
     def __init__(
         self,
@@ -105,7 +106,7 @@ class OffsetStore:
         still_owned: Callable[[Iterable[TopicPartition]], bool] | None = None,
         explicit: bool = True,
     ) -> None:
-        """CommitFailedError when the partitions are, or may be, someone else's by now. `timeout_s` includes the wait for
+        """Raises CommitFailedError when the partitions are, or may be, another member's. `timeout_s` includes the wait for
         commits before it.
 
         An offset whose topic is gone is left out, with a warning; without a topic's id only if it is not `explicit`.
@@ -144,7 +145,7 @@ class OffsetStore:
     async def fetch_by_ids(
         self, partitions: Iterable[TopicPartition] | None, timeout_s: float, *, require_stable: bool
     ) -> CommittedOffsets:
-        """The same, but of the topics that have their names now, where the coordinator takes ids.
+        """Fetches offsets of the topics that have these names now, where the coordinator takes ids.
 
         A coordinator that is asked by name may answer with what was committed for a topic that was deleted since. An offset
         of a topic whose name no topic has is still in the answer.
@@ -262,7 +263,7 @@ class OffsetStore:
             raise _RebalancingError(who.group_id, code)
 
     def _suspects(self, commit: _Commit, ids: Mapping[str, UUID], *, by_names: bool) -> list[TopicPartition]:
-        """Offsets that may be of a topic that another one has taken the name of.
+        """Returns the offsets that may belong to a topic whose name another topic has taken.
 
         A broker that takes names cannot tell the two apart: it is asked, at most once a second, which topic it has.
         """
@@ -281,7 +282,7 @@ class OffsetStore:
     async def _leave_out(
         self, commit: _Commit, doubtful: list[TopicPartition], ids: Mapping[str, UUID] | None = None
     ) -> None:
-        """Ask which of these topics are still there, and commit nothing for the others."""
+        """Asks which of these topics still exist, and commits nothing for the others."""
         if not doubtful:
             return
         topics = await self._cluster.metadata.describe({tp.topic for tp in doubtful})

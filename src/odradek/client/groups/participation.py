@@ -48,12 +48,12 @@ from odradek.telemetry import events
 _log = events.get("client")
 
 SHUTDOWN_S: Final = 5.0
-"""How long `close` tries to tell the group."""
+"""The seconds for which `close` tries to notify the group."""
 _LISTENER = RebalanceListener()
 
 
 class HandoverStep(Enum):
-    """What the user's side does in a handover, in this order."""
+    """The steps of the user's side in a handover, in this order."""
 
     COMMIT = auto()
     REVOKED = auto()
@@ -155,13 +155,13 @@ class Participation:
         self._auto_committed: dict[TopicPartition, OffsetAndMetadata] = {}
         self._tasks: dict[asyncio.Task[None], None] = {}
         self._polled_as: GroupMetadata | None = None
-        """Who the member was at the end of the last poll at which it was in its group."""
+        """The member's identity at the end of the last poll at which it was in its group."""
         self._done_number = 0
         """The last handover that the user's side has done; the service may not know it yet."""
 
     @property
     def metadata(self) -> GroupMetadata:
-        """Who commits for what was polled.
+        """The identity for commits of polled records.
 
         A member that has left, because its user was slow, has no generation any more, and a commit without one is no one's
         to refuse. So it is who it was when it polled: then its coordinator refuses a commit for partitions of others.
@@ -208,7 +208,7 @@ class Participation:
             self._polled_as = member.metadata
 
     def due_for_auto_commit(self) -> dict[TopicPartition, OffsetAndMetadata]:
-        """What to commit now, without waiting for it."""
+        """Returns the offsets to commit now, without waiting; none if the auto commit is not due."""
         if self._auto_commit_s is None:
             return {}
         now = self._clock.monotonic()
@@ -218,7 +218,7 @@ class Participation:
         return self._uncommitted()
 
     def steps(self, handover: Handover) -> Iterator[tuple[HandoverStep, Partitions]]:
-        """What is left to do for a handover; between the steps, this changes what is assigned."""
+        """Yields the remaining steps of a handover; between them it changes the assignment."""
         self._done_number = handover.number
         before = tuple(self._assignment.states)
         revoked = tuple(tp for tp in handover.revoked if tp in self._assignment.states)
@@ -257,7 +257,7 @@ class Participation:
         *,
         explicit: bool = True,
     ) -> dict[TopicPartition, OffsetAndMetadata]:
-        """What was given (by default: all that was returned), acknowledged by the group's coordinator.
+        """Commits `offsets` (by default: those of all returned records); the group's coordinator acknowledges it.
 
         Offsets of topics that are gone are left out: they are no one's. `explicit`: the user named the offsets.
         """

@@ -54,7 +54,7 @@ class ConsumerPhase(Enum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _SentFields:
-    """What a heartbeat said, to be repeated only if it changes."""
+    """The fields of the last heartbeat, which are sent again only if they change."""
 
     names: tuple[str, ...] | None
     pattern: str | None
@@ -71,7 +71,7 @@ class ReconcilingMember(MembershipState):
         self._epoch = JOIN_EPOCH
         self._interval_s = settings.heartbeat_interval_s
         self._target: dict[UUID, tuple[int, ...]] | None = None
-        """What the broker wants us to own; None until it has said."""
+        """The partitions that the broker wants us to own; None until it has sent them."""
         self._names: dict[UUID, str] = {}
         self._owned_ids: dict[str, UUID] = {}
         """The topics that `owned` is of; one that is made again has another id, and is another topic."""
@@ -151,7 +151,7 @@ class ReconcilingMember(MembershipState):
 
     @property
     def awaits_poll(self) -> bool:
-        """Nothing happens before the user polls."""
+        """Whether nothing happens before the user polls."""
         stalled = self.phase is ConsumerPhase.STALLED and self.handover is None
         return stalled or (self.phase is ConsumerPhase.FAILED and self.problem is None)
 
@@ -189,7 +189,7 @@ class ReconcilingMember(MembershipState):
             self._fail(code, response.error_message)
 
     def failed(self, ask: MemberRequest, error: KafkaError, now: float) -> None:
-        """There was no answer, or no way to ask: say everything again."""
+        """Handles a request without an answer, or one that could not be sent: the next one has all fields again."""
         if ask.incarnation != self._incarnation or self.phase is not ConsumerPhase.IN:
             return
         self._in_flight = False
@@ -221,7 +221,7 @@ class ReconcilingMember(MembershipState):
     # -- moves
 
     def _reconcile(self) -> None:
-        """Ask the user's side for what parts us from the target, one step at a time."""
+        """Asks the user's side for the changes that lead to the target, one step at a time."""
         if (
             self.phase is not ConsumerPhase.IN
             or self.handover is not None

@@ -33,7 +33,7 @@ CommittedOffsets = dict[TopicPartition, OffsetAndMetadata | None]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GroupMetadata:
-    """Who commits: a producer passes it on, so that a member that lost its partitions is fenced (KIP-447)."""
+    """The identity of a committer: a producer passes it on, so that a member that lost its partitions is fenced (KIP-447)."""
 
     group_id: str
     generation: int = NO_GENERATION
@@ -54,17 +54,17 @@ class Subscription:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Handover:
-    """What must happen on the user's side before the group goes on: give up partitions, then take others."""
+    """Changes on the user's side before the group continues: partitions to give up, then others to take."""
 
     number: int
     revoked: Partitions = ()
     lost: bool = False
-    """They belong to someone else already: nothing can be committed for them any more."""
+    """Whether the partitions belong to another member already: nothing can be committed for them any more."""
     taken: Partitions | None = None
     """All partitions from now on; None while the group has not decided."""
 
     def added(self, before: Iterable[TopicPartition]) -> Partitions:
-        """What is new for a member that had `before`."""
+        """Returns the partitions that are new for a member that had `before`."""
         kept = set(before) - set(self.revoked)
         return tuple(tp for tp in self.taken or () if tp not in kept)
 

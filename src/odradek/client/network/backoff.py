@@ -1,4 +1,4 @@
-"""How long to pause before trying again (KIP-580): twice as long each time, up to a limit, and never in step."""
+"""Pauses before retries (KIP-580): each is twice as long, up to a limit, and random, so that clients are not in step."""
 
 from __future__ import annotations
 

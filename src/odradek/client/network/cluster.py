@@ -99,7 +99,7 @@ class ClusterClient:
         timeout_s: float,
         at_most: int | None = None,
     ) -> M:
-        """One request, one answer, no retry. `timeout_s` bounds it together with request.timeout.ms."""
+        """Sends one request without a retry. Both `timeout_s` and request.timeout.ms limit the wait for its answer."""
         connection = await self.connection(broker)
         limit_s = min(timeout_s, self._settings.request_timeout_ms / 1000)
         reply: Any = await connection.send(request, at_most=at_most, timeout_s=limit_s)

@@ -162,7 +162,7 @@ class BrokerConnection(asyncio.BufferedProtocol):
         return 0.0 if self.in_flight else self._clock.monotonic() - self._used_at
 
     def version_of(self, api: Api, *, at_most: int | None = None) -> int:
-        """What `send` would choose; UNSUPPORTED_VERSION when there is no common version."""
+        """Returns the version that `send` would choose. Raises UNSUPPORTED_VERSION when there is no common version."""
         return self._versions.choose(api, at_most=at_most)
 
     def offers(self, api: Api) -> bool:

@@ -98,12 +98,12 @@ class BrokerConnections:
 
     @property
     def open_count(self) -> int:
-        """How many connections are open. From any thread."""
+        """The number of open connections. Called from any thread."""
         return sum(not connection.closed for connection in list(self._open.values()))
 
     @property
     def in_flight(self) -> int:
-        """How many requests wait for an answer. From any thread."""
+        """The number of requests that wait for an answer. Called from any thread."""
         return sum(connection.in_flight for connection in list(self._open.values()))
 
     async def close(self) -> None:

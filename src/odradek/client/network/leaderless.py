@@ -16,7 +16,7 @@ CALM_S: Final = 3.0
 
 
 class LeaderlessWarnings:
-    """One warning for each topic, until every partition of it that was waited for has a leader. On the loop."""
+    """Logs one warning for each topic, until every partition that is waited for has a leader. Used on the loop."""
 
     __slots__ = ("_since", "_warned")
 

@@ -43,7 +43,7 @@ class LoopThread:
         return self._process_id != os.getpid()
 
     def check(self) -> None:
-        """IllegalStateError in a forked process, where waiting for the thread or a lock of its would never end."""
+        """Raises IllegalStateError in a forked process, where waiting for the thread or a lock of its would never end."""
         if self._process_id != os.getpid():
             kind = self._name.removeprefix("odradek-")
             raise IllegalStateError(

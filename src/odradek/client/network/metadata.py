@@ -58,7 +58,7 @@ class Metadata:
         self._backoff = Backoff(settings.retry_backoff_ms, settings.retry_backoff_max_ms, entropy)
         self._topics: dict[str, None] = {}
         self._unknown_counts: dict[str, int] = {}
-        """How many answers in a row said that there is no such topic."""
+        """The number of answers in a row without the topic, by topic."""
         self._all_topics = False
         self._asked = 0
         self._served = 0
@@ -67,7 +67,7 @@ class Metadata:
         self._waiters: list[asyncio.Future[None]] = []
         self._task: asyncio.Task[None] | None = None
         self._ended = False
-        """There will be no more news: closed, or broken."""
+        """Whether there will be no more news: closed, or broken."""
         self._fruitless_count = 0
         self.image = MetadataSnapshot()
         self._problem: ErrorValue[Exception] | None = None
@@ -76,7 +76,7 @@ class Metadata:
 
     @property
     def problem(self) -> Exception | None:
-        """Why the last refresh failed; None after one that worked. A new exception each time."""
+        """The error of the last refresh; None if it succeeded. A new exception each time."""
         return self._problem.exception() if self._problem is not None else None
 
     @problem.setter
@@ -116,7 +116,7 @@ class Metadata:
         self._all_topics = wanted
 
     def remove_interest(self, topics: Iterable[str]) -> None:
-        """Ask about these no more, and forget what is known of them."""
+        """Stops asking about these topics, and forgets them."""
         gone = [topic for topic in topics if self._topics.pop(topic, "") is None]
         if gone:
             self.image = self.image.without(gone)
@@ -207,7 +207,7 @@ class Metadata:
             is_first = False
 
     async def describe(self, topics: Iterable[str]) -> dict[str, TopicSnapshot | None]:
-        """Topics as a broker has them now, None where it has none of that name; those that it cannot describe are left out.
+        """Returns topics as a broker has them now, None for a name without one; those that it cannot describe are left out.
 
         One question beside the refreshes: it makes no topic, keeps no interest, and leaves the image as it is. KafkaError.
         """
@@ -278,7 +278,7 @@ class Metadata:
             pass
 
     async def _attempt(self) -> bool:
-        """Ask until one broker answers. Sets `image` or `problem`; True when every wanted topic is in order."""
+        """Asks until one broker answers. Sets `image` or `problem`; True when every wanted topic is in order."""
         problems: dict[Address, Exception] = {}
         whole = self._all_topics
         for address in self._candidates():
@@ -351,7 +351,7 @@ class Metadata:
 
 
 def _summary(problems: dict[Address, Exception]) -> Exception:
-    """One error for all the brokers that were tried."""
+    """Returns one error for all the brokers that were tried."""
     if len(problems) == 1:
         return next(iter(problems.values()))
     hopeless = [error for error in problems.values() if isinstance(error, KafkaError) and not error.retriable]

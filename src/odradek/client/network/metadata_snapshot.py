@@ -59,9 +59,9 @@ class MetadataSnapshot:
     racks: Mapping[int, str] = field(default_factory=dict)
     topics: Mapping[str, TopicSnapshot] = field(default_factory=dict)
     topic_errors: Mapping[str, ErrorCode] = field(default_factory=dict)
-    """Topics that were asked for and could not be described, and why."""
+    """The errors of requested topics that could not be described."""
     ended_ids: Mapping[UUID, int] = field(default_factory=dict)
-    """Topics that were deleted or made again, the last ones, and how many more answers with their ids count as old."""
+    """The last topics that were deleted or created again, and the number of answers with their ids that still count as old."""
 
     def partition(self, tp: TopicPartition) -> PartitionSnapshot | None:
         topic = self.topics.get(tp.topic)
@@ -77,7 +77,7 @@ class MetadataSnapshot:
         return partition.leader
 
     def topic_id(self, topic: str) -> UUID:
-        """ZERO_UUID where the cluster has no topic ids, or the topic is not known."""
+        """Returns the topic's id; ZERO_UUID where the cluster has no topic ids, or the topic is not known."""
         known = self.topics.get(topic)
         return known.topic_id if known is not None else ZERO_UUID
 
@@ -136,7 +136,7 @@ class MetadataSnapshot:
     def with_leader(
         self, tp: TopicPartition, leader: int, leader_epoch: int, endpoints: Mapping[int, Address]
     ) -> Self:
-        """What a broker said in passing (KIP-951): this partition has a newer leader, and where that one listens."""
+        """Returns the snapshot with a newer leader of the partition and its address, from an answer with an error (KIP-951)."""
         known = self.partition(tp)
         if known is None or leader < 0 or leader_epoch <= known.leader_epoch:
             return self
@@ -150,7 +150,7 @@ class MetadataSnapshot:
         )
 
     def without(self, topics: Iterable[str]) -> Self:
-        """Forget topics no one is interested in any more."""
+        """Returns the snapshot without topics that no one is interested in any more."""
         gone = set(topics)
         return replace(
             self,
@@ -160,7 +160,7 @@ class MetadataSnapshot:
 
 
 def check_partitions(response: MetadataResponse) -> None:
-    """INVALID_REQUEST for an answer whose partitions have numbers without sense: there is a place for each number below."""
+    """Raises INVALID_REQUEST for an answer with partition numbers far too high: every lower number takes memory."""
     for topic in response.topics:
         highest = max((partition.partition_index for partition in topic.partitions), default=-1)
         if highest > max(_HIGHEST_PARTITION_MIN, 2 * len(topic.partitions)):
@@ -205,7 +205,7 @@ def _merged_topic(known: TopicSnapshot | None, topic: MetadataResponseTopic, nam
 
 
 def missing_partition(tp: TopicPartition, image: MetadataSnapshot, api_timeout_s: float) -> KafkaError:
-    """What to say about a partition that the cluster does not have, or that has no leader."""
+    """Returns the error for a partition that the cluster does not have, or that has no leader."""
     topic = image.topics.get(tp.topic)
     if topic is None or not topic.partitions:
         code = image.topic_errors.get(tp.topic, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)

@@ -42,7 +42,7 @@ class OwnLoop:
         return True
 
     def check(self) -> None:
-        """IllegalStateError where the client has begun to work on another loop, or in another process."""
+        """Raises IllegalStateError where the client has begun to work on another loop, or in another process."""
         if self._loop is None or self.is_current:
             return
         if self._process_id != os.getpid():

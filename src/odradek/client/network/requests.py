@@ -29,7 +29,7 @@ class OutgoingRequest(NamedTuple):
     version: int
     message: Message
     answer: asyncio.Future[Any] | None
-    """None for a request that is not answered."""
+    """The future of the answer; None for a request without one."""
     timeout_s: float | None
 
 

@@ -146,7 +146,7 @@ def _token(settings: SecuritySettings) -> str:
 
 
 def explained(address: Address, error: TlsFailure | LoginFailed | ConfigError) -> KafkaError:
-    """What a client raises: in words for people, and retriable only if the peer just went."""
+    """Returns the client's error: in words for people, and retriable only if the peer just went."""
     if isinstance(error, TlsFailure) and error.code == HUNG_UP:
         return BrokerUnreachableError(
             f"no TLS with {address}: {error}: does it speak TLS (security.protocol)?"

@@ -54,7 +54,7 @@ class SendGate:
         self._held: deque[OutgoingRequest] = deque()
 
     def __len__(self) -> int:
-        """How many requests wait."""
+        """Returns the number of requests that wait."""
         return len(self._held)
 
     @property
@@ -86,7 +86,7 @@ class SendGate:
             self._open()
 
     def close(self) -> list[asyncio.Future[Any]]:
-        """Nothing is transmitted any more. Returns the futures of the requests that waited."""
+        """Ends all transmission. Returns the futures of the requests that waited."""
         if self._end_of_throttle is not None:
             self._end_of_throttle.cancel()
             self._end_of_throttle = None

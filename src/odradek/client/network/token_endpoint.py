@@ -17,10 +17,10 @@ from odradek.runtime.real_clock import SystemClock
 
 
 class TokenEndpoint:
-    """One issuer, and the token that it gave last. Called from any thread."""
+    """One issuer, and its last token. Called from any thread."""
 
     def __init__(self, settings: SecuritySettings, clock: Clock | None = None) -> None:
-        """ConfigError for a URL that is not allowed."""
+        """Raises ConfigError for a URL that is not allowed."""
         self._issuer: Final = TokenIssuer(
             settings.sasl_oauthbearer_token_endpoint_url,
             settings.token_client,

@@ -1,4 +1,4 @@
-"""What is listening there, if not Kafka? The first bytes that came back show it."""
+"""Recognizes a peer that is not Kafka by the first bytes of its answer."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ _TLS_HANDSHAKE: Final = 0x16
 
 
 def describe_peer(first_bytes: bytes) -> str | None:
-    """What speaks so, in words that end "... not Kafka"; None for bytes that may be Kafka's."""
+    """Describes the peer that sends these bytes, in words that end "... not Kafka"; None for bytes that may be Kafka's."""
     if first_bytes.startswith(b"HTTP/"):
         return "answers in HTTP, not Kafka"
     if first_bytes.startswith(b"SSH-"):
@@ -27,12 +27,12 @@ def describe_peer(first_bytes: bytes) -> str | None:
 
 
 def closed_while_greeting(address: Address, security_protocol: str = "PLAINTEXT") -> str:
-    """What to say when the peer hung up before it answered ApiVersions."""
+    """Returns the message for a peer that hung up before it answered ApiVersions."""
     return f"{address} closed the connection before answering: is it a listener for security.protocol={security_protocol}?"
 
 
 def closed_unanswered(address: Address, security_protocol: str) -> str:
-    """What to say when the peer answered ApiVersions, and hung up at the first request after it."""
+    """Returns the message for a peer that answered ApiVersions, and hung up at the first request after it."""
     hint = ""
     if not security_protocol.startswith("SASL"):
         protocol = "SASL_SSL" if security_protocol == "SSL" else "SASL_PLAINTEXT"
@@ -41,7 +41,7 @@ def closed_unanswered(address: Address, security_protocol: str) -> str:
 
 
 def connect_problem(address: Address, error: Exception) -> str:
-    """One sentence for a connection that could not be made."""
+    """Returns one sentence for a connection that could not be made."""
     return f"cannot connect to {address}: {_reason(error)}"
 
 

@@ -49,7 +49,7 @@ class TopicQueues:
         self.topic: Final = topic
         self.queues: list[PartitionQueue] = []
         self.partition_count = 0
-        """What records are spread over. There may be more queues: the topic was made again, with fewer partitions."""
+        """The partitions that records are spread over. There may be more queues, if the topic was created again with fewer."""
         self.available: tuple[int, ...] = ()
         """Partitions that have a leader; empty: none is known to."""
         self.sticky: PartitionQueue | None = None
@@ -99,7 +99,7 @@ class Accumulator:
         """Topics whose metadata is kept up to date; the others rest."""
         self._resting: dict[str, TopicQueues] = {}
         self.revived: Final[list[str]] = []
-        """Topics that were sent to although they rested: the sender asks for their metadata again."""
+        """Resting topics that got records: the sender asks for their metadata again."""
         self.ready: Final[dict[PartitionQueue, None]] = {}
         """Queues with something to send, the longest waiting first."""
         self._lingering: deque[_Lingering] = deque()
@@ -267,7 +267,7 @@ class Accumulator:
             return min(times, default=None)
 
     def abandon(self, batch: ProducerBatch) -> None:
-        """Forget a batch that expired. If it is in flight, its answer will give its memory back."""
+        """Forgets a batch that expired. If it is in flight, its answer will give its memory back."""
         with self.lock:
             self._unsettled.pop(batch, None)
             queue = self.queue_of(batch)
@@ -339,7 +339,7 @@ class Accumulator:
 
     @property
     def free_bytes(self) -> int:
-        """What is left of buffer.memory."""
+        """The bytes that are left of buffer.memory."""
         return self._free_bytes
 
     def unsettled_count(self) -> int:

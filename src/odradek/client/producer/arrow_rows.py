@@ -29,7 +29,7 @@ class RowsOfPartition(NamedTuple):
     rows: pa.RecordBatch
 
     def batches(self, size_bytes_max: int, now_ms: int) -> Iterator[Written]:
-        """What is sent, in order."""
+        """Yields the batches to send, in order."""
         return written_batches(self.rows, max_bytes=size_bytes_max, default_timestamp=now_ms)
 
 
@@ -85,7 +85,7 @@ def _numbers(rows: pa.RecordBatch, partition_count: int, choose: ChoosePartition
 
 
 def _hashed(keys: pa.Array, partition_count: int) -> pa.Array:
-    """What `records.partition_of` says of each key."""
+    """Returns the result of `records.partition_of` for each key."""
     hashes = pa.array(map(engine.active.murmur2, keys.fill_null(b"").to_pylist()), pa.int32(), size=len(keys))
     positive = pc.bit_wise_and(hashes, _SIGN_BIT_CLEARED)
     count = pa.scalar(partition_count, pa.int32())

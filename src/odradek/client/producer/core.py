@@ -38,7 +38,7 @@ else:
 _log = events.get("client")
 
 SHUTDOWN_S: Final = 5.0
-"""How long `close` tries to abort a transaction that was left open."""
+"""The seconds for which `close` tries to abort an open transaction."""
 
 _TO_ABORT: Final = (TransactionalState.OPEN, TransactionalState.BROKEN, TransactionalState.ABORTING)
 
@@ -117,7 +117,7 @@ class ProducerCore:
     def content(
         self, key: object, value: object, headers: HeaderInput
     ) -> tuple[Buffer | None, Buffer | None, Headers]:
-        """What the user passed, as it goes on the wire."""
+        """Returns the user's key, value and headers as they are sent."""
         return (
             to_bytes(key, self._key_serializer, "key"),
             to_bytes(value, self._value_serializer, "value"),
@@ -141,7 +141,7 @@ class ProducerCore:
         return queues[partition]
 
     def batches_of(self, topic: TopicQueues, rows: Any) -> Iterator[tuple[PartitionQueue | None, Written]]:
-        """What a pyarrow.RecordBatch becomes, in order, and the queue of each; None leaves it to the sticky partition."""
+        """Yields the batches of a pyarrow.RecordBatch in order, with their queues; None leaves it to the sticky partition."""
 
         def chosen(key: bytes | None) -> int | None:
             queue = self.choose(topic, key, None)

@@ -42,7 +42,7 @@ class RecordMetadata(NamedTuple):
 
 
 class BatchIdentity(NamedTuple):
-    """What makes a batch recognisable to a broker (KIP-98). Once given, it stays with the batch through retries."""
+    """The identity by which brokers recognize a batch (KIP-98). Once set, it stays with the batch through retries."""
 
     producer_id: int
     producer_epoch: int
@@ -123,7 +123,7 @@ class ProducerBatch:
 
     @property
     def error(self) -> Exception | None:
-        """What kept the records from being delivered. A new exception each time."""
+        """The error that prevented the delivery; None without one. A new exception each time."""
         return self._error.exception() if self._error is not None else None
 
     @error.setter
@@ -132,7 +132,7 @@ class ProducerBatch:
 
     @property
     def last_problem(self) -> Exception | None:
-        """Why the last attempt failed. A new exception each time."""
+        """The error of the last attempt; None without one. A new exception each time."""
         return self._last_problem.exception() if self._last_problem is not None else None
 
     @last_problem.setter
@@ -146,7 +146,7 @@ class ProducerBatch:
 
     @property
     def size_bytes(self) -> int:
-        """What it takes in a request (before it is built: at most)."""
+        """The bytes that it takes in a request (before it is built: at most)."""
         if self.payload is not None:
             return len(self.payload)
         return self.builder.size_bytes if self.builder is not None else 0

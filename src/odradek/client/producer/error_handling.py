@@ -1,4 +1,4 @@
-"""What to do with a batch, given the broker's answer: the one table of the producer's error handling.
+"""The producer's error handling: one table of what to do with a batch, by the broker's answer.
 
 A batch is *head* when no earlier batch of its partition is unresolved. With idempotence (KIP-98, KIP-360) that decides
 what a gap in the sequence numbers means: behind an unresolved batch it is the expected consequence of that batch's
@@ -14,7 +14,7 @@ from odradek.model.errors import ErrorCode
 
 
 class ProduceErrorAction(Enum):
-    """What the producer does with a batch after an error."""
+    """The producer's reaction to a batch's error."""
 
     DELIVERED = auto()
     RETRY = auto()

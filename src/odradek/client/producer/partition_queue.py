@@ -96,11 +96,11 @@ class PartitionQueue:
         self.sent_to: int | None = None
         """The broker that has the batches in flight: the next ones may only follow them there."""
         self.numbering: SequenceNumbers | None = None
-        """None until a producer id is known, and without idempotence."""
+        """The sequence numbers; None until a producer id is known, and without idempotence."""
         self.refused_producer_id: int | None = None
         """A producer id that must not be used here any more: another one is needed."""
         self._renumbering: ProduceErrorAction | None = None
-        """NEW_EPOCH or NEW_PRODUCER_ID, to be carried out when nothing is in flight."""
+        """NEW_EPOCH or NEW_PRODUCER_ID, which happens when nothing is in flight; None for neither."""
 
     @property
     def length(self) -> int:
@@ -128,7 +128,7 @@ class PartitionQueue:
         return batch
 
     def may_send(self, broker: int, now: float) -> bool:
-        """Whether the first of `closed`, or the open batch if none is closed, may go to `broker` now."""
+        """Tells whether the first of `closed`, or the open batch if none is closed, may go to `broker` now."""
         if self._retrying or now < self.not_before:
             return False
         if not self.in_flight:
@@ -205,7 +205,7 @@ class PartitionQueue:
         return True
 
     def drop_unsent(self) -> list[ProducerBatch]:
-        """Forget all but what is in flight; returns it."""
+        """Drops all batches that are not in flight, and returns them."""
         dropped = [*self._retrying, *self.closed, *([self.open] if self.open is not None else [])]
         self._retrying.clear()
         self.closed.clear()

@@ -15,7 +15,7 @@ GROUP: Final = "producer-metrics"
 
 
 class SendingFigures:
-    """What the sender counts, on the loop."""
+    """The sender's counts, on the loop."""
 
     def __init__(self, clock: Clock) -> None:
         self._clock = clock

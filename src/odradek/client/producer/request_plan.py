@@ -15,7 +15,7 @@ from odradek.client.producer.partition_queue import PartitionQueue, SequenceNumb
 from odradek.model.ids import TopicPartition
 
 REQUEST_OVERHEAD_BYTES = 512
-"""What a request takes beside its batches, roughly: max.request.size is not exact in Kafka either."""
+"""The bytes of a request beside its batches, roughly: max.request.size is not exact in Kafka either."""
 
 
 @dataclass(slots=True, kw_only=True)
@@ -29,7 +29,7 @@ class PlannedRequest:
 
 @dataclass(slots=True, kw_only=True)
 class ProducePlan:
-    """What to do now, and what is missing to do more."""
+    """The requests to send now, and what is missing to send more."""
 
     requests: list[PlannedRequest] = field(default_factory=list)
     leaderless: list[TopicPartition] = field(default_factory=list)
@@ -46,7 +46,7 @@ class ProducePlan:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ProducerId:
-    """What InitProducerId gave."""
+    """The result of InitProducerId."""
 
     producer_id: int
     producer_epoch: int
@@ -70,7 +70,7 @@ class ProducePlanner:
         self._capacity_of = capacity_of
         self._idempotent = idempotent
         self._admits = admits
-        """Whether a partition is part of the transaction; None without transactions."""
+        """Tells whether a partition is part of the transaction; None without transactions."""
         self._request_bytes_max = request_bytes_max
         self.producer_id: ProducerId | None = None
         """Set once InitProducerId has answered."""
@@ -108,7 +108,7 @@ class ProducePlanner:
         return candidates
 
     def _numbered(self, queue: PartitionQueue) -> bool:
-        """Whether batches of this queue can be numbered, if they have to be."""
+        """Tells whether batches of this queue can be numbered, if they have to be."""
         if not self._idempotent or queue.numbering is not None:
             return True
         identity = self.producer_id

@@ -1,4 +1,4 @@
-"""One warning for each cause of retries, so that a producer that waits says what it waits for.
+"""Logs one warning for each cause of retries, so that a waiting producer shows what it waits for.
 
 A cause is an error code in a topic. It is warned of again only after a batch of every partition that met it was acknowledged.
 """
@@ -20,7 +20,7 @@ _WARNED_AT_ONCE: Final = {
     ErrorCode.NOT_ENOUGH_REPLICAS: _TOO_FEW,
     ErrorCode.NOT_ENOUGH_REPLICAS_AFTER_APPEND: _TOO_FEW,
 }
-"""What to do about errors that do not end by themselves."""
+"""The remedies for errors that do not end by themselves."""
 _ATTEMPTS_BEFORE_WARNING: Final = 3
 """Other errors are often those of a leader that moves: a warning is due when they stay."""
 _ADVICE: Final = "look at the brokers with `odradek cluster status`"

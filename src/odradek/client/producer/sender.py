@@ -58,7 +58,7 @@ TopicNames = Mapping[UUID, str]
 
 
 class Sender:
-    """One producer's. `turn` must be called on the loop; `failures` collects what no one has heard of."""
+    """The sender of one producer. `turn` must be called on the loop; `failures` collects errors that no one has seen."""
 
     def __init__(self, settings: ProducerSettings, cluster: ClusterClient, accumulator: Accumulator) -> None:
         self._settings = settings
@@ -319,7 +319,7 @@ class Sender:
     def _learn_leader(
         self, batch: ProducerBatch, response: PartitionProduceResponse, endpoints: Mapping[int, Address]
     ) -> bool:
-        """Whether the refusal named a newer leader, so that there is no need to ask or wait (KIP-951)."""
+        """Tells whether the refusal named a newer leader, so that there is no need to ask or wait (KIP-951)."""
         if response.error_code == ErrorCode.NONE or response.current_leader.leader_id < 0:
             return False
         metadata = self._cluster.metadata

@@ -1,4 +1,4 @@
-"""What of the synchronous producer is written by hand: the rest is made of `aio.py` (`tools/sync_faces.py`).
+"""The parts of the synchronous producer that are written by hand: the rest comes from `aio.py` (`tools/sync_faces.py`).
 
 `send` is called a million times a second: what it touches for each record is one attribute away.
 """

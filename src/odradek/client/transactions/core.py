@@ -85,7 +85,7 @@ def epoch_after_commit(epoch: int, *, epoch_per_transaction: bool) -> int | None
 
 
 class TransactionCore:
-    """One producer's. Called under the accumulator's lock where it says *locked*; the rest from one thread at a time."""
+    """The transactions of one producer. *locked*: called under the accumulator's lock; the rest from one thread at a time."""
 
     def __init__(self, transactional_id: str) -> None:
         self.transactional_id: Final = transactional_id
@@ -95,16 +95,16 @@ class TransactionCore:
         """transaction.version 2."""
         self._error: ErrorValue[KafkaError] | None = None
         self.partitions: dict[TopicPartition, None] = {}
-        """What is part of the transaction, as far as the coordinator has confirmed it."""
+        """The partitions of the transaction that the coordinator has confirmed."""
         self.to_add: dict[TopicPartition, None] = {}
-        """What batches wait to be sent to."""
+        """The partitions that batches wait to be sent to."""
         self.groups: dict[str, None] = {}
         """Groups whose offsets are part of it."""
         self.bump_wanted = False
 
     @property
     def error(self) -> KafkaError | None:
-        """Why the state is BROKEN or FATAL. A new exception each time."""
+        """The error by which the state is BROKEN or FATAL. A new exception each time."""
         return self._error.exception() if self._error is not None else None
 
     @error.setter
@@ -230,7 +230,7 @@ class TransactionCore:
     def refuse(
         self, verdict: TransactionErrorAction, code: ErrorCode, what: str, message: str | None = None
     ) -> KafkaError:
-        """Note what an error costs; returns it as it is to be raised."""
+        """Changes the state as the error requires, and returns the error to raise."""
         error = as_error(verdict, code, what, message)
         if verdict in (TransactionErrorAction.FATAL, TransactionErrorAction.FENCED):
             self.state = TransactionalState.FATAL

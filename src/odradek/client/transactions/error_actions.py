@@ -112,7 +112,7 @@ def action_for_batch(code: ErrorCode) -> TransactionErrorAction:
 def as_error(
     verdict: TransactionErrorAction, code: ErrorCode, what: str, message: str | None = None
 ) -> KafkaError:
-    """What to raise. `what` says what was tried."""
+    """Returns the error to raise. `what` describes the attempt."""
     reason = f"{what}: {message or code.meaning}"
     if verdict is TransactionErrorAction.FENCED:
         return ProducerFencedError(

@@ -44,7 +44,7 @@ Offsets = Mapping[TopicPartition, OffsetAndMetadata]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TransactionIdentity:
-    """Who a transaction belongs to. Its holder can end the transaction."""
+    """The owner of a transaction. Its holder can end the transaction."""
 
     transactional_id: str
     producer_id: int
@@ -122,7 +122,7 @@ class TransactionClient:
     async def after_commit(
         self, committed: TransactionIdentity, timeout_s: float
     ) -> TransactionIdentity | None:
-        """Who the producer is once its transaction is committed; None where only the coordinator can tell."""
+        """Returns the producer's identity once its transaction is committed; None where only the coordinator can tell."""
         modern = await self._has_epoch_per_transaction(committed, timeout_s)
         epoch = epoch_after_commit(committed.producer_epoch, epoch_per_transaction=modern)
         return None if epoch is None else replace(committed, producer_epoch=epoch)
@@ -130,7 +130,7 @@ class TransactionClient:
     # -- inside
 
     async def _has_epoch_per_transaction(self, identity: TransactionIdentity, timeout_s: float) -> bool:
-        """Whether the cluster runs transaction.version 2 (KIP-890)."""
+        """Tells whether the cluster runs transaction.version 2 (KIP-890)."""
         coordinator = self._coordinator(TRANSACTION, identity.transactional_id)
 
         async def attempt(_: float) -> bool:

@@ -60,7 +60,7 @@ _CONCURRENT_PAUSE_S: Final = 0.02
 
 
 class ProducerTransactions:
-    """One producer's. Coroutines and callbacks run on the loop; `core` is for the user's thread, too."""
+    """The transactions of one producer. Coroutines and callbacks run on the loop; `core` is for the user's thread, too."""
 
     def __init__(
         self,
@@ -112,7 +112,7 @@ class ProducerTransactions:
         )
 
     async def resume(self, committed: TransactionIdentity) -> bool:
-        """Whether the next transaction may begin: `committed` is the one prepared last, and brokers need not be asked."""
+        """Resumes after `committed`. Returns False if it is not the last prepared transaction, or if brokers must be asked."""
         if committed.transactional_id != self.core.transactional_id:
             return False
         identity = self.core.resume(
@@ -123,7 +123,7 @@ class ProducerTransactions:
         return identity is not None
 
     async def abort(self, timeout_s: float | None) -> None:
-        """Nothing of the transaction is ever visible to readers of committed records."""
+        """Aborts the transaction: readers of committed records never see any of it."""
         core = self.core
         core.begin_abort()
         aborted = TransactionAbortedError()
@@ -407,14 +407,14 @@ class ProducerTransactions:
     def _refused(
         self, verdict: TransactionErrorAction, code: ErrorCode, what: str, message: str | None = None
     ) -> KafkaError:
-        """What to raise. Batches that wait to be sent fail at once: nothing else would ever end them."""
+        """Returns the error to raise. Batches that wait to be sent fail at once: nothing else would ever end them."""
         error = self.core.refuse(verdict, code, what, message)
         self._drop_if_broken()
         return error
 
 
 def _worst(api: str, response: Any) -> tuple[TransactionErrorAction, ErrorCode]:
-    """What an answer says, of all that it has to say."""
+    """Returns the worst of an answer's errors, and its action."""
     if api == "AddPartitionsToTxn":
         codes = [
             ErrorCode.of(partition.partition_error_code)
