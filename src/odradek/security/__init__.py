@@ -1,1 +1,1 @@
-"""Who may do how much. No I/O."""
+"""Access rules, logins and quotas: what each client may do, and how much. No I/O."""

@@ -24,7 +24,7 @@ IMPLIED: Final = {
     **dict.fromkeys(_DESCRIBE_TOO, AclOperation.DESCRIBE),
     AclOperation.ALTER_CONFIGS: AclOperation.DESCRIBE_CONFIGS,
 }
-"""What else an ALLOW of an operation allows."""
+"""The other operations that an ALLOW of an operation allows."""
 
 
 class AclVerdict(Enum):
@@ -92,7 +92,7 @@ class AclIndex:
         host_rules.count()
 
     def remove(self, acl: Acl) -> None:
-        """KeyError when it is not there."""
+        """Removes an ACL. Raises KeyError when it is absent."""
         pattern = acl.pattern
         table = self._table(pattern)
         key = pattern.resource_type, pattern.name
@@ -142,7 +142,7 @@ class AclIndex:
         resource: AclPattern,
         means: Callable[[AclPattern, str], bool],
     ) -> bool:
-        """Whether an ALLOW of a pattern that `means(pattern, name)` accepts covers the resource. DENYs do not count here."""
+        """Tells whether an ALLOW covers the resource by a pattern that `means(pattern, name)` accepts. Ignores DENYs."""
         bit = 1 << operation
         return any(
             means(pattern, resource.name)
@@ -153,7 +153,7 @@ class AclIndex:
     def is_allowed_somewhere(
         self, principal: str, host: str, operation: AclOperation, resource_type: AclResourceType
     ) -> bool:
-        """Whether it is allowed on any resource of the type that there could be (KIP-679). Looks at all patterns of the
+        """Tells whether it is allowed on any resource of the type that there could be (KIP-679). Looks at all patterns of the
         type.
         """
         allowed: dict[PatternType, set[str]] = {PatternType.LITERAL: set(), PatternType.PREFIXED: set()}
@@ -232,7 +232,7 @@ class AclIndex:
     def _patterns_about(
         self, resource_type: AclResourceType, name: str
     ) -> Iterator[tuple[AclPattern, _Rules]]:
-        """The same, with the patterns. Slower: for few resources."""
+        """Yields the rules about a resource with their patterns. Slower: for few resources."""
         for literal in (name, WILDCARD) if name != WILDCARD else (name,):
             rules = self._literal.get((resource_type, literal))
             if rules is not None:

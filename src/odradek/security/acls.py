@@ -39,7 +39,7 @@ class AclPattern(NamedTuple):
     pattern_type: PatternType = PatternType.LITERAL
 
     def covers(self, name: str) -> bool:
-        """Whether a resource of this type, with this name, is one of them."""
+        """Tells whether the pattern covers a resource of this type with this name."""
         if self.pattern_type == PatternType.PREFIXED:
             return name.startswith(self.name)
         return self.name in (name, WILDCARD)
@@ -179,7 +179,7 @@ def new_filter(
     operation: int,
     permission: int,
 ) -> AclFilter:
-    """INVALID_REQUEST for numbers that mean nothing."""
+    """Returns a filter. Raises INVALID_REQUEST for numbers without a meaning."""
     return AclFilter(
         resource_type=_known(AclResourceType, resource_type, "resource type"),
         name=name,
@@ -192,7 +192,7 @@ def new_filter(
 
 
 def _host_in_filter(host: str) -> str:
-    """What is no address selects nothing: no ACL has it."""
+    """Returns the host for a filter; text that is no address selects nothing, since no ACL has it."""
     try:
         return canonical_host(host)
     except ValueError:

@@ -82,7 +82,7 @@ class AuditEvent:
         return sys.getsizeof(self) + sum(map(sys.getsizeof, texts))
 
     def line(self) -> bytes:
-        """One JSON object, without what is not known."""
+        """Returns one JSON object, without unknown values."""
         named = {field.name: getattr(self, field.name) for field in fields(self)}
         known = {key: value for key, value in named.items() if value not in ("", -1, (), 0)}
         return json.dumps(known, separators=(",", ":")).encode()
@@ -106,7 +106,7 @@ def _json_bytes(text: str) -> int:
 
 @dataclass(frozen=True, slots=True)
 class AuditRule:
-    """One rule: whether what fits is kept, and which share of it."""
+    """One rule: whether events that match it are kept, and which share of them."""
 
     keeps: bool
     patterns: Mapping[str, str]
@@ -136,7 +136,7 @@ class AuditRules:
         ]
 
     def watches(self, api: str) -> bool:
-        """Whether data access by this API may be kept."""
+        """Tells whether data access by this API may be kept."""
         return any(fnmatchcase(api, pattern) for pattern in self._accessed)
 
     def keeps(self, event: AuditEvent, chance: Callable[[], float]) -> bool:

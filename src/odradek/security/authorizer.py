@@ -41,12 +41,12 @@ class Authorizer(Protocol):
     def may(
         self, principal: str, host: str, operation: AclOperation, resource_type: AclResourceType, name: str
     ) -> bool:
-        """Whether a principal (`User:name`) may do this from this address."""
+        """Tells whether a principal (`User:name`) may do this from this address."""
 
     def may_anywhere(
         self, principal: str, host: str, operation: AclOperation, resource_type: AclResourceType
     ) -> bool:
-        """Whether there could be a resource of the type that it may do this to (KIP-679)."""
+        """Tells whether a principal may do this to any possible resource of the type (KIP-679)."""
 
 
 class AclAuthorizer:
@@ -121,7 +121,7 @@ class AclAuthorizer:
     def _is_meant(
         self, verdict: AclVerdict, principal: str, host: str, operation: AclOperation, topic: str
     ) -> bool:
-        """Whether a rule opens a closed topic. Where no rule is about an application's state, it is a topic as others."""
+        """Tells whether a rule opens a closed topic. If no rule is about application state, it is a topic like any other."""
         if verdict is AclVerdict.NO_ACLS:
             return self._allows_unlisted and not is_of_the_system(topic)
         resource = AclPattern(AclResourceType.TOPIC, topic)

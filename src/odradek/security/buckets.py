@@ -56,7 +56,7 @@ class Bucket:
         return max(0.0, self._taken / limit - burst_seconds)
 
     def is_full(self, limit: float, now: float) -> bool:
-        """Whether it is as good as new."""
+        """Tells whether the bucket is full, as a new one is."""
         self._refill(limit, now)
         return self._taken <= 0.0
 

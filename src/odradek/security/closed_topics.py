@@ -1,4 +1,4 @@
-"""Topics that hold a program's commands or state: who changes them needs a rule that means them.
+"""Closed topics, which hold a program's commands or state: changing them requires a rule that means them.
 
 A rule about `topic:*` is about data. It does not open a topic from which a program of ours takes what to run, or what it kept.
 

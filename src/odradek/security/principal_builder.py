@@ -37,7 +37,7 @@ class PrincipalBuilder(Protocol):
 
 
 class BuiltPrincipals:
-    """What a builder says of the clients of one broker."""
+    """The principals that a builder returned for the clients of one broker."""
 
     def __init__(self, builder: PrincipalBuilder) -> None:
         self._builder = builder
@@ -57,7 +57,7 @@ class BuiltPrincipals:
 
 
 def make_principals(class_name: str) -> BuiltPrincipals:
-    """ConfigError when the class cannot be made."""
+    """Makes the builder. Raises ConfigError when the class cannot be made."""
     builder = made_of(class_name, _KEY)
     if not hasattr(builder, "build"):
         raise ConfigError(

@@ -1,4 +1,4 @@
-"""Whom a quota is for, which limits there are, and how requests about them are checked and matched (KIP-546, KIP-612).
+"""The entities of quotas, their limits, and the checks and matches of requests about them (KIP-546, KIP-612).
 
 An entity is a tuple of (type, name), sorted by type; the name None means "any other": the default.
 """
@@ -80,7 +80,7 @@ def _address(name: str) -> str:
 
 
 def check_change(entity: Entity, change: QuotaChange) -> None:
-    """INVALID_REQUEST for a limit that the entity cannot have, or a value that means nothing."""
+    """Raises INVALID_REQUEST for a limit that the entity cannot have, or a value that means nothing."""
     allowed = _OF_ADDRESSES if entity[0][0] == IP else _OF_CLIENTS
     if change.key not in allowed:
         raise _refused(
@@ -112,7 +112,7 @@ def changed(before: Mapping[str, float], changes: Sequence[QuotaChange]) -> dict
 
 
 class Match(IntEnum):
-    """How a filter matches names."""
+    """The ways in which a filter matches names."""
 
     EXACT = 0
     DEFAULT = 1
@@ -120,7 +120,7 @@ class Match(IntEnum):
 
 
 class Component(NamedTuple):
-    """What one type of entity must look like."""
+    """A filter's condition on one type of entity."""
 
     kind: str
     match: Match

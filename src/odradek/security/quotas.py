@@ -1,4 +1,4 @@
-"""What each client may use: the limits that were set, whose limit a client comes under, and how far it is over it.
+"""Quotas of clients: the limits that were set, the limit that a client comes under, and how far it is over it.
 
 A pure core: no clock, no I/O; `now` is monotonic seconds. `Quotas.update` takes the limits as the cluster stores them; the
 broker records what clients use and learns for how many seconds a client must be silent.
@@ -32,7 +32,7 @@ Limits = Mapping[Entity, Mapping[str, float]]
 MEASURES_MAX: Final = 10_000
 _DEFAULT_WINDOW: Final = Window()
 _OTHERS: Final = "\0"
-"""Not a possible name: the share of those for whom there was no room."""
+"""The share of clients for which there was no room; no possible name."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -46,7 +46,7 @@ class QuotaTerms:
 
 
 class _Share(NamedTuple):
-    """Who is measured together, and the limit."""
+    """The clients that are measured together, and their limit."""
 
     user: str | None
     client_id: str | None
@@ -100,7 +100,7 @@ class Quotas:
 
     @property
     def measure_count(self) -> int:
-        """How many clients are being measured, over all kinds."""
+        """The number of measured clients, over all kinds."""
         return sum(map(len, self._measures.values()))
 
     def update(self, limits: Limits, terms: QuotaTerms | None = None) -> None:
@@ -121,7 +121,7 @@ class Quotas:
         )
 
     def limits(self, kind: QuotaKind) -> bool:
-        """Whether anyone comes under a limit of this kind."""
+        """Tells whether any client comes under a limit of this kind."""
         return kind in self._limits
 
     # -- what clients use
@@ -141,12 +141,12 @@ class Quotas:
         return min(delay, window.sample_seconds) if kind is QuotaKind.REQUEST else delay
 
     def amount_max(self, kind: QuotaKind, user: str, client_id: str) -> float:
-        """What a client that was silent may use at once without a delay; infinite without a limit."""
+        """Returns the amount that a client that was silent may use at once without a delay; infinite without a limit."""
         share = self._share(kind, user, client_id)
         return float("inf") if share is None else share.limit * self._terms.window.settled_seconds
 
     def check_mutations(self, user: str, client_id: str, now: float) -> None:
-        """THROTTLING_QUOTA_EXCEEDED for a client that changed more partitions than it may (KIP-599, strict)."""
+        """Raises THROTTLING_QUOTA_EXCEEDED for a client that changed more partitions than it may (KIP-599, strict)."""
         delay = self.mutations_delay(user, client_id, now)
         if delay > 0:
             raise KafkaError(

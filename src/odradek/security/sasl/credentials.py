@@ -30,7 +30,7 @@ _FIRST_KEY: Final = "odradek.scram.first.users"
 
 
 def mechanism_name(number: int) -> str:
-    """UNSUPPORTED_SASL_MECHANISM for a number that means none."""
+    """Returns the mechanism's name. Raises UNSUPPORTED_SASL_MECHANISM for an unknown number."""
     name = MECHANISM_NUMBERS.get(number)
     if name is None:
         raise KafkaError(ErrorCode.UNSUPPORTED_SASL_MECHANISM, f"SCRAM mechanism {number} is not known")
@@ -38,7 +38,7 @@ def mechanism_name(number: int) -> str:
 
 
 def check_new(user: str, iterations: int, salt: bytes, salted_password: bytes) -> None:
-    """UNACCEPTABLE_CREDENTIAL for what must not be stored."""
+    """Raises UNACCEPTABLE_CREDENTIAL for what must not be stored."""
     problem = None
     if not user:
         problem = "the user's name is empty"
@@ -55,7 +55,7 @@ def check_new(user: str, iterations: int, salt: bytes, salted_password: bytes) -
 
 
 def first_users(text: str, random_bytes: Callable[[int], bytes]) -> ScramUsers:
-    """What `odradek.scram.first.users` says, with fresh salts from `random_bytes(count)`. ConfigError without a value in it.
+    """Returns the users in `odradek.scram.first.users`; `random_bytes(count)` makes salts. Raises ConfigError, without values.
 
     SCRAM-SHA-512=[name=alice,password=secret,iterations=8192];...
     """

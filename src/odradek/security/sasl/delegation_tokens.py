@@ -22,13 +22,13 @@ class DelegationToken:
     owner: str
     """A client that logs in with the token acts as this one."""
     requester: str
-    """Who asked for it."""
+    """The principal that requested it."""
     renewers: tuple[str, ...]
-    """Who may renew and end it, beside its owner."""
+    """The principals that may renew and end it, beside its owner."""
     issued_ms: int
     expires_ms: int
     max_ms: int
-    """It cannot be renewed beyond this."""
+    """The time beyond which it cannot be renewed."""
     credentials: Mapping[str, ScramCredential] = field(repr=False)
     """Its credentials by mechanism: the token's id is the user, its HMAC in base64 the password."""
 

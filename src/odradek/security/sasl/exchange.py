@@ -27,7 +27,7 @@ class LoginSuccess:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ExchangeStep:
-    """What the client gets, and how the login ended, if it did."""
+    """The bytes for the client, and the end of the login, if it ended."""
 
     challenge: bytes = b""
     end: LoginSuccess | None = None

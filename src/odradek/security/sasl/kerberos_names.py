@@ -40,7 +40,7 @@ class _LocalRule:
     case: str
 
     def apply(self, realm: str, parts: list[str]) -> str | None:
-        """None: the rule is not for this principal."""
+        """Returns the user's name; None if the rule is not for this principal."""
         if len(parts) != self.parts:
             return None
         values = [realm, *parts]
@@ -61,7 +61,7 @@ class _LocalRule:
 
 
 class LocalNames:
-    """ConfigError for a rule that cannot be read."""
+    """The names of local users for principals. Raises ConfigError for a rule that cannot be read."""
 
     def __init__(self, rules: Iterable[str], default_realm: str) -> None:
         self._default_realm = default_realm
@@ -87,7 +87,7 @@ class LocalNames:
 
 
 def _parsed(text: str) -> _LocalRule | None:
-    """None: DEFAULT."""
+    """Parses a rule; returns None for DEFAULT."""
     if text == "DEFAULT":
         return None
     rule = _RULE.match(text)

@@ -15,7 +15,8 @@ from odradek.security.sasl.credentials import new_credential
 from odradek.security.sasl.delegation_tokens import DelegationToken, DelegationTokens
 
 TOKENS_MAX: Final = 1_000
-"""They are one document, which every change writes whole: about 600 bytes each, and a ZooKeeper takes a megabyte."""
+"""The limit of tokens: they are one document, which every change writes whole, of about 600 bytes each, and a ZooKeeper
+takes a megabyte."""
 RENEWERS_MAX: Final = 100
 
 
@@ -33,7 +34,7 @@ class DelegationTerms:
 
 
 def check_may_ask(requester: Requester) -> None:
-    """DELEGATION_TOKEN_REQUEST_NOT_ALLOWED for those that did not log in, or did with a token."""
+    """Raises DELEGATION_TOKEN_REQUEST_NOT_ALLOWED for clients that did not log in, or did with a token."""
     if requester.is_by_token:
         raise KafkaError(
             ErrorCode.DELEGATION_TOKEN_REQUEST_NOT_ALLOWED,
@@ -47,7 +48,7 @@ def check_may_ask(requester: Requester) -> None:
 
 
 def checked_user(type_: str | None, name: str | None) -> str:
-    """INVALID_PRINCIPAL_TYPE for what no login can be."""
+    """Returns the principal. Raises INVALID_PRINCIPAL_TYPE for one that no login can have."""
     principal = f"{type_}:{name}"
     if not principal.startswith(USER) or not name:
         raise KafkaError(ErrorCode.INVALID_PRINCIPAL_TYPE, f"{principal} is no user: its type must be User")
@@ -92,7 +93,7 @@ def new_token_id(uuids: Callable[[], UUID]) -> str:
 
 
 def with_token(tokens: DelegationTokens, token: DelegationToken, now_ms: int) -> DelegationTokens:
-    """POLICY_VIOLATION when there would be too many. Those that are over are dropped."""
+    """Adds a token, and drops expired ones. Raises POLICY_VIOLATION when there would be too many."""
     kept = {token_id: known for token_id, known in tokens.items() if not known.is_over(now_ms)}
     if len(kept) >= TOKENS_MAX:
         raise KafkaError(
@@ -126,7 +127,7 @@ def renewed(token: DelegationToken, terms: DelegationTerms, period_ms: int, now_
 
 
 def shortened(token: DelegationToken, period_ms: int, now_ms: int) -> DelegationToken | None:
-    """None for a negative period: it is over at once."""
+    """Returns the token with a new expiry; None for a negative period, which ends it at once."""
     return None if period_ms < 0 else replace(token, expires_ms=min(token.max_ms, now_ms + period_ms))
 
 

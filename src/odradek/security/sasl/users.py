@@ -43,7 +43,7 @@ class ScramUsers:
 
 
 class CredentialShapes:
-    """What everyone sees of users by beginning a login, iterations and the length of the salt, and how many users have each.
+    """The parts of credentials that any client sees by beginning a login, iterations and salt length, and their user counts.
 
     Users that do not exist are given shapes in the same proportions: a shape does not tell whether a user exists.
     """

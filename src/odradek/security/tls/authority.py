@@ -28,7 +28,7 @@ else:
 
 AUTHORITY_DAYS: Final = 3650
 CERTIFICATE_DAYS: Final = 397
-"""What browsers accept, and a good habit elsewhere."""
+"""The longest validity that browsers accept, and a good habit elsewhere."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -46,7 +46,7 @@ class IssuedCertificate:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CertificateRequest:
-    """Whom a certificate is for. `hosts`: names and addresses of a server."""
+    """The subject of a certificate. `hosts`: names and addresses of a server."""
 
     name: str
     hosts: Sequence[str] = ()
@@ -60,7 +60,7 @@ class CertificateAuthority:
     """Signs certificates with its key."""
 
     def __init__(self, issued: IssuedCertificate) -> None:
-        """ConfigError for a key or a certificate that cannot be read."""
+        """Raises ConfigError for a key or a certificate that cannot be read."""
         self.issued: Final = issued
         try:
             self._key: Any = serialization.load_pem_private_key(issued.key, None)

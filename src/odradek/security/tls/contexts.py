@@ -61,7 +61,7 @@ class TlsMaterial:
 
 
 def read_material(ssl_config: SslConfig, *, given: frozenset[str], prefix: str = "") -> TlsMaterial:
-    """What the settings name. ConfigError; `given` are the keys that were set, `prefix` comes before them in errors."""
+    """Reads the files that the settings name. Raises ConfigError; `given` are the set keys, named with `prefix` in errors."""
     return TlsMaterial(
         key=_key(ssl_config, given, prefix),
         authorities=_authorities(ssl_config, given, prefix),
@@ -269,7 +269,7 @@ _HOSTNAME_MISMATCH: Final = (62, 64)
 
 
 def explain_tls(code: str, verify_code: int | None, message: str, host: str = "") -> str:
-    """What is wrong, in words for people: `code` and `verify_code` are OpenSSL's."""
+    """Explains a failure in words for people: `code` and `verify_code` are OpenSSL's."""
     if verify_code in _HOSTNAME_MISMATCH:
         return f"its certificate is for another host than {host} (ssl.endpoint.identification.algorithm)"
     if verify_code is not None:

@@ -118,7 +118,7 @@ class ListenerCertificates:
 
 
 def _signature(security: ListenerSecurity) -> Signature:
-    """What tells a changed file from the one that was read."""
+    """Returns values by which a changed file differs from the one that was read."""
     paths = (
         security.ssl.keystore_location,
         security.ssl.truststore_location,
