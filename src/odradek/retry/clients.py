@@ -51,7 +51,7 @@ def client_configs(
     producer: Mapping[str, Any],
     transactional_id: str | None,
 ) -> ClientConfigs:
-    """ConfigError for what cannot be, such as no group, or offsets that the consumer commits by itself."""
+    """Raises ConfigError for what cannot be, such as no group, or offsets that the consumer commits by itself."""
     group_id = str(settings.get("group_id") or "")
     if not group_id:
         raise ConfigError("a consumer that tries again is a member of a group: set group_id")

@@ -81,7 +81,7 @@ class RetryConsumer(Generic[K, V]):
         self._admin = Admin(bootstrap_servers, **configs.admin)
         self._partition_counts: dict[str, int] = {}
         self._read_again: dict[TopicPartition, tuple[int, UUID]] = {}
-        """Offsets of records that were polled, and of which nothing is committed, with the ids of their topics."""
+        """Offsets of records that were polled but not committed, with the ids of their topics."""
         self._topic_ids: Mapping[TopicPartition, UUID] = {}
         """The topics that the records of the last poll were read from; a seek makes the consumer forget them."""
         self._has_begun = False
@@ -123,7 +123,7 @@ class RetryConsumer(Generic[K, V]):
         self._stopping = True
 
     def handle_some(self, handler: Handler[K, V], timeout_s: float = 1.0) -> int:
-        """One poll, and its records; how many were tried. Waits up to `timeout_s` for the first."""
+        """Handles the records of one poll; returns how many were tried. Waits up to `timeout_s` for the first."""
         check_handler(handler, is_async=False)
         self._begin()
         self._go_back()

@@ -10,7 +10,7 @@ from odradek.retry.routing import Output
 
 
 def check_handler(handler: Callable[..., Any], *, is_async: bool) -> None:
-    """TypeError for a coroutine function where a plain one is called, and the other way round.
+    """Raises TypeError for a coroutine function where a plain one is called, and the other way round.
 
     Without this every record would fail, and become a dead letter.
     """
@@ -37,7 +37,7 @@ def outputs_of(returned: Iterable[Output] | None) -> list[Output]:
 
 
 def check_outputs(outputs: Iterable[object], handler: Callable[..., Any]) -> None:
-    """TypeError when a handler returns something else: a mistake of the program, not of a record."""
+    """Raises TypeError when a handler returns something else: a mistake of the program, not of a record."""
     for output in outputs:
         if not isinstance(output, Output):
             raise TypeError(

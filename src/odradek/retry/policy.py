@@ -27,7 +27,7 @@ class Reject(Exception):
 
 
 class RetryMode(StrEnum):
-    """How the records behind a failed record are handled."""
+    """The handling of the records behind a failed record."""
 
     NON_BLOCKING = "non-blocking"
     """They go on: the failed record waits in a retry topic. Records of one key may be handled out of order."""
@@ -37,7 +37,7 @@ class RetryMode(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RetryPolicy:
-    """What to do with records that a handler raises for.
+    """The policy for records that a handler raises for.
 
     A record is tried once, and once more after each delay; then it is a dead letter. `from_config` takes the same with
     names and texts, for files and environments.
@@ -100,7 +100,7 @@ class RetryPolicy:
         return cls(**{field: _read(key, config[key]) for key, field in CONFIG_KEYS.items() if key in config})
 
     def retries(self, error: BaseException) -> bool:
-        """Whether a second try may help. Names are compared with the class of the error and all that it is derived from."""
+        """Tells whether a second try may help. Names are compared with the class of the error and all of its bases."""
         if isinstance(error, Reject):
             return False
         names = {name for kind in type(error).__mro__ for name in (class_name(kind), kind.__qualname__)}

@@ -81,10 +81,10 @@ class RetryInPlace:
 
 
 class Routing:
-    """One group's, over its topics."""
+    """The routing of one group, over its topics."""
 
     def __init__(self, policy: RetryPolicy, group: str, topics: Iterable[str]) -> None:
-        """ConfigError when names of topics collide."""
+        """Raises ConfigError when names of topics collide."""
         self.policy: Final = policy
         self._group = group
         self.topics: Final = tuple(dict.fromkeys(topics))
@@ -136,7 +136,7 @@ class Routing:
         return [*self.topics, *self._home]
 
     def received(self, record: ConsumerRecord) -> ReceivedRecord:
-        """What a consumer returned: the headers of a record in a retry topic say where it was first."""
+        """Converts a consumer's record: the headers of a record in a retry topic have its original place."""
         place = TopicPartition(record.topic, record.partition)
         if record.topic not in self._home:
             return ReceivedRecord(place=place, offset=record.offset, record=record, attempt=1, due_ms=0)
@@ -213,7 +213,7 @@ class Routing:
 
 
 def again(received: ReceivedRecord, attempt: int) -> ReceivedRecord:
-    """The same record at another attempt, which a blocking retry counts by itself."""
+    """Returns the same record at another attempt, which a blocking retry counts by itself."""
     return replace(received, attempt=attempt)
 
 

@@ -13,7 +13,7 @@ from odradek.retry.routing import Routing
 
 BYTE_LIMIT: Final = "max.message.bytes"
 HEADER_ROOM_BYTES: Final = 1 << 16
-"""What a record may grow by: the headers of its failure have at most 5,000 characters of text, some names and numbers."""
+"""The bytes that a record may grow by: its failure's headers have at most 5,000 characters of text, some names and numbers."""
 RETRY_SPARE_MS: Final = 7 * 86_400_000
 """A retry topic keeps records so much longer than the longest delay, whatever the brokers' default: consumers may be down."""
 _BYTE_LIMIT_MAX: Final = 2**31 - 1
@@ -35,7 +35,7 @@ def missing_topics(
     partition_counts: Mapping[str, int],
     byte_limits: Mapping[str, int],
 ) -> list[NewTopic]:
-    """What to create; ConfigError when a topic is missing that must be there. `partition_counts`: of topics that exist.
+    """Returns the topics to create. Raises ConfigError for a missing source topic. `partition_counts`: of existing topics.
 
     A retry or dead-letter topic has as many partitions as the largest topic whose records it takes, so a record stays in
     the partition of its number. It takes the largest record that one of these topics takes, with the headers of its failure.

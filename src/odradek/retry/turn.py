@@ -38,7 +38,7 @@ class HandlingTurn:
         """Partitions whose remaining records are left, from this offset on."""
         self.to_send: list[Forward | Output] = []
         self.positions: dict[TopicPartition, int] = {}
-        """What to commit: behind the last record of each partition that is done."""
+        """The offsets to commit: those behind the last record that is done, by partition."""
         self.held: set[TopicPartition] = set()
         """Partitions to pause."""
 
@@ -85,7 +85,7 @@ class HandlingTurn:
         *,
         is_final: bool = False,
     ) -> Forward | RetryInPlace:
-        """It raised `error`. `is_final`: no second try can help, as with bytes that cannot be decoded."""
+        """Handles the `error` of a record. `is_final`: no second try can help, as with bytes that cannot be decoded."""
         step = self._routing.failed(received, error, stage, now_ms, is_final=is_final)
         if isinstance(step, RetryInPlace):
             self._counts[RETRIED] += 1

@@ -22,7 +22,7 @@ class WaitingPartitions:
         self._until_ms[place] = until_ms
 
     def hold_for_retry(self, received: ReceivedRecord, until_ms: int) -> None:
-        """The same, for another attempt at its next record."""
+        """Lets the partition wait for another attempt at its next record."""
         self._attempts[received.place] = (received.offset, received.attempt)
         self._until_ms[received.place] = until_ms
 
@@ -48,7 +48,7 @@ class WaitingPartitions:
         return max(0, min([POLL_MS_MAX, *waits]))
 
     def forget(self, places: Iterable[TopicPartition]) -> None:
-        """They belong to someone else now, or are read again from another place."""
+        """Forgets partitions that belong to another member now, or are read again from another place."""
         for place in places:
             self._until_ms.pop(place, None)
             self._attempts.pop(place, None)
