@@ -46,7 +46,7 @@ class Dialect:
     has_binary_numbers: bool = False
 
     def is_spoken_in(self, headers: Mapping[str, bytes | None]) -> bool:
-        """Whether these headers are of this kind: a topic is what no dead letter does without."""
+        """Tells whether these headers have this dialect: every dead letter has a topic."""
         return headers.get(self.topic) is not None
 
     def text(self, headers: Mapping[str, bytes | None], name: str) -> str | None:
@@ -54,7 +54,7 @@ class Dialect:
         return None if value is None else value.decode("utf-8", "replace")
 
     def number(self, headers: Mapping[str, bytes | None], name: str) -> int | None:
-        """None where it is absent, or no number of 64 bits: anyone can write headers."""
+        """Returns a header's number; None if it is absent, or not a number of 64 bits: anyone can write headers."""
         value = headers.get(name) if name else None
         if value is None:
             return None

@@ -55,13 +55,13 @@ class Origin:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RecordFailure:
-    """What went wrong with a record."""
+    """The failure of a record."""
 
     exception: str
     """The class's name, with its module unless it is a built-in: `json.decoder.JSONDecodeError`, `ValueError`."""
     message: str
     stage: str = ""
-    """What was being done: `key`, `value`, or the name of a function."""
+    """The step that failed: `key`, `value`, or the name of a function."""
     stacktrace: str = ""
 
     @classmethod
@@ -77,7 +77,7 @@ class RecordFailure:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FailedConsumer:
-    """Who gave the record up: a consumer group after so many deliveries, or a batch of a streaming query."""
+    """The consumer that gave the record up: a group, after a number of deliveries, or a batch of a streaming query."""
 
     group: str | None = None
     delivery_count: int | None = None

@@ -21,7 +21,7 @@ UNKNOWN_EXCEPTION = "unknown"
 
 
 class LetterRecord(Protocol):
-    """What is needed of a record, as a consumer returns it."""
+    """The parts of a consumer's record that are needed."""
 
     @property
     def topic(self) -> str: ...
@@ -41,7 +41,7 @@ class LetterRecord(Protocol):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DeadLetter:
-    """One dead letter. `topic`, `partition` and `offset` say where it lies now, `origin` where its record was."""
+    """One dead letter. `topic`, `partition` and `offset` are its own place, `origin` is that of its record."""
 
     topic: str
     partition: int

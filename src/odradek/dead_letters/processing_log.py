@@ -49,7 +49,7 @@ class ProcessingLog:
 
     @property
     def text(self) -> str:
-        """The same as the text of an option."""
+        """The value as the text of an option."""
         return json.dumps([self.topic, self.logger, self.includes_rows])
 
     @classmethod

@@ -36,7 +36,7 @@ class RangeSet:
         return changes
 
     def drop_below(self, offset: int) -> dict[int, int | None]:
-        """Forget the ranges that end at or below `offset`; what is to be written down, as in `add`."""
+        """Drops the ranges that end at or below `offset`; returns the changes to write, as `add` does."""
         count = bisect_right(self._ends, offset)
         gone: dict[int, int | None] = dict.fromkeys(self._starts[:count])
         del self._starts[:count], self._ends[:count]

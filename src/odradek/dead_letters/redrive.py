@@ -36,7 +36,7 @@ TRANSACTION_TIMEOUT_MS: Final = 30_000
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RedriveProgress:
-    """How far a redrive is: the letters by their outcome, the records sent by their topic."""
+    """The progress of a redrive: the letters by their outcome, the records sent by their topic."""
 
     counts: Mapping[Fate, int]
     sent_to: Mapping[str, int]
@@ -81,7 +81,7 @@ def make_redrives_topic(admin: Admin) -> None:
 
 
 class _Run:
-    """One redrive: letters into transactions."""
+    """One redrive, which sends letters in transactions."""
 
     def __init__(
         self, core: RedriveCore, request: RedriveRequest, producer: Producer, topic: DeadLetterTopic

@@ -24,7 +24,7 @@ StateRecord = tuple[bytes, bytes | None]
 
 
 class RedrivenState:
-    """What was sent back of one dead-letter topic."""
+    """The letters of one dead-letter topic that were sent back."""
 
     def __init__(
         self, topic: str, topic_id: UUID, records: Iterable[tuple[bytes | None, bytes | None]] = ()
@@ -48,7 +48,7 @@ class RedrivenState:
         return self._ranges.setdefault(partition, RangeSet())
 
     def records(self, partition: int, changes: Mapping[int, int | None]) -> Iterator[StateRecord]:
-        """What to write for changes of `of(partition)`."""
+        """Yields the records to write for changes of `of(partition)`."""
         for start, end in changes.items():
             key = f"{self._name}/{partition}/{start}".encode()
             yield key, None if end is None else json.dumps({"topic": self._topic, "end": end}).encode()

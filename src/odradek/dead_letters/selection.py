@@ -37,7 +37,7 @@ class PlaceRange:
 
 
 def parse_place(text: str) -> PlaceRange:
-    """ConfigError lists the forms."""
+    """Parses a place. Raises ConfigError, which lists the forms."""
     match = _PLACE.match(trimmed(text))
     if match is None:
         raise ConfigError(f"{text!r:.80} is no place in a topic: expected {PLACE_FORMS}")

@@ -52,7 +52,7 @@ _LEFT: Final = frozenset({Fate.NOT_MEANT, Fate.WITHOUT_ORIGIN}) | _REFUSED
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RedriveRequest:
-    """What to send back, and where to."""
+    """The letters to send back, and their target."""
 
     selection: Selection = field(default_factory=Selection)
     to: str | None = None
@@ -86,7 +86,7 @@ _SEPARATORS: Final = (".", "-", "_")
 _REFUSED_NAMES_MAX: Final = 100
 _REQUEST_BYTES_MAX: Final = 64 << 20
 PRODUCER_SETTINGS: Final = {"max_request_size": _REQUEST_BYTES_MAX, "buffer_memory": 2 * _REQUEST_BYTES_MAX}
-"""What was read can be sent on, however large: topics have the limit. Brokers take requests of 100 MiB by default."""
+"""Settings to send on records of any size: topics have the limit. Brokers take requests of 100 MiB by default."""
 LETTERS_REMEMBERED: Final = 500_000
 """Copies are known among so many letters that were sent last, in some 60 MB: a writer that repeats itself does so soon."""
 
@@ -120,7 +120,7 @@ class RedriveCore:
         self._note(partition, self._state.of(partition).drop_below(offset))
 
     def fate(self, letter: DeadLetter) -> Fate:
-        """What to do with the next letter of its partition; what is not sent stays where it is, and can be sent later."""
+        """Decides about the next letter of its partition; a letter that is not sent stays, and can be sent later."""
         fate = self._decide(letter)
         self.counts[fate] += 1
         if fate in _REFUSED and letter.origin is not None:
@@ -138,7 +138,7 @@ class RedriveCore:
         self._run_starts[partition] = position
 
     def drain_records(self) -> Iterator[StateRecord]:
-        """What to write into the present transaction, so that what was settled stays so."""
+        """Yields the records to write into the current transaction, so that settled letters stay settled."""
         closed, self._closed = self._closed, {}
         for partition, changes in closed.items():
             yield from self._state.records(partition, changes)
