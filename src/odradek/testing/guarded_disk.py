@@ -22,7 +22,7 @@ from typing import Final, NamedTuple
 from odradek.runtime.ports import Buffer, DirectoryLock, Disk, DiskFile
 
 LARGE_READ_BYTES: Final = 2 * 1024 * 1024
-"""One read of more is for a thread: copying it alone takes half a millisecond, and the disk may have to bring it."""
+"""The size above which one read belongs on a thread: the copy alone takes half a millisecond, and the disk may be slow."""
 LARGE_WRITE_BYTES: Final = 128 * 1024 * 1024
 """An append is one write of the loop into the page cache, as large as a request may be."""
 
@@ -70,7 +70,7 @@ class _Here(threading.local):
 
 _HERE: Final = _Here()
 violations: Final[list[str]] = []
-"""What was refused since someone cleared it: a root that logs every error must not hide it from a test."""
+"""The refusals since the list was cleared: a root that logs every error must not hide them from a test."""
 
 
 @contextmanager
@@ -84,7 +84,7 @@ def off_loop() -> Iterator[None]:
 
 
 def check_off_loop(operation: str, path: str) -> None:
-    """LoopBlockedError on a thread that runs an event loop, unless an allowed function asked for it."""
+    """Raises LoopBlockedError on a thread that runs an event loop, unless an allowed function asked for it."""
     if asyncio._get_running_loop() is None or _HERE.is_off_loop:
         return
     frame: FrameType | None = sys._getframe(1)

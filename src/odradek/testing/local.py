@@ -54,7 +54,7 @@ class LocalBroker:
         self._settings = dict(settings or {})
         self._is_secure = secure
         self.client_settings: dict[str, str] = {}
-        """What clients need besides the address, by Kafka's names (and librdkafka's); empty in plain text."""
+        """The settings that clients need besides the address, by Kafka's names (and librdkafka's); empty in plain text."""
         self._data = data
         self._temporary: tempfile.TemporaryDirectory[str] | None = None
         self._running: _Running | None = None
@@ -121,7 +121,7 @@ class LocalBroker:
 
 
 class _Running:
-    """One broker in a thread of its own, from its making to its `stop`."""
+    """One broker in a thread of its own, from its creation to its `stop`."""
 
     def __init__(self, config: BrokerConfig) -> None:
         self._config = config

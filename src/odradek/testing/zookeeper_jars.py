@@ -28,7 +28,7 @@ _NOT_DECLARED: Final = (
     ("org.xerial.snappy", "snappy-java", "1.1.10.5"),
     ("org.slf4j", "slf4j-simple", "2.0.13"),
 )
-"""What the server needs, and ZooKeeper's artifact does not ask for; the last writes its log to standard error."""
+"""Artifacts that the server needs, but ZooKeeper's does not declare; the last writes its log to standard error."""
 
 _DEBIAN: Final = Path("/usr/share/java")
 _DEBIAN_JARS: Final = (
@@ -67,7 +67,7 @@ class ZooKeeperJars:
 
 
 def absent() -> str | None:
-    """Why there is no ZooKeeper here; None where there is one. Fetches nothing."""
+    """Returns why there is no ZooKeeper here; None if there is one. Fetches nothing."""
     try:
         find_jars()
     except ZooKeeperAbsent as reason:

@@ -348,7 +348,7 @@ class SimFile:
         raise OSError(number, os.strerror(number), self._path)
 
     def _room(self, position: int, length: int) -> int:
-        """How many of `length` bytes the medium can still take."""
+        """Returns how many of `length` bytes the medium can still take."""
         if self._disk.medium.capacity_bytes is None:
             return length
         growth = max(0, position + length - len(self._inode.cache))

@@ -15,7 +15,7 @@ from typing import Final, Protocol
 
 WRITES: Final = frozenset({"pwrite", "pwritev", "truncate"})
 GROWING: Final = frozenset({"pwrite", "pwritev", "create", "make_directory"})
-"""What needs space."""
+"""The operations that need space."""
 SYNCS: Final = frozenset({"sync", "sync_directory"})
 READS: Final = frozenset({"pread", "read"})
 
@@ -57,7 +57,7 @@ Outcome = Crash | Failure
 
 class DiskFault(Protocol):
     def at(self, point: Point) -> Outcome | None:
-        """What goes wrong at this point; None for nothing."""
+        """Returns the fault at this point; None for none."""
 
 
 @dataclass(slots=True, kw_only=True)

@@ -1,4 +1,4 @@
-"""What the simulator raises."""
+"""The errors of the simulator."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ class ViolationError(Exception):
 
 
 def describe_tasks(tasks: list[asyncio.Task[object]]) -> str:
-    """One line for each task: its name and the line where it waits."""
+    """Returns one line for each task: its name and the line at which it waits."""
     lines = []
     for task in sorted(tasks, key=lambda task: task.get_name()):
         frames = task.get_stack()

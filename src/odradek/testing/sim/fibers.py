@@ -1,4 +1,4 @@
-"""What offloaded work runs on in simulation: a greenlet where that package is installed, else a thread that waits for its turn.
+"""Fibers for offloaded work in simulation: a greenlet if that package is installed, else a thread that waits for its turn.
 
 Either is handed a baton, and hands it back at each I/O point, so a seed gives one and the same order of events. A greenlet is
 handed it by a function call. A thread has to be woken by the system: runs take two to three times as long, above all on a busy

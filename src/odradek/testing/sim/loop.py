@@ -29,7 +29,7 @@ _CANCELLED_TIMERS_KEPT = 512
 
 
 class Connections(Protocol):
-    """What the loop asks of the simulated network."""
+    """The parts of the simulated network that the loop calls."""
 
     async def create_server(
         self, factory: Callable[[], asyncio.BaseProtocol], host: Any, port: int
@@ -115,7 +115,7 @@ class SimLoop(asyncio.BaseEventLoop):
     # -- running ---------------------------------------------------------------------------------------------
 
     def _run_once(self) -> None:
-        """One turn of `BaseEventLoop.run_forever`."""
+        """Runs one turn of `BaseEventLoop.run_forever`."""
         if not self._runnable and not self._stopping:  # type: ignore[attr-defined]
             self._jump_to_next_timer()
         self._wake_due_timers()

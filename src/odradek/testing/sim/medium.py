@@ -1,5 +1,5 @@
-"""What a simulated disk holds: the page cache's view and what is on the platter, file by file and name by
-name.
+"""The contents of a simulated disk: the page cache's view and what is on the platter, file by file and
+name by name.
 
 Theory. A write changes the cache; it reaches the platter at `sync`, or at some earlier moment of the kernel's
 choosing, in 512-byte sectors and in any order. So between syncs a sector may be found in any of its versions
@@ -61,7 +61,7 @@ class Inode:
         self.platter = bytearray()
         self.modified_ms = modified_ms
         self.lock: object = None
-        """Who locked it last: mounts of one medium at one time are processes of one machine."""
+        """The mount that locked it last: mounts of one medium at one time are processes of one machine."""
         self._unsynced: list[_Change] = []
 
     @property
@@ -216,7 +216,7 @@ class Folder:
         self._change(_Unlink(name))
 
     def move(self, source: str, target: str) -> None:
-        """Atomic: after a power failure both names changed or neither did."""
+        """Moves a file atomically: after a power failure both names changed or neither did."""
         self._change(_Move(source, target, self.names[source]))
 
     def _change(self, change: _NameChange) -> None:
@@ -267,7 +267,7 @@ class Medium:
         self.capacity_bytes = capacity_bytes
 
     def find(self, path: str) -> Inode | Folder:
-        """What is at `path`; FileNotFoundError or NotADirectoryError."""
+        """Returns the entry at `path`. Raises FileNotFoundError or NotADirectoryError."""
         node: Inode | Folder = self.root
         for part in _parts(path):
             if not isinstance(node, Folder):
@@ -315,7 +315,7 @@ class Medium:
         return max(0, self.capacity_bytes - self.used_bytes())
 
     def lose_power(self, rng: Random) -> None:
-        """Forget what was never on the platter, and settle the rest by chance."""
+        """Drops what was never on the platter, and settles the rest by chance."""
         self.root.lose_power(rng)
 
 

@@ -34,7 +34,7 @@ _LOOPBACK = "127.0.0.1"
 
 @dataclass(slots=True, kw_only=True)
 class Conditions:
-    """How the network treats what passes."""
+    """The conditions of the network: delays, losses and sizes."""
 
     delay_s: tuple[float, float] = (0.000_05, 0.002)
     spike_rate: float = 0.01
@@ -74,7 +74,7 @@ class NetworkHost:
 
 @dataclass(slots=True, eq=False)
 class Interface:
-    """What one process, in one life, has on the network."""
+    """The network interface of one life of a process."""
 
     machine: NetworkHost
     is_alive: bool = True
@@ -83,7 +83,7 @@ class Interface:
 
 
 class SimServer(asyncio.AbstractServer):
-    """What `loop.create_server` returns."""
+    """The result of `loop.create_server`."""
 
     def __init__(self, loop: SimLoop, interface: Interface, addresses: list[Address]) -> None:
         self._loop = loop
@@ -122,7 +122,7 @@ class SimServer(asyncio.AbstractServer):
         return self._loop
 
     async def start_serving(self) -> None:
-        """It serves from the start."""
+        """Does nothing: the server serves from the start."""
 
     async def serve_forever(self) -> None:
         try:
@@ -246,8 +246,8 @@ class Network:
         return self._rng.randint(*self.conditions.window_bytes)
 
     def piece_bytes(self, available: int) -> int:
-        """How much of what may be sent goes into the next segment, or of what has arrived into
-        the next read.
+        """Returns how much of the bytes to send goes into the next segment, or of the arrived bytes
+        into the next read.
         """
         draw = self._rng.random()
         if draw < self.conditions.small_piece_rate:

@@ -30,10 +30,10 @@ Span = tuple[float, float]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RegistryConditions:
-    """How the service behaves; spans are drawn from evenly, in seconds."""
+    """The behaviour of the service; values are drawn evenly from spans, in seconds."""
 
     latency_s: Span = (0.0002, 0.003)
-    """One way."""
+    """The latency of one direction."""
     lag_s: Span = (0.0, 0.03)
     """The time by which the replica that a client reads from is behind."""
     watch_delay_s: Span = (0.0, 0.01)
@@ -85,7 +85,7 @@ class SimRegistryStore:
     # -- for the nemesis -------------------------------------------------------------------------------------
 
     def cut_off(self, name: str) -> None:
-        """Nothing of this host reaches the store, or comes back from it, until `heal`."""
+        """Cuts this host off: nothing reaches the store, or comes back from it, until `heal`."""
         self._cut_off[name] = None
         self.world.trace.note("registry cut off", name)
         if name in self._clients:

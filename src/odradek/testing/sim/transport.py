@@ -26,7 +26,7 @@ _FIN: Final = Packet(kind=PacketKind.FIN)
 
 
 class SimSocket:
-    """What code may ask of a transport's or server's socket."""
+    """The parts of a transport's or server's socket that code may use."""
 
     __slots__ = ("_local", "_peer")
 
@@ -57,7 +57,7 @@ class TransportOwner(Protocol):
 
 
 class TransportNetwork(WireNetwork, Protocol):
-    """What an end of a connection asks the network, besides what a wire asks."""
+    """The parts of the network that an end of a connection needs, besides those of a wire."""
 
     def window_bytes(self) -> int: ...
 
@@ -414,7 +414,8 @@ class SimTransport(asyncio.Transport):
     # -- the rest of asyncio's interface ---------------------------------------------------------------------
 
     def _hung_up(self) -> str | None:
-        """What the kernel knows of the peer, whether or not the process reads: see `net/hangups.py`."""
+        """Returns how the peer hung up, which the kernel knows even if the process does not read; None if it has not (see
+        `net/hangups.py`)."""
         if self._reset_unseen:
             return "reset"
         return "finished" if self._fin_received else None

@@ -69,7 +69,7 @@ class WireConditions(Protocol):
 
 
 class WireNetwork(Protocol):
-    """What lies between the two ends."""
+    """The network between the two ends."""
 
     @property
     def loop(self) -> asyncio.AbstractEventLoop: ...
@@ -125,7 +125,7 @@ class Wire:
         self._expect_next()
 
     def cut(self, kept: int) -> None:
-        """Forget all but the first `kept` packets: the sender lost power before it could send the others."""
+        """Drops all but the first `kept` packets: the sender lost power before it could send the others."""
         while len(self._arrivals) > kept:
             self._arrivals.pop()
         self._expect_next()

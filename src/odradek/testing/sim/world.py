@@ -193,7 +193,7 @@ class World:
         self.lives: list[HostLifetime] = []
         self._lives_by_interface: dict[Interface | None, HostLifetime] = {}
         self.errors: list[str] = []
-        """What reached the loop's exception handler, but for what `excuse` accepts."""
+        """The errors that reached the loop's exception handler, without those that `excuse` accepts."""
         self.excuse: Callable[[BaseException], bool] = lambda error: False
         self._dependencies = ExitStack()
 
