@@ -245,7 +245,7 @@ def _address(host: str) -> str:
 
 
 def _settings(admin: client.Admin) -> dict[str, str] | None:
-    """What the brokers' settings say; None when we may not see them."""
+    """Returns the brokers' settings; None when we may not see them."""
     broker = ConfigResource.broker(admin.describe_cluster().controller_id)
     try:
         entries = admin.describe_configs([broker])[broker]
@@ -263,7 +263,7 @@ def decision(
     kind: AclResourceType,
     name: str,
 ) -> tuple[bool, list[str]]:
-    """Whether it is allowed, and why, by the ACLs about a resource and the brokers' settings."""
+    """Decides whether an operation is allowed, and why, by the ACLs about a resource and the brokers' settings."""
     known = settings or {}
     try:
         super_users = parse_super_users(known.get("super.users", ""))

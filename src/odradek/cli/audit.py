@@ -31,7 +31,7 @@ _SHOWN: Final = ("kind", "outcome", "principal", "host", "api", "operation")
 
 
 class NoAuditError(OdradekError):
-    """There is nothing to read events from."""
+    """No audit exists to read events from."""
 
 
 @click.group()
@@ -82,7 +82,7 @@ def search(path: Path | None, bootstrap: str, as_json: bool, since: str | None, 
 
 
 def fits(event: Event, wanted: dict[str, str | None]) -> bool:
-    """Whether an event has what is asked for, each by a pattern."""
+    """Tells whether an event matches all patterns."""
     for key, pattern in wanted.items():
         if pattern is None:
             continue

@@ -141,7 +141,7 @@ def _replace_closed_streams() -> None:
 
 
 def _configure_log(*, debug: bool) -> None:
-    """What a client logs, the error that it ends with says too: keep it for --debug. `serve` has a log of its own."""
+    """Shows clients' logs only with --debug: their errors have the same information. `serve` has a log of its own."""
     logger = logging.getLogger("odradek")
     if debug:
         events.configure(level="DEBUG")

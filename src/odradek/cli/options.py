@@ -38,7 +38,7 @@ command_config_option: Final = click.option(
 
 
 def _bootstrap(context: click.Context, parameter: click.Parameter, given: str) -> str:
-    """What is not said is as the file of `--command-config` says."""
+    """Returns the address: without the option, that of the file of `--command-config`."""
     is_default = context.get_parameter_source(parameter.name or "") is click.core.ParameterSource.DEFAULT
     path = context.meta.get(access.COMMAND_CONFIG)
     if not is_default or not path:
@@ -69,7 +69,7 @@ json_option: Final = click.option("--json", "as_json", is_flag=True, help="Print
 
 
 def broker_settings_options(command: Command) -> Command:
-    """What `serve` takes, for every command that looks at what `serve` would do."""
+    """Adds the options of `serve` to a command that looks at what `serve` would do."""
     for decorate in (
         click.argument("file", required=False, metavar="[server.properties]", type=click.Path()),
         click.option(
@@ -121,7 +121,7 @@ _CONTROL: Final = {"t": "\t", "n": "\n", "r": "\r", "0": "\0", "\\": "\\"}
 
 
 def unescaped(text: str) -> bytes:
-    """What `\\t \\n \\r \\0 \\xHH` stand for, since shells make them hard to type; anything else as it is."""
+    """Replaces `\\t \\n \\r \\0 \\xHH` by their bytes, since shells make them hard to type; the rest stays."""
     parts = []
     position = 0
     for match in _ESCAPE.finditer(text):

@@ -1,4 +1,4 @@
-"""How results are printed: tables for people, JSON for machines. Results go to standard output, remarks to the other.
+"""Printing of results: tables for people, JSON for machines. Results go to standard output, remarks to standard error.
 
 All commands print through this file, which makes text safe for a terminal (`model/safe_text.py`): names and contents come from
 strangers. A test looks for printers that do not.
@@ -34,7 +34,7 @@ _MARK: Final = ">"
 
 
 def print_json(value: Any) -> None:
-    """Indented for a person's eyes on a terminal, one line otherwise."""
+    """Prints JSON, indented on a terminal, else in one line."""
     indent = 2 if sys.stdout.isatty() else None
     click.echo(safe_json(value, indent=indent, default=str))
 

@@ -38,7 +38,7 @@ class Progress:
         self._started_at = self._drawn_at
 
     def counting(self, lines: Iterable[bytes]) -> Iterator[bytes]:
-        """The same lines, each counted as one record when it is read."""
+        """Yields the same lines, and counts each as one record when it is read."""
         for line in lines:
             self._records += 1
             self._bytes += len(line)

@@ -171,7 +171,7 @@ def _text(row: Mapping[str, Any]) -> str:
 
 
 def _rows_of_server(server: str, topic: str, key: str, *, is_wanted: bool) -> list[dict[str, Any]] | None:
-    """What a server says: rows, without their freshness; None where there is no such server, or no such table there."""
+    """Returns the rows of a server, without their freshness; None if there is no such server, or no such table there."""
     place = urllib.parse.urlsplit(server)
     if place.scheme != "http" or not place.hostname:
         raise ConfigError(f"--server {server!r}: expected http://HOST:PORT")

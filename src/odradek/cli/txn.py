@@ -190,7 +190,7 @@ def owner(transactional_id: str) -> str | None:
 def open_transactions(
     admin: Admin, partitions: Iterable[TopicPartition]
 ) -> list[transaction_descriptions.OpenTransaction]:
-    """What is open in each of them."""
+    """Returns the open transactions in each of them."""
     return [
         transaction_descriptions.OpenTransaction(
             partition=tp,

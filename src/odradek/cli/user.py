@@ -73,7 +73,7 @@ def _line_of_standard_input() -> str:
 
 
 def _check_name(name: str) -> None:
-    """UsageError for a name with which no client could log in, or not from a file of settings."""
+    """Raises UsageError for a name with which no client could log in, or not from a file of settings."""
     problem = None
     if not name:
         problem = "is empty"
@@ -90,7 +90,7 @@ def _check_name(name: str) -> None:
 
 
 def _is_text(text: str) -> bool:
-    """Bytes of a command line that are no UTF-8 reach us as lone surrogates."""
+    """Tells whether the text was valid UTF-8: other bytes of a command line reach us as lone surrogates."""
     return not any(unicodedata.category(character) == "Cs" for character in text)
 
 

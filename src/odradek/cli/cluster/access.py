@@ -45,7 +45,7 @@ def open_admin(bootstrap: str, *, patience_ms: int = PATIENCE_MS) -> Iterator[cl
 
 
 def connection_settings() -> dict[str, str]:
-    """How to connect, by Kafka's names, as the file of `--command-config` says. What else is in it belongs to others."""
+    """Returns the connection settings in the file of `--command-config`, by Kafka's names; its other settings are left out."""
     path = command_config()
     return {} if path is None else settings_file.connection_settings(path, "--command-config")
 

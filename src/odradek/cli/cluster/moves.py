@@ -60,7 +60,7 @@ def _plain(counts: Mapping[BrokerId, int]) -> dict[str, int]:
 
 
 def show_plan(made: BalancePlan, *, as_json: bool) -> None:
-    """What moves, what is copied for it, and what each broker has before and after."""
+    """Prints the moves, the bytes to copy for them, and what each broker has before and after."""
     if as_json:
         print_json(plan_as_json(made))
         return

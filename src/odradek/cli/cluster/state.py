@@ -96,7 +96,7 @@ class ClusterState:
         return results
 
     def rows(self) -> list[dict[str, Any]]:
-        """One for each broker."""
+        """Returns one row for each broker."""
         leads = Counter(partition.leader for _, partition in self.partitions())
         holds = Counter(replica for _, partition in self.partitions() for replica in partition.replicas)
         lags = Counter(
@@ -126,7 +126,7 @@ class ClusterState:
 
 
 def describe(admin: Admin) -> ClusterState:
-    """Ask the cluster."""
+    """Reads the state from the cluster."""
     cluster = admin.describe_cluster()
     topics = admin.describe_topics(admin.list_topics(internal=True))
     sizes: dict[TopicPartition, int] = {}

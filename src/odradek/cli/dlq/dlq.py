@@ -66,7 +66,7 @@ _FILTERS: Final = (
 
 
 def filter_options(command: Command) -> Command:
-    """What says which letters are meant; the command takes them as `**filters`."""
+    """Adds the options that select letters; the command takes them as `**filters`."""
     for option in reversed(_FILTERS):
         command = option(command)
     return command

@@ -97,7 +97,7 @@ def letter_json(letter: DeadLetter, is_redriven: bool) -> dict[str, Any]:
 
 
 def letter_lines(letter: DeadLetter, is_redriven: bool, *, with_stacktrace: bool) -> Iterator[str]:
-    """One letter for a person."""
+    """Yields the lines of one letter for a person."""
     failure, by = letter.failure, letter.by
     yield f"{letter.place}  {time_text(letter.failed_at_ms)}{'  sent back' if is_redriven else ''}"
     if letter.origin is not None:

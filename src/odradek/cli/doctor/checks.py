@@ -1,4 +1,4 @@
-"""What can be in a broker's way on this machine. Each check looks at one thing and says what to do about it."""
+"""Checks for problems of a broker on this machine. Each check looks at one thing and says what to do about it."""
 
 from __future__ import annotations
 
@@ -80,7 +80,7 @@ def fail(about: str, seen: str, advice: str) -> Finding:
 
 
 def check_listeners(config: BrokerConfig) -> Iterator[Finding]:
-    """Whether each listener could be opened now."""
+    """Checks whether each listener could be opened now."""
     for listener in config.network.listeners:
         yield check_listener(listener)
 
@@ -127,7 +127,7 @@ def _why_not(about: str, listener: Listener, error: OSError) -> Finding:
 
 
 def check_advertised(config: BrokerConfig) -> Iterator[Finding]:
-    """Whether the address that clients get leads back to this machine, as far as that can be seen from here."""
+    """Checks whether the address that clients get leads back to this machine, as far as that can be seen from here."""
     if not config.network.advertised_listeners:
         yield ok("advertised address", "clients get the address to which they connected")
     for listener in config.network.advertised_listeners:
@@ -162,7 +162,7 @@ def check_directories(config: BrokerConfig) -> Iterator[Finding]:
 
 
 def check_directory(path: str) -> Finding:
-    """Whether files can be made, written and synced there. Leaves nothing behind, not even the directory."""
+    """Checks whether files can be made, written and synced there. Leaves nothing behind, not even the directory."""
     about = f"data {path}"
     existing = _nearest_existing(path)
     if not os.path.isdir(existing):
@@ -188,7 +188,7 @@ def check_directory(path: str) -> Finding:
 
 
 def _locked(path: str) -> bool:
-    """Whether another process holds the directory's lock. Makes no lock file where there is none."""
+    """Checks whether another process holds the directory's lock. Makes no lock file where there is none."""
     try:
         with open(os.path.join(path, LOCK_FILE_NAME), "rb+") as file:
             fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
@@ -200,7 +200,7 @@ def _locked(path: str) -> bool:
 
 
 def check_identity(config: BrokerConfig) -> Iterator[Finding]:
-    """Whether the data in the directories is this broker's."""
+    """Checks whether the data in the directories is this broker's."""
     clusters: dict[str, str] = {}
     for path in config.storage.log_dirs:
         about = f"owner of {path}"
@@ -311,7 +311,7 @@ def check_engine() -> Finding:
 
 
 def check_java() -> Finding:
-    """Only Spark needs it."""
+    """Checks Java, which only Spark needs."""
     java = spark_java.find_java()
     if java.problem is None:
         return ok("java", f"version {java.version} at {java.path}")
@@ -331,7 +331,7 @@ def check_extras() -> Finding:
 
 
 def check_bootstrap(bootstrap: str) -> Iterator[Finding]:
-    """Whether a broker answers there, and whether the addresses that it tells clients can be reached."""
+    """Checks whether a broker answers there, and whether the addresses that it tells clients can be reached."""
     about = f"broker at {bootstrap}"
     try:
         with open_admin(bootstrap, patience_ms=5_000) as admin:

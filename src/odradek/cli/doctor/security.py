@@ -82,7 +82,7 @@ def _check_listener(config: BrokerConfig, listener: Listener) -> Iterator[Findin
 
 
 def _check_dates(about: str, certificates: ListenerCertificates) -> Iterator[Finding]:
-    """What expires when. ConfigError."""
+    """Checks when certificates expire. Raises ConfigError."""
     left = days_left(certificates.certificate)
     if left < _SOON_DAYS:
         yield _ends(about, "its certificate", left)

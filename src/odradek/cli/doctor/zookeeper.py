@@ -1,4 +1,4 @@
-"""What `odradek doctor` sees of ZooKeeper. It looks, and makes nothing there."""
+"""The checks of `odradek doctor` on ZooKeeper. They only read, and create nothing there."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ _PATIENCE_MS: Final = 5_000
 
 
 def check_zookeeper(config: BrokerConfig) -> Iterator[Finding]:
-    """Whether the broker gets in, and who is there."""
+    """Checks whether the broker gets in, and who is there."""
     if config.zookeeper.connect is None:
         return
     about = f"zookeeper {config.zookeeper.connect}"

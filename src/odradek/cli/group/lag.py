@@ -1,4 +1,4 @@
-"""How far a group is behind: what it has committed, beside where its partitions end."""
+"""The lag of a group: its committed offsets beside the ends of its partitions."""
 
 from __future__ import annotations
 

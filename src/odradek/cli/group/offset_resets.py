@@ -21,7 +21,7 @@ _SCOPE: Final = re.compile(r"(?P<topic>[^:]+)(?::(?P<partitions>[0-9]{1,9}(?:,[0
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PartitionFacts:
-    """What a partition holds now, and what the group has committed there."""
+    """The offsets that a partition holds now, and the group's committed one."""
 
     begin: int
     end: int
@@ -44,7 +44,7 @@ class Target:
     """The topics that `by_partition` is of, where the file names their ids."""
 
     def check_topics(self, present: Mapping[str, UUID]) -> None:
-        """ConfigError when another topic has the name now: the file's offsets mean nothing in it."""
+        """Raises ConfigError when another topic has the name now: the file's offsets mean nothing in it."""
         for topic, topic_id in sorted(self.topic_ids.items()):
             now = present.get(topic, topic_id)
             if now != topic_id:
@@ -97,7 +97,7 @@ def parse_moment_or_duration(text: str, *, now_ms: int) -> int:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class OffsetPlan:
-    """What a file of offsets holds."""
+    """The contents of a file of offsets."""
 
     offsets: Mapping[TopicPartition, int]
     topic_ids: Mapping[str, UUID] = field(default_factory=dict)
@@ -105,7 +105,7 @@ class OffsetPlan:
 
 
 def parse_plan(text: str) -> OffsetPlan:
-    """What `--json` prints, or lines `topic,partition,offset` as Kafka's tool exports them."""
+    """Parses the output of `--json`, or lines `topic,partition,offset` as Kafka's tool exports them."""
     try:
         if text.lstrip().startswith(("{", "[")):
             return _from_json(json.loads(text))

@@ -1,4 +1,4 @@
-"""What commands on pipelines share: the store, the user, and what is said after a change."""
+"""Shared parts of the commands on pipelines: the store, the user, and the message after a change."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ def open_store(bootstrap: str) -> Iterator[PipelineStore]:
 
 
 def program_environment(bootstrap: str) -> dict[str, str]:
-    """What a program of the user's finds its brokers by."""
+    """Returns the environment variables by which a program of the user finds its brokers."""
     path = command_config()
     return {
         "ODRADEK_BOOTSTRAP": bootstrap,

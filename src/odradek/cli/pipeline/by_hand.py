@@ -1,4 +1,4 @@
-"""What a user gives by hand when a pipeline is made or upgraded: its settings, and the note that it was this user."""
+"""Input by hand when a pipeline is made or upgraded: its settings, and the note that this user approved them."""
 
 from __future__ import annotations
 
@@ -58,12 +58,12 @@ def approve_by_hand(document: PipelineDocument) -> None:
 
 
 def approve_program(file: str, args: Sequence[str]) -> None:
-    """The same for another program of a pipeline, whose other parts are those of its document."""
+    """Notes the user's approval of another program of a pipeline; its other parts stay those of its document."""
     _approve([Approval.of_program(file, args)])
 
 
 def check_approved(name: str, file: str, args: Sequence[str]) -> None:
-    """ConfigError unless this user has run the program: a document must not choose what a command loads."""
+    """Raises ConfigError unless this user has run the program: a document must not choose what a command loads."""
     if Approval.of_program(file, args).digest not in Approvals().digests():
         raise ConfigError(
             f"the document of pipeline {name} names {file}, which you did not run with these arguments on this machine:"

@@ -66,7 +66,7 @@ def _retire(admin: Admin, sink_id: str) -> None:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _SinkRemains:
-    """What is there of a sink."""
+    """What a sink has left in the cluster."""
 
     sink_id: str
     decided: decision.Decision | None

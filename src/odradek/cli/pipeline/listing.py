@@ -1,4 +1,4 @@
-"""How pipelines are shown. No I/O."""
+"""Pipelines as text for people. No I/O."""
 
 from __future__ import annotations
 
@@ -131,7 +131,7 @@ def _state(status: PipelineStatus | None, now_ms: int) -> str:
 
 
 def failure_text(failure: RunFailure) -> str:
-    """One line, with the record where it is known."""
+    """Returns one line about a failure, with the record where it is known."""
     if failure.place is None or str(failure.place) in failure.line:
         return failure.line
     return f"{failure.line} [{failure.place}]"

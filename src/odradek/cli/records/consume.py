@@ -188,7 +188,7 @@ class Stop:
     record_limit: int | None
     ends: dict[TopicPartition, int] | None
     of_group: bool = False
-    """What was printed is committed; the end is reached when all that this member reads is at its end."""
+    """Whether it reads as a member of a group: printed records are committed, and it ends when all of its partitions do."""
     same: SameTopics
     """The topic that the ends belong to."""
 
@@ -234,7 +234,7 @@ def _partitions(consumer: Consumer, topic: str) -> tuple[int, ...]:
 
 
 def _assign(consumer: Consumer, topic: str, wanted: Sequence[int], where: Start) -> list[TopicPartition]:
-    """Assign the partitions and put each at its start."""
+    """Assigns the partitions and seeks each to its start."""
     known = _partitions(consumer, topic)
     for partition in wanted:
         if partition not in known:

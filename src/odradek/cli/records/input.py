@@ -34,7 +34,7 @@ class InputRecord:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class InputFormat:
-    """How to read the input, and what each record has that does not say otherwise itself."""
+    """The format of the input, and the defaults of its records."""
 
     format: str = "line"
     key_separator: bytes | None = None

@@ -22,7 +22,7 @@ class Beginning:
 
 @dataclass(frozen=True, slots=True)
 class End:
-    """Only what arrives from now on."""
+    """Only records that arrive from now on."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,7 +53,7 @@ START_FORMS: Final = (
 
 
 def parse_start(text: str, *, now_ms: int) -> Start:
-    """ConfigError lists the forms that are understood."""
+    """Parses a start. Raises ConfigError, which lists the valid forms."""
     word = trimmed(text)
     if word in ("beginning", "start", "earliest"):
         return Beginning()

@@ -16,7 +16,7 @@ FORMATS: Final = ("line", "json", "raw", "hex", "base64")
 
 
 class ReadRecord(Protocol):
-    """What is printed of a record that a consumer returned."""
+    """The printed parts of a consumer's record."""
 
     @property
     def topic(self) -> str: ...
@@ -39,7 +39,7 @@ Formatter = Callable[[Any], bytes]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Layout:
-    """How to print records. `line`, `hex` and `base64` put one record on a line: the parts asked for, in one order."""
+    """The layout of printed records. `line`, `hex` and `base64` print a record on one line: its requested parts in order."""
 
     format: str = "line"
     template: str | None = None
@@ -132,7 +132,7 @@ def _headers_text(
 
 
 def _json_line(record: ReadRecord) -> bytes:
-    """What `odradek produce --json` reads back as the same record, whatever bytes it holds."""
+    """Returns a line that `odradek produce --json` reads back as the same record, whatever bytes it holds."""
     fields: dict[str, Any] = {
         "topic": record.topic,
         "partition": record.partition,

@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 WAITING_MAX: Final = 100_000
 """Records whose fate is not known yet; beyond, the oldest is waited for."""
 ABANDON_S: Final = 2.0
-"""How long records that were read before an error may still take."""
+"""The seconds that records which were read before an error may still take."""
 
 
 @click.command()

@@ -65,7 +65,7 @@ class Doors:
         )
 
     def write(self, topic: str, *, password: str | None = None) -> ErrorCode | None:
-        """One record, by the visitor; why it was refused."""
+        """Writes one record as the visitor; returns the error by which it was refused."""
         login = client_names(self._settings(password))
         with Producer(self._playground.address, retries=0, enable_idempotence=False, **login) as producer:
             try:
@@ -75,7 +75,7 @@ class Doors:
         return None
 
     def events(self) -> list[dict[str, Any]]:
-        """What the audit has, the oldest first."""
+        """Returns the events of the audit, the oldest first."""
         values = [json.loads(value) for _, _, value in self._playground.read_all(AUDIT_TOPIC)]
         return sorted(values, key=lambda event: event["time_ms"])
 

@@ -417,7 +417,7 @@ class Playground:
         return self.admin.describe_cluster().controller_id
 
     def until(self, what: str, look: Callable[[], T], *, seconds: float = 30.0) -> T:
-        """What `look` gives once it is true; brokers that do not answer now are asked again. Timeless when it never is."""
+        """Returns the first true result of `look`, asking silent brokers again. Raises PlaygroundTimeout if there is none."""
         deadline = time.monotonic() + seconds
         last = ""
         while time.monotonic() < deadline:

@@ -1,4 +1,4 @@
-"""What the sandbox shows: brokers, partitions, groups, as tables that a person can take in at a glance."""
+"""The screens of the sandbox: brokers, partitions and groups as tables that a person can read at a glance."""
 
 from __future__ import annotations
 

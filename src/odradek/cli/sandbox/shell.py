@@ -63,7 +63,7 @@ class Shell:
         }
 
     def run(self, line: str) -> None:
-        """One command. Raises Quit and Next; what goes wrong is said, and the cluster goes on."""
+        """Runs one command. Raises Quit and NextLesson; other errors are printed, and the cluster continues."""
         word, *rest = line.split() or ["next"]
         if word in ("quit", "exit"):
             raise Quit

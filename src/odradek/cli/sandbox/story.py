@@ -254,7 +254,7 @@ def _catch_up(playground: Playground) -> None:
 
 
 def _settled(playground: Playground, members: int) -> list[int]:
-    """How many partitions each consumer has, once all three are given out and no one is being waited for."""
+    """Returns the number of partitions of each consumer, once all three are assigned and the group waits for no member."""
 
     def assigned_counts() -> list[int]:
         ours = [
@@ -296,7 +296,7 @@ def _all_in_sync(playground: Playground) -> bool:
 
 
 def _refusal(playground: Playground) -> ErrorCode | None:
-    """What a producer with acks=all hears now."""
+    """Returns the error that a producer with acks=all gets now; None without one."""
     with Producer(
         playground.address, acks="all", retries=0, enable_idempotence=False, **playground.client_settings
     ) as producer:
@@ -313,7 +313,7 @@ def _refusal(playground: Playground) -> ErrorCode | None:
 
 
 def _read_some(playground: Playground, count: int, *, commits: bool) -> list[bytes]:
-    """What a consumer of a group reads; one that does not commit "dies" before it does."""
+    """Returns what a consumer of a group reads; one that does not commit "dies" before it does."""
     results: list[bytes] = []
     consumer = Consumer(
         playground.address,

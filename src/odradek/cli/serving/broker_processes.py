@@ -40,14 +40,14 @@ _ENTRY: Final = "import sys; from odradek.cli.main import main; sys.exit(main())
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BrokerTerms:
-    """How one broker is started. `settings` have Kafka's names."""
+    """The terms on which one broker is started. `settings` have Kafka's names."""
 
     node_id: int
     directory: Path
     listen: str
     """HOST:PORT of the first listener in the settings; of a listener in plain text, where they name none."""
     settings: Mapping[str, str] = field(default_factory=dict, repr=False)
-    """They reach the process by a pipe: command lines are readable by every user of the machine."""
+    """Settings, which reach the process by a pipe: every user of the machine can read command lines."""
     log_file: Path | None = None
     """The file for its log; None for our standard error."""
     options: Sequence[str] = ()
@@ -117,7 +117,7 @@ class BrokerProcess:
         self.was_paused = False
 
     def _settings(self) -> dict[str, str]:
-        """What the process is started with. Once a broker has had an address, it has it again."""
+        """Returns the settings that the process is started with. After the first start it always gets the same address."""
         settings = dict(self.terms.settings)
         address = self.address or self.terms.listen
         settings[LISTENERS] = with_first_address(settings, address)
@@ -152,7 +152,7 @@ class BrokerProcess:
         self._keep_port()
 
     def pause(self) -> None:
-        """SIGSTOP: alive for the system, silent for everyone else."""
+        """Sends SIGSTOP: the process lives on for the system, and is silent for everyone else."""
         self._signal(signal.SIGSTOP)
         self.was_paused = True
 
@@ -284,7 +284,7 @@ class Fleet:
 
     @property
     def bootstrap(self) -> str:
-        """What clients call `bootstrap.servers`."""
+        """The clients' `bootstrap.servers`."""
         return ",".join(broker.address for broker in self.brokers)
 
     def broker(self, node_id: int) -> BrokerProcess:

@@ -85,7 +85,7 @@ def written_settings(values: Mapping[str, str]) -> bytes:
 
 
 def _check_private(file: str, source: Source) -> None:
-    """ConfigError when the file holds a secret, and every user of the machine can read it."""
+    """Raises ConfigError when the file holds a secret, and every user of the machine can read it."""
     secret = next(
         (key for key, text in source.values.items() if _is_secret(key) and not has_variable(text)), None
     )

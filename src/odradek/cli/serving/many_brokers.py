@@ -72,7 +72,7 @@ def _settings(values: Mapping[str, str], join: str | None) -> dict[str, str]:
 
 
 class _Stopping:
-    """Whether someone asked us to end."""
+    """Whether this process was asked to end."""
 
     def __init__(self) -> None:
         self.asked = False

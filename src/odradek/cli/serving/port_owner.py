@@ -1,4 +1,4 @@
-"""Who listens on a TCP port of this machine, as far as Linux shows it in /proc."""
+"""The process that listens on a TCP port of this machine, as far as Linux shows it in /proc."""
 
 from __future__ import annotations
 

@@ -60,7 +60,7 @@ def secure_source(directory: str, listen: str | None, *, is_quiet: bool = False,
 
 
 def _make(place: Path, listen: str | None, brokers: int) -> str:
-    """What to say about it."""
+    """Makes the keys and users; returns the message about them."""
     place.mkdir(parents=True, exist_ok=True, mode=0o700)
     now = datetime.datetime.now(datetime.UTC)
     signer = authority.CertificateAuthority.new("odradek", now=now)
@@ -114,7 +114,7 @@ def _server_settings(place: Path, passwords: Mapping[str, str]) -> dict[str, str
 
 
 def client_settings(place: Path, password: str, *, user: str = ADMIN) -> dict[str, str]:
-    """What Java's clients, ours and `odradek --command-config` read."""
+    """Returns settings for Java's clients, ours and `odradek --command-config`."""
     return {
         "security.protocol": LISTENER,
         "sasl.mechanism": MECHANISM,
