@@ -158,7 +158,7 @@ class AsyncTableView:
         return self._core.reads.codec
 
     async def count(self) -> int:
-        """How many keys there are. Counts them: about a second for a million."""
+        """Returns the number of keys. Counts them: about a second for a million."""
         return await self._reads.run(self._core.reads.count)
 
     def estimated_count(self) -> int:

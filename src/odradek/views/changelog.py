@@ -59,7 +59,7 @@ class Changelog:
         entropy: Entropy | None,
         post: Callable[[Callable[[], object]], None],
     ) -> None:
-        """ConfigError for a setting that a view cannot have."""
+        """Raises ConfigError for a setting that a view cannot have."""
         if settings.get("group_id"):
             raise ConfigError("a view reads all partitions of its topic: it takes no group_id")
         given = {**DEFAULTS, **settings}
@@ -172,7 +172,7 @@ class Changelog:
         self._noted |= places
 
     async def next_chunk(self, timeout_s: float) -> FetchedChunk | None:
-        """What was fetched; None when time is up, or a position moved without a record. Raises what is in the way."""
+        """Returns the next chunk; None when time is up, or a position moved without a record. Raises errors of the fetch."""
         event = await self._waiting.until(self._next, timeout_s)
         return event if isinstance(event, FetchedChunk) else None
 
@@ -203,7 +203,7 @@ class Changelog:
 
 
 class _EpochQuestion:
-    """Asked of each leader, and again where it moved."""
+    """A question to each leader, asked again where the leader moved."""
 
     def __init__(self, cluster: ClusterClient, topic: str, epochs: Mapping[int, int]) -> None:
         self._cluster = cluster

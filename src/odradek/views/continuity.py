@@ -13,7 +13,7 @@ from uuid import UUID
 from odradek.views.store import ViewState
 
 CLOCK_TOLERANCE_MS: Final = 60_000
-"""How far back a clock may go unnoticed."""
+"""The milliseconds that a clock may go back unnoticed."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

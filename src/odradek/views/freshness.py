@@ -8,14 +8,14 @@ from typing import Any
 
 
 class ViewStatus(Enum):
-    """What a view does."""
+    """The state of a view."""
 
     RESTORING = "restoring"
-    """Its rows are not those of one moment yet: it does not answer."""
+    """The rows are not those of one moment yet: the view does not answer."""
     LIVE = "live"
-    """It answers, and applies what comes."""
+    """The view answers, and applies new records."""
     FAILED = "failed"
-    """It neither answers nor goes on."""
+    """The view neither answers nor continues."""
     CLOSED = "closed"
 
 

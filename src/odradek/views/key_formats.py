@@ -169,13 +169,13 @@ KEY_FORMATS: Final[Mapping[str, KeyFormat]] = {
 
 
 def key_format(name: str) -> KeyFormat:
-    """ConfigError names those that there are."""
+    """Raises ConfigError, which names those that there are."""
     return _chosen(KEY_FORMATS, name, "key")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ViewValueFormat:
-    """How values are read. `decode` raises ValueError or struct.error. `has_timestamps`: a stored value begins with the
+    """The format of values. `decode` raises ValueError or struct.error. `has_timestamps`: a stored value begins with the
     timestamp of its record, in 8 bytes.
     """
 
@@ -233,7 +233,7 @@ VALUE_FORMATS: Final[Mapping[str, ViewValueFormat]] = {
 
 
 def value_format(name: str) -> ViewValueFormat:
-    """ConfigError names those that there are."""
+    """Raises ConfigError, which names those that there are."""
     return _chosen(VALUE_FORMATS, name, "value")
 
 

@@ -26,14 +26,14 @@ _LARGEST_INTEGER: Final = 10**308
 
 
 def encode(value: Any) -> bytes:
-    """ValueError for what JSON has no value for, and for arrays within arrays deeper than DEPTH_MAX."""
+    """Encodes a value. Raises ValueError for what JSON has no value for, and for arrays nested deeper than DEPTH_MAX."""
     parts: list[bytes] = []
     _encode(value, parts, DEPTH_MAX)
     return b"".join(parts)
 
 
 def encode_prefix(value: Any) -> bytes:
-    """What the bytes of every string that begins with `value` begin with, or of every array with these first items."""
+    """Returns the prefix of the bytes of every string that begins with `value`, or of every array with these first items."""
     if not isinstance(value, str | list | tuple):
         raise ValueError(f"only a string or an array can be a prefix, not {value!r}")
     return encode(value)[:-1]
@@ -122,12 +122,12 @@ def _decode_items(data: bytes, position: int) -> tuple[list[Any], int]:
 
 
 def escaped(raw: bytes) -> bytes:
-    """Bytes with an end of their own: what follows cannot be taken for a part of them, and the order stays."""
+    """Returns bytes with an end mark: what follows cannot be taken for a part of them, and the order stays."""
     return raw.replace(b"\0", b"\0\xff") + b"\0"
 
 
 def unescaped(data: bytes, position: int) -> tuple[bytes, int]:
-    """What `escaped` was given, and the position behind it. ValueError without an end."""
+    """Returns the bytes that were `escaped`, and the position behind them. Raises ValueError without an end mark."""
     start = position
     while True:
         end = data.index(b"\0", position)

@@ -169,7 +169,7 @@ class ViewReads:
         )
 
     def count(self) -> int:
-        """How many rows there are. Counts them."""
+        """Returns the number of rows. Counts them."""
         before = self._tail.check_answers()
         count = self._store.count()
         self._check_still(before)

@@ -54,7 +54,7 @@ _DAMAGE: Final = ("Corruption", "Invalid argument", "No such file")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RocksDBLimits:
-    """What one store may take of this machine."""
+    """The limits of one store's use of this machine."""
 
     block_cache_bytes: int = 32 << 20
     write_buffer_bytes: int = 32 << 20
@@ -70,7 +70,7 @@ class RocksDBStore:
     """A directory. One process has it at a time."""
 
     def __init__(self, directory: Path, *, topic: str, limits: RocksDBLimits = DEFAULT_LIMITS) -> None:
-        """StoreError when the directory cannot be used; ConfigError when it holds something else than a view of `topic`.
+        """Raises StoreError when the directory cannot be used; ConfigError when it holds something else than a view of `topic`.
 
         What RocksDB cannot read is removed: the rows come from the topic again.
         """
@@ -273,7 +273,7 @@ class RocksDBStore:
             self._settle()
 
     def _settle(self) -> None:
-        """What was gathered becomes a file of RocksDB's: rows in order, behind what the store says of itself."""
+        """Writes the gathered rows, in order, as a file of RocksDB, after the changed state of the store."""
         with self._gathering, self._explained("written"):
             state = self._gathered_state
             if state is None:
@@ -299,7 +299,7 @@ class RocksDBStore:
             self._gathered, self._gathered_bytes, self._gathered_state = {}, 0, None
 
     def _changed_state(self, state: ViewState) -> dict[bytes, bytes]:
-        """What the store says of itself, as far as it is not written."""
+        """Returns the parts of the store's state that are not written yet."""
         kept, changed = self._kept, {}
         if kept is None or _identity(kept) != _identity(state):
             changed[_STATE] = _encode_identity(state)

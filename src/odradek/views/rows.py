@@ -1,4 +1,4 @@
-"""What one fetch brought, as changes to rows."""
+"""The records of one fetch as changes to rows."""
 
 from __future__ import annotations
 

@@ -47,20 +47,20 @@ class ViewState:
     key_format: str
     """The encoding of the stored keys."""
     is_complete: bool = False
-    """Whether the rows are those of one moment of the table. Until the first time the end is reached, they are not."""
+    """Whether the rows are those of one moment of the table. They are not, until the end is reached for the first time."""
     positions: Mapping[int, AppliedPosition] = field(default_factory=dict)
     """Applied positions, by partition."""
 
 
 class ViewStore(Protocol):
-    """One writer, many readers, on any threads. Every method may block, and raise `StoreError`."""
+    """A store with one writer and many readers, on any threads. Every method may block, and raise `StoreError`."""
 
     @property
     def waits_for_disk(self) -> bool:
         """Whether `get` may take longer than a look into memory."""
 
     def state(self) -> ViewState | None:
-        """What was written last; None where nothing was."""
+        """Returns the last written state; None without one."""
 
     def apply(self, changes: Mapping[bytes, bytes | None], state: ViewState) -> None:
         """Put rows, remove those whose value is None, and keep `state`: all of it or nothing."""
@@ -78,7 +78,7 @@ class ViewStore(Protocol):
         """
 
     def count(self) -> int:
-        """How many rows there are. Counts them."""
+        """Returns the number of rows. Counts them."""
 
     def estimated_count(self) -> int:
         """About how many rows there are, at once."""

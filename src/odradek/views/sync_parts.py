@@ -1,4 +1,4 @@
-"""What of the synchronous view is written by hand: the rest is made of `aio.py` (`tools/sync_faces.py`)."""
+"""The parts of the synchronous view that are written by hand: the rest comes from `aio.py` (`tools/sync_faces.py`)."""
 
 from __future__ import annotations
 

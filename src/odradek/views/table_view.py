@@ -157,7 +157,7 @@ class TableView:
         return self._core.reads.codec
 
     def count(self) -> int:
-        """How many keys there are. Counts them: about a second for a million."""
+        """Returns the number of keys. Counts them: about a second for a million."""
         return self._reads.run(self._core.reads.count)
 
     def estimated_count(self) -> int:

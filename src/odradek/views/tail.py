@@ -27,9 +27,9 @@ from odradek.views.store import AppliedPosition, ViewState, ViewStore
 _log = events.get("views")
 
 LOOK_EVERY_S: Final = 1.0
-"""How often the ends of the logs are asked for."""
+"""The seconds between requests for the ends of the logs."""
 STAMP_EVERY_MS: Final = 300_000
-"""How often an idle view writes down that it is complete."""
+"""The milliseconds after which an idle view writes again that it is complete."""
 PAUSE_MS_MIN: Final = 60_000
 """A view that follows is not late before that, however soon tombstones go: it would never get to the end."""
 _RETRY_S: Final = 1.0
@@ -47,7 +47,7 @@ class _End:
 
 
 class Tail:
-    """One view's. `status`, `freshness`, `check_answers` may be asked on any thread; all else is for the loop."""
+    """The tail of one view. `status`, `freshness` and `check_answers` work on any thread; the rest is for the loop."""
 
     def __init__(
         self,
@@ -61,7 +61,7 @@ class Tail:
         """`with_timestamps`: stored values begin with the timestamps of their records."""
         self._with_timestamps: Final = with_timestamps
         self._row_format: Final = f"{keys.name} with timestamps" if with_timestamps else keys.name
-        """What a store says of its rows, so that rows of another kind are not taken for these."""
+        """The format of the rows in the store's state, so that rows of another kind are not taken for these."""
         self._changelog: Final = changelog
         self._store: Final = store
         self._keys: Final = keys
@@ -69,13 +69,13 @@ class Tail:
         self._clock: Final = changelog.clock
         self.status = ViewStatus.RESTORING
         self.rebuild_count = 0
-        """How often rows were thrown away. An answer counts only if this was the same before and after it."""
+        """The number of times that rows were dropped. An answer counts only if this was the same before and after it."""
         self._state = ViewState(topic=changelog.topic, key_format=self._row_format)
         self._looked: dict[int, _End] = {}
         self._targets: dict[int, _End] = {}
         """Ends that are still to be reached: once one is, the rows are those of its moment, or of a later one."""
         self._restore_ends: dict[int, int] = {}
-        """What must be reached before the rows are those of one moment."""
+        """The offsets that must be reached before the rows are those of one moment."""
         self._tombstones_kept_ms: int | None = None
         self._stamped_at_ms = 0
         self._skipped_count = 0
@@ -304,7 +304,7 @@ class Tail:
                 self._look_problem = explain(error)
 
     def _note_ends(self, ends: Mapping[int, int], at_ms: int) -> None:
-        """Only the following task changes the state: it may be writing just now."""
+        """Notes the ends of the logs. Only the following task changes the state: it may be writing just now."""
         for partition, offset in ends.items():
             self._looked[partition] = _End(offset, at_ms)
             self._targets.setdefault(partition, _End(offset, at_ms))

@@ -1,4 +1,4 @@
-"""What the asynchronous and the synchronous view share: the tail, the store, and their lives."""
+"""The core that the asynchronous and the synchronous view share: the tail, the store, and their lifetimes."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from odradek.views.tail import Tail
 from odradek.views.windows import windowed
 
 WantedOffsets = Mapping[int, int] | Mapping[TopicPartition, int] | str
-"""Offsets of the next records, by partition; or "now": as far as can be read now."""
+"""Offsets of the next records, by partition; or "now": the ends of what can be read now."""
 
 
 class ViewCore:
@@ -44,7 +44,7 @@ class ViewCore:
         settings: Mapping[str, Any],
         post: Callable[[Callable[[], object]], None],
     ) -> None:
-        """ConfigError for what cannot be; StoreError when the directory cannot be used."""
+        """Raises ConfigError for what cannot be; StoreError when the directory cannot be used."""
         keys = windowed(key_format(key), windows)
         values = value_format(value)
         self._changelog: Final = Changelog(

@@ -52,7 +52,7 @@ class WindowedKeys:
 
     keys: KeyFormat
     size_ms: int | None
-    """None: sessions."""
+    """The windows' size; None for sessions."""
     is_stored_as_is: bool = False
 
     @property

@@ -27,7 +27,7 @@ _STATUS_OF: Final = {
 
 
 def line(value: Any) -> bytes:
-    """One line of JSON."""
+    """Returns one line of JSON."""
     return json.dumps(value, separators=(",", ":"), allow_nan=False).encode() + b"\n"
 
 
@@ -104,7 +104,7 @@ def continued(keys: KeyRange, token: str | None) -> KeyRange:
 
 
 def limit_of(text: str | None, default: int, at_most: int) -> int:
-    """INVALID_REQUEST outside of 1 to `at_most`."""
+    """Parses a limit. Raises INVALID_REQUEST outside of 1 to `at_most`."""
     if text is None:
         return default
     if not is_digits(text) or not 1 <= int(text[:10]) <= at_most:

@@ -145,7 +145,7 @@ class _Tables:
         return await self._page(request, view, keys)
 
     async def row(self, request: Request) -> Response:
-        """One row; of a windowed table, the windows of the key that start from= a time to= another."""
+        """Answers with one row; of a windowed table, with the key's windows that start from= a time to= another."""
         view, asked = self._view(request), request.query_params
         key = view.codec.parsed(request.path_params["key"])
         from_ms, to_ms = time_of(asked.get("from"), "from"), time_of(asked.get("to"), "to")

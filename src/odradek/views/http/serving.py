@@ -26,7 +26,7 @@ _LOOPBACK: Final = frozenset({"localhost", "127.0.0.1", "[::1]"})
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ServedTable:
-    """One topic, and how to read it."""
+    """One topic, and the formats in which it is read."""
 
     topic: str
     key: str = "string"
