@@ -1,4 +1,4 @@
-"""What a statement changes: the next catalog, and what is to be done. Everything that ksqlDB checks is checked here."""
+"""Applies a statement: returns the next catalog, and the changes to carry out. All checks of ksqlDB are here."""
 
 from __future__ import annotations
 
@@ -84,7 +84,7 @@ _WINDOW_UNITS_MS: Final = {
 
 
 def apply(catalog: SqlCatalog, statement: Statement, number: int) -> AppliedChange:
-    """`number`: of the command; ids of queries end with it. SqlError for a statement that is refused, or changes nothing."""
+    """Applies a statement. `number`: that of the command, in ids of queries. SqlError for one that is refused, or no change."""
     applied = _applied(catalog, statement, number)
     check_rebuilding(catalog, applied, statement)
     return applied
@@ -238,7 +238,7 @@ def _check_formats(source: SqlSource, statement: Statement) -> None:
 
 
 def check_source(catalog: SqlCatalog, statement: AssertSource) -> str | None:
-    """ASSERT STREAM or TABLE: how the source differs from what is said of it; None when it does not. SqlError: no such source.
+    """Returns how a source differs from an ASSERT STREAM or TABLE; None when it does not. SqlError: no such source.
 
     Only the columns and the properties that are written are compared.
     """

@@ -117,7 +117,7 @@ def drop_archive(catalog: SqlCatalog, statement: DropArchive) -> AppliedChange:
 
 
 def query_archive(catalog: SqlCatalog, statement: CreateArchive) -> tuple[CreateAsSelect, CreateArchive]:
-    """CREATE ARCHIVE … AS SELECT as the two statements that it stands for. Their texts say all that they mean.
+    """Returns the two statements that a CREATE ARCHIVE … AS SELECT stands for. Their texts are complete.
 
     SqlError for a query that cannot be planned.
     """

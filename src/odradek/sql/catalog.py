@@ -1,4 +1,4 @@
-"""What there is: streams, tables, types, queries. A value: a statement makes the next one (`applying.py`)."""
+"""The catalog: streams, tables, types, queries. A value: a statement makes the next one (`applying.py`)."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a statement changes, as values."""
+"""The changes of a statement, as values."""
 
 from __future__ import annotations
 

@@ -44,7 +44,7 @@ class InterfaceError(Error):
 
 
 class DatabaseError(Error):
-    """What the server says. `code`: ksqlDB's."""
+    """An error of the server. `code`: ksqlDB's."""
 
     code: int | None = None
 
@@ -102,7 +102,7 @@ class SqlConnection:
         return SqlCursor(self._client, self._properties)
 
     def commit(self) -> None:
-        """Every statement is for good when it returns."""
+        """Does nothing: every statement is permanent when it returns."""
 
     def rollback(self) -> None:
         raise NotSupportedError("a statement that was run cannot be taken back: there are no transactions")

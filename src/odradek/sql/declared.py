@@ -58,7 +58,7 @@ def check_columns(columns: tuple[SqlColumn, ...], statement: CreateSource) -> No
 
 
 def _check_headers(columns: tuple[SqlColumn, ...], statement: CreateSource) -> None:
-    """All headers are in one column, or each by its name in one of its own."""
+    """Checks that one column has all headers, or that each header has one of its own, by name."""
     known: set[str | None] = set()
     for column, definition in zip(columns, statement.columns, strict=True):
         if column.role != "headers":

@@ -23,7 +23,7 @@ _DELIMITED: Final = "application/vnd.ksqlapi.delimited.v1"
 
 
 class ServerRefusal(OdradekError):
-    """What the server refused. `code`: ksqlDB's, such as 40001. `entities`: what the statements before it have answered."""
+    """A refusal of the server. `code`: ksqlDB's, such as 40001. `entities`: the answers of the statements before it."""
 
     def __init__(self, code: int, message: str, entities: list[dict[str, Any]] | None = None) -> None:
         super().__init__(message)
@@ -60,7 +60,7 @@ class OpenQuery:
             self.close()
 
     def close(self) -> None:
-        """Idempotent, and from any thread."""
+        """Closes the query. Idempotent; any thread may call it."""
         sock = self._connection.sock
         if sock is not None:
             with suppress(OSError):
@@ -94,7 +94,7 @@ class RestClient:
     timeout_s: float = 60.0
 
     def info(self) -> dict[str, Any]:
-        """Version, cluster and service id of the server."""
+        """Returns version, cluster and service id of the server."""
         server_info: dict[str, Any] = self._request("GET", "/info")["KsqlServerInfo"]
         return server_info
 

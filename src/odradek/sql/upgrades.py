@@ -29,7 +29,7 @@ _MODES: Final = tuple(mode.value for mode in UpgradeMode)
 
 
 def alter_query(catalog: SqlCatalog, statement: AlterQuery, number: int) -> AppliedChange:
-    """`number`: of the command; a new checkpoint is named after it."""
+    """Alters a query. `number`: that of the command, after which a new checkpoint is named."""
     source, query = altered(catalog, statement)
     mode = mode_of(statement) or UpgradeMode.KEEP
     made = plan(catalog, statement)
@@ -84,7 +84,7 @@ def _rebuild(
 
 
 def rebuild_reasons(catalog: SqlCatalog, source: SqlSource) -> list[str]:
-    """Why it cannot be rebuilt: what reads or fills its topic would stay there."""
+    """Returns why a source cannot be rebuilt: readers and writers of its topic would stay there."""
     others = sorted(
         query_id
         for query_id in {*catalog.readers(source.name), *catalog.writers(source.name)}
@@ -96,7 +96,7 @@ def rebuild_reasons(catalog: SqlCatalog, source: SqlSource) -> list[str]:
 
 
 def next_topic(source: SqlSource) -> str:
-    """`totals`, `totals.v2`, `totals.v3`, …"""
+    """Returns the topic of the next version: `totals`, `totals.v2`, `totals.v3`, …"""
     version = _VERSION.search(source.topic)
     if version is None:
         return f"{source.topic}.v2"
@@ -104,7 +104,7 @@ def next_topic(source: SqlSource) -> str:
 
 
 def swap(catalog: SqlCatalog, statement: AlterSwap) -> AppliedChange:
-    """The candidate takes its place."""
+    """Puts the candidate in its source's place."""
     source = catalog.source(statement.name, statement.position)
     candidate = catalog.candidates.get(statement.name)
     if candidate is None or source.kind != statement.kind:
@@ -126,7 +126,7 @@ def swap(catalog: SqlCatalog, statement: AlterSwap) -> AppliedChange:
 
 
 def check_rebuilding(catalog: SqlCatalog, applied: AppliedChange, statement: Statement) -> None:
-    """What is being rebuilt is left alone until it is swapped, or given up. SqlError."""
+    """Raises SqlError for a source that is being rebuilt: it stays as it is until it is swapped, or given up."""
     rebuilt = catalog.candidates.keys() & applied.catalog.candidates.keys()
     for change in applied.changes:
         match change:
@@ -150,7 +150,7 @@ def _is_being_rebuilt(candidate: SqlSource, statement: Statement) -> SqlError:
 
 
 def altered(catalog: SqlCatalog, statement: AlterQuery) -> tuple[SqlSource, PersistentQuery]:
-    """What it is about. SqlError where there is no query that could go on."""
+    """Returns the source and the query that a statement alters. SqlError where there is no query that could continue."""
     source = catalog.source(statement.name, statement.position)
     if source.kind != statement.kind:
         raise SqlError(f"{source.name} is a {source.kind}, not a {statement.kind}", statement.position)
@@ -180,7 +180,7 @@ def altered(catalog: SqlCatalog, statement: AlterQuery) -> tuple[SqlSource, Pers
 
 
 def mode_of(statement: AlterQuery) -> UpgradeMode | None:
-    """None: the first that is possible of keep and carry. SqlError."""
+    """Returns the mode of a statement; None: the first possible one of keep and carry. SqlError."""
     given = checked_properties(statement.properties, ("MODE", "KAFKA_TOPIC"), statement)
     mode = given.get("MODE")
     if "KAFKA_TOPIC" in given and str(mode).lower() != UpgradeMode.REBUILD:

@@ -1,4 +1,4 @@
-"""What changelog topics are called, and what a sink notes about those that its query left. No Spark.
+"""The names of changelog topics, and a sink's notes about those that its query left. Does not import Spark.
 
 A changelog is right up to a decision of its sink: that of the last batch that wrote to it. When a program begins with a new
 checkpoint and no longer has an operator, that operator's changelog stays behind. The sink's group notes the decision at which

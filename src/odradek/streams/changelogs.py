@@ -50,7 +50,7 @@ _ROW: Final = StructType().add("key", BinaryType()).add("value", BinaryType())
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StateChangelog:
-    """What a task must know of its operator's changelog. `options`: of `format("odradek")`."""
+    """The changelog of an operator, for its tasks. `options` are those of `format("odradek")`."""
 
     options: Mapping[str, str] = field(repr=False)
     topic: str
@@ -226,7 +226,7 @@ class SinkChangelogs:
 
 
 def described(admin: Admin, topic: str) -> TopicDescription | None:
-    """None: there is no such topic."""
+    """Returns the description of a topic; None: there is no such topic."""
     try:
         return admin.describe_topics([topic])[topic]
     except PartialFailureError as failure:
@@ -259,7 +259,7 @@ def made(admin: Admin, topic: NewTopic) -> TopicDescription:
 
 
 def _wait_until_none(problem: Callable[[], str | None]) -> None:
-    """KafkaError with the last problem when time is up."""
+    """Waits until there is no problem; KafkaError with the last problem when the time is up."""
     clock = SystemClock()
     deadline = clock.monotonic() + _WITHIN_S
     while (text := problem()) is not None:

@@ -132,7 +132,7 @@ class TestDriver:
         self._written_records = None
 
     def read(self, topic: str) -> list[StreamRecord]:
-        """What was written to a topic, in order. ConfigError for a topic that the program does not write."""
+        """Returns the records written to a topic, in order. ConfigError for a topic that the program does not write."""
         self._check_written(topic)
         return self.read_all().get(topic, [])
 
@@ -147,7 +147,7 @@ class TestDriver:
         )
 
     def read_all(self) -> dict[str, list[StreamRecord]]:
-        """What was written to each topic, in order."""
+        """Returns the records written to each topic, in order."""
         if self._written_records is None:
             with _settings_of_small_data(self._spark), in_one_line():
                 self._written_records = self._run()
@@ -171,7 +171,7 @@ class TestDriver:
         }
 
     def table(self, table: Table | str) -> dict[Any, Any]:
-        """What is in a table, or in a topic read as one: a value for each key. Keys of several columns are tuples."""
+        """Returns a table, or a topic read as one: a value for each key. Keys of several columns are tuples."""
         records = self.records(table) if isinstance(table, Table) else self.read(table)
         latest: dict[Any, Any] = {}
         for record in records:
@@ -279,7 +279,7 @@ def _settings_of_small_data(spark: SparkSession) -> Iterator[None]:
 
 
 def _letters(timestamp: int, topic: str, records: bytes) -> Iterator[tuple[str, StreamRecord]]:
-    """Key and value are bytes, as the record had them."""
+    """Yields dead letters; key and value are bytes, as in the record."""
     for of_topic, rows in passing_rows([(topic, pa.py_buffer(records))], NO_BATCH):
         for row in rows.to_pylist():
             headers = tuple((header["key"], header["value"]) for header in row["headers"])

@@ -1,4 +1,4 @@
-"""What a test feeds to a topic, as a frame: rows with values, or with the bytes that a record would have."""
+"""The rows that a test feeds to a topic, as a frame: with values, or with the bytes that a record would have."""
 
 from __future__ import annotations
 

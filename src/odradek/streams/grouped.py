@@ -31,7 +31,7 @@ StreamT = TypeVar("StreamT")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ResultTypes(Generic[TableT, StreamT]):
-    """How a table and a stream are made of an operator. Their module imports this one, which cannot import it."""
+    """Makes a table and a stream of an operator. Their module imports this one, which cannot import it."""
 
     table: Callable[[Program, Operator], TableT]
     stream: Callable[[Program, Operator], StreamT]
@@ -145,7 +145,7 @@ class GroupedStream(Generic[TableT, StreamT]):
         return self.agg(f"{function}({of}) AS value", emit=emit, name=name)
 
     def count(self, *, emit: Emit | None = None, name: str | None = None) -> TableT:
-        """How many records each key has."""
+        """Counts the records of each key."""
         return self.agg("count(*) AS value", emit=emit, name=name)
 
     def sum(self, of: str, *, emit: Emit | None = None, name: str | None = None) -> TableT:
@@ -314,7 +314,7 @@ class GroupedStream(Generic[TableT, StreamT]):
             raise ConfigError(f"{method} takes a grouped stream without windows")
 
     def _needs_merge(self, merge: Callable[..., Any] | None) -> None:
-        """ConfigError for sessions that no function makes one."""
+        """Raises ConfigError for sessions without a function that merges them."""
         if merge is not None:
             checked_function(merge, "merge", "(key, one, other)")
         if isinstance(self._window, SessionWindows) and merge is None:

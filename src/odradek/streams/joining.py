@@ -23,7 +23,7 @@ Select: TypeAlias = "Expression | Iterable[Expression] | None"
 
 
 class JoinReach(NamedTuple):
-    """How far apart two records may be: lengths of time as the user wrote them."""
+    """The distance that two records may have: lengths of time as the user wrote them."""
 
     within: Length
     before: Length | None
@@ -65,7 +65,7 @@ def stream_to_table(
     select: Select,
     name: str | None,
 ) -> StreamTableJoin:
-    """ConfigError for an outer join, and for a grace that the table has no history for."""
+    """Joins a stream with a table. ConfigError for an outer join, and for a grace for which the table has no history."""
     checked_join_kind(how)
     checked_prefix(prefix)
     if how == "outer":

@@ -103,7 +103,7 @@ class Stream:
         )
 
     def with_timestamp(self, milliseconds: Expression, *, name: str | None = None) -> Stream:
-        """Another time for each record, such as `unix_millis(at)`."""
+        """Gives each record another time, such as `unix_millis(at)`."""
         checked_expressions((milliseconds,), "with_timestamp")
         name = self._program.operator_name("timestamp", name)
         return self._then(Selected(name=name, inputs=(self.operator,), timestamp=milliseconds))
@@ -165,19 +165,19 @@ class Stream:
         return self._then(Merged(name=name, inputs=(self.operator, *inputs)))
 
     def peek(self, look: Callable[[Any], Any], *, name: str | None = None) -> Stream:
-        """`look(record)` for each record, in Spark's tasks: again when Spark repeats a task."""
+        """Calls `look(record)` for each record, in Spark's tasks: again when Spark repeats a task."""
         checked_function(look, "peek", "of a record, such as print")
         name = self._program.operator_name("peek", name)
         return self._then(Peeked(name=name, inputs=(self.operator,), look=look))
 
     def foreach(self, call: Callable[[Any], Any], *, name: str | None = None) -> None:
-        """`call(record)` for each record, on the driver. At least once."""
+        """Calls `call(record)` for each record, on the driver. At least once."""
         checked_function(call, "foreach", "of a record, such as print")
         name = self._program.operator_name("foreach", name)
         self._program.end(Called(name=name, inputs=(self.operator,), call=call))
 
     def print(self, label: str = "", *, name: str | None = None) -> None:
-        """Each record on standard output."""
+        """Prints each record on standard output."""
         self.foreach(lambda record: print(f"{label}{record.key} {record.value}"), name=name)  # noqa: T201
 
     def repartition(self, *, name: str | None = None) -> Stream:

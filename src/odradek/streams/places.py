@@ -17,7 +17,7 @@ else:
 
 _OFFSETS = "offsets"
 _BY_NAME = b"v2"
-"""What a file of offsets begins with that has them by the names of sources."""
+"""The beginning of a file of offsets that has them by the names of sources."""
 
 _EVEN_TASKS = "odradek-even-tasks"
 """A file of this name is in checkpoints whose tasks are called so that Spark spreads them evenly."""
@@ -41,7 +41,7 @@ class CheckpointPlace:
         return CheckpointPlace(f"{self.uri.rstrip('/')}/{name}")
 
     def has_files(self, name: str) -> bool:
-        """Is there a directory of this name, with files that are not hidden?"""
+        """Tells whether there is a directory of this name, with files that are not hidden."""
         system, path = self._opened()
         chosen = fs.FileSelector(f"{path}/{name}", allow_not_found=True)
         return any(not entry.base_name.startswith(".") for entry in system.get_file_info(chosen))

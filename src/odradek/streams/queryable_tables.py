@@ -70,7 +70,7 @@ class QueryableTables:
     _serving: http_serving.ServingThread | None = None
 
     def __getitem__(self, topic: str) -> TableView:
-        """It has what was committed when it was opened. ConfigError when the program writes no table to the topic."""
+        """Opens a table as committed at this moment. ConfigError when the program writes no table to the topic."""
         view = self._views.get(topic)
         if view is None:
             table = self.tables.get(topic)
@@ -108,7 +108,7 @@ class QueryableTables:
         return settings.pop("bootstrap_servers"), settings
 
     def close(self) -> None:
-        """Idempotent."""
+        """Closes the views. Idempotent."""
         if self._serving is not None:
             self._serving.close()
             self._serving = None

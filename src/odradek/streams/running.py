@@ -285,7 +285,7 @@ class _Calls:
             self._send(passing, BatchPlace(query=query, batch=number))
 
     def _send(self, passing: list[dict[str, Any]], place: BatchPlace) -> None:
-        """Dead letters, at least once as the calls are."""
+        """Sends dead letters, at least once as the calls are."""
         given = ((row["topic"], pa.py_buffer(row["records"])) for row in passing)
         client = read_options({**self._options, "subscribe": "-"}, Use.BATCH_READ).client
         left_out = LeftOutRecords(self._left_out_log, client)
@@ -342,7 +342,7 @@ def _translator(
     rules: LetterRules,
     terms: _QueryTerms,
 ) -> Translator:
-    """`topics` numbers the sources, for all queries of a program."""
+    """Returns the translator of a query. `topics` numbers the sources, for all queries of a program."""
     spark = session_with_state(program.name, program.spark, program.partitions)
     read_topics: dict[int, str] = {}
 

@@ -1,4 +1,4 @@
-"""How a value becomes one of another type, as Spark SQL. What cannot be read is null, as in ksqlDB."""
+"""Casts between types, as Spark SQL. Text that cannot be read is null, as in ksqlDB."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ _MS_PER_DAY: Final = 86_400_000
 
 
 def cast(text: str, source: SqlType, target: SqlType) -> str:
-    """CAST(text AS target). SqlError for a cast that does not exist."""
+    """Returns CAST(text AS target). SqlError for a cast that does not exist."""
     if not can_cast(source, target):
         raise SqlError(f"Cast of {source} to {target} is not supported")
     return converted(text, source, target)
@@ -121,13 +121,13 @@ def _or_null(text: str) -> str:
 
 
 def _time_text(text: str) -> str:
-    """Java's LocalTime.toString: seconds and thousandths only where they are not zero."""
+    """Returns Java's LocalTime.toString: seconds and thousandths only where they are not zero."""
     pattern = f"case when {text} % 60000 = 0 then 'HH:mm' when {text} % 1000 = 0 then 'HH:mm:ss' else 'HH:mm:ss.SSS' end"
     return f"date_format(timestamp_millis({text}), {pattern})"
 
 
 def comparable(left: tuple[str, SqlType], right: tuple[str, SqlType]) -> tuple[str, str] | None:
-    """Both sides as values that compare; None when there are none."""
+    """Returns both sides as values that compare; None when there are none."""
     (left_text, left_type), (right_text, right_type) = left, right
     common = common_type(left_type, right_type)
     if common is not None:
@@ -153,7 +153,7 @@ def comparison_with_null(left: SqlType, right: SqlType) -> SqlError:
 
 
 def _ordered(text: str, kind: SqlType) -> str:
-    """Spark compares no maps: each becomes its entries, in the order of their keys."""
+    """Turns maps into their entries, in the order of their keys: Spark compares no maps."""
     if not kind.holds_map:
         return text
     match kind.kind:

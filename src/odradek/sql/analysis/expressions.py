@@ -96,7 +96,7 @@ class ExpressionCompiler:
         return converted(made.text, made.type, wanted)
 
     def canonical(self, tree: exp.Expr) -> str:
-        """Equal for expressions that mean the same, however their columns are qualified."""
+        """Returns a text that is equal for equal expressions, even if their columns are qualified differently."""
 
         def resolved(node: exp.Expr) -> exp.Expr:
             if isinstance(node, exp.Column) and node.name not in self.variables:
@@ -166,7 +166,7 @@ class ExpressionCompiler:
         return f"{sides[0].text} {sign} {sides[1].text}{''.join(guards)}"
 
     def _compared(self, left: _Operand, right: _Operand, sign: str) -> tuple[TypedText, TypedText]:
-        """Both sides as values that Spark compares, with the types that they had before."""
+        """Returns both sides as values that Spark compares, with their original types."""
         (left_tree, left_value), (right_tree, right_value) = left, right
         if NULL in (left_value.type, right_value.type):
             raise comparison_with_null(left_value.type, right_value.type)

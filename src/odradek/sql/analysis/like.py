@@ -14,7 +14,7 @@ _QUOTED: Final = r"concat('\\Q', right(s_, 1), '\\E')"
 
 
 def like_regex(pattern: str, escape: str | None) -> str:
-    """Spark SQL for a pattern that is written down; null if it ends with the sign that escapes."""
+    """Returns Spark SQL for a constant pattern; null if it ends with the escape character."""
     made, is_escaped = "", False
     for letter in pattern:
         if letter == escape and not is_escaped:

@@ -44,7 +44,7 @@ class NameScope:
     def resolve(
         self, name: str, source: str | None = None, position: tuple[int, int] | None = None
     ) -> ScopedColumn:
-        """SqlError for a name that is unknown, or that several sources have."""
+        """Returns the column of a name. SqlError for one that is unknown, or that several sources have."""
         if source is not None and source not in self.sources:
             raise SqlError(
                 f"'{source}' is not a valid stream/table name or alias",
@@ -68,7 +68,7 @@ class NameScope:
         return len({column.source for column in self.columns if column.name == name}) > 1
 
     def of(self, source: str) -> tuple[ScopedColumn, ...]:
-        """What `source.*` stands for."""
+        """Returns the columns of `source.*`."""
         return tuple(column for column in self.columns if column.source == source and not column.is_pseudo)
 
     def and_those_of(self, other: NameScope) -> NameScope:

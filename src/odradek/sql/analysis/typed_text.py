@@ -36,7 +36,7 @@ def quoted(text: str) -> str:
 
 
 def number(text: str) -> TypedText:
-    """INTEGER, or BIGINT when it is large; DECIMAL with a point, DOUBLE with an exponent."""
+    """Types a number: INTEGER, or BIGINT when it is large; DECIMAL with a point, DOUBLE with an exponent."""
     if "e" in text.lower():
         if math.isinf(float(text)):
             raise SqlError(f"Number overflows DOUBLE: {text}")
@@ -82,7 +82,7 @@ def _decimal_arithmetic(sign: str, left: TypedText, right: TypedText) -> TypedTe
 
 
 def _decimal_result(sign: str, left: SqlType, right: SqlType) -> SqlType:
-    """ksqlDB's rules, which are those of SQL Server."""
+    """Returns the type of a result by ksqlDB's rules, which are those of SQL Server."""
     whole = max(left.precision - left.scale, right.precision - right.scale)
     scale = max(left.scale, right.scale)
     match sign:

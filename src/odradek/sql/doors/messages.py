@@ -1,4 +1,4 @@
-"""What the server and its doors say to each other, over a channel such as the engine's."""
+"""The messages between the server and its doors, over a channel such as the engine's."""
 
 from __future__ import annotations
 

@@ -109,7 +109,7 @@ class SparkDoors:
         self._keeping = asyncio.get_running_loop().create_task(self._keep_open(), name="odradek-sql-doors")
 
     def show(self, sources: tuple[Source, ...]) -> None:
-        """What there is now."""
+        """Sends the current sources."""
         if sources == self._order.sources:
             return
         self._order = replace(self._order, sources=sources)
@@ -117,7 +117,7 @@ class SparkDoors:
             self._writer.write(framed(ShowSources(sources=sources)))
 
     async def close(self) -> None:
-        """Idempotent."""
+        """Closes the doors. Idempotent."""
         if self._keeping is not None:
             self._keeping.cancel()
             with suppress(asyncio.CancelledError):

@@ -75,7 +75,7 @@ class DoorCatalog:
     sources: Mapping[str, Source]
 
     def write(self, path: Path) -> None:
-        """All of it or nothing: planners read it at any time. Its directory is for this user only."""
+        """Writes all of it or nothing: planners read it at any time. Its directory is for this user only."""
         draft = path.with_suffix(".new")
         draft.write_bytes(pickle.dumps(self))
         draft.replace(path)
@@ -98,7 +98,7 @@ class DoorCatalog:
 
 
 class OdradekSqlSource(DataSource):
-    """What Spark calls."""
+    """The data source that Spark calls."""
 
     @classmethod
     def name(cls) -> str:

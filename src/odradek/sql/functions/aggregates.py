@@ -118,7 +118,7 @@ class AggregateDefinition:
         )
 
     def _top_rows(self, kinds: Sequence[SqlType], constants: Sequence[Any]) -> SqlAggregate:
-        """TOPK(column, other columns…, k)."""
+        """Returns TOPK(column, other columns…, k)."""
         columns = tuple(kinds[:-1])
         if kinds[-1] != INTEGER or not columns[0].is_simple:
             raise SqlError(

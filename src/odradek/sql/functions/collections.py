@@ -68,7 +68,7 @@ _STATE_ITEMS_MAX: Final = 100_000
 
 
 def _is_small(kind: SqlType) -> str | None:
-    """Spark SQL that says whether `__state` may be kept; None for types whose values are always small."""
+    """Returns Spark SQL that tests whether `__state` may be kept; None for types whose values are always small."""
     if kind.kind in ("STRING", "BYTES"):
         return f"octet_length(__state) <= {_STATE_BYTES_MAX}"
     if kind.kind in ("ARRAY", "MAP"):
@@ -77,7 +77,7 @@ def _is_small(kind: SqlType) -> str | None:
 
 
 def _reduced(items: str, start: str, element: str, state: str, body: str, kind: SqlType) -> str:
-    """Spark SQL for a fold of `items`. `state`, `element`: names of variables in `body`, which gives the next state."""
+    """Returns Spark SQL for a fold of `items`. `state`, `element`: names of variables in `body`, which gives the next state."""
     first, step, small = f"cast({start} as {kind.ddl})", f"cast({body} as {kind.ddl})", _is_small(kind)
     if small is None:
         fold = f"aggregate({items}, {first}, ({state}, {element}) -> {step})"

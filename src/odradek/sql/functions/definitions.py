@@ -1,4 +1,4 @@
-"""How functions are written down: `scalar("LEN", "STRING", "The length.", ("STRING text -> INTEGER", "length({0})"))`."""
+"""The definitions of functions: `scalar("LEN", "STRING", "The length.", ("STRING text -> INTEGER", "length({0})"))`."""
 
 from __future__ import annotations
 

@@ -21,7 +21,7 @@ _TEXT: Final = f'"{_INSIDE}"'
 _NAME: Final = rf"{_TEXT}[ \t\r\n]*+:"
 _NUMBER: Final = r"-?(?:0|[1-9][0-9]*+)(?:\.[0-9]++)?+(?:[eE][+-]?[0-9]++)?+(?![0-9.eE+-])"
 _DOUBLE_QUOTED: Final = rf"""(?s)(?:[^"']|{_TEXT})*+"""
-"""What has a single quote outside of a text is no JSON, though Spark reads it."""
+"""Matches a single quote outside of a text, which Spark reads though it is no JSON."""
 _MARKED: Final = (
     (rf'(?s)\G((?:[^"]|{_NAME})*+)"({_INSIDE})"', '$1"s$2"'),
     (rf'(?s)\G((?:[^"0-9-]|{_TEXT})*+)({_NUMBER})', '$1"d$2"'),

@@ -1,4 +1,4 @@
-"""What aggregates do, value by value, as ksqlDB does it: what of nulls, of nothing, of too much.
+"""Aggregates as ksqlDB computes them, value by value: with its rules for nulls, for no values, and for overflow.
 
 `ValueFold.undo` takes a value back. It is there where ksqlDB allows the function over a table.
 """
@@ -36,7 +36,7 @@ class ValueFold:
 
 
 def _plain(value: Any) -> Any:
-    """What has an order and an equality: bytes rather than bytearray."""
+    """Returns a value with an order and an equality: bytes rather than bytearray."""
     return bytes(value) if isinstance(value, bytearray) else value
 
 
@@ -70,7 +70,7 @@ def _equal(left: Any, right: Any) -> bool:
 
 
 def _identity(value: Any) -> Any:
-    """What is equal, and has one hash, where values are `_equal`."""
+    """Returns a value that is equal, and has one hash, for values that are `_equal`."""
     if isinstance(value, float):
         return _NAN if math.isnan(value) else value
     if isinstance(value, dict):
@@ -102,7 +102,7 @@ def count() -> ValueFold:
 
 
 def total(kind: SqlType, of_lists: bool = False) -> ValueFold:
-    """SUM and SUM_LIST: 0 of nothing."""
+    """Returns SUM or SUM_LIST: 0 for no values."""
     zero: Any = {"DOUBLE": 0.0, "DECIMAL": Decimal(0).scaleb(-kind.scale)}.get(kind.kind, 0)
 
     def number(value: Any) -> Any:
@@ -126,7 +126,7 @@ def total(kind: SqlType, of_lists: bool = False) -> ValueFold:
 
 
 def average() -> ValueFold:
-    """0 of nothing."""
+    """Returns AVG: 0 for no values."""
     return ValueFold(
         start=lambda: [0, 0],
         add=lambda state, value: state if value is None else [state[0] + value, state[1] + 1],
@@ -137,7 +137,7 @@ def average() -> ValueFold:
 
 
 def extreme(*, largest: bool) -> ValueFold:
-    """MIN and MAX: null of nothing."""
+    """Returns MIN or MAX: null for no values."""
 
     def add(state: list[Any], value: Any) -> list[Any]:
         value = _plain(value)
@@ -158,7 +158,7 @@ def extreme(*, largest: bool) -> ValueFold:
 
 
 def collected(limit: int) -> ValueFold:
-    """COLLECT_LIST: nulls, too. What is taken back is the first that is equal."""
+    """Returns COLLECT_LIST: with nulls. It takes back the first equal value."""
 
     def add(state: list[Any], value: Any) -> list[Any]:
         return state if len(state) >= limit else [*state, _plain(value)]
@@ -181,7 +181,7 @@ def collected(limit: int) -> ValueFold:
 
 
 def collected_once(limit: int) -> ValueFold:
-    """COLLECT_SET: each value once, in the order in which they came; a null, too."""
+    """Returns COLLECT_SET: each value once, also a null, in the order in which they came."""
 
     def add(state: list[Any], value: Any) -> list[Any]:
         value = _plain(value)
@@ -200,7 +200,7 @@ def collected_once(limit: int) -> ValueFold:
 
 
 def distinct_count() -> ValueFold:
-    """Exact: the state has every value once."""
+    """Returns an exact COUNT_DISTINCT: the state has every value once."""
 
     def add(state: dict[Any, int], value: Any) -> dict[Any, int]:
         if value is not None and (key := repr(_plain(value))) not in state:
@@ -211,7 +211,7 @@ def distinct_count() -> ValueFold:
 
 
 def by_offset(*, latest: bool, count: int | None, ignores_nulls: bool) -> ValueFold:
-    """EARLIEST_BY_OFFSET and LATEST_BY_OFFSET. `count`: how many, as an array; None for one, as it is."""
+    """Returns EARLIEST_BY_OFFSET or LATEST_BY_OFFSET. `count`: the length of an array; None for one bare value."""
     most = count or 1
 
     def kept(state: list[Any]) -> list[Any]:
@@ -227,7 +227,7 @@ def by_offset(*, latest: bool, count: int | None, ignores_nulls: bool) -> ValueF
 
 
 def histogram() -> ValueFold:
-    """How often each text came; a thousand of them, what comes then is left out."""
+    """Returns HISTOGRAM: the count of each text, for the first thousand texts."""
 
     def changed(state: dict[str, int], value: Any, by: int) -> dict[str, int]:
         if value is None or (value not in state and (by < 0 or len(state) >= HISTOGRAM_SIZE_MAX)):
@@ -250,7 +250,7 @@ def histogram() -> ValueFold:
 
 
 def top(size: int, *, distinct: bool) -> ValueFold:
-    """TOPK and TOPKDISTINCT: the largest first."""
+    """Returns TOPK or TOPKDISTINCT: the largest come first."""
 
     def add(state: list[Any], value: Any) -> list[Any]:
         value = _plain(value)
@@ -267,7 +267,7 @@ def top(size: int, *, distinct: bool) -> ValueFold:
 
 
 def top_rows(size: int, names: tuple[str, ...]) -> ValueFold:
-    """TOPK with more columns: structs, by the first column. Of equals the earlier comes first."""
+    """Returns TOPK with more columns: structs, by the first column. Among equals, the earlier comes first."""
 
     def add(state: list[Any], *values: Any) -> list[Any]:
         if values[0] is None:
@@ -293,7 +293,7 @@ def deviation() -> ValueFold:
     """
 
     def step(n: int, total_before: float, value: float) -> float:
-        """What value number `n` adds to the squared distances, after n - 1 values with this sum."""
+        """Returns what value number `n` adds to the squared distances, after n - 1 values with this sum."""
         apart = n * value - (total_before + value)
         return apart * apart / (n * (n - 1)) if n > 1 else 0.0  # a product is Infinity where a power raises
 
@@ -328,7 +328,7 @@ def deviation() -> ValueFold:
 
 
 def correlation() -> ValueFold:
-    """Pearson's coefficient of two columns; NaN where a column does not vary."""
+    """Returns Pearson's coefficient of two columns; NaN where a column does not vary."""
 
     def moved(sign: int) -> Callable[..., list[Any]]:
         def change(state: list[Any], x: Any, y: Any) -> list[Any]:
@@ -354,7 +354,7 @@ def correlation() -> ValueFold:
 
 
 def only_value() -> ValueFold:
-    """ATTR: the value if all are equal, nulls too; otherwise null. The state is a list of (value, count)."""
+    """Returns ATTR: the value if all are equal, nulls too; otherwise null. The state is a list of (value, count)."""
 
     def changed(state: list[Any], value: Any, by: int) -> list[Any]:
         value = _plain(value)

@@ -36,7 +36,7 @@ def _clock(value: str) -> str:
 
 
 def _written(value: str, kind: SqlType, depth: int = 0) -> str:
-    """Spark SQL that to_json writes as ksqlDB does: times as texts, names of fields and keys of maps in order."""
+    """Returns Spark SQL that to_json writes as ksqlDB does: times as texts, names of fields and keys of maps in order."""
     if _is_as_json(kind):
         return value
     element = f"__item{depth}"

@@ -33,7 +33,7 @@ class FunctionLine:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FunctionVariation:
-    """What DESCRIBE FUNCTION says of one signature. `arguments`: (name, type), and whether the last may be repeated."""
+    """One signature in DESCRIBE FUNCTION. `arguments`: (name, type), and whether the last may be repeated."""
 
     signature: str
     arguments: tuple[tuple[str, str], ...]
@@ -74,7 +74,7 @@ class FunctionLibrary:
         return name.upper() in self._definitions
 
     def definition(self, name: str) -> Definition:
-        """SqlError with the nearest name when there is none."""
+        """Returns the definition of a name. SqlError with the nearest name when there is none."""
         definition = self._definitions.get(name.upper())
         if definition is None:
             raise SqlError(
@@ -142,14 +142,14 @@ class FunctionLibrary:
         return definition
 
     def listed(self) -> list[FunctionLine]:
-        """SHOW FUNCTIONS, by name."""
+        """Returns the rows of SHOW FUNCTIONS, by name."""
         return [
             FunctionLine(name=definition.name, category=definition.category, kind=definition.kind)
             for definition in self.definitions()
         ]
 
     def describe(self, name: str) -> FunctionDescription:
-        """DESCRIBE FUNCTION. SqlError with the nearest name when there is none."""
+        """Returns the result of DESCRIBE FUNCTION. SqlError with the nearest name when there is none."""
         definition = self.definition(name)
         return FunctionDescription(
             name=definition.name,

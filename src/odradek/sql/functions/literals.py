@@ -10,7 +10,7 @@ _ESCAPES: Final = {"n": "\n", "t": "\t", "r": "\r", "0": "\0", "b": "\b", "Z": "
 
 
 def quoted(text: str) -> str:
-    """Spark SQL for this text."""
+    """Returns Spark SQL for this text."""
     return "'" + text.replace("\\", "\\\\").replace("'", "\\'") + "'"
 
 

@@ -38,7 +38,7 @@ def _whole_digits(kinds: tuple[SqlType, ...]) -> SqlType:
 
 
 def _to_double(rounding: str) -> str:
-    """CEIL and FLOOR of a DOUBLE are a DOUBLE. From 2^52 on, doubles are whole."""
+    """Returns CEIL or FLOOR of a DOUBLE, which is a DOUBLE. From 2^52 on, doubles are whole."""
     return f"if(abs({{0}}) < 4503599627370496D, cast({rounding}({{0}}) as double), {{0}})"
 
 
@@ -93,7 +93,7 @@ SERIES_MAX: Final = 100_000
 
 
 def _series(step: str) -> str:
-    """Spark SQL for the numbers from {0} to {1}; null of a step that leads nowhere, and of too many numbers."""
+    """Returns Spark SQL for the numbers from {0} to {1}; null for a step that leads nowhere, and for too many numbers."""
     count = f"abs(cast({{1}} as double) - cast({{0}} as double)) / abs({step}) + 1"
     return (
         f"if({step} = 0 OR ({{1}} > {{0}} AND {step} < 0) OR ({{1}} < {{0}} AND {step} > 0) OR {count} > {SERIES_MAX},"

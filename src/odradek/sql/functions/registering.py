@@ -1,4 +1,4 @@
-"""What a Spark session needs before it runs functions of SQL: settings, and functions in Python.
+"""Prepares a Spark session for functions of SQL: with settings, and functions in Python.
 
 An error in a function gives null, and a line in the log: ksqlDB's processing log.
 """
@@ -25,7 +25,7 @@ SESSION_SETTINGS: Final = {
     "spark.sql.mapKeyDedupPolicy": "LAST_WIN",
     "spark.sql.legacy.sizeOfNull": "false",
 }
-"""What the texts of functions rely on: errors are null, whole numbers wrap as in Java, of equal keys the last stays."""
+"""The settings that texts of functions need: errors are null, integers wrap as in Java, the last of equal keys stays."""
 
 _log = events.get("sql")
 

@@ -69,7 +69,7 @@ class Signature:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Fit:
-    """How a call fits. `kinds`: the type that each argument becomes; `cost`: the smaller, the better."""
+    """The fit of a call. `kinds`: the type that each argument becomes; `cost`: the smaller, the better."""
 
     kinds: tuple[SqlType, ...]
     returns: SqlType
@@ -78,7 +78,7 @@ class Fit:
 
 
 def signature(text: str) -> Signature:
-    """Understand `TYPE name, TYPE name -> TYPE`."""
+    """Parses `TYPE name, TYPE name -> TYPE`."""
     inside, _, returns = text.rpartition("->")
     parts = [part.strip() for part in _split(inside) if part.strip()]
     variadic = bool(parts) and "..." in parts[-1]
@@ -107,7 +107,7 @@ def _split(text: str) -> Iterator[str]:
 
 
 def fit(wanted: Signature, kinds: Sequence[SqlType]) -> Fit | None:
-    """None when the types of the call do not fit."""
+    """Fits the types of a call to a signature; returns None when they do not fit."""
     if not wanted.accepts(len(kinds)):
         return None
     bindings: Bindings = {}
@@ -197,7 +197,7 @@ Template: TypeAlias = str | Callable[["Call"], str]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Call:
-    """What a function that makes text sees. `texts`: the arguments, already of the types in `kinds`."""
+    """The call that a function that makes text gets. `texts`: the arguments, already of the types in `kinds`."""
 
     texts: tuple[str, ...]
     kinds: tuple[SqlType, ...]
@@ -249,7 +249,7 @@ def best(name: str, overloads: Sequence[Overload], kinds: Sequence[SqlType]) -> 
 
 
 def wrong_types(name: str, wanted: Sequence[Signature], kinds: Sequence[SqlType]) -> SqlError:
-    """No signature takes these types."""
+    """Returns the error for types that no signature takes."""
     given = ", ".join(map(str, kinds))
     alternatives = "; ".join(f"{name}({alternative})" for alternative in wanted)
     return SqlError(

@@ -131,12 +131,12 @@ def _mask_function(name: str, description: str, part: Callable[[Call], str]) -> 
 
 
 def group_count(pattern: str) -> int:
-    """How many groups a regular expression of Java captures."""
+    """Counts the capturing groups of a regular expression of Java."""
     return sum(1 for match in _GROUP.finditer(pattern) if match[1])
 
 
 def _regexp(call: Call) -> tuple[str, str, str] | None:
-    """Pattern, input and group. None when the pattern has no such group."""
+    """Returns Spark SQL for pattern, input and group; None when the pattern has no such group."""
     pattern, text, *groups = call.texts
     group = groups[0] if groups else "0"
     written = literal(pattern)
@@ -188,7 +188,7 @@ def _cut(length: str | None) -> str:
 
 
 def split_text(text: str, delimiter: str) -> str:
-    """Spark SQL that splits at a delimiter that is no regular expression; at every character when it is empty."""
+    """Returns Spark SQL that splits at a delimiter that is no regular expression; at every character when it is empty."""
     quoted = f"concat(r'\\Q', replace({delimiter}, r'\\E', r'\\E\\\\E\\Q'), r'\\E')"
     return f"if({delimiter} = '', split({text}, ''), split({text}, {quoted}, -1))"
 

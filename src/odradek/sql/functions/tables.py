@@ -23,7 +23,7 @@ class TableFunction:
     _overload: Overload = field(repr=False)
 
     def spark(self, arguments: list[str]) -> str:
-        """Spark SQL text of an array that has the value of each row; it is empty, never null."""
+        """Returns Spark SQL for an array that has the value of each row; it may be empty, and is never null."""
         texts = tuple(
             text if given == wanted else f"cast({text} as {wanted.ddl})"
             for text, given, wanted in zip(arguments, self.given, self.kinds, strict=True)

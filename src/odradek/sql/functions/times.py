@@ -34,7 +34,7 @@ _OF_ZONE: Final = frozenset("VzXxZO")
 
 
 def _milliseconds(unit: str, count: str, sign: str) -> str:
-    """Spark SQL for a duration. `unit`: its name in quotes, such as 'DAYS'."""
+    """Returns Spark SQL for a duration. `unit`: its name in quotes, such as 'DAYS'."""
     name = (literal(unit) or unit).upper()
     factor = _UNITS.get(name.removesuffix("S"))
     if factor is None:

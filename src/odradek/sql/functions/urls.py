@@ -8,7 +8,7 @@ from odradek.sql.functions.definitions import ScalarDefinition, scalar
 
 
 def _decoded(text: str) -> str:
-    """%-escapes only: a plus sign stays."""
+    """Decodes %-escapes only: a plus sign stays."""
     return f"try_url_decode(replace({text}, '+', '%2B'))"
 
 

@@ -70,7 +70,7 @@ MODULES: Final = frozenset(
         "zoneinfo",
     ]
 )
-"""What may be imported."""
+"""The modules that code may import."""
 _REFUSED: Final = frozenset(
     [
         "open",
@@ -135,7 +135,7 @@ class UserCode:
         self._defined: dict[str, Any] | None = None
 
     def __repr__(self) -> str:
-        """Two that do the same look the same."""
+        """Returns a text that is equal for functions with equal code."""
         return f"UserCode{self.__getstate__()!r}"
 
     def __getstate__(self) -> Any:
@@ -146,7 +146,7 @@ class UserCode:
         self._defined = None
 
     def defined(self) -> dict[str, Any]:
-        """What the code defines, by names in small letters. SqlError when it cannot be run."""
+        """Returns the functions that the code defines, by names in small letters. SqlError when it cannot run."""
         if self._defined is None:
             tree = _tree(self._name, self._code)
             scope: dict[str, Any] = {

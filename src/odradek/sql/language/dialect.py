@@ -24,9 +24,9 @@ _TYPE_BRACKETS: Final = {"(": 1, "<": 1, ")": -1, ">": -1}
 _QUOTED: Final = frozenset({TokenType.IDENTIFIER, TokenType.STRING, TokenType.RAW_STRING})
 _NAME_BEGINS: Final = re.compile(r"\w[\w@]*")
 NESTING_MAX: Final = 32
-"""How deep brackets and CASE may stand in each other: sqlglot calls about twenty functions for each level."""
+"""The deepest nesting of brackets and CASE: sqlglot calls about twenty functions for each level."""
 LEVELS_MAX: Final = 100
-"""How many levels a tree may have. A chain of ANDs or of ORs is one level."""
+"""The most levels of a tree. A chain of ANDs or of ORs is one level."""
 _NESTS: Final = {"(": 1, "[": 1, "CASE": 1, "=>": 1, ")": -1, "]": -1, "END": -1}
 
 
@@ -110,7 +110,7 @@ class Ksql(Dialect):
             return _with_names_as_kept(tree)
 
         def _negate_range(self, this: exp.Expr | None = None) -> exp.Expr | None:
-            """NOT LIKE becomes a NOT, as NOT IN and NOT BETWEEN do; sqlglot would note it in the LIKE."""
+            """Turns NOT LIKE into a NOT, as for NOT IN and NOT BETWEEN; sqlglot would note it in the LIKE."""
             return this and self.expression(exp.Not(this=this))
 
         def _parse_types(self, *_: Any, **__: Any) -> exp.Expr | None:
@@ -166,7 +166,7 @@ class Ksql(Dialect):
             return distance, self._prev.text.upper()
 
         def _ordered(self) -> exp.Expr:
-            """Null is the least value, unless NULLS says where it stands."""
+            """Parses a sort key. Null is the least value, unless NULLS places it."""
             value = self._parse_disjunction()
             descending = bool(self._match_text_seq("DESC"))
             if not descending:
@@ -192,7 +192,7 @@ class Ksql(Dialect):
 
 
 def tokens_of(text: str) -> list[Token]:
-    """SqlError for a string or a name that does not end."""
+    """Returns the tokens of a text. SqlError for a string or a name that does not end."""
     try:
         return _with_whole_names(Ksql.Tokenizer().tokenize(text))
     except TokenError as error:

@@ -47,7 +47,7 @@ def parse(text: str, variables: Mapping[str, str] | None = None) -> list[Stateme
 
 
 def parse_one(text: str, variables: Mapping[str, str] | None = None) -> Statement:
-    """SqlError unless it is one statement."""
+    """Parses a statement. SqlError unless the text is exactly one."""
     statements = parse(text, variables)
     if len(statements) != 1:
         raise SqlError(f"one statement is needed, and there are {len(statements)}")
@@ -91,7 +91,7 @@ class _Place:
 
 
 def _substituted(written: str, known: Mapping[str, str], where: _Place, chars_max: int) -> str:
-    """`chars_max`: so long may the statement become."""
+    """Substitutes variables. `chars_max` is the longest result."""
     grown = len(written)
 
     def position(match: re.Match[str]) -> Position:
@@ -118,7 +118,7 @@ def _substituted(written: str, known: Mapping[str, str], where: _Place, chars_ma
 
 
 def _statement(text: str, where: _Place) -> Statement | None:
-    """None for nothing but blanks and comments."""
+    """Parses a statement; returns None for blanks and comments alone."""
     try:
         tokens = tokens_of(text)
     except SqlError as error:

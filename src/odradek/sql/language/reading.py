@@ -30,7 +30,7 @@ class StatementReader:
     """A statement's tokens and a place among them. What is refused is a SqlError with a position."""
 
     def __init__(self, tokens: Sequence[Token], text: str, start: int = 0) -> None:
-        """`start`: the token to begin with; those before it are not read."""
+        """`start` is the index of the first token to read."""
         self._tokens = tokens
         self._text = text
         self._next = start
@@ -70,7 +70,7 @@ class StatementReader:
         return all(self.word(ahead) == expected for ahead, expected in enumerate(words))
 
     def accept(self, *words: str) -> bool:
-        """Go past these words if they follow."""
+        """Skips these words if they follow; tells whether they did."""
         if not self.follows(*words):
             return False
         self._next += len(words)
@@ -134,7 +134,7 @@ class StatementReader:
         return not self.at_end and _is_name(self._tokens[self._next])
 
     def code(self) -> str:
-        """What stands between $$ and $$."""
+        """Reads the text between $$ and $$."""
         if self.at_end or self._tokens[self._next].token_type != TokenType.RAW_STRING:
             raise self.unexpected("code between $$ and $$")
         self._next += 1
@@ -147,7 +147,7 @@ class StatementReader:
         return int(self._tokens[self._next - 1].text)
 
     def duration_ms(self) -> int:
-        """`10 SECONDS`, in milliseconds."""
+        """Reads a time such as `10 SECONDS`; returns milliseconds."""
         where = self.position()
         number = self.whole("a length of time, such as 10 SECONDS")
         unit = self.word().removesuffix("S")
@@ -203,7 +203,7 @@ class StatementReader:
         return tuple(read_values)
 
     def in_brackets(self, read: Callable[[], T]) -> tuple[T, ...]:
-        """`( … , … )`, not empty."""
+        """Reads `( … , … )`, not empty."""
         self.expect("(")
         read_values = self.listed(read)
         self.expect(")")

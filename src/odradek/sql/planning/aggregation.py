@@ -19,7 +19,7 @@ class SqlAggregation:
         self._looked_up: list[tuple[AggregateCall, Any]] | None = None
 
     def __repr__(self) -> str:
-        """Two that keep and compute the same look the same: upgrades compare them by it."""
+        """Returns a text that is equal for folds with equal state and results: upgrades compare folds by it."""
         calls = [
             f"{call.result} = {call.name}({', '.join(map(str, (*call.kinds, *call.constants, *call.arguments)))})"
             for call in self._calls
@@ -91,7 +91,7 @@ class SqlAggregation:
         return results or {NO_COLUMN: True}
 
     def copied(self, aggregate: Any) -> Any:
-        """A function of a user's may change any part of its state in place."""
+        """Returns a deep copy: a user's function may change any part of its state in place."""
         return aggregate and [
             deepcopy(state) if self._functions.definition(call.name).category == "USER" else copy(state)
             for state, (call, _) in zip(aggregate, self._pairs(), strict=True)

@@ -62,7 +62,7 @@ def _reads(step: Step) -> Iterator[ReadStep]:
 
 
 def source_formats(source: SqlSource) -> tuple[RecordFormat, RecordFormat]:
-    """How records of a source are read: key and value."""
+    """Returns the formats in which records of a source are read: key and value."""
     keys = [OutputColumn(column.name, f"key_{place}", column.type) for place, column in enumerate(source.key)]
     values = [
         OutputColumn(column.name, f"value_{place}", column.type) for place, column in enumerate(source.value)

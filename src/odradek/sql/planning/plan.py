@@ -112,7 +112,7 @@ class Plan:
         return None if self.sink is None else self.sink.value_format
 
     def sink_formats(self) -> tuple[RecordFormat, RecordFormat]:
-        """How records are written: key and value. The columns are those of the frame at the end."""
+        """Returns the formats in which records are written: key and value. The columns are those of the frame at the end."""
         assert self.sink is not None
         return (
             record_format(self.sink.key_format, self.key, is_key=True, window=self.window),
@@ -160,7 +160,7 @@ def plan(catalog: SqlCatalog, statement: Statement, planned: PlannedSteps | None
 
 
 def made_kind(catalog: SqlCatalog, query: Query, name: str) -> SourceKind:
-    """What a persistent query makes. `name`: of what it makes."""
+    """Returns the kind of source that a persistent query makes. `name` is that of the source."""
     planned = QueryPlanner(catalog, query, PlannedSteps(), needs_key=True, sink=name).plan()
     return "table" if planned.is_table else "stream"
 
@@ -452,7 +452,7 @@ def count_of(properties: Mapping[str, PropertyValue], name: str, statement: Stat
 def topic_settings(
     properties: Mapping[str, PropertyValue], statement: Statement
 ) -> tuple[tuple[str, str], ...]:
-    """What RETENTION_MS and CLEANUP_POLICY say of the topic. SqlError."""
+    """Returns the topic's settings from RETENTION_MS and CLEANUP_POLICY. SqlError."""
     settings = []
     retention_ms = count_of(properties, "RETENTION_MS", statement)
     if retention_ms is not None:

@@ -468,7 +468,7 @@ class QueryPlanner:
 
 
 class _Replaced(dict[str, TypedText]):
-    """What is the same in every scope."""
+    """The members that are the same in every scope."""
 
 
 class _AggregateCollector:
@@ -530,7 +530,7 @@ class _AggregateCollector:
 def _key_place(
     shape: RelationShape, chosen: list[str | None], canonical: str, tree: exp.Expr, made: TypedText
 ) -> int | None:
-    """Which column of the key a selection is. AS_VALUE makes a copy of one, unless the key is made by it."""
+    """Returns which column of the key a selection is. AS_VALUE makes a copy of one, unless the key is made by it."""
     for place, column in enumerate(shape.key):
         if column.canonical is not None and column.canonical == canonical:
             return place

@@ -464,7 +464,7 @@ class RelationPlanner:
 
 
 def _depth_of(relation: Relation) -> int:
-    """How many queries are within one another."""
+    """Returns the nesting depth of queries."""
     if isinstance(relation, JoinRelation):
         return max(_depth_of(relation.left), _depth_of(relation.right))
     return 0 if isinstance(relation, NamedRelation) else 1 + _depth_of(relation.query.relation)
@@ -479,7 +479,7 @@ def _is_named(shape: RelationShape, on: TypedText) -> bool:
 
 
 def _place_in_key(shape: RelationShape, on: TypedText) -> int | None:
-    """Which column of a key it is."""
+    """Returns which column of a key it is."""
     return next((place for place, column in enumerate(shape.key) if on.text in column.texts), None)
 
 

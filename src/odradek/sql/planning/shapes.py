@@ -1,4 +1,4 @@
-"""What FROM makes: steps, names and a key."""
+"""The shape that FROM makes: steps, names and a key."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a query answers with: columns, then rows until it ends."""
+"""The answer of a query: columns, then rows until it ends."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ class QueryAnswer:
 
     @property
     def final_message(self) -> str:
-        """Why there are no more rows; it is known after the last one."""
+        """The reason why there are no more rows; it is known after the last one."""
         return self.ending()
 
     @property
@@ -51,7 +51,7 @@ class QueryAnswer:
 
 
 class AnswerWriter(Protocol):
-    """How an answer is written: one of the content types."""
+    """Writes an answer in one of the content types."""
 
     def begin(self, query_answer: QueryAnswer) -> str: ...
 
@@ -59,7 +59,7 @@ class AnswerWriter(Protocol):
         """Returns one or more rows."""
 
     def idle(self) -> str:
-        """Nothing came for a while."""
+        """Returns the text to send when nothing came for a while."""
 
     def problem(self, code: int, message: str) -> str: ...
 

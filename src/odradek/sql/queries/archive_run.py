@@ -53,7 +53,7 @@ class ArchiveBuild:
     sink_id: str
 
     def __call__(self, spark: Any, checkpoint: str) -> ArchiveRun:
-        """ArchiveError, ConfigError or KafkaError where the archive cannot go on."""
+        """Starts the query. ArchiveError, ConfigError or KafkaError where the archive cannot go on."""
         archive = self.archive()
         decode = RowDecoding(archive.source) if archive.with_columns else None
         return ArchiveRun(archive_run.start_archiving(spark, self.terms(archive), checkpoint, decode))

@@ -1,4 +1,4 @@
-"""How the engine makes a query's program: it plans the statement over the part of the catalog that the statement names.
+"""Makes a query's program in the engine: plans the statement over the part of the catalog that the statement names.
 
 That part goes to the engine with the statement. So a query means what it meant when it was run, and its start costs the same
 after a thousand commands as after ten.
@@ -53,7 +53,7 @@ def program_name(name: str) -> str:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CatalogPart:
-    """What a statement may mean by its names: a catalog as it is pickled, without what the statement does not name."""
+    """The part of a catalog that a statement names, in pickled form."""
 
     sources: Mapping[str, Source]
     types: Mapping[str, SqlType]

@@ -64,7 +64,7 @@ class SupervisedQuery:
     state: str = "STARTING"
     """STARTING, RUNNING, SLEEPING, PAUSED, TERMINATED, or ERROR: it failed, and has ended no batch since."""
     read: Offsets = field(default_factory=dict)
-    """How far it had read when it fell asleep."""
+    """The offsets that it had read when it fell asleep."""
     failures: deque[QueryFailure] = field(default_factory=lambda: deque(maxlen=_FAILURES_KEPT))
     failure_count: int = 0
     """The number of failures one after another, without a batch that ended between them."""
@@ -85,7 +85,7 @@ class PushedRows:
     _is_over: bool = False
 
     def give(self, rows: list[list[Any]]) -> bool:
-        """False when the client reads too slowly."""
+        """Queues rows; returns False when the client reads too slowly."""
         self._waiting += len(rows)
         self.row_count += len(rows)
         self._queue.put_nowait(rows)
@@ -144,7 +144,7 @@ class SqlEngine:
 
     @property
     def process_id(self) -> int | None:
-        """None while there is no engine, as before the first query."""
+        """The process id of the engine; None while there is none, as before the first query."""
         return None if self._process is None else self._process.pid
 
     # ---- persistent queries
@@ -236,7 +236,7 @@ class SqlEngine:
         return rows
 
     def close_push(self, query_id: str, problem: str | None = None) -> bool:
-        """False when there is no such query. Idempotent."""
+        """Closes a push query; returns False when there is none. Idempotent."""
         rows = self._pushes.pop(query_id, None)
         if rows is None:
             return False

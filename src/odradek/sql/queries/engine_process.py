@@ -83,7 +83,7 @@ class _Running:
 
     @property
     def may_sleep(self) -> bool:
-        """Not one that fills an archive: it waits for its files to become large, though there is something to read."""
+        """The query may sleep. One that fills an archive may not: it waits for its files to become large, despite its input."""
         return self.checkpoint is None
 
     @property
@@ -254,7 +254,7 @@ class EngineCore:
             self._lanes.add([query_id], partial(self._sleep, query_id, read), self.stops)
 
     def _rest_later(self) -> None:
-        """`rest`, as a task of its own."""
+        """Calls `rest` as a task of its own."""
         self._is_rest_due = False
         try:
             self.rest()
@@ -326,7 +326,7 @@ class EngineCore:
         self.channel.send(QueryEnded(query_id=running.query_id, problem=line))
 
     def leave_jvm(self) -> None:
-        """It ends by itself with this process, or is killed later."""
+        """Leaves the JVM alone: it ends by itself with this process, or is killed later."""
         process_id = self.sessions.jvm_process_id
         if process_id is not None:
             jvm_end.kill_later(process_id)

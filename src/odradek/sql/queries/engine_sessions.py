@@ -87,7 +87,7 @@ class EngineSessions:
 
     @property
     def jvm_process_id(self) -> int | None:
-        """None before the first session."""
+        """The process id of the JVM; None before the first session."""
         return None if self._first is None else spark_sessions.jvm_process(self._first).pid
 
     def _start(self) -> Any:

@@ -88,7 +88,7 @@ class LocalScope:
     aliases: frozenset[str] = frozenset()
 
     def compiled(self, tree: exp.Expr) -> LocalValue:
-        """NeedsSpark; SqlError for a column that is not there, or types that cannot be compared."""
+        """Compiles an expression. NeedsSpark; SqlError for a column that does not exist, or types that cannot be compared."""
         comparison = _COMPARISONS.get(type(tree))
         if comparison is not None:
             return self._comparison(tree, comparison)
@@ -234,7 +234,7 @@ class LocalScope:
         right_tree: exp.Expr,
         right_value: LocalValue | None = None,
     ) -> _Sides:
-        """Both sides as values that Python compares. ROWTIME and the bounds of windows stand beside times as texts.
+        """Returns both sides as values that Python compares. ROWTIME and the bounds of windows compare with times as texts.
         `right_value`: the right side, where it is compiled already.
         """
         right = right_value or self.compiled(right_tree)

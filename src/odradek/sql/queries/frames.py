@@ -73,7 +73,7 @@ TO_THIS_ROW: Final = RowFrame(unit="RANGE", start=None, end=0)
 
 
 class _Numbers:
-    """What rows are ordered by, in a partition. Null and what is no number are near nothing but their equals."""
+    """The sort keys of the rows in a partition. Null and NaN are near nothing but their equals."""
 
     def __init__(self, values: Sequence[Any], *, descending: bool) -> None:
         self._sign = -1 if descending else 1

@@ -207,7 +207,7 @@ _RANKS: Final[dict[str, Callable[[Peers], Values]]] = {
 def _shifted(
     values: list[LocalValue], arguments: list[exp.Expr], direction: int
 ) -> Callable[[Peers], Values]:
-    """LAG and LEAD: the value, by how many rows (1), and what stands where there is no such row (null)."""
+    """Returns LAG or LEAD: the value, the number of rows (1), and the result where there is no such row (null)."""
     distance = 1
     if len(values) > 1:
         if not isinstance(arguments[1], exp.Literal) or values[1].type != INTEGER:
@@ -274,5 +274,5 @@ def _result(called: str, count: int, total: Any, best: Any, kind: SqlType) -> An
 
 
 def _comparable(value: Any) -> Any:
-    """What is no number is the greatest one, as in Spark."""
+    """Returns a value that compares as in Spark: NaN is the greatest number."""
     return (value != value, 0.0 if value != value else value) if isinstance(value, float) else value

@@ -51,7 +51,7 @@ class TopicReading:
     async def begin(
         cls, servers: str, settings: Mapping[str, Any], topic: str, *, earliest: bool, to_end: bool
     ) -> TopicReading:
-        """KafkaError UNKNOWN_TOPIC_OR_PARTITION when there is no such topic."""
+        """Begins to read. KafkaError UNKNOWN_TOPIC_OR_PARTITION when there is no such topic."""
         async with AsyncAdmin(servers, **settings) as admin:
             partitions = (await admin.describe_topics([topic]))[topic].topic_partitions
             ends = await admin.list_offsets(dict.fromkeys(partitions, -1), isolation=1)

@@ -27,7 +27,7 @@ class RecordCodec(Protocol):
         """Values in the order of the columns; None of a null. UnreadableRecord."""
 
     def encode(self, values: Sequence[Any] | None) -> bytes | None:
-        """SqlError for a value that the format cannot have."""
+        """Encodes a row. SqlError for a value that the format cannot have."""
 
 
 class SchemaRowCodec:

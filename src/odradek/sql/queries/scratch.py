@@ -22,7 +22,7 @@ class EngineScratch:
     """This engine's directory. `parent`: where engines have theirs, by default the directory of temporary files."""
 
     def __init__(self, parent: Path | None = None) -> None:
-        """What engines have left that ended without `close` is removed."""
+        """Removes the files of engines that ended without `close`."""
         self._parent = Path(tempfile.gettempdir()) if parent is None else parent
         remove_abandoned(self._parent)
         for _ in range(_TRIES):

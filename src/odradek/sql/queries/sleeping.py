@@ -46,7 +46,7 @@ class SleepTerms:
 
 
 def read_offsets(progress: str) -> Offsets | None:
-    """How far a query has read, of Spark's JSON of its last progress; None where a source does not say."""
+    """Returns how far a query has read, from Spark's JSON of its last progress; None where a source does not report it."""
     offsets: dict[TopicPartition, int] = {}
     for source in json.loads(progress)["sources"]:
         end = source.get("endOffset")
@@ -58,7 +58,7 @@ def read_offsets(progress: str) -> Offsets | None:
 
 
 def has_moved(read: Offsets, ends: Offsets) -> bool:
-    """There is something to read in the topics of a query, or one of them is not what it was."""
+    """Tells whether a query's topics have something to read, or one of them is another topic now."""
     topics = {place.topic for place in read}
     present = {place: end for place, end in ends.items() if place.topic in topics}
     if not topics <= {place.topic for place in present}:
@@ -118,7 +118,7 @@ class SleepWatch:
         self._task = asyncio.get_running_loop().create_task(self._watch(), name="odradek-sql-sleep")
 
     async def close(self) -> None:
-        """Idempotent."""
+        """Stops the watch. Idempotent."""
         if self._task is not None:
             self._task.cancel()
             with suppress(asyncio.CancelledError):

@@ -26,7 +26,7 @@ _TIME_MAX: Final = (1 << 63) - 1
 
 
 def codec_of(columns: tuple[tuple[str, SqlType], ...], form: FormatInfo, *, is_key: bool) -> RecordCodec:
-    """SqlError for columns that the format does not have."""
+    """Returns the codec of columns. SqlError for those that the format does not support."""
     if form.name not in FORMATS:
         return SchemaRowCodec(columns, form, is_key=is_key)
     return SqlRowCodec(format=form.name, columns=columns, is_wrapped=form.wrapped, delimiter=form.delimiter)
@@ -34,7 +34,7 @@ def codec_of(columns: tuple[tuple[str, SqlType], ...], form: FormatInfo, *, is_k
 
 @dataclass(frozen=True, slots=True)
 class SourceRows:
-    """How the records of a source become rows."""
+    """Turns the records of a source into rows."""
 
     source: Source
     keys: RecordCodec
@@ -42,7 +42,7 @@ class SourceRows:
 
     @classmethod
     def of(cls, source: Source) -> SourceRows:
-        """NeedsSpark, with the reason, for headers and for a timestamp column of text."""
+        """Returns the rows of a source. NeedsSpark, with the reason, for headers and for a timestamp column of text."""
         if any(column.role == "headers" for column in source.columns):
             raise NeedsSpark(f"pull queries do not read {source.name}, which has columns of HEADERS")
         if source.timestamp is not None and source.timestamp.format is not None:
@@ -73,7 +73,7 @@ class SourceRows:
     def row(
         self, key: bytes | None, value: bytes | None, place: Mapping[str, int] | None = None
     ) -> Row | None:
-        """None of a record that is no row: a table's delete or its record without key. UnreadableRecord."""
+        """Returns the row of a record; None for a table's delete or its record without key. UnreadableRecord."""
         if value is None or (key is None and self.source.is_table):
             return None
         row: dict[str, Any] = dict(place or {})
@@ -94,7 +94,7 @@ class SourceRows:
         return row | {name: value for (name, _), value in zip(self.keys.columns, decoded, strict=False)}
 
     def filled(self, row: dict[str, Any], key: bytes | None, value: bytes) -> Row | None:
-        """`row` with the columns of key and value."""
+        """Returns `row` with the columns of key and value."""
         decoded = _named("key", self.keys, key)
         for index, (name, _) in enumerate(self.keys.columns):
             row[name] = None if decoded is None else decoded[index]
@@ -147,7 +147,7 @@ class LocalSelection:
 
 
 def selection(query: Query, rows: SourceRows, *, with_place: bool) -> LocalSelection:
-    """NeedsSpark for what Python does not compute; SqlError for what is wrong."""
+    """Compiles a query's selection. NeedsSpark for expressions that Python does not compute; SqlError for errors."""
     relation = query.relation
     if not isinstance(relation, NamedRelation) or query.window is not None or query.having is not None:
         raise NeedsSpark

@@ -68,7 +68,7 @@ class TableViews:
             await view.close()
 
     async def close(self) -> None:
-        """Idempotent."""
+        """Closes the views. Idempotent."""
         while self._views:
             await self._views.popitem()[1].close()
 

@@ -201,7 +201,7 @@ def _listed(catalog: Catalog, archive: SqlArchive, healths: Callable[[str], Quer
 
 
 def _holds(status: ArchiveStatus | None) -> dict[str, Any]:
-    """Nothing before the first batch."""
+    """Returns how much the archive holds; nothing before the first batch."""
     if status is None:
         return {"rows": 0, "files": 0, "bytes": 0, "partitions": []}
     return {
@@ -242,7 +242,7 @@ def _delete(archive: SqlArchive) -> None:
 
 
 async def _in_thread(archive: SqlArchive, work: Callable[[], T]) -> T:
-    """SqlError when the store does not answer."""
+    """Runs a call on a thread. SqlError when the store does not answer."""
     try:
         async with asyncio.timeout(_PATIENCE_S):
             return await asyncio.to_thread(work)

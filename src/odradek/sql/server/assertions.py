@@ -28,7 +28,7 @@ _SHOWN_MAX: Final = 3
 
 
 class AssertionGround(Protocol):
-    """What assertions need of the server."""
+    """The parts of the server that assertions need."""
 
     @property
     def catalog(self) -> Catalog: ...
@@ -129,7 +129,7 @@ class Assertions:
 
 
 def _expected(source: Source, statement: language.AssertValues) -> Row:
-    """What the record has. SqlError for columns and values that it cannot have."""
+    """Returns the expected record. SqlError for columns and values that it cannot have."""
     kinds: dict[str, SqlType] = {column.name: column.type for column in source.columns}
     bounds = () if source.window is None else ("WINDOWSTART", "WINDOWEND")
     keys = (*(column.name for column in source.key), *bounds)

@@ -42,7 +42,7 @@ class SqlCommand:
 
     @classmethod
     def from_record(cls, key: bytes | None, value: bytes | None, where: str) -> SqlCommand:
-        """KafkaError CORRUPT_MESSAGE names the place of a record that is no command, or one of a newer version."""
+        """Parses a record. KafkaError CORRUPT_MESSAGE with its place if it is no command, or one of a newer version."""
         try:
             content: dict[str, Any] = json.loads(value or b"")
             version = content["version"]

@@ -26,7 +26,7 @@ _OUT_OF_DESCRIPTORS: Final = (errno.EMFILE, errno.ENFILE)
 
 
 def connections_allowed() -> int:
-    """Half of the descriptors that this process may have, and 1,024 at most."""
+    """Returns half of the descriptors that this process may have, and at most 1,024."""
     soft, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
     return _CONNECTIONS_MAX if soft == resource.RLIM_INFINITY else max(8, min(_CONNECTIONS_MAX, soft // 2))
 

@@ -1,4 +1,4 @@
-"""What statements answer over REST, as JSON. Pure. Source: ksqlDB's HTTP API reference, "Execute a statement"."""
+"""The answers of statements over REST, as JSON. Pure. Source: ksqlDB's HTTP API reference, "Execute a statement"."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ _SHOWN_STATES: Final = {"STARTING": "RUNNING", "SLEEPING": "RUNNING"}
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class QueryHealth:
-    """How a persistent query fares. `failure_count`: failures one after another; `failing_since_ms`: of the first of them, in
+    """The health of a persistent query. `failure_count`: failures one after another; `failing_since_ms`: time of the first, in
     milliseconds since 1970; `failures`: the last ones, also of a query that runs again.
     """
 
@@ -68,7 +68,7 @@ class QueryHealth:
 
     @property
     def problem(self) -> str | None:
-        """Why it fails; None where it does not."""
+        """The reason why it fails; None where it does not."""
         return self.failures[-1].reason if self.failure_count else None
 
     @property

@@ -1,4 +1,4 @@
-"""Who may enter, how many at a time, and for whom they ask."""
+"""Admits requests: by user, by number at a time, and by the host that they name."""
 
 from __future__ import annotations
 
@@ -225,7 +225,7 @@ class _Body:
         self._is_whole = False
 
     async def read(self, receive: Receive, *, to_line: bool) -> None:
-        """RestRefusal for a body that is too long, or does not come in time."""
+        """Reads a body. RestRefusal for one that is too long, or does not come in time."""
         try:
             async with asyncio.timeout(self._limits.body_s):
                 while not self._is_whole and not (to_line and b"\n" in self._content):

@@ -81,7 +81,7 @@ def plain_property(name: str) -> str:
 
 
 def is_known(name: str) -> bool:
-    """It may be set, whether or not it has an effect."""
+    """Tells whether a property may be set, with or without effect."""
     return plain_property(name) in SETTABLE | WITHOUT_EFFECT
 
 

@@ -45,7 +45,7 @@ class RebuildWatch:
         self._task = asyncio.get_running_loop().create_task(self._watch(), name="odradek-sql-rebuild")
 
     async def close(self) -> None:
-        """Idempotent."""
+        """Stops the watch. Idempotent."""
         if self._task is not None:
             self._task.cancel()
             with suppress(asyncio.CancelledError):
@@ -68,7 +68,7 @@ class RebuildWatch:
                 _log.warning("sql_rebuild_unknown", source=candidate.name, reason=str(error))
 
     async def behind(self, candidate: SqlSource) -> int | None:
-        """How many records it has still to read; None while it does not run, and before its first batch."""
+        """Returns how many records it still has to read; None while it does not run, and before its first batch."""
         query_id = candidate.query_id or ""
         wanted = self._server.engine.wanted.get(query_id)
         if wanted is None or wanted.state not in ("RUNNING", "SLEEPING"):

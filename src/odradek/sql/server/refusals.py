@@ -1,4 +1,4 @@
-"""What a request is refused with: ksqlDB's error codes and the JSON that its clients read.
+"""Refusals of requests: ksqlDB's error codes and the JSON that its clients read.
 
 Source: ksqlDB's HTTP API reference, "Errors". A code is the HTTP status, then two digits.
 """
@@ -72,7 +72,7 @@ class RestRefusal(OdradekError):
 def refusal_of(
     error: Exception, statement: str | None = None, entities: list[dict[str, Any]] | None = None
 ) -> RestRefusal:
-    """What a client hears of an error. `statement`: the whole text that the error's position is in."""
+    """Returns the refusal that a client gets for an error. `statement`: the whole text that the error's position is in."""
     if isinstance(error, RestRefusal):
         if entities is None and (statement is None or error.statement is not None):
             return error

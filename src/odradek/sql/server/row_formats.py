@@ -1,4 +1,4 @@
-"""How rows are written to a response: the content types of /query and /query-stream. Pure.
+"""Writes rows to a response, in the content types of /query and /query-stream. Pure.
 
 Source: ksqlDB's HTTP API reference, "Run a query" and "Run push and pull queries".
 """

@@ -38,7 +38,7 @@ class HttpTerms:
 
 
 def listening(terms: HttpTerms) -> socket.socket:
-    """ConfigError when the address cannot be had."""
+    """Listens on the address. ConfigError when that fails."""
     try:
         family, _, _, _, address = socket.getaddrinfo(terms.host, terms.port, type=socket.SOCK_STREAM)[0]
         opened = socket.socket(family, socket.SOCK_STREAM)

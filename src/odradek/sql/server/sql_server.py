@@ -83,7 +83,7 @@ class ServerTerms:
     python_functions: bool = False
     sleep: SleepTerms = field(default_factory=SleepTerms)
     processing_log: ProcessingLogTerms | None = None
-    """None: records that cannot be read are in the server's log only."""
+    """The terms of the processing log; None: records that cannot be read are in the server's log only."""
     archive_endpoints: frozenset[str] = frozenset()
     """Stores of archives that statements may name, as well as those of AWS and the one of the server's environment."""
 

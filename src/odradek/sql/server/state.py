@@ -1,4 +1,4 @@
-"""What the commands of a service say: the catalog, which queries shall run, and how each command fared. Pure."""
+"""The state of a service by its commands: the catalog, the queries that shall run, and the status of each command. Pure."""
 
 from __future__ import annotations
 

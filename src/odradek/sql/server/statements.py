@@ -1,4 +1,4 @@
-"""What each statement of /ksql does, and what it answers."""
+"""Runs each statement of /ksql, and makes its answer."""
 
 from __future__ import annotations
 
@@ -62,7 +62,7 @@ class ChosenUpgrade:
 
 
 class StatementGround(AssertionGround, ArchiveGround, Protocol):
-    """What statements need of the server."""
+    """The parts of the server that statements need."""
 
     @property
     def state(self) -> ServiceState: ...
@@ -120,7 +120,7 @@ class Statements:
         }
 
     async def run(self, statement: Statement, properties: Given, variables: Given) -> Entity | None:
-        """None for a statement that answers nothing, as INSERT VALUES. SqlError."""
+        """Runs a statement; returns None for one without an answer, such as INSERT VALUES. SqlError."""
         match statement:
             case language.SelectStatement() | language.PrintTopic():
                 raise RestRefusal(

@@ -23,8 +23,8 @@ _TIME_END_MS: Final = 253_402_300_800_000
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TopicStatistics:
-    """What a topic has now. `message_count` goes by offsets: records that were compacted away and ends of transactions count.
-    `recent_count`: those whose timestamps are of the last minute. `last_message_ms`: the latest timestamp; None without one.
+    """The current statistics of a topic. `message_count` goes by offsets: it counts compacted records and ends of transactions.
+    `recent_count`: records with a timestamp of the last minute. `last_message_ms`: the latest timestamp; None without one.
     """
 
     message_count: int
@@ -65,7 +65,7 @@ class SourceTopics:
         return len(described.partitions), max(len(partition.replicas) for partition in described.partitions)
 
     async def statistics(self, topic: str, now_ms: int) -> TopicStatistics | None:
-        """What DESCRIBE EXTENDED says of a topic; None when there is no such topic."""
+        """Returns a topic's statistics for DESCRIBE EXTENDED; None when there is no such topic."""
         async with self._admin() as admin:
             try:
                 places = (await admin.describe_topics([topic]))[topic].topic_partitions

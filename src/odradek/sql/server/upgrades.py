@@ -1,4 +1,4 @@
-"""Whether a running query can go on with another statement: the modes of pipelines, judged by what runs and what is to run."""
+"""Judges whether a running query can continue with another statement: the modes of pipelines, by old and new program."""
 
 from __future__ import annotations
 
@@ -177,7 +177,7 @@ class Upgrades:
 
 
 def explained(statement: AlterQuery, text: str, judged: JudgedUpgrade, planned: Plan) -> Entity:
-    """EXPLAIN ALTER: which modes are possible, and the plan."""
+    """Returns the answer of EXPLAIN ALTER: which modes are possible, and the plan."""
     modes = [
         {
             "mode": verdict.mode.value,

@@ -1,4 +1,4 @@
-"""What can be completed: keywords, and what the server has. Asked for in the background, so that typing never waits."""
+"""Completions: keywords, and names of the server. They are fetched in the background, so that typing never waits."""
 
 from __future__ import annotations
 
@@ -90,7 +90,7 @@ class KnownNames:
             self._lock.release()
 
     def matching(self, before: str) -> Iterator[tuple[str, str, int]]:
-        """(what to write, what it is, how many characters of `before` it replaces) for a text that ends at the cursor."""
+        """Yields (text, kind, number of characters of `before` that it replaces) for a text that ends at the cursor."""
         match = _WORD.search(before)
         word = match[0] if match else ""
         source = _source_before(before[: len(before) - len(word)])
@@ -121,7 +121,7 @@ class KnownNames:
                 yield text, kind, len(word)
 
     def _of_clause(self, clause: str) -> Iterator[tuple[str, str]]:
-        """Names, and what they are, that can follow the words of `_CLAUSE`."""
+        """Returns the names, with their kinds, that can follow the words of `_CLAUSE`."""
         if clause == "function":
             yield from ((name, "function") for name in self.functions)
         if clause in ("describe", "drop", "source"):
@@ -147,7 +147,7 @@ class KnownNames:
 
 
 def _source_before(text: str) -> str | None:
-    """`orders.` names a source."""
+    """Returns the source before the cursor, such as that of `orders.`."""
     match = re.search(r"([A-Za-z_]\w*)\.\Z", text)
     return match[1].upper() if match else None
 

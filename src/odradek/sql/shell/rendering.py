@@ -1,4 +1,4 @@
-"""What the server answers, as a person reads it: tables that fit the terminal, or JSON lines. No I/O."""
+"""Renders the server's answers for people: tables that fit the terminal, or JSON lines. No I/O."""
 
 from __future__ import annotations
 
@@ -116,7 +116,7 @@ def _wrapped(text: str, width: int) -> list[str]:
 
 
 def rendered(entity: Entity) -> Iterable[str | TextTable]:
-    """What an answer of /ksql says: lines and tables. An answer of an unknown kind is shown as JSON.
+    """Renders an answer of /ksql as lines and tables. An answer of an unknown kind is shown as JSON.
 
     Others choose names, values and texts in it: no part of them begins a line of its own.
     """

@@ -171,7 +171,7 @@ class ShellSession:
                     self._draw(entity["queryDescription"], picture)
 
     def _query(self, text: str) -> None:
-        """Ctrl-C ends it, and not the shell."""
+        """Runs a query. Ctrl-C ends the query, and not the shell."""
         with self.waiting("the server's answer"):
             opened = self.client.query(text, properties=self.properties, variables=self.variables)
         with opened as query:
@@ -252,7 +252,7 @@ class ShellSession:
             self.remark(sentence)
 
     def typed(self, text: str) -> None:
-        """What the person typed, for the spool."""
+        """Notes what the user typed, for the spool."""
         if self._spool is not None:
             self._spool.write(f"ksql> {text}\n")
 

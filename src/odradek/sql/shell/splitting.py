@@ -55,7 +55,7 @@ class ShellStep:
 
 
 def statements(text: str) -> Iterator[str]:
-    """Yields the statements, each with its semicolon if it has one, without empty ones."""
+    """Returns the statements, each with its semicolon if it has one, without empty ones."""
     return (statement for _, statement in placed_statements(text))
 
 
@@ -72,12 +72,12 @@ def placed_statements(text: str) -> Iterator[tuple[int, str]]:
 
 
 def _end_of_statement(text: str, start: int) -> int:
-    """Behind its semicolon, or the end of the text."""
+    """Returns the index after a statement's semicolon, or the end of the text."""
     return next((match.end() for match in _SKIPPED.finditer(text, start) if match[1]), len(text))
 
 
 def _first_place(text: str, start: int, end: int) -> int:
-    """Behind spaces and comments."""
+    """Returns the first index after spaces and comments."""
     while (match := _COMMENT.match(text, start, end)) is not None:
         start = match.end()
     return start + len(text[start:end]) - len(text[start:end].lstrip())
@@ -109,7 +109,7 @@ def shell_word(text: str) -> tuple[str, str] | None:
 
 
 def step_of(statement: str) -> ShellStep:
-    """What one statement asks for."""
+    """Returns the step that one statement asks for."""
     text = _bare(statement).rstrip().removesuffix(";").rstrip()
     word = shell_word(text)
     if word is not None:

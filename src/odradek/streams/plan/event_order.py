@@ -111,7 +111,7 @@ def holds_back(table: Operator) -> bool:
 
 
 def repartitions(operator: Operator, number: int) -> int:
-    """How many repartitions Kafka Streams has on the way from this input."""
+    """Counts the repartitions that Kafka Streams has on the way from this input."""
     source = operator.inputs[number]
     match operator:
         case Repartitioned():

@@ -43,7 +43,7 @@ class Operator:
         return False
 
     def details(self) -> str:
-        """What `describe()` says after the name."""
+        """Returns the text of `describe()` after the name."""
         return ""
 
 
@@ -189,7 +189,7 @@ class Called(Operator):
 
 
 def walk(*ends: Operator) -> Iterator[Operator]:
-    """Every operator once, inputs before what reads them."""
+    """Yields every operator once, inputs before their readers."""
     seen: set[int] = set()
     pending = [(end, False) for end in reversed(ends)]
     while pending:
@@ -203,7 +203,7 @@ def walk(*ends: Operator) -> Iterator[Operator]:
 
 
 def history_of(operator: Operator) -> int | None:
-    """How many milliseconds of versions a table has, itself or what it is a filter or a selection of. None: none."""
+    """Returns the history of a table, or of the one that it filters or selects, in milliseconds; None: it has none."""
     while isinstance(operator, (Filtered, Selected)) and operator.is_table:
         (operator,) = operator.inputs
     return operator.versioned_ms if isinstance(operator, TopicSource) else None

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 
 OnError: TypeAlias = Literal["fail", "skip", "dead-letter"]
-"""How a record is handled that cannot be decoded, or for which code of the program raises."""
+"""The handling of a record that cannot be decoded, or for which code of the program raises."""
 
 
 @dataclass(slots=True, kw_only=True)
@@ -54,7 +54,7 @@ class Program:
         return given
 
     def emit_or_default(self, asked: Emit | None) -> Emit:
-        """What an operator was asked to emit, or what the program says for all."""
+        """Returns an operator's own `emit`, or the program's default."""
         emit = self.emit if asked is None else asked
         if emit not in ("every", "latest"):
             raise ConfigError(f"emit is 'every' or 'latest', not {emit!r}")

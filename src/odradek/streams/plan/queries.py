@@ -29,7 +29,7 @@ class PlannedQuery:
 
     @property
     def ends(self) -> list[Operator]:
-        """All its outputs, the main one first."""
+        """All outputs of the query, the main one first."""
         return [self.main, *(sink for sinks in self.tails.values() for sink in sinks)]
 
 

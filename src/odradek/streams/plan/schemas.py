@@ -1,4 +1,4 @@
-"""What a topic's keys and values hold, as DDL: one bare type (`BIGINT`), or fields (`id BIGINT, name STRING`)."""
+"""The schema of a topic's keys and values, as DDL: one bare type (`BIGINT`), or fields (`id BIGINT, name STRING`)."""
 
 from __future__ import annotations
 
@@ -20,10 +20,10 @@ class SchemaFormat(Protocol):
     @property
     def is_record(self) -> bool: ...
     def decode(self, data: bytes) -> Any:
-        """ValueError for other data. Dicts for records; times may be datetimes or microseconds."""
+        """Decodes bytes. ValueError for other data. Dicts for records; times may be datetimes or microseconds."""
 
     def encode(self, value: Any) -> bytes | None:
-        """None: the record has none. ValueError for a value that does not fit."""
+        """Encodes a value; None: the record has none. ValueError for a value that does not fit."""
 
 
 Format: TypeAlias = str | SchemaFormat
@@ -69,7 +69,7 @@ def checked_format(form: Format, role: str) -> Format:
 
 
 def declared(text: str | None, role: str, form: Format = "json") -> DeclaredSchema:
-    """Understand DDL. `role` is key or value: the name of a bare column. A format with a schema needs no text.
+    """Parses DDL. `role` is key or value: the name of a bare column. A format with a schema needs no text.
 
     ConfigError for what is no DDL, an unknown format, and a schema that is there twice.
     """

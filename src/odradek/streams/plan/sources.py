@@ -1,4 +1,4 @@
-"""What the sources of a query are called in Spark's checkpoints: after their topics, so that they can come, go and move."""
+"""The names of a query's sources in Spark's checkpoints: those of their topics, so that sources can come, go and move."""
 
 from __future__ import annotations
 

@@ -62,7 +62,7 @@ class SessionWindows(WindowKind):
 
     gap_ms: int
     retention_ms: int | None = None
-    """How long after its end other records may join a session. None: the gap and the grace."""
+    """The time after its end in which other records may join a session. None: the gap and the grace."""
 
     @property
     def kept_ms(self) -> int:
@@ -137,7 +137,7 @@ def idle_time(idle_timeout: Length | None) -> int | None:
 def time_windows(
     size: Length, every: Length | None, grace: Length, idle_timeout: Length | None
 ) -> TimeWindows:
-    """Tumbling windows, or hopping ones. ConfigError for what would leave gaps between them."""
+    """Returns tumbling windows, or hopping ones. ConfigError for windows with gaps between them."""
     size_ms = positive_milliseconds(size, "window")
     every_ms = size_ms if every is None else positive_milliseconds(every, "every")
     if every_ms > size_ms:
@@ -159,7 +159,7 @@ def positive_milliseconds(length: Length, what: str) -> int:
 
 
 def milliseconds(length: Length, what: str) -> int:
-    """`"5 minutes"`, a timedelta of whole milliseconds, or a number of milliseconds. ConfigError for anything else."""
+    """Parses `"5 minutes"`, a timedelta of whole milliseconds, or a number of milliseconds. ConfigError for others."""
     length_ms = _milliseconds(length, what)
     if length_ms > LENGTH_MS_MAX:
         raise ConfigError(f"{what} is {length!r:.80}; a length of time is at most {LENGTH_MS_MAX} ms")

@@ -1,1 +1,1 @@
-"""What keyed operators do, without Spark: rows in, updates out, over a narrow store."""
+"""The processors of keyed operators: rows in, updates out, over a narrow store. Does not import Spark."""

@@ -22,7 +22,7 @@ from odradek.streams.processors.ports import (
 
 @runtime_checkable
 class Fold(Protocol):
-    """How an aggregate comes about. None is no aggregate."""
+    """The functions that make an aggregate. None is no aggregate."""
 
     def add(self, key: Fields, aggregate: Any, values: Fields) -> Any: ...
     def remove(self, key: Fields, aggregate: Any, values: Fields) -> Any: ...
@@ -30,7 +30,7 @@ class Fold(Protocol):
     def result(self, aggregate: Any) -> Fields | None: ...
 
     def copied(self, aggregate: Any) -> Any:
-        """The others may change an aggregate in place, but `result`: given this copy, they leave it as it is."""
+        """Returns a copy of an aggregate. All functions but `result` may change an aggregate in place; they get the copy."""
         ...
 
 

@@ -87,7 +87,7 @@ def columnar(
     old: tuple[int, ...] | None,
     kinds: tuple[pa.DataType, ...],
 ) -> UpdateColumns | None:
-    """What the processor says of the rows, if it can be said so. `old`: as `task.latest_only` takes it; None for every update.
+    """Returns the processor's updates, if columns can express them. `old`: as in `task.latest_only`; None for every update.
     `kinds`: the types of what it says. The state is not flushed.
     """
     orders = lists_of_numbers(rows.orders)

@@ -59,7 +59,7 @@ class TaskColumns:
         )
 
     def rows(self) -> list[InputRow]:
-        """Record by record."""
+        """Returns the rows one by one."""
         ports = values_of(self.ports)
         payloads = [values_of(payload) for payload in self.payloads]
         given = payloads[0]
@@ -76,7 +76,7 @@ class TaskColumns:
         return list(map(InputRow._make, zip(*columns, strict=True)))
 
     def readable_rows(self, failed: Callable[[InputRow, Exception], None]) -> list[InputRow]:
-        """Record by record, but those with values that Python does not hold: `failed` gets where they are, and why."""
+        """Returns the rows one by one, but those with values that Python cannot hold: `failed` gets their places and errors."""
         try:
             return self.rows()
         except UnreadableValueError as error:
@@ -113,7 +113,7 @@ class TaskColumns:
         timestamps: pa.Array,
         orders: Numbers,
     ) -> UpdateColumns:
-        """Updates, each with the headers and the origin of the row that caused it, at its place."""
+        """Returns updates, each with the headers and the origin of the row that caused it, at its place."""
         chosen = pa.array(places)
         origins = None if self.origins is None else self.origins.take(chosen)
         return UpdateColumns(keys, values, timestamps, self.headers.take(chosen), orders, origins)
@@ -132,7 +132,7 @@ class OriginColumn:
         return None if row is None or self._column is None else self._column[row].as_py()
 
     def take(self, places: Iterable[tuple[int, ...]], kind: pa.DataType) -> pa.Array:
-        """Null where one is not known."""
+        """Returns the origins of rows, null where one is not known."""
         rows = pa.array([self._row_of().get(place) for place in places], pa.int64())
         return pa.nulls(len(rows), kind) if self._column is None else self._column.take(rows).cast(kind)
 
@@ -212,7 +212,7 @@ class KeyCodes:
 
 
 def key_codes(keys: pa.StructArray) -> KeyCodes | None:
-    """None for keys that are null, or of types whose values do not compare as their Python values do."""
+    """Returns the codes of keys; None for null keys, or types whose values do not compare as their Python values do."""
     kinds = [field.type for field in keys.type]
     if (
         keys.null_count

@@ -113,14 +113,14 @@ class Timers:
 
 @dataclass(frozen=True, slots=True)
 class To:
-    """What a processor with several outputs gives back: for the output `name`, a value or a StreamRecord."""
+    """A result of a processor with several outputs: for the output `name`, a value or a StreamRecord."""
 
     name: str
     value: Any
 
 
 class Processor:
-    """What happens with each record of a key. `state` is a dict of the key's own, kept from record to record: plain
+    """Handles each record of a key. `state` is a dict of the key's own, kept from record to record: plain
     values, lists and dicts; `state.map(name)` and `state.list(name)` are for many entries. Values that are given back are
     records with the key and, of a timer, its time; give a `StreamRecord` for others, and `To(output, value)` where there are
     several outputs.

@@ -41,7 +41,7 @@ class RecordFailedError(OdradekError):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Letters:
-    """How failing records are handled. `topic`: their dead letters go there; None: they are left out, and logged.
+    """The handling of failing records. `topic`: their dead letters go there; None: they are left out, and logged.
     `is_quiet`: another query of the program does that.
     """
 
@@ -56,7 +56,7 @@ class Letters:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LetterRules:
-    """How failing records are handled in one query of a program. `elsewhere`: operators whose letters another one writes."""
+    """The handling of failing records in one query of a program. `elsewhere`: operators whose letters another query writes."""
 
     program: Program
     elsewhere: frozenset[str] = frozenset()
@@ -94,18 +94,18 @@ class FailedRows:
     """Dead letters, as `odradek.spark.dead_letters.passing` has them."""
 
     def error_of(self, row: InputRow, error: Exception) -> RecordFailedError:
-        """What ends the query."""
+        """Returns the error that ends the query."""
         source, partition, offset = row.order[1:4]
         place = f"{self.topics.get(source, f'source {source}')}-{partition} offset {offset}"
         return RecordFailedError(f"{self.operator} failed at {place}: {_described(error)}")
 
     def error_of_timer(self, key: Fields, time: int, error: Exception) -> RecordFailedError:
-        """What ends the query where no record is to blame."""
+        """Returns the error that ends the query for a timer that failed."""
         place = f"{self.operator} failed at {_time_of(key, time)}"
         return RecordFailedError(f"{place}: {_described(error)}")
 
     def add(self, row: InputRow, error: Exception) -> None:
-        """RecordFailedError where failures end the query."""
+        """Adds a failed row; raises RecordFailedError where failures end the query."""
         if not self._is_written(self.error_of(row, error), error):
             return
         source, partition, offset = row.order[1:4]

@@ -102,7 +102,7 @@ def _average(state: list[Any]) -> Any:
 
 
 def _rank(value: Any) -> Any:
-    """What sorts in Python as the value does in Spark: NaN is the largest number, and a null in a struct or array the least."""
+    """Returns a key that sorts as the value does in Spark: NaN is the largest number, a null in a struct or array the least."""
     if isinstance(value, float):
         return (1, 0.0) if isnan(value) else (0, value)
     if isinstance(value, dict):
@@ -162,7 +162,7 @@ def _distinct(state: list[Any]) -> list[Any]:
 
 
 def _counts(state: Any) -> dict[str, int]:
-    """How often each value is there. In a state of an earlier version, the values are in a list."""
+    """Returns the count of each value. In a state of an earlier version, the values are in a list."""
     if isinstance(state, list):
         return dict(Counter(map(repr, state)))
     counts: dict[str, int] = state

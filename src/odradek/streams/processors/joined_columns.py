@@ -31,7 +31,7 @@ def stream_table(
     state: CachedState,
     kinds: tuple[pa.DataType, ...],
 ) -> UpdateColumns | None:
-    """Each record of the stream takes the row of the table that came last before it: of this batch, or what the state has."""
+    """Joins each stream record with the table row that came last before it: of this batch, or from the state."""
     ports = rows.ports.to_numpy()
     is_table = ports == 1
     places, orders = order_of(orders)
@@ -211,7 +211,7 @@ class _TableSide:
         )
 
     def write(self, codes: KeyCodes, state: CachedState) -> None:
-        """What the batch has changed."""
+        """Writes the batch's changes to the state."""
         places = np.array(list(self.changed.values()), np.int64)
         payloads, times = values_of(self.rows.take(pa.array(places))), self.times[places].tolist()
         for number, payload, when in zip(self.changed, payloads, times, strict=True):

@@ -80,7 +80,7 @@ class KeyedMap(MutableMapping[Any, Any]):
         return sum(len(self._part(number)) for number in self._used())
 
     def clear(self) -> None:
-        """Part by part: entry by entry, each would be found and taken out of its part."""
+        """Clears part by part: entry by entry, each would be looked up and removed from its part."""
         used = self._used()
         for number in used:
             self._state.put(self._name, {**self._key, _PART: number}, None)
@@ -233,15 +233,15 @@ class KeyedState(dict[str, Any]):
         self._state = state
         self._key = key
         self.collections = set(collections)
-        """What was used: `map NAME`, `list NAME`, `versions NAME`."""
+        """The collections that were used: `map NAME`, `list NAME`, `versions NAME`."""
 
     def map(self, name: str) -> KeyedMap:
-        """Made when it is first used. For many entries of which few change at a time."""
+        """Returns a map, made at its first use: for many entries of which few change at a time."""
         self.collections.add(f"map {name}")
         return KeyedMap(self._state, name, self._key)
 
     def list(self, name: str) -> KeyedList:
-        """Made when it is first used. For many values that are added one by one."""
+        """Returns a list, made at its first use: for many values that are added one by one."""
         self.collections.add(f"list {name}")
         return KeyedList(self._state, name, self._key)
 

@@ -28,7 +28,7 @@ class Arrival(NamedTuple):
     """Must what windows held before stay as it is?"""
 
     def add_to(self, fold: Fold, held: Held | None) -> Held:
-        """What a window holds with this record, beside what it held."""
+        """Returns a window's aggregate and time with this record added to `held`, which is that before."""
         if held is None:
             return fold.add(self.key, None, self.values), self.timestamp
         aggregate = fold.copied(held[0]) if self.needs_old else held[0]
@@ -46,7 +46,7 @@ class OpenWindows(Protocol):
     """A kind of windows."""
 
     def add(self, arrival: Arrival) -> Iterator[WindowChange]:
-        """Change the windows of the record's key; say each that changed."""
+        """Changes the windows of the record's key; emits each that changed."""
         ...
 
     def open_until(self, window: Window) -> int:

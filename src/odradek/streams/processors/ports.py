@@ -24,7 +24,7 @@ class InputRow(NamedTuple):
 
 
 class UpdateRow(NamedTuple):
-    """What an operator says. `values` are its output columns."""
+    """An update that an operator emits. `values` are its output columns."""
 
     key: Fields | None
     values: tuple[Any, ...]
@@ -33,7 +33,7 @@ class UpdateRow(NamedTuple):
 
 
 class ByteStore(Protocol):
-    """What a task keeps from batch to batch: RocksDB under Spark, a dict in tests."""
+    """The store of a task from batch to batch: RocksDB under Spark, a dict in tests."""
 
     def get(self, name: bytes) -> bytes | None: ...
     def put(self, name: bytes, data: bytes) -> None: ...
@@ -54,13 +54,13 @@ class TaskState(Protocol):
 
     def get(self, name: str, key: Fields | None) -> Any: ...
     def put(self, name: str, key: Fields | None, value: Any) -> None:
-        """None deletes."""
+        """Stores a value; None deletes."""
 
     def undo_by(self, undo: Callable[[], Any]) -> None:
-        """Something was changed in place; `undo` takes that back. The last change is taken back first."""
+        """Registers `undo`, which undoes a change made in place. The last change is undone first."""
 
     def fire(self, key: Fields, time: int, timer: Callable[[], Iterable[UpdateRow]]) -> Iterable[UpdateRow]:
-        """What code of the program's says as the key's `time` comes, whichever record moved time on, if any.
+        """Runs the program's code for the key's `time` and returns what it emits. Any record, or none, may have moved time.
 
         Where records that fail are left out: a timer that raises says nothing and changes nothing.
         """
@@ -90,7 +90,7 @@ class TimedProcessor(Protocol):
     """A processor that has something to do when time passes, without a record."""
 
     def time_passed(self, row: InputRow, state: TaskState) -> Iterable[UpdateRow]:
-        """Stream time has moved. `row` says when; it has neither key nor payload."""
+        """Handles that stream time has moved. `row` has the time; it has neither key nor payload."""
         ...
 
 
@@ -102,7 +102,7 @@ class WallClockProcessor(Protocol):
     """Has it? Spark then calls it without records, too."""
 
     def wall_clock_passed(self, state: TaskState) -> Iterable[UpdateRow]:
-        """The clock has gone on to `state.wall_clock`."""
+        """Handles that the clock has gone on to `state.wall_clock`."""
         ...
 
     def next_wall_clock(self, state: TaskState) -> int | None:

@@ -240,7 +240,7 @@ _STATES: Final = ("__getstate__", "__setstate__")
 
 
 def _problem_with(kind: type) -> str | None:
-    """Why objects of the class are not kept; None: they are."""
+    """Returns why objects of the class cannot be stored; None: they can."""
     package = kind.__module__.partition(".")[0]
     if package in sys.stdlib_module_names and package != "__main__":
         return "it belongs to Python's library"
@@ -274,7 +274,7 @@ def _is_named_tuple(kind: type) -> bool:
 
 
 def _loaded(module: str, name: str) -> Any:
-    """What is called so in a module that is loaded; None where there is none. Nothing is imported."""
+    """Returns the object of this name in a loaded module; None where there is none. Imports nothing."""
     place: Any = sys.modules.get(module)
     for part in name.split("."):
         place = None if place is None else vars(place).get(part) if hasattr(place, "__dict__") else None

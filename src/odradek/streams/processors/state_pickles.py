@@ -27,7 +27,7 @@ class ObjectMaker(Protocol):
     """Makes the value that stands for an object of a named class."""
 
     def __call__(self, module: str, name: str, content: Mapping[str, Any] | tuple[Any, ...] | str) -> Any:
-        """`content`: the fields of an object, the values of a named tuple, or the name of an enum's member."""
+        """Makes the value. `content`: the fields of an object, the values of a named tuple, or the name of an enum's member."""
         ...
 
 

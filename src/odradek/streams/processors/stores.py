@@ -136,7 +136,7 @@ class PagedStore:
         self.flush()
 
     def begin(self, topic_id: str | None) -> Iterator[tuple[bytes, bytes]]:
-        """What a changelog does not have yet of this store: nothing, or all. None: from now on there is no changelog."""
+        """Yields the rows that the changelog lacks: none, or all. `topic_id` None: there is no changelog from now on."""
         known = self._store.get(_CHANGELOG)
         if topic_id is None:
             if known is not None:
@@ -146,7 +146,7 @@ class PagedStore:
             self._store.put(_CHANGELOG, topic_id.encode())
 
     def _fill(self, rows: Mapping[bytes, bytes]) -> None:
-        """Into pages that are empty, as many as there should be."""
+        """Puts rows into new pages, as many as there should be."""
         size = sum(map(len, rows.values())) + sum(map(len, rows))
         wanted = max(len(rows) / ROWS_PER_PAGE, size / PAGE_BYTES, 1)
         self._page_count = 1 << (int(wanted) - 1).bit_length()

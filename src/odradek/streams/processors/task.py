@@ -134,7 +134,7 @@ class CachedState:
 
 
 def _place(name: str, key: Fields | None) -> bytes:
-    """Equal keys give equal bytes."""
+    """Returns the name of an entry: equal keys have equal bytes."""
     return f"{name}/{'' if key is None else tuple(key.values())!r}".encode()
 
 
@@ -217,7 +217,7 @@ def run_batch(
     wall_clock: int = 0,
     failures: FailedRows | None = None,
 ) -> Iterator[tuple[list[int], UpdateRow]]:
-    """What the processor says, each with its order: that of the row which caused it, and its number among the row's.
+    """Yields the processor's updates, each with its order: that of the row that caused it, and its number among the row's.
 
     `wall_clock`: the time of day in milliseconds. What is due then comes before the rows. `failures` says how to handle rows
     that code of the program's cannot handle, and timers. They change nothing of the state.
@@ -257,7 +257,7 @@ def _said(
 def _row_state(
     processor: KeyedProcessor | WallClockProcessor, state: CachedState, failures: FailedRows | None
 ) -> RowState | None:
-    """None where what fails ends the query."""
+    """Returns the state of a row; None where a failure ends the query."""
     if failures is None or failures.letters is None or not isinstance(processor, FallibleProcessor):
         return None
     return RowState(state, failures)

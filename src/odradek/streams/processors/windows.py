@@ -71,7 +71,7 @@ class WindowProcessor:
             yield from self._close(due, time, row.headers, state)
 
     def wall_clock_passed(self, state: TaskState) -> Iterator[UpdateRow]:
-        """Nothing came for so long that no more is waited for: stream time goes past all windows that are open."""
+        """Moves stream time past all open windows: no record has come for the idle timeout."""
         idle_until = self.next_wall_clock(state)
         if idle_until is None or state.wall_clock < idle_until:
             return

@@ -107,7 +107,7 @@ class MapStore:
 
 @dataclass(frozen=True, slots=True)
 class TaskRun:
-    """How a task handles the rows of a batch. `old`: the places of old values among the outputs; None to emit every update.
+    """Handles a task's rows of a batch. `old`: the places of old values among the outputs; None to emit every update.
     `schema`: of what is said.
     """
 
@@ -118,7 +118,7 @@ class TaskRun:
     schema: pa.Schema
 
     def updates(self, store: ByteStore, rows: pa.Table | None, now: int, failures: FailedRows) -> pa.Table:
-        """What the processor says of records, in columns of `schema` but STATE."""
+        """Returns the processor's updates for records, in columns of `schema` but STATE."""
         origins = OriginColumn()
         if rows is not None and rows.num_rows:
             columns = TaskColumns.of(rows, self.port_count, ORIGIN if ORIGIN in rows.column_names else None)
@@ -191,7 +191,7 @@ class TaskRun:
 
 
 class TaskProcessor(StatefulProcessor):
-    """What Spark calls. It gets the rows of a task packed in few rows, and gives what it says in one.
+    """The processor that Spark calls. It gets the rows of a task packed in few rows, and returns its updates packed in one.
 
     With a changelog, it also says what changed of the state, in rows that are no records; and it lets such rows pass that
     come in. These look like the last record that was said, since expressions of the user's see them.
@@ -311,7 +311,7 @@ def separated(rows: pa.Table) -> tuple[pa.Table, list[Any]]:
 
 
 def letters_of(failures: FailedRows) -> list[dict[str, Any]]:
-    """Dead letters, as rows that pass have them."""
+    """Returns dead letters in the form of rows that pass through."""
     topic = None if failures.letters is None else failures.letters.topic
     return [{"topic": topic, "records": letter} for letter in failures.packed]
 

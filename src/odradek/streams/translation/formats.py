@@ -41,7 +41,7 @@ class Decoded(NamedTuple):
 
 
 def arrow_column(function: Callable[..., pa.Array], kind: DataType, *arguments: Column) -> Column:
-    """What a function makes of columns, batch by batch. Its hints tell Spark of which kind it is."""
+    """Returns the column that a function computes from columns, batch by batch. Its type hints tell Spark its kind."""
     define: Any = arrow_udf
     made: Column = define(function, kind)(*arguments)
     return made

@@ -71,7 +71,7 @@ def carried(rows: DataFrame) -> tuple[str, ...]:
 
 
 def passes(rows: DataFrame) -> bool:
-    """Can some of these rows be no records?"""
+    """Tells whether some of these rows may be no records."""
     return STATE in rows.columns
 
 
@@ -144,7 +144,7 @@ def key_columns(frame: RecordFrame, taken: set[str]) -> list[Column]:
 
 
 def columns(expressions: Iterable[Expression], all_values: Iterable[str] = ()) -> list[Column]:
-    """Spark's columns of the user's expressions; `*` stands for all value columns."""
+    """Returns Spark's columns for the user's expressions; `*` stands for all value columns."""
     made: list[Column] = []
     for expression in expressions:
         if isinstance(expression, str) and expression.strip() == "*":

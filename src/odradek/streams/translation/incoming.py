@@ -95,13 +95,13 @@ def without_negative_times(rows: DataFrame, source: TopicSource, letters: Letter
 
 
 def _negative(when: Column) -> Column:
-    """What is wrong with a timestamp; null if nothing is."""
+    """Returns the problem of a timestamp; null if there is none."""
     text = sf.concat(sf.lit("the timestamp: "), when.cast("string"), sf.lit(" is negative"))
     return sf.when(when < 0, _said(sf.lit("ValueError"), text))
 
 
 def _problem(rows: DataFrame, parts: dict[str, Decoded], when: Column | None) -> Column:
-    """exception and message of what is wrong first; null in good rows. `when`: a timestamp that must not be negative."""
+    """Returns exception and message of the first problem; null in good rows. `when`: a timestamp that must not be negative."""
     problems = [sf.lit(None).cast("struct<exception:string,message:string>")]
     if when is not None:
         problems.append(_negative(when))

@@ -62,7 +62,7 @@ def _aggregated(operator: Aggregated, translator: Translator) -> RecordFrame:
 
 
 def _finished(frame: RecordFrame, column: str, sql: SqlAggregates) -> DataFrame:
-    """What the user's expressions make of the results of the functions."""
+    """Applies the user's expressions to the results of the functions."""
     seen = scope(frame, column)
     made = named(seen, columns(sql.expressions), alone="value")
     value = sf.when(sf.col(column).isNotNull(), struct_of(made, bare="value"))

@@ -1,4 +1,4 @@
-"""What Spark raises, in one line: what is wrong, where, and what there is instead. The stack of the JVM helps no one."""
+"""Turns Spark's errors into one line: what is wrong, where, and what exists instead. The stack of the JVM helps no one."""
 
 from __future__ import annotations
 

@@ -168,7 +168,7 @@ def _holds(operator: Filtered) -> Column:
 
 
 def _blanked(frame: RecordFrame, rows: DataFrame, column: str, operator: Filtered) -> DataFrame:
-    """Null where the condition does not hold: for a table that is a delete."""
+    """Returns values, null where the condition does not hold: in a table, null is a delete."""
     seen = scope(frame.with_rows(rows), column)
     kept = sf.when(sf.col(column).isNotNull() & _holds(operator), sf.col(column))
     return seen.withColumn(column, computed_here(kept)).select(*frame.rows.columns)

@@ -119,12 +119,12 @@ class Translator:
         return frame
 
     def inputs(self, operator: Operator) -> list[RecordFrame]:
-        """What the operator that is being translated reads."""
+        """Returns the frames that the current operator reads."""
         ways = self.events.ways(operator, self.reading)
         return [moved_on(self.frame(way.source, way.reading), way.steps, way.hops) for way in ways]
 
     def input(self, operator: Operator) -> RecordFrame:
-        """What an operator of one input reads."""
+        """Returns the frame that the current operator reads, if it has one input."""
         (frame,) = self.inputs(operator)
         return frame
 
@@ -135,7 +135,7 @@ class Translator:
     def _with_tail(
         self, operator: Operator, frame: RecordFrame, sink: TopicSink, reading: Reading
     ) -> RecordFrame:
-        """What is written there passes in the rows that go on from here."""
+        """Adds the outputs that branch off here: their rows pass through in the rows that continue."""
         shared = dict(self._frames)
         held_back = reading != "written" and holds_back(operator)
         self._frames[operator, "written"] = outputs.doubled(frame, held_back=held_back)

@@ -87,7 +87,7 @@ _OF_TIME: Final = frozenset("HhKkmsSna")
 
 
 def zone_of(name: str) -> tzinfo:
-    """ValueError for a zone that does not exist."""
+    """Returns a time zone. ValueError for one that does not exist."""
     if name in ("Z", "UTC", "GMT", "UT"):
         return UTC
     match = _OFFSET.fullmatch(name)
@@ -247,7 +247,7 @@ def _time(values: dict[str, tuple[str, str]]) -> timedelta:
 
 
 def format_time(milliseconds: int, pattern: str, zone: str) -> str:
-    """ValueError for a pattern that is none, and for a zone that does not exist."""
+    """Formats a time. ValueError for an invalid pattern, and for a zone that does not exist."""
     compiled = _compiled(pattern)
     moment = (_EPOCH + timedelta(milliseconds=milliseconds)).astimezone(zone_of(zone))
     return "".join(

@@ -29,7 +29,7 @@ _DECODER: Final = json.JSONDecoder(parse_float=_Number, parse_int=_Number, parse
 
 
 def read(text: str) -> Any:
-    """ValueError for what is no JSON. Numbers stay text, of a class of their own."""
+    """Parses JSON. ValueError for other text. Numbers stay text, of a class of their own."""
     return _DECODER.decode(text)
 
 
@@ -85,7 +85,7 @@ def records(text: str) -> dict[str, str] | None:
 
 
 def items(text: str) -> list[str] | None:
-    """Null unless it is an array of objects."""
+    """Returns the items of an array of objects; null for other values."""
     value = read(text)
     if not isinstance(value, list) or not all(isinstance(element, dict) for element in value):
         return None
@@ -93,7 +93,7 @@ def items(text: str) -> list[str] | None:
 
 
 def concatenated(texts: list[str | None]) -> str | None:
-    """PostgreSQL's || for JSON. Null when one of them is null."""
+    """Concatenates as PostgreSQL's || for JSON. Null when one of the values is null."""
     values = []
     for text in texts:
         if text is None:

@@ -23,7 +23,7 @@ def rounded(number: str, scale: int, way: str) -> str:
 
 
 def position_of(text: str | None, part: str | None, position: int | None, occurrence: int | None) -> int:
-    """INSTR: from 1 on; 0 when it is not there. A negative position searches from the end."""
+    """Returns INSTR: a position from 1 on; 0 when there is none. A negative start position searches from the end."""
     if text is None or part is None or position is None or occurrence is None:
         return 0
     if not 0 < abs(position) <= len(text) or occurrence < 1:
