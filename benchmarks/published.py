@@ -8,13 +8,15 @@ from __future__ import annotations
 import json
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any, Final, NamedTuple
 
 from benchmarks import report
 from benchmarks.contenders import Contender
 from benchmarks.samples import Sample, findings
 
 _BEGIN, _END = "<!-- results -->\n", "<!-- /results -->"
+_LEFT_OUT: Final = {"records/s", "RSS MB"}
+"""Quantities that repeat others of the same samples (MB/s, PSS MB). The page leaves them out; its JSON file has them."""
 
 
 class Published(NamedTuple):
@@ -58,7 +60,7 @@ def write(page: Path, published: Published, who: Sequence[Contender], peer: str)
     before, rest = page.read_text(encoding="utf-8").split(_BEGIN, 1)
     after = rest.split(_END, 1)[1]
     conditions = "".join(f"- {_sentence(run)}\n" for run in published.runs)
-    table = report.markdown(result, who, peer)
+    table = report.markdown([item for item in result if item.quantity not in _LEFT_OUT], who, peer)
     links = (
         "\nEvery sample: [benchmarks.json](benchmarks.json).\n\n![ratios to Apache Kafka](benchmarks.png)\n\n"
     )
