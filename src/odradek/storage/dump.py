@@ -72,7 +72,7 @@ class SegmentSummary:
 
 
 def read_batches(disk: Disk, log_path: str, *, with_records: bool = False) -> Iterator[DumpedBatch]:
-    """The batches of a `.log` file in order, CRCs checked."""
+    """Yields the batches of a `.log` file in order, CRCs checked."""
     file = disk.open(log_path, write=False)
     try:
         size_bytes = file.length()
@@ -106,7 +106,7 @@ def _batch_at(file: DiskFile, position: int, size_bytes: int, *, with_records: b
 
 
 def read_offset_index(disk: Disk, path: str) -> list[OffsetEntry]:
-    """All whole entries of an `.index` file."""
+    """Returns all whole entries of an `.index` file."""
     base_offset, data = _base_offset(path), disk.read(path)
     whole = data[: len(data) - len(data) % OFFSET_ENTRY.size]
     return [
@@ -116,7 +116,7 @@ def read_offset_index(disk: Disk, path: str) -> list[OffsetEntry]:
 
 
 def read_time_index(disk: Disk, path: str) -> list[TimeEntry]:
-    """All whole entries of a `.timeindex` file."""
+    """Returns all whole entries of a `.timeindex` file."""
     base_offset, data = _base_offset(path), disk.read(path)
     whole = data[: len(data) - len(data) % TIME_ENTRY.size]
     return [
@@ -125,7 +125,7 @@ def read_time_index(disk: Disk, path: str) -> list[TimeEntry]:
 
 
 def read_transaction_index(disk: Disk, path: str) -> list[AbortedTransaction]:
-    """All whole entries of a `.txnindex` file; UnreadableFileError for a version that is not known."""
+    """Returns all whole entries of a `.txnindex` file; UnreadableFileError for a version that is not known."""
     data = disk.read(path)
     try:
         return decode_aborted(data[: len(data) - len(data) % TRANSACTION_ENTRY.size])
@@ -134,7 +134,7 @@ def read_transaction_index(disk: Disk, path: str) -> list[AbortedTransaction]:
 
 
 def read_snapshot(disk: Disk, path: str) -> list[ProducerState]:
-    """The producers in a `.snapshot` file; UnreadableFileError when it is damaged."""
+    """Returns the producers in a `.snapshot` file; UnreadableFileError when it is damaged."""
     try:
         return decode_snapshot(disk.read(path), _NEVER_MS)
     except BadSnapshotError as error:

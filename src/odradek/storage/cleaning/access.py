@@ -114,7 +114,7 @@ class CleaningAccess:
     # ---- looking ---------------------------------------------------------------------------------------------------
 
     def sealed(self) -> list[SegmentView]:
-        """All but the active one, which is never touched."""
+        """Returns all but the active one, which is never touched."""
         return [self._view(number) for number in range(len(self._segments) - 1)]
 
     def _view(self, number: int) -> SegmentView:
@@ -138,7 +138,7 @@ class CleaningAccess:
         return min(claimed_ms, written_ms) if claimed_ms >= 0 else written_ms
 
     def sources(self, first_offset: int, end_offset: int) -> list[SourceSegment]:
-        """The sealed segments that reach beyond `first_offset` and end at or below `end_offset`."""
+        """Returns the sealed segments that reach beyond `first_offset` and end at or below `end_offset`."""
         return [
             self._source(number)
             for number, view in enumerate(self.sealed())

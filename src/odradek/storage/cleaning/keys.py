@@ -89,7 +89,7 @@ class KeyReading:
             self.end_offset = segment.end_offset
 
     def _add_batch(self, header: BatchHeader, batch: memoryview) -> bool:
-        """False when the map is full."""
+        """Returns False when the map is full."""
         if header.is_control:
             if header.record_count:
                 self._transactions.is_done(header, read_control(batch).kind)

@@ -132,7 +132,7 @@ class LogCleaner:
     # ---- one log ---------------------------------------------------------------------------------------------------
 
     async def _compact(self, log: Log, dirty: CleaningRange, config: BrokerConfig) -> bool:
-        """False when it should not be tried again in this round."""
+        """Returns False when it should not be tried again in this round."""
         compaction = Compaction(self._runtime, log, dirty, Resources.of(config), self._driver(config))
         started = self._runtime.clock.monotonic()
         log.cleaning.begin()

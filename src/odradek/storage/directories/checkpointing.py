@@ -101,7 +101,7 @@ class Checkpointing:
         return changed
 
     def _changed_extent(self, directory: LogDirectory, opened: Log) -> Extent | None:
-        """The extent of a log that moved, if it is in the directory and not what was written down."""
+        """Returns the extent of a log that moved, if it is in the directory and not what was written down."""
         name = opened.topic_partition
         home = self._placement.first(name)
         if self._logs.get(name) is not opened or home is None or home.offline is not None:
@@ -149,7 +149,7 @@ class Checkpointing:
     async def write(
         self, directory: LogDirectory, high_watermarks: HighWatermarks = None, *, is_asked: bool = False
     ) -> None:
-        """KAFKA_STORAGE_ERROR when that fails, or the directory is offline."""
+        """Raises KAFKA_STORAGE_ERROR when that fails, or the directory is offline."""
         async with self._writing:
             _check_online(directory)
             notes = await self._note_logs(directory, high_watermarks, is_asked=is_asked)

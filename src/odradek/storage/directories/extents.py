@@ -54,7 +54,7 @@ def encode_all(extents: Extents, checkpoints: Iterable[bytes]) -> tuple[bytes, i
 
 
 def encode_changed(extents: Extents, crc_before: int) -> tuple[bytes, int]:
-    """One more block, and its CRC."""
+    """Returns one more block, and its CRC."""
     return _block(crc_before, _entries(extents))
 
 
@@ -83,7 +83,7 @@ class ExtentsRead(NamedTuple):
 
 
 def decode(data: bytes) -> ExtentsRead:
-    """BadCheckpointError when not even the first block can be believed."""
+    """Raises BadCheckpointError when not even the first block can be believed."""
     body, position, crc = _next_body(data, 0, 0)
     if body is None:
         raise BadCheckpointError("its first block is damaged")

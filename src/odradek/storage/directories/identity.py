@@ -7,7 +7,7 @@ from odradek.storage.directories.log_directory import LogDirectory
 
 
 def cluster_of(directories: list[LogDirectory], cluster_id: str | None, node_id: int) -> str | None:
-    """The cluster that the directories belong to; None when all are new. ConfigError when they do not agree."""
+    """Returns the cluster that the directories belong to; None when all are new. ConfigError when they do not agree."""
     paths: dict[str, str] = {}
     for directory in directories:
         if directory.offline is not None:

@@ -28,7 +28,7 @@ class LackNote:
 
 
 def read_note(disk: Disk, directory: str) -> LackNote | None:
-    """None when there is none. A note that is damaged says that records are lacking, and no more."""
+    """Returns None when there is none. A note that is damaged says that records are lacking, and no more."""
     path = naming.join(directory, naming.LACK_NOTE)
     if not disk.exists(path):
         return None

@@ -43,7 +43,7 @@ class MovingDirectory(NamedTuple):
 
 
 def moving_directory(partition: TopicPartition, move_id: str, suffix: str) -> str:
-    """The name of a directory. INVALID_TOPIC_EXCEPTION where it would be longer than a file system allows."""
+    """Returns the name of a directory. INVALID_TOPIC_EXCEPTION where it would be longer than a file system allows."""
     name = f"{partition}.{move_id}{suffix}"
     if len(name) > _NAME_BYTES_MAX:
         raise KafkaError(
@@ -54,7 +54,7 @@ def moving_directory(partition: TopicPartition, move_id: str, suffix: str) -> st
 
 
 def parse_moving_directory(name: str) -> MovingDirectory | None:
-    """None for a directory that no move has named."""
+    """Returns None for a directory that no move has named."""
     match = _MOVING.match(name)
     partition = naming.parse_partition_directory(match[1]) if match else None
     return MovingDirectory(partition, match[2], match[3]) if match and partition else None

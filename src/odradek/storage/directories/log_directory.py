@@ -82,7 +82,7 @@ class Checkpoint:
 
 
 def refuse_without_descriptors(path: str, error: OSError) -> None:
-    """ConfigError where the process has no descriptors left: that says nothing of the disk."""
+    """Raises ConfigError where the process has no descriptors left: that says nothing of the disk."""
     if error.errno in NO_DESCRIPTORS:
         raise ConfigError(
             f"data directory {path} cannot be opened: {error.strerror}. Raise the limit of open files ('ulimit -n')"
@@ -164,7 +164,7 @@ class LogDirectory:
         self._disk.replace(naming.join(self.path, naming.META_PROPERTIES), identity.format())
 
     def identify(self, cluster_id: str, node_id: int, new_id: Callable[[], UUID]) -> str:
-        """The directory's own id, made and written down where there is none yet."""
+        """Returns the directory's own id, made and written down where there is none yet."""
         identity = self.read_identity()
         if identity is not None and identity.directory_id:
             self.directory_id = identity.directory_id

@@ -188,12 +188,12 @@ class LogManager:
         return list(self._directories)
 
     def log_directory_of(self, name: TopicPartition) -> str | None:
-        """The directory that holds a partition."""
+        """Returns the directory that holds a partition."""
         home = self._placement.first(name)
         return home.path if home is not None else None
 
     def get(self, name: TopicPartition) -> Log | None:
-        """An open log."""
+        """Returns an open log."""
         return self._logs.get(name)
 
     @property
@@ -303,7 +303,7 @@ class LogManager:
     # ---- moves -----------------------------------------------------------------------------------------------------
 
     def begin_move(self, name: TopicPartition, path: str) -> FolderCopy:
-        """A copy of an open log into the directory at `path`, to be filled (`FolderCopy`) and given to `move_log`.
+        """Returns a copy of an open log into the directory at `path`, to be filled (`FolderCopy`) and given to `move_log`.
 
         LOG_DIR_NOT_FOUND, or KAFKA_STORAGE_ERROR when the directory is offline.
         """

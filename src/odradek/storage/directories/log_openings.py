@@ -142,7 +142,7 @@ class LogOpenings:
         absent: MissingLogAction,
         is_counted_on: bool,
     ) -> Log:
-        """An empty log, unless the one that is not there is lost."""
+        """Makes an empty log, unless the missing one is lost."""
         if absent is MissingLogAction.LOST:
             self._keep_in_mind(directory, name, topic_id)
             raise lost_replica(name, "its log is not in any log directory, though it was there")
@@ -323,6 +323,6 @@ class LogOpenings:
         self._placement.forget(name)
 
     def retired_path(self, directory: LogDirectory, name: TopicPartition, suffix: str) -> str:
-        """A new name for the directory of a partition that is not to be opened any more."""
+        """Returns a new name for the directory of a partition that is not to be opened any more."""
         unique = self._runtime.entropy.uuid()
         return naming.join(directory.path, naming.retired_directory(name, unique, suffix))

@@ -77,19 +77,19 @@ def offset_file(offset: int, kind: str) -> str:
 
 
 def parse_offset_file(name: str) -> OffsetFile | None:
-    """None for a file that is not named after an offset."""
+    """Returns None for a file that is not named after an offset."""
     match = _OFFSET_FILE.match(name)
     return OffsetFile(int(match[1]), match[2], match[3]) if match else None
 
 
 def parse_partition_directory(name: str) -> TopicPartition | None:
-    """None for a directory that does not hold a live partition."""
+    """Returns None for a directory that does not hold a live partition."""
     match = _PARTITION_DIRECTORY.match(name)
     return TopicPartition(match[1], int(match[2])) if match else None
 
 
 def retired_directory(topic_partition: TopicPartition, unique: UUID, suffix: str) -> str:
-    """The name of a partition on its way out. A long topic name is cut so that the whole is a legal file name."""
+    """Returns the name of a partition on its way out. A long topic name is cut so that the whole is a legal file name."""
     tail = f".{unique.hex}{suffix}"
     return str(topic_partition)[: _DIRECTORY_NAME_MAX - len(tail)] + tail
 

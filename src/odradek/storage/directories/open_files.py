@@ -72,7 +72,7 @@ class OpenFiles:
         return sum(writer.open_file_count for writer in self._writers)
 
     def get(self, path: str) -> DiskFile:
-        """The open file at `path`; FileNotFoundError when there is none."""
+        """Returns the open file at `path`; FileNotFoundError when there is none."""
         file = self._files.get(path)
         if file is not None:
             self._files.move_to_end(path)

@@ -30,7 +30,7 @@ class LogDirPlacement:
         return all(directory.offline is None for directory in self.directories)
 
     def of(self, name: TopicPartition) -> Sequence[LogDirectory]:
-        """All homes of a partition; none when it is not here."""
+        """Returns all directories that hold a partition; none when it is not here."""
         return self._of.get(name, ())
 
     def first(self, name: TopicPartition) -> LogDirectory | None:
@@ -38,7 +38,7 @@ class LogDirPlacement:
         return placement[0] if placement else None
 
     def usable(self, name: TopicPartition) -> LogDirectory | None:
-        """The home of a partition; None when it has none. KAFKA_STORAGE_ERROR when it has several, or is offline."""
+        """Returns the home of a partition; None when it has none. KAFKA_STORAGE_ERROR when it has several, or is offline."""
         placement = self._of.get(name)
         if not placement:
             return None

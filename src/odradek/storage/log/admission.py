@@ -13,7 +13,7 @@ LOG_APPEND_TIME: Final = "LogAppendTime"
 
 
 def check_batches(batches: Sequence[tuple[BatchHeader, memoryview]], config: LogConfig, now_ms: int) -> int:
-    """The bytes of all batches together. Raises MESSAGE_TOO_LARGE, RECORD_LIST_TOO_LARGE or INVALID_TIMESTAMP."""
+    """Returns the bytes of all batches together. Raises MESSAGE_TOO_LARGE, RECORD_LIST_TOO_LARGE or INVALID_TIMESTAMP."""
     total_bytes = 0
     for header, _ in batches:
         size_bytes = header.size_bytes

@@ -126,7 +126,7 @@ class PendingRemovals:
         *,
         keeps_renamed: bool,
     ) -> RemovalJob | None:
-        """None when there is nothing to do yet. `flush_job` is called when segments are to be renamed.
+        """Returns None when there is nothing to do yet. `flush_job` is called when segments are to be renamed.
 
         `keeps_renamed`: where the log begins is not durable yet, so the renamed files alone say that nothing is missing.
         """

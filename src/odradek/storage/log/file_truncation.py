@@ -64,7 +64,7 @@ class TruncationPlan:
 
     @classmethod
     def parse(cls, data: bytes) -> TruncationPlan:
-        """BadCheckpointError for bytes that are damaged."""
+        """Raises BadCheckpointError for bytes that are damaged."""
         values = checkpoints.unsealed(data)
         try:
             if values["version"] != _VERSION:
@@ -78,12 +78,12 @@ class TruncationPlan:
 
 
 def _in_file(field_name: str) -> str:
-    """The name of a field in the file `truncation`, whose format does not change."""
+    """Returns the name of a field in the file `truncation`, whose format does not change."""
     return "is_anew" if field_name == "starts_empty" else field_name
 
 
 def read_plan(disk: Disk, directory: str) -> TruncationPlan | None:
-    """None without a file; BadCheckpointError for a damaged one."""
+    """Returns None without a file; BadCheckpointError for a damaged one."""
     path = naming.join(directory, naming.TRUNCATION)
     return TruncationPlan.parse(disk.read(path)) if disk.exists(path) else None
 

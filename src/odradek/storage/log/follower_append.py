@@ -34,7 +34,7 @@ class SegmentWrite(NamedTuple):
 
 
 def check_fetched(batches: Batches, *, end_offset: int, latest_epoch: int) -> dict[int, Marker]:
-    """The markers among the batches; `end_offset` and `latest_epoch` are of the log that they are for.
+    """Returns the markers among the batches; `end_offset` and `latest_epoch` are of the log that they are for.
 
     CORRUPT_MESSAGE for batches that no log can hold in this order. OFFSET_OUT_OF_RANGE when they begin below the log's end: it
     must be truncated first.
@@ -76,7 +76,7 @@ def _corrupt(header: BatchHeader, problem: str) -> KafkaError:
 
 
 def _marker(header: BatchHeader, batch: memoryview) -> Marker | None:
-    """None for a control batch that ends no transaction, also because a compaction took its record."""
+    """Returns None for a control batch that ends no transaction, also because a compaction took its record."""
     if header.producer_id < 0 or header.record_count == 0:
         return None
     try:

@@ -55,7 +55,7 @@ class EpochHistory:
         return True
 
     def end_of(self, epoch: int, log_end_offset: int) -> EpochEnd:
-        """The largest epoch not above `epoch` that this log knows, and the offset at which it ended here."""
+        """Returns the largest epoch not above `epoch` that this log knows, and the offset at which it ended here."""
         if epoch < 0 or epoch > self.latest:
             return UNKNOWN_EPOCH_END
         if epoch == self.latest:
@@ -65,7 +65,7 @@ class EpochHistory:
         return EpochEnd(known, self._entries[above].start_offset)
 
     def epoch_of(self, offset: int) -> int:
-        """The epoch that wrote `offset`; -1 when it is older than all entries."""
+        """Returns the epoch that wrote `offset`; -1 when it is older than all entries."""
         above = bisect_right(self._entries, offset, key=lambda entry: entry.start_offset)
         return self._entries[above - 1].epoch if above else -1
 

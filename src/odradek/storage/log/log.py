@@ -137,7 +137,7 @@ class Log:
 
     @classmethod
     def open(cls, runtime: Runtime, directory: str, config: LogConfig, **options: Any) -> Log:
-        """The log in `directory`, at once. `options`: other fields of `Opening`, and arguments of `opening`."""
+        """Returns the log in `directory`, at once. `options`: other fields of `Opening`, and arguments of `opening`."""
         hearers = {
             name: options.pop(name) for name in ("on_failed", "on_damaged", "on_moved") if name in options
         }
@@ -245,17 +245,17 @@ class Log:
         return self._context.epochs.latest
 
     def epoch_of(self, offset: int) -> int:
-        """The leader epoch that wrote `offset`; -1 when that is not known."""
+        """Returns the leader epoch that wrote `offset`; -1 when that is not known."""
         return self._context.epochs.epoch_of(offset)
 
     def epoch_end_offset(self, epoch: int) -> EpochEnd:
-        """The largest leader epoch not above `epoch`, and where it ended in this log (KIP-101, KIP-279)."""
+        """Returns the largest leader epoch not above `epoch`, and where it ended in this log (KIP-101, KIP-279)."""
         return self._context.epochs.end_of(epoch, self._segments.end_offset)
 
     # ---- appending ---------------------------------------------------------------------------------------------------
 
     def check_writable(self) -> None:
-        """KAFKA_STORAGE_ERROR while the log takes no appends: its disk failed, or is full."""
+        """Raises KAFKA_STORAGE_ERROR while the log takes no appends: its disk failed, or is full."""
         self._context.health.check_writable()
 
     def append(
@@ -332,7 +332,7 @@ class Log:
     def offset_for_timestamp(
         self, timestamp: int, *, end_offset: int | None = None, beside: ReadProgress | None = None
     ) -> TimestampedOffset | None:
-        """The first record below `end_offset` (the log's end) that is not before `timestamp`; None without any.
+        """Returns the first record below `end_offset` (the log's end) that is not before `timestamp`; None without any.
 
         With `beside`: NotAtHand for what would hold the event loop (see `at_hand.read_off_loop`).
         """

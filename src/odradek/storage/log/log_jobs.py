@@ -129,7 +129,7 @@ class LogJobs:
     # ---- the end -----------------------------------------------------------------------------------------------------
 
     def begin_close(self) -> ClosingJob | None:
-        """The work that makes a log that is not in use any more one that was closed cleanly. None without any.
+        """Returns the work that makes a log that is not in use any more one that was closed cleanly. None without any.
 
         Then its `run` on any thread, then `end_close` in any case. OSError, or KAFKA_STORAGE_ERROR, also while the log
         `awaits_truncation`.

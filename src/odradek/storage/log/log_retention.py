@@ -128,7 +128,7 @@ def candidates(segments: SegmentList) -> Iterator[RetentionSegment]:
 def remove_oldest(
     segments: SegmentList, reasons: Sequence[DeletionReason]
 ) -> list[tuple[Segment, DeletedSegment]]:
-    """The oldest segments, one for each reason."""
+    """Returns the oldest segments, one for each reason."""
     ends = [segments.end_of(number) for number in range(len(reasons))]
     return [
         (

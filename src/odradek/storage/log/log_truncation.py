@@ -193,7 +193,7 @@ class LogTruncation:
         self._small_files.write_epochs_again()  # else the truncation itself cuts the file
 
     def _let_go(self, dropped: list[Segment]) -> list[SegmentWriter]:
-        """The writers of segments that go; their other files are closed here."""
+        """Returns the writers of segments that go; their other files are closed here."""
         writers = []
         for segment in dropped:
             for kind in (naming.LOG, *naming.INDEX_SUFFIXES):

@@ -34,7 +34,7 @@ def first_at_or_after(
     end_offset: int,
     beside: ReadProgress | None = None,
 ) -> TimestampedOffset | None:
-    """The first record below `end_offset` with a timestamp of at least `timestamp`; None without any."""
+    """Returns the first record below `end_offset` with a timestamp of at least `timestamp`; None without any."""
     start_offset = segments.start_offset
     for number in range(segments.number_of(start_offset), len(segments)):
         segment = segments[number]
@@ -129,7 +129,7 @@ def latest(
     end_offset: int,
     beside: ReadProgress | None = None,
 ) -> TimestampedOffset | None:
-    """The first record below `end_offset` with the largest timestamp; None when there are no records."""
+    """Returns the first record below `end_offset` with the largest timestamp; None when there are no records."""
     start_offset = segments.start_offset
     placement: list[tuple[Mark, Segment]] = []
     for number in range(segments.number_of(start_offset), len(segments)):

@@ -55,11 +55,11 @@ class LogTransactions:
         self._decided.clear()
 
     def oldest_but(self, first_offset: int) -> int | None:
-        """The first offset of the oldest open transaction other than the one that began there."""
+        """Returns the first offset of the oldest open transaction other than the one that began there."""
         return next((offset for offset in self._open if offset != first_offset), None)
 
     def stable_below(self, high_watermark: int) -> int:
-        """The last stable offset. `high_watermark` never goes back: what is decided below it is forgotten."""
+        """Returns the last stable offset. `high_watermark` never goes back: what is decided below it is forgotten."""
         decided = self._decided
         if not self._open and not decided:
             return high_watermark

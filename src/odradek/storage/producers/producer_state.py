@@ -104,12 +104,12 @@ def _stale_epoch(state: ProducerState, producer_id: int, epoch: int) -> KafkaErr
 
 
 def following(sequence: int) -> int:
-    """The sequence number behind `sequence`: they wrap."""
+    """Returns the sequence number after `sequence`: they wrap."""
     return 0 if sequence == SEQUENCE_MAX else sequence + 1
 
 
 def written(state: ProducerState | None, header: BatchHeader, base_offset: int, now_ms: int) -> ProducerState:
-    """The state once the batch is in the log at `base_offset`. No checks: what is in the log is a fact."""
+    """Returns the state once the batch is in the log at `base_offset`. No checks: what is in the log is a fact."""
     batch = WrittenBatch(
         header.base_sequence,
         header.last_sequence,
@@ -144,7 +144,7 @@ class Marker(NamedTuple):
 
     @classmethod
     def of_batch(cls, header: BatchHeader, control: ControlMarker) -> Marker | None:
-        """None for control records that end no transaction."""
+        """Returns None for control records that end no transaction."""
         if control.kind is None:
             return None
         return cls(
@@ -182,7 +182,7 @@ def check_marker(state: ProducerState | None, marker: Marker, transaction_versio
 
 
 def marked(state: ProducerState | None, marker: Marker, now_ms: int) -> ProducerState:
-    """The state once the marker is in the log. No checks: what is in the log is a fact."""
+    """Returns the state once the marker is in the log. No checks: what is in the log is a fact."""
     return ProducerState(
         marker.producer_id,
         marker.producer_epoch,
@@ -305,7 +305,7 @@ class Producers:
             self.verifications.wrote(state.producer_id)
 
     def mark(self, marker: Marker, offset: int, now_ms: int) -> EndedTransaction | None:
-        """The marker is in the log at `offset`; the transaction that it ended, if there was one."""
+        """Notes that the marker is in the log at `offset`; returns the transaction that it ended, if there was one."""
         state = self._states.get(marker.producer_id)
         self._states[marker.producer_id] = marked(state, marker, now_ms)
         self.verifications.marked(marker.producer_id, marker.producer_epoch)

@@ -121,7 +121,7 @@ def replay_batch(
 
 
 def newest_snapshot(disk: Disk, directory: str, up_to: int, now_ms: int) -> tuple[int, Producers]:
-    """The newest sound snapshot that is of nothing above `up_to`, and its offset; (0, none) without any."""
+    """Returns the newest sound snapshot that is of nothing above `up_to`, and its offset; (0, none) without any."""
     files = map(naming.parse_offset_file, disk.list_directory(directory))
     offsets = [file.offset for file in files if file and file.kind == naming.SNAPSHOT and not file.state]
     for offset in sorted(offsets, reverse=True):

@@ -69,7 +69,7 @@ def _older_batches(state: ProducerState) -> bytes:
 
 
 def decode_snapshot(data: bytes, now_ms: int) -> list[ProducerState]:
-    """The states, or BadSnapshotError. A timestamp ahead of `now_ms` is taken as now, so that it can expire."""
+    """Returns the states, or BadSnapshotError. A timestamp ahead of `now_ms` is taken as now, so that it can expire."""
     head = _HEADER.size + _COUNT.size
     if len(data) < head:
         raise BadSnapshotError(f"{len(data)} bytes are too few")

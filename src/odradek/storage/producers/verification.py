@@ -60,7 +60,7 @@ class Verifications:
         return entry.guard
 
     def check(self, header: BatchHeader, guard: Guard) -> None:
-        """INVALID_TXN_STATE unless `guard` is of the verification under way."""
+        """Raises INVALID_TXN_STATE unless `guard` is of the verification under way."""
         entry = self.under_way.get(header.producer_id)
         if entry is None or entry.guard is not guard:
             raise KafkaError(

@@ -52,7 +52,8 @@ class AfterCrash:
         )
 
     def _first_to_scan(self) -> int:
-        """The number of the segment that holds the recovery point; of one before it that tells whether it follows on."""
+        """Returns the number of the segment that holds the recovery point; of one before it that tells whether it follows
+        on."""
         segments, point = self._segments, self._context.opening.recovery_point
         number = max((n for n, segment in enumerate(segments) if segment.base_offset <= point), default=0)
         while number > 0 and not segments[number].size_bytes:

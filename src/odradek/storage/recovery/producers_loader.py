@@ -124,7 +124,7 @@ class ProducersLoader:
             return None
 
     def _first_doubtful(self, segments: Iterable[Segment]) -> int:
-        """The first segment whose transaction index is not what was written down of it. Kafka writes nothing down."""
+        """Returns the first segment whose transaction index differs from its written sum. Kafka writes no sums."""
         sums = self.transaction_sums
         for segment in segments:
             if sums is None or sums.get(segment.base_offset, segment.aborted.sum) != segment.aborted.sum:
@@ -135,8 +135,8 @@ class ProducersLoader:
     def _load_snapshots(
         self, names: Sequence[str], scanned: int, end_offset: int
     ) -> list[tuple[int, Producers]]:
-        """The newest good one of the log's, and, if that is behind the offset `scanned`, the newest that is not. Others may
-        go."""
+        """Returns the newest good snapshot of the log, and, if that is behind the offset `scanned`, the newest that is not.
+        Others may go."""
         disk = self._context.disk
         bases = {segment.base_offset for segment in self._segments}
         offsets = [

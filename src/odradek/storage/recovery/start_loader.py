@@ -50,7 +50,8 @@ class StartLoader:
         return self._context.path(naming.offset_file(offset, naming.LOG) + naming.DELETED)
 
     def _renamed_end(self, offset: int, following: int) -> int:
-        """The offset at which a renamed segment ends; `following` where its space was needed, so that no one can see that."""
+        """Returns the offset at which a renamed segment ends; `following` where its space was needed, so that no one can
+        see that."""
         file, end_offset = self._context.disk.open(self._renamed_path(offset)), offset
         try:
             size_bytes = file.length()

@@ -26,7 +26,7 @@ class BatchSearch:
         self._hints = index.hints
 
     def locate(self, offset: int) -> int:
-        """The byte position of the first batch that ends at or behind `offset`; the segment's size when none does."""
+        """Returns the byte position of the first batch that ends at or after `offset`; the segment's size when none does."""
         if offset <= self._records.base_offset:
             return 0
         hint = self._hints.get(offset)
@@ -40,7 +40,7 @@ class BatchSearch:
         hints[offset] = position
 
     def remembered(self, offset: int) -> int:
-        """The position of the batch that begins with `offset`; -1 when it is not remembered."""
+        """Returns the position of the batch that begins with `offset`; -1 when it is not remembered."""
         return self._hints.get(offset, -1)
 
     def _search(self, offset: int) -> int:
@@ -67,7 +67,7 @@ class BatchSearch:
         return size_bytes
 
     def last_batch(self) -> Mark | None:
-        """The last batch, read from the file; None in an empty segment."""
+        """Returns the last batch, read from the file; None in an empty segment."""
         self._search(OFFSET_MAX)  # finds out whether the last index entry is true
         entry = self._index.floor(OFFSET_MAX)
         last = None
@@ -76,7 +76,7 @@ class BatchSearch:
         return last
 
     def mark_before(self, position: int) -> Mark:
-        """The batch that ends at byte `position`, which is not the first."""
+        """Returns the batch that ends at byte `position`, which is not the first."""
         entry = self._index.floor_by_position(position - 1)
         if entry is not None and self._records.mark(entry.position).last_offset != entry.offset:
             self._index.rebuild("an offset index entry names another batch")
@@ -87,7 +87,7 @@ class BatchSearch:
         raise self._records.damaged(BrokenChain(position, "no batch ends here"))
 
     def floor_time(self, timestamp: int) -> TimeEntry | None:
-        """The last time entry at or before `timestamp`, checked against the batch that it names."""
+        """Returns the last time entry at or before `timestamp`, checked against the batch that it names."""
         entry = self._index.floor_time(timestamp)
         if entry is None or self._index.in_memory is not None or self._is_true(entry):
             return entry

@@ -43,7 +43,7 @@ class BrokenChain(Exception):
 
 
 def mark_at(buffer: Buffer, index: int, position: int) -> Mark:
-    """The batch whose header begins at `buffer[index]`, which is byte `position` of its file. Raises BrokenChain."""
+    """Returns the batch whose header begins at `buffer[index]`, which is byte `position` of its file. Raises BrokenChain."""
     if len(buffer) - index < HEADER_BYTES:
         raise BrokenChain(position, "a header cut short")
     base, length, epoch, magic, _, _, last_delta, _, max_timestamp = _HEAD.unpack_from(buffer, index)
@@ -56,7 +56,7 @@ def mark_at(buffer: Buffer, index: int, position: int) -> Mark:
 
 
 def walk(file: DiskFile, start: int, end: int) -> Iterator[Mark]:
-    """The batches of `file` between the byte positions, by their headers alone, in few reads.
+    """Yields the batches of `file` between the byte positions, by their headers alone, in few reads.
 
     Raises BrokenChain at the first position that holds no whole batch.
     """

@@ -113,7 +113,7 @@ class FileRecords:
         return self.log_file.pread(mark.size_bytes, mark.position)
 
     def marks(self, start: int = 0) -> Iterator[Mark]:
-        """The headers of all batches from byte `start` on."""
+        """Yields the headers of all batches from byte `start` on."""
         try:
             yield from walk(self.log_file, start, self.size_bytes)
         except BrokenChain as damage:

@@ -40,7 +40,7 @@ def build_index(file: DiskFile, base_offset: int, size_bytes: int, interval: int
 def resume_index(
     file: DiskFile, base_offset: int, size_bytes: int, interval: int, offsets: bytes, times: bytes
 ) -> BuiltIndex | None:
-    """The indexes of the last segment as a clean close left them, or None when anything about them is doubtful."""
+    """Returns the indexes of the last segment as a clean close left them, or None when anything about them is doubtful."""
     if len(offsets) % OFFSET_ENTRY.size or len(times) % TIME_ENTRY.size:
         return None
     return resume_with(
@@ -57,7 +57,7 @@ def resume_with(
     *,
     is_own: bool = False,
 ) -> BuiltIndex | None:
-    """The same for an index that has only the entries of the first `size_bytes`.
+    """Returns the same for an index that has only the entries of the first `size_bytes`.
 
     `is_own`: it was in memory, where this process made or checked it. Then only what lies behind its last entry is read; to
     check the times of a file may take the whole segment.

@@ -67,28 +67,28 @@ class SegmentIndex:
     # ---- entries -----------------------------------------------------------------------------------------------------
 
     def floor(self, offset: int) -> OffsetEntry | None:
-        """The last entry at or below `offset`; the user of it looks whether it is true of its batch."""
+        """Returns the last entry at or below `offset`; the user of it looks whether it is true of its batch."""
         if self.in_memory is None:
             self._check_offsets()
         index = self.in_memory if self.in_memory is not None else self._offset_file()
         return index.floor(offset)
 
     def floor_by_position(self, position: int) -> OffsetEntry | None:
-        """The last entry that points at or before `position`."""
+        """Returns the last entry that points at or before `position`."""
         if self.in_memory is None:
             self._check_offsets()
         index = self.in_memory if self.in_memory is not None else self._offset_file()
         return index.floor_by_position(position)
 
     def floor_time(self, timestamp: int) -> TimeEntry | None:
-        """The last time entry at or before `timestamp`."""
+        """Returns the last time entry at or before `timestamp`."""
         if self.in_memory is None:
             self._check_times()
         index = self.in_memory
         return index.floor_time(timestamp) if index is not None else self._time_file().floor(timestamp)
 
     def max_timestamp(self) -> TimeEntry | None:
-        """The largest timestamp in the segment and the last offset of the first batch that has it."""
+        """Returns the largest timestamp in the segment and the last offset of the first batch that has it."""
         index = self.in_memory
         if index is not None:
             entry = TimeEntry(index.max_timestamp, index.max_timestamp_offset)
@@ -204,7 +204,7 @@ class SegmentIndex:
         index.write(*writer.index_files)
 
     def _open_files(self, index: ActiveIndex) -> tuple[DiskFile, ...]:
-        """The files with exactly the entries that were written before, whatever else was in them."""
+        """Returns the files with exactly the entries that were written before, whatever else was in them."""
         records = self._records
         opened: list[DiskFile] = []
         written = (
@@ -224,7 +224,7 @@ class SegmentIndex:
         return tuple(opened)
 
     def of_first(self, position: int) -> ActiveIndex:
-        """An index in memory of the first `position` bytes of the log. OSError, or KAFKA_STORAGE_ERROR."""
+        """Returns an index in memory of the first `position` bytes of the log. OSError, or KAFKA_STORAGE_ERROR."""
         records, index, is_own = self._records, self.in_memory, self.in_memory is not None
         if index is None:
             offsets, times = (

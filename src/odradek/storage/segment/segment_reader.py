@@ -109,7 +109,7 @@ class SegmentReader:
         return chunk
 
     def _mapped(self, start: int, limit: int, next_offset: int | None) -> Chunk | None:
-        """The batches between the positions, uncopied; `next_offset` is known where `limit` is a boundary of batches.
+        """Returns the batches between the positions, uncopied; `next_offset` is known where `limit` is a boundary of batches.
 
         None: the file cannot be mapped, or the index does not help to find the boundary. Then reading is as good.
         """

@@ -130,7 +130,7 @@ class ActiveIndex:
         self._bytes_since_entry += size_bytes
 
     def cut(self, position: int) -> ActiveIndex:
-        """The entries of batches that begin before byte `position`; what lies behind the last of them is not in it."""
+        """Returns the entries of batches that begin before byte `position`; what lies behind the last of them is not in it."""
         count = bisect_left(self._positions, position)
         reach = self._offsets[count - 1] if count else -1
         time_count = bisect_right(self._time_offsets, reach)
@@ -170,11 +170,11 @@ class ActiveIndex:
         return all(all(map(lt, column, column[1:])) for column in rising) and all(map(le, flat, flat[1:]))
 
     def floor(self, offset: int) -> OffsetEntry | None:
-        """The last entry at or below `offset`."""
+        """Returns the last entry at or below `offset`."""
         return self._entry(bisect_right(self._offsets, offset - self._base_offset) - 1)
 
     def floor_by_position(self, position: int) -> OffsetEntry | None:
-        """The last entry that points at or before `position`."""
+        """Returns the last entry that points at or before `position`."""
         return self._entry(bisect_right(self._positions, position) - 1)
 
     def _entry(self, number: int) -> OffsetEntry | None:
@@ -183,7 +183,7 @@ class ActiveIndex:
         return OffsetEntry(self._offsets[number] + self._base_offset, self._positions[number])
 
     def floor_time(self, timestamp: int) -> TimeEntry | None:
-        """The last entry at or before `timestamp`."""
+        """Returns the last entry at or before `timestamp`."""
         return self._time_entry(bisect_right(self._times, timestamp) - 1)
 
     def _time_entry(self, number: int) -> TimeEntry | None:
@@ -192,7 +192,7 @@ class ActiveIndex:
         return TimeEntry(self._times[number], self._time_offsets[number] + self._base_offset)
 
     def offset_bytes(self, first: int = 0) -> bytes:
-        """The entries from number `first` on, as the file holds them."""
+        """Returns the entries from number `first` on, as the file holds them."""
         pairs = array("i", bytes(8 * (len(self._offsets) - first)))
         pairs[0::2], pairs[1::2] = self._offsets[first:], self._positions[first:]
         if _LITTLE_ENDIAN:

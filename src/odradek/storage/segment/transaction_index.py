@@ -43,7 +43,7 @@ def encode_aborted(entry: AbortedTransaction) -> bytes:
 
 
 def decode_aborted(data: bytes) -> list[AbortedTransaction]:
-    """All entries; ValueError when the bytes are not whole entries of a known version."""
+    """Returns all entries; ValueError when the bytes are not whole entries of a known version."""
     if len(data) % ENTRY.size:
         raise ValueError(f"{len(data)} bytes are not a multiple of {ENTRY.size}")
     entries = []
