@@ -62,7 +62,7 @@ class FrameShares:
             self._is_proven = True
 
     def begin_serving(self, frame_bytes: int) -> Share | None:
-        """The share of the frame that is served now, if it is a large one."""
+        """Returns the share of the frame that is served now, if it is a large one."""
         self.being_served = None
         if self._in_backlog is not None and frame_bytes > RECEIVE_BYTES_MAX:
             self.being_served, self._in_backlog = self._in_backlog, None

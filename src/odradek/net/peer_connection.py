@@ -192,7 +192,7 @@ class PeerConnection(asyncio.BufferedProtocol):
         return len(self._pending)
 
     def version_of(self, api: Api) -> int:
-        """The highest that both sides know; PeerUnreachable when there is none."""
+        """Returns the highest version that both sides know; raises PeerUnreachable when there is none."""
         offered = self._offered.get(api.key)
         if offered is not None:
             version = min(api.latest_stable, offered.max)

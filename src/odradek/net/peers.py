@@ -75,7 +75,7 @@ class Peers:
         timeout_s: float | None = None,
         lane: str = "",
     ) -> Message:
-        """The broker's answer. PeerUnreachable, and nothing else, when there is none within `timeout_s`."""
+        """Returns the broker's answer. PeerUnreachable, and nothing else, when there is none within `timeout_s`."""
         limit_s = self._request_timeout_s if timeout_s is None else timeout_s
         deadline = self._now() + limit_s
         if self._closed:
@@ -163,7 +163,7 @@ class _Lane:
         self.connection: PeerConnection | None = None
 
     async def connected(self, address: Callable[[], tuple[str, int] | None]) -> PeerConnection:
-        """The connection, made if there is none. The address is asked for when it is needed, after the pause."""
+        """Returns the connection, made if there is none. The address is asked for when it is needed, after the pause."""
         seen = self._last_failure
         async with self._connecting:
             if self.connection is not None and not self.connection.closed:

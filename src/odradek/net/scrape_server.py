@@ -220,7 +220,7 @@ def _refusal(status: int, reason: str) -> HttpPage:
 
 
 def _parsed(head: bytes) -> tuple[str, PageRequest]:
-    """The method and the request. RFC 9112, strictly: whatever can be read in two ways is refused."""
+    """Returns the method and the request. RFC 9112, strictly: whatever can be read in two ways is refused."""
     request_line, *lines = head[:-4].decode("latin-1").split("\r\n")
     words = request_line.split(" ")
     if len(words) != 3 or words[2] not in ("HTTP/1.1", "HTTP/1.0") or not words[1].startswith("/"):
