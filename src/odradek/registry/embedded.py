@@ -159,7 +159,7 @@ class EmbeddedRegistry:
             await self.sync()
 
     def _ending(self, sessions: Sequence[int]) -> bytes:
-        """The line that ends them."""
+        """Returns the line that ends them."""
         tree = self._journal.state.tree
         gone: list[Change] = [(path, None) for session in sessions for path in tree.owned_by(session)]
         return line_of(gone, ended=sessions)

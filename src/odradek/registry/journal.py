@@ -60,7 +60,7 @@ class JournalState:
         )
 
     def snapshot(self, generation: int) -> bytes:
-        """A journal of one line that says all of this."""
+        """Returns a journal of one line that contains the whole state."""
         header = {"generation": generation, "commits": self.tree.commits}
         sessions = [{"session": session} for session in self.sessions]
         return _line([header, *sessions, *map(_entry, sorted(self.tree.nodes.items()))])

@@ -130,7 +130,7 @@ class SessionMonitor:
         self._looked_at: float | None = None
 
     def expired_sessions(self, heartbeats: dict[int, bytes | None], now: float) -> list[int]:
-        """The sessions that are over, judged by all heartbeats there are (None: the process is gone)."""
+        """Returns the sessions that are over, judged by all heartbeats there are (None: the process is gone)."""
         since = 0.0 if self._looked_at is None else min(now - self._looked_at, _OBSERVED_SECONDS_MAX)
         self._looked_at = now
         for session in [known for known in self._heard if known not in heartbeats]:

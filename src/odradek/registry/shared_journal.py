@@ -81,7 +81,7 @@ class SharedJournal:
             self._file.close()
 
     def lock(self) -> DirectoryLock:
-        """BlockingIOError while another process writes."""
+        """Takes the lock. Raises BlockingIOError while another process writes."""
         return self._disk.lock_file(self.lock_path)
 
     def accept(self, news: News) -> None:
@@ -137,7 +137,7 @@ class SharedJournal:
         return None
 
     def _read_whole(self, length: int | None) -> tuple[DiskFile, News]:
-        """The file that has the journal's name now, up to `length` if it is known."""
+        """Returns the file that has the journal's name now, up to `length` if it is known."""
         file = self._disk.open(self.path, create=True)
         try:
             content = file.pread(file.length() if length is None else length, 0)

@@ -95,7 +95,7 @@ class Tree:
 
 
 def changes_between(old: Tree, new: Tree) -> list[str]:
-    """The paths whose node or whose children differ."""
+    """Returns the paths whose node or whose children differ."""
     paths = {**dict.fromkeys(old.nodes), **dict.fromkeys(new.nodes)}
     touched = [path for path in paths if old.nodes.get(path) != new.nodes.get(path)]
     above: dict[str, None] = {}

@@ -61,7 +61,8 @@ class ZooKeeperRegistry:
 
     @classmethod
     async def open(cls, config: ZooKeeperConfig, runtime: Runtime) -> ZooKeeperRegistry:
-        """A session with the ZooKeeper that `zookeeper.connect` names. RegistryError or ConfigError, in one line, without."""
+        """Returns a session with the ZooKeeper that `zookeeper.connect` names. RegistryError or ConfigError, in one line,
+        without."""
         registry = cls(config, runtime)
         await registry._session.begin(registry._connect_ms)
         try:
@@ -324,7 +325,7 @@ def _encode_all(values: dict[int, bytes]) -> dict[int, bytes]:
 
 
 def _read_mark(mark: Node | None) -> str:
-    """The registry's id; empty where there is no mark."""
+    """Returns the registry's id; empty where there is no mark."""
     if mark is None:
         return ""
     try:

@@ -23,7 +23,7 @@ _RECONNECT_SECONDS_MAX: Final = 1.0
 
 
 def new_client(config: ZooKeeperConfig) -> tuple[Any, Threads]:
-    """A client that was not started, and its threads. ConfigError for files and names that cannot be used."""
+    """Returns a client that was not started, and its threads. ConfigError for files and names that cannot be used."""
     connect = parse_connect(config.connect or "")
     session_s = config.session_timeout_ms / 1000
     threads = Threads(_tls_context(config), api_timeout_s=session_s / max(4, 2 * len(connect.servers)))

@@ -185,7 +185,7 @@ class Session:
         await self._read(lambda client: client.set_acls_async(path, self._acl))
 
     async def multi(self, steps: Sequence[ZooKeeperStep]) -> RefusedStep | None:
-        """All of the steps or none. RegistryError where it is unknown."""
+        """Takes all of the steps or none. Raises RegistryError where the outcome is unknown."""
         connection = self._connection
         try:
             results = await self._call(lambda client: self._transaction(client, steps).commit_async())
@@ -340,7 +340,7 @@ class Session:
             self._pump()
 
     def _arming(self, path: str, kind: str) -> list[tuple[_Send, asyncio.Future[Any]]]:
-        """The requests that watch the node and its children again, after an event of this kind (NONE: at first).
+        """Returns the requests that watch the node and its children again, after an event of this kind (NONE: at first).
 
         The node goes first: where it is missing its children cannot be watched, but its creation is reported. A watcher is
         called once both are set: that covers what happened meanwhile.

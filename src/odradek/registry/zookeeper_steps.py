@@ -42,7 +42,7 @@ def encode(data: bytes) -> bytes:
 
 
 def decode(stored: bytes, path: str) -> bytes | None:
-    """None for a mere parent. `RegistryError` for what no one here wrote."""
+    """Returns None for a mere parent. Raises `RegistryError` for data that no one here wrote."""
     if not stored:
         return None
     if stored[:1] == _PLAIN:
@@ -98,7 +98,7 @@ class CommitPlan:
         self._filled: dict[int, int] = {}
 
     def steps(self) -> list[ZooKeeperStep]:
-        """RegistryError for more than ZooKeeper takes at once."""
+        """Raises RegistryError for more than ZooKeeper takes at once."""
         steps = [ZooKeeperStep(operation=None, path=path, creates=True, data=b"") for path in self._parents]
         steps += [self._step(number, operation) for number, operation in enumerate(self._operations)]
         size = sum(_STEP_BYTES + len(step.path.encode()) + len(step.data or b"") for step in steps)
