@@ -158,7 +158,7 @@ DEFAULT_RULES: Final = TopicRules()
 
 
 def rules_of(image: ClusterImage, topic: TopicImage, defaults: TopicRules) -> TopicRules:
-    """The topic's own settings, else the dynamic ones of all brokers, else the defaults of this broker's file."""
+    """Returns the topic's own settings, else the dynamic ones of all brokers, else the defaults of this broker's file."""
     min_isr = topic.configs.get(_MIN_ISR, image.broker_configs.get(_MIN_ISR))
     unclean = topic.configs.get(_UNCLEAN, image.broker_configs.get(_UNCLEAN))
     if min_isr is None and unclean is None:

@@ -36,7 +36,7 @@ def changed_isr(
     availability: ReplicaAvailability,
     rules: TopicRules,
 ) -> PartitionImage:
-    """The partition with the new ISR, and with a reassignment completed that waited for it.
+    """Returns the partition with the new ISR, and with a reassignment completed that waited for it.
 
     Raises KafkaError when the proposal is refused; the partition then stays as it is.
     """

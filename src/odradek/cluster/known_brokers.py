@@ -52,7 +52,7 @@ class KnownBroker:
 
 
 def known_broker_from(broker_id: BrokerId, data: bytes) -> KnownBroker:
-    """The document that a node holds."""
+    """Returns the document that a node holds."""
     stored: dict[str, Any] = json.loads(data)
     return KnownBroker(
         broker_id=broker_id,
@@ -65,7 +65,7 @@ def known_broker_from(broker_id: BrokerId, data: bytes) -> KnownBroker:
 
 
 async def known_brokers(registry: Registry) -> dict[BrokerId, KnownBroker]:
-    """All brokers that were ever registered, live or not, by id."""
+    """Returns all brokers that were ever registered, live or not, by id."""
     brokers = {}
     for name in await registry.children(KNOWN):
         node = await registry.get(f"{KNOWN}/{name}")
@@ -111,6 +111,6 @@ class DiskClaim:
         return bool(tokens & self._own_tokens)
 
     async def committed_version(self, registry: Registry) -> int:
-        """The version of the node, after the step was taken."""
+        """Returns the version of the node, after the step was taken."""
         node = await registry.get(self.after.path)
         return -1 if node is None or node.data != self.after.data() else node.version

@@ -78,7 +78,7 @@ def replacement_for(
     racks: Mapping[BrokerId, str | None],
     given: Mapping[BrokerId, int],
 ) -> BrokerId | None:
-    """The broker to hold one more copy beside `replicas`, as `place` would choose; None when there is none."""
+    """Returns the broker to hold one more copy beside `replicas`, as `place` would choose; None when there is none."""
     used = Counter(racks.get(broker) for broker in replicas)
     free = [
         broker
@@ -100,7 +100,7 @@ def check_assignment(
     first_partition: int = 0,
     absent: Sequence[BrokerId] = (),
 ) -> list[list[BrokerId]]:
-    """A manual assignment as replica lists, or INVALID_REPLICA_ASSIGNMENT with what is wrong with it.
+    """Returns a manual assignment as replica lists, or INVALID_REPLICA_ASSIGNMENT with what is wrong with it.
 
     Some of the brokers may be `absent`, but not all of any partition.
     """
@@ -141,7 +141,7 @@ def _check_factor(factor: int, usable_count: int, spare_count: int, known_count:
 
 
 def _alternating(brokers: Sequence[BrokerImage]) -> list[BrokerId]:
-    """All brokers, one of each rack in turn while it has any left."""
+    """Returns all brokers, one of each rack in turn while it has any left."""
     racks: dict[str | None, list[BrokerId]] = {}
     for broker in sorted(brokers, key=lambda candidate: candidate.broker_id):
         racks.setdefault(broker.rack, []).append(broker.broker_id)

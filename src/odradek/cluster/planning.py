@@ -92,7 +92,7 @@ class TopicPlanner:
         self.planned: dict[str, TopicImage] = {}
 
     def topic(self, new: TopicSpec, topic_id: UUID) -> TopicImage:
-        """A topic to be created. KafkaError where it cannot be: nothing is planned then."""
+        """Returns a topic to be created. KafkaError where it cannot be: nothing is planned then."""
         check_topic_name(new.name)
         if new.name in self._image.topics or new.name in self.planned:
             raise KafkaError(ErrorCode.TOPIC_ALREADY_EXISTS, f"topic {new.name!r} already exists")
@@ -193,7 +193,7 @@ class TopicPlanner:
             )
 
     def _check_descriptors(self, added: Sequence[Sequence[BrokerId]]) -> None:
-        """POLICY_VIOLATION where the brokers could not open all replicas, taken to be spread evenly."""
+        """Raises POLICY_VIOLATION where the brokers could not open all replicas, taken to be spread evenly."""
         budget = self._defaults.descriptors
         replica_count = self._replica_count + sum(map(len, added))
         replica_count_max = budget.partitions_max * max(len(self._brokers), 1)

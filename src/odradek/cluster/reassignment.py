@@ -27,7 +27,7 @@ class Reassignment:
 
 
 def original_of(partition: PartitionImage) -> tuple[BrokerId, ...]:
-    """The replicas that it had before a move under way."""
+    """Returns the replicas that it had before a move under way."""
     return tuple(replica for replica in partition.replicas if replica not in partition.adding)
 
 

@@ -94,7 +94,7 @@ class Registration:
 
 
 def registration_from(broker_id: BrokerId, data: bytes) -> Registration:
-    """The document that a node holds."""
+    """Returns the document that a node holds."""
     stored: dict[str, Any] = json.loads(data)
     return Registration(
         broker_id=broker_id,
@@ -181,7 +181,7 @@ class RegistrationRemoval(NamedTuple):
 
 
 async def removal(registry: Registry, broker: BrokerId) -> RegistrationRemoval | None:
-    """None when the broker is not registered. RegistryError."""
+    """Returns None when the broker is not registered. RegistryError."""
     lives = await registry.get(f"{LIVES}/{broker}")  # first: a life that begins after this fails the check
     node = await registry.get(f"{BROKERS}/{broker}")
     if node is None or lives is None:
@@ -195,7 +195,7 @@ async def removal(registry: Registry, broker: BrokerId) -> RegistrationRemoval |
 
 
 async def registered(registry: Registry) -> dict[BrokerId, tuple[Registration, int]]:
-    """All live brokers, with their epochs, by id."""
+    """Returns all live brokers, with their epochs, by id."""
     registrations = {}
     for name in await registry.children(BROKERS):
         node = await registry.get(f"{BROKERS}/{name}")
@@ -259,7 +259,7 @@ async def _check_versions(registry: Registry, registration: Registration) -> Non
 async def join_cluster(
     registry: Registry, *, known: str | None, may_found: bool, new_id: Callable[[], str]
 ) -> str:
-    """The id of the cluster that the registry holds, which must be the one that this broker's data belongs to.
+    """Returns the id of the cluster that the registry holds, which must be the one that this broker's data belongs to.
 
     An empty registry gets an id: `known` if there is one, else a new one. But if this broker's data is not new, an empty
     registry that is not its own (`may_found` false) has lost its content or is the wrong one: then INCONSISTENT_CLUSTER_ID,

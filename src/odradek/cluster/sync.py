@@ -83,7 +83,7 @@ class BrokerReport:
     is_leaving: bool = False
 
     def data(self) -> bytes:
-        """The request's payload; the other fields have places of their own."""
+        """Returns the request's payload; the other fields have places of their own."""
         document: dict[str, Any] = {
             "damaged": _places(self.damaged),
             "offline": _places(self.offline),
@@ -140,7 +140,7 @@ def _bytes(value: Any) -> bytes:
 
 
 def snapshot(image: ClusterImage) -> Steps[bytes]:
-    """The whole image."""
+    """Returns the whole image."""
     head = {
         **_head(image),
         "brokers": [_broker_as_json(broker) for broker in image.brokers],
@@ -196,7 +196,8 @@ def delta(before: ClusterImage, after: ClusterImage) -> Steps[bytes]:
 
 
 def apply_update(image: ClusterImage | None, payload: bytes) -> Steps[ClusterImage]:
-    """The image that a snapshot or a delta leads to. UpdateDoesNotFit when the delta starts from another image than this."""
+    """Returns the image that a snapshot or a delta leads to. UpdateDoesNotFit when the delta starts from another image than
+    this."""
     head: dict[str, Any] = {}
     changes: dict[str, Any] = {}
     for key, value in members(payload.decode(), apart="topics"):

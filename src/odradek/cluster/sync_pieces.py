@@ -32,7 +32,7 @@ def at_once(steps: Steps[T]) -> T:
 
 
 async def in_turns(steps: Steps[T]) -> T:
-    """The result; others are served after every `TURN` partitions."""
+    """Returns the result; others are served after every `TURN` partitions."""
     done = 0
     while True:
         try:
@@ -46,7 +46,7 @@ async def in_turns(steps: Steps[T]) -> T:
 
 
 def members(text: str, position: int = 0, *, apart: str | None = None) -> Iterator[tuple[str, Any]]:
-    """The members of the JSON object that begins at `position`, one after another: (key, value).
+    """Yields the members of the JSON object that begins at `position`, one after another: (key, value).
 
     The value of the member `apart`, an object too, comes as its own members: (`apart`, (key, value)) for each. ValueError where
     the text is no such object.

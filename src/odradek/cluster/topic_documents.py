@@ -16,7 +16,7 @@ from odradek.model.ids import BrokerId, LeaderEpoch
 
 
 def topic_data(topic: TopicImage) -> bytes:
-    """The node's content."""
+    """Returns the node's content."""
     return json.dumps(topic_as_json(topic), separators=(",", ":")).encode()
 
 

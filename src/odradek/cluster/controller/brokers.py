@@ -400,7 +400,7 @@ def cordons(image: ClusterImage) -> dict[BrokerId, bool]:
 
 
 def with_partitions(topic: TopicImage, changed: dict[int, PartitionImage]) -> TopicImage:
-    """The topic with some of its partitions replaced, by index."""
+    """Returns the topic with some of its partitions replaced, by index."""
     partitions = tuple(changed.get(index, partition) for index, partition in enumerate(topic.partitions))
     return replace(topic, partitions=partitions)
 

@@ -167,7 +167,7 @@ class Controller:
         self._publication.end()
 
     async def confirm_office(self) -> None:
-        """NOT_CONTROLLER when the registry says that the term is over, KAFKA_STORAGE_ERROR when it cannot be asked."""
+        """Raises NOT_CONTROLLER when the registry says that the term is over, KAFKA_STORAGE_ERROR when it cannot be asked."""
         try:
             await self.changes.alone(self._store.confirm_term)
         finally:
@@ -246,7 +246,7 @@ class Controller:
         return not others or await self._publication.applied_by(others, version, timeout_s=_SEEN_SECONDS)
 
     async def allocate_producer_ids(self) -> range:
-        """A block of producer ids that no broker was given before, durable before it is handed out."""
+        """Returns a block of producer ids that no broker was given before, durable before it is handed out."""
         return await self._settings.allocate_producer_ids()
 
     # -- brokers

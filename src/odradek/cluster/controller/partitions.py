@@ -231,7 +231,7 @@ class _Draft:
         return topic, self._of(topic, index)
 
     def named(self, name: str, index: int) -> tuple[TopicImage, PartitionImage]:
-        """UNKNOWN_TOPIC_OR_PARTITION when there is none."""
+        """Raises UNKNOWN_TOPIC_OR_PARTITION when there is none."""
         topic = self._image.topics.get(name)
         if topic is None:
             raise KafkaError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"there is no topic {name!r}")

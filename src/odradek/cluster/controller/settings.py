@@ -66,7 +66,7 @@ class SettingChanges:
 
 
 def _checked_data(document: Document[T], before: T, after: T) -> bytes:
-    """POLICY_VIOLATION when the document grows beyond what a registry takes; one that is larger already may shrink."""
+    """Raises POLICY_VIOLATION when the document grows beyond what a registry takes; one that is larger already may shrink."""
     data = document.data(after)
     if len(data) > DOCUMENT_BYTES_MAX and len(data) > len(document.data(before)):
         raise KafkaError(

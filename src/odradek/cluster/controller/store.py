@@ -97,7 +97,7 @@ class ClusterStore:
             raise _unwritable(error) from error
 
     async def registered_before(self, live: Collection[BrokerId]) -> dict[BrokerId, Registration]:
-        """The cluster's other brokers, which are down."""
+        """Returns the cluster's other brokers, which are down."""
         try:
             return await registered_before(self._registry, live)
         except SessionExpired as error:
@@ -112,7 +112,7 @@ class ClusterStore:
         return node
 
     async def confirm_term(self) -> None:
-        """NOT_CONTROLLER when the term is over, KAFKA_STORAGE_ERROR when the registry cannot be read."""
+        """Raises NOT_CONTROLLER when the term is over, KAFKA_STORAGE_ERROR when the registry cannot be read."""
         try:
             await self._registry.sync()
             await self._check_office()
@@ -165,7 +165,7 @@ class ClusterStore:
         self._remember(operations)
 
     async def allocate_producer_ids(self, count: int) -> int:
-        """The first of so many producer ids that no one was given before."""
+        """Returns the first of so many producer ids that no one was given before."""
         try:
             node = await self._read(PRODUCER_IDS)
         except RegistryError as error:

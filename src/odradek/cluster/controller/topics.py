@@ -71,7 +71,7 @@ class TopicChanges:
         )
 
     def known(self, name: str) -> TopicImage:
-        """UNKNOWN_TOPIC_OR_PARTITION when there is none."""
+        """Raises UNKNOWN_TOPIC_OR_PARTITION when there is none."""
         topic = self._changes.image.topics.get(name)
         if topic is None:
             raise KafkaError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"there is no topic {name!r}")
