@@ -20,7 +20,7 @@ class Acknowledgements:
         return bool(self._waiting)
 
     def wait(self, last_offset: int) -> asyncio.Future[None]:
-        """A future for the moment when `last_offset` is below the mark."""
+        """Returns a future for the moment when `last_offset` is below the mark."""
         future: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         if self._waiting and self._waiting[-1][0] > last_offset:
             # A duplicate of an earlier batch that waits, too: keep the queue in order.

@@ -50,7 +50,7 @@ def _sound_batches(view: memoryview) -> Batches:
 
 
 def check_epochs(batches: Batches, leader_epoch: int) -> None:
-    """CORRUPT_MESSAGE when one is newer than the leader that sent them."""
+    """Raises CORRUPT_MESSAGE when one is newer than the leader that sent them."""
     newest = batches[-1][0].partition_leader_epoch
     if newest > leader_epoch:
         raise corrupt(f"a batch of epoch {newest} was fetched from a leader of epoch {leader_epoch}")

@@ -220,7 +220,7 @@ class FetchState:
     # -- questions
 
     def next(self, now: float, terms: FetchTerms) -> FetchRequest | None:
-        """The next request; None when there is nothing to ask for at present."""
+        """Returns the next request; None when there is nothing to ask for at present."""
         self._resume_due(now)
         fetch_positions: dict[PartitionKey, FetchPosition] = {}
         forgotten: list[PartitionKey] = []

@@ -309,7 +309,7 @@ class InSync:
         )
 
     def isr_expand_proposal(self, follower: BrokerId, high_watermark: int) -> IsrProposal | None:
-        """The proposal that adds the follower, if it is due: it is then under way."""
+        """Returns the proposal that adds the follower, if it is due: it is then under way."""
         state = self._followers.get(follower)
         if self.proposal is not None or state is None or follower in self.state.isr:
             return None
@@ -322,8 +322,8 @@ class InSync:
         return self._propose((*self.state.isr, follower))
 
     def late_expand_proposal(self, high_watermark: int, *, end_offset: int) -> IsrProposal | None:
-        """The same for any that could not be proposed when it fetched. Only one that keeps up: one that was just removed may
-        still have everything below a high watermark that stands still."""
+        """Returns the same for a follower that could not be proposed when it fetched. Only one that keeps up: one that was just
+        removed may still have everything below a high watermark that stands still."""
         for broker, follower in self._followers.items():
             if self._is_caught_up(follower, end_offset):
                 proposal = self.isr_expand_proposal(broker, high_watermark)
@@ -332,7 +332,7 @@ class InSync:
         return None
 
     def isr_shrink_proposal(self, *, end_offset: int, now: float) -> IsrProposal | None:
-        """The proposal that removes those who lag, if there are any: it is then under way.
+        """Returns the proposal that removes those who lag, if there are any: it is then under way.
 
         A follower that has everything is caught up, even if it has had nothing to fetch. When more is appended, its lag counts
         from now, not from its last fetch.

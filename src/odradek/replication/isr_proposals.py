@@ -159,7 +159,7 @@ def _results(response: AlterPartitionResponse) -> Iterator[tuple[tuple[UUID, int
 
 
 def _answer(partition: PartitionResult) -> IsrAnswer | KafkaError | None:
-    """None for an error that passes."""
+    """Returns None for an error that passes."""
     if partition.error_code == ErrorCode.NONE:
         return IsrAnswer(
             leader=BrokerId(partition.leader_id),

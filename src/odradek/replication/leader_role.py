@@ -191,7 +191,7 @@ class LeaderRole:
         return self._in_sync is not None and self._replica.high_watermark < self._epoch_start_offset
 
     def check_in_sync(self) -> None:
-        """NOT_ENOUGH_REPLICAS unless acks=all can keep what `min.insync.replicas` promises."""
+        """Raises NOT_ENOUGH_REPLICAS unless acks=all can keep what `min.insync.replicas` promises."""
         if self._in_sync is not None and not self._in_sync.is_enough(self._config.min_insync_replicas):
             raise KafkaError(
                 ErrorCode.NOT_ENOUGH_REPLICAS,
@@ -421,7 +421,7 @@ class LeaderRole:
         return appended
 
     def acknowledgement(self, last_offset: int) -> asyncio.Future[None] | None:
-        """None when the record at `last_offset` is already below the high watermark, else a future for that moment.
+        """Returns None when the record at `last_offset` is already below the high watermark, else a future for that moment.
 
         The future ends with NOT_LEADER_OR_FOLLOWER with the leadership, and with NOT_ENOUGH_REPLICAS_AFTER_APPEND when too few
         replicas stay in sync.

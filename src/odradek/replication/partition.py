@@ -139,7 +139,7 @@ class Partition:
         return None if arrivals is None else arrivals.age_s(offset, asyncio.get_running_loop().time())
 
     def ongoing_transaction(self, producer_id: int) -> int | None:
-        """The first offset of the producer's open transaction; None when it has none here."""
+        """Returns the first offset of the producer's open transaction; None when it has none here."""
         return self._replica.ongoing_transaction(producer_id)
 
     # -- its role
@@ -248,14 +248,15 @@ class Partition:
         return self._replica.when_durable()
 
     def when_cut(self) -> asyncio.Future[None] | None:
-        """None when the files of the log have followed every truncation, so that it takes appends; else a future for that
-        moment. It ends with an error together with the role."""
+        """Returns None when the files of the log have followed every truncation, so that it takes appends; else a future
+        for that moment. It ends with an error together with the role."""
         if self.retired is not None:
             raise self.retired.error()
         return self._replica.when_truncated()
 
     def when_own_records_are_readable(self) -> asyncio.Future[None] | None:
-        """A future for the moment when this leader's disk no longer keeps anything that is in the log now from its readers.
+        """Returns a future for the moment when this leader's disk no longer keeps anything that is in the log now from its
+        readers.
 
         None when it does not, or when followers in sync decide, too: then Kafka's leader does not show it at once either.
         """

@@ -268,7 +268,7 @@ class _FetchLoop:
         await self._append_fetched(answers)
 
     async def _fetch(self, request: FetchRequest) -> FetchResponse | None:
-        """The answer, or None when the poll was interrupted."""
+        """Returns the answer, or None when the poll was interrupted."""
         fetchers = self._fetchers
         self._interrupted = False
         poll = self._poll = asyncio.ensure_future(
@@ -403,7 +403,7 @@ class _FetchLoop:
     async def _make_room(
         self, followed: FollowedPartition, partition: Partition, header: BatchHeader
     ) -> None:
-        """NOT_LEADER_OR_FOLLOWER when its role ended meanwhile."""
+        """Raises NOT_LEADER_OR_FOLLOWER when its role ended meanwhile."""
         partition.follower().begin_with(header)
         waiting = partition.when_cut()
         if waiting is not None:
