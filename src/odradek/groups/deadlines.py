@@ -52,12 +52,12 @@ class Deadlines:
         return self._times.get(due)
 
     def next_ms(self) -> int | None:
-        """The earliest deadline; None when there is none."""
+        """Returns the earliest deadline; None when there is none."""
         self._settle()
         return self._heap[0][0] if self._heap else None
 
     def peek(self, now_ms: int) -> DeadlineKey | None:
-        """The earliest deadline, if its time has come."""
+        """Returns the earliest deadline, if its time has come."""
         self._settle()
         return self._heap[0][2] if self._heap and self._heap[0][0] <= now_ms else None
 

@@ -73,7 +73,7 @@ class GroupMetadataValue(Message, versions="0-4", flexible="4+"):
 
 
 def versioned(message: Message, version: int) -> bytes:
-    """A key or value as it stands in the log: the version, then the message."""
+    """Returns a key or value as it stands in the log: the version, then the message."""
     return version.to_bytes(_VERSION_BYTES, "big") + encode(message, version)
 
 
@@ -83,7 +83,7 @@ def version_of(data: bytes) -> int:
 
 
 def read(cls: type[M], data: bytes) -> M:
-    """The message in a key or value. Raises MalformedMessage, or UnknownVersion for one that is newer than we are."""
+    """Returns the message in a key or value. Raises MalformedMessage, or UnknownVersion for one that is newer than we are."""
     message, _ = decode(cls, version_of(data), data, _VERSION_BYTES)
     return message
 

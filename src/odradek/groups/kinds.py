@@ -66,7 +66,7 @@ def check_group_id(group_id: str) -> None:
 
 
 def check_group_id_length(group_id: str) -> None:
-    """INVALID_GROUP_ID for one that no record can hold."""
+    """Raises INVALID_GROUP_ID for one that no record can hold."""
     if len(group_id) * 4 > NAME_BYTES_MAX and len(group_id.encode()) > NAME_BYTES_MAX:
         raise KafkaError(
             ErrorCode.INVALID_GROUP_ID,
@@ -100,17 +100,17 @@ class Group(Protocol):
         """No members, no one on the way: it may be deleted, or become a group of another kind."""
 
     def check_commit(self, committer: Committer) -> CheckPartition | None:
-        """UNKNOWN_MEMBER_ID, ILLEGAL_GENERATION, STALE_MEMBER_EPOCH, FENCED_INSTANCE_ID, REBALANCE_IN_PROGRESS. What is
+        """Raises UNKNOWN_MEMBER_ID, ILLEGAL_GENERATION, STALE_MEMBER_EPOCH, FENCED_INSTANCE_ID, REBALANCE_IN_PROGRESS. What is
         returned is asked about each partition."""
 
     def committed(self, committer: Committer, now: Moment) -> None:
         """A commit passed the checks: it may count as a sign of life."""
 
     def check_fetch(self, member_id: str | None, member_epoch: int) -> None:
-        """UNKNOWN_MEMBER_ID, STALE_MEMBER_EPOCH; a classic group does not ask."""
+        """Raises UNKNOWN_MEMBER_ID, STALE_MEMBER_EPOCH; a classic group checks nothing."""
 
     def check_offset_delete(self) -> None:
-        """NON_EMPTY_GROUP where a group's members cannot be asked what they read."""
+        """Raises NON_EMPTY_GROUP where a group's members cannot be asked what they read."""
 
     def check_delete(self) -> None:
         """Raises NON_EMPTY_GROUP when the group has members."""

@@ -126,7 +126,7 @@ class GroupMachine:
         return sum(len(key) + len(value or b"") for key, value in records) <= bytes_max
 
     def group_of_kind(self, group_id: str, kind: GroupKind) -> Group | None:
-        """The group, unless it is of another kind."""
+        """Returns the group, unless it is of another kind."""
         group = self.groups.get(group_id)
         return group if group is not None and group.kind is kind else None
 

@@ -95,7 +95,7 @@ class GroupService:
         )
 
     async def describe_consumer(self, group_id: str) -> DescribedGroup:
-        """GROUP_ID_NOT_FOUND for groups of other kinds too."""
+        """Describes a group. Raises GROUP_ID_NOT_FOUND for groups of other kinds too."""
         return await self._shard(group_id).execute(partial(self._consumer.describe, group_id=group_id))
 
     # -- share groups (KIP-932)
@@ -108,15 +108,15 @@ class GroupService:
         )
 
     async def describe_share(self, group_id: str) -> DescribedShareGroup:
-        """GROUP_ID_NOT_FOUND for groups of other kinds too."""
+        """Describes a group. Raises GROUP_ID_NOT_FOUND for groups of other kinds too."""
         return await self._shard(group_id).execute(partial(self._share.describe, group_id=group_id))
 
     async def share_topics(self, group_id: str) -> Mapping[UUID, StateTopic]:
-        """The partitions that the group has begun to read; none for what is no share group."""
+        """Returns the partitions that the group has begun to read; none for what is no share group."""
         return await self._shard(group_id).execute(partial(self._share.state_topics, group_id=group_id))
 
     async def check_share_unused(self, group_id: str, *, may_be_new: bool = False) -> None:
-        """NON_EMPTY_GROUP, GROUP_ID_NOT_FOUND."""
+        """Raises NON_EMPTY_GROUP, GROUP_ID_NOT_FOUND."""
         await self._shard(group_id).execute(
             partial(self._share.check_unused, group_id=group_id, may_be_new=may_be_new)
         )

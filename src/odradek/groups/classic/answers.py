@@ -21,7 +21,7 @@ def joined(
     leader_id: str | None = None,
     skip_assignment: bool = False,
 ) -> JoinGroupResponse:
-    """The generation as it is. Only the leader gets the list of members, where that is wanted at all."""
+    """Returns the generation as it is. Only the leader gets the list of members, where that is wanted at all."""
     is_leader = group.leader_id == member.member_id
     return JoinGroupResponse(
         generation_id=group.generation,

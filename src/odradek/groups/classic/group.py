@@ -201,7 +201,7 @@ class ClassicGroup:
     def record(
         self, now: Moment, *, generation: int | None = None, assignments: dict[str, bytes] | None = None
     ) -> NewRecord:
-        """The group as it is, with another generation or other assignments."""
+        """Returns the group as it is, with another generation or other assignments."""
         value = GroupMetadataValue(
             protocol_type=self.protocol_type or "",
             generation=self.generation if generation is None else generation,
@@ -247,7 +247,7 @@ class ClassicGroup:
     # -- members
 
     def check_member(self, member_id: str, instance_id: str | None) -> None:
-        """UNKNOWN_MEMBER_ID, or FENCED_INSTANCE_ID when another member has taken over the instance id (KIP-345)."""
+        """Raises UNKNOWN_MEMBER_ID, or FENCED_INSTANCE_ID when another member has taken over the instance id (KIP-345)."""
         if instance_id is not None:
             holder = self.statics.get(instance_id)
             if holder is None:
@@ -360,7 +360,7 @@ class ClassicGroup:
                 del self.support[name]
 
     def choose_protocol(self) -> str:
-        """The one that most members prefer among those that all of them know."""
+        """Returns the protocol that most members prefer among those that all of them know."""
         count = len(self.members)
         candidates = {name for name, supporters in self.support.items() if supporters == count}
         votes = Counter(member.vote(candidates) for member in self.members.values())

@@ -45,7 +45,7 @@ class ClassicGroupMember:
         return next((metadata for name, metadata in self.protocols if name == protocol_name), b"")
 
     def vote(self, candidates: set[str]) -> str:
-        """The first of its protocols that every member knows."""
+        """Returns the first of its protocols that every member knows."""
         return next(name for name, _ in self.protocols if name in candidates)
 
 
@@ -54,7 +54,7 @@ _VERSION_BYTES = 2
 
 
 def topics_of(metadata: Iterable[bytes]) -> frozenset[str] | None:
-    """All topics that members subscribe to; None when one of them says it in a way that cannot be read.
+    """Returns all topics that members subscribe to; None when one of them says it in a way that cannot be read.
 
     Read as version 0, with which every later version begins.
     """

@@ -95,7 +95,7 @@ def join(
 
 
 def _check_size(machine: GroupMachine, request: JoinGroupRequest) -> None:
-    """MESSAGE_TOO_LARGE for what no record of the group could hold."""
+    """Raises MESSAGE_TOO_LARGE for what no record of the group could hold."""
     names = [request.group_instance_id or "", request.protocol_type]
     names += [protocol.name for protocol in request.protocols]
     weight = sum(len(protocol.metadata) for protocol in request.protocols)

@@ -27,7 +27,7 @@ _log = events.caused_by_peers("groups")
 
 
 def classic_group(machine: GroupMachine, group_id: str) -> ClassicGroup | None:
-    """The group, unless there is none, or one of another kind."""
+    """Returns the group, unless there is none, or one of another kind."""
     group = machine.group_of_kind(group_id, GroupKind.CLASSIC)
     assert group is None or isinstance(group, ClassicGroup)
     return group

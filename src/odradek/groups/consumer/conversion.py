@@ -53,7 +53,7 @@ _AGAIN_MS: Final = 1
 
 
 def upgraded(group: Group, group_context: GroupContext, step: GroupStep) -> Draft:
-    """A consumer group made of a classic one, for a member that joins it. GROUP_ID_NOT_FOUND where that may not be."""
+    """Returns a consumer group made of a classic one, for a member that joins it. GROUP_ID_NOT_FOUND where that may not be."""
     assert isinstance(group, ClassicGroup)
     draft = draft_of(ConsumerGroup(group.group_id))
     draft.records += group.tombstones()
@@ -173,7 +173,8 @@ def downgrade_due(
 
 
 def _common_protocol(members: Iterable[ConsumerGroupMember]) -> str | None:
-    """The protocol that most members prefer of those that all of them know; None if one of them is no classic member."""
+    """Returns the protocol that most members prefer of those that all of them know; None if one of them is no classic
+    member."""
     sides = [member.profile.classic for member in members]
     known = [{name for name, _ in side.protocols} if side is not None else set() for side in sides]
     common = set.intersection(*known) if known else set()

@@ -256,7 +256,7 @@ class ConsumerGroup:
         return self._subscribed
 
     def topics_of(self, profile: ConsumerMemberMetadata) -> frozenset[str]:
-        """The names that one member subscribes to."""
+        """Returns the names that one member subscribes to."""
         resolved = self.regexes.get(profile.regex)
         return profile.topics | resolved.topics if resolved is not None else profile.topics
 

@@ -26,6 +26,6 @@ class GroupContext:
     may_describe: Callable[[str], bool] | None = None
 
     def matching(self, pattern: str) -> frozenset[str]:
-        """The topics that an expression names and that are there for the member. INVALID_REGULAR_EXPRESSION."""
+        """Returns the topics that an expression names and that are there for the member. INVALID_REGULAR_EXPRESSION."""
         names = self.patterns.matching(pattern, self.topics.names())
         return names if self.may_describe is None else frozenset(filter(self.may_describe, names))

@@ -56,7 +56,7 @@ def heartbeat(
     caller: Caller,
     step: GroupStep,
 ) -> ConsumerGroupHeartbeatResponse:
-    """The response; records go into `step`. Raises what is to be answered otherwise, and has then changed nothing."""
+    """Returns the response; records go into `step`. Raises what is to be answered otherwise, and has then changed nothing."""
     check_request(request, caller.api_version, group_context.settings.assignors)
     if request.member_epoch < JOIN_EPOCH:
         return _leave(machine, group_context, request, step)
@@ -104,7 +104,7 @@ def _has_other_partitions(before: ConsumerGroupMember, after: ConsumerGroupMembe
 def _opened(
     machine: GroupMachine, group_context: GroupContext, group_id: str, step: GroupStep, *, is_joining: bool
 ) -> Draft:
-    """The group to decide about: it may have to be made, or made of a classic one, by a member that joins."""
+    """Returns the group to decide about: it may have to be made, or made of a classic one, by a member that joins."""
     group = machine.groups.get(group_id)
     if isinstance(group, ConsumerGroup):
         return draft_of(group)
@@ -167,7 +167,7 @@ def settle(
     *,
     subscription_changed: bool,
 ) -> ConsumerGroupMember:
-    """One step of the member towards its target. Raises FENCED_MEMBER_EPOCH for one that has to begin again."""
+    """Takes the member one step towards its target. Raises FENCED_MEMBER_EPOCH for one that has to begin again."""
     group = draft.group
     member = group.members[member_id]
     if not subscription_changed and member.current.is_reconciled_to(group.assignment_epoch):

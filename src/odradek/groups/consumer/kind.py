@@ -75,7 +75,7 @@ class ConsumerGroups:
         return step.outcome(decide_heartbeat(machine, group_context, request, caller, step))
 
     def describe(self, machine: GroupMachine, now: Moment, *, group_id: str) -> Outcome[DescribedGroup]:
-        """GROUP_ID_NOT_FOUND, for groups of other kinds too."""
+        """Raises GROUP_ID_NOT_FOUND, for groups of other kinds too."""
         group = machine.groups.get(group_id)
         if not isinstance(group, ConsumerGroup):
             raise group_not_found(group_id, group, "consumer")

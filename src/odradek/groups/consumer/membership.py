@@ -22,7 +22,7 @@ from odradek.model.errors import ErrorCode, KafkaError
 
 
 def member_of(group: ConsumerGroup, member_id: str, instance_id: str | None) -> ConsumerGroupMember:
-    """UNKNOWN_MEMBER_ID, or FENCED_INSTANCE_ID when the instance id belongs to another member."""
+    """Raises UNKNOWN_MEMBER_ID, or FENCED_INSTANCE_ID when the instance id belongs to another member."""
     if instance_id is not None:
         holder = group.statics.get(instance_id)
         if holder is None:
@@ -44,10 +44,11 @@ def member_of(group: ConsumerGroup, member_id: str, instance_id: str | None) -> 
 def joining_member(
     draft: Draft, member_id: str, instance_id: str | None, timers: MemberTimers, *, is_classic: bool = False
 ) -> ConsumerGroupMember:
-    """The member that joins: new, or known already (it was fenced, or lost an answer), or the successor of a static one.
+    """Returns the member that joins: new, or known already (it was fenced, or lost an answer), or the successor of a static
+    one.
 
-    UNRELEASED_INSTANCE_ID while the member that holds the instance id has not left, unless one of the two speaks the classic
-    protocol, which knows no leaving for a while: there the newcomer takes over.
+    UNRELEASED_INSTANCE_ID while the member that holds the instance id has not left, unless one of the two speaks the
+    classic protocol, which knows no leaving for a while: there the newcomer takes over.
     """
     group = draft.group
     holder = group.members.get(group.statics.get(instance_id, "")) if instance_id is not None else None

@@ -34,7 +34,7 @@ class Goal:
 
 
 def reconcile(current: CurrentAssignment, goal: Goal, owned: Owned | None) -> CurrentAssignment:
-    """The member's next state; the very same object when nothing changes.
+    """Returns the member's next state; the very same object when nothing changes.
 
     `owned` is what the member reports; None when its heartbeat did not say. FENCED_MEMBER_EPOCH for a member in a state that
     only a newer broker knows, unless it reports to own nothing.

@@ -103,7 +103,8 @@ class TopicPattern:
         return verdict
 
     def _reached(self, state: _State, following: str) -> set[int]:
-        """All positions that the state's lead to without a character, `following` being the next one ("" at the end)."""
+        """Returns all positions that the state's lead to without a character, `following` being the next one ("" at the
+        end)."""
         program = self._program
         length = len(program)
         reached: set[int] = set()
@@ -156,7 +157,7 @@ class TopicPatterns:
         return len(self._known)
 
     def matching(self, pattern: str, names: Iterable[str]) -> frozenset[str]:
-        """INVALID_REGULAR_EXPRESSION; an expression that was refused once is refused without being looked at again."""
+        """Raises INVALID_REGULAR_EXPRESSION at once for an expression that was refused before."""
         known, _ = self._known.get(pattern, (None, 0))
         try:
             if isinstance(known, ErrorContent):

@@ -88,7 +88,8 @@ _UNFINISHED_JUMP: Final = Instruction(Op.JUMP)
 
 
 def parse(pattern: str) -> Program:
-    """The program of a pattern. INVALID_REGULAR_EXPRESSION for what RE2 does not accept, and for what grows too large."""
+    """Returns the program of a pattern. INVALID_REGULAR_EXPRESSION for what RE2 does not accept, and for what grows too
+    large."""
     return _Parser(pattern).parse()
 
 
@@ -284,7 +285,7 @@ class _Parser:
             self._add_literal(self._escaped_character())
 
     def _named_class(self) -> NamedClass | None:
-        r"""The class after a backslash (\d, \pL, \P{Greek}), or None if there is none."""
+        r"""Returns the class after a backslash (\d, \pL, \P{Greek}), or None if there is none."""
         character = self._pattern[self._position]
         if character.lower() in PERL_CLASSES:
             self._position += 1

@@ -16,7 +16,7 @@ _MEMBER_CHOOSES_ID_SINCE_VERSION = 1
 def check_request(
     request: ConsumerGroupHeartbeatRequest, api_version: int, assignors: tuple[str, ...]
 ) -> None:
-    """INVALID_REQUEST, or UNSUPPORTED_ASSIGNOR."""
+    """Raises INVALID_REQUEST, or UNSUPPORTED_ASSIGNOR."""
     epoch = request.member_epoch
     needs_id = api_version >= _MEMBER_CHOOSES_ID_SINCE_VERSION or epoch > 0 or epoch == LEAVE_EPOCH
     if needs_id and not request.member_id:

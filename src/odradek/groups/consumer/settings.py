@@ -52,7 +52,7 @@ class ConsumerGroupSettings:
 
     @classmethod
     def of(cls, config: BrokerConfig, own: Mapping[str, str] = NO_OWN_SETTINGS) -> ConsumerGroupSettings:
-        """The broker's, with what the group has of its own."""
+        """Returns the broker's settings, overridden by the group's own."""
         consumer = config.group.consumer
         return cls(
             heartbeat_interval_ms=own_or(

@@ -128,7 +128,7 @@ class _ConsumerTargets:
 def candidates_of(
     group: ConsumerGroup, topics: ClusterTopics
 ) -> tuple[dict[str, AssignorMember], Mapping[UUID, int]]:
-    """The members with the topics they subscribe to that exist, and these topics' partition counts."""
+    """Returns the members with the topics they subscribe to that exist, and these topics' partition counts."""
     ids = {
         name: topic_id for name in group.subscribed_topics if (topic_id := topics.topic_id(name)) is not None
     }
@@ -147,5 +147,5 @@ def candidates_of(
 def subscribed_ids(
     group: ConsumerGroup, profile: ConsumerMemberMetadata, topics: ClusterTopics
 ) -> frozenset[UUID]:
-    """The topics that a member subscribes to and that exist."""
+    """Returns the topics that a member subscribes to and that exist."""
     return topic_ids(group.topics_of(profile), topics)

@@ -41,6 +41,7 @@ class GroupRecords(Generic[K, V]):
         return tuple(self._kinds)
 
     def read(self, key: bytes, value: bytes | None) -> GroupRecord[K, V]:
-        """The record of one of `key_versions`. Raises MalformedMessage, or UnknownVersion for a value newer than we are."""
+        """Returns the record of one of `key_versions`. Raises MalformedMessage, or UnknownVersion for a value newer than we
+        are."""
         key_type, value_type = self._kinds[version_of(key)]
         return GroupRecord(read(key_type, key), None if value is None else read(value_type, value))

@@ -77,7 +77,7 @@ class CommitRecords:
 def commit(
     machine: GroupMachine, now: Moment, *, request: CommitRequest, made: CommitRecords | None = None
 ) -> Outcome[Verdicts]:
-    """An error for each partition, NONE among them. Raises what is wrong with the whole request.
+    """Returns an error for each partition, NONE among them. Raises what is wrong with the whole request.
 
     All records are one batch: a crash keeps the whole commit or nothing of it. RECORD_LIST_TOO_LARGE when they do not fit.
     """

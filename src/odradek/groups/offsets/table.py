@@ -45,7 +45,7 @@ class OffsetTable:
         """The producers whose open transactions commit something for a group's partition."""
 
     def of(self, group_id: str) -> dict[Place, CommittedOffset]:
-        """All of a group's; not to be changed."""
+        """Returns all offsets of a group; do not change them."""
         return self._by_group.get(group_id, {})
 
     def get(self, group_id: str, place: Place) -> CommittedOffset | None:

@@ -35,7 +35,7 @@ MEMBER_ID_LENGTH_MAX: Final = 36
 
 
 def check_heartbeat(request: ShareGroupHeartbeatRequest) -> None:
-    """INVALID_REQUEST, before anything is looked up."""
+    """Raises INVALID_REQUEST, before anything is looked up."""
     check_member_id(request.member_id)
     if not request.group_id:
         raise invalid_request("GroupId can't be empty.")

@@ -65,7 +65,7 @@ class ShareGroups:
     def heartbeat(
         self, machine: GroupMachine, now: Moment, *, request: ShareGroupHeartbeatRequest, caller: Caller
     ) -> Outcome[ShareGroupHeartbeatResponse]:
-        """INVALID_REQUEST, GROUP_ID_NOT_FOUND, UNKNOWN_MEMBER_ID, FENCED_MEMBER_EPOCH, GROUP_MAX_SIZE_REACHED."""
+        """Raises INVALID_REQUEST, GROUP_ID_NOT_FOUND, UNKNOWN_MEMBER_ID, FENCED_MEMBER_EPOCH, GROUP_MAX_SIZE_REACHED."""
         check_heartbeat(request)
         step = GroupStep(now)
         if request.member_epoch == LEAVE_EPOCH:
@@ -133,7 +133,7 @@ class ShareGroups:
     # -- showing
 
     def group(self, machine: GroupMachine, group_id: str) -> ShareGroup:
-        """GROUP_ID_NOT_FOUND, for groups of other kinds too."""
+        """Raises GROUP_ID_NOT_FOUND, for groups of other kinds too."""
         group = machine.groups.get(group_id)
         if not isinstance(group, ShareGroup):
             raise group_not_found(group_id, group, "share")
@@ -166,7 +166,7 @@ class ShareGroups:
     def check_unused(
         self, machine: GroupMachine, now: Moment, *, group_id: str, may_be_new: bool
     ) -> Outcome[None]:
-        """NON_EMPTY_GROUP; GROUP_ID_NOT_FOUND unless it may be new."""
+        """Raises NON_EMPTY_GROUP; GROUP_ID_NOT_FOUND unless it may be new."""
         if may_be_new and group_id not in machine.groups:
             return Outcome(None)
         self.group(machine, group_id).check_delete()

@@ -30,7 +30,7 @@ class ShareSettings:
 
     @classmethod
     def of(cls, config: BrokerConfig, own: Mapping[str, str]) -> ShareSettings:
-        """The broker's, with what the group has of its own."""
+        """Returns the broker's settings, overridden by the group's own."""
         values = group_config(own, config)
         return cls(
             heartbeat_interval_ms=own_or(

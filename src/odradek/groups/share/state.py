@@ -123,7 +123,7 @@ class ShareStates:
         return Outcome(None, records=[_snapshot(place, state, now)])
 
     def write(self, now: Moment, *, place: SharePlace, change: StateChange) -> Outcome[None]:
-        """FENCED_STATE_EPOCH when the state was set again, or deleted, since the writer read it; FENCED_LEADER_EPOCH;
+        """Raises FENCED_STATE_EPOCH when the state was set again, or deleted, since the writer read it; FENCED_LEADER_EPOCH;
         INVALID_REQUEST for batches that cannot be.
 
         A window moves on only: what would move it back was overtaken on its way, and its writer must read again.
