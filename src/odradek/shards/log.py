@@ -51,7 +51,7 @@ class ShardLog(Protocol):
         """How long ago, at least, an earlier leader wrote the record; None when that is not known."""
 
     def committed(self, last_offset: int) -> asyncio.Future[None] | None:
-        """None when the record at `last_offset` is durable on every in-sync replica, else a future for that moment."""
+        """Returns None when the record at `last_offset` is durable on every in-sync replica, else a future for that moment."""
 
     async def bring(self, offset: int, max_bytes: int) -> None:
         """Have another thread wait for the disk, where a `read` would have to."""

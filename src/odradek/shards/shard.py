@@ -121,8 +121,8 @@ class Shard(Generic[M]):
             del future  # it holds an error, which holds this frame
 
     def answer_to(self, ticket: Ticket[R]) -> asyncio.Future[R]:
-        """The response that an outcome has, or will have, for the ticket. Raises what refuses the outcome, and what ends the
-        machine that keeps the ticket."""
+        """Returns the response that an outcome has, or will have, for the ticket. Raises what refuses the outcome, and what
+        ends the machine that keeps the ticket."""
         return self._requests.wait(ticket)
 
     async def append_marker(

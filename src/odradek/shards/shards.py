@@ -41,15 +41,15 @@ class Shards(Generic[M]):
         return iter(sorted(self._shards.items()))
 
     def index_for(self, key: str) -> int:
-        """The partition that holds a group's, or a transactional id's, records: Kafka's own choice."""
+        """Returns the partition that holds a group's, or a transactional id's, records: Kafka's own choice."""
         return partition_of(key, self._count())
 
     def for_key(self, key: str) -> Shard[M]:
-        """NOT_COORDINATOR unless this broker coordinates the key."""
+        """Returns a shard. Raises NOT_COORDINATOR unless this broker coordinates the key."""
         return self.shard(self.index_for(key))
 
     def shard(self, index: int) -> Shard[M]:
-        """NOT_COORDINATOR unless this broker coordinates the partition."""
+        """Returns a shard. Raises NOT_COORDINATOR unless this broker coordinates the partition."""
         shard = self._shards.get(index)
         if shard is None:
             raise KafkaError(
@@ -95,7 +95,7 @@ class Shards(Generic[M]):
 
 
 def partition_of(key: str, count: int) -> int:
-    """The one of `count` partitions that holds the key's records."""
+    """Returns the one of `count` partitions that holds the key's records."""
     return _absolute(java_hash(key)) % count
 
 
@@ -115,7 +115,7 @@ def _absolute(value: int) -> int:
 
 
 def decided(shard: Shard[M], operation: Operation[M, T]) -> T:
-    """The reply of an operation at once, for the broker's own use: it may not be shown, for nothing is durable yet.
+    """Returns the reply of an operation at once, for the broker's own use: it may not be shown, for nothing is durable yet.
 
     For callers that must not wait for other brokers. Raises as `Shard.execute`; a write that fails later is not reported.
     """
