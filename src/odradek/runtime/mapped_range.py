@@ -24,7 +24,7 @@ class MappedRange(mmap.mmap):
 def map_range(
     descriptor: int, length: int, position: int, on_unreadable: Callable[[], None]
 ) -> memoryview | None:
-    """A view of `length` bytes at `position`; None where the file cannot be mapped there."""
+    """Returns a view of `length` bytes at `position`; None where the file cannot be mapped there."""
     before = position % _GRANULARITY
     with suppress(OSError, ValueError):
         mapped = MappedRange(descriptor, before + length, access=mmap.ACCESS_READ, offset=position - before)

@@ -31,10 +31,10 @@ class Entropy(Protocol):
     """The source of random values."""
 
     def uuid(self) -> UUID:
-        """A random (version 4) UUID."""
+        """Returns a random (version 4) UUID."""
 
     def uniform(self) -> float:
-        """A float in [0, 1)."""
+        """Returns a float in [0, 1)."""
 
 
 class Offload(Protocol):
@@ -133,7 +133,7 @@ class Disk(Protocol):
         """Makes the names in this directory durable."""
 
     def read(self, path: str) -> bytes:
-        """The whole file."""
+        """Returns the whole file."""
 
     def replace(self, path: str, data: bytes) -> None:
         """Durably put `data` at `path` so that a crash leaves the old content or the new one, never a mix."""
@@ -142,7 +142,7 @@ class Disk(Protocol):
         """Returns the bytes that may still be written to the file system that holds `path`."""
 
     def total_bytes(self, path: str) -> int:
-        """The size of the file system that holds `path`."""
+        """Returns the size of the file system that holds `path`."""
 
     def lock(self, path: str) -> DirectoryLock:
         """Takes the directory's exclusive lock (a file `.lock` in it).

@@ -21,7 +21,7 @@ __all__ = [
 
 
 def real_runtime(*, threads: int = 4) -> Runtime:
-    """A runtime on this machine; `threads` bounds the blocking work under way at once."""
+    """Returns a runtime on this machine; `threads` bounds the blocking work under way at once."""
     return Runtime(
         clock=SystemClock(),
         entropy=SystemEntropy(),

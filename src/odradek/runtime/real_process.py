@@ -32,7 +32,7 @@ def raise_limit() -> None:
 
 
 def budget() -> DescriptorBudget:
-    """The shares of this process's present limit."""
+    """Returns the shares of this process's present limit."""
     soft, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
     return DescriptorBudget.of(_ENOUGH if soft == resource.RLIM_INFINITY else soft)
 
