@@ -262,7 +262,7 @@ def _bytes_or_none(field: cython.pointer(Field)):
 
 @cython.cfunc
 def _read_headers(record: cython.pointer(Parsed), names: dict) -> tuple:
-    """The record's headers. `names`: header names seen so far, as most records have the same ones."""
+    """Returns the record's headers. `names`: header names seen so far, as most records have the same ones."""
     position: cython.p_uchar = record.headers
     key: Field
     value: Field
@@ -314,7 +314,7 @@ def _set_item(record: object, index: cython.Py_ssize_t, value: object) -> cython
 
 
 def decode(data: Buffer, frame: Frame, from_offset: int) -> list[Record]:
-    """The records of a batch whose offset is at least `from_offset`; all of them are checked."""
+    """Returns the records of a batch whose offset is at least `from_offset`; all of them are checked."""
     view: Py_buffer
     PyObject_GetBuffer(data, cython.address(view), PyBUF_SIMPLE)
     try:
@@ -412,7 +412,7 @@ def put_field(position, start, length):
 
 @cython.cfunc
 def _encode_headers(headers: object) -> bytes:
-    """The number of headers, and the headers, as they end a record."""
+    """Returns the number of headers, and the headers, as they end a record."""
     name_bytes: cython.Py_ssize_t = 0
     fields: list = []
     size: cython.longlong = 0
@@ -589,7 +589,7 @@ def _murmur2(data: cython.p_uchar, length: cython.Py_ssize_t) -> cython.uint:
 
 
 def murmur2(data: Buffer) -> int:
-    """The Java client's hash of a key: murmur2 with its seed, as a signed 32-bit number."""
+    """Returns the Java client's hash of a key: murmur2 with its seed, as a signed 32-bit number."""
     view: Py_buffer
     PyObject_GetBuffer(data, cython.address(view), PyBUF_SIMPLE)
     try:

@@ -214,7 +214,7 @@ class KeyMap:
     @cython.nogil
     @cython.exceptval(check=False)
     def _find(self, key: cython.pointer(Field)) -> cython.pointer(cython.ulonglong):
-        """The slot of a key, or the free one that it may have."""
+        """Returns the slot of a key, or the free one that it may have."""
         number: Hash
         slot: cython.pointer(cython.ulonglong)
         index: cython.ulonglong

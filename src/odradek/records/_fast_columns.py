@@ -76,7 +76,7 @@ class _GrowingBuffer:
 
     @cython.cfunc
     def cut(self, size_bytes: cython.longlong) -> bytearray:
-        """The first `size_bytes`, given away."""
+        """Returns the first `size_bytes` of the buffer, and gives that up."""
         self.room(size_bytes)
         PyByteArray_Resize(self.store, size_bytes)
         store = self.store
@@ -435,7 +435,7 @@ class _Slots:
     @cython.inline
     @cython.exceptval(-2)
     def get(self, row: cython.longlong, start: cython.p_longlong) -> cython.longlong:
-        """The length of the row's range, -1 for null, and where it starts. The row is one of those checked above."""
+        """Returns the length of the row's range, -1 for null, and where it starts. The row is one of those checked above."""
         index: cython.longlong = self.first + row
         stop: cython.longlong
         if self.validity is not None and not self.validity.start[index >> 3] >> (index & 7) & 1:

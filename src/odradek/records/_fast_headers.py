@@ -47,7 +47,7 @@ def _big_endian(position: cython.p_uchar, width: cython.int) -> cython.ulonglong
 
 
 def split(data: memoryview, header_type: type[H]) -> tuple[list[tuple[H, memoryview]], int]:
-    """The whole batches at the front of `data`, as far as nothing is odd about their headers, and where they end."""
+    """Returns the whole batches at the front of `data`, as far as nothing is odd about their headers, and where they end."""
     view: Py_buffer
     batches: list = []
     position: cython.Py_ssize_t = 0

@@ -89,7 +89,7 @@ _NO_HEADERS: Final[_HeaderSpans] = []
 
 
 def each_record(data: Buffer, frame: Frame) -> Iterator[_RecordSpans]:
-    """Every record of the batch, in order; INVALID_RECORD when the bytes are not exactly such a batch."""
+    """Yields every record of the batch, in order; INVALID_RECORD when the bytes are not exactly such a batch."""
     if not 0 <= frame.record_count <= len(data) // RECORD_BYTES_MIN:
         raise invalid(f"{frame.record_count} records cannot be in {len(data)} bytes")
     position, size, previous_delta = 0, len(data), -1
@@ -139,7 +139,7 @@ def _read_headers(data: Buffer, position: int, end: int, count: int) -> tuple[_H
 
 
 def split(data: memoryview, header_type: type[H]) -> tuple[list[tuple[H, memoryview]], int]:
-    """The whole batches at the front of `data`, as far as nothing is odd about their headers, and where they end.
+    """Returns the whole batches at the front of `data`, as far as nothing is odd about their headers, and where they end.
 
     A short way of the compiled engine: `batch.split_batches` goes on from there, and here it does all of it.
     """
@@ -159,7 +159,7 @@ def walk(data: Buffer, frame: Frame) -> Walk:
 
 
 def decode(data: Buffer, frame: Frame, from_offset: int) -> list[Record]:
-    """The records of a batch whose offset is at least `from_offset`; all of them are checked."""
+    """Returns the records of a batch whose offset is at least `from_offset`; all of them are checked."""
     content = bytes(data)
     kind, leader_epoch = frame.timestamp_type, frame.leader_epoch
     records: list[Record] = []
@@ -273,7 +273,7 @@ class RecordWriter:
 
 
 def murmur2(data: bytes) -> int:
-    """The Java client's hash of a key: murmur2 with its seed, as a signed 32-bit number."""
+    """Returns the Java client's hash of a key: murmur2 with its seed, as a signed 32-bit number."""
     multiplier, mask = 0x5BD1_E995, 0xFFFF_FFFF
     length = len(data)
     whole = length & ~3

@@ -45,7 +45,7 @@ def batches_to_arrow(
     verify_crc: bool = True,
     limits: Limits = READ_LIMITS,
 ) -> pa.RecordBatch:
-    """All records of the batches in `buffer`, as one Arrow batch with `SCHEMA`.
+    """Returns all records of the batches in `buffer`, as one Arrow batch with `SCHEMA`.
 
     Left out: records below `from_offset` (a fetch answers whole batches), control batches, what belongs to
     `aborted` transactions (producer id, first offset; of use to `read_committed` alone), and a batch cut
@@ -131,7 +131,7 @@ def arrow_to_batches(
     base_sequence: int = -1,
     transactional: bool = False,
 ) -> list[bytearray]:
-    """The rows as batches of at most `max_bytes` before compression (a single larger record gets a batch of
+    """Returns the rows as batches of at most `max_bytes` before compression (a single larger record gets a batch of
     its own).
 
     Columns by name, those of `SCHEMA`: `value` (or none: null values) and, where they are there, `key`,
@@ -162,7 +162,7 @@ def arrow_to_batches(
 def written_batches(
     rows: pa.RecordBatch, *, max_bytes: int = DEFAULT_BATCH_BYTES, default_timestamp: int = -1
 ) -> Iterator[Written]:
-    """The rows as batches that have no header yet, in order; columns and errors as in `arrow_to_batches`."""
+    """Yields the rows as batches that have no header yet, in order; columns and errors as in `arrow_to_batches`."""
     if rows.num_rows == 0:
         return
     writer = engine.columns().ColumnWriter(_columns(rows, default_timestamp))
@@ -184,7 +184,7 @@ def _columns(rows: pa.RecordBatch, default_timestamp: int) -> Columns:
 
 
 def _column(rows: pa.RecordBatch, name: str, kind: pa.DataType) -> pa.Array:
-    """The column, cast where it must be; all null where there is none."""
+    """Returns the column, cast where it must be; all null where there is none."""
     if name not in rows.schema.names:
         return pa.nulls(rows.num_rows, kind)
     column = rows.column(name)

@@ -114,7 +114,7 @@ class BatchHeader(NamedTuple):
 
 
 def read_header(buffer: Buffer, position: int = 0) -> BatchHeader:
-    """The header at `position`. The batch behind it may be incomplete; its CRC is not looked at.
+    """Returns the header at `position`. The batch after it may be incomplete; its CRC is not looked at.
 
     Raises CORRUPT_MESSAGE when there are not 61 bytes or the length is impossible,
     UNSUPPORTED_FOR_MESSAGE_FORMAT for the formats before v2 (magic 0 and 1).
@@ -142,7 +142,7 @@ def _check_magic(magic: int) -> None:
 
 
 def split_batches(buffer: Buffer, *, allow_partial: bool = False) -> list[tuple[BatchHeader, memoryview]]:
-    """The batches in `buffer`, each a slice of it (writable where `buffer` is), in order.
+    """Returns the batches in `buffer`, each a slice of it (writable where `buffer` is), in order.
 
     A batch cut short at the end is CORRUPT_MESSAGE, or left out where `allow_partial`: a fetch answer may end
     so.
@@ -171,7 +171,7 @@ def _is_whole(view: memoryview, position: int) -> bool:
 
 
 def crc_of(batch: Buffer) -> int:
-    """The CRC32C that the header of this one whole batch should carry."""
+    """Returns the CRC32C that the header of this one whole batch should carry."""
     return crc32c(memoryview(batch)[_ATTRIBUTES_POSITION:])
 
 

@@ -65,7 +65,7 @@ class BatchBuilder:
         transactional: bool = False,
         control: bool = False,
     ) -> bytearray:
-        """The batch, base offset 0 and leader epoch -1, ready to send. ValueError without a record."""
+        """Returns the batch, base offset 0 and leader epoch -1, ready to send. ValueError without a record."""
         if not self._writer.record_count:
             raise ValueError("a batch without records cannot be built")
         return seal(
@@ -114,7 +114,7 @@ class FilledBatch:
         base_sequence: int = -1,
         transactional: bool = False,
     ) -> bytearray:
-        """The batch, base offset 0 and leader epoch -1, ready to send."""
+        """Returns the batch, base offset 0 and leader epoch -1, ready to send."""
         return seal(
             self._written,
             codec=self._codec,

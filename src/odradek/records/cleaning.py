@@ -71,14 +71,14 @@ class CleaningEngine(Protocol):
         """Room for `key_count_max` keys, less than there are slots. `seed`: 16 secret bytes."""
 
     def rebase(self, data: Buffer, frame: Frame, base_timestamp: int) -> bytearray:
-        """The records with their timestamps counted from another base, behind 61 bytes for the header.
+        """Returns the records with their timestamps counted from another base, behind 61 bytes for the header.
 
         OverflowError when a distance does not fit in 64 bits.
         """
 
 
 def _active_engine() -> CleaningEngine:
-    """The active engine's half for compaction, imported on first use."""
+    """Returns the active engine's half for compaction, imported on first use."""
     name = "_plain_cleaning" if engine.active is engine.PLAIN else "_fast_cleaning"
     # late-import: the engine is chosen when the process runs
     return cast(CleaningEngine, importlib.import_module(f"odradek.records.{name}"))
@@ -103,7 +103,7 @@ def sieve_batch(
     drops_tombstones: bool,
     delete_horizon_ms: int,
 ) -> Buffer | None:
-    """The batch without what `KeyMap.sieve` leaves out: itself when nothing changes, None when no record stays.
+    """Returns the batch without what `KeyMap.sieve` leaves out: itself when nothing changes, None when no record stays.
 
     A batch that keeps tombstones and has no delete horizon gets this one; -1 gives none.
     """
@@ -123,12 +123,12 @@ def sieve_batch(
 
 
 def with_horizon(batch: Buffer, header: BatchHeader, delete_horizon_ms: int) -> Buffer:
-    """The batch, to be deleted after that time; itself when it cannot be said in its format."""
+    """Returns the batch, to be deleted after that time; itself when its format cannot express that."""
     return _with_horizon(records_of(batch, header, READ_LIMITS), header, delete_horizon_ms) or batch
 
 
 def _with_horizon(records: Buffer, header: BatchHeader, delete_horizon_ms: int) -> bytearray | None:
-    """None when a record's time is too far from the horizon: the batch then goes without, and its tombstones stay."""
+    """Returns None when a record's time is too far from the horizon: the batch then goes without, and its tombstones stay."""
     try:
         rebased = _active_engine().rebase(records, frame_of(header), delete_horizon_ms)
     except OverflowError:
@@ -155,7 +155,7 @@ def emptied(header: BatchHeader) -> bytearray:
 
 
 def placeholder(offset: int, leader_epoch: int) -> bytearray:
-    """A batch without records that says: the log reaches to `offset`."""
+    """Returns a batch without records, which shows that the log reaches to `offset`."""
     batch = bytearray(HEADER_BYTES)
     header = BatchHeader(
         base_offset=offset,

@@ -58,7 +58,7 @@ DEFAULT_LEVELS: Final = {Codec.GZIP: 6, Codec.LZ4: 0, Codec.ZSTD: 3}
 
 
 def codec_of(attributes: int) -> Codec:
-    """The codec that batch attributes name; INVALID_RECORD for a number that no codec has."""
+    """Returns the codec that batch attributes name; INVALID_RECORD for a number that no codec has."""
     number = attributes & _CODEC_MASK
     if number >= len(_CODECS):
         raise invalid(f"unknown compression codec {number}")
@@ -126,7 +126,7 @@ def compress(codec: Codec, data: Buffer, level: int | None = None) -> bytes:
 
 
 def decompress(codec: Codec, data: Buffer, limits: Limits = DEFAULT_LIMITS) -> Buffer:
-    """The whole content of `data`; INVALID_RECORD when it is damaged, cut short or larger than `limits`
+    """Returns the whole content of `data`; INVALID_RECORD when it is damaged, cut short or larger than `limits`
     allow.
     """
     if codec is Codec.NONE:
@@ -142,7 +142,7 @@ def decompress(codec: Codec, data: Buffer, limits: Limits = DEFAULT_LIMITS) -> B
 
 
 def _decompress_gzip(data: Buffer, allowed: int) -> Buffer:
-    """One or more gzip members, as Java's reader accepts them."""
+    """Decompresses one or more gzip members, as Java's reader accepts them."""
     content = bytearray()
     view = memoryview(data)
     position = member_count = 0
@@ -227,7 +227,7 @@ def _xerial_blocks(data: memoryview, allowed: int) -> list[memoryview]:
 
 
 def _snappy_size(block: memoryview) -> int:
-    """The size that a raw block says it has once expanded: an unsigned varint of at most 32 bits."""
+    """Returns the size that a raw block says it has once expanded: an unsigned varint of at most 32 bits."""
     size = 0
     for index, byte in enumerate(block[:5]):
         size |= (byte & 0x7F) << (7 * index)
@@ -260,6 +260,6 @@ def _decompress_lz4(data: Buffer, allowed: int) -> Buffer:
 
 
 def _lz4_declared_bytes(data: Buffer) -> int:
-    """The content size that the frame's header tells, 0 where it does not. It may lie: good for a first guess."""
+    """Returns the content size in the frame's header, 0 where it has none. It may be false: good for a first guess."""
     has_size = len(data) >= _LZ4_SIZE_END and data[_LZ4_FLAGS] & _LZ4_SIZE_FLAG
     return int.from_bytes(data[_LZ4_SIZE:_LZ4_SIZE_END], "little") if has_size else 0

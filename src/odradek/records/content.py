@@ -88,7 +88,7 @@ def _check_produced(header: BatchHeader) -> None:
 
 
 def records_of(batch: Buffer, header: BatchHeader, limits: Limits) -> Buffer:
-    """The bytes behind the header, decompressed."""
+    """Returns the bytes after the header, decompressed."""
     if len(batch) != header.size_bytes:
         raise corrupt(f"the header says {header.size_bytes} bytes, the batch has {len(batch)}")
     codec = header.codec
@@ -153,7 +153,7 @@ def decode_batch(
     from_offset: int = 0,
     limits: Limits = READ_LIMITS,
 ) -> list[Record]:
-    """The records of one whole batch whose offset is at least `from_offset`.
+    """Returns the records of one whole batch whose offset is at least `from_offset`.
 
     Offsets may have gaps (compaction) and there may be no record at all. The CRC is the caller's to check;
     everything else is checked here, and raises INVALID_RECORD. Invalid UTF-8 in header keys is replaced, as

@@ -44,7 +44,7 @@ class ControlMarker:
 def control_batch(
     kind: ControlKind, producer_id: int, producer_epoch: int, *, coordinator_epoch: int, timestamp: int
 ) -> bytearray:
-    """The batch that ends `producer_id`'s transaction; `timestamp` in milliseconds."""
+    """Returns the batch that ends `producer_id`'s transaction; `timestamp` in milliseconds."""
     builder = BatchBuilder()
     builder.append(timestamp, _KEY.pack(_VERSION, kind), _VALUE.pack(_VERSION, coordinator_epoch))
     return builder.build(
@@ -53,7 +53,7 @@ def control_batch(
 
 
 def read_control(batch: Buffer) -> ControlMarker:
-    """The marker in one control batch. INVALID_RECORD when it does not hold exactly one well-formed control
+    """Returns the marker in one control batch. INVALID_RECORD when it does not hold exactly one well-formed control
     record.
 
     Newer versions may have more fields behind those known here; they are ignored.
@@ -84,7 +84,7 @@ def read_control(batch: Buffer) -> ControlMarker:
 def data_batches(
     batches: Iterable[tuple[BatchHeader, memoryview]], *, aborted: Iterable[tuple[int, int]] = ()
 ) -> Iterator[tuple[BatchHeader, memoryview]]:
-    """The batches that carry records for the application, in order: no markers, nothing of an aborted
+    """Yields the batches that carry records for the application, in order: no markers, nothing of an aborted
     transaction.
 
     `aborted`: (producer id, first offset) of each, as the fetch answer lists them, in any order. From its

@@ -23,7 +23,7 @@ _MODULE = "crc32c._crc32c"
 
 
 def _load_compiled_half() -> ModuleType | None:
-    """The extension module inside the package, or None when the package is laid out differently."""
+    """Returns the extension module inside the package, or None when the package is laid out differently."""
     if _MODULE in sys.modules:
         return sys.modules[_MODULE]
     package = PathFinder.find_spec(_PACKAGE)

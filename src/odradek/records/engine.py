@@ -69,7 +69,7 @@ PLAIN: Engine = cast(Engine, _plain)
 
 
 def compiled() -> Engine | None:
-    """The compiled engine, or None where the package was installed without a compiler."""
+    """Returns the compiled engine, or None where the package was installed without a compiler."""
     for part in ("", "_headers", "_columns", "_cleaning"):
         spec = find_spec(f"odradek.records._fast{part}")
         if spec is None or spec.origin is None or not spec.origin.endswith(tuple(EXTENSION_SUFFIXES)):
@@ -88,7 +88,7 @@ active: Engine = _choose()
 
 
 def columns() -> ColumnEngine:
-    """The active engine's half for columns, imported on first use: only Arrow needs it."""
+    """Returns the active engine's half for columns, imported on first use: only Arrow needs it."""
     name = "_plain_columns" if active is PLAIN else "_fast_columns"
     # late-import: the engine is chosen when the process runs
     return cast(ColumnEngine, importlib.import_module(f"odradek.records.{name}"))

@@ -47,7 +47,7 @@ def zstd_library() -> ModuleType | None:
 
 
 def compress(data: Buffer, level: int) -> bytes:
-    """One frame that tells its content size."""
+    """Returns one frame that contains its content size."""
     library = zstd_library()
     if library is None:
         return bytes(cramjam.zstd.compress(data, level))
@@ -59,7 +59,7 @@ def compress(data: Buffer, level: int) -> bytes:
 
 
 def decompress(data: Buffer, allowed_bytes: int) -> Buffer:
-    """The content of one frame or several; INVALID_RECORD when it is damaged or larger than allowed."""
+    """Returns the content of one frame or several; INVALID_RECORD when it is damaged or larger than allowed."""
     declared = declared_bytes(data)
     if declared is not None and declared > allowed_bytes:
         raise expands_too_far("zstd", len(data), allowed_bytes)
@@ -93,7 +93,7 @@ def _decompress_growing(data: Buffer, size: int, allowed_bytes: int) -> Buffer:
 
 
 def declared_bytes(data: Buffer) -> int | None:
-    """The content size that the first frame's header tells (RFC 8878, section 3.1.1.1), None where it does
+    """Returns the content size that the first frame's header tells (RFC 8878, section 3.1.1.1), None where it does
     not.
     """
     if len(data) < 5:
