@@ -95,7 +95,7 @@ def init_producer(
 
 
 def check_expected(current: Transaction, expected: ProducerIdentity | None) -> None:
-    """PRODUCER_FENCED unless `expected` is the producer that the id has, or had before its epochs were used up.
+    """Raises PRODUCER_FENCED unless `expected` is the producer that the id has, or had before its epochs were used up.
 
     With a transaction under way it must be the very one: a zombie must not abort its successor's transaction. While one is
     being completed, no one can say: CONCURRENT_TRANSACTIONS.
@@ -155,7 +155,7 @@ def fence(
 
 
 def check_producer(current: Transaction | None, who: ProducerIdentity) -> Transaction:
-    """The state, if `who` may write under the id. INVALID_PRODUCER_ID_MAPPING, PRODUCER_FENCED."""
+    """Returns the state, if `who` may write under the id. INVALID_PRODUCER_ID_MAPPING, PRODUCER_FENCED."""
     if current is None or current.producer_id != who.producer_id:
         raise _not_mapped(current, who)
     if current.producer_epoch != who.producer_epoch:
@@ -309,7 +309,7 @@ def _prepared(
 
 
 def completed(prepared: Transaction, *, now_ms: int) -> Transaction:
-    """The state once every partition has its marker."""
+    """Returns the state once every partition has its marker."""
     state = TransactionState.COMPLETE_COMMIT if prepared.is_commit else TransactionState.COMPLETE_ABORT
     identity = identity_after(prepared)
     return replace(

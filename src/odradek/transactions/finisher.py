@@ -91,7 +91,7 @@ class Finisher:
     async def _write(
         self, index: int, epoch: int, prepared: Prepared, partitions: Sequence[TopicPartition]
     ) -> Sequence[TopicPartition]:
-        """One attempt; the partitions that need another."""
+        """Makes one attempt; returns the partitions that need another."""
         if not partitions:
             return ()
         transaction = prepared.transaction

@@ -52,7 +52,7 @@ def encode_key(transactional_id: str) -> bytes:
 
 
 def encode_value(transaction: Transaction, level: TransactionVersion) -> bytes:
-    """The record's value as a cluster at this level of `transaction.version` writes it."""
+    """Returns the record's value as a cluster at this level of `transaction.version` writes it."""
     version = 0 if level is TransactionVersion.CLASSIC else 1
     partitions = [
         PartitionsSchema(topic=topic, partition_ids=[partition.partition for partition in ones])
@@ -74,7 +74,7 @@ def encode_value(transaction: Transaction, level: TransactionVersion) -> bytes:
 
 
 def decode_key(key: bytes) -> str | None:
-    """The transactional id, or None for a kind of record that this version does not know. Raises MalformedMessage."""
+    """Returns the transactional id, or None for a kind of record that this version does not know. Raises MalformedMessage."""
     if _version(key) != _KEY_VERSION:
         return None
     message, _ = decode(TransactionLogKey, _KEY_VERSION, key, _VERSION_BYTES)
@@ -82,7 +82,7 @@ def decode_key(key: bytes) -> str | None:
 
 
 def decode_value(value: bytes) -> Transaction | None:
-    """The state, or None for a version that this one does not know. Raises MalformedMessage."""
+    """Returns the state, or None for a version that this one does not know. Raises MalformedMessage."""
     version = _version(value)
     if version not in TransactionLogValue.VERSIONS:
         return None

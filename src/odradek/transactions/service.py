@@ -64,7 +64,7 @@ class TransactionCoordinator:
         self._workers = Workers(shards, Finisher(shards, markers), self._next_producer_id)
 
     def new_machine(self, index: int) -> TransactionMachine:
-        """The machine of a shard that is made, or loaded again; its worker starts with the first."""
+        """Returns the machine of a shard that is made, or loaded again; its worker starts with the first."""
         assert self._workers is not None, "begin() comes first"
         self._workers.start_worker(index)
         return TransactionMachine(lambda: self._settings().terms)
@@ -122,7 +122,7 @@ class TransactionCoordinator:
         client_version: TransactionVersion = TransactionVersion.CLASSIC,
         until_timeout: bool = True,
     ) -> None:
-        """INVALID_PRODUCER_ID_MAPPING, PRODUCER_FENCED, CONCURRENT_TRANSACTIONS (at once, unless `until_timeout`),
+        """Raises INVALID_PRODUCER_ID_MAPPING, PRODUCER_FENCED, CONCURRENT_TRANSACTIONS (at once, unless `until_timeout`),
         INVALID_REQUEST, and the shard's."""
         self._check_id(transactional_id)
         await self._decide(
@@ -197,7 +197,7 @@ class TransactionCoordinator:
     # -- looking
 
     async def find(self, transactional_id: str) -> Transaction:
-        """TRANSACTIONAL_ID_NOT_FOUND, INVALID_REQUEST, and the shard's errors."""
+        """Raises TRANSACTIONAL_ID_NOT_FOUND, INVALID_REQUEST, and the shard's errors."""
         self._check_id(transactional_id)
         shard = self._all_shards().for_key(transactional_id)
         transaction = await shard.execute(lambda machine, _now: machine.find(transactional_id))
@@ -210,7 +210,7 @@ class TransactionCoordinator:
     async def select(
         self, turn: Turn, wanted: Callable[[str, Transaction], bool]
     ) -> list[tuple[str, Transaction]]:
-        """All that this broker coordinates and that are wanted, shard by shard, by id.
+        """Returns all that this broker coordinates and that are wanted, shard by shard, by id.
 
         COORDINATOR_LOAD_IN_PROGRESS while a shard is being loaded.
         """
