@@ -110,7 +110,7 @@ TWIN_UNIT_MS: Final = {".hours": 3_600_000, ".minutes": 60_000}
 
 
 def _twin(topic: Setting, position: int) -> Setting:
-    """The broker's setting at `position` among those that stand for a topic's setting.
+    """Returns the broker's setting at `position` among those that stand for a topic's setting.
 
     The strongest may change while the broker runs; the last carries the default, in its own unit.
     """
@@ -173,5 +173,5 @@ BROKER_SETTINGS: Final[dict[str, Setting]] = by_key(
 
 
 def value_of(config: BrokerConfig, key: str) -> Any:
-    """The value of one of the broker's own settings."""
+    """Returns the value of one of the broker's own settings."""
     return value_at(config, BROKER_PATHS[key])

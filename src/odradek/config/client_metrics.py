@@ -58,7 +58,7 @@ class BadPattern(ConfigError):
 
 
 def check_client_metrics(overrides: Mapping[str, str]) -> None:
-    """ConfigError unless every override is known and well-formed; `BadPattern` for what clients to match."""
+    """Raises ConfigError unless every override is known and well-formed; `BadPattern` for what clients to match."""
     for key, text in overrides.items():
         setting = CLIENT_METRICS_SETTINGS.get(key)
         if setting is None:
@@ -82,7 +82,7 @@ def _check_pattern(pair: str) -> None:
 
 
 def describe_client_metrics(overrides: Mapping[str, str]) -> list[DescribedSetting]:
-    """Every setting of a subscription, by key."""
+    """Returns every setting of a subscription, by key."""
     described = []
     for setting in CLIENT_METRICS_SETTINGS.values():
         value = overrides.get(setting.key)

@@ -130,7 +130,7 @@ class Setting:
         return self.type in (SettingType.PASSWORD, SettingType.UNKNOWN)
 
     def parse(self, text: str) -> Any:
-        """The value that `text` stands for; ConfigError naming key, value and what is allowed."""
+        """Returns the value that `text` stands for; ConfigError naming key, value and what is allowed."""
         value = self._convert(trimmed(text))
         if value is None or (self.valid is not None and not self.valid.accepts(value)):
             shown = "(hidden)" if self.sensitive else f"{text!r:.200}"
@@ -138,7 +138,7 @@ class Setting:
         return value
 
     def text(self, value: object) -> str | None:
-        """The inverse of `parse`, as Kafka writes values; None for no value."""
+        """Returns the text of a value, the inverse of `parse`, as Kafka writes it; None for no value."""
         if value is None:
             return None
         if isinstance(value, bool):
@@ -166,7 +166,7 @@ class Setting:
         return f"{expected}, {self.valid.allowed}"
 
     def _convert(self, text: str) -> Any:
-        """The value, or None if `text` has not the form of the type."""
+        """Returns the value, or None if `text` has not the form of the type."""
         if self.type is SettingType.BOOLEAN:
             return {"true": True, "false": False}.get(text.lower())
         bits = _INTEGER_BITS.get(self.type)
@@ -184,7 +184,7 @@ class Setting:
 
 
 def by_key(settings: Iterable[Setting]) -> dict[str, Setting]:
-    """A table by key; a key declared twice is our own mistake."""
+    """Returns a table by key; a key declared twice is our own mistake."""
     table: dict[str, Setting] = {}
     for setting in settings:
         assert setting.key not in table, f"{setting.key} is declared twice"
@@ -193,6 +193,6 @@ def by_key(settings: Iterable[Setting]) -> dict[str, Setting]:
 
 
 def nearest(key: str, known: Iterable[str]) -> str | None:
-    """The known name most like a misspelt one, if any is like it."""
+    """Returns the known name most like a misspelt one, if any is like it."""
     matches = difflib.get_close_matches(key, list(known), n=1, cutoff=0.75)
     return matches[0] if matches else None

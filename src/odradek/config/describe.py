@@ -79,7 +79,7 @@ class DescribedSetting:
 def describe_topic(
     overrides: Mapping[str, str], broker: BrokerConfig, *, older_names: bool = False
 ) -> list[DescribedSetting]:
-    """Every setting of a topic that sets `overrides`, by key. KafkaError as `topic_config`.
+    """Returns every setting of a topic that sets `overrides`, by key. Raises KafkaError as `topic_config`.
 
     `older_names`: log.retention.hours and its like are synonyms, too.
     """
@@ -106,7 +106,7 @@ def describe_topic(
 
 
 def describe_broker(broker: BrokerConfig) -> list[DescribedSetting]:
-    """Every setting of the broker that its owner set, or that has an effect or is a topic's default, by key.
+    """Returns every setting of the broker that its owner set, or that has an effect or is a topic's default, by key.
 
     Its value is what was written for this very key, else its default: log.retention.ms has none where
     log.retention.hours was used. `broker.id` has the broker's actual id, which may be written as `node.id`.
@@ -133,7 +133,7 @@ def describe_broker(broker: BrokerConfig) -> list[DescribedSetting]:
 
 
 def describe_broker_defaults(broker: BrokerConfig) -> list[DescribedSetting]:
-    """The dynamic settings of all brokers, by key: those that were set, and `min.insync.replicas`."""
+    """Returns the dynamic settings of all brokers, by key: those that were set, and `min.insync.replicas`."""
     described = []
     for key, text in sorted(_defaults_of_all(broker).items()):
         setting = settingbroker_synonyms(key)
@@ -197,14 +197,14 @@ def _of_topic(
 
 
 def _as_given(setting: Setting, text: str) -> str | None:
-    """A value as it is read; but words stay in the order in which they were given."""
+    """Returns a value as it is read; but words stay in the order in which they were given."""
     if setting.type is SettingType.LIST:
         return ",".join(word.strip() for word in text.split(","))
     return setting.text(setting.parse(text))
 
 
 def _defaults_of_all(broker: BrokerConfig) -> Mapping[str, str]:
-    """The dynamic settings of all brokers.
+    """Returns the dynamic settings of all brokers.
 
     `min.insync.replicas` is one of them from the beginning, where it decides who may lead (KIP-966): Kafka's controller
     writes there what it was started with.

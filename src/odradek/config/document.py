@@ -72,7 +72,7 @@ _TABLE_HEAD = "| setting | type | default | allowed | meaning |\n|---|---|---|--
 
 
 def document() -> str:
-    """The whole page."""
+    """Returns the whole page."""
     return "".join(_parts())
 
 

@@ -143,7 +143,7 @@ _ORDERED: Final = ("consumer", "share", "streams")
 
 
 def group_config(overrides: Mapping[str, str], broker: BrokerConfig) -> dict[str, Any]:
-    """The value of every setting of a group that sets `overrides`, by key. They were checked when they were set."""
+    """Returns the value of every setting of a group that sets `overrides`, by key. They were checked when they were set."""
     return {
         family.setting.key: family.setting.parse(overrides[family.setting.key])
         if family.setting.key in overrides
@@ -153,7 +153,7 @@ def group_config(overrides: Mapping[str, str], broker: BrokerConfig) -> dict[str
 
 
 def check_group(overrides: Mapping[str, str], broker: BrokerConfig) -> None:
-    """ConfigError unless every override is known, well-formed, and within what the broker allows."""
+    """Raises ConfigError unless every override is known, well-formed, and within what the broker allows."""
     for key, text in overrides.items():
         family = _BY_KEY.get(key)
         if family is None:
@@ -193,7 +193,7 @@ def _broker_value(key: str, broker: BrokerConfig, default: Any) -> Any:
 
 
 def describe_group(overrides: Mapping[str, str], broker: BrokerConfig) -> list[DescribedSetting]:
-    """Every setting of a group, by key."""
+    """Returns every setting of a group, by key."""
     described = []
     for family in _FAMILIES:
         setting, inherited = family.setting, _inherited(family, broker)

@@ -56,7 +56,7 @@ def parse_jaas(text: str, *, key: str = "sasl.jaas.config") -> LoginModule:
 
 
 def login_module_in(text: str, section: str, what: str) -> LoginModule:
-    """The login module of a section in a file of Java's, `KafkaClient { MODULE required NAME="VALUE"; };`.
+    """Returns the login module of a section in a file of Java's, `KafkaClient { MODULE required NAME="VALUE"; };`.
 
     ConfigError, beginning with `what`, when there is no such section with one module.
     """

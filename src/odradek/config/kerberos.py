@@ -31,7 +31,7 @@ class KerberosIdentity:
 
 
 def kerberos_identity(jaas: LoginModule | None, service_name: str, *, key: str) -> KerberosIdentity:
-    """ConfigError, naming `key`, for two service names. Without a login module: what `kinit` left."""
+    """Raises ConfigError, naming `key`, for two service names. Without a login module: what `kinit` left."""
     if jaas is None:
         return KerberosIdentity(service=service_name)
     options = jaas.options

@@ -55,7 +55,7 @@ def parse_protocol_map(key: str, items: Iterable[str]) -> dict[str, str]:
 
 
 def parse_listeners(key: str, items: Iterable[str], protocols: Mapping[str, str]) -> tuple[Listener, ...]:
-    """The listeners in the order given. ConfigError for one malformed, doubled, or of no known protocol."""
+    """Returns the listeners in the order given. ConfigError for one malformed, doubled, or of no known protocol."""
     listeners: list[Listener] = []
     for entry in items:
         listener = _parse_listener(key, entry, protocols)

@@ -244,7 +244,7 @@ def _addresses(parsed: Values) -> Values:
 
 
 def _among(key: str, name: str, listeners: tuple[Listener, ...]) -> str:
-    """The name as listeners have it."""
+    """Returns the name as listeners have it."""
     if name.upper() not in (listener.name for listener in listeners):
         raise ConfigError(
             f"{key}={name} is not allowed: no listener has this name ({', '.join(listener.name for listener in listeners)})"
@@ -264,7 +264,7 @@ def _control_plane(name: str, listeners: tuple[Listener, ...], of_brokers: str) 
 
 
 def _listener_of(protocol: str, parsed: Values, listeners: tuple[Listener, ...]) -> str:
-    """The listener that brokers use: the one that is named like their protocol, as in Kafka."""
+    """Returns the listener that brokers use: the one that is named like their protocol, as in Kafka."""
     if parsed.get("inter.broker.listener.name"):
         raise ConfigError(
             f"security.inter.broker.protocol={protocol} is not allowed beside inter.broker.listener.name: set one of them"

@@ -170,7 +170,7 @@ def value_at(root: Section, path: Path) -> Any:
 
 
 def with_values(root: S, values: Mapping[Path, Any]) -> S:
-    """A copy that has these values, and shares the sections that keep theirs."""
+    """Returns a copy that has these values, and shares the sections that keep theirs."""
     own = {path[0]: value for path, value in values.items() if len(path) == 1}
     below: dict[str, dict[Path, Any]] = {}
     for path, value in values.items():

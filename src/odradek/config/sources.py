@@ -114,7 +114,7 @@ def collect(*sources: Source) -> CollectedConfig:
 
 
 def _family(key: str) -> str:
-    """The last of the settings that stand in for one another: one name for them all."""
+    """Returns the last of the settings that stand in for one another: one name for them all."""
     setting = BROKER_SETTINGS.get(key)
     if setting is None:
         return key

@@ -192,7 +192,7 @@ def topic_config(overrides: Mapping[str, str], broker: BrokerConfig) -> LogConfi
 
 
 def ineffective(overrides: Mapping[str, str]) -> list[str]:
-    """A warning for each of a topic's settings that this version accepts and does not act upon."""
+    """Returns a warning for each of a topic's settings that this version accepts and does not act upon."""
     known = (TOPIC_SETTINGS.get(key) for key in overrides)
     return [
         f"topic setting {setting.key} is not supported yet and has no effect"

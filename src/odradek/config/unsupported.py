@@ -309,7 +309,7 @@ def _dynamic(key: str) -> DynamicUpdate:
 
 
 def unsupported_settings() -> list[tuple[Setting, str]]:
-    """Every setting of `AREAS`, with the words that its warning ends in."""
+    """Returns every setting of `AREAS`, with the words that its warning ends in."""
     listed = []
     for area in AREAS:
         for key in area.keys.split():

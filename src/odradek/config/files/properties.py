@@ -37,7 +37,7 @@ def parse_properties(text: str) -> Properties:
 
 
 def format_properties(values: dict[str, str]) -> str:
-    """The inverse: a file that reads back as `values`."""
+    """Returns a file that reads back as `values`."""
     lines = (f"{_escape(key, in_key=True)}={_escape(value, in_key=False)}\n" for key, value in values.items())
     return "".join(lines)
 

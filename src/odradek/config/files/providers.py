@@ -111,7 +111,8 @@ def has_variable(text: str) -> bool:
 
 
 def resolved(values: Mapping[str, str], environ: Mapping[str, str] | None = None) -> dict[str, str]:
-    """The settings, with what providers have in place of `${PROVIDER:PATH:KEY}`. ConfigError names the setting, not the value.
+    """Returns the settings, with what providers have in place of `${PROVIDER:PATH:KEY}`. ConfigError names the setting, not
+    the value.
 
     A name that is no provider's stays as it is: other parts of Kafka have variables of their own.
     """
@@ -127,7 +128,8 @@ def resolved(values: Mapping[str, str], environ: Mapping[str, str] | None = None
 
 
 def refuse_variables(values: Mapping[str, str], providers: Sequence[str]) -> None:
-    """ConfigError for a dynamic setting with a variable of a provider: who may change settings would read files by it."""
+    """Raises ConfigError for a dynamic setting with a variable of a provider: who may change settings would read files by
+    it."""
     for key, text in values.items():
         if any(match[1] in providers for match in _VARIABLE.finditer(text)):
             raise ConfigError(

@@ -14,7 +14,8 @@ _FILE_BYTES_MAX: Final = 16 << 20
 
 
 def read_secret_file(key: str, path: str, *, others_may_read: bool) -> bytes:
-    """The content. ConfigError, which begins with the key, when it cannot be read, or when every user of the machine can."""
+    """Returns the content. ConfigError, which begins with the key, when it cannot be read, or when every user of the machine
+    can."""
     content = read_file(key, path)
     if not others_may_read:
         check_private(f"{key}={path!r}", path)
@@ -22,7 +23,7 @@ def read_secret_file(key: str, path: str, *, others_may_read: bool) -> bytes:
 
 
 def read_file(key: str, path: str) -> bytes:
-    """The content of a file that may be public. ConfigError."""
+    """Returns the content of a file that may be public. ConfigError."""
     try:
         with open(path, "rb") as file:
             content = file.read(_FILE_BYTES_MAX + 1)
@@ -34,7 +35,7 @@ def read_file(key: str, path: str) -> bytes:
 
 
 def check_private(what: str, path: str) -> None:
-    """ConfigError when every user of the machine can read it."""
+    """Raises ConfigError when every user of the machine can read it."""
     if os.stat(path).st_mode & stat.S_IROTH:
         raise ConfigError(
             f"{what} is not allowed: every user of this machine can read it, and it holds a secret: chmod o-r {path}"

@@ -29,7 +29,7 @@ _CONTROLLERS: Final = "controller.listener.names"
 
 
 def at_address(values: Mapping[str, str], address: str, *, asked_by: str = "--listen") -> str:
-    """The value of `listeners` with another address. ConfigError where more than one listener is opened."""
+    """Returns the value of `listeners` with another address. ConfigError where more than one listener is opened."""
     host, port = parse_host_port(address)
     listeners = _listeners(values)
     opened = [listener for listener in listeners if not _is_closed(values, listener)]
@@ -83,7 +83,7 @@ def first_address(values: Mapping[str, str]) -> str:
 
 
 def with_first_address(values: Mapping[str, str], address: str) -> str:
-    """The value of `listeners` with another address for the first listener that is opened."""
+    """Returns the value of `listeners` with another address for the first listener that is opened."""
     host, port = parse_host_port(address)
     listeners = _listeners(values)
     first = next(listener for listener in listeners if not _is_closed(values, listener))
@@ -106,7 +106,7 @@ def _address(listener: Listener) -> str:
 
 
 def _parsed(values: Mapping[str, str], key: str) -> list[Listener]:
-    """The listeners that a key names; none where it is not set. ConfigError."""
+    """Returns the listeners that a key names; none where it is not set. ConfigError."""
     known = {name: values[name] for name in (key, _PROTOCOL_MAP, _CONTROLLERS) if name in values}
     if PROVIDERS in values:
         providers = {

@@ -78,7 +78,7 @@ def check_not_weaker(sources: Sequence[SourceSettings], values: Mapping[str, str
 
 
 def loosening(static: Mapping[str, str], dynamic: Mapping[str, str]) -> dict[str, str]:
-    """The settings of `dynamic` that would guard a listener less than the broker's static settings do, and why."""
+    """Returns the settings of `dynamic` that would guard a listener less than the broker's static settings do, and why."""
     reasons = {}
     source = SourceSettings(name="what the broker was started with", values=static)
     for key, text in dynamic.items():
@@ -97,7 +97,8 @@ def _guarding(key: str) -> bool:
 
 
 def _plain(values: Mapping[str, str], everything: Mapping[str, str]) -> dict[str, str]:
-    """The guarding settings of `values`, looked up where they stand elsewhere. Listeners' names are in lower case."""
+    """Returns the guarding settings of `values`, looked up where they are stored elsewhere. Listeners' names are in lower
+    case."""
     wanted = {
         _with_lower_name(key): text
         for key, text in values.items()
@@ -122,7 +123,7 @@ def _with_lower_name(key: str) -> str:
 
 
 def _mapped(said: Mapping[str, str], final: Mapping[str, str]) -> dict[str, str]:
-    """The protocol of each listener name: as the source maps it, else as the settings do in the end."""
+    """Returns the protocol of each listener name: as the source maps it, else as the settings do in the end."""
     protocols = {protocol: protocol for protocol in _GUARDS}
     for values in (final, said):
         for entry in values.get(PROTOCOL_MAP, "").split(","):
@@ -133,7 +134,7 @@ def _mapped(said: Mapping[str, str], final: Mapping[str, str]) -> dict[str, str]
 
 
 def _protocols(said: Mapping[str, str], final: Mapping[str, str]) -> dict[str, str]:
-    """The protocol of each listener that a source names. What is malformed is refused elsewhere."""
+    """Returns the protocol of each listener that a source names. What is malformed is refused elsewhere."""
     closed = {name.strip().upper() for name in final.get(_CONTROLLERS, "").split(",")}
     mapped = _mapped(said, final)
     names = [entry.partition("://")[0].strip().upper() for entry in said.get(LISTENERS, "").split(",")]
@@ -143,7 +144,7 @@ def _protocols(said: Mapping[str, str], final: Mapping[str, str]) -> dict[str, s
 def _weaker_protocols(
     source: str, said: Mapping[str, str], final: Mapping[str, str], protocols: Mapping[str, str]
 ) -> Iterator[str]:
-    """The listeners that fall short of what a source says about protocols."""
+    """Yields the listeners that fall short of what a source says about protocols."""
     named = _protocols(said, final)
     own_map = _mapped({PROTOCOL_MAP: said.get(PROTOCOL_MAP, "")}, {})
     wanted = {name: _GUARDS[protocol] for name, protocol in {**own_map, **named}.items()}
@@ -165,7 +166,7 @@ def _weaker_protocols(
 def _weaker_values(
     source: str, said: Mapping[str, str], final: Mapping[str, str], protocols: Mapping[str, str]
 ) -> Iterator[str]:
-    """The other settings of a source that are looser in the end."""
+    """Yields the other settings of a source that are looser in the end."""
     for key, levels in _OF_THE_BROKER.items():
         if key in said and _level(levels, final.get(key)) < _level(levels, said[key]):
             yield f"{key}={final.get(key, '')} is weaker than {key}={said[key]} of {source}"
@@ -180,7 +181,7 @@ def _weaker_values(
 
 
 def _said_of(said: Mapping[str, str], named: Mapping[str, str], key: str, name: str) -> str | None:
-    """The value that a source has for a listener. For one that it does not name, the weakest of those that it names."""
+    """Returns the value that a source has for a listener. For one that it does not name, the weakest of those that it names."""
     if not named or name in named or f"{_LISTENER_PREFIX}{name.lower()}.{key}" in said:
         return _value_of(said, key, name)
     values = [_value_of(said, key, other) for other in named]
