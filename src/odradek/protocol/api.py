@@ -80,7 +80,7 @@ class Api:
         return self.flexible_from is not None and version >= self.flexible_from
 
     def offered(self, *, unstable: bool = False) -> VersionRange:
-        """The range to advertise; `unstable` adds versions that Kafka has not released yet."""
+        """Returns the range to advertise; `unstable` adds versions that Kafka has not released yet."""
         return VersionRange(self.advertised_min, self.versions.max if unstable else self.latest_stable)
 
 
@@ -245,7 +245,7 @@ def api_by_name(name: str) -> Api:
 
 
 def api_of(message: Message | type[Message]) -> Api:
-    """The API that a request or response belongs to."""
+    """Returns the API that a request or response belongs to."""
     key = message.API_KEY
     if key is None:
         cls = message if isinstance(message, type) else type(message)

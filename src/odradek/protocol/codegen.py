@@ -60,11 +60,11 @@ class Writer:
         return "".join(self._path).lstrip(".")
 
     def fresh(self, stem: str) -> str:
-        """A local name that nothing else uses."""
+        """Returns a local name that nothing else uses."""
         return f"{stem}{next(self._counter)}"
 
     def constant(self, stem: str, key: Any, value: Any) -> str:
-        """The global name of a value; the same name for the same key."""
+        """Returns the global name of a value; the same name for the same key."""
         name = self._names.get(key)
         if name is None:
             name = self._names[key] = f"{stem}_{len(self._names)}"
@@ -72,7 +72,7 @@ class Writer:
         return name
 
     def compile(self, title: str) -> Any:
-        """The function `codec` that the lines define; its source goes where tracebacks and debuggers look."""
+        """Returns the function `codec` that the lines define; its source goes where tracebacks and debuggers look."""
         source = "\n".join(self.lines) + "\n"
         linecache.cache[title] = (len(source), None, source.splitlines(keepends=True), title)
         code: CodeType = compile(source, title, "exec")
@@ -101,7 +101,7 @@ def shape_of(cls: type[Struct], version: int) -> Shape:
 
 
 def size_min(kind: Kind[Any], version: int, flexible: bool) -> int:
-    """The fewest bytes that a value of `kind` takes: a bound on how many elements a count may claim."""
+    """Returns the fewest bytes that a value of `kind` takes: a bound on how many elements a count may claim."""
     if kind.size:
         return kind.size
     if isinstance(kind, StructKind):

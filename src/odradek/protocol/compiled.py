@@ -40,7 +40,7 @@ _PLACES: Final[dict[str, list[tuple[Place, ...]]]] = {}
 def encode_chunks(
     message: Message, version: int, head: bytearray | None = None, elements_max: int = ANY_COUNT
 ) -> list[Buffer]:
-    """The message in one or more buffers, in order; records of 16 KiB and more are the caller's own buffers.
+    """Returns the message in one or more buffers, in order; records of 16 KiB and more are the caller's own buffers.
 
     `head` holds bytes that go before the message, and becomes the first buffer. `elements_max` bounds the elements of all
     arrays together, those of numbers aside, and with them the time that it takes.
@@ -76,7 +76,7 @@ def encode_steps(message: Message, version: int, head: bytearray) -> Steps[list[
 
 
 def encode(message: Message, version: int) -> bytes:
-    """The whole message in one piece, without header. Raises like `encode_chunks`."""
+    """Returns the whole message in one piece, without header. Raises like `encode_chunks`."""
     chunks = encode_chunks(message, version)
     return bytes(chunks[0]) if len(chunks) == 1 else b"".join(chunks)
 
@@ -123,7 +123,7 @@ def decode_steps(
 
 
 def source_of(cls: type[Message], version: int, direction: str) -> str:
-    """The Python text behind a codec ("encode" or "decode"), for people."""
+    """Returns the Python text behind a codec ("encode" or "decode"), for people."""
     writer = (EncoderSource if direction == "encode" else DecoderSource)(cls, version).write()
     return "\n".join(writer.lines) + "\n"
 

@@ -220,7 +220,7 @@ class FrameReader:
             self._received = bytearray(2 * len(self._received))
 
     def _complete_or_grow(self, frame: bytearray | mmap.mmap) -> list[memoryview]:
-        """The frame, once all of it is there; else twice the room, since as much has arrived as was trusted."""
+        """Returns the frame, once all of it is there; else twice the room, since as much has arrived as was trusted."""
         if len(frame) < self._frame_bytes:
             self._frame = bytearray(min(self._frame_bytes, 2 * len(frame)))
             self._frame[: len(frame)] = memoryview(frame)

@@ -67,7 +67,7 @@ def decode_request_header(buffer: Buffer, position: int = 0) -> tuple[RequestHea
 
 
 def encode_request_chunks(header: RequestHeader, message: Message) -> list[Buffer]:
-    """A request with its size in front, ready to send; large records stay buffers of their own."""
+    """Returns a request with its size in front, ready to send; large records stay buffers of their own."""
     api = api_by_key(header.api_key)
     client_id = b"" if header.client_id is None else header.client_id.encode()
     if len(client_id) > 32767:
@@ -88,14 +88,15 @@ def encode_request_chunks(header: RequestHeader, message: Message) -> list[Buffe
 
 
 def encode_request(header: RequestHeader, message: Message) -> bytes:
-    """A request with its size in front, in one piece."""
+    """Returns a request with its size in front, in one piece."""
     return b"".join(encode_request_chunks(header, message))
 
 
 def encode_response(
     api_key: int, version: int, correlation_id: int, message: Message, elements_max: int = ANY_COUNT
 ) -> list[Buffer]:
-    """A response with its size in front; large records stay buffers of their own, in order. Raises like `encode_chunks`."""
+    """Returns a response with its size in front; large records stay buffers of their own, in order. Raises like
+    `encode_chunks`."""
     head = _response_head(api_key, version, correlation_id)
     return _with_size(encode_chunks(message, version, head, elements_max))
 
@@ -137,7 +138,7 @@ def decode_response_header(api_key: int, version: int, buffer: Buffer, position:
 
 
 def correlation_id_of(buffer: Buffer, position: int = 0) -> int:
-    """The correlation id of a response frame (without the size), before its API is known. Raises
+    """Returns the correlation id of a response frame (without the size), before its API is known. Raises
     MalformedMessage."""
     if len(buffer) - position < 4:
         raise MalformedMessage("the header is cut off", path="ResponseHeader", position=position)

@@ -240,7 +240,7 @@ class Struct(metaclass=StructMeta):
 
     @classmethod
     def default_instance(cls) -> Self:
-        """The one shared instance with nothing set, which compiled codecs recognise by identity."""
+        """Returns the one shared instance with nothing set, which compiled codecs recognise by identity."""
         instance = cls.__dict__.get("_default")
         if instance is None:
             instance = cls()

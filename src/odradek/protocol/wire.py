@@ -38,7 +38,7 @@ def read_uvarint(buffer: Sequence[int], position: int) -> tuple[int, int]:
 
 
 def uvarint(value: int) -> bytes:
-    """The shortest encoding of `value`."""
+    """Returns the shortest encoding of `value`."""
     if value < 0x80:
         return value.to_bytes(1, "big")
     encoded = bytearray()
