@@ -68,7 +68,7 @@ class Events:
 
 
 def get(room: str) -> Events:
-    """The events of `room`, e.g. `get("storage")`. None of them is ever dropped: see `caused_by_peers`."""
+    """Returns the events of `room`, e.g. `get("storage")`. None of them is ever dropped: see `caused_by_peers`."""
     return Events(logging.getLogger(f"{_ROOT}.{room}"))
 
 
@@ -153,7 +153,7 @@ def _pairs(values: Mapping[str, Any]) -> str:
 
 
 def event_of(record: logging.LogRecord) -> str:
-    """The name of a record's event; of another's record, its message."""
+    """Returns the name of a record's event; of another's record, its message."""
     return record.msg.event if isinstance(record.msg, _Line) else record.getMessage()
 
 

@@ -1,4 +1,5 @@
-"""Families as text: Prometheus' format 0.0.4, and OpenMetrics 1.0.0. https://prometheus.io/docs/instrumenting/exposition_formats
+"""Families as text: Prometheus' format 0.0.4, and OpenMetrics 1.0.0.
+https://prometheus.io/docs/instrumenting/exposition_formats
 
 A scrape of 10,000 partitions has more than 100,000 samples, so this is one pass that joins strings (decision 0078).
 """
@@ -19,7 +20,7 @@ _OPEN_METRICS_TYPE: Final = "application/openmetrics-text"
 
 
 def chosen_type(accept: str) -> str:
-    """The content type that an Accept header prefers; Prometheus' text where it says nothing of OpenMetrics."""
+    """Returns the content type that an Accept header prefers; Prometheus' text where it says nothing of OpenMetrics."""
     weights = {"": 0.0, _OPEN_METRICS_TYPE: 0.0, "text/plain": 0.0}
     for part in accept.split(","):
         name, *parameters = (word.strip().lower() for word in part.split(";"))
@@ -40,7 +41,7 @@ def _quality(parameters: Iterable[str]) -> float:
 
 
 def written(families: Iterable[Family], content_type: str = TEXT) -> bytes:
-    """The families in the format of `TEXT` or `OPEN_METRICS`. A family without samples is left out."""
+    """Returns the families in the format of `TEXT` or `OPEN_METRICS`. A family without samples is left out."""
     is_open = content_type == OPEN_METRICS
     parts = [part for family in families if family.samples for part in _family(family, is_open=is_open)]
     if is_open:
@@ -81,7 +82,7 @@ def _histogram(name: str, label_text: str, value: Histogram) -> Iterator[str]:
 
 
 def _number(value: Any) -> str:
-    """The text of an `int`, a `bool` or a `float`."""
+    """Returns the text of an `int`, a `bool` or a `float`."""
     if not isinstance(value, float):
         return str(int(value))
     if math.isinf(value):

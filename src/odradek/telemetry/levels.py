@@ -21,12 +21,12 @@ LEVELS: Final = {
 
 
 def _named(level: int) -> str:
-    """The name of the nearest level that is not above."""
+    """Returns the name of the nearest level that is not above."""
     return next((name for name, value in LEVELS.items() if level >= value), "TRACE")
 
 
 def loggers() -> dict[str, str]:
-    """Every logger and its effective level, by name."""
+    """Returns every logger and its effective level, by name."""
     manager = logging.getLogger(_ROOT_LOGGER).manager
     names = sorted(
         name

@@ -89,12 +89,12 @@ def histogram(name: str, meaning: str) -> Family:
 
 
 def labels(**values: object) -> str:
-    """The text of labels: `topic="t",partition="0"`. Any value is fit for it: it is escaped."""
+    """Returns the text of labels: `topic="t",partition="0"`. Any value is fit for it: it is escaped."""
     return ",".join([f'{name}="{escaped(str(value))}"' for name, value in values.items()])
 
 
 def escaped(text: str) -> str:
-    """A label's value as the formats want it. Lone surrogates, which UTF-8 cannot write, become question marks."""
+    """Returns a label's value as the formats want it. Lone surrogates, which UTF-8 cannot write, become question marks."""
     if not text.isascii():
         text = text.encode("utf-8", "replace").decode("utf-8")
     if "\\" in text or '"' in text or "\n" in text:
@@ -103,7 +103,7 @@ def escaped(text: str) -> str:
 
 
 def bounded(families: Iterable[Family], series_max: int) -> list[Family]:
-    """The families with at most `series_max` series in all, and a last one that counts by family what was left out.
+    """Returns the families with at most `series_max` series in all, and a last one that counts by family what was left out.
 
     The first families come first; what is left out of a family are its last samples. The last family is beyond the bound.
     """
