@@ -169,7 +169,7 @@ class ErrorCode(IntEnum):
 
     @classmethod
     def of(cls, code: int) -> ErrorCode:
-        """The member for a number read from the wire; UNKNOWN_SERVER_ERROR for numbers this table does not hold."""
+        """Returns the member for a number read from the wire; UNKNOWN_SERVER_ERROR for numbers this table does not hold."""
         try:
             return cls(code)  # type: ignore[call-arg]
         except ValueError:
@@ -237,7 +237,7 @@ class ErrorContent:
         return cls(code=error.code, message=error.message)
 
     def error(self) -> KafkaError:
-        """A new exception each time."""
+        """Returns a new exception each time."""
         return KafkaError(self.code, self.message)
 
 
@@ -265,7 +265,7 @@ class ErrorValue(Generic[E]):
         )
 
     def exception(self) -> E:
-        """A new exception that says the same."""
+        """Returns a new exception with the same contents."""
         made = self.kind.__new__(self.kind, *self.arguments)
         made.args = self.arguments
         vars(made).update(self.attributes)
@@ -273,5 +273,5 @@ class ErrorValue(Generic[E]):
 
 
 def refuse(code: ErrorCode, message: str | None = None) -> KafkaError:
-    """A `KafkaError` to raise: `raise refuse(ErrorCode.INVALID_REQUEST, "...")`."""
+    """Returns a `KafkaError` to raise: `raise refuse(ErrorCode.INVALID_REQUEST, "...")`."""
     return KafkaError(code, message)

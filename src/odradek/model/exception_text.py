@@ -23,14 +23,14 @@ def text_of(error: BaseException, length_max: int = TEXT_LENGTH_MAX) -> str:
 
 
 def describe(error: BaseException, length_max: int = TEXT_LENGTH_MAX) -> str:
-    """The class and the text of an exception, as the last line of a traceback has them."""
+    """Returns the class and the text of an exception, as the last line of a traceback has them."""
     text = text_of(error, length_max)
     name = class_name(type(error))
     return f"{name}: {text}" if text else name
 
 
 def stack_trace(error: BaseException, length_max: int) -> str:
-    """The last `length_max` characters of the formatted traceback, where the error is; long texts in it are cut."""
+    """Returns the last `length_max` characters of the formatted traceback, where the error is; long texts in it are cut."""
     try:
         parts = [_encodable(part, length_max // 2) for part in traceback.format_exception(error)]
         return "".join(parts)[-length_max:]
@@ -40,7 +40,7 @@ def stack_trace(error: BaseException, length_max: int) -> str:
 
 
 def class_name(kind: type) -> str:
-    """The name of a class with its module, unless it is a built-in: `json.decoder.JSONDecodeError`, `ValueError`."""
+    """Returns the name of a class with its module, unless it is a built-in: `json.decoder.JSONDecodeError`, `ValueError`."""
     return kind.__qualname__ if kind.__module__ == "builtins" else f"{kind.__module__}.{kind.__qualname__}"
 
 
@@ -61,6 +61,6 @@ def add_note(error: BaseException, note: str) -> None:
 
 
 def _encodable(text: str, length_max: int) -> str:
-    """A plain `str` (the class may return one of its own), with escapes in place of lone surrogates."""
+    """Returns a plain `str` (the class may return one of its own), with escapes in place of lone surrogates."""
     start = str.__getitem__(text, slice(0, length_max))
     return str.encode(start, "utf-8", "backslashreplace").decode("utf-8")

@@ -28,7 +28,7 @@ class LazyModule:
         self._lazy_module: ModuleType | None = None
 
     def __getattr__(self, attribute: str) -> Any:
-        """ImportError when the module is not there: the first use says it, as an import would."""
+        """Raises ImportError when the module is not there: the first use says it, as an import would."""
         module = self._lazy_module
         if module is None:
             module = self._lazy_module = import_module(self._lazy_name)
@@ -42,12 +42,13 @@ class LazyModule:
 
 
 def lazy(name: str) -> Any:
-    """The module of this name, which is not imported yet."""
+    """Returns the module of this name, which is not imported yet."""
     return LazyModule(name)
 
 
 def lazy_names(package: dict[str, Any], where: Mapping[str, Iterable[str]]) -> Callable[[str], Any]:
-    """A package's `__getattr__` (PEP 562). `package` is its `globals()`; `where` says which module each name comes from."""
+    """Returns a package's `__getattr__` (PEP 562). `package` is its `globals()`; `where` says which module each name comes
+    from."""
     modules = {name: module for module, names in where.items() for name in names}
 
     def resolve(name: str) -> Any:

@@ -28,12 +28,13 @@ _PLANE_MAX: Final = 0xFFFF
 
 
 def safe_line(text: str) -> str:
-    """The text on one line, whatever it holds."""
+    """Returns the text on one line, whatever it holds."""
     return _IN_A_LINE.sub(_escaped, text)
 
 
 def safe_lines(text: str) -> str:
-    """The text with its line ends as they are; all else as `safe_line` has it. For texts of which each part is safe already."""
+    """Returns the text with its line ends as they are; all else as `safe_line` has it. For texts of which each part is safe
+    already."""
     return _IN_LINES.sub(_escaped, text)
 
 
