@@ -108,6 +108,14 @@ def test_the_index_names_every_page(index: str, page: str) -> None:
     assert f"({page})" in (ROOT / index).read_text(encoding="utf-8"), f"{index} lacks {page}"
 
 
+@pytest.mark.parametrize("name", [name for name in DOCUMENTS if re.match(r"docs/decisions/[0-9]", name)])
+def test_the_index_of_decisions_repeats_their_titles(name: str) -> None:
+    heading = (ROOT / name).read_text(encoding="utf-8").partition("\n")[0]
+    number, _, title = heading.removeprefix("# ").partition(" ")
+    row = f"| [{number}]({Path(name).name}) | {title} |"
+    assert row in (ROOT / "docs/decisions/README.md").read_text(encoding="utf-8")
+
+
 def rows_of_the_glossary() -> list[tuple[str, list[str], list[str]]]:
     """(Kafka's word, files, what to open in them) of the glossary's first table."""
     table = (
