@@ -140,7 +140,7 @@ def continuation(terms: RunTerms, state: ArchiveState, topics: TopicSide) -> str
 
 
 def run_archive(terms: RunTerms, tell: Tell, should_stop: Callable[[], bool]) -> None:
-    """Archive until `should_stop`, or with `once` until what is there now is archived. `tell` gets a line for each batch.
+    """Archives until `should_stop`, or with `once` until the present records are archived. `tell` gets a line for each batch.
 
     ArchiveError, ConfigError or KafkaError in one line, whatever Spark wraps it in. A right that is missing is an error before
     an archive is made.

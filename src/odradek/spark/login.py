@@ -12,7 +12,7 @@ CLIENT_CONFIG: Final = "ODRADEK_CLIENT_CONFIG"
 
 
 def connection_options(path: str | None = None) -> dict[str, str]:
-    """How to connect, as a properties file of clients says it: options of `format("odradek")`, and of `Streams`. `path`: by
+    """Returns a clients' properties file as options of `format("odradek")`, and of `Streams`, for connecting. `path`: by
     default what the variable ODRADEK_CLIENT_CONFIG names; without it, no login. The brokers are those of ODRADEK_BOOTSTRAP, if
     it is set.
 

@@ -79,7 +79,7 @@ def from_document(document: Mapping[str, Any]) -> StreamOffset:
 
 
 def ranges_between(start: StreamOffset, end: StreamOffset) -> list[OffsetRange]:
-    """What a batch reads, in order: a pure function of the two journaled offsets.
+    """Returns the ranges that a batch reads, in order: a pure function of the two journaled offsets.
 
     A partition whose end lies before its start has nothing to read: its topic was created again, which was
     reported when the end was chosen.

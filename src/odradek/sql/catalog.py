@@ -165,7 +165,7 @@ class SqlCatalog:
         return tuple(python for made in self.created_functions.values() for python in made.registered)
 
     def source(self, name: str, position: tuple[int, int] | None = None) -> SqlSource:
-        """SqlError with the nearest name."""
+        """Returns a source. SqlError with the nearest name when there is none."""
         source = self.sources.get(name)
         if source is None:
             raise SqlError(f"{name} does not exist.", position, nearest(name, self.sources))

@@ -81,7 +81,7 @@ def connect(
     ca: str | Path | None = None,
     properties: Mapping[str, str] | None = None,
 ) -> SqlConnection:
-    """`properties`: what SET would say, for all queries. No request is made yet."""
+    """Connects, without a request yet. `properties`: those that SET would set, for all queries."""
     return SqlConnection(
         RestClient(url=url, user=user, password=password, ca=None if ca is None else Path(ca)),
         dict(properties or {}),
@@ -132,7 +132,7 @@ class SqlCursor:
         self.rowcount = -1
 
     def execute(self, operation: str, parameters: Sequence[Any] = ()) -> Self:
-        """`?` stands for a parameter. A push query may be read too, row by row; `close` ends it."""
+        """Runs a statement; `?` stands for a parameter. A push query may be read too, row by row; `close` ends it."""
         self._end()
         text = _with_parameters(operation, parameters)
         try:

@@ -32,7 +32,7 @@ class AbandonedChangelogs:
         self._group = group_of(sink_id)
 
     def note(self, topics: Mapping[str, str], decision: Decision) -> None:
-        """These topics, by their ids, have what was true at this decision, and nothing later. An older note stays."""
+        """Notes that these topics, by id, have the state as of this decision, and nothing later. An older note stays."""
         known = self._notes(topics)
         new = {
             _place(topic): OffsetAndMetadata(

@@ -355,7 +355,7 @@ class Table:
         return GroupedStream(self._program, self.operator, at_least_one(key, "group_by"), _RESULTS)
 
     def suppress(self, *, until: TimeLimit, name: str | None = None) -> Table:
-        """Hold updates back: of each key, the latest goes on when the first has waited so long in stream time.
+        """Holds updates back: it emits the latest of each key when the first has waited for the limit, in stream time.
 
         `until`: `time_limit("5 minutes", max_records=1_000)`. For one result of each window write `final()` before it.
         """
@@ -383,7 +383,7 @@ class Table:
         query: str | None = None,
         name: str | None = None,
     ) -> None:
-        """Write the updates to a topic, its changelog: compacted, and made so unless it is there. `query` as in `Stream.to`."""
+        """Writes the updates to a topic, its changelog, which is made compacted if it is absent. `query` as in `Stream.to`."""
         checked_topic(topic, "to")
         source = self.to_stream().operator
         self._program.end(

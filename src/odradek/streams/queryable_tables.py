@@ -37,7 +37,7 @@ class QueryableTable:
 
     @classmethod
     def of(cls, sink: TopicSink, frame: RecordFrame) -> QueryableTable:
-        """What a sink writes. One column of a key, and a value that is called `value`, are written without JSON around them."""
+        """Returns a sink's table. A key of one column, and a value with the name `value`, have no JSON around them."""
         assert sink.topic is not None
         key, value = (frame.rows.schema[name].dataType for name in ("__key", "__value"))
         assert isinstance(key, StructType)

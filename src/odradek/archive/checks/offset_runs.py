@@ -84,7 +84,7 @@ class OffsetRuns:
 
 
 def _select(mine: OffsetRuns, other: OffsetRuns, *, in_other: bool) -> OffsetRuns:
-    """Walk all borders in order and keep the stretches that are inside of `mine` and inside, or outside, of `other`."""
+    """Walks all borders in order and keeps the stretches that are inside of `mine` and inside, or outside, of `other`."""
     points = np.concatenate((mine.starts, mine.ends, other.starts, other.ends))
     if len(points) == 0:
         return OffsetRuns.empty()

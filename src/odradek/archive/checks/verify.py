@@ -77,7 +77,7 @@ class PartitionFindings:
 
     @property
     def faults(self) -> list[str]:
-        """One clause for each fault; none when all is well."""
+        """The faults, a clause for each; none when all is well."""
         complaints = []
         if self.doubled:
             complaints.append(f"{self.doubled} rows of {self.partition} are there twice")
@@ -116,7 +116,7 @@ def _by_partition(
 
 
 def verify_archive(table: ArchiveTable, topics: TopicSide) -> list[PartitionFindings]:
-    """Compare rows, claims and topics, for every partition that the archive knows of. Others may commit meanwhile."""
+    """Compares rows, claims and topics, for every partition that the archive knows of. Others may commit meanwhile."""
     state = table.state()
     before = state.archived
     held = held_rows(table)
@@ -143,7 +143,7 @@ def verify_partition(
     extent: LogExtent | None,
     topics: TopicSide,
 ) -> PartitionFindings:
-    """Compare what is held of one partition with what is claimed, and with the topic."""
+    """Compares the rows of one partition with the claimed offsets, and with the topic."""
     held = rows.offsets
     claimed = OffsetRuns.between(claim.extent.start, claim.extent.end)
     missing = claimed.minus(held)

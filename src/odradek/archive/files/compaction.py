@@ -62,7 +62,7 @@ def _grouped(files: Sequence[DataFile], file_bytes: int) -> Iterator[tuple[DataF
 
 
 def compact(table: ArchiveTable, file_bytes: int) -> CompactionResult:
-    """One commit for each group of small files. Others may commit meanwhile; a group that they have changed is left out."""
+    """Makes one commit for each group of small files. Others may commit meanwhile; it leaves out groups that they changed."""
     done = CompactionResult()
     for group in plan_compaction(table.files(), file_bytes):
         new = _rewrite(table, group)

@@ -179,7 +179,7 @@ class FileWriter:
         return file
 
     def close(self) -> list[DataFile]:
-        """Complete all files."""
+        """Completes all files."""
         self._done += [file.close() for file in self._open.values()]
         self._open = {}
         return self._done

@@ -124,7 +124,7 @@ def _topic_ids(sources: list[_SourceEnd]) -> dict[str, UUID]:
 
 
 def _files(checkpoint: str, starts: list[_SourceEnd] | None, ends: list[_SourceEnd]) -> list[list[str]]:
-    """What each source of files has read, as the entries of its journal tell it; `starts` None: where it began is unknown.
+    """Returns the files that each source of files has read, from its journal; `starts` None: its start is unknown.
 
     Another kind of source may have such an offset, and no journal: then the offset is all that is known.
     """

@@ -49,7 +49,7 @@ class PreparedTask(WriterCommitMessage):
     name: BatchName
     terms: BatchTerms
     participant: Participant | None
-    """None: the task had no rows, or the batch is part of the output already."""
+    """The task's transaction; None: it had no rows, or the batch is part of the output already."""
     is_skipped: bool
     was_tried_before: bool
     """An earlier attempt of the task may have left a transaction open."""

@@ -61,7 +61,7 @@ class AtTimes:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AtGroup:
-    """What a consumer group has committed; a partition that it has not committed is read from its first record.
+    """The offsets that a consumer group has committed; a partition without one is read from its first record.
 
     `otherwise` is where to start when the group has committed none of the partitions; None: that is an error.
     """

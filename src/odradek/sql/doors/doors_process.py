@@ -194,7 +194,7 @@ def _object(package: Any, name: str) -> Any:
 
 
 def table_statement(source: Source) -> str:
-    """NeedsSpark, SqlError for a source that cannot be read here."""
+    """Returns the statement that makes a source's table. NeedsSpark, SqlError for a source that cannot be read here."""
     columns = [f"{_quoted(name)} {kind.ddl}" for name, kind in door_source.shown_columns(source).items()]
     columns[0] += f" COMMENT '{door_source.comment_of(source)}'"
     return f"CREATE TABLE {_quoted(source.name)} ({', '.join(columns)}) USING {door_source.FORMAT}"

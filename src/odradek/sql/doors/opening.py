@@ -52,7 +52,7 @@ _PASSED_PREFIXES: Final = (
 
 
 def _environment(ours: Mapping[str, str]) -> dict[str, str]:
-    """What Java, Python, Spark and Kerberos look for. The rest stays here: there may be passwords in it, which are of no use
+    """Returns the variables that Java, Python, Spark and Kerberos need. Others may hold passwords, which are of no use
     behind the doors.
     """
     return {
@@ -144,7 +144,7 @@ class SparkDoors:
             await asyncio.sleep(pause_s)
 
     async def _life(self) -> Any:
-        """What one process says, until it ends."""
+        """Handles the messages of one process, until it ends."""
         ours, theirs = socket.socketpair()
         with theirs:
             process = await asyncio.create_subprocess_exec(

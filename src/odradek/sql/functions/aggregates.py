@@ -49,7 +49,7 @@ class SqlAggregate:
 
     @property
     def undo(self) -> Callable[..., Any] | None:
-        """`undo(state, *arguments)`: the state without a row. None when the function is not for tables."""
+        """The function `undo(state, *arguments)`, which removes a row from the state. None: not for tables."""
         return self._undone if self._takes_back and self._fold.undo is not None else None
 
     def _undone(self, state: Any, *arguments: Any) -> Any:
@@ -156,7 +156,7 @@ def aggregate(
     note: str = "",
     more_columns: bool = False,
 ) -> AggregateDefinition:
-    """`overloads`: (signature, maker), and how many arguments at the end are constants."""
+    """Defines an aggregate. `overloads`: (signature, maker), and how many arguments at the end are constants."""
     return AggregateDefinition(
         name=name,
         description=description,

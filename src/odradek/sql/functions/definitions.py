@@ -85,7 +85,7 @@ Written = tuple[str, Template] | tuple[str, Template, Callable[[tuple[SqlType, .
 def scalar(
     name: str, category: str, description: str, *overloads: Written, note: str = "", instead: str = ""
 ) -> ScalarDefinition:
-    """`overloads`: (signature, Spark SQL), and a function for the type where the signature cannot say it."""
+    """Defines a scalar function. `overloads`: (signature, Spark SQL), and a function for a type that depends on more."""
     if category not in CATEGORIES:
         raise AssertionError(f"{name}: {category} is no category")
     return ScalarDefinition(

@@ -55,7 +55,7 @@ def _bytes_of(text: str, encoding: str, *, strips: bool) -> str:
 
 
 def _text_of(data: str, encoding: str, *, of_bytes: bool) -> str:
-    """FROM_BYTES writes hex in capitals, and ENCODE in small letters."""
+    """Returns Spark SQL for bytes as text. FROM_BYTES writes hex in capitals, and ENCODE in small letters."""
     digits = f"hex({data})" if of_bytes else f"lower(hex({data}))"
     base64 = f"regexp_replace(base64({data}), r'\\s', '')"
     return (

@@ -72,7 +72,7 @@ def _timestamp_plus(sign: str) -> Callable[[Call], str]:
 
 
 def _formatted(moment: str, letters: frozenset[str]) -> Callable[[Call], str]:
-    """`moment`: Spark SQL of a timestamp, of the argument {0}."""
+    """Returns Spark SQL that formats. `moment`: Spark SQL of a timestamp, of the argument {0}."""
 
     def text(call: Call) -> str:
         value, pattern, *zones = call.texts
@@ -100,7 +100,7 @@ def _zone(zone: str) -> str:
 
 
 def _parsed(kind: str, template: str) -> Callable[[Call], str]:
-    """`template`: Spark SQL of the milliseconds {ms}."""
+    """Returns Spark SQL that parses. `template`: Spark SQL of the milliseconds {ms}."""
 
     def text(call: Call) -> str:
         value, pattern, *zones = call.texts

@@ -19,7 +19,7 @@ _DEFAULT_FORMAT: Final = "ksql.persistence.default.format."
 
 
 def with_columns(text: str, columns: Sequence[str]) -> str:
-    """`columns`: as they are written, such as ``ID` INTEGER KEY`. They stand after those that are there."""
+    """Adds columns after the present ones. `columns`: as they are written, such as ``ID` INTEGER KEY`."""
     tokens = tokens_of(text)
     after_name = _after_name(tokens)
     listed = ", ".join(columns)
@@ -50,7 +50,7 @@ def with_default_formats(statement: T, properties: Mapping[str, str]) -> T | Cre
 
 
 def with_properties(text: str, properties: Mapping[str, int | str]) -> str:
-    """`properties`: more of the WITH clause."""
+    """Adds `properties` to the WITH clause."""
     if not properties:
         return text
     listed = ", ".join(f"{name}={_constant(value)}" for name, value in properties.items())

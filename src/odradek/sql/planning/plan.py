@@ -483,7 +483,7 @@ def as_stream(built: Built) -> Stream:
 
 
 def explain(plan: Plan) -> str:
-    """`native` steps are plain Spark; `stateful` ones keep something of their keys, and have a changelog."""
+    """Explains a plan. `native` steps are plain Spark; `stateful` ones keep something of their keys, and have a changelog."""
     lines = _described(plan.query.step, 0)
     if plan.sink is not None:
         key, value = plan.sink.key_format.name, plan.sink.value_format.name

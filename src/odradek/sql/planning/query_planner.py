@@ -560,7 +560,7 @@ def _identifier(name: str) -> exp.Identifier:
 
 
 def _check_name(name: str, selection: _Item) -> None:
-    """`*` of what is windowed has the bounds, which are in the key: they are left out."""
+    """Checks a name. `*` of a windowed source has the bounds, which are in the key: they are left out."""
     if name in PSEUDO_COLUMNS and (selection.is_written or name not in WINDOW_BOUNDS):
         raise SqlError(
             f"Reserved column name in select: `{name}`. Please remove or alias the column",

@@ -101,7 +101,7 @@ class RowDecoding:
 
 
 def _decoded(rows: DataFrame, role: str, form: RecordFormat, kind: SqlType, undecoded: str) -> DataFrame:
-    """`kind`: fields of the format get its names, in their order."""
+    """Returns the decoded column. `kind`: fields of the format get its names, in their order."""
     decoded = translated.decoded(declared(None, role, form), role)
     assert decoded.problem is not None
     return (

@@ -96,7 +96,7 @@ class PlannedText:
 
     @classmethod
     def of(cls, catalog: Catalog, statement: str) -> PlannedText:
-        """`catalog`: as it is before the statement."""
+        """Returns the part that a statement names. `catalog` is the one before the statement."""
         return cls(part=CatalogPart.of(catalog, statement), statement=statement)
 
     def catalog(self) -> Catalog:

@@ -1,4 +1,4 @@
-"""What the server and its engine say to each other: pickled values over a socket pair. Before each stand its length and the id
+"""The messages between the server and its engine: pickled values over a socket pair. Before each are its length and the id
 of its query, so that a value that cannot be unpickled is a failure of that query alone.
 
 Both ends are processes of one user, and the socket has no name: no one else can write to it.

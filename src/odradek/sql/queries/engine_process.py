@@ -145,7 +145,7 @@ class EngineCore:
                 self._lanes.add(names, partial(self.start, message), self.starts)
 
     def _open(self) -> None:
-        """`start` tries again, and says why the JVM does not start."""
+        """Opens a session early. `start` tries again, and reports why the JVM does not start."""
         try:
             self.sessions.of_this_thread()
         except Exception as error:  # noqa: BLE001 - the root of a task

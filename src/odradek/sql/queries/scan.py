@@ -172,7 +172,7 @@ async def printed(
     query_id: str,
     window: WindowInfo | None = None,
 ) -> QueryAnswer:
-    """PRINT: records as text, whatever they are. `window`: of the source whose topic it is: keys are then [key@start/end]."""
+    """Prints records of any kind as text, for PRINT. `window`: that of the topic's source; keys are then [key@start/end]."""
     reading = await TopicReading.begin(
         servers, settings, statement.topic, earliest=statement.from_beginning, to_end=False
     )
@@ -225,7 +225,7 @@ def _printed_key(data: bytes | None, window: WindowInfo | None) -> str | None:
 
 
 def _printed_bytes(data: bytes | None) -> str | None:
-    """Text as it is; a whole number of Java's serializers as a number; anything else as hexadecimal digits."""
+    """Prints bytes: text as it is; an integer of Java's serializers as a number; anything else as hexadecimal digits."""
     if data is None:
         return None
     try:

@@ -69,7 +69,7 @@ class SchemaRowCodec:
 
 
 async def learn_all(codecs: Iterable[RecordCodec], pieces: Iterable[Sequence[bytes | None]]) -> None:
-    """`pieces`: of each codec, what it decodes. OdradekError when the registry cannot be asked."""
+    """Fetches the schemas of records. `pieces`: the bytes for each codec. OdradekError when the registry does not answer."""
     for codec, data in zip(codecs, pieces, strict=True):
         if isinstance(codec, SchemaRowCodec):
             try:

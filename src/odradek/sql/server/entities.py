@@ -56,7 +56,7 @@ class QueryHealth:
 
     @classmethod
     def of(cls, query: SupervisedQuery | None) -> QueryHealth:
-        """`query`: None where the engine does not know it yet."""
+        """Returns the health of a query; `query` None: the engine does not have it yet."""
         if query is None:
             return cls()
         return cls(
@@ -107,7 +107,7 @@ def described_source(
     topic: tuple[int, int] | None,
     statistics: str = "",
 ) -> Entity:
-    """`topic`: partitions and replicas; None: it is not an extended description. `statistics`: of its records."""
+    """Describes a source. `topic`: partitions and replicas; None: not extended. `statistics`: those of its records."""
 
     def queries(ids: Iterable[str]) -> list[Entity]:
         return [
@@ -138,7 +138,7 @@ def described_source(
 
 
 def described_plan(planned: Plan, query_id: str, text: str, health: QueryHealth | None) -> Entity:
-    """`health`: None of a query that does not run."""
+    """Describes a plan. `health`: None for a query that does not run."""
     fields = [
         {
             "name": column.name,

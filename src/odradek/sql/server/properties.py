@@ -106,7 +106,7 @@ def notes(properties: Mapping[str, str]) -> Iterator[str]:
 
 
 def with_settings(properties: dict[str, str], statement: Statement) -> dict[str, str]:
-    """SET and UNSET hold for what follows in the same request."""
+    """Applies SET and UNSET to the later statements of the same request."""
     match statement:
         case SetProperty(name=name, value=value):
             return {**properties, **checked_properties({name: value})}

@@ -50,7 +50,7 @@ class StatementSchemas:
     # ---- columns
 
     async def with_columns(self, statement: Statement) -> Statement:
-        """CREATE STREAM or TABLE with the columns that the registry knows, where the statement has none. SqlError."""
+        """Returns a CREATE STREAM or TABLE with the registry's columns, where the statement has none. SqlError."""
         if not isinstance(statement, CreateSource):
             return statement
         properties = dict(statement.properties)

@@ -186,7 +186,7 @@ class SqlServer:
         )
 
     def open_doors(self, terms: DoorTerms, on_open: Callable[[str], object]) -> None:
-        """`on_open(URL)`: of each door."""
+        """Opens the doors; calls `on_open(URL)` for each."""
         self._doors = SparkDoors(terms, self.terms.servers, self.terms.spark_options, on_open)
         self._doors.start(tuple(self.catalog.sources.values()))
 

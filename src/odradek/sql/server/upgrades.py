@@ -49,7 +49,7 @@ class JudgedUpgrade:
     is_table: bool
 
     def chosen(self, wanted: UpgradeMode | None, statement: AlterQuery | CreateAsSelect) -> UpgradeMode:
-        """SqlError says why the wanted mode is not possible; None: why neither keep nor carry is."""
+        """Returns the chosen upgrade. SqlError states why the mode is not possible; None: why neither keep nor carry is."""
         modes = (UpgradeMode.KEEP, UpgradeMode.CARRY) if wanted is None else (wanted,)
         by_mode = {verdict.mode: verdict for verdict in self.verdicts}
         for mode in modes:

@@ -100,7 +100,7 @@ def is_complete(text: str) -> bool:
 
 
 def shell_word(text: str) -> tuple[str, str] | None:
-    """`exit`, `\\?`, `help topic`, …: the word in its long form, and what follows it."""
+    """Returns the shell's word (`exit`, `\\?`, `help topic`, …) in its long form, and the text after it."""
     match = _OF_SHELL.match(text)
     if match is None:
         return None

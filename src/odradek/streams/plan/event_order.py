@@ -35,7 +35,7 @@ from odradek.streams.plan.operators import (
 )
 
 Reading: TypeAlias = Literal["written", "every", "stored"]
-"""How an operator is read. `written`: as it emits, with `emit="latest"` once a batch. `every`: each update. `stored`: each
+"""The way an operator is read. `written`: as it emits, with `emit="latest"` once a batch. `every`: each update. `stored`: each
 update, at the moment when its store is written, as a lookup sees it.
 """
 TABLE_TURN: Final = -1

@@ -175,7 +175,7 @@ def numbered(orders: Numbers, numbers: Numbers) -> Numbers:
 
 
 def order_of(orders: Numbers) -> tuple[Numbers, Numbers]:
-    """What `task.in_order` does: the places of the rows in their order, and the orders at these places."""
+    """Sorts as `task.in_order` does; returns the places of the rows in their order, and the orders at these places."""
     by_partition = _sorted(orders[:, 1:])
     ordered = orders[by_partition]
     when = ordered[:, 0].copy()

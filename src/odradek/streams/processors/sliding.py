@@ -98,7 +98,7 @@ class _SlidingChange:
             yield from self._update(window, None)
 
     def _own_right(self, held: Any) -> Iterator[WindowChange]:
-        """What comes after the record, without it."""
+        """Opens the window right after the record, which contains later records without it."""
         window = (self._timestamp + 1, self._timestamp + 1 + self._size_ms)
         if window not in self._windows and held is not None and held[1] > self._timestamp:
             after = (self._fold.copied(held[0]), held[1])

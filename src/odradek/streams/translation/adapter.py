@@ -164,7 +164,7 @@ class TaskRun:
         return self._table(columns)
 
     def _table(self, columns: list[Any]) -> pa.Table:
-        """`columns`: in the order of the schema, without STATE, which is null in records."""
+        """Returns a table. `columns`: in the order of the schema, without STATE, which is null in records."""
         count = len(columns[0])
         arrays, rest = [], iter(columns)
         for field in self.schema:

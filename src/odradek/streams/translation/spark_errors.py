@@ -39,7 +39,7 @@ class QueryFailedError(OdradekError):
 
 @contextmanager
 def in_one_line(where: str = "") -> Iterator[None]:
-    """Around calls of Spark. ConfigError for an expression or a plan that Spark refuses, QueryFailedError for what fails while
+    """A context for calls of Spark. ConfigError for an expression or plan that Spark refuses, QueryFailedError for errors while
     it runs.
     """
     try:
@@ -53,7 +53,7 @@ def in_one_line(where: str = "") -> Iterator[None]:
 
 @contextmanager
 def _quiet_loggers() -> Iterator[None]:
-    """PySpark writes each error of an expression to its log as well, as 10 kB of JSON with the stack of the JVM."""
+    """Silences PySpark's log of errors in expressions: each is 10 kB of JSON with the stack of the JVM."""
     loggers = [logger.PySparkLogger.getLogger(name) for name in _QUERY_LOGGERS]
     loggers = [query_logger for query_logger in loggers if _nothing not in query_logger.filters]
     for query_logger in loggers:
@@ -86,7 +86,7 @@ def refusal(error: errors.AnalysisException) -> str:
 
 
 def failure(text: str) -> str:
-    """One line of what a query died of: our own error, the last line of a traceback, or the error of Spark that caused it."""
+    """Returns a query's error in one line: our own error, the last line of a traceback, or Spark's error that caused it."""
     ours = _OURS.search(text)
     if ours is not None:
         kind, message = ours.groups()
