@@ -559,7 +559,7 @@ class Broker:
 
 
 def _dynamic(config: BrokerConfig, image: ClusterImage) -> tuple[Mapping[str, str], Mapping[str, str]]:
-    """Dynamic settings of all brokers, and of this one."""
+    """Returns the dynamic settings of all brokers, and of this one."""
     return image.broker_configs, image.resource_configs.get((BROKER, str(config.server.node_id)), {})
 
 

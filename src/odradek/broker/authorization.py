@@ -68,7 +68,7 @@ def speaks_for_others(requester: Requester, *, is_gated: bool) -> bool:
 
 
 def refusal(api: Api) -> Message | None:
-    """None when no answer can say it."""
+    """Returns the refusing answer; None when no answer can express it."""
     if api.key in _SHARE_STATE:
         return None
     refused: Any = api.response

@@ -131,7 +131,7 @@ R = TypeVar("R", bound=Resource)
 
 
 async def each_once(turn: Turn, resources: Sequence[R]) -> list[tuple[R, ErrorContent | None]]:
-    """The resources of a request, each once, in order; those named more than once with why they are refused."""
+    """Returns the resources of a request, each once, in order; those named more than once with why they are refused."""
     first: dict[tuple[int, str], tuple[R, ErrorContent | None]] = {}
     for resource in resources:
         await turn.step()
@@ -263,7 +263,7 @@ def _level(entry: IncrementalEntry) -> str | None:
 
 
 def replacing(entries: Iterable[Entry]) -> Change:
-    """AlterConfigs: what is not named goes back to its default."""
+    """Applies AlterConfigs: settings that are not named go back to their defaults."""
     wanted: dict[str, str] = {}
     for entry in entries:
         if entry.value is None:

@@ -200,7 +200,7 @@ class RequestGate(Protocol):
     """The gate before the handlers where there is an authorizer (`broker/access/gate.py`)."""
 
     def guarded(self, api: Api, served: ApiHandler) -> ApiHandler:
-        """The handler, behind the checks of its API."""
+        """Returns the handler, behind the checks of its API."""
 
     def report_to(self, report: Callable[[Api, RequestContext, RequiredAcl, str], None]) -> None:
         """Sets the receiver of refusals."""
@@ -210,7 +210,7 @@ class RequestWatcher(Protocol):
     """The watcher that notes requests for the audit (`broker/audit/watching.py`)."""
 
     def watched(self, api: Api, served: ApiHandler) -> ApiHandler:
-        """The handler; what is asked of it is noted."""
+        """Returns the handler; what is asked of it is noted."""
 
     def refused(self, api: Api, context: RequestContext, required: RequiredAcl, name: str) -> None:
-        """The authorizer said no."""
+        """Notes a refusal of the authorizer."""

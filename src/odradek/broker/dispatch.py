@@ -302,7 +302,7 @@ class Dispatcher:
         frame: memoryview,
         requester: Requester | None,
     ) -> Chunks | None:
-        """The answer of this broker as the controller.
+        """Returns the answer of this broker as the controller.
 
         What was committed proves that its term was not over. A refusal proves nothing: a controller that was deposed and does
         not know it refuses by what it knew. So the registry is asked, and the request is passed on if another one is in office.
@@ -362,7 +362,7 @@ class Dispatcher:
     def _encoded(
         self, connection: Connection, header: RequestHeader, charge: Charge | None, message: Message
     ) -> Chunks | HeldReply:
-        """The response's bytes; what it refuses goes into the log."""
+        """Returns the response's bytes; what it refuses goes into the log."""
         key, version = header.api_key, header.api_version
         api = APIS[key].name
         try:
@@ -394,7 +394,7 @@ async def _set(event: asyncio.Event) -> None:
 def _encoded_later(
     source: asyncio.Future[Any], encode: Callable[[Any], Chunks | HeldReply]
 ) -> asyncio.Future[Chunks | None]:
-    """The bytes of what `source` will hold; cancelling them cancels `source`, started or not."""
+    """Returns the bytes of what `source` will hold; cancelling them cancels `source`, started or not."""
     target: asyncio.Future[Chunks | None] = source.get_loop().create_future()
 
     def settle(done: asyncio.Future[Any]) -> None:

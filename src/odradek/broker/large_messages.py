@@ -23,7 +23,7 @@ _log = events.get("broker")
 
 
 async def read(broker: BrokerContext, header: RequestHeader, frame: Buffer, position: int) -> Message:
-    """The request in a frame. TooManyElements when it has more than the setting allows."""
+    """Returns the request in a frame. TooManyElements when it has more than the setting allows."""
     request = APIS[header.api_key].request
     steps = decode_steps(
         request, header.api_version, frame, position, broker.config.network.max_request_elements
@@ -63,7 +63,7 @@ async def write(
     charge: Charge | None,
     message: Message,
 ) -> Chunks:
-    """The bytes of a response; what it refuses goes into the log."""
+    """Returns the bytes of a response; what it refuses goes into the log."""
     key, version = header.api_key, header.api_version
     if charge is not None:
         message = charge.with_throttle_time(version, message)

@@ -132,7 +132,7 @@ async def _wait(event: asyncio.Event) -> None:
 
 
 async def _first(waiters: Sequence[asyncio.Task[None]]) -> asyncio.Future[None]:
-    """The first of the futures to finish, in the order given."""
+    """Returns the first of the futures to finish, in the order given."""
     done: asyncio.Future[asyncio.Future[None]] = asyncio.get_running_loop().create_future()
 
     def settle(waiter: asyncio.Future[None]) -> None:

@@ -66,7 +66,7 @@ def _first(struct: Struct, fields: tuple[str, ...]) -> Any:
 
 
 def refusals(response: Message) -> list[ResponseError]:
-    """All errors in a response, in order."""
+    """Returns all errors in a response, in order."""
     response_errors: list[ResponseError] = []
     _collect(_ways(type(response)), (response,), response_errors)
     return response_errors

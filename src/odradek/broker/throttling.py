@@ -51,7 +51,7 @@ def quota_terms(config: BrokerConfig) -> QuotaTerms:
 
 
 def quota_user(context: RequestContext) -> str:
-    """The name that quotas know a principal by: without its type."""
+    """Returns the name that quotas know a principal by: without its type."""
     return context.principal.partition(":")[2]
 
 
@@ -103,7 +103,7 @@ class Charge:
         return self._api_key not in _EXEMPT and self._quotas.limits(QuotaKind.REQUEST)
 
     def encoded(self, version: int, message: Message, encode: Callable[[Message], Chunks]) -> Chunks:
-        """The response's bytes, which say how long the client must wait."""
+        """Returns the response's bytes, which say how long the client must wait."""
         chunks = self.timed(lambda: encode(message))
         if self._api_key in _FETCHES:
             self._count(QuotaKind.FETCH, sum(map(len, chunks)))
@@ -116,7 +116,7 @@ class Charge:
         return chunks
 
     def with_throttle_time(self, version: int, message: Message) -> Message:
-        """A response that says how long the client must wait, as far as is known before it is written."""
+        """Returns a response that says how long the client must wait, as far as is known before it is written."""
         delay_ms = math.ceil(self._delay * 1000)
         is_more = delay_ms > getattr(message, "throttle_time_ms", 0)
         if is_more and version in _versions_with_delay(type(message)):
@@ -167,7 +167,7 @@ def _sending(steps: Generator[Any, Any, Any], value: object) -> Callable[[], Any
 
 @cache
 def _versions_with_delay(cls: type[Message]) -> VersionRange:
-    """The versions of a response that have a place for the delay."""
+    """Returns the versions of a response that have a place for the delay."""
     for field in cls.FIELDS:
         if field.name == "throttle_time_ms":
             return field.versions

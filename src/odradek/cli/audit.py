@@ -116,7 +116,7 @@ def _show(event: Event, *, as_json: bool) -> None:
 
 
 def _word(value: object) -> str:
-    """A name as one word: with blanks in it, it stands in quotation marks, so that it cannot look like several."""
+    """Returns a name as one word: with blanks in it, it stands in quotation marks, so that it cannot look like several."""
     text = str(value)
     return (
         text

@@ -77,7 +77,7 @@ def show(file: Path) -> None:
 
 
 def decoded_certificate(content: bytes, where: str) -> Any:
-    """The first certificate of a PEM file, as `ssl` shows it. ConfigError where there is none."""
+    """Returns the first certificate of a PEM file, as `ssl` shows it. ConfigError where there is none."""
     start = content.find(b"-----BEGIN CERTIFICATE-----")
     if start < 0:
         raise ConfigError(f"{where} holds no certificate in PEM")

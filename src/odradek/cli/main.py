@@ -165,7 +165,7 @@ def run(words: Sequence[str]) -> int:
 
 
 def explain(error: Exception) -> tuple[int, str]:
-    """The exit code and the line for an error."""
+    """Returns the exit code and the line for an error."""
     if isinstance(error, click.UsageError):
         where = error.ctx.command_path if error.ctx else "odradek"
         return WRONG_USE, f"{_one_line(error.format_message())} (see {where} --help)"

@@ -40,7 +40,7 @@ def print_json(value: Any) -> None:
 
 
 def print_json_line(value: Any) -> None:
-    """An object of many, on a line of its own."""
+    """Prints one of many objects, on a line of its own."""
     click.echo(safe_json(value, default=str))
 
 
@@ -199,7 +199,7 @@ def _text(value: object) -> str:
 
 
 def remark(text: str) -> None:
-    """A sentence for a person, out of the way of the result."""
+    """Prints a sentence for a person to standard error, apart from the result."""
     say(text, err=True)
 
 

@@ -54,7 +54,7 @@ class Progress:
 
 @contextmanager
 def progress_bar(title: str, total_bytes: int | None) -> Iterator[Progress]:
-    """A bar that fills up to `total_bytes`; one that only moves where the total is not known."""
+    """Yields a bar that fills up to `total_bytes`; one that only moves where the total is not known."""
 
     bar = rich_progress.Progress(
         rich_progress.TextColumn("{task.description}", markup=False),

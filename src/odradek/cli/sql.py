@@ -161,7 +161,7 @@ def _run(
 
 
 def _width() -> int:
-    """The width of the terminal. In a file or a pipe nothing is cut."""
+    """Returns the width of the terminal. In a file or a pipe nothing is cut."""
     return shutil.get_terminal_size().columns if sys.stdout.isatty() else _WIDTH_OF_FILES
 
 
@@ -337,7 +337,7 @@ def _sleep_terms(settings: Mapping[str, str]) -> Any:
 
 
 def _door_port(option: str, value: str | None, users: Path | None) -> int | None:
-    """The doors of Spark ask for no password: so they are on this machine only. UsageError."""
+    """Returns the port of a door of Spark. Doors ask for no password, so only this machine may use them. Raises UsageError."""
     if value is None:
         return None
     host, _, port = value.rpartition(":")

@@ -120,7 +120,7 @@ def running() -> Iterator[str]:
 
 
 def _server(servers: str, directory: Path) -> tuple[subprocess.Popen[str], int, str]:
-    """The process, our end of its lifeline, and its URL."""
+    """Returns the process, our end of its lifeline, and its URL."""
     log = directory / "server.log"
     command = [sys.executable, "-m", "odradek.cli.main", "sql", "serve", "--listen", "127.0.0.1:0"]
     theirs, ours = os.pipe()

@@ -92,7 +92,7 @@ class Measure:
         return [window for window in self._windows if window.began_at > since]
 
     def _per_second(self, total: float) -> float:
-        """Over 30 seconds at least: a client that has just begun shows no wild rates."""
+        """Returns the rate, over 30 seconds at least: a client that has just begun shows no wild rates."""
         now = self._clock.monotonic()
         began_at = min((window.began_at for window in self._recent()), default=now)
         return total / max(now - began_at, _WINDOW_S)
@@ -111,30 +111,30 @@ Rows = Iterable[Metric]
 
 
 def latency(group: str, name: str, what: str, measure: Measure) -> Rows:
-    """Two rows of a measure of seconds, in milliseconds as in Java."""
+    """Yields two rows of a measure of seconds, in milliseconds as in Java."""
     yield Metric(group, f"{name}-avg", f"The average time of {what}, in ms.", lambda: measure.average * _MS)
     yield Metric(group, f"{name}-max", f"The longest time of {what}, in ms.", lambda: measure.maximum * _MS)
 
 
 def size(group: str, name: str, what: str, measure: Measure) -> Rows:
-    """Two rows of a measure of sizes."""
+    """Yields two rows of a measure of sizes."""
     yield Metric(group, f"{name}-avg", f"The average of {what}.", lambda: measure.average)
     yield Metric(group, f"{name}-max", f"The largest of {what}.", lambda: measure.maximum)
 
 
 def total(group: str, name: str, what: str, measure: Measure) -> Rows:
-    """The sum of a measure's values, and its rate."""
+    """Yields the sum of a measure's values, and its rate."""
     yield Metric(group, f"{name}-total", f"{what}.", lambda: measure.total)
     yield Metric(group, f"{name}-rate", f"{what}, per second.", lambda: measure.rate)
 
 
 def count(group: str, name: str, what: str, measure: Measure) -> Rows:
-    """The count of a measure's values, and its rate."""
+    """Yields the count of a measure's values, and its rate."""
     yield Metric(group, f"{name}-total", f"{what}.", lambda: float(measure.count))
     yield Metric(group, f"{name}-rate", f"{what}, per second.", lambda: measure.count_rate)
 
 
 def read(rows: Rows, client_id: str) -> dict[MetricName, float]:
-    """The figures of a table now."""
+    """Returns the figures of a table now."""
     tags = (("client-id", client_id),)
     return {MetricName(metric.group, metric.name, tags): metric.read() for metric in rows}

@@ -63,12 +63,12 @@ class Dialect:
         return decimal_number(value)
 
     def stripped(self, headers: Iterable[HeaderPair]) -> HeaderPairs:
-        """The record's own headers: without what the failure added."""
+        """Returns the record's own headers: without what the failure added."""
         return tuple(pair for pair in headers if not pair[0].startswith(self.prefixes))
 
 
 def decimal_number(value: bytes) -> int | None:
-    """The number of a header; None for what is no decimal number of 64 bits."""
+    """Returns the number of a header; None for what is no decimal number of 64 bits."""
     digits = value.removeprefix(b"-")
     if not digits.isdigit() or len(digits) > _DIGITS_MAX:  # digits: of bytes, so ASCII
         return None
@@ -152,5 +152,5 @@ DIALECTS: Final = (ODRADEK, CONNECT, STREAMS, SPRING, SPRING_RETRY)
 
 
 def dialect_of(headers: Mapping[str, bytes | None]) -> Dialect | None:
-    """The first whose headers are there: of a record that failed twice, the last failure, if that was ours."""
+    """Returns the first whose headers are there: of a record that failed twice, the last failure, if that was ours."""
     return next((dialect for dialect in DIALECTS if dialect.is_spoken_in(headers)), None)

@@ -93,7 +93,7 @@ def letter_headers(
     *,
     retry_at_ms: int | None = None,
 ) -> HeaderPairs:
-    """The headers of a dead letter: the record's own, then these.
+    """Returns the headers of a dead letter: the record's own, then these.
 
     What the record has of an earlier failure is replaced. `retry_at_ms`: it is to be tried again, not before this time.
     """

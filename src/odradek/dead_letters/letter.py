@@ -66,7 +66,7 @@ class DeadLetter:
 
 
 def read_letter(record: LetterRecord) -> DeadLetter:
-    """Any record: what its headers do not tell is None, or `unknown`. Of headers with one name the last one counts."""
+    """Reads any record: what its headers lack is None, or `unknown`. Of headers with one name the last one counts."""
     pairs: HeaderPairs = tuple((name, value) for name, value in record.headers)
     named = dict(pairs)
     dialect = dialect_of(named)
@@ -87,7 +87,7 @@ def read_letter(record: LetterRecord) -> DeadLetter:
 
 
 def redrive_count(value: bytes | None) -> int:
-    """The number in that header; 0 where there is none."""
+    """Returns the number in that header; 0 where there is none."""
     return max(0, decimal_number(value) or 0) if value is not None else 0
 
 

@@ -82,7 +82,7 @@ class ProcessingLog:
         return self._written("deserializer", now_ms, _DESERIALIZATION_ERROR, deserializationError=error)
 
     def more(self, count: int, now_ms: int) -> bytes:
-        """The entry that stands for `count` records that have none of their own."""
+        """Returns the entry that stands for `count` records that have none of their own."""
         text = f"{count} more records were left out, without entries of their own"
         error = {"errorMessage": text, "record": None, "cause": [text]}
         return self._written("more", now_ms, _PROCESSING_ERROR, recordProcessingError=error)

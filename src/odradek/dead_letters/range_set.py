@@ -43,7 +43,7 @@ class RangeSet:
         return gone
 
     def end_of(self, offset: int) -> int | None:
-        """The end of the range that holds `offset`; None where none does."""
+        """Returns the end of the range that holds `offset`; None where none does."""
         index = bisect_right(self._starts, offset) - 1
         return self._ends[index] if index >= 0 and self._ends[index] > offset else None
 

@@ -136,7 +136,7 @@ class _Run:
         return len(self._pending) >= LETTERS_A_TRANSACTION or self._pending_bytes >= BYTES_A_TRANSACTION
 
     def _commit(self) -> None:
-        """The records, the note that they were sent, and the group's offsets: all of it or nothing."""
+        """Commits the records, the note that they were sent, and the group's offsets: all or nothing."""
         if not self._pending:
             return
         self._producer.begin_transaction()

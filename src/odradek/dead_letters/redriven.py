@@ -44,7 +44,7 @@ class RedrivenState:
             self.of(partition).add(start, end)
 
     def of(self, partition: int) -> RangeSet:
-        """The offsets that need no second look."""
+        """Returns the offsets that need no second look."""
         return self._ranges.setdefault(partition, RangeSet())
 
     def records(self, partition: int, changes: Mapping[int, int | None]) -> Iterator[StateRecord]:

@@ -53,7 +53,7 @@ def _number(text: str | None) -> int | None:
 
 
 def span_of(places: Iterable[PlaceRange], partition: int) -> tuple[int, int | None] | None:
-    """The first offset of a partition that `places` may mean, and the last one, if there is a last one.
+    """Returns the first offset of a partition that `places` may mean, and the last one, if there is a last one.
 
     None when they mean nothing of this partition. Without any place all of it is meant.
     """

@@ -144,7 +144,7 @@ class RedriveCore:
             yield from self._state.records(partition, changes)
 
     def first_left(self, partition: int, log_start: int) -> int:
-        """The offset below which nothing is left."""
+        """Returns the offset below which nothing is left."""
         end = self._state.of(partition).end_of(log_start)
         return log_start if end is None else end
 
@@ -179,7 +179,7 @@ class RedriveCore:
 
 
 def _identity(letter: DeadLetter) -> bytes:
-    """Equal for two letters of one failed record: from its place, and from what it holds.
+    """Returns a value that is equal for two letters of one failed record: from its place and its contents.
 
     Many letters have no timestamp of the origin, and a topic that is made again has the same offsets for other records.
     """
@@ -188,7 +188,7 @@ def _identity(letter: DeadLetter) -> bytes:
 
 
 def record_to_send(letter: DeadLetter, to: str | None, partition_count: int) -> RedrivenRecord:
-    """The record as it was, with one header more that counts how often it was sent back.
+    """Returns the record as it was, with one header more that counts how often it was sent back.
 
     Home it goes to its partition, if that is still there. Elsewhere its key decides, and it keeps the headers that say
     where it was.

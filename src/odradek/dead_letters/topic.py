@@ -63,7 +63,7 @@ class DeadLetterTopic:
         self.close()
 
     def letters(self, selection: Selection | None = None) -> Iterator[tuple[DeadLetter, bool]]:
-        """The letters that are there now, and whether each was sent back; each partition's in order.
+        """Yields the letters that are there now, and whether each was sent back; each partition's in order.
 
         By default all. Of a selection's places only those offsets are read.
         """
@@ -134,7 +134,7 @@ class DeadLetterTopic:
         spans: Mapping[TopicPartition, tuple[int, int | None]],
         begin: Callable[[int, int], int] = lambda _, first: first,
     ) -> Iterator[ConsumerRecord]:
-        """The records from the first to the last offset of each span, of those that the log holds now."""
+        """Yields the records from the first to the last offset of each span, of those that the log holds now."""
         if not spans:
             return
         with self._consumer() as consumer:

@@ -141,7 +141,7 @@ class RetryConsumer(Generic[K, V]):
             raise
 
     def metrics(self) -> dict[MetricName, float]:
-        """The figures of its consumer, and of the producer that hands records over."""
+        """Returns the figures of its consumer, and of the producer that hands records over."""
         return self._consumer.metrics() | self._producer.metrics()
 
     def close(self) -> None:

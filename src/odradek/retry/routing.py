@@ -197,7 +197,7 @@ class Routing:
         )
 
     def _former_home(self, name: str) -> str | None:
-        """The topic whose records waited there; empty for several, None for none."""
+        """Returns the topic whose records waited there; empty for several, None for none."""
         origins = [
             topic
             for topic in self.topics

@@ -55,7 +55,7 @@ class HandlingTurn:
         }
 
     def next(self, now_ms: int) -> ReceivedRecord | None:
-        """The next record to handle; None when what is left of this poll must wait, or nothing is left."""
+        """Returns the next record to handle; None when what is left of this poll must wait, or nothing is left."""
         for record in self._records:
             place = TopicPartition(record.topic, record.partition)
             if place in self._left:
@@ -71,7 +71,7 @@ class HandlingTurn:
         return None
 
     def handled(self, received: ReceivedRecord, outputs: Iterable[Output] = ()) -> None:
-        """The handler returned `outputs`."""
+        """Notes that the handler returned `outputs`."""
         self.to_send += outputs
         self._counts[HANDLED] += 1
         self._done(received)

@@ -27,12 +27,12 @@ class WaitingPartitions:
         self._until_ms[received.place] = until_ms
 
     def attempt_at(self, place: TopicPartition, offset: int) -> int:
-        """The number of the next attempt at a record: 1, unless the partition waited for it."""
+        """Returns the number of the next attempt at a record: 1, unless the partition waited for it."""
         of_offset, attempt = self._attempts.get(place, (-1, 0))
         return attempt + 1 if of_offset == offset else 1
 
     def done(self, place: TopicPartition) -> None:
-        """The record that it waited for is handled, or sent on."""
+        """Notes that the record which the partition waited for is handled, or sent on."""
         self._attempts.pop(place, None)
 
     def due(self, now_ms: int) -> list[TopicPartition]:

@@ -182,7 +182,7 @@ class AclIndex:
     def deciding(
         self, principal: str, host: str, operation: AclOperation, resource_type: AclResourceType, name: str
     ) -> list[Acl]:
-        """The ACLs behind `verdict`: the DENYs if there are any, else the ALLOWs. For people: it is not as fast."""
+        """Returns the ACLs behind `verdict`: the DENYs if there are any, else the ALLOWs. For people: it is not as fast."""
         bit = 1 << operation
         denying: list[Acl] = []
         allowing: list[Acl] = []
@@ -218,7 +218,7 @@ class AclIndex:
         return self._prefixed if pattern.pattern_type is PatternType.PREFIXED else self._literal
 
     def _about(self, resource_type: AclResourceType, name: str) -> Iterator[_Rules]:
-        """The rules of every pattern that covers the resource."""
+        """Yields the rules of every pattern that covers the resource."""
         for literal in (name, WILDCARD) if name != WILDCARD else (name,):
             rules = self._literal.get((resource_type, literal))
             if rules is not None:

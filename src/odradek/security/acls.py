@@ -67,7 +67,7 @@ class Acl(NamedTuple):
 
 @lru_cache(maxsize=10_000)
 def canonical_host(host: str) -> str:
-    """The one form of an address that ACLs are compared in; ValueError for what is no address. `*` stays."""
+    """Returns the one form of an address that ACLs are compared in; ValueError for what is no address. `*` stays."""
     if host == WILDCARD:
         return host
     address = ipaddress.ip_address(host.partition("%")[0])
@@ -85,7 +85,7 @@ def new_acl(
     operation: int,
     permission: int,
 ) -> Acl:
-    """A valid ACL from what a request says, or INVALID_REQUEST with what is wrong, in Kafka's order."""
+    """Returns a valid ACL for a request's values, or raises INVALID_REQUEST with what is wrong, in Kafka's order."""
     kind = _known(AclResourceType, resource_type, "resource type")
     how = _known(PatternType, pattern_type, "pattern type")
     what = _known(AclOperation, operation, "operation")

@@ -66,7 +66,7 @@ class AuditEvent:
     """Whether a value was too long, or there were too many."""
 
     def clipped(self) -> AuditEvent:
-        """The event, within the limits of this module."""
+        """Returns the event, within the limits of this module."""
         within: dict[str, object] = {name: clipped(getattr(self, name)) for name in _NAMES}
         within["detail"] = clipped(self.detail, DETAIL_BYTES_MAX)
         within["resources"] = tuple(clipped(name) for name in self.resources[:NAMES_MAX])
@@ -89,7 +89,7 @@ class AuditEvent:
 
 
 def clipped(text: str, bytes_max: int = NAME_BYTES_MAX) -> str:
-    """The text; when it is longer than that as JSON, its beginning and `...`."""
+    """Returns the text; when it is longer than that as JSON, its beginning and `...`."""
     if len(text) * _JSON_BYTES_MAX <= bytes_max:
         return text
     head = text[:bytes_max]

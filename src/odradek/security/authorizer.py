@@ -71,7 +71,7 @@ class AclAuthorizer:
         self._remembered.clear()
 
     def update(self, buckets: AclBuckets) -> None:
-        """These are the cluster's ACLs from now on."""
+        """Sets the cluster's ACLs."""
         before = self._buckets or [frozenset[Acl]()] * len(buckets)
         for old, new in zip(before, buckets, strict=True):
             if old is not new:
@@ -136,7 +136,7 @@ class AclAuthorizer:
 
 
 def closed_suffixes(settings: Mapping[str, str]) -> tuple[str, ...]:
-    """The setting `odradek.closed.topic.suffixes`, of settings as text."""
+    """Returns the setting `odradek.closed.topic.suffixes`, of settings as text."""
     text = settings.get("odradek.closed.topic.suffixes")
     if text is None:
         return CLOSED_SUFFIXES
@@ -156,7 +156,7 @@ def parse_super_users(text: str) -> frozenset[str]:
 
 
 def make_authorizer(class_name: str, settings: Mapping[str, str]) -> Authorizer | None:
-    """The authorizer that `authorizer.class.name` names, configured; None where there is none. ConfigError."""
+    """Returns the authorizer that `authorizer.class.name` names, configured; None where there is none. ConfigError."""
     if not class_name:
         return None
     if class_name == STANDARD_AUTHORIZER or class_name in _OLDER_NAMES:
@@ -176,7 +176,7 @@ def make_authorizer(class_name: str, settings: Mapping[str, str]) -> Authorizer 
 
 
 def made_of(class_name: str, key: str) -> Any:
-    """An instance of a class given by its import path, `package.module.Class`. ConfigError names the setting `key`."""
+    """Returns an instance of a class given by its import path, `package.module.Class`. ConfigError names the setting `key`."""
     module, _, name = class_name.rpartition(".")
     try:
         # late-import: a class that the settings name

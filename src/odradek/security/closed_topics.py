@@ -33,12 +33,12 @@ _SYSTEM_PREFIXES: Final = (INTERNAL_PREFIX, SQL_PREFIX)
 
 
 def is_of_the_system(topic: str) -> bool:
-    """The topic holds what Odradek or a schema registry does, not data of users."""
+    """Tells whether the topic holds what Odradek or a schema registry does, not data of users."""
     return topic.startswith(_SYSTEM_PREFIXES) or topic == SCHEMAS_TOPIC
 
 
 def is_closed(topic: str, operation: AclOperation, suffixes: Sequence[str] = CLOSED_SUFFIXES) -> bool:
-    """The operation on the topic needs a rule that means it. `suffixes`: the setting `odradek.closed.topic.suffixes`."""
+    """Tells whether the operation needs a rule that means the topic. `suffixes`: `odradek.closed.topic.suffixes`."""
     if topic == AUDIT_TOPIC:
         return operation not in _AUDIT_READING
     if operation not in CLOSED_OPERATIONS:
@@ -47,7 +47,7 @@ def is_closed(topic: str, operation: AclOperation, suffixes: Sequence[str] = CLO
 
 
 def means(pattern: AclPattern, topic: str) -> bool:
-    """A rule of this pattern, which covers the closed topic, is meant for it."""
+    """Tells whether a rule of this pattern, which covers the closed topic, is meant for it."""
     if topic == AUDIT_TOPIC or pattern.name == WILDCARD:
         return False
     if pattern.pattern_type is PatternType.LITERAL:

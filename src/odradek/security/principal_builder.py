@@ -33,7 +33,7 @@ class PrincipalBuilder(Protocol):
     """Made without arguments. The same peer always gets the same principal: answers are remembered."""
 
     def build(self, peer: AuthenticatedPeer) -> str:
-        """The principal, as `Type:name`."""
+        """Returns the principal, as `Type:name`."""
 
 
 class BuiltPrincipals:

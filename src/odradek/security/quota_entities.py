@@ -53,7 +53,7 @@ def _refused(message: str, code: ErrorCode = ErrorCode.INVALID_REQUEST) -> Kafka
 
 
 def entity_of(parts: Iterable[tuple[str, str | None]]) -> Entity:
-    """Checked: known types, each once, no empty names, addresses by themselves. INVALID_REQUEST otherwise."""
+    """Returns the entity: known types, each once, no empty names, addresses by themselves. Raises INVALID_REQUEST otherwise."""
     results: dict[str, str | None] = {}
     for kind, name in parts:
         if kind not in ENTITY_TYPES:
@@ -101,7 +101,7 @@ def check_change(entity: Entity, change: QuotaChange) -> None:
 
 
 def changed(before: Mapping[str, float], changes: Sequence[QuotaChange]) -> dict[str, float]:
-    """The limits after `changes`, in order."""
+    """Returns the limits after `changes`, in order."""
     after = dict(before)
     for change in changes:
         if change.value is None:

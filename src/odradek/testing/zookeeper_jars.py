@@ -76,7 +76,7 @@ def absent() -> str | None:
 
 
 def find_jars() -> ZooKeeperJars:
-    """The newest server in the cache, else Debian's. Raises `ZooKeeperAbsent`."""
+    """Returns the newest server in the cache, else Debian's. Raises `ZooKeeperAbsent`."""
     java = _java()
     for version in VERSIONS:
         target = _cache() / f"zookeeper-{version}"

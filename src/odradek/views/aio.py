@@ -83,7 +83,7 @@ class AsyncTableView:
         entropy: Entropy | None = None,
         **settings: Unpack[ConsumerOptions],
     ) -> Self:
-        """A view that answers: everything that could be read when it was opened is in it. With `wait=False`, at once.
+        """Returns a view that answers: everything that could be read when it was opened is in it. With `wait=False`, at once.
 
         `key`: string, bytes, short, int, long, double, json. `value`: json, string, bytes, short, int, long, float, double.
         `windows`: for windowed keys, as Kafka Streams writes them: the size of the windows, such as "10 minutes", or "session".
@@ -149,7 +149,7 @@ class AsyncTableView:
         return self._rows(self._core.reads.codec.window_range(key, from_ms, to_ms))
 
     async def page(self, keys: KeyRange = ALL_KEYS, row_count_max: int = 1_000) -> Page:
-        """The first rows of a range, and where the next page begins: for servers. `codec` makes ranges."""
+        """Returns the first rows of a range, and where the next page begins: for servers. `codec` makes ranges."""
         return await self._reads.run(self._core.reads.page, keys, row_count_max)
 
     @property
@@ -162,7 +162,7 @@ class AsyncTableView:
         return await self._reads.run(self._core.reads.count)
 
     def estimated_count(self) -> int:
-        """About how many keys there are, at once."""
+        """Returns the approximate number of keys, without counting."""
         return self._core.reads.estimated_count()
 
     async def _rows(self, keys: KeyRange) -> AsyncIterator[TableRow]:

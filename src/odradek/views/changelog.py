@@ -119,7 +119,7 @@ class Changelog:
         )
 
     async def ends(self, partitions: Iterable[int], timeout_s: float | None = None) -> dict[int, int]:
-        """The last stable offset of each partition."""
+        """Returns the last stable offset of each partition."""
         places = [TopicPartition(self.topic, partition) for partition in partitions]
         ends = await self._core.offsets(dict.fromkeys(places, LATEST), timeout_s)
         return {tp.partition: 0 if offset is None else offset.offset for tp, offset in ends.items()}
@@ -164,7 +164,7 @@ class Changelog:
         self._core.want(fresh)
 
     def read_also(self, starts: Mapping[int, int]) -> None:
-        """More partitions, from their starts."""
+        """Reads more partitions, from their starts."""
         places = {TopicPartition(self.topic, partition): offset for partition, offset in starts.items()}
         self._core.want(self._core.assign([*self._noted, *places]))
         for tp, offset in places.items():
@@ -181,7 +181,7 @@ class Changelog:
         return self._core.collect_columns(chunk, ROWS_MAX)
 
     def positions(self) -> dict[int, int]:
-        """The next offset of each partition: records that were taken, markers and what was aborted lie before it."""
+        """Returns the next offset of each partition: records that were taken, markers and what was aborted lie before it."""
         return {tp.partition: offset for tp, offset in self._core.positions().items()}
 
     def note(self, positions: Mapping[int, int]) -> None:

@@ -195,7 +195,7 @@ class TimedValue(NamedTuple):
 
 
 def timed(timestamp_ms: int, value: bytes) -> bytes:
-    """The value as it is stored with its timestamp."""
+    """Returns the value as it is stored with its timestamp."""
     return _TIMESTAMP.pack(timestamp_ms) + value
 
 

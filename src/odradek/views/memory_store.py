@@ -89,7 +89,7 @@ class InMemoryViewStore:
         return self.count()
 
     def flush(self) -> None:
-        """Nothing here outlives the process."""
+        """Does nothing: nothing here outlives the process."""
 
     def close(self) -> None:
         self._closed = True

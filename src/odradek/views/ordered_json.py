@@ -40,7 +40,7 @@ def encode_prefix(value: Any) -> bytes:
 
 
 def decode(data: bytes) -> Any:
-    """The value. ValueError for other bytes."""
+    """Returns the value. ValueError for other bytes."""
     value, position = _decode(data, 0)
     if position != len(data):
         raise ValueError("there is more behind the value")
@@ -53,7 +53,7 @@ def sortable_double(bits: int) -> int:
 
 
 def double_of(sortable: int) -> int:
-    """The bits that `sortable_double` was given."""
+    """Returns the bits that `sortable_double` was given."""
     return sortable ^ (_SIGN if sortable & _SIGN else _ALL)
 
 

@@ -63,7 +63,7 @@ class RowCodec:
             raise KafkaError(ErrorCode.INVALID_REQUEST, str(error)) from None
 
     def parsed(self, text: str) -> Any:
-        """A key from text; of a windowed table, without its window."""
+        """Returns a key from text; of a windowed table, without its window."""
         try:
             return self.keys.parse(text)
         except _WRONG_KEY as error:
@@ -121,7 +121,7 @@ class RowCodec:
             raise KafkaError(ErrorCode.INVALID_REQUEST, str(error)) from None
 
     def range_of_text(self, text: str) -> KeyRange:
-        """The key that the text stands for, in all its windows if there are any."""
+        """Returns the key that the text stands for, in all its windows if there are any."""
         key = self.parsed(text)
         if self.is_windowed:
             return self.window_range(key)
@@ -150,7 +150,7 @@ class ViewReads:
         """Whether `get` may take longer than a look into memory."""
 
     def get(self, key: Any, default: Any = None) -> Any:
-        """The value of a key, or `default`."""
+        """Returns the value of a key, or `default`."""
         stored = self.codec.encoded(key)
         before = self._tail.check_answers()
         value = self._store.get(stored)
@@ -158,7 +158,7 @@ class ViewReads:
         return default if value is None else self.codec.value(stored, value)
 
     def page(self, keys: KeyRange, row_count_max: int = SCAN_ROWS_MAX) -> Page:
-        """The first rows of a range: at most so many, and of bounded size."""
+        """Returns the first rows of a range: at most so many, and of bounded size."""
         before = self._tail.check_answers()
         limit = max(1, min(row_count_max, SCAN_ROWS_MAX))
         rows = self._store.scan(keys.start, keys.end, limit)
@@ -176,7 +176,7 @@ class ViewReads:
         return count
 
     def estimated_count(self) -> int:
-        """About how many rows there are, at once, in any state."""
+        """Returns the approximate number of rows, without counting, in any state."""
         return self._store.estimated_count()
 
     def _check_still(self, before: int) -> None:
@@ -189,6 +189,6 @@ class ViewReads:
 
 
 def _behind_prefix(prefix: bytes) -> bytes | None:
-    """The first bytes that are behind all that begin with `prefix`; None where there are none."""
+    """Returns the first bytes that are behind all that begin with `prefix`; None where there are none."""
     stem = prefix.rstrip(b"\xff")
     return stem[:-1] + bytes((stem[-1] + 1,)) if stem else None

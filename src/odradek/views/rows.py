@@ -25,7 +25,7 @@ class RowChanges:
 
 
 def changes_of(columns: Columns, keys: KeyFormat, *, with_timestamps: bool = False) -> RowChanges:
-    """Never raises ValueError: what cannot be read is skipped, and reported. `with_timestamps`: values begin with theirs."""
+    """Returns the changes. Unreadable records are skipped and reported. `with_timestamps`: values begin with theirs."""
     raw_keys = cells(columns.keys, columns.row_count)
     values = cells(columns.values, columns.row_count)
     timestamps = memoryview(columns.timestamps).cast("B").cast("q")
@@ -56,7 +56,7 @@ def changes_of(columns: Columns, keys: KeyFormat, *, with_timestamps: bool = Fal
 
 
 def cells(column: BinaryColumn, row_count: int) -> list[bytes | None]:
-    """The byte strings of a column."""
+    """Returns the byte strings of a column."""
     data = bytes(column.data)
     offsets = (
         memoryview(column.offsets).cast("B").cast("i")[column.first : column.first + row_count + 1].tolist()

@@ -69,7 +69,7 @@ class ViewStore(Protocol):
         """Remove all rows and keep `state`: both or neither."""
 
     def get(self, key: bytes) -> bytes | None:
-        """The value; None without such a row."""
+        """Returns the value; None without such a row."""
 
     def scan(self, start: bytes, end: bytes | None, row_count_max: int) -> Sequence[Row]:
         """Rows from `start` up to `end`, without it, in the order of keys and of one moment.
@@ -81,7 +81,7 @@ class ViewStore(Protocol):
         """Returns the number of rows. Counts them."""
 
     def estimated_count(self) -> int:
-        """About how many rows there are, at once."""
+        """Returns the approximate number of rows, without counting."""
 
     def flush(self) -> None:
         """Make what was applied durable."""

@@ -20,7 +20,7 @@ class ViewSyncParts:
     range: Callable[[], Iterator[TableRow]]
 
     def __getitem__(self, key: Any) -> Any:
-        """The value of a key. KeyError where there is none."""
+        """Returns the value of a key. KeyError where there is none."""
         value = self._core.reads.get(key, _MISSING)
         if value is _MISSING:
             raise KeyError(key)
@@ -30,15 +30,15 @@ class ViewSyncParts:
         return self._core.reads.get(key, _MISSING) is not _MISSING
 
     def __len__(self) -> int:
-        """Counts: about a second for a million keys."""
+        """Returns the number of keys by counting them: about a second for a million."""
         return self._core.reads.count()
 
     def __bool__(self) -> bool:
-        """A view is there, however many rows it has."""
+        """Returns True: a view is there, even without rows."""
         return True
 
     def __iter__(self) -> Iterator[TableRow]:
-        """All rows, in the order of keys."""
+        """Yields all rows, in the order of keys."""
         return self.range()
 
     def __del__(self) -> None:

@@ -89,7 +89,7 @@ class TableView:
         entropy: Entropy | None = None,
         **settings: Unpack[ConsumerOptions],
     ) -> Self:
-        """A view that answers: everything that could be read when it was opened is in it. With `wait=False`, at once.
+        """Returns a view that answers: everything that could be read when it was opened is in it. With `wait=False`, at once.
 
         `key`: string, bytes, short, int, long, double, json. `value`: json, string, bytes, short, int, long, float, double.
         `windows`: for windowed keys, as Kafka Streams writes them: the size of the windows, such as "10 minutes", or "session".
@@ -148,7 +148,7 @@ class TableView:
         return self._rows(self._core.reads.codec.window_range(key, from_ms, to_ms))
 
     def page(self, keys: KeyRange = ALL_KEYS, row_count_max: int = 1_000) -> Page:
-        """The first rows of a range, and where the next page begins: for servers. `codec` makes ranges."""
+        """Returns the first rows of a range, and where the next page begins: for servers. `codec` makes ranges."""
         return self._reads.run(self._core.reads.page, keys, row_count_max)
 
     @property
@@ -161,7 +161,7 @@ class TableView:
         return self._reads.run(self._core.reads.count)
 
     def estimated_count(self) -> int:
-        """About how many keys there are, at once."""
+        """Returns the approximate number of keys, without counting."""
         return self._core.reads.estimated_count()
 
     def _rows(self, keys: KeyRange) -> Iterator[TableRow]:
@@ -196,7 +196,7 @@ class TableView:
         self.close()
 
     def __getitem__(self, key: Any) -> Any:
-        """The value of a key. KeyError where there is none."""
+        """Returns the value of a key. KeyError where there is none."""
         value = self._core.reads.get(key, _MISSING)
         if value is _MISSING:
             raise KeyError(key)
@@ -206,15 +206,15 @@ class TableView:
         return self._core.reads.get(key, _MISSING) is not _MISSING
 
     def __len__(self) -> int:
-        """Counts: about a second for a million keys."""
+        """Returns the number of keys by counting them: about a second for a million."""
         return self._core.reads.count()
 
     def __bool__(self) -> bool:
-        """A view is there, however many rows it has."""
+        """Returns True: a view is there, even without rows."""
         return True
 
     def __iter__(self) -> Iterator[TableRow]:
-        """All rows, in the order of keys."""
+        """Yields all rows, in the order of keys."""
         return self.range()
 
     def __del__(self) -> None:

@@ -352,7 +352,7 @@ class Tail:
             ) from None
 
     def _behind(self, wanted: Mapping[int, int]) -> str:
-        """Which partition is not there yet; empty when all are, and the rows are those of one moment."""
+        """Describes a partition that is behind; empty when none is, and the rows are those of one moment."""
         for partition, offset in wanted.items():
             position = self._state.positions.get(partition)
             if position is None or position.offset < offset:
@@ -391,7 +391,7 @@ class Tail:
         )
 
     def close(self, error: Exception) -> None:
-        """No one is answered any more."""
+        """Ends all waiting with an error."""
         self.status = ViewStatus.CLOSED
         self._failure = self._failure or ErrorValue.of(error)
         self._wake_waiters()
@@ -429,7 +429,7 @@ def _partition_freshness(partition: int, position: AppliedPosition, end: _End | 
 
 
 def _epochs(kept: ViewState, log: LogEnds) -> dict[int, int]:
-    """The leader epochs to ask for."""
+    """Returns the leader epochs to ask for."""
     return {
         partition: position.leader_epoch
         for partition, position in kept.positions.items()

@@ -36,7 +36,7 @@ class Admission:
         return self.context.api_version
 
     def refuse(self, code: ErrorCode) -> None:
-        """The whole request."""
+        """Refuses the whole request."""
         message = f"{self.context.principal} is not allowed to {self.api.name} this"
         self.answer = whole_answer(self.api, self.version, self.request, code, message)
 

@@ -28,7 +28,7 @@ def authorizer_of(config: AccessConfig, originals: Mapping[str, str]) -> Authori
 
 
 def update_acls(authorizer: Authorizer, image: ClusterImage) -> None:
-    """The image's ACLs count from now on."""
+    """Replaces the authorizer's ACLs by those of the image."""
     if isinstance(authorizer, AclAuthorizer):
         authorizer.update(image.acls)
 

@@ -333,7 +333,7 @@ def _with_share_offsets(admission: Admission, refused_topics: dict[str, list[Any
 
 
 def _describe_topic_partitions(admission: Admission) -> Work:
-    """The names that may be described are given to the handler, so that no page, and no cursor, names another one."""
+    """Passes only the names that may be described to the handler, so that no page, and no cursor, has another one."""
     request = admission.request
     access = admission.access
     if request.topics:
@@ -364,7 +364,7 @@ def _describe_topic_partitions(admission: Admission) -> Work:
 
 
 def element_request_class(request: Message) -> Any:
-    """The class of the elements of a request's `topics`."""
+    """Returns the class of the elements of a request's `topics`."""
     field: Any = next(field for field in request.FIELDS if field.name == "topics")
     return field.kind.element.cls
 

@@ -58,7 +58,7 @@ _BOTH: Final = frozenset({"ElectLeaders", "AlterPartitionReassignments"})
 def mirrored(
     api: Api, version: int, cls: type[Struct], element: Any, code: ErrorCode, message: str | None = None
 ) -> Any:
-    """The answer of class `cls` to an element: a struct of the request, or a plain value such as a group's id."""
+    """Returns the answer of class `cls` to an element: a struct of the request, or a plain value such as a group's id."""
     values: dict[str, Any] = {}
     extra = _ANSWERED_AS.get(api.name, {})
     has_own_error = any(field.name == "error_code" for field in cls.FIELDS)
@@ -92,7 +92,7 @@ def mirrored(
 def whole_answer(
     api: Api, version: int, request: Any, code: ErrorCode, message: str | None = None
 ) -> Message:
-    """The answer to a request that is refused whole."""
+    """Returns the answer to a request that is refused whole."""
     cls: Any = api.response
     values: dict[str, Any] = {}
     extra = _ANSWERED_AS.get(api.name, {})
@@ -143,7 +143,7 @@ def _log_dir_answers(api: Api, request: Any, code: ErrorCode) -> list[Any]:
 
 
 def element_class(api: Api, response_array: str) -> type[Struct]:
-    """The class of the elements of an array of the answer."""
+    """Returns the class of the elements of an array of the answer."""
     cls: type[Struct] = _array(api, response_array)
     return cls
 
@@ -196,7 +196,7 @@ def _struct_of(kind: ArrayKind[Any]) -> type[Struct] | None:
 
 
 def _array_in(element: Any) -> Any:
-    """The array that the answer mirrors: the first one of an element."""
+    """Returns the array that the answer mirrors: the first one of an element."""
     if not isinstance(element, Struct):
         return ()
     for field in element.FIELDS:

@@ -111,7 +111,7 @@ class AuditTrail:
             self._queued_bytes += held_bytes
 
     def login(self, outcome: str, *, principal: str, host: str, listener: str, detail: str = "") -> None:
-        """Someone logged in, or failed to; `detail` names the mechanism and the cause, and nothing secret."""
+        """Notes a login, or a failed one; `detail` names the mechanism and the cause, and nothing secret."""
         self.note(
             self.event(LOGIN, outcome, principal=principal, host=host, listener=listener, detail=detail)
         )
@@ -182,7 +182,7 @@ class AuditTrail:
             await sink.close()
 
     async def _offer(self, offered: Sequence[AuditEvent]) -> Sequence[_Outcome]:
-        """One outcome for each event. That sinks refuse is reported in the broker's log, once while all are asked again."""
+        """Returns one outcome for each event. Refusals of sinks are logged, once while all sinks are asked again."""
         is_known = self._is_patient()
         outcomes = [_Outcome.UNFIT] * len(offered)
         for sink in self._sinks:

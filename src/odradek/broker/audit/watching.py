@@ -36,7 +36,7 @@ class RequestAudit:
         self.trail = trail
 
     def watched(self, api: Api, served: ApiHandler) -> ApiHandler:
-        """The handler; its requests are noted."""
+        """Returns the handler; its requests are noted."""
 
         def change(broker: BrokerContext, context: RequestContext, request: Any) -> Response:
             return self._change(api, context, request, served.handle(broker, context, request))
@@ -51,7 +51,7 @@ class RequestAudit:
         return replace(served, handle=change if api.key in _CHANGE_KEYS else access)
 
     def refused(self, api: Api, context: RequestContext, required: RequiredAcl, name: str) -> None:
-        """The authorizer said no."""
+        """Notes a refusal of the authorizer."""
         self.trail.refusal(
             **_requester_fields(api, context),
             operation=required.operation.name,

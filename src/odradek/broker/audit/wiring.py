@@ -18,7 +18,7 @@ __all__ = ["FLUSH_SECONDS", "begin_audit", "note_login"]
 
 
 def note_login(trail: AuditTrail, attempt: LoginAttempt) -> None:
-    """A login, or an attempt at one that failed."""
+    """Notes a login, or a failed attempt at one."""
     detail = attempt.mechanism if attempt.reason is None else f"{attempt.mechanism}: {attempt.reason}"
     trail.login(
         "done" if attempt.reason is None else "failed",

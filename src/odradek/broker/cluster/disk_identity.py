@@ -134,14 +134,14 @@ class DiskIdentity:
             return self._pending or await self._next(is_clean=False)
 
     async def confirmed(self) -> DiskClaim | None:
-        """The step that was taken last, or may have been; None while none was."""
+        """Returns the step that was taken last, or may have been; None while none was."""
         if self._pending is not None or self._version is None:
             return self._pending
         known = KnownBroker(broker_id=self._me, directories=self._known)
         return DiskClaim(version=self._version, after=known)
 
     async def claimed(self) -> None:
-        """The step was taken. RegistryError."""
+        """Notes that the step was taken. Raises RegistryError."""
         if self._pending is not None:
             self._version = await self._pending.committed_version(self._registry)
             self._known = self._pending.after.directories
@@ -165,7 +165,7 @@ class DiskIdentity:
         await self.claimed()
 
     async def _next(self, *, is_clean: bool) -> DiskClaim:
-        """The next generation; the disks note it first. One that cannot keeps the generation that it has.
+        """Returns the next generation; the disks note it first. One that cannot keeps the generation that it has.
 
         As long as the disks do not say what was lost, the record must: then it stays as it is.
         """

@@ -62,7 +62,7 @@ def supported(served_keys: Collection[int]) -> list[Feature]:
 
 
 def level_of(image: ClusterImage, name: str) -> int:
-    """The level that the cluster speaks now."""
+    """Returns the level that the cluster speaks now."""
     return image.features.levels.get(name, FEATURES[name].finalized_level)
 
 

@@ -23,7 +23,7 @@ class ImageAge:
         self._known_s = now()
 
     def heard(self, asked_s: float) -> None:
-        """The image is as new as the answer to a question of this time."""
+        """Notes that the image is as new as the answer to a request of this time."""
         self._known_s = max(self._known_s, asked_s)
 
     @property

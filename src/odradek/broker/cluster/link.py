@@ -354,7 +354,7 @@ class ClusterLink:
         timeout_s: float | None = None,
         lane: str = "",
     ) -> Message:
-        """Another broker's answer. Raises PeerUnreachable."""
+        """Returns another broker's answer. Raises PeerUnreachable."""
         return await self.peers.send(broker, api_key, request, timeout_s=timeout_s, lane=lane)
 
     async def send_to_control_plane(
@@ -381,7 +381,7 @@ class ClusterLink:
         return await self.send_to_control_plane(controller, api_key, request)
 
     async def create_topics(self, wanted: Sequence[TopicSpec]) -> list[TopicImage | KafkaError]:
-        """Through the controller, wherever it is: one outcome for each, in order."""
+        """Creates topics through the controller, on any broker; returns one outcome for each, in order."""
         if not self.leads:
             outcomes = await topic_creation.create_topics(self, wanted)
             if outcomes is not None:

@@ -81,7 +81,7 @@ class MembershipLink(Protocol):
         """Returns when an image that is as new as that was applied."""
 
     def changed(self) -> None:
-        """The controller, or the registration, is another one."""
+        """Wakes waiters: the controller, or the registration, has changed."""
 
 
 class JoiningDisk(Protocol):
@@ -218,7 +218,7 @@ class ClusterMembership:
     # -- registering
 
     async def _registered(self, registration: Registration) -> int:
-        """The epoch, however long the registry cannot be reached: its session may have ended while logs were opened."""
+        """Returns the epoch, however long the registry cannot be reached: its session may have ended while logs were opened."""
         pause = _Pause(self._entropy)
         while True:
             try:
@@ -366,7 +366,7 @@ class ClusterMembership:
                 pause.over()
 
     def _now_known(self) -> tuple[float, int]:
-        """The time, and the version that is decided by then as far as this process knows."""
+        """Returns the time, and the version that is decided by then as far as this process knows."""
         asked_s = 0.0 if self._image_age is None else self._image_age.now()
         return asked_s, -1 if self.controller is None else self.controller.latest.version
 

@@ -30,7 +30,7 @@ class SendToPeer(Protocol):
         timeout_s: float | None = None,
         lane: str = "",
     ) -> Awaitable[Message]:
-        """The broker's response; an OdradekError that is no KafkaError when there is none."""
+        """Returns the broker's response; an OdradekError that is no KafkaError when there is none."""
 
 
 class NoPeers(OdradekError):
@@ -40,7 +40,7 @@ class NoPeers(OdradekError):
 async def no_peers(
     broker: BrokerId, api_key: int, request: Message, *, timeout_s: float | None = None, lane: str = ""
 ) -> Message:
-    """The `SendToPeer` of a broker alone."""
+    """Returns the `SendToPeer` of a broker alone."""
     raise NoPeers(f"broker {broker} cannot be asked: this broker is alone")
 
 
@@ -55,7 +55,7 @@ def leader_of(image: ClusterImage, topic: str, index: int) -> BrokerId | None:
 def by_leader(
     image: ClusterImage, partitions: Iterable[TopicPartition]
 ) -> tuple[dict[BrokerId, list[TopicPartition]], list[TopicPartition], list[TopicPartition]]:
-    """The partitions of each leader, those that no broker leads now, and those that do not exist."""
+    """Returns the partitions of each leader, those that no broker leads now, and those that do not exist."""
     led: dict[BrokerId, list[TopicPartition]] = {}
     leaderless, missing = [], []
     for name in partitions:
@@ -91,7 +91,7 @@ class RequestBatcher(Generic[Q, A]):
         self._tasks: dict[asyncio.Task[None], None] = {}
 
     def submit(self, broker: BrokerId, question: Q) -> asyncio.Future[A]:
-        """The answer. Where one request is under way at a time, questions are asked in the order of these calls."""
+        """Returns the answer. Where one request is under way at a time, questions are asked in the order of these calls."""
         answered: asyncio.Future[A] = asyncio.get_running_loop().create_future()
         waiting = self._waiting.setdefault(broker, [])
         waiting.append((question, answered))

@@ -110,7 +110,7 @@ class PreviousIncarnation:
         return None
 
     async def _registered(self) -> Node | None:
-        """The registration of this broker in another session."""
+        """Returns the registration of this broker in another session."""
         node = await self._registry.get(self._me.path)
         return None if node is None or node.owner == self._registry.session_id else node
 

@@ -22,7 +22,7 @@ OFFSETS_AT_ONCE: Final = 500
 
 
 def caller(context: RequestContext) -> Caller:
-    """The host as Java's InetAddress prints it, which is what tools expect to find."""
+    """Returns the host as Java's InetAddress prints it, which is what tools expect to find."""
     return Caller(
         client_id=context.client_id,
         client_host=f"/{context.connection.peer_host}",
@@ -78,7 +78,7 @@ async def commit_in_time(
 
 
 async def commit_records(broker: BrokerContext, turn: Turn, request: CommitRequest) -> CommitRecords | None:
-    """The records of a commit of many offsets, made in turns; None for few, which are made when they are decided."""
+    """Returns the records of a commit of many offsets, made in turns; None for few, which are made when they are decided."""
     if len(request.commits) <= OFFSETS_AT_ONCE:
         return None
     made = CommitRecords()

@@ -22,7 +22,7 @@ _SEGMENT_BYTES_MIN: Final = 1 << 20
 
 
 def segment_bytes(setting: int) -> str:
-    """An internal topic's `segment.bytes`: what its broker setting says, but at least what a topic may have."""
+    """Returns an internal topic's `segment.bytes`: what its broker setting says, but at least what a topic may have."""
     return str(max(setting, _SEGMENT_BYTES_MIN))
 
 
@@ -35,7 +35,7 @@ def batch_bytes_max(topic: str, config: BrokerConfig, image: ClusterImage) -> in
 
 class TopicCreator(Protocol):
     async def create_topics(self, wanted: Sequence[TopicSpec]) -> list[TopicImage | KafkaError]:
-        """Through the controller: one outcome for each topic, in order."""
+        """Creates topics through the controller; returns one outcome for each, in order."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -15,7 +15,7 @@ class RemoteAdapter(Protocol[P_co]):
     """Has the work done by requests to other brokers."""
 
     def at(self, broker: BrokerId) -> P_co:
-        """The port as it is there."""
+        """Returns the port as it is there."""
 
     def close(self) -> None:
         """Ends all waiting."""

@@ -50,7 +50,7 @@ class ProducerIds:
         self._refilling = None
 
     def close(self) -> None:
-        """The broker is stopping: waiters are cancelled."""
+        """Cancels the waiters when the broker stops."""
         if self._refilling is not None:
             self._refilling.cancel()
 
@@ -73,7 +73,7 @@ class ControllerIdBlocks:
         self._sleep = sleep
 
     async def allocate(self) -> range:
-        """COORDINATOR_LOAD_IN_PROGRESS, on which every client tries again, when no controller gives one."""
+        """Returns a block of ids. Raises COORDINATOR_LOAD_IN_PROGRESS, on which clients try again, without a controller."""
         pause_seconds = _AGAIN_SECONDS
         for attempt in range(_ATTEMPTS_MAX):
             if attempt:

@@ -87,7 +87,7 @@ def _settings(config: BrokerConfig, image: ClusterImage) -> TransactionSettings:
 
 
 def code_of(error: KafkaError, *, knows_fenced: bool) -> ErrorCode:
-    """The code for a client; those before KIP-588 know INVALID_PRODUCER_EPOCH for PRODUCER_FENCED."""
+    """Returns the code for a client; those before KIP-588 know INVALID_PRODUCER_EPOCH for PRODUCER_FENCED."""
     if error.code is ErrorCode.PRODUCER_FENCED and not knows_fenced:
         return ErrorCode.INVALID_PRODUCER_EPOCH
     return error.code

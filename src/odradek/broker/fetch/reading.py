@@ -98,7 +98,7 @@ class FetchReader:
         """Data that is only on the disk: another thread must load it (`bring`) before it is read here."""
 
     def bring(self) -> None:
-        """Blocks, on any thread. The next `read` finds what is in `cold`, and perhaps more that is: an index says where."""
+        """Loads what is in `cold`; blocks, on any thread. The next `read` may find more to load, which an index refers to."""
         assert self._beside is not None
         for missing in self.cold:
             self._beside.do(missing)
@@ -141,7 +141,7 @@ class FetchReader:
         self._memory_room_bytes = self._broker.answer_room_bytes() if self.follower is None else _UNBOUNDED
 
     def _note_follower(self, follower: FetchingBroker) -> Generator[None, None, None]:
-        """The follower's progress, of all partitions before any is read: the answer says where their marks are then."""
+        """Notes the follower's progress in all partitions before any is read: the answer has the marks that result from it."""
         now = self._broker.runtime.clock.monotonic()
         for wanted in self._wanted:
             yield
@@ -356,7 +356,7 @@ def _found(
 
 
 def failed(index: int, error: KafkaError) -> PartitionData:
-    """The answer for a partition that cannot be read."""
+    """Returns the answer for a partition that cannot be read."""
     return PartitionData(
         partition_index=index,
         error_code=error.code,
@@ -373,7 +373,7 @@ RACK_AWARE: Final = "org.apache.kafka.common.replica.RackAwareReplicaSelector"
 def preferred_replica(
     partition: Partition, brokers: Iterable[BrokerImage], *, rack: str, fetch_offset: int
 ) -> BrokerId | None:
-    """A follower in the consumer's rack that has the offset and is in sync; None when it should stay with this leader.
+    """Returns a follower in the consumer's rack that has the offset and is in sync; None when it should stay with this leader.
 
     One that lags would be chosen again and again, and the consumer would fall behind with it. Of several the one that has most.
     """

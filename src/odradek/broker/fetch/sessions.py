@@ -168,7 +168,7 @@ class FetchSession:
         return wanted.log_start_offset < start_offset != known_start_offset
 
     def sent_high_watermark(self, key: PartitionKey) -> int:
-        """The one that the client last heard; -1 when none."""
+        """Returns the one that the client last heard; -1 when none."""
         cached = self.partitions.get(key)
         return -1 if cached is None else cached.high_watermark
 

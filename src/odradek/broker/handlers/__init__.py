@@ -55,5 +55,5 @@ class Handlers(Mapping[int, ApiHandler]):
 
 
 def served_apis() -> list[ApiHandler]:
-    """All handlers, imported."""
+    """Returns all handlers, imported."""
     return list(Handlers().values())

@@ -85,7 +85,7 @@ class InlineWork:
 def checked_batches(
     records: Buffer | None, terms: ValidationTerms, inline: InlineWork | None = None
 ) -> Batches:
-    """The one batch that a Produce request may hold for a partition, checked, with offsets yet to be assigned.
+    """Returns the one batch that a Produce request may hold for a partition, checked, with offsets yet to be assigned.
 
     With `inline`, OffloadRequired before more is expanded, or done, than it allows: a batch may expand to a thousand
     times its bytes.

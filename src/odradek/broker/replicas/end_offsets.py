@@ -53,7 +53,8 @@ async def _all_settled(waits: list[asyncio.Future[None]]) -> None:
 
 
 async def high_watermark_of(broker: BrokerContext, name: TopicPartition) -> int:
-    """UNKNOWN_TOPIC_OR_PARTITION, LEADER_NOT_AVAILABLE, NETWORK_EXCEPTION, and what the leader refuses."""
+    """Returns the high watermark. Raises UNKNOWN_TOPIC_OR_PARTITION, LEADER_NOT_AVAILABLE, NETWORK_EXCEPTION, or the leader's
+    error."""
     leader = leader_of(broker.image, *name)
     if leader is None:
         raise KafkaError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"there is no partition {name}")

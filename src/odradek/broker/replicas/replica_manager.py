@@ -122,12 +122,12 @@ class ReplicaManager:
         directories.disks.on_changed = self._disk_changed
 
     def announce(self, *, on_led: Callable[[Partition], None], on_lost: Callable[[Partition], None]) -> None:
-        """The hearers of when this broker begins to lead a partition, and can append to it; and when it leads it no longer:
+        """Sets the callbacks for when this broker begins to lead a partition, and can append to it, and when it stops leading:
         others do, or under another epoch, or it was deleted or is offline. Each is called once for each leadership."""
         self._roles.on_led, self._roles.on_lost = on_led, on_lost
 
     def report_to(self, on_offline_changed: Callable[[], None]) -> None:
-        """The hearers of when `health` may have changed."""
+        """Sets the callback for possible changes of `health`."""
         self._held.on_offline_changed = on_offline_changed
 
     def expect_following(self, make: Callable[[], PartitionFetchers]) -> None:
@@ -319,7 +319,7 @@ class ReplicaManager:
             self._held.not_opened(name, topic.topic_id, reason)
 
     def _config_of(self, topic: TopicImage) -> LogConfig:
-        """A topic's settings, as they are now."""
+        """Returns a topic's settings, as they are now."""
         assert self._config is not None, "there is no image without settings"
         known = self._topic_config
         if known is not None and known[0] is topic and known[1] is self._config:
@@ -336,7 +336,7 @@ class ReplicaManager:
             self._take_offline(partition, f"it could not take its role: {error}")
 
     async def reconfigure(self, image: ClusterImage, config: BrokerConfig) -> None:
-        """The broker's settings changed, and with them what topics inherit."""
+        """Applies changed settings of the broker, which topics inherit."""
         self._config = config
         self.directories.producer_expiration_ms = config.storage.producer_id_expiration_ms
         for topic in image.topics.values():
@@ -371,7 +371,7 @@ class ReplicaManager:
     # -- moves between directories
 
     def begin_move(self, partition: Partition, path: str) -> FolderCopy | None:
-        """A copy to be filled, or None when the partition is at `path` already. KafkaError as in `LogManager`."""
+        """Returns a copy to be filled, or None when the partition is at `path` already. KafkaError as in `LogManager`."""
         copy = self.directories.begin_move(partition.name, path)
         return None if self.directories.log_directory_of(partition.name) == path else copy
 

@@ -99,7 +99,7 @@ class ReplicaRegistry:
         return self.image.topics_by_id.get(topic_id) if self.image is not None else None
 
     def assigned(self, topic_id: UUID, index: int) -> PartitionImage | None:
-        """The partition in the newest image, if this broker is to have a replica of it."""
+        """Returns the partition in the newest image, if this broker is to have a replica of it."""
         topic = self.topic(topic_id)
         if topic is None or index >= len(topic.partitions):
             return None
@@ -107,7 +107,7 @@ class ReplicaRegistry:
         return state if self.me in state.replicas else None
 
     def placed(self, name: TopicPartition) -> TopicImage | None:
-        """The topic of that name in the newest image, if this broker is to have a replica of the partition."""
+        """Returns the topic of that name in the newest image, if this broker is to have a replica of the partition."""
         topic = self.image.topics.get(name.topic) if self.image is not None else None
         if topic is None or self.assigned(topic.topic_id, name.partition) is None:
             return None
@@ -117,7 +117,7 @@ class ReplicaRegistry:
         return name in self._offline
 
     def away_id(self, name: TopicPartition) -> UUID | None:
-        """The id of the topic whose replica, of that name, cannot be used."""
+        """Returns the id of the topic whose replica, of that name, cannot be used."""
         away = self._offline.get(name)
         return None if away is None else away[0]
 
@@ -216,4 +216,4 @@ class ReplicaRegistry:
 
 
 def _ignore() -> None:
-    """No one wants to know."""
+    """Does nothing: the default callback."""

@@ -175,4 +175,4 @@ def _is_whole_again(partition: Partition) -> None:
 
 
 def _ignore(_: Partition) -> None:
-    """No one wants to know."""
+    """Does nothing: the default callback."""

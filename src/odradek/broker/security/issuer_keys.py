@@ -49,7 +49,7 @@ class KeySource:
         return self._keys
 
     def unknown_key(self, key_id: str) -> None:
-        """A token names a key that is not there."""
+        """Handles a token that names an absent key."""
         now = self._runtime.clock.monotonic()
         if self._unknown.get(key_id, 0.0) > now or self._failures:
             return

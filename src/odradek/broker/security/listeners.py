@@ -110,7 +110,7 @@ class SecureListeners:
     def opened(
         self, name: str, advertised: tuple[str, int] | None, serve: Serve, *, is_for_brokers: bool
     ) -> OpenListener:
-        """The listener as its connections see it. `serve` is the dispatcher."""
+        """Returns the listener as its connections see it. `serve` is the dispatcher."""
         config = self._config
         security = config.security.get(name)
         login: Callable[[Connection], LoginGate] | None = None
@@ -217,7 +217,7 @@ class SecureListeners:
         return parts[:count]
 
     def reconfigure(self, security: Mapping[str, ListenerSecurity]) -> None:
-        """Dynamic settings changed."""
+        """Applies changed dynamic settings."""
         for name, certificates in self._certificates.items():
             if name in security:
                 certificates.reconfigure(security[name])

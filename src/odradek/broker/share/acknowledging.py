@@ -47,7 +47,7 @@ class AcknowledgementTask(NamedTuple):
 
 
 def member_of(broker: BrokerContext, asked: AcknowledgementTask) -> ShareSessionKey:
-    """INVALID_REQUEST; UNSUPPORTED_VERSION where the feature is off."""
+    """Returns the member. Raises INVALID_REQUEST, or UNSUPPORTED_VERSION where the feature is off."""
     if level_of(broker.image, SHARE_VERSION) < 1:
         raise KafkaError(ErrorCode.UNSUPPORTED_VERSION, "the feature share.version is off")
     if not asked.group_id or not asked.member_id:
@@ -59,7 +59,7 @@ def member_of(broker: BrokerContext, asked: AcknowledgementTask) -> ShareSession
 def session_of(
     broker: BrokerContext, key: ShareSessionKey, epoch: int, connection: Connection
 ) -> ShareSession:
-    """The session that goes on, or ends, with this request. SHARE_SESSION_NOT_FOUND, INVALID_SHARE_SESSION_EPOCH."""
+    """Returns the session that goes on, or ends, with this request. SHARE_SESSION_NOT_FOUND, INVALID_SHARE_SESSION_EPOCH."""
     session = broker.shares.sessions.find(key)
     if epoch != CLOSING:
         session.advance(epoch)
@@ -70,7 +70,7 @@ def session_of(
 
 
 async def open_session(broker: BrokerContext, key: ShareSessionKey, connection: Connection) -> ShareSession:
-    """A new session; what the member had acquired in an earlier one comes back. SHARE_SESSION_LIMIT_REACHED."""
+    """Returns a new session; what the member had acquired in an earlier one comes back. SHARE_SESSION_LIMIT_REACHED."""
     shares = broker.shares
     if shares.sessions.has(key) or shares.is_leaving(key):
         await close_session(broker, key)
@@ -137,7 +137,7 @@ async def acknowledge(
 
 
 def check_readable(broker: BrokerContext, access: Access | None, place: ReadPlace) -> None:
-    """TOPIC_AUTHORIZATION_FAILED. Each time: access may end while a session lasts."""
+    """Raises TOPIC_AUTHORIZATION_FAILED. Called each time: access may end while a session lasts."""
     topic = None if access is None else broker.image.topics_by_id.get(place[0])
     if access is None or topic is None:
         return  # of a topic that is not there the caller says so

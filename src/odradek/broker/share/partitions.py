@@ -204,7 +204,7 @@ class SharePartitions:
     # -- finding
 
     def loaded(self, place: SharePlace) -> LivePartition | None:
-        """The partition if it is at hand. UNKNOWN_TOPIC_ID, UNKNOWN_TOPIC_OR_PARTITION, KAFKA_STORAGE_ERROR, and
+        """Returns the partition if it is at hand. UNKNOWN_TOPIC_ID, UNKNOWN_TOPIC_OR_PARTITION, KAFKA_STORAGE_ERROR, and
         NOT_LEADER_OR_FOLLOWER while the broker stops."""
         self._check_open()
         partition = self._replicas.leader_by_id(place.topic_id, place.partition)
@@ -261,7 +261,7 @@ class SharePartitions:
     # -- what is kept
 
     async def begin_at(self, place: SharePlace, start_offset: int) -> None:
-        """The group reads on from there, whatever it had acknowledged or acquired."""
+        """Lets the group read on from there, whatever it had acknowledged or acquired."""
         before = await self.keeper.summary(place)
         await self.keeper.initialize(place, before.state_epoch + 1, start_offset)
         self.drop(place)
@@ -324,7 +324,7 @@ class SharePartitions:
     # -- members
 
     def release(self, group_id: str, member_id: str) -> list[asyncio.Future[None]]:
-        """All that the member has comes back."""
+        """Releases all records that the member has acquired."""
         self._leaving.pop(ShareSessionKey(group_id, member_id), None)
         live_partitions = [self._live[place] for place in self._places.get(group_id, ())]
         released = (live.release(member_id) for live in live_partitions)

@@ -87,7 +87,7 @@ def acquire(seen: FetchedRange, member_id: str, room: FetchLimits, now_ms: int) 
 
 
 def _whole_batches(seen: FetchedRange, records: int) -> int:
-    """The last offset of the batch with which there are enough records."""
+    """Returns the last offset of the batch with which there are enough records."""
     for header, _ in seen.batches:
         records -= header.last_offset - max(header.base_offset, seen.offset) + 1
         if records <= 0:

@@ -51,7 +51,7 @@ class ShareSession:
         self.epoch = 1 if epoch == _EPOCH_MAX else epoch + 1
 
     def rotate(self) -> None:
-        """The next fetch begins with another partition, so that a full answer leaves none out for long."""
+        """Lets the next fetch begin with another partition, so that a full answer leaves none out for long."""
         if len(self.partitions) > 1:
             first = next(iter(self.partitions))
             del self.partitions[first]

@@ -37,7 +37,7 @@ class NoBrokerError(OdradekError):
 
 @contextmanager
 def open_admin(bootstrap: str, *, patience_ms: int = PATIENCE_MS) -> Iterator[client.Admin]:
-    """An admin client that gives up after `patience_ms`; NoBrokerError at once where nothing listens."""
+    """Yields an admin client that gives up after `patience_ms`; NoBrokerError at once where nothing listens."""
     check_reachable(bootstrap)
     settings = {"bootstrap.servers": bootstrap, "client.id": CLIENT_ID, **connection_settings()}
     with client.Admin.from_config({**settings, "default.api.timeout.ms": str(patience_ms)}) as admin:
@@ -59,7 +59,7 @@ def client_arguments(client_id: str = CLIENT_ID) -> dict[str, Any]:
 
 
 def command_config() -> str | None:
-    """The file of `--command-config`; None where there is none."""
+    """Returns the file of `--command-config`; None where there is none."""
     context = click.get_current_context(silent=True)
     return (None if context is None else context.meta.get(COMMAND_CONFIG)) or None
 

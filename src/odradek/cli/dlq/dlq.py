@@ -311,7 +311,7 @@ def _print_plan(targets: list[_Target]) -> None:
 
 
 def _confirmed(targets: list[_Target], name: str, request: RedriveRequest) -> RedriveRequest:
-    """The request, with the topics that a person has seen and said yes to."""
+    """Returns the request, with the topics that a person has seen and said yes to."""
     _print_plan(targets)
     going = [target for target in targets if not is_internal(target.topic)]
     count = sum(target.letter_count for target in going)

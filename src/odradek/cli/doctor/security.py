@@ -22,7 +22,7 @@ _LOOPBACK: Final = ("127.0.0.1", "::1", "localhost")
 
 
 def check_security(config: BrokerConfig) -> Iterator[Finding]:
-    """A line for each listener, and one for the authorizer."""
+    """Yields a line for each listener, and one for the authorizer."""
     for listener in config.network.listeners:
         yield from _check_listener(config, listener)
     has_names = any(

@@ -323,7 +323,7 @@ def _topic_ids(admin: Admin, partitions: list[TopicPartition]) -> dict[str, UUID
 def _tied(
     plan: dict[TopicPartition, int | None], ids: Mapping[str, UUID]
 ) -> dict[TopicPartition, OffsetAndMetadata]:
-    """The offsets to commit, each for the topic that it was chosen in."""
+    """Returns the offsets to commit, each for the topic that it was chosen in."""
     return {
         tp: OffsetAndMetadata(offset, topic_id=ids.get(tp.topic, ZERO_UUID))
         for tp, offset in plan.items()

@@ -85,7 +85,7 @@ def parse_scopes(scopes: Iterable[str]) -> dict[str, tuple[int, ...] | None]:
 
 
 def parse_moment_or_duration(text: str, *, now_ms: int) -> int:
-    """A time, or how long ago: 15m, PT15M."""
+    """Parses a time, or how long ago: 15m, PT15M."""
     ago = iso_duration_ms(text)
     moment = now_ms - ago if ago is not None else parse_moment(text, now_ms=now_ms)
     if moment is None:
@@ -120,7 +120,7 @@ def parse_plan(text: str) -> OffsetPlan:
 
 
 def _from_json(content: object) -> OffsetPlan:
-    """A list of objects, or an object with such a list under `offsets`."""
+    """Parses a list of objects, or an object with such a list under `offsets`."""
     listed = content.get("offsets") if isinstance(content, dict) else content
     if not isinstance(listed, list):
         raise ConfigError("the file holds no list of offsets")

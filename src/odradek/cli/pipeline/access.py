@@ -33,7 +33,7 @@ NO_SUPERVISOR: Final = "no one supervises the pipelines of this cluster: start `
 
 @contextmanager
 def open_store(bootstrap: str) -> Iterator[PipelineStore]:
-    """ConfigError or KafkaError where there is no broker."""
+    """Opens the store. Raises ConfigError, or KafkaError where there is no broker."""
     check_reachable(bootstrap)
     with pipeline_store.PipelineStore(bootstrap, patience_ms=PATIENCE_MS, **client_arguments()) as store:
         yield store
@@ -49,7 +49,7 @@ def program_environment(bootstrap: str) -> dict[str, str]:
 
 
 def say_what_follows(store: PipelineStore, document: PipelineDocument, as_json: bool, text: str) -> None:
-    """The changed document, and who sees to it."""
+    """Prints the changed document, and what carries it out."""
     owner = membership.supervisor_of(store.admin)
     if as_json:
         state: dict[str, Any] = {**listing.as_json(document, {}), "supervised_by": owner}
@@ -58,7 +58,7 @@ def say_what_follows(store: PipelineStore, document: PipelineDocument, as_json: 
 
 
 def who() -> str:
-    """The person, for histories."""
+    """Returns the person, for histories."""
     try:
         user = getpass.getuser()
     except (KeyError, OSError):  # a user id without a name

@@ -15,7 +15,7 @@ from odradek.pipelines.document import PipelineDocument
 
 
 def spark_settings(words: Sequence[str], properties_file: str | None) -> tuple[tuple[str, str], ...]:
-    """The settings of `--properties-file`, and those of `--conf`, which go before them. ConfigError."""
+    """Returns the settings of `--properties-file`, and those of `--conf`, which go before them. ConfigError."""
     settings = {} if properties_file is None else _settings_in(properties_file)
     return tuple({**settings, **dict(map(_setting, words))}.items())
 

@@ -29,7 +29,7 @@ def rows(document: PipelineDocument, statuses: Statuses, now_ms: int) -> list[tu
 
 
 def unreadable_row(name: str, reason: str) -> tuple[object, ...]:
-    """The line of a pipeline whose document cannot be read: nothing is known of what is wanted."""
+    """Returns the line of a pipeline whose document cannot be read: nothing is known of what is wanted."""
     return (name, None, "unreadable", None, None, None, None, reason)
 
 
@@ -108,7 +108,7 @@ def _shown(key: str, value: str) -> str:
 
 
 def is_secret(key: str, value: str) -> bool:
-    """The setting of Spark is not for everyone to see."""
+    """Tells whether a setting of Spark is secret."""
     return _SECRET.search(key) is not None or _SECRET.search(value) is not None
 
 

@@ -169,7 +169,7 @@ def _from_json(line: bytes, number: int, defaults: InputRecord, now_ms: int) -> 
 
 
 def _json_bytes(fields: dict[str, Any], name: str) -> bytes | None:
-    """A string as UTF-8, `NAME_base64` decoded, null as null, anything else as compact JSON."""
+    """Returns a string as UTF-8, `NAME_base64` decoded, null as null, anything else as compact JSON."""
     encoded = fields.get(f"{name}_base64")
     if encoded is not None:
         if not isinstance(encoded, str):

@@ -103,7 +103,7 @@ def parse_timestamp(text: str, *, now_ms: int) -> int:
 
 
 def time_text(timestamp_ms: int) -> str:
-    """A record's timestamp as ISO 8601 in UTC; empty where there is none."""
+    """Returns a record's timestamp as ISO 8601 in UTC; empty where there is none."""
     if timestamp_ms < 0:
         return ""
     try:

@@ -239,7 +239,7 @@ def _settle(number: int, delivery: Delivery) -> None:
 
 @contextmanager
 def _opened(path: str) -> Iterator[tuple[IO[bytes], int | None]]:
-    """The input, and its size where it has one."""
+    """Yields the input, and its size where it has one."""
     if path == "-":
         yield sys.stdin.buffer, None
         return

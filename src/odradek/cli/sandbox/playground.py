@@ -290,7 +290,7 @@ class Playground:
         self.load.start()
 
     def stop_load(self, topic: str) -> Load:
-        """The load, with everything answered."""
+        """Stops the load and returns it, with everything answered."""
         load, self.load = self.load, None
         if load is None:
             raise OdradekError("no load runs")
@@ -341,7 +341,7 @@ class Playground:
         return member
 
     def remove_consumer(self, group: str) -> PlaygroundConsumer:
-        """The one that came last, among those that have something to do if there are any."""
+        """Removes the consumer that came last, if possible one that has something to do."""
         ours = [
             playground_consumer for playground_consumer in self.members if playground_consumer.group == group
         ]

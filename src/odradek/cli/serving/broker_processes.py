@@ -177,7 +177,7 @@ class BrokerProcess:
         return None if self.process is None else self.process.returncode
 
     def release_port(self) -> None:
-        """The broker is not started again, or may get another port. Idempotent."""
+        """Gives up the broker's port: it is not started again, or may get another port. Idempotent."""
         if self._free_port is not None:
             self._free_port()
             self._free_port = None
@@ -215,7 +215,7 @@ class BrokerProcess:
 
 
 def _bound(host: str, port: int) -> int | None:
-    """A socket that is bound and does not listen: connections are refused as before, and a process that asks for this
+    """Returns a socket that is bound and does not listen: connections are refused as before, and a process that asks for this
     very port may listen there, with SO_REUSEADDR. None where that cannot be: in another network
     namespace, or when someone was faster.
     """

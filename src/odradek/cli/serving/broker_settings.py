@@ -46,7 +46,7 @@ def gather(
     handed_over: Source | None = None,
     brokers: int = 1,
 ) -> CollectedConfig:
-    """The settings of all sources. `handed_over`: those that a parent process gives to a broker of its own.
+    """Returns the settings of all sources. `handed_over`: those that a parent process gives to a broker of its own.
 
     ConfigError for a flag that is not KEY=VALUE, an address that is none, a file that cannot be read, and for settings that
     would guard a listener less than one of the sources says.
@@ -80,7 +80,7 @@ def read_settings(descriptor: int) -> Source:
 
 
 def written_settings(values: Mapping[str, str]) -> bytes:
-    """The bytes that `read_settings` reads."""
+    """Returns the bytes that `read_settings` reads."""
     return json.dumps(dict(values)).encode()
 
 

@@ -19,7 +19,7 @@ class Owner:
 
 
 def listening_owner(port: int, *, root: str = "") -> Owner | None:
-    """The process that listens on `port`; None if there is none, or if it belongs to someone else."""
+    """Returns the process that listens on `port`; None if there is none, or if it belongs to someone else."""
     sockets = {f"socket:[{inode}]" for inode in _listening_inodes(port, root)}
     if not sockets:
         return None

@@ -42,7 +42,7 @@ _AUTHORIZER: Final = "org.apache.kafka.metadata.authorizer.StandardAuthorizer"
 
 
 def secure_source(directory: str, listen: str | None, *, is_quiet: bool = False, brokers: int = 1) -> Source:
-    """The settings in DIR, made on the first run; `listen` changes their address. ConfigError without `cryptography`.
+    """Returns the settings in DIR, made on the first run; `listen` changes their address. ConfigError without `cryptography`.
     Of several `brokers`, whose ports follow one another, the client's file names all.
 
     They say that no client may do what no ACL is about, so that a weaker source cannot open the broker to everyone.

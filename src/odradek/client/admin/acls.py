@@ -79,7 +79,7 @@ def create_acls(acls: Sequence[Acl]) -> Exchange:
 
 
 def delete_acls(filters: Sequence[AclFilter]) -> Exchange:
-    """The results are the ACLs that are gone; an error is one of a filter."""
+    """Returns the exchange. Its results are the deleted ACLs; an error is one of a filter."""
     request = DeleteAclsRequest(
         filters=[
             DeleteAclsFilter(

@@ -135,7 +135,7 @@ class Admin:
         documentation: bool = False,
         timeout_s: float | None = None,
     ) -> dict[ConfigResource, dict[str, ConfigEntry]]:
-        """All settings of each resource, by name."""
+        """Returns all settings of each resource, by name."""
         return self._loop.call(
             self._admin.describe_configs(resources, documentation=documentation, timeout_s=timeout_s)
         )
@@ -185,7 +185,7 @@ class Admin:
         return self._loop.call(self._admin.elect_leaders(partitions, unclean=unclean, timeout_s=timeout_s))
 
     def describe_features(self, *, timeout_s: float | None = None) -> dict[str, FeatureDescription]:
-        """The features that brokers know, and the levels that the cluster has agreed on."""
+        """Returns the features that brokers know, and the levels that the cluster has agreed on."""
         return self._loop.call(self._admin.describe_features(timeout_s=timeout_s))
 
     def update_features(
@@ -199,7 +199,7 @@ class Admin:
     def describe_quotas(
         self, entity: QuotaEntity | None = None, *, timeout_s: float | None = None
     ) -> dict[QuotaEntity, dict[str, float]]:
-        """The limits of an entity, and of those that name more than it does; of everyone without one."""
+        """Returns the limits of an entity, and of those that name more than it does; of everyone without one."""
         return self._loop.call(self._admin.describe_quotas(entity, timeout_s=timeout_s))
 
     def alter_quotas(
@@ -209,7 +209,7 @@ class Admin:
         self._loop.call(self._admin.alter_quotas(changes, validate_only=validate_only, timeout_s=timeout_s))
 
     def describe_acls(self, wanted: AclFilter | None = None, *, timeout_s: float | None = None) -> list[Acl]:
-        """The ACLs that a filter selects; all of them without one."""
+        """Returns the ACLs that a filter selects; all of them without one."""
         return self._loop.call(self._admin.describe_acls(wanted, timeout_s=timeout_s))
 
     def create_acls(self, acls: Sequence[Acl], *, timeout_s: float | None = None) -> None:
@@ -236,7 +236,7 @@ class Admin:
         max_lifetime_ms: int = -1,
         timeout_s: float | None = None,
     ) -> IssuedToken:
-        """A token that others can log in with, and then act for its owner (`User:NAME`), by default this user (KIP-48)."""
+        """Creates a token that others can log in with, to act for its owner (`User:NAME`), by default this user (KIP-48)."""
         return self._loop.call(
             self._admin.create_delegation_token(
                 owner=owner, renewers=renewers, max_lifetime_ms=max_lifetime_ms, timeout_s=timeout_s
@@ -246,7 +246,7 @@ class Admin:
     def renew_delegation_token(
         self, hmac: bytes, *, period_ms: int = -1, timeout_s: float | None = None
     ) -> int:
-        """The token counts for this long from now, by default as long as it may; when it expires, in ms since 1970."""
+        """Renews a token for this long, by default as long as it may last; returns when it expires, in ms since 1970."""
         return self._loop.call(
             self._admin.renew_delegation_token(hmac, period_ms=period_ms, timeout_s=timeout_s)
         )
@@ -254,13 +254,13 @@ class Admin:
     def expire_delegation_token(
         self, hmac: bytes, *, period_ms: int = -1, timeout_s: float | None = None
     ) -> None:
-        """The token ends after this long; by default now."""
+        """Lets the token end after this long; by default now."""
         self._loop.call(self._admin.expire_delegation_token(hmac, period_ms=period_ms, timeout_s=timeout_s))
 
     def describe_delegation_tokens(
         self, owners: Iterable[str] | None = None, *, timeout_s: float | None = None
     ) -> list[IssuedToken]:
-        """The tokens that we may see; of these owners."""
+        """Returns the tokens that we may see; of these owners."""
         return self._loop.call(self._admin.describe_delegation_tokens(owners, timeout_s=timeout_s))
 
     def list_config_resources(
@@ -355,7 +355,7 @@ class Admin:
     def describe_producers(
         self, partitions: Iterable[TopicPartition], *, timeout_s: float | None = None
     ) -> dict[TopicPartition, tuple[ProducerDescription, ...]]:
-        """The producers that each partition remembers, and where their open transactions begin."""
+        """Returns the producers that each partition remembers, and where their open transactions begin."""
         return self._loop.call(self._admin.describe_producers(partitions, timeout_s=timeout_s))
 
     def abort_transaction(self, open_transaction: OpenTransaction, *, timeout_s: float | None = None) -> None:
@@ -430,7 +430,7 @@ class Admin:
     def list_reassignments(
         self, *, timeout_s: float | None = None
     ) -> dict[TopicPartition, ReassignmentDescription]:
-        """All moves under way."""
+        """Returns all moves under way."""
         return self._loop.call(self._admin.list_reassignments(timeout_s=timeout_s))
 
     def __del__(self) -> None:

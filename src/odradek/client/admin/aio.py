@@ -154,7 +154,7 @@ class AsyncAdmin:
         documentation: bool = False,
         timeout_s: float | None = None,
     ) -> dict[ConfigResource, dict[str, ConfigEntry]]:
-        """All settings of each resource, by name."""
+        """Returns all settings of each resource, by name."""
         answers: dict[ConfigResource, dict[str, ConfigEntry]] = await self._session.each(
             "describe_configs",
             dict.fromkeys(resources),
@@ -244,7 +244,7 @@ class AsyncAdmin:
         return answers
 
     async def describe_features(self, *, timeout_s: float | None = None) -> dict[str, FeatureDescription]:
-        """The features that brokers know, and the levels that the cluster has agreed on."""
+        """Returns the features that brokers know, and the levels that the cluster has agreed on."""
         response = await self._session.one("describe_features", timeout_s, transactions.describe_features())
         return dict(response.results)
 
@@ -263,7 +263,7 @@ class AsyncAdmin:
     async def describe_quotas(
         self, entity: QuotaEntity | None = None, *, timeout_s: float | None = None
     ) -> dict[QuotaEntity, dict[str, float]]:
-        """The limits of an entity, and of those that name more than it does; of everyone without one."""
+        """Returns the limits of an entity, and of those that name more than it does; of everyone without one."""
         exchange = quotas.describe_quotas(entity or QuotaEntity())
         return dict((await self._session.one("describe_quotas", timeout_s, exchange)).results)
 
@@ -279,7 +279,7 @@ class AsyncAdmin:
     async def describe_acls(
         self, wanted: AclFilter | None = None, *, timeout_s: float | None = None
     ) -> list[Acl]:
-        """The ACLs that a filter selects; all of them without one."""
+        """Returns the ACLs that a filter selects; all of them without one."""
         exchange = acl_requests.describe_acls(wanted or AclFilter())
         return list((await self._session.one("describe_acls", timeout_s, exchange)).results)
 
@@ -310,7 +310,7 @@ class AsyncAdmin:
         max_lifetime_ms: int = -1,
         timeout_s: float | None = None,
     ) -> IssuedToken:
-        """A token that others can log in with, and then act for its owner (`User:NAME`), by default this user (KIP-48)."""
+        """Creates a token that others can log in with, to act for its owner (`User:NAME`), by default this user (KIP-48)."""
         exchange = delegation_tokens.create_token(owner, renewers, max_lifetime_ms)
         token: IssuedToken = (
             await self._session.one("create_delegation_token", timeout_s, exchange)
@@ -320,7 +320,7 @@ class AsyncAdmin:
     async def renew_delegation_token(
         self, hmac: bytes, *, period_ms: int = -1, timeout_s: float | None = None
     ) -> int:
-        """The token counts for this long from now, by default as long as it may; when it expires, in ms since 1970."""
+        """Renews a token for this long, by default as long as it may last; returns when it expires, in ms since 1970."""
         exchange = delegation_tokens.renew_token(hmac, period_ms)
         return int(
             (await self._session.one("renew_delegation_token", timeout_s, exchange)).results["expires_ms"]
@@ -329,14 +329,14 @@ class AsyncAdmin:
     async def expire_delegation_token(
         self, hmac: bytes, *, period_ms: int = -1, timeout_s: float | None = None
     ) -> None:
-        """The token ends after this long; by default now."""
+        """Lets the token end after this long; by default now."""
         exchange = delegation_tokens.expire_token(hmac, period_ms)
         await self._session.one("expire_delegation_token", timeout_s, exchange)
 
     async def describe_delegation_tokens(
         self, owners: Iterable[str] | None = None, *, timeout_s: float | None = None
     ) -> list[IssuedToken]:
-        """The tokens that we may see; of these owners."""
+        """Returns the tokens that we may see; of these owners."""
         exchange = delegation_tokens.describe_tokens(owners)
         return list(
             (await self._session.one("describe_delegation_tokens", timeout_s, exchange)).results.values()
@@ -471,7 +471,7 @@ class AsyncAdmin:
     async def describe_producers(
         self, partitions: Iterable[TopicPartition], *, timeout_s: float | None = None
     ) -> dict[TopicPartition, tuple[ProducerDescription, ...]]:
-        """The producers that each partition remembers, and where their open transactions begin."""
+        """Returns the producers that each partition remembers, and where their open transactions begin."""
         wanted = dict.fromkeys(TopicPartition(*tp) for tp in partitions)
         answers: dict[TopicPartition, tuple[ProducerDescription, ...]] = await self._session.each(
             "describe_producers",
@@ -580,7 +580,7 @@ class AsyncAdmin:
     async def list_reassignments(
         self, *, timeout_s: float | None = None
     ) -> dict[TopicPartition, ReassignmentDescription]:
-        """All moves under way."""
+        """Returns all moves under way."""
         return dict((await self._session.one("list_reassignments", timeout_s, list_reassignments())).results)
 
     async def _by_group(self, items: Mapping[Any, Any], timeout_s: float) -> Any:

@@ -84,7 +84,7 @@ class Failures:
     errors: Mapping[Any, KafkaError]  # stored-error: as in `CallOutcome`
 
     def raise_or(self, results: dict[Any, R]) -> dict[Any, R]:
-        """The results if nothing failed. An error that is all there is to tell is raised as it is."""
+        """Returns the results if nothing failed. An error that is all there is to tell is raised as it is."""
         if not self.errors:
             return results
         first = next(iter(self.errors.values()))

@@ -47,7 +47,7 @@ async def described_groups(
 
 
 async def _some(descriptions: Awaitable[Any]) -> dict[str, Any]:
-    """The groups that are of the kind that was asked for."""
+    """Returns the groups that are of the kind that was asked for."""
     try:
         results: dict[str, Any] = await descriptions
     except PartialFailureError as error:

@@ -122,7 +122,7 @@ def _described(
 
 
 def share_offsets(groups: Iterable[str]) -> Exchange:
-    """The start offsets of share groups, without partitions in which a group has not read."""
+    """Returns the start offsets of share groups, without partitions in which a group has not read."""
 
     def read(response: DescribeShareGroupOffsetsResponse) -> CallOutcome:
         outcome = CallOutcome.none()
@@ -154,7 +154,7 @@ def delete_groups(wanted: dict[str, Any], timeout_s: float) -> Exchange:
 
 
 def delete_offsets(group_id: str, partitions: Iterable[TopicPartition]) -> Exchange:
-    """The outcome's items are partitions; an error of the whole answer is raised."""
+    """Returns the exchange. The outcome's items are partitions; an error of the whole answer is raised."""
 
     def read(response: OffsetDeleteResponse) -> CallOutcome:
         code = ErrorCode.of(response.error_code)

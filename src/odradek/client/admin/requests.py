@@ -320,7 +320,7 @@ def _log_dir(log_dir: DescribeLogDirsResult) -> LogDirDescription:
 
 
 def cluster_of(image: MetadataSnapshot) -> ClusterDescription:
-    """The cluster as Metadata tells it: every broker answers that, also those without DescribeCluster."""
+    """Returns the cluster as Metadata tells it: every broker answers that, also those without DescribeCluster."""
     return ClusterDescription(
         cluster_id=image.cluster_id,
         controller_id=image.controller,

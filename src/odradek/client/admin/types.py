@@ -114,7 +114,7 @@ class ConfigResource:
 
     @classmethod
     def client_metrics(cls, name: str) -> ConfigResource:
-        """A subscription to clients' metrics."""
+        """Returns a subscription to clients' metrics."""
         return cls(ResourceType.CLIENT_METRICS, name)
 
     def __str__(self) -> str:

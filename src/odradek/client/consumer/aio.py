@@ -166,7 +166,7 @@ class AsyncConsumer(Generic[K, V]):
         )
 
     def assignment(self) -> tuple[TopicPartition, ...]:
-        """The partitions assigned."""
+        """Returns the partitions assigned."""
         return tuple(sorted(self._core.assignment.states))
 
     @on_own_loop
@@ -219,12 +219,12 @@ class AsyncConsumer(Generic[K, V]):
         self._core.pause(partitions, False)
 
     def paused(self) -> tuple[TopicPartition, ...]:
-        """The partitions that are paused."""
+        """Returns the partitions that are paused."""
         return tuple(sorted(tp for tp, state in self._core.assignment.states.items() if state.paused))
 
     @on_own_loop
     async def position(self, partition: TopicPartition, timeout_s: float | None = None) -> int:
-        """The offset of the next record to be returned; waits for it where it must be asked for first."""
+        """Returns the offset of the next record to be returned; waits for it where it must be asked for first."""
         limit_s = self._core.api_timeout_s if timeout_s is None else timeout_s
         position = await self._waiting.until(lambda: self._core.known_position(partition), limit_s)
         if position is None:
@@ -243,7 +243,7 @@ class AsyncConsumer(Generic[K, V]):
     async def poll(
         self, timeout_s: float = 1.0, max_records: int | None = None
     ) -> list[ConsumerRecord[K, V]]:
-        """The next records, at most max.poll.records or `max_records`; waits up to `timeout_s` for the first.
+        """Returns the next records, at most max.poll.records or `max_records`; waits up to `timeout_s` for the first.
 
         In a group: gives up and takes partitions first, when the group asks for it, and commits what earlier polls
         returned when auto.commit.interval.ms has passed.
@@ -323,24 +323,24 @@ class AsyncConsumer(Generic[K, V]):
     async def beginning_offsets(
         self, partitions: Iterable[TopicPartition], timeout_s: float | None = None
     ) -> dict[TopicPartition, int]:
-        """The first offset that each partition holds."""
+        """Returns the first offset that each partition holds."""
         return await self._ends(partitions, EARLIEST, timeout_s)
 
     async def end_offsets(
         self, partitions: Iterable[TopicPartition], timeout_s: float | None = None
     ) -> dict[TopicPartition, int]:
-        """The offset behind the last record that may be read (with read_committed: behind the last stable one)."""
+        """Returns the offset behind the last record that may be read (with read_committed: behind the last stable one)."""
         return await self._ends(partitions, LATEST, timeout_s)
 
     async def offsets_for_times(
         self, timestamps_ms: Mapping[TopicPartition, int], timeout_s: float | None = None
     ) -> dict[TopicPartition, OffsetAndTimestamp | None]:
-        """The first record not before each time; None where there is none."""
+        """Returns the first record not before each time; None where there is none."""
         await self.start()
         return await self._core.offsets(timestamps_ms, timeout_s)
 
     async def partitions_for(self, topic: str, timeout_s: float | None = None) -> tuple[int, ...]:
-        """The partitions of a topic, in order; none when a broker answers that there is no such topic.
+        """Returns the partitions of a topic, in order; none when a broker answers that there is no such topic.
 
         TimedOutError when no broker answers in time; other errors where the topic may not be seen, or has no legal name.
         """
@@ -351,7 +351,7 @@ class AsyncConsumer(Generic[K, V]):
 
     @on_own_loop
     def topic_id(self, topic: str) -> UUID | None:
-        """The id of a topic that this consumer reads; None while the cluster has none of this name.
+        """Returns the id of a topic that this consumer reads; None while the cluster has none of this name.
 
         A topic that was deleted and made again has another id, and offsets of its own.
         """

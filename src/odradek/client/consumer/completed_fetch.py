@@ -82,7 +82,7 @@ class FetchedChunk:
         return self._index >= len(self._batches) and not self._records
 
     def next_records(self, record_count_max: int) -> list[Record]:
-        """The next records, from one batch; [] only when nothing is left.
+        """Returns the next records, from one batch; [] only when nothing is left.
 
         Raises CORRUPT_MESSAGE or INVALID_RECORD for a batch that cannot be read, again and again: it stays in its place.
         """
@@ -146,7 +146,7 @@ class FetchedChunk:
         return reader.finish()
 
     def _stop_for(self, record_count_max: int) -> int:
-        """The index behind the batches to take together."""
+        """Returns the index behind the batches to take together."""
         if self._records:  # a batch of which `next_records` handed out a part: the rest of it is read again
             self._records = []
             self._index -= 1
@@ -171,7 +171,7 @@ class FetchedChunk:
         read_batches(reader, batches, from_offset=self.position, verify_crc=self._check_crcs)
 
     def _faulty(self, batches: list[tuple[BatchHeader, memoryview]]) -> BatchHeader:
-        """The one that cannot be read, once reading all has failed: each alone."""
+        """Returns the one that cannot be read, once reading all has failed: each alone."""
         for batch in batches:
             try:
                 self._read(engine.columns().ColumnReader(), [batch])

@@ -50,7 +50,7 @@ class ConsumerMetrics:
             self.bytes.add(chunk.size_bytes)
 
     def read(self, client_id: str) -> dict[MetricName, float]:
-        """The figures now. From any thread."""
+        """Returns the figures now. From any thread."""
         lags = self._assignment.lags(self._kept_starts())
         links = [self._cluster.links, self._fetcher.links]
         if self._group is not None:
@@ -94,7 +94,7 @@ class ConsumerMetrics:
 
 
 def _of_partitions(lags: Lags, client_id: str) -> dict[MetricName, float]:
-    """The lag of each partition where it is known."""
+    """Returns the lag of each partition where it is known."""
     client = ("client-id", client_id)
     return {
         MetricName(

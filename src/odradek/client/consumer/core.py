@@ -279,7 +279,7 @@ class ConsumerCore(Generic[K, V]):
         return records
 
     def collect_arrow(self, chunk: FetchedChunk, record_count_max: int) -> pa.RecordBatch | None:
-        """A pyarrow.RecordBatch from `chunk`, or None if it holds no record after all."""
+        """Returns a pyarrow.RecordBatch from `chunk`, or None if it holds no record after all."""
         rows = chunk.next_arrow(record_count_max)
         self._used(chunk)
         self._returned_ids[chunk.topic_partition] = chunk.topic_id
@@ -289,7 +289,7 @@ class ConsumerCore(Generic[K, V]):
         return self._with_place(rows, chunk.topic_partition)
 
     def collect_columns(self, chunk: FetchedChunk, record_count_max: int) -> Columns | None:
-        """The records of `chunk` as columns, or None if it holds none (any more)."""
+        """Returns the records of `chunk` as columns, or None if it holds none (any more)."""
         columns = chunk.next_columns(record_count_max)
         self._used(chunk)
         self._returned_ids[chunk.topic_partition] = chunk.topic_id
@@ -298,7 +298,7 @@ class ConsumerCore(Generic[K, V]):
         return columns
 
     def no_arrow(self) -> pa.RecordBatch:
-        """An empty batch with the right columns."""
+        """Returns an empty batch with the right columns."""
 
         return self._with_place(pa.RecordBatch.from_pylist([], schema=arrow.SCHEMA), TopicPartition("", 0))
 
@@ -321,7 +321,7 @@ class ConsumerCore(Generic[K, V]):
         self._kept.extend(records)
 
     def next_kept(self) -> ConsumerRecord[K, V] | None:
-        """The next record, unless there is something that `poll` must do first."""
+        """Returns the next record, unless there is something that `poll` must do first."""
         if not self._kept:
             return None
         if self.group is not None:
@@ -482,7 +482,7 @@ class ConsumerCore(Generic[K, V]):
 
 
 def check_reads(core: ConsumerCore[Any, Any]) -> None:
-    """IllegalStateError, as Java's, where nothing was subscribed to or assigned: `poll` would wait for ever."""
+    """Raises IllegalStateError, as Java does, if nothing is subscribed to or assigned: `poll` would wait for ever."""
     is_member = core.group is not None and core.group.subscribed
     if not is_member and not core.assignment.states and core.assignment.failure is None:
         raise IllegalStateError("this consumer reads nothing yet: subscribe() or assign() first")
@@ -498,7 +498,7 @@ def _check_pattern(pattern: str) -> None:
 
 
 def _each(partitions: Iterable[TopicPartition] | TopicPartition) -> list[TopicPartition]:
-    """The partitions as such; one alone, which is a tuple itself, counts as a list of one."""
+    """Returns the partitions as such; one alone, which is a tuple itself, counts as a list of one."""
     if isinstance(partitions, TopicPartition):
         return [partitions]
     return [TopicPartition(*partition) for partition in partitions]

@@ -49,7 +49,7 @@ class ClientFetchSession:
         self._known: dict[TopicPartition, PartitionFetch] = {}
 
     def next(self, wanted: dict[TopicPartition, PartitionFetch]) -> SessionRequest:
-        """The request by which the broker comes to hold exactly `wanted`."""
+        """Returns the request by which the broker comes to hold exactly `wanted`."""
         known, self._known = self._known, wanted
         if self._epoch == FULL_EPOCH:
             return SessionRequest(
@@ -68,7 +68,7 @@ class ClientFetchSession:
         )
 
     def answered(self, session_id: int) -> None:
-        """The broker answered without a session error. `session_id` 0: it keeps no session."""
+        """Notes an answer without a session error. `session_id` 0: the broker keeps no session."""
         if session_id == NO_SESSION:
             self._id, self._epoch = NO_SESSION, FULL_EPOCH
         elif self._epoch == FULL_EPOCH or session_id != self._id:
@@ -77,11 +77,11 @@ class ClientFetchSession:
             self._epoch = self._epoch + 1 if self._epoch < _EPOCH_MAX else 1
 
     def refused(self, code: ErrorCode) -> None:
-        """The broker refused the request as a whole: begin again, and let go of the session if it still exists."""
+        """Begins again after a refusal of the whole request, and gives up the session if it still exists."""
         self._epoch = FULL_EPOCH
         if code is ErrorCode.FETCH_SESSION_ID_NOT_FOUND:
             self._id = NO_SESSION
 
     def lost(self) -> None:
-        """No answer: no one knows what the broker counted."""
+        """Begins again without an answer: the broker's epoch is unknown."""
         self._epoch = FULL_EPOCH

@@ -128,7 +128,7 @@ class Fetcher:
             self._break_down(error)
 
     async def stop(self) -> None:
-        """No more turns. Brokers drop sessions that are not in use by themselves."""
+        """Ends all turns. Brokers drop unused sessions by themselves."""
         self._stopped = True
         for handle in (self._soon, self._timer):
             if handle is not None:
@@ -478,7 +478,7 @@ class Fetcher:
             self._assignment.found(state, end.end_offset, state.topic_id)
 
     def _topic_ids(self, partitions: Iterable[TopicPartition]) -> dict[TopicPartition, UUID]:
-        """The ids before a question: an answer may be of an older topic than the image, never of a newer one."""
+        """Returns the ids before a question: an answer may be of an older topic than the image, never of a newer one."""
         return {tp: self._cluster.image.topic_id(tp.topic) for tp in partitions}
 
     # -- what goes wrong

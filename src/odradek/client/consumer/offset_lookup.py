@@ -132,7 +132,7 @@ async def find_offsets(
 
 
 async def _missing_topics(cluster: ClusterClient, topics: set[str], timeout_s: float) -> set[str]:
-    """The topics that a first look at the metadata does not find."""
+    """Returns the topics that a first look at the metadata does not find."""
     metadata = cluster.metadata
     metadata.want(topics)
     if any(topic not in metadata.image.topics for topic in topics):

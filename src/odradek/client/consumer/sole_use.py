@@ -28,7 +28,7 @@ class TaskUse:
         self._holder: object | None = None
 
     def begin(self) -> object | None:
-        """The use, for `end`; None inside the use of a caller."""
+        """Returns the use, for `end`; None inside the use of a caller."""
         if self._holder is not None:
             if self._holder in _held.get():
                 return None

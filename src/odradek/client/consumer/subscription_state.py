@@ -92,7 +92,7 @@ class PartitionState:
         self._problem = ErrorValue.of(error) if error is not None else None
 
     def move(self, offset: int | None, reset_to: int | None) -> None:
-        """Stand elsewhere from now on."""
+        """Changes the position."""
         self.generation += 1
         self.position = self.fetch_offset = offset
         self.reset_to = reset_to
@@ -107,7 +107,7 @@ class PartitionState:
         self.buffered_bytes = 0
 
     def begin_again(self) -> None:
-        """The topic was made again: the next offset is a question. What is buffered of the old topic stays."""
+        """Looks up the next offset again: the topic was created again. Buffered records of the old topic stay."""
         self.generation += 1
         self.busy = False
         self.reset_to = self.begin_at
@@ -202,7 +202,7 @@ class Assignment:
             }
 
     def tied_positions(self) -> dict[TopicPartition, tuple[int, UUID]]:
-        """The positions that are known, each with the id of the topic that it is an offset of."""
+        """Returns the positions that are known, each with the id of the topic that it is an offset of."""
         with self.lock:
             return {
                 tp: (state.position, state.position_id)

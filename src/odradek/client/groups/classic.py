@@ -185,7 +185,7 @@ class ClassicMember(MembershipState):
             self._rejoin(now)
 
     def fenced(self, code: ErrorCode, now: float) -> None:
-        """A commit was refused in a way that says that the group has gone on without us."""
+        """Handles a refused commit that shows that the group has gone on without us."""
         if code is ErrorCode.FENCED_INSTANCE_ID:
             self._fail(code)
         elif code in _NOT_A_MEMBER and self.phase in _ALIVE:
@@ -198,13 +198,13 @@ class ClassicMember(MembershipState):
         return stalled or (self.phase is ClassicPhase.FAILED and self.problem is None)
 
     def poll_began(self, now: float) -> None:
-        """The user polls, and has seen the errors: try again."""
+        """Tries again: the user polls, and has seen the errors."""
         self.polled_at = now
         if self.awaits_poll:
             self._to_join(now)
 
     def leave(self) -> MemberRequest | None:
-        """The last request, unless a static member keeps its place; afterwards nothing is due."""
+        """Returns the last request, unless a static member keeps its place; afterwards nothing is due."""
         member_id = self.member_id
         self._incarnation += 1
         self.phase = ClassicPhase.OUT
@@ -348,7 +348,7 @@ class ClassicMember(MembershipState):
         self._pause(now)
 
     def _lose(self, now: float, *, forget_id: bool) -> None:
-        """The group went on without us: everything we had is someone else's."""
+        """Gives up everything: the group went on without us, and other members have our partitions."""
         self.generation = NO_GENERATION
         if forget_id:
             self.member_id = ""

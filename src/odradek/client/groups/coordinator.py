@@ -51,7 +51,7 @@ class Coordinator:
             self.forget()
 
     async def connection(self, links: BrokerConnections | None = None) -> BrokerConnection:
-        """A connection to it, among `links` or the cluster's usual ones. One attempt; KafkaError."""
+        """Returns a connection to it, among `links` or the cluster's usual ones. One attempt; KafkaError."""
         _, address = self._found_at or await self._find()
         try:
             return await (links or self._cluster.links).get(address)

@@ -138,7 +138,7 @@ class OffsetStore:
     async def fetch(
         self, partitions: Iterable[TopicPartition] | None, timeout_s: float, *, require_stable: bool
     ) -> CommittedOffsets:
-        """The committed offsets, None where there is none; of all partitions with one if `partitions` is None."""
+        """Returns the committed offsets, None where there is none; of all partitions with one if `partitions` is None."""
         wanted = None if partitions is None else list(partitions)
         return await self._fetch(wanted, timeout_s, require_stable=require_stable, by_ids=False)
 
@@ -206,7 +206,7 @@ class OffsetStore:
     async def fetch_some(
         self, partitions: Iterable[TopicPartition], timeout_s: float, *, require_stable: bool
     ) -> tuple[CommittedOffsets, dict[TopicPartition, KafkaError]]:
-        """The committed offsets, and what was refused: a partition that is in trouble keeps no other waiting."""
+        """Returns the committed offsets, and what was refused: a partition that is in trouble keeps no other waiting."""
         wanted = list(partitions)
 
         async def attempt(left_s: float) -> tuple[CommittedOffsets, dict[TopicPartition, KafkaError]]:

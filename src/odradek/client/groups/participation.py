@@ -349,7 +349,7 @@ class Participation:
         await self.membership.leave(SHUTDOWN_S)
 
     async def stop(self) -> None:
-        """No more of anything."""
+        """Stops everything."""
         await self.handing_over.end(0.0)
         for task in list(self._tasks):
             task.cancel()

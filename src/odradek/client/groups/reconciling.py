@@ -143,7 +143,7 @@ class ReconcilingMember(MembershipState):
                 self._join(now)
 
     def fenced(self, code: ErrorCode, now: float) -> None:
-        """A commit was refused in a way that says that the group has gone on without us."""
+        """Handles a refused commit that shows that the group has gone on without us."""
         if code is ErrorCode.STALE_MEMBER_EPOCH:
             self._beat_at = min(self._beat_at, now)
         elif code in _FENCED and self.phase is ConsumerPhase.IN:
@@ -156,13 +156,13 @@ class ReconcilingMember(MembershipState):
         return stalled or (self.phase is ConsumerPhase.FAILED and self.problem is None)
 
     def poll_began(self, now: float) -> None:
-        """The user polls, and has seen the errors: try again."""
+        """Tries again: the user polls, and has seen the errors."""
         self.polled_at = now
         if self.awaits_poll:
             self._join(now)
 
     def leave(self) -> MemberRequest | None:
-        """The last request; a static member only says that it is away for a while."""
+        """Returns the last request; a static member only says that it is away for a while."""
         was_in = self.phase is ConsumerPhase.IN and self.generation != NO_GENERATION
         self._incarnation += 1
         self.phase = ConsumerPhase.OUT

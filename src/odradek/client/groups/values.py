@@ -77,20 +77,20 @@ class RebalanceListener:
     """
 
     def partitions_revoked(self, partitions: Partitions) -> Awaitable[None] | None:
-        """These go to someone else next: the last chance to commit for them."""
+        """Called before these partitions go to another member: the last chance to commit for them."""
 
     def partitions_assigned(self, partitions: Partitions) -> Awaitable[None] | None:
-        """These are read from now on, from their committed offsets; `seek` to go elsewhere."""
+        """Called when these partitions are read from now on, from their committed offsets; `seek` to read from elsewhere."""
 
     def partitions_lost(self, partitions: Partitions) -> Awaitable[None] | None:
-        """These went to someone else already: commits for them are refused."""
+        """Called when these partitions belong to another member already: commits for them are refused."""
         return self.partitions_revoked(partitions)
 
 
 def as_committable(
     offsets: OffsetsToCommit, topic_ids: Mapping[TopicPartition, UUID] | None = None
 ) -> dict[TopicPartition, OffsetAndMetadata]:
-    """The offsets as values, those without a topic's id with that of `topic_ids`; ValueError for one below 0."""
+    """Returns the offsets as values, those without a topic's id with that of `topic_ids`; ValueError for one below 0."""
     wanted: dict[TopicPartition, OffsetAndMetadata] = {}
     for tp, offset in offsets.items():
         value = offset if isinstance(offset, OffsetAndMetadata) else OffsetAndMetadata(offset)

@@ -42,7 +42,7 @@ class PeerVersions:
         )
 
     def choose(self, api: Api, *, at_most: int | None = None) -> int:
-        """The version to send; UNSUPPORTED_VERSION, in words for people, when there is none.
+        """Returns the version to send; UNSUPPORTED_VERSION, in words for people, when there is none.
 
         `at_most`: the caller cannot use what newer versions need, such as topic ids. One that asks for more than the latest
         stable version gets that where the broker offers it.

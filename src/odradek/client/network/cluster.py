@@ -61,7 +61,7 @@ class ClusterClient:
         return links
 
     def ready(self, broker: int, links: BrokerConnections | None = None) -> BrokerConnection | None:
-        """The connection to a broker if there is one now; if not, one is begun."""
+        """Returns the connection to a broker if there is one now; if not, one is begun."""
         links = links or self.links
         address = self.image.brokers.get(broker)
         if address is None:
@@ -72,7 +72,7 @@ class ClusterClient:
         return connection
 
     async def connection(self, broker: int = NO_BROKER) -> BrokerConnection:
-        """A connection to `broker`, or to whichever is at hand. Retriable KafkaError when there is none."""
+        """Returns a connection to `broker`, or to whichever is at hand. Retriable KafkaError when there is none."""
         if broker < 0:
             connection = self.links.least_loaded()
             if connection is not None:

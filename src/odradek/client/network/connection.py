@@ -169,7 +169,7 @@ class BrokerConnection(asyncio.BufferedProtocol):
         return self._versions.offers(api)
 
     def feature(self, name: str) -> int:
-        """The level of a feature that the cluster has agreed on; 0 where it has not."""
+        """Returns the level of a feature that the cluster has agreed on; 0 where it has not."""
         return self._versions.features.get(name, 0)
 
     def send(

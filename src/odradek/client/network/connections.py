@@ -62,7 +62,7 @@ class BrokerConnections:
         """Called when a broker hung up or could not be reached: its partitions may have moved."""
 
     def ready(self, address: Address) -> BrokerConnection | None:
-        """The connection, if there is one now."""
+        """Returns the connection, if there is one now."""
         connection = self._open.get(address)
         return connection if connection is not None and not connection.closed else None
 
@@ -77,7 +77,7 @@ class BrokerConnections:
         task.add_done_callback(partial(self._opened, address))
 
     async def get(self, address: Address) -> BrokerConnection:
-        """The connection, made if need be. After failures it waits a while first (reconnect.backoff.ms)."""
+        """Returns the connection, made if need be. After failures it waits a while first (reconnect.backoff.ms)."""
         if self._closed:
             raise ClientClosedError("client")
         connection = self.ready(address)

@@ -147,7 +147,7 @@ class Metadata:
         return True
 
     async def refresh(self, timeout_s: float) -> MetadataSnapshot:
-        """A fresh image, or TimedOutError with the reason."""
+        """Returns a fresh image. Raises TimedOutError with the reason."""
         deadline = self._clock.monotonic() + timeout_s
         ticket = self.request_update(urgent=True)
         try:
@@ -158,7 +158,7 @@ class Metadata:
         return self.image
 
     async def topic(self, name: str, timeout_s: float, *, gone_after_s: float | None = None) -> TopicSnapshot:
-        """The topic, once the cluster has it. KafkaError with the reason when it has not within `timeout_s`.
+        """Returns the topic, once the cluster has it. KafkaError with the reason when it has not within `timeout_s`.
 
         `gone_after_s`: from then on, a broker's answer that there is no such topic is believed.
         """
@@ -333,7 +333,7 @@ class Metadata:
         return response
 
     def _candidates(self) -> list[Address]:
-        """An open connection first, then the other known brokers from a random one on, then the bootstrap list."""
+        """Returns an open connection first, then the other known brokers from a random one on, then the bootstrap list."""
         ordered: dict[Address, None] = {}
         connected = self._links.least_loaded()
         if connected is not None:

@@ -70,7 +70,7 @@ class MetadataSnapshot:
         return topic.partitions[tp.partition]
 
     def leader(self, tp: TopicPartition) -> int | None:
-        """The broker that leads the partition, if it has a known address."""
+        """Returns the broker that leads the partition, if it has a known address."""
         partition = self.partition(tp)
         if partition is None or partition.leader not in self.brokers:
             return None
@@ -82,7 +82,7 @@ class MetadataSnapshot:
         return known.topic_id if known is not None else ZERO_UUID
 
     def is_gone(self, topic: str) -> bool:
-        """The cluster answered that there is no such topic."""
+        """Tells whether the cluster answered that there is no such topic."""
         return self.topic_errors.get(topic) is ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
 
     def topic_name(self, topic_id: UUID) -> str | None:

@@ -53,7 +53,7 @@ class RequestQueue:
         self._pending.append(request)
 
     def answered(self, frame: Buffer) -> PendingRequest:
-        """The request that `frame` answers. KafkaError when it is not the oldest: the stream is out of step."""
+        """Returns the request that `frame` answers. KafkaError when it is not the oldest: the stream is out of step."""
         correlation_id = correlation_id_of(frame)
         if not self._pending or self._pending[0].correlation_id != correlation_id:
             expected = self._pending[0].correlation_id if self._pending else "none"

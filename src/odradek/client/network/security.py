@@ -53,7 +53,7 @@ class ConnectionLogin:
         self._is_cancelled = False
 
     async def log_in(self) -> None:
-        """LoginFailed, ConfigError, or a KafkaError of the connection: the gate stays closed then."""
+        """Logs in. Raises LoginFailed, ConfigError, or a KafkaError of the connection: the gate stays closed then."""
         self._gate.begin_login()
         lifetime_ms = await log_in(self._send, self._credentials, self._address.host)
         if lifetime_ms and not self._is_cancelled:

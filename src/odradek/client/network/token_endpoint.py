@@ -33,7 +33,7 @@ class TokenEndpoint:
         self._used_until_s = 0.0
 
     def token(self) -> str:
-        """LoginFailed where the issuer refuses; a BrokerUnreachableError, which is retriable, where it does not answer.
+        """Returns a token. Raises LoginFailed if the issuer refuses, the retriable BrokerUnreachableError without an answer.
 
         Where the issuer does not say for how long a token counts, it is asked each time.
         """

@@ -351,7 +351,7 @@ class Accumulator:
     def _new_batch(
         self, queue: PartitionQueue, builder: BatchBuilder | FilledBatch, record_bytes: int
     ) -> ProducerBatch | None:
-        """A batch with memory of its own, or None when there is none left. Raises MESSAGE_TOO_LARGE, and `failure`."""
+        """Returns a batch with memory of its own, or None when there is none left. Raises MESSAGE_TOO_LARGE, and `failure`."""
         if self._failure is not None:
             raise self._failure.exception()
         if HEADER_BYTES + record_bytes > self._record_bytes_max:
@@ -399,7 +399,7 @@ class Accumulator:
             self.ready[entry.queue] = None
 
     def _close(self, queue: PartitionQueue) -> None:
-        """The open batch takes no more records."""
+        """Closes the open batch: it takes no more records."""
         batch = queue.close_open()
         self.ready[queue] = None
         topic = self.topics[queue.topic_partition.topic]

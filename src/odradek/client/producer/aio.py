@@ -237,7 +237,7 @@ class AsyncProducer(Generic[K, V]):
 
     @asynccontextmanager
     async def transaction(self, timeout_s: float | None = None) -> AsyncIterator[Self]:
-        """A transaction that is committed at the end of the block, and aborted if the block, or the commit, fails.
+        """Yields a transaction that is committed at the end of the block, and aborted if the block, or the commit, fails.
 
         When the commit itself is cancelled, the transaction is ended, one way or the other, before the cancellation is raised.
         """
@@ -255,7 +255,7 @@ class AsyncProducer(Generic[K, V]):
         return self._core.metrics()
 
     async def partitions_for(self, topic: str) -> tuple[int, ...]:
-        """The partitions of a topic, in order."""
+        """Returns the partitions of a topic, in order."""
         await self.start()
         return tuple(range((await self._core.learn(topic)).partition_count))
 

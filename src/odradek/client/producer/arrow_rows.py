@@ -70,7 +70,7 @@ def _nulls_last(counted: dict[str, int | None]) -> tuple[bool, int]:
 
 
 def _numbers(rows: pa.RecordBatch, partition_count: int, choose: ChoosePartition | None) -> pa.Array:
-    """The partition of each row, null where any will do."""
+    """Returns the partition of each row, null where any will do."""
     names = rows.schema.names
     keys = rows["key"].cast(pa.binary()) if "key" in names else pa.nulls(rows.num_rows, pa.binary())
     if choose is not None:

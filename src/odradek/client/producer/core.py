@@ -125,7 +125,7 @@ class ProducerCore:
         )
 
     def choose(self, topic: TopicQueues, key: Buffer | None, partition: int | None) -> PartitionQueue | None:
-        """The queue that a record goes to; None leaves it to the sticky partition."""
+        """Returns the queue that a record goes to; None leaves it to the sticky partition."""
         queues, count = topic.queues, topic.partition_count
         if partition is None and self._partitioner is not None:
             partition = self._partitioner(topic.topic, bytes(key) if key is not None else None, count)

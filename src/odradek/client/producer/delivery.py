@@ -163,7 +163,7 @@ class ProducerBatch:
         self._finish()
 
     def encode(self) -> bytearray:
-        """The bytes to send, under the batch's present identity. Compresses on the first call."""
+        """Returns the bytes to send, under the batch's present identity. Compresses on the first call."""
         identity = self.identity or _NO_IDENTITY
         if self.payload is None:
             assert self.builder is not None
@@ -190,7 +190,7 @@ class ProducerBatch:
             self._finish()
 
     def outcome_of(self, index: int) -> tuple[ProducerBatch, int]:
-        """The batch that decided record `index`, and the record's place in it."""
+        """Returns the batch that decided record `index`, and the record's place in it."""
         batch = self
         while batch.parts:
             for part in batch.parts:

@@ -29,7 +29,7 @@ class FailureLog:
             self._forgotten_count += batch.record_count
 
     def pop(self) -> DeliveryError | None:
-        """The error to raise, if there is something to tell; it is raised once. From any thread."""
+        """Returns the error to raise, if there is something to tell; it is raised once. From any thread."""
         first: ErrorValue[Exception] | None = None
         record_count = self._forgotten_count
         self._forgotten_count = 0

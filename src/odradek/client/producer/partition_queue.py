@@ -119,7 +119,7 @@ class PartitionQueue:
         return batch.size_bytes if batch is not None else 0
 
     def close_open(self) -> ProducerBatch:
-        """The open batch takes no more records."""
+        """Closes the open batch, which takes no more records, and returns it."""
         batch = self.open
         assert batch is not None
         self.closed.append(batch)
@@ -138,7 +138,7 @@ class PartitionQueue:
         return self.sent_to == broker and len(self.in_flight) < self._in_flight_max
 
     def drain(self, broker: int) -> ProducerBatch:
-        """The first of `closed`, numbered: it is in flight to `broker` from now on."""
+        """Returns the first of `closed`, numbered: it is in flight to `broker` from now on."""
         batch = self.closed.popleft()
         self.in_flight.append(batch)
         self.sent_to = broker

@@ -13,7 +13,7 @@ Partitioner = Callable[[str, bytes | None, int], int | None]
 
 
 def next_sticky(queue_lengths: Sequence[int], chance: float, *, adaptive: bool = True) -> int:
-    """An index into `queue_lengths` (batches waiting per candidate) chosen by `chance` in [0, 1).
+    """Returns an index into `queue_lengths` (batches waiting per candidate) chosen by `chance` in [0, 1).
 
     Adaptive: weighted by how much shorter a queue is than the longest, so that a slow broker gets less.
     """

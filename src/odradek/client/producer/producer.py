@@ -263,7 +263,7 @@ class Producer(Generic[K, V]):
 
     @contextmanager
     def transaction(self, timeout_s: float | None = None) -> Iterator[Self]:
-        """A transaction that is committed at the end of the block, and aborted if the block, or the commit, fails.
+        """Yields a transaction that is committed at the end of the block, and aborted if the block, or the commit, fails.
 
         When the commit itself is cancelled, the transaction is ended, one way or the other, before the cancellation is raised.
         """
@@ -280,7 +280,7 @@ class Producer(Generic[K, V]):
         return self._core.metrics()
 
     def partitions_for(self, topic: str) -> tuple[int, ...]:
-        """The partitions of a topic, in order."""
+        """Returns the partitions of a topic, in order."""
         return tuple(range(self._learn(topic).partition_count))
 
     def __enter__(self) -> Self:

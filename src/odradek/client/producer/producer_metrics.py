@@ -30,7 +30,7 @@ class SendingFigures:
         self.request_latency: Final = Measure(clock)
 
     def sending(self, batches: list[ProducerBatch]) -> None:
-        """A request with these batches is about to be sent."""
+        """Counts a request with these batches that is about to be sent."""
         now = self._clock.monotonic()
         for batch in batches:
             self.sent.add(batch.record_count)
@@ -41,7 +41,7 @@ class SendingFigures:
 
 
 def rows(figures: SendingFigures, accumulator: Accumulator, cluster: ClusterClient) -> Rows:
-    """Every metric of a producer."""
+    """Yields every metric of a producer."""
     sent = "Records that were put into requests; a record that is sent again counts again"
     yield from metrics.total(GROUP, "record-send", sent, figures.sent)
     yield from metrics.total(GROUP, "record-error", "Records that were given up", figures.failed)

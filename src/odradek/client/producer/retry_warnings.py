@@ -56,7 +56,7 @@ class RetryWarnings:
         )
 
     def delivered(self, tp: TopicPartition) -> None:
-        """The partition takes records again. Says so when it was the last one of a cause."""
+        """Notes that the partition takes records again; logs it when it was the last one of a cause."""
         if not self._causes:
             return
         for cause, waiting in list(self._causes.items()):

@@ -88,7 +88,7 @@ class Sender:
         cluster.metadata.on_news = self._metadata_changed
 
     def identified(self, identity: ProducerId) -> None:
-        """The id and epoch of the transactions to come."""
+        """Sets the id and epoch of the next transactions."""
         self._accumulator.renumber()
         self._planner.producer_id = identity
 
@@ -120,7 +120,7 @@ class Sender:
             self._break_down(error)
 
     async def stop(self) -> None:
-        """No more turns. What is unsettled stays so."""
+        """Ends all turns. Unsettled batches stay unsettled."""
         self._stopped = True
         for handle in (self._timer, self._soon):
             if handle is not None:
@@ -222,7 +222,7 @@ class Sender:
         )
 
     def _message(self, batches: list[ProducerBatch]) -> tuple[ProduceRequest, int | None]:
-        """The request, and the highest version that it can be sent in."""
+        """Returns the request, and the highest version that it can be sent in."""
         image = self._cluster.image
         topics: dict[str, TopicProduceData] = {}
         at_most = None

@@ -199,7 +199,7 @@ class TransactionCore:
         )
 
     def batch_failed(self, error: Exception) -> None:
-        """A batch of the transaction was given up."""
+        """Notes that a batch of the transaction was given up."""
         code = error.code if isinstance(error, KafkaError) else ErrorCode.UNKNOWN_SERVER_ERROR
         message = error.message if isinstance(error, KafkaError) else str(error)
         self.refuse(action_for_batch(code), code, "a record could not be sent", message)

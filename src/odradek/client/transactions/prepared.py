@@ -207,7 +207,7 @@ def _offset_commit(identity: TransactionIdentity, group_id: str, offsets: Offset
 
 
 def _code_of(response: Any) -> ErrorCode:
-    """The first error that is not a consequence of another one."""
+    """Returns the first error that is not a consequence of another one."""
     topics = getattr(response, "topics", None)
     if topics is None:
         return ErrorCode.of(response.error_code)

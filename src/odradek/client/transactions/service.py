@@ -379,7 +379,7 @@ class ProducerTransactions:
         *,
         at_most: int | None = None,
     ) -> Any:
-        """The answer, once there is a good one; what it costs otherwise is noted in the core and raised."""
+        """Returns the answer, once there is a good one; what it costs otherwise is noted in the core and raised."""
         limit_s = self._api_timeout_s if timeout_s is None else timeout_s
 
         async def attempt(left_s: float) -> Any:

@@ -46,4 +46,4 @@ class ClientExchange(Protocol):
     def is_done(self) -> bool: ...
 
     def step(self, challenge: bytes) -> bytes | None:
-        """The next response; None when there is none to send. LoginRefused when the server is not who it should be."""
+        """Returns the next response; None when there is none to send. LoginRefused when the server is not who it should be."""

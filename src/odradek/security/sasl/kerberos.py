@@ -182,6 +182,6 @@ def _default_realm() -> str:
 
 
 def _words(error: Any) -> str:
-    """The library's own, of the mechanism where there are any."""
+    """Returns the library's own, of the mechanism where there are any."""
     words = [*error.get_all_statuses(error.min_code, False)] if error.min_code else []
     return "; ".join(words or error.get_all_statuses(error.maj_code, True))

@@ -54,7 +54,7 @@ class _LocalRule:
         return text
 
     def _expanded(self, match: re.Match[str]) -> str:
-        """The replacement as Java writes it: $1 is a group, a backslash takes what follows as it is."""
+        """Returns the replacement as Java writes it: $1 is a group, a backslash takes what follows as it is."""
         return _ESCAPES.sub(
             lambda part: part[1] if part[1] is not None else match[int(part[2])] or "", self.replacement
         )

@@ -69,7 +69,7 @@ class LoginSession:
         return self._expires_s is not None and now_s >= self._expires_s
 
     def check(self, api_key: int, now_s: float) -> None:
-        """IllegalSaslState for a request that may not come now."""
+        """Raises IllegalSaslState for a request that may not come now."""
         state = self.state
         if state is LoginState.OPEN:
             if self.is_expired(now_s) and api_key != SASL_HANDSHAKE:
@@ -93,7 +93,7 @@ class LoginSession:
         return self._renewed_s is None or now_s - self._renewed_s >= _RENEWAL_PAUSE_S
 
     def choose(self, mechanism: str, version: int, now_s: float) -> HandshakeOutcome:
-        """SaslHandshake. After a refusal the connection ends."""
+        """Answers SaslHandshake. After a refusal the connection ends."""
         known = tuple(self._exchanges)
         if self.state is LoginState.OPEN:
             return self._renew(mechanism, version, now_s, known)
@@ -116,7 +116,7 @@ class LoginSession:
         return HandshakeOutcome(error=ErrorCode.NONE, mechanisms=known)
 
     def step(self, response: bytes, now_s: float, wall_ms: int) -> tuple[ExchangeStep, int]:
-        """A token of the exchange: what the client gets, and after the end how long the session lasts, in ms (0: for ever).
+        """Handles a token of the exchange: the client's answer, and after the end the session's length in ms (0: for ever).
 
         LoginRefused ends the connection.
         """

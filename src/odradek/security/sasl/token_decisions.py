@@ -106,7 +106,7 @@ def with_token(tokens: DelegationTokens, token: DelegationToken, now_ms: int) ->
 def token_of(
     tokens: DelegationTokens, terms: DelegationTerms, proof: bytes, principal: str, now_ms: int
 ) -> DelegationToken:
-    """The token with this HMAC, if the principal may renew and end it. KafkaError, as Kafka has it."""
+    """Returns the token with this HMAC, if the principal may renew and end it. KafkaError, as Kafka has it."""
     token = next(
         (known for known in tokens.values() if hmac.compare_digest(terms.hmac_of(known.token_id), proof)),
         None,

@@ -70,7 +70,7 @@ class TokenTerms:
 
 
 def parse_jwks(text: str | bytes, where: str) -> dict[str, IssuerKey]:
-    """The keys of a JWKS document. Those that sign nothing here are left out; ConfigError where none is left."""
+    """Returns the keys of a JWKS document. Those that sign nothing here are left out; ConfigError where none is left."""
     try:
         document = json.loads(text)
         entries = document["keys"]

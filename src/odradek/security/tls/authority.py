@@ -72,7 +72,7 @@ class CertificateAuthority:
 
     @classmethod
     def new(cls, name: str, *, now: datetime.datetime, days: float = AUTHORITY_DAYS) -> CertificateAuthority:
-        """A new one, which signs itself."""
+        """Returns a new one, which signs itself."""
         try:
             key = ec.generate_private_key(ec.SECP256R1())
         except ImportError:
@@ -88,7 +88,7 @@ class CertificateAuthority:
         return cls(_issued(key, certificate))
 
     def issue(self, request: CertificateRequest, *, now: datetime.datetime) -> IssuedCertificate:
-        """A new key with its certificate."""
+        """Returns a new key with its certificate."""
         key = ec.generate_private_key(ec.SECP256R1())
         usages = []
         if request.is_server:
@@ -118,7 +118,7 @@ class CertificateAuthority:
         return _issued(key, builder.sign(self._key, hashes.SHA256()))
 
     def revoke(self, certificates: Sequence[bytes], *, now: datetime.datetime) -> bytes:
-        """A list of revoked certificates, as PEM."""
+        """Returns a list of revoked certificates, as PEM."""
         builder = (
             x509.CertificateRevocationListBuilder()
             .issuer_name(self._certificate.subject)

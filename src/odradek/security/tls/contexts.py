@@ -44,7 +44,7 @@ class TlsMaterial:
     revoked: bytes = field(default=b"", repr=False)
 
     def certificate(self) -> Mapping[str, Any]:
-        """The leaf of the own chain, as `ssl` shows certificates; empty without one."""
+        """Returns the leaf of the own chain, as `ssl` shows certificates; empty without one."""
         if self.key is None:
             return {}
         with _as_file(self.key.chain) as path:
@@ -251,7 +251,7 @@ def _as_file(content: bytes) -> Iterator[str]:
 
 
 def names_in(certificate: Mapping[str, Any]) -> frozenset[tuple[str, str]]:
-    """The alternative names of a certificate."""
+    """Returns the alternative names of a certificate."""
     return frozenset((kind, name) for kind, name in certificate.get("subjectAltName", ()))
 
 

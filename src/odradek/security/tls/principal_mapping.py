@@ -47,7 +47,7 @@ class MappingRule:
     case: str = ""
 
     def apply(self, name: str) -> str | None:
-        """The new name, or None where the rule does not fit."""
+        """Returns the new name, or None where the rule does not fit."""
         if self.pattern is None:
             return name
         match = self.pattern.fullmatch(name)

@@ -80,7 +80,7 @@ def load_key(
 
 
 def load_authorities(key: str, path: str, *, wanted_type: str | None, password: str | None) -> bytes:
-    """The certificates in the file at `path`, as PEM."""
+    """Returns the certificates in the file at `path`, as PEM."""
     content = read_file(key, path)
     kind = _kind(key, path, content, wanted_type)
     if kind == PEM:
@@ -151,7 +151,7 @@ def _key_from_pkcs12(key: str, path: str, content: bytes, password: str | None) 
 
 
 def _in_order(leaf: Any, others: list[Any]) -> list[Any]:
-    """The leaf, then the one that signed it, and so on."""
+    """Returns the leaf, then the one that signed it, and so on."""
     chain, rest = [leaf], list(others)
     while rest:
         signer = next((other for other in rest if other.subject == chain[-1].issuer), None)

@@ -271,7 +271,7 @@ class SimDisk:
     # -- for tests -------------------------------------------------------------------------------------------
 
     def files(self) -> Iterator[tuple[str, Inode]]:
-        """Every file with its path; also after a crash."""
+        """Yields every file with its path; also after a crash."""
         return self.medium.root.files("")
 
 
@@ -389,7 +389,7 @@ class SimFile:
             return False
 
     def close(self) -> None:
-        """Closing needs no live host: a dead process has closed everything."""
+        """Closes the file. That needs no live host: a dead process has closed everything."""
         self._closed = True
 
     def _enter(self, operation: str, detail: object) -> Outcome | None:

@@ -12,7 +12,7 @@ EPOCH_MS: Final = 1_700_000_000_000
 
 
 def stream(seed: object, name: str) -> Random:
-    """A generator of its own for `name`, so that drawing more in one part of the world does not shift
+    """Returns a generator of its own for `name`, so that drawing more in one part of the world does not shift
     another.
 
     Seeded from text, which Random hashes with SHA-512: the same in every process.

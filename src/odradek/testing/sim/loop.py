@@ -204,7 +204,7 @@ class SimLoop(asyncio.BaseEventLoop):
         name: object = None,
         context: Context | None = None,
     ) -> asyncio.Task[T]:
-        """A task whose default name counts from 1 in this loop: asyncio's own counter spans the process."""
+        """Returns a task whose default name counts from 1 in this loop: asyncio's own counter spans the process."""
         self._task_count += 1
         chosen = f"task-{self._task_count}" if name is None else str(name)
         task: asyncio.Task[T] = asyncio.Task(coro, loop=self, name=chosen, context=context)

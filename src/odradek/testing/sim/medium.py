@@ -108,7 +108,7 @@ class Inode:
                 content[position] ^= 1 << bit
 
     def _survivors(self, rng: Random) -> bytearray:
-        """The platter's content if the power failed now."""
+        """Returns the platter's content if the power failed now."""
         if not self._unsynced:
             return bytearray(self.platter)
         fate = rng.choice(("nothing", "everything", "prefix", "sectors", "sectors", "sectors"))
@@ -248,7 +248,7 @@ class Folder:
         return changes[:count]
 
     def files(self, path: str) -> Iterator[tuple[str, Inode]]:
-        """Every file below, with its path, in order of name."""
+        """Yields every file below, with its path, in order of name."""
         for name in sorted(self.names):
             node = self.names[name]
             if isinstance(node, Inode):

@@ -216,7 +216,7 @@ class Network:
             self.reset_connection(transport)
 
     def reset_connection(self, transport: SimTransport) -> None:
-        """Both ends will see a reset, each in its time; what was on the way may be lost."""
+        """Resets the connection: both ends see it, each in its time; what was on the way may be lost."""
         for wire in (transport.wire, transport.wire.target.wire):
             wire.cut(self._rng.randrange(3))
             wire.send(Packet(kind=PacketKind.RST))
@@ -265,7 +265,7 @@ class Network:
         return [(socket.AF_INET, socket.SOCK_STREAM, socket.IPPROTO_TCP, "", (address, port))]
 
     def _find(self, host: str) -> tuple[NetworkHost, str]:
-        """The machine and the address that a host name or address means to the current process."""
+        """Returns the machine and the address that a host name or address means to the current process."""
         if host == "localhost" or host.startswith("127."):
             return self.current().machine, _LOOPBACK
         for machine in self._machines.values():

@@ -65,7 +65,7 @@ class SimRegistryStore:
         self._connected_count = 0
 
     async def connect(self, name: str) -> SimRegistry:
-        """A session for the host's present life; call it from a task of that life, which ends the client, too.
+        """Returns a session for the host's present life; call it from a task of that life, which ends the client, too.
 
         Waits until the store is reached.
         """
@@ -263,7 +263,7 @@ class SimRegistry:
     # -- what the store does ---------------------------------------------------------------------------------
 
     def follow(self, changes: list[Change], session: int) -> None:
-        """A commit was made: the replica makes it after its lag."""
+        """Follows a commit: the replica makes it after its lag."""
         if session != self._replica_session:
             return
         loop = self._store.world.loop
@@ -272,7 +272,7 @@ class SimRegistry:
         self._store.at(self._replica_due, self._catch_up_to, self._made + len(self._behind))
 
     def session_ended(self, session: int) -> None:
-        """The store ended it; connected clients hear of it after a while, others when they are back."""
+        """Notes that the store ended the session: connected clients learn of it after a while, others when they are back."""
         if self._is_connected:
             self._later(self._conditions.latency_s, self._learn_of_end, session)
 

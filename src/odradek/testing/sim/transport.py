@@ -43,7 +43,7 @@ class SimSocket:
         return self._peer
 
     def setsockopt(self, *_option: object) -> None:
-        """Accepted and ignored."""
+        """Accepts and ignores the option."""
 
 
 class TransportOwner(Protocol):
@@ -145,18 +145,18 @@ class SimTransport(asyncio.Transport):
             callback(*arguments)
 
     def process_killed(self) -> None:
-        """The kernel closes the socket of a dead process, sending what it already holds."""
+        """Closes the socket of a dead process as the kernel does, sending what it already holds."""
         self._owner_died()
         self._close_socket()
 
     def power_lost(self, packets_kept: int) -> None:
-        """No goodbye: the peer learns nothing."""
+        """Drops the connection without a packet: the peer learns nothing."""
         self._owner_died()
         self._socket_open = False
         self.wire.cut(packets_kept)
 
     def timed_out(self) -> None:
-        """The kernel gave up on a peer that does not acknowledge."""
+        """Ends the connection to a peer that does not acknowledge, as the kernel does."""
         if self._on_handshake is not None:
             self._on_handshake(None)
         elif self._socket_open and (self._unacknowledged_bytes or self._fin_sent):

@@ -167,7 +167,7 @@ class Wire:
             )
 
     def resume(self) -> None:
-        """The way is free again: the held packets are sent again."""
+        """Sends the held packets again: the way is free."""
         if not self._stalled:
             return
         self._stalled = False
@@ -180,7 +180,7 @@ class Wire:
         self._expect_next()
 
     def _give_up(self) -> None:
-        """A client that waits for an acknowledgement that cannot come takes the connection for dead."""
+        """Ends a connection whose sender waits for an acknowledgement that cannot come."""
         self._patience = None
         self.source.timed_out()
         self.target.timed_out()

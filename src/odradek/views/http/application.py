@@ -130,7 +130,7 @@ class _Tables:
         )
 
     async def rows(self, request: Request) -> Response:
-        """All rows, from= one key to= another, or those with a prefix=."""
+        """Returns all rows, from= one key to= another, or those with a prefix=."""
         view, asked = self._view(request), request.query_params
         start, end, prefix = asked.get("from"), asked.get("to"), asked.get("prefix")
         codec = view.codec

@@ -25,7 +25,7 @@ _SINCE_NO_RESULTS = 2
 
 
 def serving(served_keys: Callable[[], Collection[int]]) -> ApiHandler:
-    """The handler; which features there are depends on the APIs that are served."""
+    """Returns the handler; which features there are depends on the APIs that are served."""
 
     async def handle(
         broker: BrokerContext, context: RequestContext, request: UpdateFeaturesRequest

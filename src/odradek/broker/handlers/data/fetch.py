@@ -310,7 +310,7 @@ def _known_high_watermarks(reading: FetchReader, plan: SessionFetchPlan) -> dict
 
 
 def _refused(context: RequestContext, request: FetchRequest, error: KafkaError) -> FetchResponse:
-    """An error of the whole request, which before version 7 has no place but in its partitions."""
+    """Returns an error of the whole request, which before version 7 has no place but in its partitions."""
     if context.api_version >= _SINCE_SESSIONS:
         return FetchResponse(error_code=error.code)
     return FetchResponse(
@@ -328,7 +328,7 @@ def _refused(context: RequestContext, request: FetchRequest, error: KafkaError) 
 
 
 def _follower(broker: BrokerContext, context: RequestContext, request: FetchRequest) -> FetchingBroker | None:
-    """The broker that fetches; None for a client."""
+    """Returns the broker that fetches; None for a client."""
     state = request.replica_state
     has_replica_state = context.api_version >= _SINCE_REPLICA_STATE
     replica_id = state.replica_id if has_replica_state else request.replica_id

@@ -188,7 +188,7 @@ class _Work:
         return self._admission.has_questions
 
     async def verified(self) -> ProduceResponse | None:
-        """The whole request, after questions to coordinators."""
+        """Handles the whole request, after questions to coordinators."""
         assert self._admission is not None
         await self._admission.verify()
         return await self.held(0)
@@ -332,7 +332,7 @@ class _Work:
         return leader.judged(refusal, self._broker.runtime.clock.monotonic())
 
     async def acknowledged(self) -> ProduceResponse:
-        """The response, once every append is durable, failed, or out of time."""
+        """Returns the response, once every append is durable, failed, or out of time."""
         futures = [future for _, future in self.waiting.values()]
         if len(futures) == 1:
             await _settled(futures[0], self._timeout_ms)

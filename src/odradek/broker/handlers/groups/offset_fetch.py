@@ -133,7 +133,7 @@ def _wanted(topics: list[_Topic]) -> dict[Place, UUID]:
 
 
 def _found(broker: BrokerContext, fetched: dict[Place, FetchedOffset], *, by_id: bool) -> list[_Topic]:
-    """All that a group has. Offsets of topics that are gone have no id to be named by."""
+    """Returns all that a group has. Offsets of topics that are gone have no id to be named by."""
     by_name: dict[str, list[int]] = {}
     for name, index in sorted(fetched):
         by_name.setdefault(name, []).append(index)

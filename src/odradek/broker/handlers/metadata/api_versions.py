@@ -33,7 +33,7 @@ _SOFTWARE = re.compile(r"[a-zA-Z0-9](?:[a-zA-Z0-9\-.]*[a-zA-Z0-9])?\Z")
 
 
 def serving(served_keys: Callable[[], Iterable[int]]) -> ApiHandler:
-    """The handler; it asks for the list when it is called, because it is part of that list itself."""
+    """Returns the handler; it asks for the list when it is called, because it is part of that list itself."""
 
     def handle(
         broker: BrokerContext, context: RequestContext, request: ApiVersionsRequest

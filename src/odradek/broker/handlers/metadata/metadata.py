@@ -81,7 +81,7 @@ async def _answer_many(
 async def _answer_when_decided(
     broker: BrokerContext, context: RequestContext, request: MetadataRequest
 ) -> MetadataResponse:
-    """The news that a leader died may have come together with the question of the first client who noticed."""
+    """Answers after a moment: the news that a leader died may have come together with the request of the first client."""
     for _ in range(_ROUNDS):
         await asyncio.sleep(0)
     await broker.cluster.decision()
@@ -116,7 +116,7 @@ async def _create_then_answer(
 
 
 def _creatable(broker: BrokerContext, context: RequestContext, request: MetadataRequest) -> Iterable[str]:
-    """The topics that are to be created if there are none of these names."""
+    """Returns the topics that are to be created if there are none of these names."""
     if not broker.config.topics.auto_create_topics_enable or not request.topics:
         return ()
     if context.api_version >= _SINCE_CREATION_FLAG and not request.allow_auto_topic_creation:

@@ -81,7 +81,7 @@ def _filter(
 
 
 def _compiled(pattern: str | None) -> TopicPattern | None:
-    """INVALID_REGULAR_EXPRESSION, also where there is nothing to list, as in Kafka."""
+    """Compiles the pattern. Raises INVALID_REGULAR_EXPRESSION, even where there is nothing to list, as in Kafka."""
     return TopicPattern(pattern) if pattern else None
 
 
