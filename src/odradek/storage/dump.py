@@ -252,7 +252,8 @@ class _Check:
                 )
 
     def _compare_times(self, header: BatchHeader) -> None:
-        """An entry speaks of everything up to its offset: by then exactly its timestamp is the largest."""
+        """Compares the time entries: each covers everything up to its offset, whose largest timestamp must be exactly the
+        entry's."""
         entries = self.time_entries
         while (
             self.next_time_entry < len(entries) and entries[self.next_time_entry].offset <= header.last_offset

@@ -91,7 +91,7 @@ class CleaningAccess:
         """The reason why the log is not compacted any more; empty while it is."""
 
     def begin(self) -> None:
-        """A compaction is under way from now on, until `in_work` is taken back."""
+        """Begins a compaction, which is under way until `in_work` is False again."""
         self.in_work = True
         self.cancelled = False
 
@@ -208,7 +208,7 @@ class CleaningAccess:
         return new
 
     def settle(self, segment: Segment, target: CleanedSegment) -> None:
-        """The target's files have their own names: it is a segment like any other."""
+        """Notes that the target's files have their own names: it is a segment like any other."""
         self._unsettled = None
         self._forget((segment,))
         segment.unpin()

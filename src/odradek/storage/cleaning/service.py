@@ -74,7 +74,7 @@ class LogCleaner:
                 raise outcome
 
     def _end_segment(self, partition: Compacted, put_off: dict[Log, None]) -> None:
-        """The active one, if what is in it must be compacted by now."""
+        """Ends the active segment if its records must be compacted by now."""
         try:
             if partition.log.roll_for_compaction(self._runtime.clock.wall_ms()):
                 partition.flush_if_due()
@@ -153,7 +153,8 @@ class LogCleaner:
         return tally.end_offset > dirty.first_dirty_offset
 
     def _failed(self, log: Log, error: Exception) -> None:
-        """A full disk passes; damage does not, and would be met again; any other error of the disk is final for all of it."""
+        """Handles a failure: a full disk passes; damage does not, and would be met again; other disk errors are final for
+        the disk."""
         damaged = isinstance(error, KafkaError) and error.code in _DAMAGE
         if damaged or isinstance(error, TooLargeError):
             log.cleaning.uncleanable = str(error)

@@ -88,7 +88,7 @@ class CleanedSegment:
         file.truncate(0)
 
     def add(self, header: BatchHeader, batch: Buffer) -> None:
-        """The next batch, and its header."""
+        """Adds the next batch, and its header."""
         size_bytes = len(batch)
         if self.size_bytes + self._buffered_bytes + size_bytes > _LOG_BYTES_MAX:
             raise TooLargeError(f"segment {self.base_offset} would be larger than {_LOG_BYTES_MAX} bytes")
@@ -109,7 +109,7 @@ class CleanedSegment:
             self._buffered_bytes = 0
 
     def finish(self, end_offset: int, modified_ms: int, *, has_transaction_index: bool) -> None:
-        """All batches are in: say where the segment ends, and make the files durable.
+        """Completes the segment after its last batch: writes where it ends, and makes the files durable.
 
         `has_transaction_index`: an original has one, so this must have one, too, to differ from one that is missing.
         """
@@ -125,7 +125,7 @@ class CleanedSegment:
         self.file.sync()
 
     def _say_end(self, end_offset: int) -> None:
-        """The log goes on at `end_offset`, also where the last records before it are gone."""
+        """Writes that the log goes on at `end_offset`, also where the last records before it are gone."""
         if self.next_offset < end_offset:
             batch = placeholder(end_offset - 1, self._leader_epoch)
             self.index.note(

@@ -59,7 +59,7 @@ class Checkpointing:
         """Their checkpoints could not be written the last time."""
 
     def moved(self, opened: Log) -> None:
-        """Something of it became durable; or it was truncated, or opened."""
+        """Notes that something of the log became durable, or that it was truncated or opened."""
         self._moved[opened] = None
 
     async def write_extents(self) -> None:

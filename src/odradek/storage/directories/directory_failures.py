@@ -77,7 +77,7 @@ class DirectoryFailures:
         return directory.path
 
     def log_failed(self, name: TopicPartition, error: OSError) -> None:
-        """A log met an error in reading or writing."""
+        """Handles an error of a log in reading or writing."""
         home = self._placement.first(name)
         if home is None:
             return

@@ -65,14 +65,14 @@ class DiskWatch:
             self.on_changed()
 
     def flushed(self, name: TopicPartition, seconds: float) -> None:
-        """A flush of the partition's log ended, after so many seconds."""
+        """Notes the seconds that a flush of the partition's log took."""
         home = self._placement.first(name)
         if home is not None:
             home.sync_seconds.add(seconds)
             self._note_time(home, home.condition.synced(seconds, self._now(), self.limits))
 
     def synced(self, name: TopicPartition, seconds: float) -> None:
-        """A sync of the partition's log ended, after so many seconds."""
+        """Notes the seconds that a sync of the partition's log took."""
         home = self._placement.first(name)
         if home is not None:
             self._note_time(home, home.condition.synced(seconds, self._now(), self.limits))
@@ -91,7 +91,7 @@ class DiskWatch:
             self._note_time(directory, condition.looked(self._now(), self.limits))
 
     async def _probe_space(self, directory: LogDirectory) -> None:
-        """A quota does not show in the file system's free bytes: only a write says that there is space."""
+        """Probes the space with a write: a quota does not show in the file system's free bytes."""
         _, free_bytes = directory.space()
         has_space = not 0 <= free_bytes < SPACE_BYTES and await self._probe(directory, SPACE_BYTES)
         if directory.condition.saw_space(self._now(), has_space=has_space):
@@ -136,4 +136,4 @@ def _write_and_remove(disk: Disk, path: str, length: int) -> None:
 
 
 def _ignore() -> None:
-    """No one listens."""
+    """Does nothing, where no one listens."""

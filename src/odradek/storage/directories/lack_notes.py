@@ -40,7 +40,7 @@ def read_note(disk: Disk, directory: str) -> LackNote | None:
 
 
 def write_note(disk: Disk, directory: str, note: LackNote) -> None:
-    """Durably. A directory that is not there is made, and never seen without the note."""
+    """Writes the note durably. Makes a missing directory, which is never seen without the note."""
     counted = "true" if note.is_counted_on else "false"
     content = sealed({"version": _VERSION, "reason": note.reason, "counted": counted})
     if disk.exists(directory):
@@ -54,7 +54,7 @@ def write_note(disk: Disk, directory: str, note: LackNote) -> None:
 
 
 def remove_note(disk: Disk, directory: str) -> None:
-    """Durably."""
+    """Removes the note durably."""
     path = naming.join(directory, naming.LACK_NOTE)
     if disk.exists(path):
         disk.remove(path)

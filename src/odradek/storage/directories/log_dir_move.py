@@ -157,12 +157,12 @@ def _parent(path: str) -> str:
 
 
 def rename_source(disk: Disk, copy: FolderCopy, replaced: str) -> None:
-    """The first rename: the move is decided."""
+    """Makes the first rename: the move is decided."""
     disk.rename(copy.source, replaced)
     disk.sync_directory(_parent(replaced))
 
 
 def put_in_place(disk: Disk, future: str, final: str) -> None:
-    """The second: the move is done."""
+    """Makes the second rename: the move is done."""
     disk.rename(future, final)
     disk.sync_directory(_parent(final))

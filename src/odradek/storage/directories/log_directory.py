@@ -195,7 +195,7 @@ class LogDirectory:
         return self._disk.list_directory(self.path)
 
     def _read_extents(self) -> None:
-        """They are at least as new as the recovery points."""
+        """Reads the extents, which are at least as new as the recovery points."""
         path = naming.join(self.path, naming.RECOVERY_POINTS)
         points = self._disk.read(path) if self._disk.exists(path) else b""
         self._written.setdefault(naming.RECOVERY_POINTS, points)
@@ -255,12 +255,12 @@ class LogDirectory:
         return not self.was_clean and (not boot_id or boot_id != self.boot_id_before)
 
     def write_generation(self, generation: DiskGeneration) -> None:
-        """Blocks."""
+        """Writes the generation. Blocks."""
         self._disk.replace(naming.join(self.path, naming.GENERATION), format_generation(generation))
         self.generation = generation
 
     def hold(self, name: TopicPartition, topic_id: UUID) -> None:
-        """A log of the partition is here, or was."""
+        """Notes that a log of the partition is here, or was."""
         if self.held.get(name) != topic_id:
             self.held[name] = topic_id
             self._held_as_written = None
@@ -286,7 +286,7 @@ class LogDirectory:
             raise BadCheckpointError(f"its CRC is not in {naming.START_OFFSETS_SUMS}")
 
     def forget(self, name: TopicPartition) -> None:
-        """The partition is gone."""
+        """Forgets a partition that is gone."""
         if self.held.pop(name, None) is not None:
             self._held_as_written = None
             self._stale[name] = None
@@ -338,7 +338,7 @@ class LogDirectory:
         return self._held_as_written
 
     def write(self, checkpoint: Checkpoint) -> None:
-        """Blocks; one call at a time, on any thread.
+        """Writes the checkpoint. Blocks; one call at a time, on any thread.
 
         The extents come first, and go with the recovery points of before, too: a crash in between leaves both to be believed.
         """
@@ -376,7 +376,7 @@ class LogDirectory:
                 self._stale.pop(name, None)
 
     def mark_clean(self) -> None:
-        """The last write before the lock is released: every log in the directory was closed cleanly."""
+        """Marks the directory, as the last write before the lock is released: all of its logs were closed cleanly."""
         self._disk.replace(naming.join(self.path, naming.CLEAN_SHUTDOWN), _CLEAN_CONTENT)
 
     def unlock(self) -> None:

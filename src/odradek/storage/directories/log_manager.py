@@ -479,7 +479,7 @@ class LogManager:
         return self._failures.fail(opened, error)
 
     def own_file_failed(self, directory: LogDirectory, error: OSError) -> None:
-        """A file of ours, which belongs to no log, could not be written: the directory is offline, unless the disk is full."""
+        """Puts the directory offline, unless the disk is full, after a failed write to a file that belongs to no log."""
         self._failures.own_file_failed(directory, error)
 
     # ---- the end ---------------------------------------------------------------------------------------------------

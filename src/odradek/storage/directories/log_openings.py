@@ -160,7 +160,7 @@ class LogOpenings:
         return opened
 
     def _keep_in_mind(self, directory: LogDirectory, name: TopicPartition, topic_id: UUID) -> None:
-        """The next checkpoint says that the log was here, whatever happens to the evidence elsewhere."""
+        """Makes the next checkpoint contain the log, whatever happens to the evidence elsewhere."""
         if not any(online.held.get(name) == topic_id for online in self._placement.online()):
             directory.hold(name, topic_id)
             directory.has_unwritten_losses = True
@@ -208,7 +208,7 @@ class LogOpenings:
         return opened
 
     def _check_high_watermark(self, directory: LogDirectory, opened: Log) -> None:
-        """Everything below it was durable here: a log that ends before it lost something."""
+        """Checks the high watermark: everything below it was durable here, so a log that ends before it lost something."""
         name = opened.topic_partition
         mark = min(directory.high_watermarks.get(name, 0), opened.truncation.high_watermark_max)
         if name in directory.high_watermarks:

@@ -101,7 +101,7 @@ class LogRelocation:
     async def _change_places(
         self, name: TopicPartition, copy: FolderCopy, source: LogDirectory, target: LogDirectory
     ) -> None:
-        """The two renames. What is replaced is deleted in the background."""
+        """Makes the two renames. The replaced directory is deleted in the background."""
         final = naming.join(target.path, str(name))
         replaced = copy.source + copy.target.removeprefix(final).removesuffix(FUTURE) + REPLACED
         await self._failures.blocking(source, rename_source, self._runtime.disk, copy, replaced)

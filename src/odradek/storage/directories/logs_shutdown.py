@@ -37,7 +37,7 @@ class LogsShutdown:
         self._checkpoints = checkpoints
 
     async def close_logs(self) -> None:
-        """Several at a time: their syncs share what the disk does for one."""
+        """Closes several logs at a time: their syncs share the disk's work."""
         waiting = deque(self._logs)
         await asyncio.gather(*(self._close_waiting(waiting) for _ in range(_CLOSED_AT_ONCE)))
 
@@ -65,7 +65,7 @@ class LogsShutdown:
                 await asyncio.sleep(0)
 
     async def _let_files_follow(self, opened: Log) -> None:
-        """A log that was truncated a moment ago is closed when its files are those that it says it has."""
+        """Lets the files of a log follow its truncation, before it is closed."""
         if opened.awaits_truncation and (job := opened.flush_job()) is not None:
             await self._offload.run(job.run)
             opened.flushed(job)

@@ -54,7 +54,8 @@ class OpenFiles:
         return cast("DiskFile", FileAtHand(file, path, self._beside))  # who reads does not write
 
     def expect(self, file: DiskFile, length: int, position: int) -> None:
-        """All of this is read soon: where only what is at hand may be, it is brought in one go."""
+        """Announces that all of these bytes are read soon, so that they are fetched in one go where only bytes at hand may
+        be read."""
         if isinstance(file, FileAtHand):
             file.expect(length, position)
 
@@ -83,7 +84,7 @@ class OpenFiles:
         return self.for_reading(file, path)
 
     def wake(self, writer: SegmentWriter) -> None:
-        """These files, which rest, are to be used. OSError (EMFILE) while no others can rest for them: each of those has
+        """Makes resting files usable. Raises OSError (EMFILE) while no others can rest for them: each of those has
         something that is not durable yet, and can rest once it is flushed: see `drain_crowding`."""
         if len(self._writers) >= self._prune_at:
             self._make_room(keep=writer)

@@ -82,7 +82,7 @@ class LogDirPlacement:
     # -- partitions come and go
 
     def found(self, name: TopicPartition, directory: LogDirectory) -> None:
-        """A directory of the partition was there at the start."""
+        """Notes a directory of the partition that was there at the start."""
         self._of.setdefault(name, []).append(directory)
         self._not_closed[name] = False
 

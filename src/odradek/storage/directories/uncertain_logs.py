@@ -30,11 +30,11 @@ class UncertainLogs:
         return home is not None and home.may_have_forgotten(self._boot_id)
 
     def expect(self, name: TopicPartition, directory: LogDirectory) -> None:
-        """Such a log is about to be opened."""
+        """Notes that an uncertain log is about to be opened."""
         self._unsettled[name] = directory
 
     def opened(self, log: Log) -> None:
-        """An expected one."""
+        """Doubts an uncertain log that was opened: it may lack records."""
         log.lacked.doubt(OFFSET_MAX, f"{log.topic_partition} may lack records: {_FORGOTTEN}")
 
     def forget(self, name: TopicPartition) -> None:

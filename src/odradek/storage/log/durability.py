@@ -150,7 +150,7 @@ class Durability:
             self._directories[path] = self._changes
 
     def file_changed(self, path: str, data: bytes) -> None:
-        """The small file at `path` has a new content, to be put there by the next job."""
+        """Notes that the small file at `path` has new content, which the next job writes."""
         self._changes += 1
         self._files[path] = (self._changes, data)
 
@@ -162,7 +162,7 @@ class Durability:
         self._files.pop(path, None)
 
     def sealed(self, writer: SegmentWriter) -> None:
-        """A segment was completed; its writer is closed here once it is durable."""
+        """Notes that a segment was completed; its writer is closed here once it is durable."""
         self._sealed.append(writer)
 
     # ---- what is durable ---------------------------------------------------------------------------------------------
@@ -269,7 +269,7 @@ class Durability:
     # ---- truncations, and the end ------------------------------------------------------------------------------------
 
     def truncated(self, truncation: Truncation, closing: Sequence[Closing]) -> None:
-        """The log was truncated in memory. `closing`: open files that jobs on other threads may still use."""
+        """Notes that the log was truncated in memory. `closing`: open files that jobs on other threads may still use."""
         plan = truncation.plan
         self.truncation = truncation
         self.truncation_count = truncation.number
@@ -288,7 +288,7 @@ class Durability:
                 del self._files[path]
 
     def truncation_finished(self) -> None:
-        """The files followed; no job touches the old ones any more."""
+        """Notes that the files followed; no job touches the old ones any more."""
         self.truncation = None
         for file in self._closing:
             file.close()

@@ -110,7 +110,7 @@ class PendingRemovals:
             self._doomed[segment.base_offset] = None
 
     def all_gone(self) -> None:
-        """A truncation took all files away, those of deleted segments, too."""
+        """Notes that a truncation removed all files, those of deleted segments, too."""
         self._doomed.clear()
 
     def renamed(self, base_offsets: Iterable[int], due_ms: int) -> None:

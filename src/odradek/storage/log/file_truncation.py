@@ -140,7 +140,7 @@ def _cut_log(disk: Disk, path: str, plan: TruncationPlan) -> None:
 
 
 def _cut_transactions(disk: Disk, directory: str, plan: TruncationPlan) -> None:
-    """A marker that is gone has aborted nothing."""
+    """Cuts the transaction indexes: a marker that is gone has aborted nothing."""
     path = naming.join(directory, naming.offset_file(plan.base_offset, naming.TRANSACTION_INDEX))
     if not disk.exists(path):
         return

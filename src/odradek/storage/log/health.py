@@ -103,7 +103,7 @@ class Health:
         return self._refusal(self.fault)
 
     def broken(self, reason: str) -> None:
-        """Whatever is tried from now on, the answer is this."""
+        """Makes every later operation fail with this error."""
         if not self.is_broken:
             self.fault = LogFault(kind=FaultKind.BROKEN, reason=reason)
 

@@ -65,13 +65,13 @@ class LackedRecords:
         log.error("log_damaged", partition=self._topic_partition, problem=damage)
 
     def doubt(self, below: int, reason: str) -> None:
-        """It is unknown whether the log lacks something: any other replica is better. Where it is known to, nothing changes."""
+        """Notes that the log may lack something: any other replica is better. Changes nothing if the log is known to."""
         if self.damage is None:
             self.is_only_doubted = True
             self.lacks(below, reason)
 
     def met(self, damage: DamagedBatchError) -> None:
-        """A reader met a batch that is not what was written."""
+        """Notes that a reader met a batch that differs from what was written."""
         if self.damage_offset is not None and self.damage_offset <= damage.offset:
             return
         self.damage_offset = damage.offset
@@ -80,17 +80,17 @@ class LackedRecords:
             self._on_damaged(self._topic_partition, damage)
 
     def truncated(self, end_offset: int) -> None:
-        """The log is about to end at `end_offset`: what was damaged behind that is gone, and comes again from elsewhere."""
+        """Notes that the log will end at `end_offset`: damage after that is gone, and the records come again from elsewhere."""
         if self.damage_offset is not None and end_offset <= self.damage_offset:
             self.damage_offset, self._lost_below = None, self._segments.end_offset
 
     def flushed(self, flushed_offset: int) -> None:
-        """Everything below `flushed_offset` is durable."""
+        """Notes that everything below `flushed_offset` is durable."""
         if self.damage is not None and flushed_offset >= self._lost_below:
             self.mended()
 
     def mended(self) -> None:
-        """The log has again what it lacked."""
+        """Notes that the log has all that it lacked again."""
         self.damage, self.damage_offset, self.is_only_doubted = None, None, False
         log.info("log_mended", partition=self._topic_partition, end_offset=self._segments.end_offset)
 

@@ -181,7 +181,7 @@ class Log:
         self._appender.reconfigure(config)
 
     def abandon(self) -> None:
-        """The log is to be deleted: work on other threads that is under way ends, and later work does nothing. Blocks
+        """Ends work under way on other threads, and makes later work do nothing, because the log will be deleted. Blocks
         until then, on any thread; then `close` the log on the loop.
         """
         self._context.life.end()
@@ -420,11 +420,11 @@ class Log:
         return self.lacked.note
 
     def lacks(self, below: int, damage: str) -> None:
-        """The log has not all that was durable here once. That is over when everything below `below` is durable again."""
+        """Notes that the log lacks records that were durable here, until everything below `below` is durable again."""
         self.lacked.lacks(below, damage)
 
     def mended(self) -> None:
-        """The log has again what it lacked."""
+        """Notes that the log has all that it lacked again."""
         self.lacked.mended()
 
     @property
@@ -433,7 +433,7 @@ class Log:
         return self._context.health.fault
 
     def disk_failed(self, error: OSError) -> None:
-        """The log's directory failed: until a restart nothing is appended, read or flushed."""
+        """Notes that the log's directory failed: until a restart nothing is appended, read or flushed."""
         self._context.health.broken(str(error))
 
     # ---- losing the end ----------------------------------------------------------------------------------------------
@@ -478,7 +478,7 @@ class Log:
         return self._retention.start_is_doubted
 
     def begins_at(self, start_offset: int) -> None:
-        """A replica that knows says that the log begins here, or earlier: that ends a doubt."""
+        """Notes a replica's knowledge that the log begins here, or earlier: that ends a doubt."""
         self._retention.begins_at(start_offset)
 
     def delete_records(self, offset: int) -> int:
@@ -512,4 +512,4 @@ class Log:
 
 
 def _ignore() -> None:
-    """No one wants to know."""
+    """Does nothing, where no one listens."""

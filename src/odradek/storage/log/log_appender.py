@@ -146,7 +146,7 @@ class LogAppender:
             self._small_files.write_epochs()
 
     def _mark(self, segment: Segment, marker: Marker, offset: int, now_ms: int) -> None:
-        """A marker is in the segment, its newest batch that ends a transaction."""
+        """Notes a marker in the segment, its newest batch that ends a transaction."""
         ended = self._producers.mark(marker, offset, now_ms)
         if ended is not None and not ended.is_commit:
             self._segments.note_aborted(segment, AbortedTransaction.of(ended))

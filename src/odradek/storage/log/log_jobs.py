@@ -148,7 +148,7 @@ class LogJobs:
         return ClosingJob(flush=flush, writer=writer) if flush is not None else None
 
     def end_close(self, done: ClosingJob | None) -> None:
-        """No other thread works on the log any more: close the files. `done`: its `run` succeeded."""
+        """Closes the files, once no other thread works on the log. `done`: its `run` succeeded."""
         if done is not None:
             self._durability.done(done.flush)
             self._on_moved()

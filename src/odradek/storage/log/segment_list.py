@@ -84,7 +84,7 @@ class SegmentList:
         self.end_offset = end_offset
 
     def add(self, segment: Segment) -> None:
-        """A new active segment."""
+        """Adds a new active segment."""
         self._segments.append(segment)
         self._bases.append(segment.base_offset)
 
@@ -120,6 +120,6 @@ class SegmentList:
         return dropped
 
     def truncated(self, start_offset: int, end_offset: int) -> None:
-        """The segments are those that stay: this is what they hold."""
+        """Takes over the new bounds, and counts the bytes of the segments that stay."""
         self.start_offset, self.end_offset = start_offset, end_offset
         self.size_bytes = sum(segment.size_bytes for segment in self._segments)

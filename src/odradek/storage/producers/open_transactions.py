@@ -38,7 +38,7 @@ class LogTransactions:
         return len(self._open)
 
     def begin(self, first_offset: int, producer_id: int) -> None:
-        """Idempotent."""
+        """Notes the begin of a transaction. Idempotent."""
         if first_offset in self._open:
             return
         is_last = not self._open or next(reversed(self._open)) < first_offset
@@ -51,7 +51,7 @@ class LogTransactions:
         self._decided.append((ended.marker_offset, ended.first_offset))
 
     def forget_decided(self) -> None:
-        """All markers are below the high watermark."""
+        """Forgets transactions that are decided: all their markers are below the high watermark."""
         self._decided.clear()
 
     def oldest_but(self, first_offset: int) -> int | None:

@@ -157,7 +157,7 @@ class Marker(NamedTuple):
 
 
 def check_marker(state: ProducerState | None, marker: Marker, transaction_version: int) -> None:
-    """INVALID_PRODUCER_EPOCH or TRANSACTION_COORDINATOR_FENCED unless the marker may be written now.
+    """Raises INVALID_PRODUCER_EPOCH or TRANSACTION_COORDINATOR_FENCED unless the marker may be written now.
 
     From transaction version 2 on the coordinator raises a producer's epoch before it ends its transaction. So a marker that
     does not is late: it belongs to an earlier transaction, unless it comes again and finds none open, which does no harm.
@@ -298,7 +298,7 @@ class Producers:
             self.verifications.check_sequence(header, is_first=state is None or not state.batches)
 
     def put(self, state: ProducerState) -> None:
-        """The producer's newest batch is in the log."""
+        """Stores the producer's state after its newest batch is in the log."""
         self._states[state.producer_id] = state
         if state.transaction_first_offset >= 0:
             self.transactions.begin(state.transaction_first_offset, state.producer_id)

@@ -95,7 +95,7 @@ def replay_file(
     from_offset: int = 0,
     aborted: Callable[[AbortedTransaction], None] | None = None,
 ) -> None:
-    """The same for an open file: the batches from byte `start` on that do not lie below `from_offset`."""
+    """Does the same for an open file: the batches from byte `start` on that are not below `from_offset`."""
     for position, header in walk_headers(file, start, size_bytes):
         if header.next_offset > from_offset:
             batch = file.pread(header.size_bytes, position) if header.is_control else b""
@@ -110,7 +110,7 @@ def replay_batch(
     now_ms: int,
     aborted: Callable[[AbortedTransaction], None] | None = None,
 ) -> None:
-    """The same for one batch, of which only markers are looked into. Raises BrokenChain for one that is none."""
+    """Does the same for one batch, of which only markers are decoded. Raises BrokenChain for one that is none."""
     if not header.is_control:
         producers.replay(header, now_ms)
         return

@@ -90,17 +90,18 @@ class Verifications:
             )
 
     def wrote(self, producer_id: int) -> None:
-        """The producer's transaction is in the log: it needs no more verification."""
+        """Notes that the producer's transaction is in the log: it needs no more verification."""
         self.under_way.pop(producer_id, None)
 
     def marked(self, producer_id: int, marker_epoch: int) -> None:
-        """A marker ended what the producer had. One that already runs under the epoch of the marker is the next one."""
+        """Ends the producer's verification after a marker. One that already runs in the marker's epoch is of the next
+        transaction."""
         entry = self.under_way.get(producer_id)
         if entry is not None and not (entry.bumps_epoch and entry.epoch == marker_epoch):
             del self.under_way[producer_id]
 
     def refused(self, producer_id: int, guard: Guard) -> None:
-        """The coordinator said no for good."""
+        """Ends a verification that the coordinator refused for good."""
         entry = self.under_way.get(producer_id)
         if entry is not None and entry.guard is guard:
             del self.under_way[producer_id]

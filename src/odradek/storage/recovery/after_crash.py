@@ -89,7 +89,7 @@ class AfterCrash:
         return number, scanned
 
     def _check_follow_on(self, number: int) -> None:
-        """That no segment is missing among those sealed since the checkpoint, up to the one with this number."""
+        """Checks that no segment is missing among those sealed since the checkpoint, up to the one with this number."""
         segments, opening = self._segments, self._context.opening
         while number > 0 and segments[number].base_offset > opening.checkpointed_offset:
             following, number = segments[number].base_offset, number - 1

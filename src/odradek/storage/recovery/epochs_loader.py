@@ -39,7 +39,7 @@ class EpochsLoader:
             self._find_first()
 
     def _rebuild(self) -> None:
-        """The log has a later epoch than the checkpoint: read them off all batches."""
+        """Rebuilds the epochs from all batches, because the log has a later epoch than the checkpoint."""
         self.epochs = EpochHistory()
         next_offset = self._segments.base_offset
         for segment in self._segments:
@@ -48,7 +48,7 @@ class EpochsLoader:
                 next_offset = mark.last_offset + 1
 
     def _find_first(self) -> None:
-        """The log may begin earlier than it did when the checkpoint was written: a deletion that a crash undid."""
+        """Adds epochs before the checkpoint's first: the log may begin earlier, if a crash undid a deletion."""
         entries = self.epochs.entries
         if not entries or self._segments.base_offset >= entries[0].start_offset:
             return

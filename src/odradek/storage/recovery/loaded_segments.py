@@ -62,7 +62,7 @@ class LoadedSegments(Sequence[Segment]):
                     segment.aborted.found(len(data), crc32(data))
 
     def create(self, base_offset: int) -> None:
-        """The first and only one, empty."""
+        """Creates the first and only segment, empty."""
         self._add(base_offset, 0).begin()
         self.end_offset = base_offset
 
@@ -91,13 +91,13 @@ class LoadedSegments(Sequence[Segment]):
                 self._segments.remove(segment)
 
     def keep_first(self, count: int) -> None:
-        """The files of those behind are not in the log any more."""
+        """Drops the segments after these; their files are not in the log any more."""
         del self._segments[count:]
 
     # ---- the active segment ------------------------------------------------------------------------------------------
 
     def activate(self, built: BuiltIndex) -> None:
-        """The last one is open for writing, and this is its index."""
+        """Makes the last segment, which is open for writing, the active one with this index."""
         active = self.active
         active.index.keep_in_memory(built.index)
         self.end_offset = built.next_offset

@@ -219,7 +219,7 @@ class LogLoader:
     # ---- what is missing ---------------------------------------------------------------------------------------------
 
     def _check_first(self, names: Sequence[str]) -> None:
-        """That segments are not missing where the log begins."""
+        """Checks that segments are not missing where the log begins."""
         began_at = self._start.missing_from(names)
         if began_at is None:
             return

@@ -40,7 +40,7 @@ class ProducersLoader:
     # ---- what recovery reads -----------------------------------------------------------------------------------------
 
     def follow(self, names: Sequence[str], first: int) -> None:
-        """Recovery is about to read all segments from the one with this number on, and to show their batches.
+        """Prepares for recovery, which will read all segments from the one with this number on, and show their batches.
 
         LostRecordsError for a damaged segment in front of them.
         """

@@ -102,7 +102,7 @@ class _Window:
         self._rewritten = range(first, position + length)
 
     def rewrite(self) -> None:
-        """The caller syncs."""
+        """Writes the noted bytes once more. The caller syncs."""
         if self._rewritten:
             first, end = self._rewritten.start - self._start, self._rewritten.stop - self._start
             self._file.pwrite(self._data[first:end], self._rewritten.start)

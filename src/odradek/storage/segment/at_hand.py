@@ -51,7 +51,7 @@ class ReadProgress:
         return key in self._results
 
     def do(self, missing: Missing) -> None:
-        """Blocks, on any thread. Meanwhile no one else uses this."""
+        """Does the missing work. Blocks, on any thread. Meanwhile no one else uses this."""
         self._results[missing.key] = missing.work()
 
     def result(self, key: Hashable, work: Callable[[], T], size_bytes: int) -> T:
@@ -92,7 +92,7 @@ class FileAtHand:
         return self.file.pread(length, position)
 
     def expect(self, length: int, position: int) -> None:
-        """All of this is read soon: bring it in one go."""
+        """Announces that all of these bytes are read soon, so that they are fetched in one go."""
         key = (self._path, position, length)
         if key not in self._beside and length > 0 and not self.file.is_at_hand(length, position):
             raise NotAtHand(Missing(key, partial(self.file.bring, length, position), length))

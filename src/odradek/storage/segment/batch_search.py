@@ -33,7 +33,7 @@ class BatchSearch:
         return hint if hint is not None else self._search(offset)
 
     def remember(self, offset: int, position: int) -> None:
-        """The batch that begins with `offset` is (or will be) at `position`."""
+        """Notes that the batch that begins with `offset` is (or will be) at `position`."""
         hints = self._hints
         if len(hints) >= _HINTS_MAX:
             del hints[next(iter(hints))]

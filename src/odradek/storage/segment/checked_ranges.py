@@ -21,7 +21,7 @@ class CheckedRanges:
     __slots__ = ("checked", "doubted", "epoch_max", "gaps_below")
 
     def __init__(self, size_bytes: int) -> None:
-        """The file was there before, with so many bytes."""
+        """`size_bytes` are the bytes of a file that was there before."""
         self.checked = 0
         self.doubted = size_bytes
         self.gaps_below = 0
@@ -30,7 +30,7 @@ class CheckedRanges:
         """No batch that was there before is of a later leader epoch."""
 
     def all(self) -> None:
-        """Every byte is this process's own, or was scanned by it."""
+        """Trusts every byte: it is this process's own, or was scanned by it."""
         self.doubted = 0
 
     def cut(self, size_bytes: int) -> None:
@@ -40,7 +40,7 @@ class CheckedRanges:
         return start < self.doubted and end > self.checked
 
     def check(self, data: Buffer, start: int, offset: int, path: str, segment_end: int = -1) -> None:
-        """Whole batches, read from byte `start` on for a reader of `offset`; nothing happens to those that are not in doubt.
+        """Checks whole batches, read from byte `start` on for a reader of `offset`; skips those that are not in doubt.
         With `segment_end` they are the last before that offset, where the next segment begins.
 
         DamagedBatchError for the first that is not sound: KAFKA_STORAGE_ERROR, upon which clients look for another leader.
@@ -74,7 +74,7 @@ class CheckedRanges:
             self.checked = end
 
     def check_end(self, offset: int, segment_end: int, path: str) -> None:
-        """The segment has nothing from `offset` on. DamagedBatchError when that is before the next one begins."""
+        """Raises DamagedBatchError if the segment, which has nothing from `offset` on, ends before the next one begins."""
         if self.doubted and segment_end > max(offset, self.gaps_below):
             message = f"{path}: offsets {offset} to {segment_end - 1} are missing"
             raise DamagedBatchError(ErrorCode.KAFKA_STORAGE_ERROR, message, offset)

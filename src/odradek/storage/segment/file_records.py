@@ -120,7 +120,7 @@ class FileRecords:
             raise self.damaged(damage) from None
 
     def will_walk(self, start: int) -> None:
-        """The headers of all batches from byte `start` on are read next."""
+        """Announces that the headers of all batches from byte `start` on are read next."""
         self.files.expect(self.log_file, self.size_bytes - start, start)
 
     # ---- damage ------------------------------------------------------------------------------------------------------

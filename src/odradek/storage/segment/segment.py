@@ -90,7 +90,7 @@ class Segment:
         self.index.keep_in_memory(ActiveIndex(self.base_offset))
 
     def begin_aside(self) -> None:
-        """The same, under a name of its own: files of other segments are still there, and go first."""
+        """Does the same under its own name: files of other segments are still there, and go first."""
         self.records.open_aside().log_file.truncate(0)
         self.index.keep_in_memory(ActiveIndex(self.base_offset))
 
@@ -137,7 +137,7 @@ class Segment:
             writer.transaction_file = self.aborted.file
 
     def complete_index(self) -> None:
-        """No batch will follow: write the last time entry, too. An OSError leaves the segment fit for more batches."""
+        """Writes the last time entry, too: no batch will follow. An OSError leaves the segment fit for more batches."""
         _, index = self.writing()
         index.seal()
         self.write_index()
@@ -153,7 +153,7 @@ class Segment:
         return writer
 
     def close_writer(self) -> None:
-        """It is written no more, and its files are not synced."""
+        """Closes the writer without a sync; the segment is written no more."""
         writer = self.records.release_writer()
         if writer is not None:
             writer.close()
@@ -166,6 +166,6 @@ class Segment:
         self.index.keep_in_memory(index)
 
     def unpin(self) -> None:
-        """The files that a compaction wrote have the segment's names."""
+        """Notes that the files that a compaction wrote have the segment's names."""
         self.records.pinned = None
         self.index.leave_to_files()

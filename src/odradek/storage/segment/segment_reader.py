@@ -87,7 +87,7 @@ class SegmentReader:
         )
 
     def check_at_hand(self, offset: int, max_bytes: int, beside: ReadProgress) -> None:
-        """NotAtHand when a read from `offset` on would have to wait for a disk.
+        """Raises NotAtHand when a read from `offset` on would have to wait for a disk.
 
         The end of what is written now is at hand, so a reader that keeps up is not looked at.
         """

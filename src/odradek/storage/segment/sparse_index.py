@@ -108,7 +108,7 @@ class ActiveIndex:
         return self._times_written * TIME_ENTRY.size
 
     def forget_written(self) -> None:
-        """All entries are to be written once more."""
+        """Makes the next write contain all entries once more."""
         self._offsets_written = self._times_written = 0
 
     @property
@@ -118,7 +118,7 @@ class ActiveIndex:
     def note(
         self, interval: int, position: int, size_bytes: int, last_offset: int, max_timestamp: int
     ) -> None:
-        """A batch was written. Called for every batch in order; adds an entry when `interval` bytes went by."""
+        """Notes a written batch. Called for every batch in order; adds an entry when `interval` bytes went by."""
         if max_timestamp > self.max_timestamp:
             self.max_timestamp = max_timestamp
             self.max_timestamp_offset = last_offset
@@ -151,7 +151,7 @@ class ActiveIndex:
             self._last_time = self.max_timestamp
 
     def seal(self) -> None:
-        """The segment is full: its largest timestamp becomes the last time entry."""
+        """Makes the largest timestamp of a full segment its last time entry."""
         self._note_time()
 
     @property

@@ -95,12 +95,12 @@ class TransactionIndex:
         self._files = files
 
     def found(self, length: int, sum_: int) -> None:
-        """The file is there, with so many bytes, and this CRC."""
+        """Notes that the file is there, with its size and CRC."""
         self._written_count = length // ENTRY.size
         self.sum = sum_
 
     def note(self, entry: AbortedTransaction) -> None:
-        """Behind all others."""
+        """Adds an entry after all others."""
         encoded = encode_aborted(entry)
         self._pending += encoded
         self.sum = crc32(encoded, self.sum)
@@ -118,7 +118,7 @@ class TransactionIndex:
         self._pending.clear()
 
     def detach(self) -> None:
-        """Nothing more will be written: the open file is its syncer's from now on."""
+        """Forgets the open file, which belongs to its syncer from now on: nothing more will be written."""
         self.file = None
 
     def cut(self, end_offset: int) -> DiskFile | None:

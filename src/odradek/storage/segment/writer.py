@@ -60,7 +60,8 @@ class SegmentWriter:
             self.durable = True
 
     def sync_transactions(self) -> None:
-        """Unlike the other indexes this one cannot be checked against the log: it must be right after a clean close."""
+        """Syncs the transaction index. Unlike the others it cannot be checked against the log: it must be right after a
+        clean close."""
         if self.transaction_file is not None:
             self.transaction_file.sync()
 
