@@ -226,7 +226,7 @@ class Connection(asyncio.BufferedProtocol):
             self._request_room()
 
     def _request_room(self) -> None:
-        """A large frame has begun, or goes on: it may need more room."""
+        """Requests room for a large frame that has begun, or goes on."""
         shares = self._shares
         if shares.receiving is None and self._closing:
             return
@@ -263,7 +263,7 @@ class Connection(asyncio.BufferedProtocol):
         self._lingering = asyncio.get_running_loop().call_later(LINGER_SECONDS, self.close)
 
     def hung_up(self, how: HangUp) -> None:
-        """The peer left while nothing was read from it."""
+        """Handles a peer that left while nothing was read from it."""
         if how is HangUp.RESET:
             self.abort()
         elif not self._peer_finished:
@@ -293,7 +293,7 @@ class Connection(asyncio.BufferedProtocol):
             self._room()
 
     def _room(self) -> None:
-        """The peer took everything that was written."""
+        """Continues after the peer took everything that was written."""
         self._peer_reads = True
         self._replies.sent()
         self.last_active = self._server.now()
@@ -356,7 +356,7 @@ class Connection(asyncio.BufferedProtocol):
         self._serve_backlog()
 
     def _delay(self, seconds: float, *, over_limit: bool) -> None:
-        """Too many connections were made lately: this one waits, or (of an address over its own limit) is closed then."""
+        """Delays a connection, because too many were made lately, or closes it then (of an address over its own limit)."""
         self.mute_for(seconds)
         if over_limit:
             _log.warning("connection_refused", peer=self.peer, reason="connection_creation_rate reached")
@@ -540,7 +540,7 @@ class Connection(asyncio.BufferedProtocol):
             self.close()
 
     def _count_unread(self) -> None:
-        """The peer does not take what it was sent: the server adds up what such peers hold."""
+        """Reports to the server the bytes that the peer does not take: the server adds up what such peers hold."""
         sending = self._sending
         if sending is not None and not self._closing:
             self._server.answers.hold(
@@ -568,7 +568,7 @@ class Connection(asyncio.BufferedProtocol):
             self._server.watch()
 
     def _drop(self, reason: str, failed: ReplySlot | None = None) -> None:
-        """The connection ends, as soon as what was asked before is answered, or the peer could wait for that no longer.
+        """Ends the connection as soon as earlier requests are answered, or the peer could wait for that no longer.
 
         `failed`: the request that will get no answer, nor do those behind it. None: the one that was read last, or a frame
         that cannot be read.

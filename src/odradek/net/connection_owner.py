@@ -36,7 +36,7 @@ class ConnectionOwner(Protocol):
         """Checks paused connections and shared memory from now on."""
 
     def report(self, error: BaseException) -> None:
-        """An unexpected error from a request."""
+        """Reports an unexpected error from a request."""
 
 
 class AnswerObserver(Protocol):

@@ -49,13 +49,13 @@ class FrameShares:
         return not self.is_starved
 
     def grant_room(self, reader: FrameReader) -> None:
-        """The frame that waited may be received further."""
+        """Lets the frame that waited receive more."""
         if self.receiving is not None:
             reader.allow(self.receiving.granted_bytes)
             self.is_starved = False
 
     def complete(self, now: float) -> None:
-        """The frame that was being received, if there was one, is whole."""
+        """Notes that the frame that was being received, if there was one, is whole."""
         if self.receiving is not None:
             self._requests.complete(self.receiving, now)
             self._in_backlog, self.receiving = self.receiving, None
@@ -69,13 +69,13 @@ class FrameShares:
         return self.being_served
 
     def end_serving(self, *, is_parked: bool) -> None:
-        """A request that waits for its answer keeps its share."""
+        """Ends the serving of a request; one that waits for its answer keeps its share."""
         if self.being_served is not None and not is_parked:
             self.being_served.release()
         self.being_served = None
 
     def release_served(self) -> None:
-        """The request that is served now does not need its frame any more."""
+        """Releases the frame of the request being served, which does not need it any more."""
         if self.being_served is not None:
             self.being_served.release()
 

@@ -56,7 +56,7 @@ class Hangups(Generic[PausableT]):
         self._paused[connection] = now
 
     def resumed(self, connection: PausableT) -> None:
-        """It is read from again, or gone."""
+        """Forgets a connection that is read from again, or gone."""
         self._paused.pop(connection, None)
         descriptor = self._descriptors.pop(connection, None)
         if descriptor is not None:

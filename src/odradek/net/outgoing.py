@@ -180,7 +180,7 @@ class Outgoing:
 
 
 def break_own_cycle(transport: asyncio.Transport | None) -> None:
-    """asyncio's socket transport keeps a method of its own, by which it reads. Once it is closed, that is of no use."""
+    """Removes a method of asyncio's socket transport that it keeps to read with. Once it is closed, that is of no use."""
     getattr(transport, "__dict__", {}).pop("_read_ready_cb", None)
 
 

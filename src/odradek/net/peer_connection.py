@@ -261,7 +261,7 @@ class PeerConnection(asyncio.BufferedProtocol):
     # -- inside
 
     async def _greet(self, timeout_s: float) -> None:
-        """ApiVersions at our newest version, and once more at one that the peer names if it does not know ours."""
+        """Sends ApiVersions at our newest version, and once more at one that the peer names if it does not know ours."""
         version = _API_VERSIONS.latest_stable
         response = await self._request_versions(version, timeout_s)
         if response.error_code == ErrorCode.UNSUPPORTED_VERSION and version > _OLDEST_GREETING:
@@ -343,7 +343,8 @@ class PeerConnection(asyncio.BufferedProtocol):
         self._alarm = asyncio.get_running_loop().call_later(max(delay_s, 0.0), self._check_deadlines)
 
     def _check_deadlines(self) -> None:
-        """One alarm for all requests: it is set again as long as any is under way, not with each of them."""
+        """Checks deadlines with one alarm for all requests: it is set again as long as any is under way, not with each of
+        them."""
         self._alarm = None
         if not self._pending:
             return

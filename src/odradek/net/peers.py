@@ -101,7 +101,7 @@ class Peers:
         return await connection.send(api, request, timeout_s=max(deadline - self._now(), 0.0))
 
     def forget(self, broker: BrokerId) -> None:
-        """It moved or died: what is under way with it fails now, and the next request looks its address up again."""
+        """Forgets a broker that moved or died: its requests under way fail now, and the next one looks its address up again."""
         for key in [key for key in self._lanes if key[0] == broker]:
             self._lanes.pop(key).close(f"broker {broker} is gone, or is reached elsewhere now")
 
@@ -112,7 +112,7 @@ class Peers:
             place.close(f"nothing waits for broker {broker} any more")
 
     async def close(self) -> None:
-        """Everything under way fails, and everything that is asked from now on."""
+        """Fails all requests under way, and all later ones."""
         self._closed = True
         for lane in list(self._lanes.values()):
             lane.close("this broker is stopping")
@@ -197,7 +197,8 @@ class _Lane:
             self.connection.close(PeerUnreachable(reason, sent=True))
 
     def _note_lost(self) -> None:
-        """The last connection is gone: one that served is followed at once, one that did not counts as a failure."""
+        """Handles the loss of the last connection: one that served is followed at once, one that did not counts as a
+        failure."""
         lost, self.connection = self.connection, None
         if lost is None:
             return

@@ -97,12 +97,12 @@ class ReplyQueue:
         return slot
 
     def park(self, slot: ReplySlot, frame_bytes: int) -> None:
-        """The request keeps its frame while it waits."""
+        """Notes that the request keeps its frame while it waits."""
         slot.parked_bytes = frame_bytes
         self.parked_bytes += frame_bytes
 
     def settle(self, slot: ReplySlot, chunks: Chunks | None) -> None:
-        """The reply is there; None when there will be none."""
+        """Takes in a reply; None when there will be none."""
         slot.done, slot.chunks, slot.pending = True, chunks, None
         slot.ready_at = self._now()
         self.parked_bytes -= slot.parked_bytes
@@ -128,7 +128,7 @@ class ReplyQueue:
         return ready
 
     def sent(self) -> None:
-        """The kernel has everything that was drained."""
+        """Notes that the kernel has everything that was drained."""
         if self._sending:
             sending, self._sending = self._sending, []
             sending_s = self._now() - self._sending_since
@@ -147,7 +147,7 @@ class ReplyQueue:
             slot.parked_bytes = 0
 
     def cancel(self) -> None:
-        """No one reads replies any more: end the work on those that are pending."""
+        """Ends the work on pending replies: no one reads them any more."""
         for slot in self.slots:
             if slot.pending is not None:
                 _cancel(slot.pending)

@@ -208,7 +208,7 @@ class Server:
             self._empty.set()
 
     def report(self, error: BaseException) -> None:
-        """An unexpected error from a request: hand it to the loop's exception handler, traceback and all."""
+        """Passes an unexpected error from a request to the loop's exception handler, with its traceback."""
         asyncio.get_running_loop().call_exception_handler({"message": "a request failed", "exception": error})
 
     # -- memory that connections share
@@ -226,7 +226,7 @@ class Server:
     # -- peers that stand still
 
     def watch(self) -> None:
-        """A connection is paused, waits for room, or holds what its peer does not read: look after it from now on."""
+        """Checks a connection from now on that is paused, waits for room, or holds bytes that its peer does not read."""
         if self._watching is None and not self._stopping:
             loop = asyncio.get_running_loop()
             self.watch_due_s = loop.time() + _WATCH_SECONDS

@@ -320,7 +320,7 @@ class TlsLayer(asyncio.BufferedProtocol):
         return self._waiting_bytes + self._to_peer.pending + plain_bytes
 
     def _pump(self) -> None:
-        """Encrypt and hand on, as far as the plain transport takes it."""
+        """Encrypts and passes on, as long as the plain transport takes it."""
         encrypted_bytes = 0
         try:
             while self._waiting and not self._plain_is_full and self._is_open:

@@ -58,7 +58,7 @@ class UnreadAnswers:
         return len(self._unread)
 
     def hold(self, connection: object, count: int, *, sent_bytes: int, now: float) -> None:
-        """The connection's peer has not taken all: `count` bytes of it are in memory. `sent_bytes`: all it ever took."""
+        """Notes that the connection's peer left `count` bytes in memory. `sent_bytes`: all that it has taken."""
         unread = self._unread.get(connection)
         if unread is None:
             unread = self._unread[connection] = _Unread(0, now, sent_bytes)
