@@ -233,7 +233,8 @@ class Election:
         self._begin_term(number, version)
 
     async def _keep_or_resign(self, controller: Node, epoch: Node) -> None:
-        """The node is ours: of a commit whose outcome was unknown, of this term, or of one to be given up."""
+        """Keeps or resigns an office whose node is ours: of a commit with an unknown outcome, of this term, or of one to
+        give up."""
         if self._is_candidate and self._term is None:
             self._begin_term(int(epoch.data), epoch.version)
             return

@@ -93,7 +93,7 @@ class Registry(Protocol):
         """Names one level below `path`, sorted."""
 
     async def commit(self, operations: Sequence[Operation]) -> None:
-        """All of the operations or none; `RegistryConflict` when one does not apply."""
+        """Makes all of the operations or none; raises `RegistryConflict` when one does not apply."""
 
     async def sync(self) -> None:
         """Returns when reads see everything that was committed before this call."""

@@ -33,7 +33,7 @@ class Watches:
         return end
 
     def notify(self, paths: Iterable[str]) -> None:
-        """The nodes at these paths, or their children, may have changed."""
+        """Notifies that the nodes at these paths, or their children, may have changed."""
         for path in paths:
             for number, on_change in self._by_path.get(path, {}).items():
                 if number not in self._due:
@@ -41,7 +41,7 @@ class Watches:
                     asyncio.get_running_loop().call_soon(self._call, number)
 
     def notify_all(self) -> None:
-        """Anything may have changed."""
+        """Notifies that anything may have changed."""
         self.notify(list(self._by_path))
 
     def clear(self) -> None:

@@ -187,7 +187,7 @@ class ZooKeeperRegistry:
         self.on_expired()
 
     async def _detect_other_history(self, lost: Session) -> None:
-        """A ZooKeeper whose data was wiped or set back does not let in, and never tells, a session that saw more than it has.
+        """Detects a ZooKeeper whose data was wiped or set back: it silently refuses a session that saw more than it has.
 
         It does let in a new one: when the lost session stays out all the same, it is over.
         """

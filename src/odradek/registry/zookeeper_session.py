@@ -208,7 +208,7 @@ class Session:
         return None
 
     def watch(self, path: str) -> None:
-        """Have `on_watched` called for every change that follows a request made later."""
+        """Makes `on_watched` be called for every change that follows a request made later."""
         if self.is_connected:
             self._waiting.extend(self._arming(path, EventType.NONE))
             self._pump()

@@ -146,7 +146,7 @@ class CommitPlan:
         self._parents.pop(path, None)
 
     def is_mere_parent(self, operation: int, version: int) -> None:
-        """There is only a parent where this creation's node goes."""
+        """Notes that there is only a parent where this creation's node goes."""
         self._filled[operation] = version
 
     def is_no_longer_mere_parent(self, operation: int) -> bool:
