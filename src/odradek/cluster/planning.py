@@ -205,7 +205,7 @@ class TopicPlanner:
             )
 
     def _check_collision(self, name: str) -> None:
-        """'.' and '_' look the same in metric names, so Kafka lets only one of two such names exist."""
+        """Refuses a collision: '.' and '_' look the same in metric names, so Kafka lets only one of two such names exist."""
         if "." not in name and "_" not in name:
             return
         if self._flat_names is None:

@@ -38,7 +38,7 @@ def check_target(
     *,
     allow_factor_change: bool = True,
 ) -> None:
-    """INVALID_REPLICA_ASSIGNMENT or INVALID_REPLICATION_FACTOR unless the partition may be moved to these brokers."""
+    """Raises INVALID_REPLICA_ASSIGNMENT or INVALID_REPLICATION_FACTOR unless the partition may be moved to these brokers."""
     if not target:
         raise _invalid("the assignment names no replica")
     for number, broker in enumerate(target):

@@ -152,7 +152,7 @@ class BrokerChanges:
         return rules_of(self._changes.image, topic, self._defaults)
 
     def check_epoch(self, broker: BrokerId, epoch: int) -> None:
-        """BROKER_ID_NOT_REGISTERED or STALE_BROKER_EPOCH unless this incarnation is the one that is registered."""
+        """Raises BROKER_ID_NOT_REGISTERED or STALE_BROKER_EPOCH unless this incarnation is the one that is registered."""
         known = self._known.get(broker)
         if known is None:
             raise KafkaError(ErrorCode.BROKER_ID_NOT_REGISTERED, f"broker {broker} is not registered")
@@ -211,7 +211,7 @@ class BrokerChanges:
         return True
 
     async def hear(self, report: BrokerReport) -> None:
-        """Act upon what a broker reports about itself."""
+        """Handles a broker's report about itself."""
         broker = report.broker_id
         if broker not in self._known or self._known[broker].epoch != report.broker_epoch:
             await self.refresh()
@@ -296,7 +296,7 @@ class BrokerChanges:
             raise
 
     async def settle(self, reason: str) -> None:
-        """Elect where a leader, or a member of an ISR, is not there any more, or where someone came back who may lead.
+        """Elects where a leader, or a member of an ISR, is gone, or where a broker came back that may lead.
 
         Moves that waited for someone who may lead end, too.
         """
@@ -305,7 +305,7 @@ class BrokerChanges:
         )
 
     async def settings_changed(self) -> None:
-        """A broker may be cordoned now, or a topic allow an unclean leader."""
+        """Handles changed settings: a broker may be cordoned now, or a topic allow an unclean leader."""
         await self.settle("settings changed")
 
     def needs_another_look(self) -> bool:
@@ -315,7 +315,8 @@ class BrokerChanges:
     # -- inside
 
     async def _review_eligible(self) -> None:
-        """The last controller may have gone by another `min.insync.replicas`, and leaders wait while anyone is eligible."""
+        """Reviews eligible replicas: the last controller may have used another `min.insync.replicas`, and leaders wait while
+        any replica is eligible."""
         reviewed = [
             with_fewer_eligible(topic, self.rules_of(topic))
             for topic in self._changes.image.topics.values()
@@ -406,7 +407,7 @@ def with_partitions(topic: TopicImage, changed: dict[int, PartitionImage]) -> To
 
 
 def log_completed(name: TopicPartition, before: PartitionImage, after: PartitionImage) -> None:
-    """One event if a move ended with this step."""
+    """Logs one event if a move ended with this step."""
     if before.is_reassigned and not after.is_reassigned:
         _log.info("reassignment_completed", partition=name, replicas=after.replicas)
 
@@ -420,7 +421,7 @@ def _is_steady(partition: PartitionImage, availability: ReplicaAvailability) -> 
 
 
 def _log_elections(reason: str, before: ClusterImage, changed: list[TopicImage]) -> None:
-    """One event for all elections of a change, one for partitions without a leader, and one for each unclean leader."""
+    """Logs one event for all elections of a change, one for partitions without a leader, and one for each unclean leader."""
     elected_count = shrunk_count = 0
     leaderless: list[str] = []
     for topic in changed:

@@ -162,7 +162,7 @@ class Controller:
         await self._publication.close()
 
     def depose(self) -> None:
-        """The term is over: act no more, and refuse the waiters."""
+        """Stops acting, and refuses the waiters: the term is over."""
         self._store.depose()
         self._publication.end()
 
@@ -256,11 +256,11 @@ class Controller:
         await self.brokers_changed()
 
     async def brokers_changed(self) -> None:
-        """The registrations may have changed: read them, and let partitions follow. Raises nothing: it is tried again."""
+        """Reads the registrations, which may have changed, and adapts the partitions. Raises nothing: it is tried again."""
         await self._check(self.brokers.refresh)
 
     def check_broker(self, broker: BrokerId, epoch: int) -> None:
-        """BROKER_ID_NOT_REGISTERED or STALE_BROKER_EPOCH unless this incarnation of it is registered."""
+        """Raises BROKER_ID_NOT_REGISTERED or STALE_BROKER_EPOCH unless this incarnation of it is registered."""
         self.brokers.check_epoch(broker, epoch)
 
     def applied_versions(self) -> dict[BrokerId, int]:
@@ -349,7 +349,7 @@ class Controller:
         self._maintenance = asyncio.get_running_loop().create_task(maintenance.run(), name="upkeep")
 
     async def _listen(self, policy: Callable[[], MaintenancePolicy]) -> None:
-        """A broker that is not heard any more must not lead: see `heartbeat_monitor.py`."""
+        """Listens to brokers: one that is not heard any more must not lead, see `heartbeat_monitor.py`."""
         while not self._store.is_deposed:
             await asyncio.sleep(_LISTEN_SECONDS)
             try:

@@ -111,7 +111,7 @@ class Publication:
     def acknowledged_by(
         self, broker: BrokerId, version: int, opening: frozenset[ReplicaId] = frozenset()
     ) -> None:
-        """A broker says what it has applied, and which replicas it is still opening."""
+        """Notes which version a broker has applied, and which replicas it is still opening."""
         known = self._versions.get(broker, -1), self._opening.get(broker, frozenset())
         if known != (version, opening):
             self._versions[broker], self._opening[broker] = version, opening

@@ -144,7 +144,7 @@ class ClusterStore:
     # -- writing
 
     async def commit(self, operations: Sequence[Operation], *, may_be_late: bool = False) -> None:
-        """All or nothing, durably. `may_be_late`: others change the same nodes, and a conflict with them is no fault.
+        """Commits all or nothing, durably. `may_be_late`: others change the same nodes, and a conflict with them is no fault.
 
         NOT_CONTROLLER when this controller's time is over, KAFKA_STORAGE_ERROR when the registry cannot write it now (then it
         may have happened all the same).
