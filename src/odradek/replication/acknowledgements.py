@@ -31,7 +31,7 @@ class Acknowledgements:
         return future
 
     def reached(self, offset: int) -> None:
-        """The mark is at `offset`."""
+        """Answers waiters: the mark is at `offset`."""
         waiting = self._waiting
         while waiting and waiting[0][0] < offset:
             _, future = waiting.popleft()
@@ -39,7 +39,7 @@ class Acknowledgements:
                 future.set_result(None)
 
     def refuse(self, refusal: ErrorContent) -> None:
-        """All waiters get the error."""
+        """Refuses all waiters with the error."""
         waiting, self._waiting = self._waiting, deque()
         for _, future in waiting:
             if not future.done():

@@ -46,5 +46,5 @@ class Arrivals:
         return None
 
     def forget(self) -> None:
-        """The log was cut."""
+        """Forgets marks after the log was cut."""
         self._marks.clear()

@@ -94,7 +94,7 @@ class Flusher:
             partition.flushed()
 
     def _abandon(self, jobs: list[tuple[Partition, FlushJob]], error: BaseException) -> None:
-        """No one knows what these flushes did, so nothing they covered may ever be acknowledged."""
+        """Fails these flushes, whose effect is unknown: nothing that they covered may ever be acknowledged."""
         for partition, _ in jobs:
             self._under_way.pop(partition, None)
             self.on_failure(partition, OSError(errno.EIO, f"a flush ended without a result: {error!r}"))

@@ -85,7 +85,7 @@ class FollowerRole:
         self._end = reason
 
     def log_closed(self) -> None:
-        """Everything is durable: a follower acknowledges nothing by itself."""
+        """Does nothing when the log is closed with everything durable: a follower acknowledges nothing by itself."""
 
     def end(self, reason: ErrorContent) -> None:
         self._end = reason
@@ -113,8 +113,8 @@ class FollowerRole:
         self.advance_high_watermark()
 
     def learned(self, high_watermark: int, start_offset: int) -> None:
-        """The marks that the leader sent with its records. They count as far as our own log goes, now and as that grows. An
-        answer that tells this log to truncate has no marks for it: the caller truncates first."""
+        """Notes the marks that the leader sent with its records. They count as far as our own log goes, now and as that
+        grows. An answer that tells this log to truncate has no marks for it: the caller truncates first."""
         self.follower()
         self._leader_high_watermark = high_watermark
         self._leader_start_offset = start_offset
@@ -173,7 +173,7 @@ class FollowerRole:
         self.advance_high_watermark()
 
     def advance_high_watermark(self) -> None:
-        """Advance the high watermark as far as it may go now, and ask for a flush where one is due."""
+        """Advances the high watermark as far as it may go now, and requests a flush where one is due."""
         replica = self._replica
         durable_offset = replica.make_durable()
         high_watermark = min(self._leader_high_watermark, durable_offset)

@@ -366,7 +366,7 @@ class FetchState:
         return pause_s(self._failures, pause_s_max, chance)
 
     def abandoned(self) -> None:
-        """The answer to the last request is not waited for: it is unknown whether it comes. It was no failure."""
+        """Stops waiting for the answer to the last request: it is unknown whether it comes. It was no failure."""
         self._epoch = _FULL
 
     def took(self, followed: FollowedPartition) -> None:
@@ -374,7 +374,7 @@ class FetchState:
         followed.failures = 0
 
     def pause(self, followed: FollowedPartition, now: float, pause_s_max: float, chance: float) -> None:
-        """It is left out for a while, the longer the more often that happens in a row."""
+        """Leaves the partition out for a while, the longer the more often that happens in a row."""
         followed.failures += 1
         followed.due_at = now + pause_s(followed.failures, pause_s_max, chance)
         if self.follows(followed):

@@ -178,7 +178,7 @@ class InSync:
         return len(self.state.isr) >= min(min_in_sync, len(self.state.replicas)) and not self.state.eligible
 
     def refused(self, now: float) -> None:
-        """A batch that its producer will send again was refused, and others of that producer may be on their way behind it."""
+        """Notes a refused batch that its producer will send again; others of that producer may be on their way after it."""
         self._refused_at = max(self._refused_at, now)
 
     def believes_gaps(self, now: float) -> bool:
@@ -204,7 +204,7 @@ class InSync:
         end_offset: int,
         now: float,
     ) -> None:
-        """The follower has everything below `fetch_offset` on disk; `end_offset` is where the leader's log ends.
+        """Notes that the follower has everything below `fetch_offset` on disk; `end_offset` is the leader's log end.
 
         NOT_LEADER_OR_FOLLOWER from a broker without a replica here, or from an earlier incarnation; OFFSET_OUT_OF_RANGE when it
         claims what there is not. Nothing is changed then.

@@ -140,7 +140,7 @@ class LeaderRole:
         self._end = reason
 
     def log_closed(self) -> None:
-        """Everything is durable: where that is all it takes, it is acknowledged."""
+        """Acknowledges records of a log that was closed with everything durable, where nothing else is needed."""
         replica = self._replica
         if self._in_sync is None:
             replica.high_watermark = Offset(max(replica.high_watermark, replica.log.end_offset))
@@ -225,7 +225,8 @@ class LeaderRole:
         *,
         start_offset: int = -1,
     ) -> None:
-        """The follower has everything below `fetch_offset` on disk, as our log has it; its own log begins at `start_offset`.
+        """Notes that the follower has everything below `fetch_offset` on disk, as in our log; its own log begins at
+        `start_offset`.
 
         NOT_LEADER_OR_FOLLOWER, OFFSET_OUT_OF_RANGE: see `InSync.fetched`.
         """
@@ -262,7 +263,7 @@ class LeaderRole:
             self._low_watermark.reached(self.low_watermark + 1)
 
     def _propose_joiners(self) -> None:
-        """A follower that was ready while another proposal was under way, or was refused, may not fetch again soon."""
+        """Proposes followers that were ready during another proposal, or were refused: they may not fetch again soon."""
         in_sync = self._in_sync
         if in_sync is None or in_sync.proposal is not None:
             return
@@ -311,7 +312,7 @@ class LeaderRole:
         self.isr_changed()
 
     def isr_changed(self) -> None:
-        """The ISR, or who may join it, may be another: answer its waiters."""
+        """Answers waiters for the ISR: it, or the set of followers that may join it, may have changed."""
         self.advance_high_watermark()
         in_sync = self._in_sync
         wanted = self._config.min_insync_replicas
@@ -328,7 +329,7 @@ class LeaderRole:
         self._propose_joiners()
 
     def advance_high_watermark(self) -> None:
-        """Advance the high watermark as far as it may go now, and ask for a flush where one is due."""
+        """Advances the high watermark as far as it may go now, and requests a flush where one is due."""
         replica = self._replica
         reachable = replica.make_durable()
         if self._in_sync is not None:

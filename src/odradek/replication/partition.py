@@ -164,7 +164,7 @@ class Partition:
         self._role.check_serves()
 
     def check_leader_epoch(self, expected: int) -> None:
-        """FENCED_LEADER_EPOCH or UNKNOWN_LEADER_EPOCH unless the client's epoch is ours; -1 is 'not known' (KIP-320)."""
+        """Raises FENCED_LEADER_EPOCH or UNKNOWN_LEADER_EPOCH unless the client's epoch is ours; -1 is 'not known' (KIP-320)."""
         if expected in (-1, self.leader_epoch):
             return
         code = (
@@ -215,7 +215,7 @@ class Partition:
         return True
 
     def _complete_restart(self) -> None:
-        """The log was to begin with a batch that did not come."""
+        """Restarts an empty log at its start offset: the batch with which it should begin did not come."""
         if self.log.end_offset < self.log.start_offset:
             self.log.restart_at(self.log.start_offset)
             self.flush_if_due()
@@ -283,7 +283,7 @@ class Partition:
             self._replica.flush()
 
     def flushed(self) -> None:
-        """The log's `flushed_offset` moved, or its files followed a truncation."""
+        """Continues after the log's `flushed_offset` moved, or its files followed a truncation."""
         if self.log.awaits_truncation:  # no space, no descriptors, or another truncation meanwhile
             asyncio.get_running_loop().call_later(_TRY_AGAIN_S, self._check_truncation)
         else:
@@ -305,13 +305,13 @@ class Partition:
         self._role.seal(self.retired)
 
     def release(self) -> None:
-        """A sealed log was closed with everything durable: if that is all it takes, acknowledge it. Readers come again, and
-        find a successor."""
+        """Acknowledges records of a sealed log that was closed with everything durable, if nothing else is needed. Readers
+        come again, and find a successor."""
         assert self.retired is not None
         self._role.log_closed()
         self._end(self._role, self.retired)
 
     def retire(self, error: KafkaError) -> None:
-        """The partition is gone or failed: all waiters get `error`, and so do later ones."""
+        """Refuses all waiters, and all later ones, with `error`: the partition is gone or failed."""
         self.retired = ErrorContent.of(error)
         self._end(self._role, self.retired)

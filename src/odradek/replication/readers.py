@@ -76,7 +76,7 @@ class Readers:
         return partition
 
     def forget_bytes(self) -> None:
-        """The log was cut: what was counted may not be there any more. No one watches."""
+        """Forgets the counted bytes after the log was cut: they may not be there any more. No one watches."""
         self._unannounced: deque[tuple[int, int]] = deque()
         """(Next offset, bytes) of each append that no one may read yet."""
         self._appended_bytes = 0
@@ -140,7 +140,7 @@ class Readers:
                 self._notify(self._committed, added)
 
     def end(self) -> None:
-        """All watchers hear that it is over. They unwatch, or watch again."""
+        """Calls `ended` of all watchers. They unwatch, or watch again."""
         for watchers in (self._watchers, self._replicas, self._committed):
             for watcher in list(watchers):
                 try:
@@ -149,7 +149,7 @@ class Readers:
                     self._failed(error)
 
     def start_moved(self) -> None:
-        """The log begins elsewhere. Followers hear of it at once, for someone waits until they have followed; consumers,
+        """Handles a new start of the log. Followers are called at once, for someone waits until they have followed; consumers,
         because what they wait for may be gone: those of committed records may wait in an open transaction below the new start.
         """
         self.end()

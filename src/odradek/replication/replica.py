@@ -92,7 +92,7 @@ class Replica:
         return future
 
     def files_followed(self) -> None:
-        """The files of the log are where its truncations left it."""
+        """Notes that the files of the log have followed its truncations."""
         waiting, self._truncated = self._truncated, []
         for future in waiting:
             if not future.done():
@@ -109,12 +109,12 @@ class Replica:
         return None if state is None or state.transaction_first_offset < 0 else state.transaction_first_offset
 
     def note_transaction(self, producer_id: int, first_offset: int) -> None:
-        """A transactional batch was appended; before `Readers.appended` counts it."""
+        """Notes an appended transactional batch, before `Readers.appended` counts it."""
         if self.ongoing_transaction(producer_id) == first_offset:
             self.readers.transaction_began(first_offset)
 
     def end_role(self, refusal: ErrorContent) -> None:
-        """No waiter is answered by what happens from now on, under another leader epoch or none."""
+        """Ends the role: later events, in another leader epoch or none, answer no waiter."""
         self._durable.refuse(refusal)
         waiting, self._truncated = self._truncated, []
         for future in waiting:

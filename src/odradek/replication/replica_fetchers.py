@@ -207,7 +207,7 @@ class _FetchLoop:
             self._nudging = asyncio.get_running_loop().create_task(self._nudge_leader())
 
     async def _nudge_leader(self) -> None:
-        """The answer says nothing; that it is asked for makes the leader answer the poll."""
+        """Sends a request whose answer does not matter: it makes the leader answer the poll."""
         try:
             with suppress(PeerUnreachable):  # the poll ends, too
                 await self._fetchers.asking.send(self.leader, _FETCH, _NOTHING, lane=self._lane)
@@ -422,8 +422,8 @@ class _FetchLoop:
     async def _begin_again(
         self, followed: FollowedPartition, partition: Partition, leader_start: int
     ) -> None:
-        """The leader has nothing at our end. It lies below the leader's log, so what we have is of no use to anyone; or above
-        it, which epochs would have shown if our log knew any: then it is empty."""
+        """Begins again where the leader has nothing at our end. It is below the leader's log, so our records are useless;
+        or above it, which epochs would have shown if our log knew any: then it is empty."""
         if leader_start < 0:
             leader_start = await self._leader_start(followed, partition)
             if not self._may_act(followed):
