@@ -59,7 +59,7 @@ NAME_BYTES_MAX: Final = 32_767
 
 
 def check_group_id(group_id: str) -> None:
-    """INVALID_GROUP_ID: membership needs a name. (Offsets may be kept under the empty one, for old clients.)"""
+    """Raises INVALID_GROUP_ID for an empty name: membership needs one. (Offsets may be kept under it, for old clients.)"""
     if not group_id:
         raise KafkaError(ErrorCode.INVALID_GROUP_ID, "a group's id may not be empty: set group.id")
     check_group_id_length(group_id)
@@ -104,7 +104,7 @@ class Group(Protocol):
         returned is asked about each partition."""
 
     def committed(self, committer: Committer, now: Moment) -> None:
-        """A commit passed the checks: it may count as a sign of life."""
+        """Called when a commit passed the checks: it may count as a sign of life."""
 
     def check_fetch(self, member_id: str | None, member_epoch: int) -> None:
         """Raises UNKNOWN_MEMBER_ID, STALE_MEMBER_EPOCH; a classic group checks nothing."""

@@ -135,7 +135,7 @@ class GroupMachine:
         return bool(self.offsets.of(group_id)) or bool(self.offsets.undecided(group_id))
 
     def forget(self, group: Group) -> None:
-        """The group is gone; its deadlines, wherever they are, find nothing."""
+        """Forgets a group that is gone; its deadlines, wherever they are, find nothing."""
         if self.groups.get(group.group_id) is group:
             del self.groups[group.group_id]
 

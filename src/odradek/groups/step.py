@@ -20,7 +20,7 @@ class GroupStep:
     answers: list[DeferredReply[Any]] = field(default_factory=list)
 
     def answer(self, ticket: Ticket[R], response: R) -> None:
-        """Released once the step's records are durable."""
+        """Answers the ticket; released once the step's records are durable."""
         self.answers.append(DeferredReply(ticket, response))
 
     def outcome(self, reply: T) -> Outcome[T]:

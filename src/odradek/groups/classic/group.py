@@ -177,7 +177,7 @@ class ClassicGroup:
     # -- the log's side
 
     def replay(self, value: GroupMetadataValue) -> None:
-        """The group is as the record says. Requests that wait, and members' other protocols, stay."""
+        """Sets the group to a record's state. Requests that wait, and members' other protocols, stay."""
         self.stored = value
         self.state = ClassicGroupState.STABLE if value.members else ClassicGroupState.EMPTY
         self.state_since_ms = value.current_state_timestamp
@@ -303,7 +303,7 @@ class ClassicGroup:
             self.leader_id = next(iter(self.members), None)
 
     def rename(self, member: ClassicGroupMember, member_id: str) -> None:
-        """A static member came back: its place is taken over under another id."""
+        """Gives the place of a static member that came back to another member id."""
         self._deadlines.cancel(session_of(self.group_id, member.member_id))
         self.pending_syncs.pop(member.member_id, None)
         self.members = {

@@ -169,7 +169,7 @@ def _add(joining: Join, member_id: str) -> None:
 
 
 def _replace_static_member(joining: Join, holder: ClassicGroupMember, member_id: str) -> None:
-    """A static member is back (or a second process uses its instance id): the place is the newcomer's (KIP-345)."""
+    """Gives the place of a static member to a new one that came back (or a second process with its instance id: KIP-345)."""
     group, step = joining.group, joining.step
     leader_before = group.leader_id
     answer_join(holder, join_refused(ErrorCode.FENCED_INSTANCE_ID, holder.member_id), step)
@@ -191,7 +191,7 @@ def _replace_static_member(joining: Join, holder: ClassicGroupMember, member_id:
 
 
 def _stay_stable(joining: Join, member: ClassicGroupMember, leader_before: str | None) -> None:
-    """The same instance with the same protocol keeps its assignment, and the others never notice."""
+    """Keeps the group stable: the same instance with the same protocol keeps its assignment, and the others never notice."""
     group, step = joining.group, joining.step
     record = group.record(step.now)
     if not joining.machine.fits([record]):

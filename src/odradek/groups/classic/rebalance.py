@@ -34,7 +34,7 @@ def classic_group(machine: GroupMachine, group_id: str) -> ClassicGroup | None:
 
 
 def forget_if_unstored(machine: GroupMachine, group: ClassicGroup, step: GroupStep) -> None:
-    """A group of which nothing was ever written goes with the last who wanted to be in it."""
+    """Forgets a group without records when the last that wanted to join it has left."""
     if group.is_unstored and not step.records and not machine.has_offsets(group.group_id):
         machine.forget(group)
 
@@ -67,13 +67,13 @@ def prepare(machine: GroupMachine, group: ClassicGroup, reason: str, step: Group
 
 
 def complete_if_possible(machine: GroupMachine, group: ClassicGroup, step: GroupStep) -> None:
-    """The first rebalance is completed by its delay alone."""
+    """Completes the rebalance if possible; a first one is completed by its delay alone."""
     if group.state is ClassicGroupState.PREPARING and not group.rebalances_first and group.all_joined:
         complete(machine, group, step)
 
 
 def complete(machine: GroupMachine, group: ClassicGroup, step: GroupStep) -> None:
-    """The members that have joined are the next generation."""
+    """Makes the members that have joined the next generation."""
     machine.deadlines.cancel(join_of(group.group_id))
     absent = [m for m in group.members.values() if m.joining is None and not m.is_static]
     for member in absent:

@@ -84,7 +84,7 @@ def _check_generation(group: ClassicGroup, member_id: str, instance_id: str | No
 def _assign(
     machine: GroupMachine, group: ClassicGroup, assignments: dict[str, bytes], step: GroupStep
 ) -> None:
-    """The record that makes the generation stable; members without an assignment get an empty one."""
+    """Writes the record that makes the generation stable; members without an assignment get an empty one."""
     record = group.record(step.now, assignments=assignments)
     if not machine.fits([record]):
         refuse_syncs(group, ErrorCode.UNKNOWN_SERVER_ERROR, step)

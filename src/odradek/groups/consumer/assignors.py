@@ -127,7 +127,7 @@ def _still_valid(share: Assignment, topics: Iterable[UUID], counts: PartitionCou
 
 
 def _settle_doubles(members: list[str], kept: _Shares) -> None:
-    """A partition that two members claim stays with the first: a target that was read back must not be trusted blindly."""
+    """Leaves a partition that two members claim to the first: a target that was read back must not be trusted blindly."""
     seen: dict[UUID, set[int]] = {}
     for member in members:
         for topic, partitions in kept[member].items():

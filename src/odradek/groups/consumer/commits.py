@@ -70,7 +70,7 @@ def _held_since(member: ConsumerGroupMember, epoch: int, stale: KafkaError) -> C
 def check_fetch(
     group_id: str, members: Mapping[str, ConsumerGroupMember], member_id: str | None, epoch: int
 ) -> None:
-    """No one in particular may always fetch; a member only in its epoch."""
+    """Checks a fetch: one without a member id is always allowed, one of a member only in its epoch."""
     if not member_id and epoch < 0:
         return
     member = members.get(member_id or "")

@@ -144,7 +144,7 @@ def _cannot(group: Group, reason: str) -> KafkaError:
 def downgrade_due(
     machine: GroupMachine, group: ConsumerGroup, group_context: GroupContext, step: GroupStep
 ) -> None:
-    """Only members of the classic protocol are left: replace the group's records by those of a classic group."""
+    """Replaces the group's records by those of a classic group: only members of the classic protocol are left."""
     members = list(group.members.values())
     name = _common_protocol(members)
     if (
@@ -217,7 +217,7 @@ def _classic_record(
 
 
 def downgraded_due(machine: GroupMachine, due: DeadlineKey, step: GroupStep) -> None:
-    """The classic group is there: what the last other member had is to be shared among its members."""
+    """Begins a rebalance of the new classic group, to share the last other member's partitions among its members."""
     group = machine.groups.get(due.group_id)
     if isinstance(group, ClassicGroup):
         group.loaded(step.now)

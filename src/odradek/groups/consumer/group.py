@@ -172,7 +172,7 @@ class ConsumerGroup:
         return check_commit(self.group_id, self.members, committer)
 
     def committed(self, committer: Committer, now: Moment) -> None:
-        """A commit says nothing about being alive: heartbeats do."""
+        """Does nothing: a commit is no sign of life, heartbeats are."""
 
     def check_fetch(self, member_id: str | None, member_epoch: int) -> None:
         check_fetch(self.group_id, self.members, member_id, member_epoch)
@@ -310,7 +310,7 @@ class ConsumerGroup:
                 self.has_partition_metadata = value is not None
 
     def note(self, record: ConsumerGroupRecord, stored: StoredRecord) -> None:
-        """The same record as it was stored, once it was replayed."""
+        """Notes the stored form of a record that was replayed."""
         key = record.key
         if isinstance(key, formats.MemberKey | formats.CurrentKey):
             if record.value is None:

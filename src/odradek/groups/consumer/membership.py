@@ -78,8 +78,8 @@ def _replaced(
 
 
 def check_epoch(member: ConsumerGroupMember, epoch: int, owned: Owned | None) -> None:
-    """FENCED_MEMBER_EPOCH. The epoch before is accepted when the answer with the new one may have been lost: a member that
-    uses nothing but what it has now can go on from there."""
+    """Raises FENCED_MEMBER_EPOCH. The epoch before is accepted when the answer with the new one may have been lost: a member
+    that uses nothing but what it has now can go on from there."""
     if epoch in (JOIN_EPOCH, member.epoch):
         return
     if (
@@ -103,7 +103,7 @@ def _is_within(owned: Owned | None, assigned: Holding) -> bool:
 
 
 def leave_temporarily(draft: Draft, member: ConsumerGroupMember) -> None:
-    """A static member goes and will be back: what it has stays its own until its session ends."""
+    """Lets a static member go that will be back: its partitions stay its own until its session ends."""
     current = replace(member.current, epoch=LEAVE_FOR_A_WHILE_EPOCH, revoking=EMPTY)
     draft.write_current(member.member_id, current)
 

@@ -190,7 +190,7 @@ class _Parser:
         self._group.repeatable_begin = begin
 
     def _end_branch(self) -> None:
-        """Another branch follows: fork before this one, and jump over those that follow behind it."""
+        """Ends a branch before another: forks before this one, and jumps over those that follow after it."""
         self._grow(2)
         group, program = self._group, self._program
         length = len(program) - group.branch_begin

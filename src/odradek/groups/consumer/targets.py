@@ -31,7 +31,7 @@ REGEX_REFRESH_LEAST_MS: Final = 1_000
 
 
 def change_regex(draft: Draft, before: str, after: str, group_context: GroupContext) -> None:
-    """A member left `before` (its profile is written) for `after`. INVALID_REGULAR_EXPRESSION."""
+    """Changes a member's expression from `before` (its profile is written) to `after`. INVALID_REGULAR_EXPRESSION."""
     group = draft.group
     if before and before in group.regexes and not group.regex_is_used(before):
         draft.write(formats.RegexKey(group_id=group.group_id, regular_expression=before), None)

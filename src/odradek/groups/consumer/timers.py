@@ -88,7 +88,8 @@ class MemberTimers:
         self._changes[DeadlineKey(kind, self._group_id, member_id)] = None
 
     def check_downgrade(self, group: ConsumerGroup) -> None:
-        """Soon, once what was decided here has been replayed, if only members of the classic protocol are left."""
+        """Begins a downgrade soon, after the replay of this decision's records, if only members of the classic protocol are
+        left."""
         if group.members and all(member.is_classic for member in group.members.values()):
             self.begin(ConsumerTimer.DOWNGRADE, 0)
 

@@ -119,14 +119,14 @@ class GroupDraft(Generic[G, K, V]):
         )
 
     def bump_epoch(self, topics: ClusterTopics, *, always: bool) -> None:
-        """The next epoch if the topics are not those that the epoch was made for, or in any case."""
+        """Begins the next epoch if the topics differ from those of the present one, or in any case."""
         group = self.group
         new_hash = metadata_hash(group.subscribed_topics, topics)
         if always or group.epoch == 0 or new_hash != group.metadata_hash:
             self.write_epoch(group.epoch + 1, new_hash)
 
     def delete_member(self, member_id: str) -> None:
-        """All that there is about a member. What it had is free."""
+        """Deletes all records of a member. Its partitions become free."""
         group_id = self.group.group_id
         self.write(self._schema.current(group_id=group_id, member_id=member_id), None)
         self.write(self._schema.target_member(group_id=group_id, member_id=member_id), None)

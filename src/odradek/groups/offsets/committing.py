@@ -63,7 +63,7 @@ class CommitRecords:
     records: list[NewRecord] = field(default_factory=list)
 
     def add(self, request: CommitRequest, commit: Commit, now_ms: int, metadata_length_max: int) -> None:
-        """The metadata's limit is in characters, as in Kafka, whatever the setting's name says."""
+        """Adds an offset. The metadata's limit is in characters, as in Kafka, whatever the setting's name."""
         if commit.metadata is not None and len(commit.metadata) > metadata_length_max:
             self.verdicts[commit.place] = ErrorCode.OFFSET_METADATA_TOO_LARGE
             return

@@ -117,7 +117,7 @@ def delete_topics(
 
 
 def cleanup_due(machine: GroupMachine, due: DeadlineKey, step: GroupStep) -> None:
-    """A round over all groups, in parts; a round begins every `offsets.retention.check.interval.ms`."""
+    """Cleans all groups up, in parts; a round begins every `offsets.retention.check.interval.ms`."""
     group_ids = machine.cleanup_round
     if not group_ids:
         group_ids.extend(dict.fromkeys([*machine.groups, *machine.offsets.groups()]))

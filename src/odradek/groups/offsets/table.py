@@ -72,7 +72,7 @@ class OffsetTable:
         self._open.setdefault(group_id, {}).setdefault(place, set()).add(producer_id)
 
     def delete(self, group_id: str, place: Place) -> None:
-        """A tombstone also takes what transactions had in hand before it."""
+        """Deletes an offset. A tombstone also removes what transactions had pending before it."""
         offsets = self._by_group.get(group_id)
         if offsets is not None:
             offsets.pop(place, None)
@@ -90,7 +90,7 @@ class OffsetTable:
                 self.put(group_id, place, offset)
 
     def _close(self, group_id: str, place: Place, producer_id: int | None) -> None:
-        """The producer's (None: everyone's) transaction has nothing to say about the place any more."""
+        """Removes the place from the producer's transaction (None: from everyone's)."""
         places = self._open.get(group_id)
         producers = places.get(place) if places is not None else None
         if places is None or producers is None:

@@ -52,7 +52,7 @@ def assign(
 def _spread(
     given: dict[str, set[_Place]], readers: dict[_Place, int], subscriptions: Mapping[str, frozenset[UUID]]
 ) -> None:
-    """Every partition gets a reader if anyone wants it; then every member gets a partition if it wants any."""
+    """Gives every partition a reader if anyone wants it; then every member a partition if it wants any."""
     loads = {member_id: len(places) for member_id, places in given.items()}
     subscribers = _subscribers(subscriptions, loads)
     for place, count in readers.items():

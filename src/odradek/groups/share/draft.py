@@ -34,5 +34,5 @@ def draft_of(group: ShareGroup) -> ShareDraft:
 
 
 def write_state_topics(draft: ShareDraft, topics: Mapping[UUID, StateTopic]) -> None:
-    """The partitions that the group has a state in."""
+    """Writes the partitions that the group has a state in."""
     draft.write(formats.StatePartitionsKey(group_id=draft.group.group_id), state_topics_value(topics))

@@ -141,7 +141,7 @@ class ShareGroup:
         )
 
     def committed(self, committer: Committer, now: Moment) -> None:
-        """Nothing is committed here."""
+        """Does nothing: share groups commit no offsets."""
 
     def check_fetch(self, member_id: str | None, member_epoch: int) -> None:
         raise KafkaError(

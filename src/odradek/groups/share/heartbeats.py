@@ -48,7 +48,8 @@ def check_heartbeat(request: ShareGroupHeartbeatRequest) -> None:
 
 
 def check_member_id(member_id: str) -> None:
-    """INVALID_REQUEST. Members make up their ids: clients use UUIDs, in Kafka's form or in the longer one with dashes."""
+    """Raises INVALID_REQUEST. Members make up their ids: clients use UUIDs, in Kafka's form or in the longer one with
+    dashes."""
     if not member_id:
         raise invalid_request("MemberId can't be empty.")
     if len(member_id) > MEMBER_ID_LENGTH_MAX:
@@ -127,7 +128,7 @@ def begin_to_read(draft: ShareDraft, topics: ClusterTopics) -> None:
 
 
 def settle(draft: ShareDraft, member_id: str, topics: ClusterTopics) -> None:
-    """The member gets its target, and is in the target's epoch.
+    """Gives the member its target, in the target's epoch.
 
     Only what it subscribes to now: a target that knows its new subscription may be worked out only later.
     """

@@ -290,7 +290,7 @@ class SharePartition:
                 self._ahead.appendleft(batch._replace(first_offset=self.end_offset))
 
     def _shrink(self) -> None:
-        """Fresh offsets at the end that no one got are not in flight."""
+        """Removes fresh offsets at the end that no one got: they are not in flight."""
         while self._window and self._window[-1] is _FRESH:
             self._window.pop()
 

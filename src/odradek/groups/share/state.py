@@ -213,7 +213,7 @@ class ShareStates:
         self._states[place] = replace(after, update_count=before.update_count + 1)
 
     def replay_marker(self, producer_id: int, producer_epoch: int, *, is_commit: bool) -> None:
-        """There are no transactions here."""
+        """Does nothing: there are no transactions here."""
 
     def loaded(self, now: Moment) -> None:
         self._tick_ms = now.monotonic_ms + self._settings().cold_interval_ms
@@ -253,7 +253,7 @@ def _fenced(place: SharePlace, state_epoch: int) -> KafkaError:
 
 
 def _check_batches(change: StateChange) -> None:
-    """Another broker wrote them, and what is kept is combined and counted from them."""
+    """Checks batches that another broker wrote: the stored state is combined and counted from them."""
     if len(change.batches) > RECORD_LOCKS_MAX:
         raise KafkaError(
             ErrorCode.INVALID_REQUEST,
