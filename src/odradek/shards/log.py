@@ -54,7 +54,7 @@ class ShardLog(Protocol):
         """Returns None when the record at `last_offset` is durable on every in-sync replica, else a future for that moment."""
 
     async def bring(self, offset: int, max_bytes: int) -> None:
-        """Have another thread wait for the disk, where a `read` would have to."""
+        """Makes another thread wait for the disk, where a `read` would have to."""
 
     def read(self, offset: int, max_bytes: int) -> tuple[Buffer, int]:
         """Whole batches from the one that holds `offset`, at least one, and where to go on. Empty at the log's end."""

@@ -275,7 +275,7 @@ class Shard(Generic[M]):
             raise
 
     def _give_up(self, outcome: Outcome[Any], reason: KafkaError) -> None:
-        """Soft state is ahead of the log: begin again without it, and refuse those who were to be answered."""
+        """Begins again without soft state, which is ahead of the log, and refuses the requests that waited for answers."""
         self._restart(reason)
         for reply in outcome.answers:
             self._requests.refuse(reply.ticket, unavailable(reason))
@@ -301,7 +301,7 @@ class Shard(Generic[M]):
     # -- time
 
     def _arm(self) -> None:
-        """One timer, at the machine's next deadline."""
+        """Sets the one timer to the machine's next deadline."""
         deadline_ms = self._machine.next_deadline_ms()
         if deadline_ms is None or self.state is not ShardState.ACTIVE:
             self._disarm()
@@ -357,7 +357,7 @@ class Shard(Generic[M]):
     # -- loading
 
     def _restart(self, reason: KafkaError) -> None:
-        """The machine and its log may differ: begin again from what the log holds."""
+        """Begins again from the log: the machine and its log may differ."""
         if self.state is not ShardState.ACTIVE:
             return
         _log.warning("shard_reloads", shard=self._name, reason=reason.message)
