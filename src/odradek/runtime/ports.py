@@ -83,7 +83,7 @@ class DiskFile(Protocol):
         longer leads to it. For files whose content is synced."""
 
     def close(self) -> None:
-        """Idempotent. Does not sync."""
+        """Closes the file. Idempotent. Does not sync."""
 
 
 class DirectoryLock(Protocol):
@@ -124,7 +124,7 @@ class Disk(Protocol):
         """Removes a directory and all it holds; no error if it is missing."""
 
     def rename(self, source: str, target: str) -> None:
-        """Atomic; replaces a file at `target`."""
+        """Renames atomically; replaces a file at `target`."""
 
     def remove(self, path: str) -> None:
         """Removes a file; raises FileNotFoundError if it is missing."""
@@ -136,7 +136,7 @@ class Disk(Protocol):
         """Returns the whole file."""
 
     def replace(self, path: str, data: bytes) -> None:
-        """Durably put `data` at `path` so that a crash leaves the old content or the new one, never a mix."""
+        """Puts `data` durably at `path` so that a crash leaves the old content or the new one, never a mix."""
 
     def free_bytes(self, path: str) -> int:
         """Returns the bytes that may still be written to the file system that holds `path`."""

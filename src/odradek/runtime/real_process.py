@@ -48,7 +48,7 @@ def return_free_memory() -> None:
 
 
 def keep_freed_memory(kept_bytes: int) -> None:
-    """Have the C library keep about so much of freed memory for later, in place of giving large blocks back at once.
+    """Makes the C library keep about this much of freed memory for later, instead of returning large blocks at once.
 
     For those who make and free buffers of megabytes all the time: else each has fresh pages, which the system clears and
     maps one by one. That takes longer than to fill them. Does nothing where the C library has no such call (it is glibc's).

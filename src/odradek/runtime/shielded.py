@@ -23,7 +23,7 @@ async def outcome_of(task: asyncio.Task[T]) -> T:
 
 
 def unheard(task: asyncio.Task[T]) -> None:
-    """A done callback for a task that perhaps nothing waits for: see `outcome_of`."""
+    """Handles the end of a task that perhaps nothing waits for, as its done callback: see `outcome_of`."""
     error = None if task.cancelled() else task.exception()
     if error is not None and not isinstance(error, OdradekError):
         asyncio.get_running_loop().call_exception_handler(
