@@ -33,7 +33,7 @@ class _GrowingColumn:
         return len(self._offsets) - 1
 
     def add(self, content: bytes, start: int, stop: int) -> None:
-        """The row `content[start:stop]`, or null where `stop` is negative."""
+        """Adds the row `content[start:stop]`, or null where `stop` is negative."""
         if stop < 0:
             self._nulls.append(self.row_count)
         else:

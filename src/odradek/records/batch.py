@@ -193,7 +193,7 @@ def assign(
     log_append_time: int | None = None,
     max_timestamp: int | None = None,
 ) -> None:
-    """Patch a writable batch in place with what the leader decides.
+    """Patches a writable batch in place with the leader's decisions.
 
     `log_append_time` (milliseconds) turns the batch into one of LogAppendTime: all its records then have that
     time. `max_timestamp` mends a producer's wrong header field. Only these two touch the CRC.
