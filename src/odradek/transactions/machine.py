@@ -92,7 +92,7 @@ class TransactionMachine:
         self._put(transactional_id, state, record.offset)
 
     def replay_marker(self, producer_id: int, producer_epoch: int, *, is_commit: bool) -> None:
-        """No transaction ever writes here."""
+        """Does nothing: no transaction ever writes here."""
 
     def _put(self, transactional_id: str, state: Transaction | None, offset: int) -> None:
         self._idle.pop(transactional_id, None)
@@ -271,7 +271,8 @@ class TransactionMachine:
         return Outcome(None, [record])
 
     def _check_fits(self, transactional_id: str, record: NewRecord) -> None:
-        """A transaction that just fitted a batch could not be ended: the record of that is a little larger."""
+        """Checks the size: a transaction that just fitted a batch could not be ended, as the record of that is a little
+        larger."""
         weight_bytes = len(record.key) + len(record.value or b"") + _PREPARED_BYTES_MORE
         if weight_bytes > self._terms().batch_bytes_max:
             raise KafkaError(

@@ -150,7 +150,7 @@ class TransactionCoordinator:
         )
 
     async def add_offsets(self, transactional_id: str, who: ProducerIdentity, group_id: str) -> None:
-        """A group's offsets join the transaction: the partition of `__consumer_offsets` that holds them."""
+        """Adds a group's offsets to the transaction: the partition of `__consumer_offsets` that contains them."""
         await self.add_partitions(transactional_id, who, {self._offsets_partition(group_id)})
 
     async def end(
