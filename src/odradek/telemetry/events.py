@@ -56,7 +56,7 @@ class Events:
         self._emit(logging.ERROR, event, values)
 
     def exception(self, event: str, **values: Any) -> None:
-        """An error of our own making: the traceback goes into the log, at the root of a connection or a task only."""
+        """Logs an error of our own with its traceback, at the root of a connection or a task only."""
         if self._logger.isEnabledFor(logging.ERROR):
             extra = {"odradek_values": values, "odradek_limited": self._is_limited}
             self._logger.error(_Line(event, values), exc_info=True, extra=extra)
