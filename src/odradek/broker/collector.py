@@ -18,7 +18,7 @@ _GROWN_SECONDS: Final = 30.0
 _HARDLY_MORE: Final = 1.1
 """No large request is served if there are at most this many times the fewest blocks of these seconds."""
 _FREEZE_BLOCKS: Final = 60_000
-"""A look at the objects in so many blocks takes about 20 ms."""
+"""A look at the objects in this many blocks takes about 20 ms."""
 _PARTITION_BLOCKS: Final = 130
 """The memory blocks of a partition: its replica, its log and its entry in the image (measured with 7,750 partitions)."""
 

@@ -62,7 +62,7 @@ _INIT_PRODUCER_ID: Final = 22
 _BEFORE_JOIN: Final = frozenset({17, _API_VERSIONS, 36}) | {api.key for api in APIS.values() if api.internal}
 """Logins, ApiVersions and what brokers ask: served before this broker knows its cluster."""
 _JOIN_MS_MAX: Final = 10_000
-"""A client's request waits so many milliseconds at most while its broker joins. Then it gets an error such as NOT_LEADER."""
+"""The longest wait of a client's request while its broker joins. Then it gets an error such as NOT_LEADER."""
 _FEW_ELEMENTS: Final = 1000
 """The elements of all arrays of a message: one with more is read, or written, in steps (`broker/large_messages.py`)."""
 

@@ -95,7 +95,7 @@ def letter_headers(
 ) -> HeaderPairs:
     """Returns the headers of a dead letter: the record's own, then these.
 
-    What the record has of an earlier failure is replaced. `retry_at_ms`: it is to be tried again, not before this time.
+    What the record has of an earlier failure is replaced. `retry_at_ms`: the record is tried again, not before this time.
     """
     named: list[tuple[str, object]] = [
         (TOPIC, origin.topic),

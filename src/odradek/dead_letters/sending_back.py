@@ -88,7 +88,7 @@ _REQUEST_BYTES_MAX: Final = 64 << 20
 PRODUCER_SETTINGS: Final = {"max_request_size": _REQUEST_BYTES_MAX, "buffer_memory": 2 * _REQUEST_BYTES_MAX}
 """Settings to send on records of any size: topics have the limit. Brokers take requests of 100 MiB by default."""
 LETTERS_REMEMBERED: Final = 500_000
-"""Copies are known among so many letters that were sent last, in some 60 MB: a writer that repeats itself does so soon."""
+"""The last sent letters among which copies are recognised, in some 60 MB: a writer that repeats itself does so soon."""
 
 
 class RedriveCore:

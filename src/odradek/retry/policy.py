@@ -30,9 +30,9 @@ class RetryMode(StrEnum):
     """The handling of the records behind a failed record."""
 
     NON_BLOCKING = "non-blocking"
-    """They go on: the failed record waits in a retry topic. Records of one key may be handled out of order."""
+    """Later records go on: the failed one waits in a retry topic. Records of one key may be handled out of order."""
     BLOCKING = "blocking"
-    """They wait in their partition until it is done or dead. Order is kept."""
+    """Later records wait in their partition until the failed one is done or dead. Order is kept."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

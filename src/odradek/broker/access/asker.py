@@ -41,7 +41,7 @@ class Access:
         return False
 
     def may_quietly(self, operation: AclOperation, resource_type: AclResourceType, name: str) -> bool:
-        """Like `may`, without a report: for refusals that are no mistake of the client, whose answer only shows less."""
+        """Decides as `may`, without a report: such a refusal is no mistake of the client, whose answer only shows less."""
         if self.check_rules is not None:
             self.check_rules()
         return self._authorizer.may(self._principal, self._host, operation, resource_type, name)

@@ -52,7 +52,7 @@ _OTHER_ARRAYS: Final = {
 }
 """The arrays of request and answer that go together, where a request has several, or the answer an error of its own, too."""
 _BOTH: Final = frozenset({"ElectLeaders", "AlterPartitionReassignments"})
-"""The error is said for the request, and for each element."""
+"""APIs whose answer has the error for the request and for each element."""
 
 
 def mirrored(

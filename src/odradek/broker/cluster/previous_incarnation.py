@@ -44,7 +44,7 @@ _ASK_SECONDS: Final = 2.0
 _LOOK_SECONDS: Final = 0.25
 _WAIT_SECONDS_MIN: Final = 120.0
 _SESSIONS_MAX: Final = 3.0
-"""The wait ends after so many timeouts of a session: a dead one ends after one, counted from when the registry noticed."""
+"""The session timeouts after which the wait ends: a dead session ends after one, counted from when the registry noticed."""
 _LOOPBACK: Final = "127.0.0.1"
 
 

@@ -111,7 +111,7 @@ async def find_offsets(
 ) -> OffsetAnswers:
     """Asks the leader of each partition, again where it is worth it; errors are what is left after `timeout_s`.
 
-    A topic that is missing keeps no other waiting. It is an error once brokers have said for some seconds that there is none.
+    A missing topic keeps no other waiting. It is an error once brokers have answered for some seconds that it is absent.
     """
     deadline = cluster.clock.monotonic() + timeout_s
     missing = await _missing_topics(cluster, {tp.topic for tp in wanted}, timeout_s)

@@ -45,7 +45,7 @@ _FENCED: Final = frozenset(
 )
 _TOPIC_UNKNOWN: Final = frozenset({ErrorCode.UNKNOWN_TOPIC_ID, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION})
 _MISSES_MIN: Final = 2
-"""A topic that is not there twice is gone: one broker alone may not have heard of a new one yet."""
+"""The answers without the topic after which it is gone: a single broker may not know a new topic yet."""
 _CHECK_EVERY_S: Final = 1.0
 _COMMIT: Final = api_by_name("OffsetCommit")
 _FETCH: Final = api_by_name("OffsetFetch")

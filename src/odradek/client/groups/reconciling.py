@@ -76,7 +76,7 @@ class ReconcilingMember(MembershipState):
         self._owned_ids: dict[str, UUID] = {}
         """The topics that `owned` is of; one that is made again has another id, and is another topic."""
         self._taken_ids: dict[str, UUID] = {}
-        """The same for what the handover under way takes."""
+        """The ids of the topics that the handover under way takes, by name."""
         self._beat_at = 0.0
         self._in_flight = False
         self._sending: _SentFields | None = None

@@ -1,4 +1,4 @@
-"""A warning for partitions that records wait for, or that are to be read, and that no broker leads."""
+"""Warnings for partitions without a leader that records wait for, or that a consumer reads."""
 
 from __future__ import annotations
 

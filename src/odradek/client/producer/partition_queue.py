@@ -33,7 +33,7 @@ from odradek.model.ids import TopicPartition
 
 PRODUCER_EPOCH_MAX: Final = 32_767
 IN_FLIGHT_MAX: Final = 5
-"""Per partition: so many batches of a producer a broker remembers, to recognise duplicates."""
+"""The last batches of a producer that a broker remembers per partition, to recognise duplicates."""
 _SEQUENCE_MASK: Final = 0x7FFF_FFFF
 
 
