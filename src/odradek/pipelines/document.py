@@ -37,7 +37,7 @@ _NAME: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,199}")
 
 
 class Desired(StrEnum):
-    """The state that a user asked for."""
+    """The desired state of a pipeline, which a user asked for."""
 
     RUNNING = "running"
     PAUSED = "paused"

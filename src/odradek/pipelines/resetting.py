@@ -1,4 +1,4 @@
-"""A pipeline that begins again: a new checkpoint, and nothing that its sinks decided."""
+"""The reset of a pipeline (an application reset): it gets a new checkpoint, and its sinks forget their decisions."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Which ways lead from a version of a pipeline to another program, and why the others do not. Decisions only."""
+"""The modes of an upgrade from a version of a pipeline to another program, and why a mode is impossible. Decisions only."""
 
 from __future__ import annotations
 

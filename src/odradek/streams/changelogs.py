@@ -1,4 +1,4 @@
-"""State that comes back without a checkpoint: each operator's changelog topic, and where a program goes on.
+"""Changelog topics, and state restore: a program continues without its checkpoint, with each operator's state.
 
 A task's changes are records of the transaction that has the batch's output, in the partition of the task's number. So a
 changelog is, at each decision of the sink, the state of that decision, whose input offsets it holds, too. A program that is

@@ -1,7 +1,7 @@
-"""The test driver: the same plan over rows that a test gives, as one batch of Spark, without a broker.
+"""The test driver, in place of TopologyTestDriver: it runs a program's plan over rows of a test, without a broker.
 
-Rows of all topics are handled in the order in which they are fed. What is written to a topic that the program also reads
-is read.
+The rows are one batch of Spark. Rows of all topics are handled in the order in which they are fed. Output to a topic that the
+program also reads is read.
 """
 
 from __future__ import annotations

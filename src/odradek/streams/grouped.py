@@ -38,7 +38,10 @@ class ResultTypes(Generic[TableT, StreamT]):
 
 
 class GroupedStream(Generic[TableT, StreamT]):
-    """Records by key, to be aggregated. `emit`: an update for `every` record, or the `latest` of each key in a batch."""
+    """A KGroupedStream: records by key, to be aggregated.
+
+    `emit`: an update for `every` record, or the `latest` of each key in a batch.
+    """
 
     def __init__(
         self,

@@ -48,9 +48,10 @@ else:
 
 
 class Stream:
-    """Records with a key, a value and a timestamp. Expressions are Spark SQL or Columns: they see the columns of the
-    value, those of
-    the key, `_timestamp` (milliseconds) and `_headers`.
+    """A KStream: records with a key, a value and a timestamp.
+
+    Expressions are Spark SQL or Columns: they see the columns of the value, those of the key, `_timestamp` (milliseconds) and
+    `_headers`.
     """
 
     def __init__(self, program: Program, operator: Operator) -> None:
@@ -312,7 +313,7 @@ class Stream:
 
 
 class GlobalTable:
-    """A table of which every task has all rows. Streams join it by any expression, in any partition."""
+    """A GlobalKTable: every task has all of its rows. Streams join it by any expression, in any partition."""
 
     def __init__(self, program: Program, operator: Operator) -> None:
         self._program = program
@@ -320,7 +321,7 @@ class GlobalTable:
 
 
 class Table:
-    """A value for each key. An update with a null value is a delete."""
+    """A KTable: a value for each key. An update with a null value is a delete."""
 
     def __init__(self, program: Program, operator: Operator) -> None:
         self._program = program

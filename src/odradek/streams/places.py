@@ -1,4 +1,4 @@
-"""A directory of a checkpoint: on this machine, or in what pyarrow's file systems reach."""
+"""The directory of a query's checkpoint: on this machine, or in what pyarrow's file systems reach."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Tables of a program that runs, asked while they change: views of their topics, with keys and values as they are written."""
+"""Interactive queries: the tables of a running program as materialized views of their topics, with the formats of its sinks."""
 
 from __future__ import annotations
 

@@ -130,8 +130,9 @@ def start(
     until_now: bool,
     options: Mapping[str, str],
 ) -> Run:
-    """Starts the queries. ConfigError for outputs that one query cannot write, and for a program that writes nothing, or has no
-    servers.
+    """Starts the queries. `interval`: of Spark's trigger; `until_now`: the trigger is availableNow.
+
+    ConfigError for outputs that one query cannot write, and for a program that writes nothing, or has no servers.
     """
     planned = planned_queries(program.ends)
     if not planned:

@@ -63,7 +63,7 @@ def double(value: float | Decimal | str) -> float:
 
 
 def rounded_decimal(value: float | Decimal | str, kind: SqlType) -> Decimal:
-    """Rounds half up, as a CAST does. Raises ValueError for text that is no number, and for too large a number."""
+    """Decimal rounding: half up, as a CAST does. Raises ValueError for text that is no number, and for too large a number."""
     number = decimal_number(value) if isinstance(value, str) else Decimal(value)
     try:
         rounded = number.quantize(Decimal(1).scaleb(-kind.scale), rounding=ROUND_HALF_UP, context=WIDE)

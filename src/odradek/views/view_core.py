@@ -1,4 +1,4 @@
-"""The core that the asynchronous and the synchronous view share: the tail, the store, and their lifetimes."""
+"""The core of a materialized view: the asynchronous and the synchronous view share the tail, the store, and their lifetimes."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Small files into large ones: the same rows, in fewer files, in commits that readers see whole or not at all."""
+"""Compaction of small files into large ones: the same rows, in fewer files, in commits that readers see whole or not at all."""
 
 from __future__ import annotations
 

@@ -50,7 +50,7 @@ Document = dict[str, Any]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ManifestVersion:
-    """The table at one version: the sum of commits up to it."""
+    """The manifest of the table at one version: the sum of commits up to it."""
 
     version: int = -1
     files: Mapping[str, DataFile] = field(default_factory=dict)

@@ -1,4 +1,4 @@
-"""Rows that pass through a plan to its sink: many records in Arrow's stream format, or one that failed, as JSON.
+"""Side outputs, in rows that pass through a plan to its sink: records in Arrow's stream format, or one that failed, as JSON.
 
 Spark itself can write the JSON, so no operator need ask Python about good records:
 `{"origin": {topic, partition, offset, timestamp, key, value, headers}, "exception", "message", "stage", "stacktrace"}`, with

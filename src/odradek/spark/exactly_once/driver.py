@@ -1,4 +1,4 @@
-"""The driver's half: begin a batch, decide it, carry the decision out.
+"""The driver's half of the sink: begin a batch, commit its decision, carry the decision out. It fences zombie drivers.
 
 `begin` runs in Spark's planner process before a batch's tasks, `decide` in its commit process after them. Between the two
 only the tasks' results travel, so a task's result holds what `begin` found out.
@@ -145,7 +145,7 @@ class SinkDriver:
         progress: Mapping[str, OffsetsToCommit],
         input_fingerprint: str | None = None,
     ) -> None:
-        """Makes the batch part of the output; `progress` are offsets to commit with it, by group. Those of topics that
+        """Commits the decision: the batch is part of the output. `progress` are offsets to commit with it, by group. Those of topics that
         were deleted meanwhile are left out.
 
         ProducerFencedError: another driver uses the sink id. ConfigError: the batch cannot be decided. After any other

@@ -1,4 +1,4 @@
-"""The exactly-once half of both writers: what Spark pickles, runs in tasks, and commits."""
+"""The exactly-once sink: Spark pickles this write, runs it in tasks, and has it commit each micro-batch."""
 
 from __future__ import annotations
 
@@ -99,7 +99,10 @@ class TwoPhaseWrite:
         )
 
     def commit(self, messages: Sequence[WriterCommitMessage | None]) -> None:
-        """Decides the batch. An error leaves the decision open; the next batch to begin finds out."""
+        """Commits the micro-batch: its decision, then its transactions.
+
+        An error leaves the decision open; the next batch to begin finds out.
+        """
         done = [message for message in messages if isinstance(message, PreparedTask)]
         if len(done) < len(messages) or not done:
             raise ConfigError(f"{len(messages) - len(done)} of {len(messages)} tasks gave no result")

@@ -1,4 +1,4 @@
-"""Which offsets the next batch reads and how they are cut into tasks: pure functions over plain numbers."""
+"""The offsets that the next micro-batch reads, and their splits among tasks: pure functions over plain numbers."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ def share(backlog: Offsets, limit: int) -> dict[TopicPartition, int]:
 def advance(start: Offsets, available: Offsets, limit: int | None) -> dict[TopicPartition, int]:
     """Returns the offsets where the next batch ends: everything available, or `limit` records fairly shared.
 
-    A partition that vanished from `available` stays where it was; one whose log is now shorter than `start`
+    `limit`: maxOffsetsPerTrigger. A partition that vanished from `available` stays where it was; one whose log is now shorter than `start`
     goes back to that log's end. Below one record per partition the partitions take turns, decided by `start`
     alone.
     """

@@ -1,4 +1,4 @@
-"""A program as text: its sub-topologies, and in each of them what is read, done, kept and written."""
+"""The description of a topology as text: its sub-topologies, with the sources, operators, state and sinks of each."""
 
 from __future__ import annotations
 

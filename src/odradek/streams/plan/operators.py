@@ -143,7 +143,10 @@ class Peeked(Operator):
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Repartitioned(Operator):
-    """The records that have a key; all of them where a left or outer join follows, which can use the others (KIP-962)."""
+    """A repartition, without a topic: Spark's shuffle divides keys among tasks where an operator needs it.
+
+    Records without a key are dropped, unless a left or outer join follows, which can use them (KIP-962).
+    """
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)

@@ -1,4 +1,4 @@
-"""A program while it is written: what it is called, the names of its operators, and where it ends."""
+"""A program (a topology) while it is written: its name, the names of its operators, and its outputs."""
 
 from __future__ import annotations
 

@@ -27,8 +27,8 @@ _LENGTH: Final = re.compile(r"([0-9]{1,15})\s*([a-z]+?)s?", re.ASCII)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class WindowKind:
-    """`grace_ms`: how long after its end a window still takes records. `idle_ms`: after how long without a record, on the
-    clock, a task closes its windows. None: it waits for a record.
+    """`grace_ms`: the grace period, in which a window still takes records after its end. `idle_ms`: after how long
+    without a record, on the clock, a task closes its windows. None: it waits for a record.
     """
 
     grace_ms: int

@@ -1,4 +1,4 @@
-"""A task's timers in stream time: which keys have something to do, and when.
+"""A task's timers (punctuation) in stream time: which keys have something to do, and when.
 
 Pages hold the times, so that adding a time, and checking whether any is due, reads little of the state even if many keys
 wait.

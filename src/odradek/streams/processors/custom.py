@@ -73,8 +73,10 @@ class _Times:
 
 
 class Timers:
-    """The timers of one key. `now` is stream time: the largest timestamp that the task has seen. `wall_clock` is the time, in
-    milliseconds since 1970, at which Spark runs the batch.
+    """The timers of one key, in place of Kafka Streams' punctuation.
+
+    `now` is stream time: the largest timestamp that the task has seen. `wall_clock` is the time, in milliseconds since 1970, at
+    which Spark runs the batch.
     """
 
     def __init__(

@@ -1,4 +1,4 @@
-"""Records that an operator's code cannot handle: an error, a line in the log, or a dead letter (KIP-1033)."""
+"""Exception handlers: a record that an operator cannot handle is an error, a line in the log, or a dead letter (KIP-1033)."""
 
 from __future__ import annotations
 
@@ -56,7 +56,10 @@ class Letters:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LetterRules:
-    """The handling of failing records in one query of a program. `elsewhere`: operators whose letters another query writes."""
+    """The exception handlers (deserialization, processing) of one query of a program.
+
+    `elsewhere`: operators whose letters another query writes.
+    """
 
     program: Program
     elsewhere: frozenset[str] = frozenset()

@@ -20,9 +20,10 @@ class LatestProcessor:
 
 
 class StreamTableProcessor:
-    """Port 0 is the stream, port 1 the table. Keys are the table's; the payload of the stream has its own `key` and `value`.
+    """A stream-table join. Port 0 is the stream, port 1 the table.
 
-    Output: the stream's key and value, and the table's value. The timestamp is the stream's.
+    Keys are the table's; the payload of the stream has its own `key` and `value`. Output: the stream's key and value, and the
+    table's value. The timestamp is the stream's.
     """
 
     def __init__(self, kind: JoinKind) -> None:
@@ -42,7 +43,10 @@ class StreamTableProcessor:
 
 
 class TableTableProcessor:
-    """Ports 0 and 1 are the tables. Output: left, right, old left, old right. The timestamp is the larger of both sides'."""
+    """A table-table join. Ports 0 and 1 are the tables.
+
+    Output: left, right, old left, old right. The timestamp is the larger of both sides'.
+    """
 
     def __init__(self, kind: JoinKind) -> None:
         self.needs_left = kind in ("inner", "left")

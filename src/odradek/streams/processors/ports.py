@@ -33,7 +33,7 @@ class UpdateRow(NamedTuple):
 
 
 class ByteStore(Protocol):
-    """The store of a task from batch to batch: RocksDB under Spark, a dict in tests."""
+    """A task's state store, from batch to batch: RocksDB under Spark, a dict in tests."""
 
     def get(self, name: bytes) -> bytes | None: ...
     def put(self, name: bytes, data: bytes) -> None: ...

@@ -1,4 +1,4 @@
-"""Stores around a task's store: what a batch changes of it, and rows in pages."""
+"""State stores: around a task's store, what a batch changes of it, and rows in pages."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ class RecordingStore:
 
 
 class PagedStore:
-    """A store whose rows lie in pages: a call of Spark's state costs the same for one row as for a page of them.
+    """A state store whose rows are in pages: a call of Spark's state costs the same for one row as for a page of them.
 
     A row's page is its name's CRC-32 modulo the number of pages, which is a power of two. It grows when pages have become twice
     as large as they should be. Nothing is written for good before `flush`.

@@ -1,4 +1,4 @@
-"""Joins of two streams within a time."""
+"""Stream-stream joins: two streams, within a time (JoinWindows)."""
 
 from __future__ import annotations
 

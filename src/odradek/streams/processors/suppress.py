@@ -1,7 +1,8 @@
-"""A table's updates held back for a time: of each key, the latest update goes on when the first one has waited so long.
+"""Suppression: a table's updates are held back for a time, and of each key only the latest one is emitted after it.
 
-As Kafka Streams' KTableSuppressProcessor: time is stream time, an update that replaces another one keeps its place, and a
-buffer that is full gives on the oldest updates early, or ends the query.
+It does what Kafka Streams' KTableSuppressProcessor does. Time is stream time, and a key's time begins with its first update.
+An update that replaces another one is emitted when that one would be. A buffer that is full emits the oldest updates early, or
+ends the query.
 """
 
 from __future__ import annotations
@@ -31,7 +32,7 @@ _Held = tuple[int, Any, Any, int, Any, int]
 
 
 class SuppressProcessor:
-    """Payload: {"value": …, "old": …}. Output: value, old value."""
+    """The suppress buffer of a task. Payload: {"value": …, "old": …}. Output: value, old value."""
 
     def __init__(self, limit: TimeLimit) -> None:
         self._limit = limit

@@ -1,4 +1,4 @@
-"""One task and one batch: rows are put in order, processed one by one, and what changed of the state is written at the end.
+"""One stream task and one batch: rows are put in order and processed one by one, and changes of state are written at the end.
 
 Kafka Streams takes, of all partitions of a task, the one whose next record is the oldest; within a partition it goes by
 offset. With
@@ -356,7 +356,10 @@ def next_wall_clock(processor: KeyedProcessor, store: ByteStore) -> int | None:
 def latest_only(
     updates: Iterable[tuple[list[int], UpdateRow]], old: tuple[int, ...]
 ) -> Iterator[tuple[list[int], UpdateRow]]:
-    """Yields the last update of each key. In the columns `old` it says what its first one said: the state before the batch."""
+    """Yields the last update of each key, as the record cache of Kafka Streams does.
+
+    In the columns `old` it has what the first update had: the state before the batch.
+    """
     last: dict[str, tuple[list[int], UpdateRow]] = {}
     first: dict[str, UpdateRow] = {}
     for order, update in updates:

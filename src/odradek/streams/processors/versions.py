@@ -1,6 +1,7 @@
 """Versioned tables: a value of a key is true from its timestamp until that of the next one, whatever order they come in.
 
-As in Kafka Streams (KIP-889, KIP-914, KIP-923): history is kept for a time; a record that is older changes nothing.
+A task keeps the versions in its state store. As in Kafka Streams (KIP-889, KIP-914, KIP-923): history is kept for a time; a
+record that is older changes nothing.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
 """Windowed aggregates, as Kafka Streams keeps them: a window takes records until stream time is past its end and its grace.
 
-For each key there is one state: its open windows. A window that is closed leaves the state; where final results are asked
-for, that is when it is said. Windows close when stream time moves on, whichever key moved it: the task keeps a calendar of
-when which key has something to close.
+For each key there is one state: its open windows. Window expiry: a window that is closed leaves the state, and a late record,
+whose windows are all closed, is dropped. With final results (ksqlDB's EMIT FINAL) a window is emitted when it closes. Windows
+close when stream time moves on, whichever key moved it: the task keeps a calendar of when which key has something to close.
 """
 
 from __future__ import annotations

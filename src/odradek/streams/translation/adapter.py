@@ -85,7 +85,7 @@ class Port:
 
 
 class MapStore:
-    """One map of Spark's state. Spark knows of each group's own map only, so a task's state is its own."""
+    """The state store of a task in Spark: one map of Spark's state. Spark shows a task its own map only."""
 
     def __init__(self, state: Any) -> None:
         self._state = state
@@ -223,6 +223,7 @@ class TaskProcessor(StatefulProcessor):
         initialState: Any,  # noqa: N803
         timerValues: Any,  # noqa: N803
     ) -> None:
+        """Restores a task's state from its partition of the changelog topic."""
         assert self._changelog is not None
         rows = latest_rows(self._changelog.read(self._numbers[key[0]]))
         store = PagedStore(self._state)
@@ -384,7 +385,7 @@ def _batch(run: TaskRun, rows: pa.Table, script: tuple[ScriptStep, ...], failure
 
 
 def task_of(port: Port, tasks: tuple[int, ...]) -> Column:
-    """Returns the task that has a row's key."""
+    """Returns the task that has a row's key. It depends on the key alone, so inputs need no co-partitioning."""
     every = sf.array(*map(sf.lit, tasks))
     if port.everywhere:
         if STATE in port.rows.columns:

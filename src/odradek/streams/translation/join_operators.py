@@ -225,7 +225,7 @@ def _window_table(operator: WindowTableJoin, translator: Translator) -> RecordFr
 
 
 def _references(operator: ForeignKeyJoin, left: RecordFrame) -> DataFrame:
-    """Returns, for each update of the left table, the messages to its old and to its new foreign key."""
+    """Returns, for each update of the left table, its subscriptions: the messages to its old and to its new foreign key."""
     rows = left.rows
     for column, by in (("__value", "__new_by"), ("__old", "__old_by")):
         seen = scope(left.with_rows(rows), column)

@@ -1,4 +1,4 @@
-"""Records of a plan that fail: they are no records any more, and pass to the sink as changes of state do."""
+"""Dead letters of a plan: records that fail become a side output, and pass to the sink as changes of state do."""
 
 from __future__ import annotations
 

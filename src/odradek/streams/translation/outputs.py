@@ -1,7 +1,7 @@
 """Turns frames into the rows that `format("odradek")` writes; and adds outputs that branch off before a query's end.
 
-A query of Spark has one plan and one sink. Output for another topic on the way is computed from a copy of each row, packed,
-and passes through to the sink as changes of state do: in rows that are no records.
+A query of Spark has one plan and one sink. Other topics are side outputs: their records are computed from a copy of each row,
+packed, and pass through to the sink as changes of state do, in rows that are no records.
 """
 
 from __future__ import annotations
