@@ -1,4 +1,7 @@
-"""The catalog: streams, tables, types, queries. A value: a statement makes the next one (`applying.py`)."""
+"""The catalog (ksqlDB's metastore): streams, tables, types, queries.
+
+It is a value: a statement makes the next one (`applying.py`).
+"""
 
 from __future__ import annotations
 

@@ -145,8 +145,9 @@ class SinkDriver:
         progress: Mapping[str, OffsetsToCommit],
         input_fingerprint: str | None = None,
     ) -> None:
-        """Commits the decision: the batch is part of the output. `progress` are offsets to commit with it, by group. Those of topics that
-        were deleted meanwhile are left out.
+        """Commits the decision: the batch is part of the output.
+
+        `progress` are offsets to commit with it, by group. Those of topics that were deleted meanwhile are left out.
 
         ProducerFencedError: another driver uses the sink id. ConfigError: the batch cannot be decided. After any other
         error the decision may have been taken: the next `begin` finds out.

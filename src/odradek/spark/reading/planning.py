@@ -42,9 +42,8 @@ def share(backlog: Offsets, limit: int) -> dict[TopicPartition, int]:
 def advance(start: Offsets, available: Offsets, limit: int | None) -> dict[TopicPartition, int]:
     """Returns the offsets where the next batch ends: everything available, or `limit` records fairly shared.
 
-    `limit`: maxOffsetsPerTrigger. A partition that vanished from `available` stays where it was; one whose log is now shorter than `start`
-    goes back to that log's end. Below one record per partition the partitions take turns, decided by `start`
-    alone.
+    `limit`: maxOffsetsPerTrigger. A partition that vanished from `available` stays where it was; one whose log is now shorter
+    than `start` goes back to that log's end. Below one record per partition the partitions take turns, decided by `start`.
     """
     ends = dict(start)
     ends.update(

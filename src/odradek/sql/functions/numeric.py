@@ -67,6 +67,7 @@ def _half(scale: int) -> str:
 
 
 def _round_decimal(call: Call) -> str:
+    """Returns the decimal rounding of ROUND: to the nearest, and ties towards positive infinity."""
     value, scale = call.texts
     if not _is_written(scale):
         return f"cast(odradek_round(cast({value} as string), {scale}, 'up') as {call.returns.ddl})"

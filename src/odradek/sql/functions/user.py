@@ -1,4 +1,4 @@
-"""CREATE FUNCTION in Python: what the code must define, what it may not do, and what Spark runs.
+"""CREATE FUNCTION in Python (UDF, UDTF, UDAF): what the code must define, what it may not do, and what Spark runs.
 
     CREATE FUNCTION initials(name STRING) RETURNS STRING AS $$ "".join(word[0] for word in name.split()) $$;
     CREATE TABLE FUNCTION letters(word STRING) RETURNS STRING AS $$ list(word) $$;

@@ -1,4 +1,4 @@
-"""Steps as operators of `odradek.streams`."""
+"""Builds the physical plan of a query: operators of `odradek.streams` from its steps."""
 
 from __future__ import annotations
 

@@ -1,4 +1,7 @@
-"""The server's side of the engine: the process with the JVM, started when a query needs it, and started again when it dies."""
+"""The server's side of the engine, which runs persistent and push queries.
+
+It starts the process with the JVM when a query needs it, and again when it dies.
+"""
 
 from __future__ import annotations
 

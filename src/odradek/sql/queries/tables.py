@@ -1,4 +1,4 @@
-"""Pull queries over tables: a view of each table's topic, opened with the first query that asks for it."""
+"""Pull queries over tables: lookups in a materialized view of the table's topic, opened by the first query that needs it."""
 
 from __future__ import annotations
 

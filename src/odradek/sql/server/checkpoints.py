@@ -1,4 +1,4 @@
-"""Directories of queries' checkpoints on this machine: each version that was carried over has one of its own."""
+"""Directories of persistent queries' checkpoints on this machine: each version that was carried over has one of its own."""
 
 from __future__ import annotations
 

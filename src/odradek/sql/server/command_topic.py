@@ -1,4 +1,4 @@
-"""The command topic: every statement that changes the catalog, in one order for all servers of a service.
+"""The command topic (command log): every statement that changes the catalog, in one order for all servers of a service.
 
 A server that wants to write fences all others (they share a transactional id), reads the topic to its end, decides whether the
 statement is allowed after all that is there, and commits. So between what it read and what it wrote there is nothing. What was

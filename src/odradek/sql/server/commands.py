@@ -1,4 +1,4 @@
-"""One command: a statement that changes the catalog, as the command topic keeps it."""
+"""One command of the command log: a statement that changes the catalog, as the command topic keeps it."""
 
 from __future__ import annotations
 

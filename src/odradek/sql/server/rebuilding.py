@@ -1,4 +1,4 @@
-"""Queries that are being rebuilt take the place of the ones before when they have caught up."""
+"""Swaps a query that is being rebuilt (an upgrade) for the one before it, when it has caught up."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Schemas of statements: columns that a schema registry knows, and ids for what statements write.
+"""Schema inference of statements: columns that a schema registry knows, and ids for what statements write.
 
 They become part of the statement's text before it is written to the command topic, so that a start of another server, and the
 engine, read the same.
