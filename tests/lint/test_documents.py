@@ -117,14 +117,13 @@ def test_the_index_of_decisions_repeats_their_titles(name: str) -> None:
 
 
 def rows_of_the_glossary() -> list[tuple[str, list[str], list[str]]]:
-    """(Kafka's word, files, what to open in them) of the glossary's first table."""
-    table = (
-        (ROOT / "docs/glossary.md").read_text(encoding="utf-8").partition("\n## ")[2].partition("\n## ")[0]
-    )
-    cells = [line.strip("|").split("|") for line in table.splitlines() if line.startswith("|")]
+    """(The field's word, files, what to open in them) of the tables in the glossary's first part."""
+    part = (ROOT / "docs/glossary.md").read_text(encoding="utf-8").partition("\n## ")[2].partition("\n## ")[0]
+    cells = [line.strip("|").split("|") for line in part.splitlines() if line.startswith("|")]
     return [
         (word.strip(), re.findall(r"`([\w./-]+\.py)`", files), re.findall(r"`([\w.]+)`", names))
-        for word, files, names in cells[2:]
+        for word, files, names in cells
+        if files.strip() not in ("file", "---")
     ]
 
 
