@@ -193,7 +193,7 @@ class _Check:
         self.aborted = {entry.last_offset: entry for entry in self._transaction_index(stem)}
 
     def _transaction_index(self, stem: str) -> list[AbortedTransaction]:
-        """A segment in which no transaction was aborted has none."""
+        """Reads the transaction index; a segment without aborted transactions has none."""
         path = stem + naming.TRANSACTION_INDEX
         if not self.disk.exists(path):
             return []

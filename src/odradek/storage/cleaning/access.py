@@ -96,7 +96,7 @@ class CleaningAccess:
         self.cancelled = False
 
     def abort(self) -> bool:
-        """Sealed segments are about to change: the compaction under way, if there is one, must not replace any.
+        """Ends the compaction under way, if there is one, because sealed segments are about to change: it must not replace any.
 
         True when it had begun to on the disk, which must be undone. It may wait for work on another thread, and does what a
         segment that replaced others still lacks. OSError.
@@ -183,7 +183,7 @@ class CleaningAccess:
     # ---- putting one segment in the place of several -----------------------------------------------------------------
 
     def replace(self, group: SegmentGroup, target: CleanedSegment) -> Segment:
-        """The target was committed: from now on it is read, by the file that wrote it."""
+        """Reads the committed target from now on, by the file that wrote it."""
         new = Segment(
             self._disk,
             self._files,

@@ -15,7 +15,7 @@ _WINDOW_BYTES_MIN: Final = 16 << 10
 def checked_batches(
     file: DiskFile, size_bytes: int, window_bytes: int
 ) -> Iterator[tuple[BatchHeader, memoryview]]:
-    """All of them: a larger one is read by itself. KafkaError CORRUPT_MESSAGE or UNSUPPORTED_FOR_MESSAGE_FORMAT."""
+    """Yields all batches; reads a larger one by itself. Raises KafkaError CORRUPT_MESSAGE or UNSUPPORTED_FOR_MESSAGE_FORMAT."""
     window_bytes = max(window_bytes, _WINDOW_BYTES_MIN)
     window, start, position = memoryview(b""), 0, 0
     while position < size_bytes:

@@ -91,7 +91,7 @@ def cleaning_range(
 def _cleanable(
     dirty: Sequence[SegmentView], limit_offset: int, config: LogConfig, now_ms: int
 ) -> list[SegmentView]:
-    """Up to the first that must not be touched yet."""
+    """Returns the segments up to the first that must not be touched yet."""
     cleanable = []
     youngest_ms = now_ms - config.min_compaction_lag_ms
     for segment in dirty:
@@ -110,7 +110,7 @@ def _overdue_ms(first: SegmentView, config: LogConfig, now_ms: int) -> int:
 
 
 def group_count(segments: Sequence[SegmentView], size_bytes_max: int) -> int:
-    """How many of the first segments become one: as many as fit in a segment, by bytes and by offsets; at least one."""
+    """Returns how many of the first segments become one: as many as fit in a segment, by bytes and by offsets; at least one."""
     first = segments[0]
     size_bytes, count = first.size_bytes, 1
     for segment in segments[1:]:

@@ -64,7 +64,7 @@ class Fates:
         of it must stay."""
 
     def of(self, header: BatchHeader, batch: Buffer) -> Buffer | None:
-        """None: nothing is left. KafkaError: the batch is damaged."""
+        """Returns the cleaned batch, or None when nothing is left. Raises KafkaError for a damaged batch."""
         kept = self._marker(header, batch) if header.is_control else self._data(header, batch)
         return emptied(header) if kept is None and self._is_last_of_producer(header) else kept
 

@@ -18,7 +18,7 @@ class IncrementalWork(Protocol):
         """Read and written so far."""
 
     def steps(self) -> Iterator[None]:
-        """The work, once. Blocks, on any thread."""
+        """Does the work, once. Blocks, on any thread."""
 
     def close(self) -> None:
         """Closes the files, wherever the work stopped."""

@@ -41,7 +41,7 @@ class CleanedTransactions:
         return False
 
     def is_done(self, header: BatchHeader, kind: ControlKind | None) -> bool:
-        """A marker of this kind (None: an unknown kind): whether nothing is left of its transaction."""
+        """Returns whether a marker of this kind (None: an unknown kind) has nothing of its transaction left."""
         self._begin(header.last_offset)
         if kind is ControlKind.ABORT:
             return not self._aborting.pop(header.producer_id, False)

@@ -189,7 +189,7 @@ class Checkpointing:
         return notes
 
     async def _formatted(self, directory: LogDirectory) -> Checkpoint:
-        """The files that are to be written. Of many logs each takes milliseconds."""
+        """Returns the files to write. Formatting those of many logs takes milliseconds each."""
         steps = directory.checkpoint_steps()
         while True:
             try:

@@ -184,7 +184,7 @@ def _pairs(data: bytes, separator: str) -> dict[str, str]:
 
 
 def kafka_id(value: UUID) -> str:
-    """Kafka writes UUIDs as 22 characters of URL-safe base64."""
+    """Returns a UUID in Kafka's form: 22 characters of URL-safe base64."""
     return base64.urlsafe_b64encode(value.bytes).rstrip(b"=").decode()
 
 

@@ -66,7 +66,7 @@ class DeletedDirectories:
         self._doomed.pop(path, None)
 
     def _files_in(self, path: str) -> list[str]:
-        """The largest first: space is what is wanted."""
+        """Returns the files of a directory, the largest first, so that space becomes free soon."""
         if not self._disk.exists(path):
             return []
         names = [

@@ -71,7 +71,7 @@ class DirectoryFailures:
     # ---- failures ----------------------------------------------------------------------------------------------------
 
     def fail(self, opened: Log, error: OSError) -> str:
-        """A disk error that is final: take the log's whole directory offline; return its path."""
+        """Takes the log's whole directory offline after a disk error that is final; returns its path."""
         directory = self.home(opened.topic_partition)
         self.fail_directory(directory, error)
         return directory.path

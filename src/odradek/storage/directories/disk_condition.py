@@ -98,7 +98,7 @@ class DiskCondition:
         return True
 
     def saw_space(self, now: float, *, has_space: bool) -> bool:
-        """A look at a full disk. True if the disk is full no longer."""
+        """Notes free space on a full disk. Returns True if the disk is not full any longer."""
         if not self.is_full:
             return False
         if not has_space:
@@ -113,7 +113,8 @@ class DiskCondition:
     # -- time
 
     def synced(self, seconds: float, now: float, limits: SlowDiskLimits) -> bool:
-        """A sync ended, or has been under way for so long. True if that makes the disk slow, or well again."""
+        """Notes the seconds of a sync that ended or is still under way. Returns True if that makes the disk slow, or well
+        again."""
         if limits.sync_s <= 0:
             return self.looked(now, limits)
         changed = self.looked(now, limits)
@@ -122,7 +123,7 @@ class DiskCondition:
         return changed
 
     def looked(self, now: float, limits: SlowDiskLimits) -> bool:
-        """Time went by. True if the disk became slow, or well again."""
+        """Notes that time went by. Returns True if the disk became slow, or well again."""
         if limits.sync_s <= 0:
             was_slow, self.is_slow, self._slice = self.is_slow, False, None
             return was_slow

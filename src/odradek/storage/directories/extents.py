@@ -106,7 +106,7 @@ def decode(data: bytes) -> ExtentsRead:
 
 
 def _next_body(data: bytes, position: int, crc_before: int) -> tuple[bytes | None, int, int]:
-    """The body at `position`, where it ends, and its CRC; no body where none can be believed."""
+    """Returns the body at `position`, its end, and its CRC; no body where none is reliable."""
     start = position + _FRAME.size
     if start > len(data):
         return None, position, crc_before

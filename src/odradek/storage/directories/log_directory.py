@@ -153,7 +153,7 @@ class LogDirectory:
             self.offline = str(error)
 
     def read_identity(self) -> MetaProperties | None:
-        """None in a new directory."""
+        """Returns the directory's identity; None in a new directory."""
         path = naming.join(self.path, naming.META_PROPERTIES)
         return MetaProperties.parse(self._disk.read(path), path) if self._disk.exists(path) else None
 
@@ -205,7 +205,7 @@ class LogDirectory:
             self.recovery_points[name] = extent.recovery_point
 
     def _read_offsets(self, name: str) -> dict[TopicPartition, int]:
-        """A checkpoint that is damaged is worth nothing: the logs are then scanned from their start."""
+        """Reads a checkpoint; a damaged one is worth nothing: the logs are then scanned from their start."""
         path = naming.join(self.path, name)
         if not self._disk.exists(path):
             if name == naming.START_OFFSETS:
@@ -312,7 +312,7 @@ class LogDirectory:
         return in_one_go(self.checkpoint_steps())
 
     def checkpoint_steps(self) -> Generator[None, None, Checkpoint]:
-        """The same, with a step for each file. What is known when the first step begins is written down."""
+        """Does the same, with a step for each file. The contents are those at the begin of the first step."""
         forgotten, held, extents = tuple(self._stale), self._held_data(), dict(self.extents)
         known = {
             naming.RECOVERY_POINTS: dict(self.recovery_points),

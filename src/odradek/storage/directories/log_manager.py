@@ -404,7 +404,7 @@ class LogManager:
             await self._checkpoints.write(home)
 
     def cleaned_offset(self, name: TopicPartition) -> int | None:
-        """Up to where the last compaction of the partition got; None when it is not known."""
+        """Returns the end of the last compaction of the partition; None when it is unknown."""
         home = self._placement.first(name)
         cleaned = home.cleaned_offsets.get(name) if home is not None else None
         opened = self._logs.get(name)
@@ -475,7 +475,7 @@ class LogManager:
         return opened.failed is None
 
     def fail(self, opened: Log, error: OSError) -> str:
-        """A disk error that is final: take the log's whole directory offline; return its path."""
+        """Takes the log's whole directory offline after a disk error that is final; returns its path."""
         return self._failures.fail(opened, error)
 
     def own_file_failed(self, directory: LogDirectory, error: OSError) -> None:

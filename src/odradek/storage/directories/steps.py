@@ -17,7 +17,7 @@ is raised inside."""
 
 
 def carry_out(steps: Steps[T]) -> T:
-    """All of it, at once. Blocks."""
+    """Carries out all steps at once. Blocks."""
     run = _Run(steps)
     while run.sync is not None:
         run.go_on()
@@ -25,7 +25,7 @@ def carry_out(steps: Steps[T]) -> T:
 
 
 def carry_out_together(many: Iterable[Steps[T]]) -> list[T | Exception]:
-    """The outcome of each, or its error, which leaves the others alone. Blocks."""
+    """Returns the outcome of each, or its error, which does not affect the others. Blocks."""
     runs = [_Run(steps) for steps in many]
     under_way = runs
     while under_way := [run for run in under_way if run.sync is not None]:

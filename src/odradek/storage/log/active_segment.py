@@ -129,7 +129,7 @@ class ActiveSegment:
             raise self._health.failed(error) from error
 
     def _roll(self, reason: RollReason) -> Segment:
-        """An OSError leaves the log as it was."""
+        """Begins a new segment. An OSError leaves the log as it was."""
         context, old, end_offset = self._context, self._segments.active, self._segments.end_offset
         old.complete_index()
         new = Segment(

@@ -183,7 +183,7 @@ class NoteRemoval:
     truncation_count: int
 
     def run(self) -> bool:
-        """Blocks, on any thread; whether the file is gone."""
+        """Removes the note's file. Blocks, on any thread; returns whether the file is gone."""
         gone: list[bool] = []
         try:
             self.life.attempt(lambda: gone.append(self.remove()))
@@ -192,7 +192,7 @@ class NoteRemoval:
         return any(gone)
 
     def remove(self) -> bool:
-        """The work itself, for those who closed the log."""
+        """Does the work, for callers that closed the log."""
         if self.truncation_count != self.life.truncation_count:
             return False  # it is of a later one by now
         path = naming.join(self.directory, naming.TRUNCATION)

@@ -88,7 +88,7 @@ def _marker(header: BatchHeader, batch: memoryview) -> Marker | None:
 def portions(
     batches: Batches, markers: dict[int, Marker], *, end_offset: int, segment_bytes: int
 ) -> Iterator[SegmentWrite]:
-    """The batches in as few writes as segments allow; a batch larger than a segment may be goes alone."""
+    """Yields the batches in as few writes as segments allow; a batch that is larger than a segment goes alone."""
     first, size_bytes, start_offset = 0, 0, end_offset
     for number, (header, batch) in enumerate(batches):
         is_full = size_bytes + len(batch) > segment_bytes or number - first >= _BATCHES_MAX

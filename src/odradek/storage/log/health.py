@@ -90,7 +90,7 @@ class Health:
             raise self._refusal(self.fault)
 
     def failed(self, error: OSError) -> KafkaError:
-        """Remember the error; return what to raise."""
+        """Notes the error; returns the one to raise."""
         if error.errno in NO_DESCRIPTORS:
             log.error("too_many_open_files", partition=self._topic_partition, error=error)
             return KafkaError(ErrorCode.KAFKA_STORAGE_ERROR, f"{self._topic_partition}: {error}")

@@ -70,14 +70,14 @@ class EpochHistory:
         return self._entries[above - 1].epoch if above else -1
 
     def truncate_from_end(self, end_offset: int) -> bool:
-        """The log now ends at `end_offset`; an epoch that would begin there or later goes. True when one did."""
+        """Ends the log at `end_offset`: drops an epoch that would begin there or later. Returns True when there was one."""
         count = len(self._entries)
         while self._entries and self._entries[-1].start_offset >= end_offset:
             self._entries.pop()
         return len(self._entries) != count
 
     def truncate_from_start(self, start_offset: int) -> bool:
-        """The log now begins at `start_offset`; the epoch that covers it begins there too. True when something changed."""
+        """Begins the log at `start_offset`, where the epoch that covers it begins, too. Returns True when something changed."""
         above = bisect_right(self._entries, start_offset, key=lambda entry: entry.start_offset)
         if above == 0 or (above == 1 and self._entries[0].start_offset == start_offset):
             return False

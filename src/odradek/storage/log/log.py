@@ -187,7 +187,7 @@ class Log:
         self._context.life.end()
 
     def abandon_now(self) -> bool:
-        """The same on the loop; False, and nothing was done, where it would have to wait."""
+        """Does the same on the event loop; returns False, without an effect, where it would have to wait."""
         return self._context.life.end_unless_busy()
 
     @property
@@ -304,7 +304,7 @@ class Log:
         at_least_one: bool = False,
         to_send: bool = False,
     ) -> LogRead:
-        """Whole batches from the one that holds `offset`, at most `max_bytes`, all of them below `end_offset`.
+        """Returns whole batches from the one that contains `offset`, at most `max_bytes`, all of them below `end_offset`.
 
         Never a partial batch. A first batch that is larger than `max_bytes` is returned whole if `at_least_one`, else
         nothing. Its first record may lie below `offset`. Raises OFFSET_OUT_OF_RANGE outside of
@@ -323,7 +323,8 @@ class Log:
         return self._reader.not_at_hand(offset, max_bytes, beside)
 
     def verify(self, read: LogRead) -> LogRead:
-        """The same, once the CRC of every batch in it was found right. DamagedBatchError (CORRUPT_MESSAGE) when one is not.
+        """Returns the read after a check of the CRC of every batch in it. Raises DamagedBatchError (CORRUPT_MESSAGE) for a
+        wrong one.
 
         Not for what was read `to_send`.
         """
@@ -482,7 +483,7 @@ class Log:
         self._retention.begins_at(start_offset)
 
     def delete_records(self, offset: int) -> int:
-        """Nothing below `offset` may be read from now on; return the new start offset. It never goes back.
+        """Makes records below `offset` unreadable from now on; returns the new start offset. It never goes back.
 
         Whole segments below it go with the next `apply_retention`. OFFSET_OUT_OF_RANGE above the log's end. The caller
         keeps `offset` at or below the high watermark.

@@ -174,7 +174,7 @@ def _note_batches(segment: Segment, batches: Batches, first_offset: int, log_app
 
 
 def _note_fetched(segment: Segment, batches: Batches) -> int:
-    """The same for batches that came with their offsets and times."""
+    """Does the same for batches that came with their offsets and times."""
     _, index = segment.writing()
     interval, position = segment.index.interval_bytes, segment.size_bytes
     for header, _ in batches:

@@ -34,7 +34,7 @@ class LogTransactions:
         """(Marker, first offset) of those whose marker may be above the high watermark, in the order of the markers."""
 
     def __len__(self) -> int:
-        """How many are open."""
+        """Returns how many transactions are open."""
         return len(self._open)
 
     def begin(self, first_offset: int, producer_id: int) -> None:

@@ -45,7 +45,7 @@ _OPEN_FILES_MAX: Final = 16
 
 
 def load_log(runtime: Runtime, opening: Opening) -> Steps[OpenedLog]:
-    """Blocks. Raises OSError, or LostRecordsError for damage to what was durable, and is not repairable."""
+    """Loads the log. Blocks. Raises OSError, or LostRecordsError for damage to durable records that is not repairable."""
     try:
         return (yield from _load(runtime, opening, damage=None))
     except (LostRecordsError, DamagedBatchError) as lost:
@@ -187,7 +187,7 @@ class LogLoader:
         return names
 
     def _create(self) -> Steps[None]:
-        """An empty log."""
+        """Creates an empty log."""
         context, opening = self._context, self._context.opening
         if opening.must_exist:
             raise AbsentLogError(
@@ -205,7 +205,7 @@ class LogLoader:
         yield partial(context.disk.sync_directory, opening.directory)
 
     def _write_topic_id(self, topic_id: UUID) -> Steps[None]:
-        """Whole, or not there; its name is not durable yet."""
+        """Writes the topic id's file whole, or not at all; its name is not durable yet."""
         disk, path = self._context.disk, self._context.path(naming.PARTITION_METADATA)
         file = disk.open(path + naming.TEMPORARY, create=True)
         try:

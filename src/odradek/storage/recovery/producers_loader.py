@@ -58,7 +58,8 @@ class ProducersLoader:
         self._followed = followed
 
     def batches_of(self, segment: Segment) -> OnBatch | None:
-        """Recovery reads this segment now. The result raises BrokenChain for what is no marker; None when it is not needed."""
+        """Returns the callback for a segment that recovery reads, which raises BrokenChain for a bad marker; None when not
+        needed."""
         segment.forget_aborted()
         if not self._followed:
             return None
@@ -76,7 +77,7 @@ class ProducersLoader:
     # ---- the result --------------------------------------------------------------------------------------------------
 
     def load(self, names: Sequence[str]) -> Producers:
-        """The transaction indexes of segments that were scanned are made again, which takes all of their batches.
+        """Loads the producers, and rebuilds the transaction indexes of scanned segments, which takes all of their batches.
 
         LostRecordsError for a damaged segment.
         """

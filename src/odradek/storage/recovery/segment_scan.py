@@ -149,7 +149,7 @@ def scan_file(
 
 
 def _batches(window: _Window, size_bytes: int) -> Iterator[tuple[BatchHeader, memoryview]]:
-    """Whole batches from the start; it ends before one that is cut short. KafkaError for a bad header."""
+    """Yields whole batches from the start; ends before one that is cut short. Raises KafkaError for a bad header."""
     position = 0
     while position + HEADER_BYTES <= size_bytes:
         header = read_header(window.get(position, HEADER_BYTES), 0)
@@ -195,7 +195,7 @@ def _is_good_batch(data: bytes, start: int, min_offset: int) -> bool:
 
 
 def cut(disk: Disk, segment: Segment, scanned: ScannedSegment) -> bool:
-    """Shorten a segment's file to its good part, durably. True when good batches were behind it and put in a side file."""
+    """Cuts a segment's file to its good part, durably. Returns True when good batches after it were put in a side file."""
     path = segment.path(naming.LOG)
     file = disk.open(path)
     try:

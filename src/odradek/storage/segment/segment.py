@@ -143,7 +143,7 @@ class Segment:
         self.write_index()
 
     def detach(self) -> SegmentWriter:
-        """The segment is complete and from now on read through the shared files. The writer is for the job that flushes it."""
+        """Reads the complete segment through the shared files from now on. Returns the writer for the job that flushes it."""
         writer, _ = self.writing()
         writer.sealed = True
         writer.base_offset = self.base_offset

@@ -52,7 +52,7 @@ class SegmentReader:
         at_least_one: bool,
         to_send: bool = False,
     ) -> Chunk | None:
-        """Whole batches from the one that holds `offset` (or the next), none of which reaches `end_offset`.
+        """Returns whole batches from the one that contains `offset` (or the next), none of which reaches `end_offset`.
 
         `segment_end` is where the next segment begins. A first batch larger than `max_bytes` is returned all the same
         if `at_least_one`; otherwise the chunk is empty. None: this segment has nothing from `offset` on. With `to_send` the
@@ -103,7 +103,7 @@ class SegmentReader:
             records.files.expect(records.log_file, length, start)
 
     def _sound(self, chunk: Chunk, start: int, offset: int, segment_end: int = -1) -> Chunk:
-        """The same, once it is known to be what was written; the next reader will ask for what follows it."""
+        """Returns the chunk after a check that it is as it was written; announces the bytes that the next reader will need."""
         self.checked.check(chunk.data, start, offset, self._records.directory, segment_end)
         self._search.remember(chunk.next_offset, start + len(chunk.data))
         return chunk
@@ -144,7 +144,7 @@ class SegmentReader:
         return self._sound(chunk, start, offset)
 
     def _whole_batches(self, data: bytes, start: int) -> tuple[int, int]:
-        """How many bytes of `data` are whole batches, and the offset behind them. It hops from the last index entry."""
+        """Returns how many bytes of `data` are whole batches, and the offset after them. It hops from the last index entry."""
         below = start + len(data) - 1
         while (entry := self._index.floor_by_position(below)) is not None and entry.position > start:
             hop = _hop(data, entry.position - start, entry)
