@@ -447,7 +447,7 @@ class Connection(asyncio.BufferedProtocol):
         return self._pipeline is not None or self.client_software[0] == BROKER_SOFTWARE
 
     def _may_begin(self, frame: memoryview) -> bool:
-        """The request of this frame cannot miss what an unanswered one of this connection does."""
+        """Returns whether the request of this frame cannot miss the effect of an unanswered one of this connection."""
         if not self._replies.slots or self.client_software[0] == BROKER_SOFTWARE:
             return True
         return self._pipeline is not None and self._server.pipeline_of(frame) == self._pipeline

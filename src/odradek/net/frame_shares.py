@@ -30,7 +30,7 @@ class FrameShares:
         """The frame that is received needs more room, and waits for it."""
 
     def request_room(self, reader: FrameReader, owner: object, now: float, *, is_of_broker: bool) -> bool:
-        """A large frame of the connection `owner` has begun, or goes on. Whether it may be received further now."""
+        """Requests room for a large frame of `owner` that has begun, or goes on. Returns whether more may be received now."""
         share = self.receiving
         if share is None:
             share = self._requests.begin(

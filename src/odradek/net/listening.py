@@ -65,7 +65,7 @@ class OpenListener:
 
 
 def endpoint_of(address: object) -> tuple[str, int]:
-    """(host, port) of a socket address; IPv4-mapped IPv6 addresses in their IPv4 form."""
+    """Returns (host, port) of a socket address; IPv4-mapped IPv6 addresses in their IPv4 form."""
     if isinstance(address, tuple) and len(address) >= 2:
         return str(address[0]).removeprefix("::ffff:"), int(address[1])
     return "local", 0

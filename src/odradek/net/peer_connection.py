@@ -358,7 +358,7 @@ class PeerConnection(asyncio.BufferedProtocol):
 
 
 def _was_refused(error: OSError) -> bool:
-    """Nothing listens there. A name with several addresses gives one error that only quotes the others."""
+    """Returns whether nothing listens there. A name with several addresses gives one error that only quotes the others."""
     if isinstance(error, ConnectionRefusedError):
         return True
     quoted = _ERRNO.findall(str(error))

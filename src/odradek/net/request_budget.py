@@ -173,7 +173,7 @@ class RequestBudget:
     def begin(
         self, owner: object, frame_bytes: int, *, is_proven: bool = False, is_of_broker: bool = False
     ) -> Share:
-        """A large frame was announced. `request_room` says how much of it may be received."""
+        """Returns the share of a large frame that was announced. `request_room` then decides how much of it may be received."""
         pools = [self._common]
         if is_of_broker or frame_bytes <= ORDINARY_BYTES:
             pools.append(self._ordinary)

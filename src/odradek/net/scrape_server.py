@@ -94,7 +94,7 @@ class ScrapeServer:
         """Connections that were closed because there were too many."""
 
     def open(self, host: str, port: int) -> int:
-        """Listens, and returns the port. ListenError says what is in the way. An empty host is the loopback interface."""
+        """Listens, and returns the port. Raises ListenError with the reason. An empty host is the loopback interface."""
         host = host or "127.0.0.1"
         family = socket.AF_INET6 if ":" in host else socket.AF_INET
         try:

@@ -347,7 +347,7 @@ class TlsLayer(asyncio.BufferedProtocol):
         return count
 
     def _joined(self) -> memoryview:
-        """Small pieces share a record."""
+        """Joins small pieces, so that they share a record."""
         pieces: list[memoryview] = []
         total_bytes = 0
         for piece in self._waiting:

@@ -55,7 +55,7 @@ class TokenIssuer:
         self._read_s: Final = read_s
 
     def request(self) -> TokenGrant:
-        """LoginFailed where the issuer refuses, IssuerUnavailable where it does not answer."""
+        """Requests a token. Raises LoginFailed where the issuer refuses, IssuerUnavailable where it does not answer."""
         fields = _object(self._content())
         token, seconds = fields.get("access_token"), fields.get("expires_in", 0)
         if not isinstance(token, str) or not token:
