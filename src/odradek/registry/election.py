@@ -208,7 +208,7 @@ class Election:
             self._has_left.set()
 
     async def _read(self) -> tuple[Node | None, Node | None]:
-        """The node of the controller with the epoch of its term."""
+        """Reads the node of the controller and the epoch of its term."""
         epoch = await self._registry.get(CONTROLLER_EPOCH)
         while True:
             controller = await self._registry.get(CONTROLLER)

@@ -272,7 +272,8 @@ class EmbeddedRegistry:
 
     @asynccontextmanager
     async def _exclusive(self) -> AsyncIterator[None]:
-        """No one else writes meanwhile, and the state is all there is. Errors of the disk become `RegistryError`."""
+        """Excludes other writers inside the block, in which the state is complete. Errors of the disk become
+        `RegistryError`."""
         async with self._writing:
             if self._is_closed:
                 raise RegistryError("the registry is closed")

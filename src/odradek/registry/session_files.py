@@ -37,7 +37,7 @@ class SessionFiles:
         self._beats = 0
 
     def begin(self) -> int:
-        """A session that no one ever had."""
+        """Begins a session with a new id."""
         return self._reserve.spending(0, self._begin)
 
     def _begin(self) -> int:

@@ -105,7 +105,7 @@ class SharedJournal:
     # -- reading ---------------------------------------------------------------------------------------------
 
     def head(self) -> Head | None:
-        """None while the journal is being rewritten, after a power cut, and before the first commit."""
+        """Returns the head; None while the journal is being rewritten, after a power cut, and before the first commit."""
         content = self._head_file.pread(_HEAD_LENGTH, 0)
         crc, _, body = content.partition(b" ")
         if len(content) != _HEAD_LENGTH or crc != b"%08x" % zlib.crc32(body):

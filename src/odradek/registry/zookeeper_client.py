@@ -147,7 +147,7 @@ class _LogHandler(logging.Handler):
 
 
 def _quiet_logger(threads: Threads) -> logging.Logger:
-    """Apart from all others: at finer levels kazoo writes passwords into its log."""
+    """Returns a logger apart from all others: at finer levels kazoo writes passwords into its log."""
     logger = logging.Logger("odradek.registry.kazoo", logging.WARNING)
     logger.addHandler(_LogHandler(threads))
     return logger

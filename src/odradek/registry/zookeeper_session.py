@@ -227,7 +227,7 @@ class Session:
         return transaction
 
     async def _read(self, send: _Send) -> Any:
-        """A request that may be made again when its answer was lost."""
+        """Makes a request that may be repeated when its answer was lost."""
         deadline = self._loop.time() + self._timeout_s
         while True:
             try:
@@ -239,7 +239,8 @@ class Session:
                     ) from None
 
     async def _call(self, send: _Send) -> Any:
-        """Bounded by the session's timeout. Raises kazoo's exceptions for what the caller may understand."""
+        """Makes a call that the session's timeout limits. Raises kazoo's exceptions for those that the caller may
+        understand."""
         if self._is_over:
             raise self._over()
         future = self._loop.create_future()
