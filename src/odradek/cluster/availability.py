@@ -149,7 +149,7 @@ class TopicRules(NamedTuple):
     allows_unclean: bool = False
 
     def min_isr_of(self, partition: PartitionImage) -> int:
-        """No partition needs more members in sync than it has replicas."""
+        """Returns the partition's min ISR: no partition needs more members in sync than it has replicas."""
         return min(self.min_isr, len(partition.replicas))
 
 

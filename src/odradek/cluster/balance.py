@@ -54,7 +54,7 @@ def plan(
     drained: Collection[BrokerId] = (),
     spread: bool = True,
 ) -> BalancePlan:
-    """Empty the `drained` brokers, and, with `spread`, even out the others.
+    """Plans moves that empty the `drained` brokers, and, with `spread`, even out the others.
 
     `sizes` are bytes by partition; what is missing counts as empty. Brokers that leave or are cordoned get no replicas.
     INVALID_REPLICATION_FACTOR when a partition has more replicas than there are brokers left for it.

@@ -93,7 +93,7 @@ def without_damaged(
 
 
 def with_preferred_leader(partition: PartitionImage, availability: ReplicaAvailability) -> PartitionImage:
-    """Led by the first replica of its assignment, if that is in sync and may lead; else the same object."""
+    """Returns the partition led by its first replica, if that is in sync and may lead; else the same object."""
     preferred = partition.replicas[0]
     if (
         partition.leader == preferred
@@ -105,7 +105,7 @@ def with_preferred_leader(partition: PartitionImage, availability: ReplicaAvaila
 
 
 def with_unclean_leader(partition: PartitionImage, availability: ReplicaAvailability) -> PartitionImage:
-    """Led by the best replica that is there; the same object when none is."""
+    """Returns the partition led by the best replica that is there; the same object when none is."""
     candidate = _least_bad(partition, availability)
     if candidate == NO_LEADER:
         return partition

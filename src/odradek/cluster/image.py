@@ -149,7 +149,7 @@ class ClusterImage:
         return self._with_topics(topics)
 
     def with_only_topics(self, topics: Mapping[str, TopicImage]) -> ClusterImage:
-        """These topics and no others."""
+        """Returns the image with these topics and no others."""
         return self._with_topics(dict(topics))
 
     def with_broker_configs(self, configs: Mapping[str, str]) -> ClusterImage:

@@ -24,7 +24,7 @@ def place(
     absent: Sequence[BrokerImage] = (),
     full: Container[BrokerId] = (),
 ) -> list[list[BrokerId]]:
-    """Replica lists, preferred leader first; the first partition's is the broker at index `first` of the dealing order.
+    """Returns replica lists, preferred leader first; that of partition 0 is the broker at index `first` of the dealing order.
 
     Brokers that leave or are cordoned get nothing. Those that are `full`, and after them those that are `absent`, get what is
     left over. Absent ones never lead, full ones only where all are full. Raises INVALID_REPLICATION_FACTOR when there are not

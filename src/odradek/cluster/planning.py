@@ -174,7 +174,7 @@ class TopicPlanner:
         return place(count, factor, self._image.brokers, first=first, absent=self._absent, full=self._full)
 
     def _fresh_partition(self, replicas: Sequence[BrokerId]) -> PartitionImage:
-        """The brokers that are there lead, and are in sync."""
+        """Returns a new partition: the brokers that are there lead, and are in sync."""
         isr = tuple(broker for broker in replicas if broker in self._brokers)
         return PartitionImage(leader=isr[0], leader_epoch=LeaderEpoch(0), replicas=tuple(replicas), isr=isr)
 

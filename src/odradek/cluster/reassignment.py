@@ -73,7 +73,8 @@ def begun(
 
 
 def cancelled(partition: PartitionImage, availability: ReplicaAvailability) -> PartitionImage:
-    """Back to the replicas before the move. NO_REASSIGNMENT_IN_PROGRESS when there is none, else as `begun`."""
+    """Returns the partition with the replicas before the move. Raises NO_REASSIGNMENT_IN_PROGRESS without one, else as
+    `begun`."""
     if not partition.is_reassigned:
         raise KafkaError(
             ErrorCode.NO_REASSIGNMENT_IN_PROGRESS,

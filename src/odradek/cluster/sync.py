@@ -311,7 +311,7 @@ def _changed_topic(present: TopicImage | None, name: str, change: Mapping[str, A
 
 
 def _broker_as_json(broker: BrokerImage) -> list[Any]:
-    """A broker without a control plane is written as before there were any: then older brokers can read it."""
+    """Encodes a broker. One without a control plane has the form before there were any, so that older brokers can read it."""
     control_plane = [] if broker.control_plane is None else [broker.control_plane]
     return [
         broker.broker_id,

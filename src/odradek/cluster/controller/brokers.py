@@ -203,7 +203,8 @@ class BrokerChanges:
         await self.settle("brokers changed")
 
     async def forget(self, broker: BrokerId) -> bool:
-        """An operator says that a broker that is down will not come back; False when it is none of the cluster's."""
+        """Forgets a broker that is down, because an operator says that it will not come back; returns False when it is
+        unknown."""
         if not await self._changes.store.forget_broker(broker):
             return False
         self._down.pop(broker, None)

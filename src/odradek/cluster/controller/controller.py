@@ -108,7 +108,7 @@ class Controller:
         on_deposed: Callable[[], None] = lambda: None,
         maintenance: Callable[[], MaintenancePolicy] | None = None,
     ) -> Controller:
-        """The state that the registry holds. `apply` is not called for it: the caller opens what `image` names.
+        """Loads the state from the registry. `apply` is not called for it: the caller opens the logs in `image`.
 
         `known` is the image that the broker ran on so far, whose brokers go on as they were. `on_deposed` is called when it
         turns out that the term is over. What the controller does unasked, it does as `maintenance` says. RegistryError when the
@@ -179,7 +179,7 @@ class Controller:
     async def create_topics(
         self, wanted: Sequence[TopicSpec], *, validate_only: bool = False
     ) -> list[TopicImage | KafkaError]:
-        """One outcome for each, in order; a topic that cannot be made does not stop the others.
+        """Creates topics; returns an outcome for each, in order. One that cannot be made does not stop the others.
 
         Returns when the brokers that hold the topics have applied them, or after a few seconds.
         """
@@ -286,7 +286,7 @@ class Controller:
             )
 
     async def sync(self, report: BrokerReport, *, max_wait_s: float) -> SyncAnswer:
-        """Hear what a broker reports, and tell it what is new as soon as something is, or nothing after `max_wait_s`.
+        """Handles a broker's report, and returns news as soon as there is some, or nothing after `max_wait_s`.
 
         The answer tells the local broker nothing: images come to it through `apply`.
         STALE_BROKER_EPOCH or BROKER_ID_NOT_REGISTERED when another incarnation, or none, is registered; NOT_CONTROLLER.

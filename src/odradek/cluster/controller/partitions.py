@@ -224,7 +224,7 @@ class _Draft:
         self._changed: dict[UUID, dict[int, PartitionImage]] = {}
 
     def partition(self, topic_id: UUID, index: int) -> tuple[TopicImage, PartitionImage]:
-        """UNKNOWN_TOPIC_ID or UNKNOWN_TOPIC_OR_PARTITION when there is none."""
+        """Returns a partition and its topic. Raises UNKNOWN_TOPIC_ID or UNKNOWN_TOPIC_OR_PARTITION when there is none."""
         topic = self._image.topics_by_id.get(topic_id)
         if topic is None:
             raise KafkaError(ErrorCode.UNKNOWN_TOPIC_ID, f"no topic has the id {topic_id}")

@@ -88,7 +88,7 @@ class ClusterStore:
         return image
 
     async def registered(self) -> dict[BrokerId, tuple[Registration, int]]:
-        """Registered brokers, with their epochs."""
+        """Returns registered brokers, with their epochs."""
         try:
             return await registered(self._registry)
         except SessionExpired as error:
@@ -225,7 +225,7 @@ class ClusterStore:
                     self._versions.pop(path, None)
 
     async def _conflict(self, error: RegistryConflict, *, is_fault: bool) -> KafkaError:
-        """The term is over, or else someone wrote what only the controller writes: then it is read again."""
+        """Handles a conflict: the term is over, or another client wrote the controller's nodes, which are then read again."""
         self.is_uncertain |= is_fault
         try:
             await self._registry.sync()
@@ -254,7 +254,7 @@ class ClusterStore:
 
 
 def in_commits(operations: Iterable[tuple[T, Operation]]) -> Iterator[list[tuple[T, Operation]]]:
-    """Operations, each with what it belongs to, in portions that a registry takes as one commit."""
+    """Yields operations, each with its subject, in portions that a registry takes as one commit."""
     portion: list[tuple[T, Operation]] = []
     weight_bytes = 0
     for belongs, operation in operations:
