@@ -25,7 +25,7 @@ class Arrivals:
         self._marks: deque[_Mark] = deque()
 
     def __len__(self) -> int:
-        """How many marks are kept."""
+        """Returns how many marks are kept."""
         return len(self._marks)
 
     def note(self, end_offset: int, now_s: float) -> None:
@@ -39,7 +39,7 @@ class Arrivals:
             marks.popleft()
 
     def age_s(self, offset: int, now_s: float) -> float | None:
-        """How long the record has been here at least; None when that is not known."""
+        """Returns the least time that the record has been here; None when that is unknown."""
         for mark in self._marks:
             if offset < mark.end_offset:
                 return now_s - mark.ended_s

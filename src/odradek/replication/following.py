@@ -262,7 +262,7 @@ class FetchState:
             self._dirty[key] = None
 
     def _wait_ms(self, now: float, terms: FetchTerms) -> int:
-        """Longer with each answer that held nothing, but not beyond the moment when a paused partition is to be tried again."""
+        """Returns the wait: longer with each empty answer, but not beyond the next try of a paused partition."""
         idle_ms = terms.wait_ms_max << max(0, min(self.idle_count - IDLE_FROM, _IDLE_DOUBLINGS_MAX))
         wait_ms = max(terms.wait_ms_max, min(idle_ms, terms.idle_wait_ms_max))
         left_s = self.due_in(now)
@@ -357,7 +357,7 @@ class FetchState:
             self._epoch = self._epoch + 1 if self._epoch < _EPOCH_MAX else 1
 
     def lost(self, code: ErrorCode, pause_s_max: float, chance: float) -> float:
-        """There was no answer, or a refusal: the next request says everything again. Seconds to wait before it."""
+        """Handles a lost or refused request: the next one contains everything again. Returns the seconds to wait before it."""
         self._epoch = _FULL
         self._failures += 1
         self.idle_count = 0
@@ -383,6 +383,6 @@ class FetchState:
 
 
 def pause_s(failures: int, longest_s: float, chance: float) -> float:
-    """Twice as long after each failure, and never in step with others."""
+    """Returns a pause that doubles after each failure, and is never in step with others."""
     exact = min(_PAUSE_S_MIN * 2.0 ** min(failures - 1, _DOUBLINGS_MAX), longest_s)
     return exact * (0.5 + chance)

@@ -278,7 +278,7 @@ class InSync:
     def next_high_watermark(
         self, current: int, *, durable_offset: int, end_offset: int, min_in_sync: int
     ) -> int:
-        """How far the high watermark may advance now; never below `current`."""
+        """Returns how far the high watermark may advance now; never below `current`."""
         if self._awaits_eligible or not self.is_enough(min_in_sync):
             return current
         reachable = durable_offset

@@ -446,7 +446,7 @@ class LeaderRole:
         return start_offset if self._in_sync is None else self._in_sync.low_watermark(start_offset)
 
     def delete_records(self, offset: int) -> asyncio.Future[None] | None:
-        """Nothing below `offset` may be read here from now on; None when that is so on all followers, too, else a future for
+        """Makes records below `offset` unreadable here from now on; returns None when all followers did, too, else a future for
         that moment. OFFSET_OUT_OF_RANGE above the high watermark."""
         self.leader()
         replica, log = self._replica, self._replica.log

@@ -134,7 +134,7 @@ class Partition:
         return self._role.awaits_earlier_records
 
     def age_s(self, offset: int) -> float | None:
-        """How long ago the record was fetched from an earlier leader, at least; None when that is not known."""
+        """Returns the least time since the record was fetched from an earlier leader; None when that is unknown."""
         arrivals = self._replica.arrivals
         return None if arrivals is None else arrivals.age_s(offset, asyncio.get_running_loop().time())
 

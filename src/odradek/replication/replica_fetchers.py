@@ -362,7 +362,7 @@ class _FetchLoop:
     async def _checked(
         self, answers: list[tuple[FollowedPartition, PartitionData]]
     ) -> list[Batches | KafkaError]:
-        """The batches of each answer, or what is wrong with them."""
+        """Returns the batches of each answer, or its error."""
         records = [
             data.records if fetch_result_action(data) is FetchResultAction.TAKE else None
             for _, data in answers
