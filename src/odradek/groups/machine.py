@@ -55,7 +55,7 @@ class ClusterTopics(Protocol):
     def topic_name(self, topic_id: UUID) -> str | None: ...
 
     def partition_count(self, name: str) -> int:
-        """0 for a topic that does not exist."""
+        """Returns the partition count; 0 for a topic that does not exist."""
 
     def names(self) -> Iterable[str]: ...
 
@@ -131,7 +131,7 @@ class GroupMachine:
         return group if group is not None and group.kind is kind else None
 
     def has_offsets(self, group_id: str) -> bool:
-        """Committed ones, or ones that a transaction has in hand."""
+        """Returns whether the group has offsets: committed ones, or ones in a transaction under way."""
         return bool(self.offsets.of(group_id)) or bool(self.offsets.undecided(group_id))
 
     def forget(self, group: Group) -> None:

@@ -134,8 +134,8 @@ class GroupService:
     # -- offsets
 
     def commit(self, request: CommitRequest, made: CommitRecords | None = None) -> asyncio.Future[Verdicts]:
-        """Appended when this returns, if it is of a transaction. What refuses all of it is raised, or is in the future: as
-        `commit_refusal` says it, it is what clients know."""
+        """Commits offsets; those of a transaction are appended when this returns. Errors for all of them are raised, or are
+        in the future: as `commit_refusal` says it, it is what clients know."""
         try:
             return self._shard(request.group_id).execute(
                 partial(committing.commit, request=request, made=made)

@@ -148,7 +148,7 @@ class ClassicGroup:
             raise KafkaError(ErrorCode.NON_EMPTY_GROUP, f"group {self.group_id!r} has members")
 
     def is_subscribed(self, topic: str) -> bool:
-        """Unreadable subscriptions may be to anything."""
+        """Returns whether a member may subscribe to the topic: unreadable subscriptions may be to anything."""
         if self.subscribed_topics is None:
             return self.protocol_type == CONSUMER_PROTOCOL_TYPE
         return topic in self.subscribed_topics

@@ -95,8 +95,8 @@ def _has_room(machine: GroupMachine, group: ClassicGroup, member_id: str) -> boo
 
 
 def _can_hold(machine: GroupMachine, group: ClassicGroup, protocols: Protocols) -> bool:
-    """The metadata of all members must fit a batch for the chosen protocol. Far beyond that the group can never be formed,
-    and would only fill the memory."""
+    """Returns whether the metadata of all members may fit a batch for the chosen protocol. Far beyond that the group can
+    never be formed, and would only fill the memory."""
     weight_bytes = sum(len(metadata) for _, metadata in protocols)
     return group.metadata_bytes + weight_bytes <= _BATCHES_HELD_MAX * machine.dependencies.batch_bytes_max()
 

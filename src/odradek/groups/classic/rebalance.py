@@ -91,7 +91,7 @@ def complete(machine: GroupMachine, group: ClassicGroup, step: GroupStep) -> Non
 
 
 def _elect(group: ClassicGroup) -> bool:
-    """The leader must be a member that joined; False when no one did (static members whose sessions go on)."""
+    """Elects a member that joined as leader; returns False when none did (static members whose sessions continue)."""
     leader = group.members.get(group.leader_id or "")
     if leader is None or leader.joining is None:
         leader = next((member for member in group.members.values() if member.joining is not None), None)

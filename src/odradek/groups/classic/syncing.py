@@ -115,7 +115,7 @@ def heartbeat(group: ClassicGroup, request: HeartbeatRequest, step: GroupStep) -
 def leave(
     machine: GroupMachine, group: ClassicGroup, request: LeaveGroupRequest, step: GroupStep
 ) -> LeaveGroupResponse:
-    """Each member by its id, or (an administrator's way) a static one by its instance id alone."""
+    """Removes each member by its id, or (an administrator's way) a static one by its instance id alone."""
     responses = [_leave_one(group, identity, step) for identity in request.members]
     if any(response.error_code == ErrorCode.NONE for response in responses):
         if group.state in (ClassicGroupState.STABLE, ClassicGroupState.COMPLETING):

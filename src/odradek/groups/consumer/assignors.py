@@ -44,7 +44,7 @@ _Shares = dict[str, dict[UUID, set[int]]]
 
 
 def uniform(candidates: Candidates, counts: PartitionCounts, current: Targets) -> dict[str, Assignment]:
-    """Equal numbers of partitions over all topics together; few moves."""
+    """Assigns equal numbers of partitions over all topics together, with few moves."""
     members = sorted(candidates)
     if not members:
         return {}
@@ -81,7 +81,7 @@ def _union(candidates: Iterable[AssignorMember]) -> set[UUID]:
 
 
 def _finished(shares: _Shares, current: Targets) -> dict[str, Assignment]:
-    """Frozen; a member whose share did not change keeps its very object, so that callers can compare cheaply."""
+    """Freezes the shares; a member whose share did not change keeps the same object, so that callers can compare cheaply."""
     finished: dict[str, Assignment] = {}
     for member, share in shares.items():
         made = {topic: frozenset(partitions) for topic, partitions in share.items() if partitions}
@@ -96,7 +96,7 @@ def _finished(shares: _Shares, current: Targets) -> dict[str, Assignment]:
 def _equal_shares(
     members: list[str], topics: list[UUID], counts: PartitionCounts, current: Targets
 ) -> _Shares:
-    """Everyone keeps what it has up to its quota; what is left goes round to those below theirs."""
+    """Shares equally: members keep their partitions up to their quota; the rest goes round to those below theirs."""
     least, extra_count = divmod(sum(counts[topic] for topic in topics), len(members))
     kept = {member: _still_valid(current.get(member, NOTHING), topics, counts) for member in members}
     _settle_doubles(members, kept)
@@ -171,7 +171,8 @@ def _unassigned(
 def _levelled_shares(
     members: list[str], candidates: Candidates, counts: PartitionCounts, current: Targets
 ) -> _Shares:
-    """Everyone keeps what it has; what is left goes to the least loaded; then topics are levelled until none can be."""
+    """Levels shares: members keep their partitions; the rest goes to the least loaded; then topics are levelled as far as
+    possible."""
     topics = _existing(_union(candidates.values()), counts)
     subscribers: dict[UUID, list[str]] = {topic: [] for topic in topics}
     kept: _Shares = {}
@@ -237,14 +238,14 @@ def _level(topic: UUID, subscribers: list[str], kept: _Shares, loads: dict[str, 
 
 
 def _range_order(member: str, candidate: AssignorMember) -> tuple[bool, str]:
-    """Static members first, by instance id: their place outlives a restart, which changes the member id."""
+    """Sort key: static members first, by instance id: their place outlives a restart, which changes the member id."""
     if candidate.instance_id is not None:
         return False, candidate.instance_id
     return True, member
 
 
 def _topic_ranges(topic: UUID, count: int, subscribers: list[str], current: Targets) -> dict[str, set[int]]:
-    """One topic: everyone keeps its lowest partitions up to its quota, and runs of what is left fill the gaps."""
+    """Divides one topic: members keep its lowest partitions up to their quota, and runs of the rest fill the gaps."""
     least, extra_count = divmod(count, len(subscribers))
     taken: set[int] = set()
     kept: dict[str, list[int]] = {}

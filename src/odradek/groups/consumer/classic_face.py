@@ -135,7 +135,7 @@ def _check_protocols(group: ConsumerGroup, request: JoinGroupRequest) -> None:
 
 
 def _subscription(request: JoinGroupRequest) -> ConsumerProtocolSubscription:
-    """All protocols carry the same subscription: any of them says it."""
+    """Returns the member's subscription: all protocols contain the same one."""
     try:
         return read_subscription(bytes(request.protocols[0].metadata))
     except MalformedMessage as error:
@@ -214,7 +214,8 @@ def leave(
     request: LeaveGroupRequest,
     step: GroupStep,
 ) -> LeaveGroupResponse:
-    """Each member by its id, or (an administrator's way) a static one by its instance id alone, whatever its protocol."""
+    """Removes each member by its id, or (an administrator's way) a static one by its instance id alone, whatever its
+    protocol."""
     leaving: dict[str, None] = {}
     responses = []
     for identity in request.members:
@@ -267,7 +268,7 @@ def _check_names(member: ConsumerGroupMember, request: SyncGroupRequest) -> None
 
 
 def _must_rejoin(group: ConsumerGroup, member: ConsumerGroupMember) -> bool:
-    """It is behind the group, or has to give something back, or can fetch what others gave back."""
+    """Returns whether the member is behind the group, has to give something back, or can fetch what others gave back."""
     state = member.current.state
     if member.epoch < group.epoch or state is MemberState.UNREVOKED_PARTITIONS:
         return True

@@ -134,7 +134,7 @@ class ConsumerGroup:
         self._subscribed: frozenset[str] | None = None
 
     def copy(self) -> ConsumerGroup:
-        """Another group in the same state, to try records on."""
+        """Returns another group in the same state, to try records on."""
         other = ConsumerGroup(self.group_id)
         for name in _NUMBERS:
             setattr(other, name, getattr(self, name))

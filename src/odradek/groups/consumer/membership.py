@@ -65,7 +65,7 @@ def joining_member(
 def _replaced(
     draft: Draft, holder: ConsumerGroupMember, member_id: str, timers: MemberTimers
 ) -> ConsumerGroupMember:
-    """All that the holder of an instance id had goes over to the member that takes its place."""
+    """Passes everything that the holder of an instance id had to the member that takes its place."""
     target = draft.group.targets.get(holder.member_id)
     current = replace(holder.current, epoch=JOIN_EPOCH, previous_epoch=JOIN_EPOCH)
     draft.delete_member(holder.member_id)

@@ -342,7 +342,7 @@ class _Parser:
         return ClassParts(frozenset(letters), frozenset(ranges), frozenset(named), is_negated=is_negated)
 
     def _class_item(self) -> str | tuple[str, str] | NamedClass:
-        """A character, the ends of a range, or a class with a name."""
+        """Parses a character, the ends of a range, or a class with a name."""
         if posix := self._match(_POSIX_CLASS):
             caret, name = posix.groups()
             if name not in ASCII_CLASSES:

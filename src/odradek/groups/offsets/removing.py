@@ -59,7 +59,7 @@ class _Room:
 def delete_offsets(
     machine: GroupMachine, now: Moment, *, group_id: str, places: Iterable[Place]
 ) -> Outcome[dict[Place, ErrorCode]]:
-    """OffsetDelete (KIP-496). GROUP_ID_NOT_FOUND, NON_EMPTY_GROUP; GROUP_SUBSCRIBED_TO_TOPIC for a partition."""
+    """Handles OffsetDelete (KIP-496). GROUP_ID_NOT_FOUND, NON_EMPTY_GROUP; GROUP_SUBSCRIBED_TO_TOPIC for a partition."""
     check_group_id(group_id)
     group = _existing(machine, group_id)
     group.check_offset_delete()

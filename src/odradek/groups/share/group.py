@@ -100,7 +100,7 @@ class ShareGroup:
         self._loaded = loaded
 
     def copy(self) -> ShareGroup:
-        """Another group in the same state, to try records on."""
+        """Returns another group in the same state, to try records on."""
         other = ShareGroup(self.group_id)
         for name in _NUMBERS:
             setattr(other, name, getattr(self, name))
@@ -163,7 +163,7 @@ class ShareGroup:
         return topic in self.subscribed_topics
 
     def offset_expiry_base_ms(self, commit_timestamp_ms: int) -> int | None:
-        """It stays until it is deleted, as in Kafka: where its readers were is kept elsewhere."""
+        """Returns None: the group stays until it is deleted, as in Kafka, as its positions are stored elsewhere."""
         return None
 
     def tombstones(self) -> Iterator[NewRecord]:

@@ -159,7 +159,7 @@ class ShareGroups:
     def state_topics(
         self, machine: GroupMachine, now: Moment, *, group_id: str
     ) -> Outcome[Mapping[UUID, StateTopic]]:
-        """None of a group that does not exist, or is of another kind."""
+        """Returns the group's topics; none of a group that does not exist, or is of another kind."""
         group = machine.groups.get(group_id)
         return Outcome(dict(group.state_topics) if isinstance(group, ShareGroup) else {})
 
@@ -175,7 +175,7 @@ class ShareGroups:
     def begin_topics(
         self, machine: GroupMachine, now: Moment, *, group_id: str, topics: Mapping[UUID, StateTopic]
     ) -> Outcome[None]:
-        """An administrator sets where the group is in these; it is made if it does not exist. NON_EMPTY_GROUP."""
+        """Adds topics in which an administrator sets the group's offsets; makes a missing group. Raises NON_EMPTY_GROUP."""
         stored = machine.groups.get(group_id)
         group = ShareGroup(group_id) if stored is None else self.group(machine, group_id)
         group.check_delete()
@@ -195,7 +195,8 @@ class ShareGroups:
     def end_topics(
         self, machine: GroupMachine, now: Moment, *, group_id: str, topic_ids: frozenset[UUID]
     ) -> Outcome[None]:
-        """The group has never read these. NON_EMPTY_GROUP, GROUP_ID_NOT_FOUND."""
+        """Removes topics from the group, as if it had never read them. Raises NON_EMPTY_GROUP,
+        GROUP_ID_NOT_FOUND."""
         group = self.group(machine, group_id)
         group.check_delete()
         draft, step = draft_of(group), GroupStep(now)

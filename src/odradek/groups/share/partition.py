@@ -184,7 +184,7 @@ class SharePartition:
         return self._changes(changed)
 
     def release(self, member_id: str) -> list[StateBatch]:
-        """The member left: what it has comes back."""
+        """Releases the records of a member that left."""
         if member_id not in self._members:
             return []
         self._members.discard(member_id)
@@ -195,7 +195,7 @@ class SharePartition:
         return self._give_back(lambda record: record.until_ms <= now_ms)
 
     def begin_at(self, start_offset: int) -> list[StateBatch]:
-        """The log begins later now, or an administrator says so: what is below is archived."""
+        """Archives records below a new start offset, which the log's begin or an administrator sets."""
         below = range(self.start_offset, min(start_offset, self.end_offset))
         changed = []
         for offset in below:
@@ -258,7 +258,7 @@ class SharePartition:
         return True
 
     def _back(self, record: _InFlight) -> _InFlight:
-        """Available again, unless it was delivered as often as it may be."""
+        """Makes the record available again, unless it was delivered as often as it may be."""
         given_up = record.delivery_count >= self._limits().delivery_count_max
         return _InFlight(RecordState.ARCHIVED if given_up else RecordState.AVAILABLE, record.delivery_count)
 

@@ -160,7 +160,7 @@ class ShareStates:
         )
 
     def delete_topics(self, now: Moment, *, topic_ids: frozenset[UUID]) -> Outcome[bool]:
-        """A part of what is known of them; whether that is all."""
+        """Deletes a part of the state of these topics; returns whether that is all."""
         doomed = [place for place in self._states if place.topic_id in topic_ids]
         records: list[NewRecord] = []
         for place in doomed[:_DELETIONS_A_STEP]:
@@ -168,7 +168,7 @@ class ShareStates:
         return Outcome(len(doomed) <= _DELETIONS_A_STEP, records=records)
 
     def needed_from(self, now: Moment) -> Outcome[int | None]:
-        """The first offset of the log that a restart needs; None: none of what is there now."""
+        """Returns the first offset of the log that a restart needs; None when it needs none of the present ones."""
         return Outcome(min((state.snapshot_offset for state in self._states.values()), default=None))
 
     # -- the machine's side
