@@ -48,7 +48,7 @@ class ShardLog(Protocol):
         TRANSACTION_COORDINATOR_FENCED."""
 
     def age_ms(self, offset: int) -> int | None:
-        """How long ago, at least, an earlier leader wrote the record; None when that is not known."""
+        """Returns the least time since an earlier leader wrote the record; None when that is unknown."""
 
     def committed(self, last_offset: int) -> asyncio.Future[None] | None:
         """Returns None when the record at `last_offset` is durable on every in-sync replica, else a future for that moment."""
@@ -57,4 +57,5 @@ class ShardLog(Protocol):
         """Makes another thread wait for the disk, where a `read` would have to."""
 
     def read(self, offset: int, max_bytes: int) -> tuple[Buffer, int]:
-        """Whole batches from the one that holds `offset`, at least one, and where to go on. Empty at the log's end."""
+        """Returns whole batches from the one that contains `offset`, at least one, and the next offset. Empty at the log's
+        end."""

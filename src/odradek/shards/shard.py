@@ -281,7 +281,7 @@ class Shard(Generic[M]):
             self._requests.refuse(reply.ticket, unavailable(reason))
 
     def _released(self, outcome: Outcome[T]) -> asyncio.Future[T]:
-        """Reply and answers, once everything that they may show is durable."""
+        """Returns reply and answers, once everything that they may show is durable."""
         released: asyncio.Future[T] = asyncio.get_running_loop().create_future()
         held = HeldOutcome(outcome, released, self._requests)
         if self._turn is not None:

@@ -37,7 +37,7 @@ class Shards(Generic[M]):
         self._shards: dict[int, Shard[M]] = {}
 
     def __iter__(self) -> Iterator[tuple[int, Shard[M]]]:
-        """(Partition, shard) of those that are coordinated here, by partition."""
+        """Yields (partition, shard) of those that are coordinated here, by partition."""
         return iter(sorted(self._shards.items()))
 
     def index_for(self, key: str) -> int:
@@ -100,8 +100,8 @@ def partition_of(key: str, count: int) -> int:
 
 
 def java_hash(text: str) -> int:
-    """Java's `String.hashCode`: over UTF-16 code units, 32 bits, signed. Clients need not know it, but tools do, and the log
-    of an old cluster can be read only by the same choice of partition."""
+    """Returns Java's `String.hashCode`: over UTF-16 code units, 32 bits, signed. Clients need not know it, but tools do, and
+    the log of an old cluster can be read only by the same choice of partition."""
     value = 0
     units = text.encode("utf-16-be", "surrogatepass")
     for position in range(0, len(units), 2):
@@ -110,7 +110,7 @@ def java_hash(text: str) -> int:
 
 
 def _absolute(value: int) -> int:
-    """Kafka's `Utils.abs`: the smallest 32-bit integer, which has no positive twin, becomes 0."""
+    """Returns Kafka's `Utils.abs`: the smallest 32-bit integer, which has no positive twin, becomes 0."""
     return 0 if value == -(1 << 31) else abs(value)
 
 
