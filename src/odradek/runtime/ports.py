@@ -48,7 +48,7 @@ class DiskFile(Protocol):
     """An open file. All methods block, raise OSError, and take positions in bytes from the file's start."""
 
     def pread(self, length: int, position: int) -> bytes:
-        """Up to `length` bytes at `position`; fewer only at the end of the file."""
+        """Returns up to `length` bytes at `position`; fewer only at the end of the file."""
 
     def map(self, length: int, position: int) -> memoryview | None:
         """Bytes of the file for the kernel to read, not for this process: see `runtime/mapped_range.py`.

@@ -170,7 +170,7 @@ class Turn:
         return made
 
     async def unique(self, items: Sequence[H]) -> list[H]:
-        """Each once, in the order of their first places."""
+        """Returns each item once, in the order of their first places."""
         seen: dict[H, None] = {}
         for some in slices(items, _PLAIN_ITEMS):
             await self.step()
