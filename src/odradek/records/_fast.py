@@ -53,7 +53,7 @@ _MURMUR_MULTIPLIER = cython.declare(cython.uint, 0x5BD1_E995)
 @cython.nogil
 @cython.exceptval(check=False)
 def _varint(position: cython.p_uchar, end: cython.p_uchar, out: cython.p_longlong) -> cython.p_uchar:
-    """A zigzag number of at most 32 bits, in at most 5 bytes."""
+    """Reads a zigzag number of at most 32 bits, in at most 5 bytes."""
     raw: cython.ulonglong
     byte: cython.uint
     shift: cython.int = 7
@@ -80,7 +80,7 @@ def _varint(position: cython.p_uchar, end: cython.p_uchar, out: cython.p_longlon
 @cython.nogil
 @cython.exceptval(check=False)
 def _varlong(position: cython.p_uchar, end: cython.p_uchar, out: cython.p_longlong) -> cython.p_uchar:
-    """A zigzag number of at most 64 bits, in at most 10 bytes."""
+    """Reads a zigzag number of at most 64 bits, in at most 10 bytes."""
     raw: cython.ulonglong = 0
     byte: cython.uint = 0x80
     shift: cython.int = 0
@@ -102,7 +102,7 @@ def _varlong(position: cython.p_uchar, end: cython.p_uchar, out: cython.p_longlo
 @cython.nogil
 @cython.exceptval(check=False)
 def _field(position: cython.p_uchar, end: cython.p_uchar, field: cython.pointer(Field)) -> cython.p_uchar:
-    """A length and as many bytes; -1 is null and has none."""
+    """Reads a length and as many bytes; -1 is null and has none."""
     position = _varint(position, end, cython.address(field.length))
     if position == cython.NULL or field.length < -1 or field.length > end - position:
         return cython.NULL
@@ -111,7 +111,7 @@ def _field(position: cython.p_uchar, end: cython.p_uchar, field: cython.pointer(
 
 
 def parse_record(position, end, expected, previous_delta, record):
-    """The record at `position`, up to its headers; `record.end` is within `end`."""
+    """Parses the record at `position`, up to its headers; `record.end` is within `end`."""
     number: cython.longlong
     position = _varint(position, end, cython.address(number))
     if position == cython.NULL or number < 1 or number > end - position:
@@ -151,7 +151,7 @@ def parse_record(position, end, expected, previous_delta, record):
 
 
 def parse_header(position, end, key, value):
-    """A record header at `position`: the position behind it, or NULL."""
+    """Parses a record header at `position`; returns the position after it, or NULL."""
     position = _field(position, end, key)
     if position == cython.NULL or key.length < 0:
         return cython.NULL
@@ -381,7 +381,7 @@ def field_bytes(length):
 
 
 def body_bytes(timestamp_delta, offset_delta, key_bytes, value_bytes):
-    """A record's size without its length and its headers. Attributes are one byte."""
+    """Returns a record's size without its length and its headers. Attributes are one byte."""
     return (
         1
         + varint_bytes(timestamp_delta)
@@ -402,7 +402,7 @@ def put_varint(position, number):
 
 
 def put_field(position, start, length):
-    """A field of `length` bytes, or null where it is -1."""
+    """Writes a field of `length` bytes, or null where it is -1."""
     position = put_varint(position, length)
     if length > 0:
         memcpy(position, start, length)

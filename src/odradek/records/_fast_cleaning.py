@@ -75,7 +75,7 @@ def _round(sip: cython.pointer(Sip)) -> cython.void:
 @cython.nogil
 @cython.exceptval(check=False)
 def _word(data: cython.p_uchar, length: cython.longlong) -> cython.ulonglong:
-    """Up to eight bytes, the lowest first."""
+    """Returns up to eight bytes as a number, the lowest first."""
     word: cython.ulonglong = 0
     index: cython.longlong
     for index in range(length):
@@ -387,7 +387,7 @@ class KeyMap:
 @cython.nogil
 @cython.exceptval(check=False)
 def _behind_varint(position: cython.p_uchar) -> cython.p_uchar:
-    """Behind a number that was read before."""
+    """Returns the position after a number that was read before."""
     while position[0] >= 0x80:
         position += 1
     return position + 1

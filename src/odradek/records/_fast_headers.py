@@ -128,7 +128,7 @@ def expect_plain(expected, batch, size_bytes, verify_crc):
 @cython.nogil
 @cython.exceptval(check=False)
 def _is_plain(batch: cython.p_uchar, size_bytes: cython.longlong) -> cython.bint:
-    """A header that fits the size, in this format, without compression."""
+    """Returns whether the header fits the size, in this format, without compression."""
     if size_bytes < _HEADER_BYTES or batch[16] != _MAGIC or batch[22] & _CODEC_BITS:
         return False
     return cython.cast(cython.int, _big_endian(batch + 8, 4)) == size_bytes - _LENGTH_PREFIX_BYTES

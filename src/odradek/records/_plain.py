@@ -36,7 +36,7 @@ _NO_TIMESTAMP: Final = -1
 
 
 def _read_varint(data: Buffer, position: int) -> tuple[int, int]:
-    """(value, position behind it) of a zigzag varint of at most 32 bits. IndexError at the end of `data`."""
+    """Returns (value, position after it) of a zigzag varint of at most 32 bits. Raises IndexError at the end of `data`."""
     byte = data[position]
     if byte < 0x80:
         return (byte >> 1) ^ -(byte & 1), position + 1
@@ -71,7 +71,7 @@ def _read_varlong(data: Buffer, position: int) -> tuple[int, int]:
 
 
 def _read_span(data: Buffer, position: int, end: int) -> tuple[int, int, int]:
-    """(start, stop, position behind it) of a field in `data`; null has a stop of -1."""
+    """Returns (start, stop, position after it) of a field in `data`; null has a stop of -1."""
     length, position = _read_varint(data, position)
     if length < -1 or length > end - position:
         raise invalid(f"a field of {length} bytes in a record with {end - position} left")
@@ -185,7 +185,7 @@ def _headers(content: bytes, spans: _HeaderSpans) -> tuple[Header, ...]:
 
 @lru_cache(maxsize=8192)
 def _varint(number: int) -> bytes:
-    """Zigzag, for the whole 64 bits: a 32-bit number has the same bytes."""
+    """Encodes a zigzag number of the whole 64 bits: a 32-bit number has the same bytes."""
     rest = (number << 1) ^ (number >> 63)
     encoded = bytearray()
     while rest > 0x7F:

@@ -103,7 +103,7 @@ class FilledBatch:
         return self._written.record_count
 
     def append(self, *_record: object) -> bool:
-        """It is full."""
+        """Refuses the record: this builder is full."""
         return False
 
     def build(

@@ -68,7 +68,7 @@ class CleaningEngine(Protocol):
     """The functions of both engines for compaction."""
 
     def KeyMap(self, slot_count: int, key_count_max: int, seed: bytes) -> KeyMap:  # noqa: N802 - a module's class
-        """Room for `key_count_max` keys, less than there are slots. `seed`: 16 secret bytes."""
+        """Makes a map with room for `key_count_max` keys, less than there are slots. `seed`: 16 secret bytes."""
 
     def rebase(self, data: Buffer, frame: Frame, base_timestamp: int) -> bytearray:
         """Returns the records with their timestamps counted from another base, behind 61 bytes for the header.

@@ -99,7 +99,7 @@ def records_of(batch: Buffer, header: BatchHeader, limits: Limits) -> Buffer:
 
 
 def recompressed(batch: Buffer, header: BatchHeader, codec: Codec, level: int | None) -> bytearray:
-    """The same batch under another codec. The records stay the bytes they are: none is read."""
+    """Returns the same batch under another codec. The records' bytes stay as they are: none is read."""
     packed = compress(codec, records_of(batch, header, DEFAULT_LIMITS), level)
     rebuilt = bytearray(HEADER_BYTES + len(packed))
     rebuilt[HEADER_BYTES:] = packed

@@ -10,17 +10,17 @@ from odradek.model.errors import ErrorCode, KafkaError
 
 
 def corrupt(message: str) -> KafkaError:
-    """The frame or the checksum of a batch is wrong."""
+    """Returns the error for a batch whose frame or checksum is wrong."""
     return KafkaError(ErrorCode.CORRUPT_MESSAGE, message)
 
 
 def invalid(message: str) -> KafkaError:
-    """The content of a batch contradicts its header or the format."""
+    """Returns the error for a batch whose content contradicts its header or the format."""
     return KafkaError(ErrorCode.INVALID_RECORD, message)
 
 
 def damaged(codec_name: str, reason: object) -> KafkaError:
-    """Compressed data cannot be read to its end."""
+    """Returns the error for compressed data that cannot be read to its end."""
     return invalid(f"the batch's {codec_name} data is damaged: {reason}")
 
 

@@ -77,7 +77,7 @@ def decompress(data: Buffer, allowed_bytes: int) -> Buffer:
 
 
 def _decompress_growing(data: Buffer, size: int, allowed_bytes: int) -> Buffer:
-    """Into `size` bytes, and where they do not do, into more and more, up to what is allowed."""
+    """Decompresses into `size` bytes, and where they are too few, into more and more, up to the allowed number."""
     size = size or min(allowed_bytes, max(_SIZE_FIRST, _SIZE_GUESS * len(data)))
     while True:
         content = bytearray(size)
