@@ -63,7 +63,8 @@ def init_producer(
     fresh_producer_id: int | None,
     now_ms: int,
 ) -> TransactionChange:
-    """A producer begins under the id, or goes on after an error (`expected`: who it was). The id must not be ONGOING.
+    """Decides InitProducerId: a producer begins, or goes on after an error (`expected`: its last identity). The id must
+    not be ONGOING.
 
     PRODUCER_FENCED, CONCURRENT_TRANSACTIONS.
     """
@@ -114,7 +115,7 @@ def check_expected(current: Transaction, expected: ProducerIdentity | None) -> N
 def _next_identity(
     current: Transaction, last_epoch: int, expected: ProducerIdentity | None, fresh_producer_id: int | None
 ) -> tuple[ProducerIdentity, int]:
-    """(who the producer is from now on, the last epoch)."""
+    """Returns (the producer's next identity, the last epoch)."""
     epoch = current.producer_epoch
     if expected is not None and expected.producer_epoch not in (epoch, last_epoch):
         raise _fenced(current, expected)
@@ -210,7 +211,7 @@ def verify_partitions(
 def end_classic(
     current: Transaction | None, who: ProducerIdentity, *, commit: bool, now_ms: int
 ) -> Transaction | None:
-    """EndTxn up to version 4: the prepared state, or None if the transaction ended in this way already.
+    """Decides EndTxn up to version 4: returns the prepared state, or None if the transaction ended in this way already.
 
     INVALID_PRODUCER_ID_MAPPING, PRODUCER_FENCED, CONCURRENT_TRANSACTIONS, INVALID_TXN_STATE.
     """
@@ -238,7 +239,7 @@ def end_with_new_epoch(
     fresh_producer_id: int | None,
     now_ms: int,
 ) -> TransactionChange | None:
-    """EndTxn from version 5: the prepared state, or None for a repeated request whose transaction ended in this way.
+    """Decides EndTxn from version 5: returns the prepared state, or None for a repeated request that ended in this way.
 
     A client that does not know whether its transaction had begun may abort: that ends an empty one.
     INVALID_PRODUCER_ID_MAPPING, PRODUCER_FENCED, CONCURRENT_TRANSACTIONS, INVALID_TXN_STATE.
@@ -291,7 +292,7 @@ def _prepared(
     fresh_producer_id: int | None,
     now_ms: int,
 ) -> TransactionChange:
-    """Decided, under the next epoch; when that is the last, a fresh producer id stands ready."""
+    """Returns the decided state, under the next epoch; when that is the last, a fresh producer id is ready."""
     prepared = replace(
         current,
         producer_epoch=current.producer_epoch + 1,

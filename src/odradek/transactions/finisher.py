@@ -82,7 +82,8 @@ class Finisher:
             await self._sleep(min(_AGAIN_SECONDS_MIN * 2.0 ** min(attempts, 10), _AGAIN_SECONDS_MAX))
 
     def _coordinates(self, index: int, epoch: int) -> bool:
-        """Only the leadership counts: a shard that refuses for the moment is loaded again, and expects us to go on."""
+        """Returns whether the leadership is the same: a shard that refuses for the moment is loaded again, and expects us to
+        go on."""
         try:
             return self._shards.shard(index).leader_epoch == epoch
         except KafkaError:

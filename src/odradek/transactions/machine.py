@@ -150,7 +150,7 @@ class TransactionMachine:
         return waiting
 
     def wait_for_work(self, ticket: Ticket[Work]) -> Outcome[None]:
-        """The ticket is answered with a `Work` as soon as there is some. The worker waits with one ticket at a time."""
+        """Answers the ticket with a `Work` as soon as there is some. The worker waits with one ticket at a time."""
         self._worker = ticket
         return Outcome(None)
 
@@ -333,7 +333,7 @@ class TransactionMachine:
         return Outcome(None, self._changed(overdue.transactional_id, change))
 
     def complete(self, prepared: Prepared, now: Moment) -> Outcome[None]:
-        """All markers of the transaction are durable. Nothing happens if it is not the one that waits for them."""
+        """Completes a transaction all of whose markers are durable. Does nothing if it is not the one that waits for them."""
         if self._decided.get(prepared.transactional_id) != prepared.offset:
             return Outcome(None)
         complete = decisions.completed(prepared.transaction, now_ms=now.wall_ms)
@@ -345,7 +345,7 @@ class TransactionMachine:
         return Outcome(self._transactions.get(transactional_id))
 
     def entries(self) -> Outcome[list[tuple[str, Transaction]]]:
-        """All, as they are now, in no order."""
+        """Returns all transactions, as they are now, in no order."""
         return Outcome(list(self._transactions.items()))
 
     # -- records

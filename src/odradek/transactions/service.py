@@ -85,7 +85,7 @@ class TransactionCoordinator:
         enable_2pc: bool = False,
         keep_prepared: bool = False,
     ) -> ProducerIdentity:
-        """InitProducerId with a transactional id: who the producer is from now on.
+        """Handles InitProducerId with a transactional id; returns the producer's identity from now on.
 
         INVALID_REQUEST, TRANSACTIONAL_ID_AUTHORIZATION_FAILED (two-phase commit is off), UNSUPPORTED_VERSION (a prepared
         transaction cannot be kept), INVALID_TRANSACTION_TIMEOUT, PRODUCER_FENCED, CONCURRENT_TRANSACTIONS, and the shard's.
@@ -141,7 +141,7 @@ class TransactionCoordinator:
         *,
         until_timeout: bool = True,
     ) -> dict[TopicPartition, ErrorCode]:
-        """NONE or TRANSACTION_ABORTABLE for each partition. Raises as `add_partitions`."""
+        """Returns NONE or TRANSACTION_ABORTABLE for each partition. Raises as `add_partitions`."""
         self._check_id(transactional_id)
         return await self._decide(
             transactional_id,
@@ -244,7 +244,7 @@ class TransactionCoordinator:
         )
 
     async def _until_timeout(self, transactional_id: str, attempt: Callable[[], Awaitable[T]]) -> T:
-        """Attempt, and attempt again when the transaction that stands in the way is complete, if that is soon.
+        """Attempts, and attempts again when the transaction that is in the way is complete, if that is soon.
 
         A client goes on at once, while its last transaction gets its markers. Being refused it would wait far longer than that.
         """

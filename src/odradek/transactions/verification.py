@@ -25,7 +25,7 @@ class TransactionVerifier(Protocol):
     """The coordinator of a transaction on this broker, on another, or wherever it is."""
 
     async def verify(self, question: VerificationQuestion) -> Mapping[TopicPartition, ErrorCode]:
-        """A code for each partition. It raises no KafkaError.
+        """Returns a code for each partition. It raises no KafkaError.
 
         Beside NONE: TRANSACTION_ABORTABLE (clients older than Produce 11 know it as INVALID_TXN_STATE), INVALID_PRODUCER_EPOCH,
         INVALID_PRODUCER_ID_MAPPING, CONCURRENT_TRANSACTIONS, the codes of a coordinator that is not there, and
