@@ -155,7 +155,7 @@ def describe_broker_defaults(broker: BrokerConfig) -> list[DescribedSetting]:
 
 
 def settingbroker_synonyms(key: str) -> Setting:
-    """A broker's setting. One that no one knows may belong to a plugin and be a secret: it is never shown, as in Kafka."""
+    """Returns a broker's setting. An unknown one may belong to a plugin and be a secret: it is never shown, as in Kafka."""
     known = BROKER_SETTINGS.get(key)
     if known is None and is_of_listener(key) and not is_sensitive_of_listener(key):
         return Setting(
@@ -220,7 +220,7 @@ def _defaults_of_all(broker: BrokerConfig) -> Mapping[str, str]:
 
 
 def broker_synonyms(keys: tuple[str, ...], broker: BrokerConfig) -> Iterator[Synonym]:
-    """Strongest first: what changed on the running broker, what it was started with, defaults."""
+    """Yields synonyms, strongest first: changes on the running broker, its static configuration, defaults."""
     given = (
         (ValueSource.DYNAMIC_BROKER, broker.dynamic),
         (ValueSource.DYNAMIC_DEFAULT_BROKER, _defaults_of_all(broker)),

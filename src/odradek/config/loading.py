@@ -132,7 +132,7 @@ def unknown_setting(key: str) -> str:
 
 
 def _parse(values: Mapping[str, str]) -> tuple[Values, list[str], list[str]]:
-    """Parsed values of the settings that have an effect, warnings, and what is wrong."""
+    """Returns parsed values of the settings that have an effect, warnings, and problems."""
     parsed: Values = {}
     warnings: list[str] = []
     problems: list[str] = []
@@ -160,7 +160,7 @@ def _without_effect(key: str) -> str:
 
 
 def _node_id(parsed: Values) -> Values:
-    """node.id, or its older name broker.id, where -1 means 'not set'."""
+    """Returns node.id, or its older name broker.id, where -1 means 'not set'."""
     older = parsed.get("broker.id", -1)
     if older < 0:
         return {}
@@ -288,7 +288,7 @@ def _unopened(parsed: Values) -> list[str]:
 
 
 def _log_dirs(parsed: Values) -> Values:
-    """log.dirs, else log.dir, else the default; absolute, in order."""
+    """Returns log.dirs, else log.dir, else the default; absolute, in order."""
     key = "log.dirs" if parsed.get("log.dirs") else "log.dir"
     given = parsed.get(key) or (default_data_directory(),)
     directories = tuple(absolute_directory(path) for path in given if path)

@@ -60,7 +60,7 @@ def setting(
     type_: SettingType | None = None,
     written_default: Any = MISSING,
 ) -> Any:
-    """A row. The facts are those of `Setting`.
+    """Declares a row. The arguments are those of `Setting`.
 
     `key` is needed where it is not the section's prefix and the field's name, with a dot for each `_`.
     `type_` is needed where the field's type is none of those above: its value is made by `loading.py`.

@@ -78,7 +78,7 @@ def for_brokers(values: Mapping[str, str], count: int) -> list[dict[str, str]]:
 
 
 def first_address(values: Mapping[str, str]) -> str:
-    """HOST:PORT of the first listener that is opened."""
+    """Returns HOST:PORT of the first listener that is opened."""
     return _address(next(listener for listener in _listeners(values) if not _is_closed(values, listener)))
 
 
@@ -120,7 +120,7 @@ def _parsed(values: Mapping[str, str], key: str) -> list[Listener]:
 
 
 def _is_closed(values: Mapping[str, str], listener: Listener) -> bool:
-    """The listener is meant for a KRaft controller: no broker opens it."""
+    """Returns whether the listener is meant for a KRaft controller: no broker opens it."""
     return listener.name in (name.upper() for name in _split(values.get(_CONTROLLERS, "")))
 
 

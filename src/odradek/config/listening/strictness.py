@@ -91,7 +91,7 @@ def loosening(static: Mapping[str, str], dynamic: Mapping[str, str]) -> dict[str
 
 
 def _guarding(key: str) -> bool:
-    """The key names a setting of which this module knows what is stricter."""
+    """Returns whether this module knows which values of the key are stricter."""
     name = key.removeprefix(_LISTENER_PREFIX).partition(".")[2] if key.startswith(_LISTENER_PREFIX) else key
     return name in _OF_LISTENERS or key in _OF_THE_BROKER or key in (LISTENERS, PROTOCOL_MAP)
 
