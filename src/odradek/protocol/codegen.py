@@ -42,7 +42,7 @@ class Writer:
 
     @contextmanager
     def block(self, opening: str) -> Iterator[None]:
-        """An opening line, and what is written meanwhile indented below it."""
+        """Writes an opening line, and indents the lines that are written inside the block."""
         self.line(opening)
         self._depth += 1
         yield

@@ -198,7 +198,7 @@ def _unpackable(place: Place, frame: FrameType) -> bool:
 
 
 def _raised_at(traceback: TracebackType | None) -> tuple[FrameType | None, tuple[Place, ...]]:
-    """The frame of the compiled codec in a traceback, and the places of the line it stopped at."""
+    """Returns the frame of the compiled codec in a traceback, and the places of the line it stopped at."""
     while traceback is not None:
         places = _PLACES.get(traceback.tb_frame.f_code.co_filename)
         if places is not None:

@@ -100,7 +100,7 @@ class EncoderSource:
             self._pack("x", None)
 
     def _differs(self, field: Field, value: str) -> str:
-        """An expression: does the field hold something else than its default?"""
+        """Returns an expression that tests whether the field differs from its default."""
         if field.default is FRESH_LIST:
             return f"{value} or {value} is None" if field.nullable else value
         if field.default is None:

@@ -232,7 +232,7 @@ class FrameReader:
 
 
 def new_mapping(size: int) -> mmap.mmap | None:
-    """Memory whose pages come when they are written to; None where the system refuses it, or knows no such thing."""
+    """Returns memory whose pages come when they are written to; None where the system refuses it, or has no such thing."""
     with suppress(OSError, ValueError, AttributeError):
         return mmap.mmap(-1, size, flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS)
     return None

@@ -125,7 +125,7 @@ def decode_response(api_key: int, version: int, buffer: Buffer, position: int = 
 
 
 def decode_response_header(api_key: int, version: int, buffer: Buffer, position: int = 0) -> tuple[int, int]:
-    """(correlation id, position of the body). Raises MalformedMessage."""
+    """Returns (correlation id, position of the body). Raises MalformedMessage."""
     try:
         (correlation_id,) = _CORRELATION.unpack_from(buffer, position)
         end = position + 4

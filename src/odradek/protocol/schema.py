@@ -117,7 +117,7 @@ class Kind(Generic[T]):
     ) -> T | None: ...
 
     def __call__(self, versions: str, **options: Any) -> Any:
-        """Declare a field. `tagged` defaults to all of `versions` once a `tag` is given."""
+        """Declares a field. `tagged` defaults to all of `versions` once a `tag` is given."""
         return Field(self, versions, **options)
 
 
@@ -185,7 +185,7 @@ def array(
 
 
 def array(element: Any, versions: str, **options: Any) -> Any:
-    """Declare an array field of structs or of a plain type."""
+    """Declares an array field of structs or of a plain type."""
     inner = element if isinstance(element, Kind) else StructKind(element)
     return Field(ArrayKind(inner), versions, **options)
 
@@ -201,7 +201,7 @@ def struct(
 
 
 def struct(cls: type[Any], versions: str, **options: Any) -> Any:
-    """Declare a field that holds one nested struct."""
+    """Declares a field that contains one nested struct."""
     return Field(StructKind(cls), versions, **options)
 
 
@@ -248,7 +248,7 @@ class Struct(metaclass=StructMeta):
         return cast(Self, instance)
 
     def replace(self, **changes: Any) -> Self:
-        """A copy with some fields changed."""
+        """Returns a copy with some fields changed."""
         values = {field.name: getattr(self, field.name) for field in self.FIELDS}
         return type(self)(**(values | changes))
 
@@ -298,7 +298,7 @@ def _brief(value: Any) -> str:
 
 
 def _constructor(fields: Iterable[Field]) -> Any:
-    """Compile `__init__(self, *, a=..., b=...)` for a class's fields."""
+    """Compiles `__init__(self, *, a=..., b=...)` for a class's fields."""
     scope: dict[str, Any] = {"FRESH_LIST": FRESH_LIST}
     parameters, body = [], []
     for field in fields:

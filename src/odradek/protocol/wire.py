@@ -24,7 +24,7 @@ _CACHED_UUIDS_MAX: Final = 8192
 
 
 def read_uvarint(buffer: Sequence[int], position: int) -> tuple[int, int]:
-    """(value, position after it); at most five bytes and 2**31-1, enough for lengths and tags."""
+    """Returns (value, position after it); at most five bytes and 2**31-1, enough for lengths and tags."""
     value = 0
     for shift in (0, 7, 14, 21, 28):
         byte = buffer[position]
