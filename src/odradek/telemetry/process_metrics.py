@@ -14,7 +14,7 @@ _FOLDER: Final = "/proc/self"
 
 
 def process_families() -> list[Family]:
-    """CPU time, memory, descriptors and threads. What this system does not say is left out. Any thread may call it."""
+    """Returns CPU time, memory, descriptors and threads, as far as this system reports them. Any thread may call it."""
     used = resource.getrusage(resource.RUSAGE_SELF)
     cpu = counter("process_cpu_seconds", "User and system CPU time of this process.")
     cpu.add(used.ru_utime + used.ru_stime)
