@@ -45,7 +45,8 @@ def safe_json(
     separators: tuple[str, str] | None = None,
     default: Callable[[Any], Any] | None = None,
 ) -> str:
-    """JSON of the value, with letters as they are, and with JSON's escapes for what is not safe. It has the same meaning."""
+    """Returns JSON of the value, with letters as they are, and with JSON's escapes for unsafe characters. It has the same
+    meaning."""
     content = json.dumps(value, ensure_ascii=False, indent=indent, separators=separators, default=default)
     return _IN_JSON.sub(_escaped_in_json, content)
 
