@@ -76,7 +76,7 @@ class QueryPublishers:
 
 
 class LagListener(StreamingQueryListener):
-    """See above."""
+    """Commits a query's offsets to its consumer group when a batch ends, so that tools show its consumer lag."""
 
     def __init__(self, spark: SparkSession) -> None:
         self._spark = spark

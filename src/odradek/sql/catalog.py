@@ -100,7 +100,9 @@ class SqlSource:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PersistentQuery:
-    """`sources`: the names that it reads; `sink`: what it writes: a stream, a table, or with `fills_archive` an archive."""
+    """A persistent query.
+
+    `sources`: the names that it reads; `sink`: what it writes: a stream, a table, or with `fills_archive` an archive."""
 
     id: str
     sink: str

@@ -73,6 +73,7 @@ class ArchiveTable(Protocol):
         """
 
     def expire(self, before_ms: int, *, dry_run: bool) -> Expired:
-        """Removes files that no version of the table since `before_ms` needs, if they are older than that themselves, and
-        versions that were replaced before it. What is archived, and every row of the newest version, stays.
+        """Vacuums the table: removes files that no version since `before_ms` needs, if they are older than that themselves.
+
+        It also removes versions that were replaced before it. What is archived, and every row of the newest version, stays.
         """

@@ -1,4 +1,4 @@
-"""Turns rows with a `deadLetter` into the records of the dead-letter topic."""
+"""Dead letters in a sink: rows with a `deadLetter` become the records of the dead-letter topic."""
 
 from __future__ import annotations
 

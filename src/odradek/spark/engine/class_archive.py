@@ -1,4 +1,6 @@
-"""Spark's JVM starts with the classes that an earlier one has read: an archive of them (JEP 350), beside the home of links.
+"""The class archive (class data sharing, JEP 350): Spark's JVM starts with the classes that an earlier one has read.
+
+The archive is beside the home of links.
 
 From the start to the first rows of a streaming query that counts, a JVM reads, checks and links some 20,000 classes: half of
 its 14 s of CPU. The archive has them ready to be mapped, and JVMs that run side by side share it.

@@ -1,4 +1,4 @@
-"""A task's half: its records in a transaction that stays open, under a name that no other process has."""
+"""A task's half of the exactly-once sink: its records in a transaction that stays open, whose name no other process has."""
 
 from __future__ import annotations
 

@@ -73,8 +73,9 @@ def _rotated(backlog: Offsets, start: Offsets, limit: int) -> Offsets:
 def split(
     ranges: Sequence[OffsetRange], *, min_tasks: int | None, max_records_per_task: int | None
 ) -> list[OffsetRange]:
-    """Cuts ranges into at least `min_tasks` pieces (as far as there are records), none above
-    `max_records_per_task`.
+    """Cuts ranges into at least `min_tasks` pieces (minPartitions), as far as there are records.
+
+    None is above `max_records_per_task`.
 
     Pieces of one range differ by at most one record; together they are the range.
     """

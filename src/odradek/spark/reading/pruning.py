@@ -1,4 +1,4 @@
-"""Prunes a batch query by its filters: whole partitions, offsets before and after, and rows of other keys.
+"""Filter pushdown prunes a batch query by its filters: whole partitions, offsets before and after, and rows of other keys.
 
 Spark evaluates every filter again, so a filter that is not understood here costs time and nothing else; and what is
 understood may drop only rows that the filter drops. A timestamp's lower bound moves the start: all records before the first

@@ -1,4 +1,4 @@
-"""Spark sessions of the engine: one for each thread that starts queries, in one JVM."""
+"""Engine sessions: one Spark session for each thread that starts queries, in one JVM."""
 
 from __future__ import annotations
 

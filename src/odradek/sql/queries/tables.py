@@ -74,7 +74,7 @@ class TableViews:
 
 
 async def pulled(views: TableViews, query: Query, rows: SourceRows, chosen: LocalSelection) -> QueryAnswer:
-    """Returns the rows of a table that a query asks for, in the order of the keys' bytes."""
+    """Answers a pull query: the rows of a table that it looks up, in the order of the keys' bytes."""
     view = await views.view(rows)
     await rows.learn([])
     keys = _keys_of(query.where, rows)

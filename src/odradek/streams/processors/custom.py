@@ -115,7 +115,7 @@ class Timers:
 
 @dataclass(frozen=True, slots=True)
 class To:
-    """A result of a processor with several outputs: for the output `name`, a value or a StreamRecord."""
+    """A result for a side output, of a processor with several outputs: for the output `name`, a value or a StreamRecord."""
 
     name: str
     value: Any

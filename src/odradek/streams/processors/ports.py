@@ -41,8 +41,10 @@ class ByteStore(Protocol):
 
 
 class TaskState(Protocol):
-    """State during one batch: objects by name. `stream_time` is the largest timestamp so far, -1 before the first row;
-    `wall_clock` is the time of day at which the batch is run, both in milliseconds.
+    """State during one batch: objects by name.
+
+    `stream_time` takes the place of Spark's watermark: it is the largest timestamp so far, -1 before the first row.
+    `wall_clock` is the time of day at which the batch is run. Both are in milliseconds.
 
     What `get` gives is the state's own. Where `can_undo`, code of the program's may yet raise for the row, and its changes are
     taken back: by what was there before each `put`, and by `undo_by` for what is changed in place.

@@ -172,7 +172,10 @@ class FixedWindows:
 
 
 class Sessions:
-    """A record joins the sessions that are at most a gap away, and makes them one. Both ends of a session are records."""
+    """Session windows. A record joins the sessions that are at most a gap away, and makes them one.
+
+    Both ends of a session are records.
+    """
 
     def __init__(self, kind: SessionWindows, fold: Fold) -> None:
         self._gap_ms, self._grace_ms, self._kept_ms = kind.gap_ms, kind.grace_ms, kind.kept_ms

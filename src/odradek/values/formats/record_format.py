@@ -32,7 +32,10 @@ class ValueCodec(Protocol):
 
 
 class RecordFormat:
-    """A `SchemaFormat`: columns of Spark to bytes, and back. `window`: of a windowed key, whose bounds follow the key."""
+    """The serde of a topic's keys or values, a `SchemaFormat`: columns of Spark to bytes, and back.
+
+    `window`: of a windowed key, whose bounds follow the key.
+    """
 
     is_record: Final = True
 
