@@ -1,4 +1,4 @@
-"""What the files of a log hold, and where they contradict each other: for `odradek log dump`.
+"""Reads the files of a log, and finds contradictions between them: for `odradek log dump`.
 
 Nothing here changes a file or needs a broker. Batches come one by one, so that a segment of any size can be shown.
 """

@@ -1,4 +1,4 @@
-"""What a log lets its compaction do: look at its sealed segments, keep some of them from deletion, put one in their place."""
+"""A log's face for compaction: read its sealed segments, keep some of them from deletion, replace them by one."""
 
 from __future__ import annotations
 

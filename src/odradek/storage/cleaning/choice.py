@@ -1,4 +1,4 @@
-"""Which part of a log is to be compacted, and which log first. Pure.
+"""Chooses the part of a log to compact, and the log to compact first. Pure.
 
 A log is its sealed segments: clean ones, that a compaction has been through, and dirty ones behind them. Compaction reads
 the dirty ones for their keys and writes all of them again. Age counts from the append (decision 0006).

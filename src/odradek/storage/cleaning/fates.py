@@ -1,4 +1,4 @@
-"""What compaction does with one batch. Pure, but for the records, which the key map decides about."""
+"""Compacts one batch. Pure, except for the records, which the key map decides about."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a compaction has to know of transactions while it goes through a log from its start. Pure.
+"""The transactions that a compaction meets while it goes through a log from its start. Pure.
 
 Records of an aborted transaction go. A marker stays as long as anything of its transaction does: the first compaction that
 meets none of it gives the marker its delete horizon, and one after that time drops it. The entry of the transaction index

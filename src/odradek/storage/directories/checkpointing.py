@@ -1,4 +1,4 @@
-"""Writing down from where recovery would start, and where logs begin: the checkpoint files of each data directory.
+"""Writes where recovery would start, and where logs begin: the checkpoint files of each data directory.
 
 Checkpoints are written now and then, and speak of every log. In between, every second, `log-extents` follows (`extents.py`)
 with the logs of which something became durable. A truncation is different: until the checkpoints are written once more its note

@@ -1,4 +1,4 @@
-"""Whether the disk of a log directory has space, and answers in time. A pure core: what happened, and when, goes in.
+"""Decides whether a log directory's disk has space, and answers in time. A pure core: events and times go in.
 
 A disk is *full* from the first append that it had no space for. It has space again when a look found enough of it for a while:
 longer each time it fills up again soon, so that no leadership goes to and fro.

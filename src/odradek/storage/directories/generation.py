@@ -1,4 +1,4 @@
-"""How new the content of a data directory is: a file of ours in it, `generation`.
+"""The generation of a data directory's content: a file of ours in it, `generation`.
 
 Every start of a broker raises the generation, and so does a checkpoint now and then while records come in. The cluster's
 registry knows the generation, too. So a disk whose generation is not the registry's is an older copy: a backup that was

@@ -1,4 +1,4 @@
-"""What a crash may leave of a move between data directories, and how the next start ends it (`log_dir_move.py`)."""
+"""The traces that a crash leaves of a move between data directories, and how the next start ends it (`log_dir_move.py`)."""
 
 from __future__ import annotations
 

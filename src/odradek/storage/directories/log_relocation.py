@@ -1,4 +1,4 @@
-"""Taking an open log to another data directory (KIP-113); `log_dir_move.py` says how that stays safe."""
+"""Moves an open log to another data directory (KIP-113); `log_dir_move.py` explains how that stays safe."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Which data directory holds which partition, and whose files are not as a clean close leaves them."""
+"""The data directories of partitions, and which partitions' files are not as a clean close leaves them."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Which batches may enter a log, by size and time. Pure. The caller has checked their CRC and their records."""
+"""Checks the size and time of batches that enter a log. Pure. The caller has checked their CRC and their records."""
 
 from __future__ import annotations
 

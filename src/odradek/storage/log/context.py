@@ -1,4 +1,4 @@
-"""What the parts of one open log have in common: which log it is, where its files are, and what it holds."""
+"""The common state of the parts of one open log: its identity, its files, and its contents."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What is said of a log that has not what was put into it: its replica must not lead, and must fetch again."""
+"""Errors of a log that lacks records that it had: its replica must not lead, and must fetch again."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What of a log survives a power cut, and what has still to be made durable.
+"""The part of a log that survives a power cut, and the changes that have still to be made durable.
 
 Contract: everything below `flushed_offset` survives a power cut. An append writes and returns; names, the leader epochs, the
 topic id and producer snapshots change in memory. `job` collects all of it, `FlushJob.run` syncs on any thread, `done` moves

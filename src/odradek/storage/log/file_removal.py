@@ -1,4 +1,4 @@
-"""Taking the files of deleted segments away, in an order that no crash can turn into a hole.
+"""Removes the files of deleted segments, in an order that no crash can turn into a hole.
 
 A segment that retention dropped is gone for readers at once; its files follow on another thread. The oldest goes first, and
 each rename to `.deleted` is durable before the next: what a crash leaves is always a run of segments without a gap. Before

@@ -1,4 +1,4 @@
-"""Taking the end of a log away, or all of it, so that a crash at any point leaves the log as it was or as it is to be.
+"""Removes the end of a log, or all of it, so that a crash at any point leaves the log as before or as planned.
 
 A log is truncated in memory first, on the loop, without waiting for a disk; appends are refused until the files have followed.
 The files follow in a `Truncation`, on any thread, as the first part of the next flush. A truncation that is decided before the

@@ -1,4 +1,4 @@
-"""What a disk error does to a log.
+"""The effect of disk errors on a log.
 
 A full disk passes: the log refuses appends until `RepairJob` has cut what a failed write may have left and made the cut
 durable. Every other error of the operating system is final until a restart: after a failed fsync or write no one can say

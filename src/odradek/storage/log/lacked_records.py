@@ -1,4 +1,4 @@
-"""What a log lacks of the records that were durable here once, as far as that is known, until they are durable again."""
+"""Records that were durable in a log and are missing, as far as that is known, until they are durable again."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Which leader epoch wrote which offsets (KIP-101, KIP-279). Pure.
+"""The leader epochs that wrote a log, with their start offsets (KIP-101, KIP-279). Pure.
 
 An entry says at which offset an epoch began; it ends where the next begins. Replicas use this, never the high watermark, to
 find out where their logs part.

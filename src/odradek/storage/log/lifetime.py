@@ -1,4 +1,4 @@
-"""Whether a log is open, for work on other threads; and which errors of the system pass."""
+"""Tells work on other threads whether a log is still open, and which errors of the system pass."""
 
 from __future__ import annotations
 

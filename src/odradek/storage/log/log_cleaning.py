@@ -1,4 +1,4 @@
-"""What a log has to do with compaction. Most logs are never compacted, so little of it is there before it is asked for."""
+"""The part of a log for compaction. Most logs are never compacted, so little of it exists before it is needed."""
 
 from __future__ import annotations
 

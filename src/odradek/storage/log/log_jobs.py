@@ -1,4 +1,4 @@
-"""What brings a log to the disk: flushes, the last one at a clean close, removals of files, repairs after a full disk.
+"""The disk work of a log: flushes, the last one at a clean close, removals of files, repairs after a full disk.
 
 `FlushJob`, `RemovalJob` and `RepairJob` carry what must block to other threads; their outcomes are noted here, on the loop.
 """

@@ -1,4 +1,4 @@
-"""What readers ask a log for: batches, times, aborted transactions."""
+"""Reads for a log's readers: batches, times, aborted transactions."""
 
 from __future__ import annotations
 

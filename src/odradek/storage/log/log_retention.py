@@ -1,4 +1,4 @@
-"""What leaves a log at its beginning: records deleted by request, segments by age and size. `file_removal.py` has the files."""
+"""Removes a log's beginning: records deleted by request, segments by age and size. `file_removal.py` has the files."""
 
 from __future__ import annotations
 

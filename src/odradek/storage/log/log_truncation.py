@@ -1,4 +1,4 @@
-"""Taking back what a log's end says: memory changes at once, the files follow (`file_truncation.py`)."""
+"""Truncates a log's end: memory changes at once, the files follow (`file_truncation.py`)."""
 
 from __future__ import annotations
 

@@ -1,4 +1,5 @@
-"""Which segments may go. Pure; `docs/decisions/0006-retention-counts-from-the-append.md` says why age counts as it does."""
+"""Decides which segments are deleted. Pure; `docs/decisions/0006-retention-counts-from-the-append.md` explains how
+age counts."""
 
 from __future__ import annotations
 

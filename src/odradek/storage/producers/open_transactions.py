@@ -1,4 +1,4 @@
-"""Which transactions of a log are not over yet, and how far a reader of committed records may read because of them. Pure.
+"""The open transactions of a log, and how far readers of committed records may read because of them. Pure.
 
 A transaction is *open* from its first batch to its marker, and then *decided*: its outcome is known here, but until the high
 watermark has passed the marker a crash, or another leader, could undo it. Readers of committed records stop at the first

@@ -1,4 +1,4 @@
-"""What the log knows of idempotent and transactional producers (KIP-98, KIP-360, KIP-890). Pure.
+"""A log's state of idempotent and transactional producers (KIP-98, KIP-360, KIP-890). Pure.
 
 For each producer id: its epoch and its last five batches, so that a batch sent again is recognised and answered with the
 offset that it already has, and a batch that comes too early is refused; and where its transaction began, if one is open.

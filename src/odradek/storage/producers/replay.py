@@ -1,4 +1,4 @@
-"""What producers did in batches that are in the log already: their state, and the transactions that were aborted.
+"""Rebuilds producers' state and aborted transactions from batches that are in the log already.
 
 This is how a log gets to know its producers when it is opened, from a snapshot and the batches behind it, and how a transaction
 index is made again: which transactions a marker ended, and what was open then, follows from the batches alone.

@@ -1,4 +1,4 @@
-"""Which producers are about to begin a transaction in a log with their coordinator's consent (KIP-890). Pure, and not stored.
+"""Producers that are about to begin a transaction in a log with their coordinator's consent (KIP-890). Pure, and not stored.
 
 A client's first batch of a transaction is appended only under a guard: taken before the coordinator is asked, and void once
 anything of the producer's transactions was appended since. So an answer that was on its way while a transaction ended cannot

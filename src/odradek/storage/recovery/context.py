@@ -1,4 +1,4 @@
-"""What is to be opened, the outcome, and what the steps in between share."""
+"""The log to open, the result, and the state that the steps in between share."""
 
 from __future__ import annotations
 

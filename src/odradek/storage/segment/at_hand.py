@@ -1,4 +1,4 @@
-"""Reading on the event loop without a wait for the disk.
+"""Reads on the event loop without a wait for the disk.
 
 How it works. While `OpenFiles.only_at_hand` is in force, a read of what is not in the page cache does not happen: it raises
 `NotAtHand`, which carries the work for another thread. The caller has it done and begins its piece of reading again, on the log

@@ -1,4 +1,4 @@
-"""Which bytes of a segment have been found sound since this process began to use it.
+"""The bytes of a segment that were found sound since this process began to use it.
 
 What it wrote or scanned itself is; what was there before may have rotted, and is checked when it is read for the first time.
 """

@@ -1,4 +1,4 @@
-"""Whether a segment's indexes can be believed, and making them again from the log when they cannot.
+"""Checks a segment's indexes, and rebuilds them from the log when they are wrong.
 
 An entry that is there is checked against the batch it names. An entry that is not there shows in the log: more than
 `index.interval.bytes` between two entries, or a batch later than the last time entry.

@@ -1,4 +1,4 @@
-"""Reading whole batches out of one segment: copied, or as a range of the file that the kernel sends.
+"""Reads whole batches of one segment: copied, or as a range of the file that the kernel sends.
 
 Positions that a reader is likely to ask for next are remembered, so that sequential reads need no index at all.
 """
