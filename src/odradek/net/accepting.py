@@ -1,4 +1,4 @@
-"""Listening sockets, and what accepts from them: it goes on when the process has no file descriptors left.
+"""Listening sockets that accept connections, also when the process has no file descriptors left.
 
 asyncio's own server answers EMFILE with a traceback for each connection that waits, and begins to listen again as often: a
 minute of it is 50 MB of log. Here a spare descriptor is kept. When accepting fails for lack of descriptors, waiters stay

@@ -1,4 +1,4 @@
-"""What is around a connection: the server that accepted it, its figures, and what hears when its answers left."""
+"""The surroundings of a connection: the server that accepted it, its figures, and the observers of its answers."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""How this process secures the connections that it makes: TLS, and a login. For clients, and for brokers among themselves.
+"""Secures the connections that this process makes: TLS, and a login. For clients, and for brokers among themselves.
 
 layer = secured(protocol, security, host)
 await loop.create_connection(lambda: layer, host, port)

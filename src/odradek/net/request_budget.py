@@ -1,4 +1,4 @@
-"""How much memory large requests may take, in all connections together, and who receives next. A core: no I/O, no clock.
+"""Limits the memory of large requests, in all connections together, and decides who receives next. A core: no I/O, no clock.
 
 How it works. A frame that fits into a connection's receive buffer is not counted here: small requests (heartbeats, fetches,
 metadata) never wait for large ones. A larger frame has a `Share`, from its first bytes until its request is answered, or until
