@@ -1,4 +1,4 @@
-"""What a line of the journal says, and the state that its lines add up to.
+"""The lines of the journal, and the state that they add up to.
 
 A line is a CRC-32 in hex, a space, a JSON list, a newline; it is one commit. An entry of the list is a node as it is from now
 on (`path`, `data`, `version`, `created`, `owner`), a node that is gone (`path` alone), a session that began (`session`) or

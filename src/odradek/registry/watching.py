@@ -1,4 +1,4 @@
-"""Who watches which path, and telling them: each callback once per turn of the loop, however much changed."""
+"""Watchers by path, which are called once per turn of the event loop, however much changed."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a commit is in ZooKeeper's terms, and how values are written there. No I/O.
+"""Translates a commit to ZooKeeper's steps, and values to their stored form. No I/O.
 
 **Values.** A znode holds a node's data as it is, so that people can read it, but for three marks in its first byte:
 
