@@ -1,4 +1,4 @@
-"""Which brokers count for a partition, and what its topic asks for: the facts that elections are decided on."""
+"""The brokers that count for a partition, and its topic's rules: the facts that decide elections."""
 
 from __future__ import annotations
 

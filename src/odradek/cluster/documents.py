@@ -1,4 +1,4 @@
-"""What the registry holds beside topics, as JSON documents: settings, quotas, levels of features, ACLs.
+"""The registry's JSON documents beside topics: settings, quotas, levels of features, ACLs.
 
 A `Document` says where one is stored, how it is written, and which field of the image carries it. The controller changes any of
 them by the same steps.

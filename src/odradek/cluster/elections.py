@@ -1,4 +1,4 @@
-"""Who leads a partition, and who stays in sync, when brokers come and go. Pure functions from a partition to the next.
+"""Elects leaders, and decides who stays in sync, when brokers come and go. Pure functions from a partition to the next.
 
 The rules, in order of weight:
 

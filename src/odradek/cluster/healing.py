@@ -1,4 +1,4 @@
-"""What the controller does unasked: replicas of dead brokers are made again elsewhere, preferred leaders lead again.
+"""Plans the controller's own repairs: replicas of dead brokers are made again elsewhere, preferred leaders lead again.
 
 Pure functions.
 """

@@ -1,4 +1,4 @@
-"""What the cluster looks like at one moment: immutable values that every part of a broker may read without locks."""
+"""The state of the cluster at one moment: immutable values that every part of a broker may read without locks."""
 
 from __future__ import annotations
 

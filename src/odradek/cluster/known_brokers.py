@@ -1,4 +1,4 @@
-"""What stays in the registry of a broker that is down: the node at /brokers/known/N.
+"""The node of a broker that stays in the registry while it is down: /brokers/known/N.
 
 It names the broker's data directories, each with the generation that its disk has, and says whether the broker's last life
 ended with a clean shutdown. A directory that is named and not there any more was lost or swapped; one whose disk has an older

@@ -1,4 +1,4 @@
-"""Which brokers hold a partition. Pure functions.
+"""Places partitions on brokers. Pure functions.
 
 Preferred leaders are dealt round robin over all brokers, in an order that alternates racks. The other replicas of a partition
 go to racks that have none of it yet, and among those to the broker that was given the fewest, so that copies are spread evenly

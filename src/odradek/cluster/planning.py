@@ -1,4 +1,4 @@
-"""What a topic that a client asks for would be, or why it may not be. A pure core: image and wish in, plan out.
+"""Plans a topic that a client asks for, or explains why it is not allowed. A pure core: image and wish in, plan out.
 
 A planner serves one change. It remembers what it planned, so that the topics of one request are checked against each other
 as they are against those that exist, and its work grows with the number of topics, not with its square.

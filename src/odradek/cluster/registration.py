@@ -1,4 +1,4 @@
-"""How a broker makes itself known: the document at /brokers/ids/N, which lives as long as the broker's session.
+"""A broker's registration: the document at /brokers/ids/N, which lives as long as the broker's session.
 
 The number that the store gives the node when it is made is the broker's epoch: every start of a broker has a higher one, and
 what an earlier incarnation still has under way is recognised by it.

@@ -1,4 +1,4 @@
-"""What the controller tells a broker about the cluster, and what the broker reports: payloads of ClusterSync, as JSON.
+"""The controller's news for a broker, and the broker's report: payloads of ClusterSync, as JSON.
 
 A snapshot is the whole image. A delta leads from one version of a controller's image to a later one: brokers and documents
 that changed are whole in it; of a topic that stays, only the partitions that changed. Topics and documents that stay the same

@@ -1,4 +1,4 @@
-"""How the controller changes anything: one change at a time, checked against the latest image, committed, published.
+"""Runs the controller's changes: one at a time, checked against the latest image, committed, published.
 
 A change runs in a task of its own and to its end, whether or not its asker is still there. Until the registry has it, nothing
 is changed; once it has, nothing stops its publication. A commit whose outcome is unknown is followed by reading the state

@@ -1,4 +1,4 @@
-"""Who knows what: the images that the controller made, and how far each broker has applied them.
+"""Publishes the images that the controller made, and tracks how far each broker has applied them.
 
 The local broker applies images one after another in a task of its own (`apply`); what it has applied is what the controller
 shows. Remote brokers ask for what is new (long polls) and say by that what they have applied.
