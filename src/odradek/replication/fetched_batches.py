@@ -1,4 +1,4 @@
-"""What a follower makes sure of before it appends what it was sent: one replica's damage must not spread to the others.
+"""Checks fetched batches before a follower appends them: one replica's damage must not spread to the others.
 
 A header's first fields are outside of its CRC. That its offsets fit is checked by the log, which knows where it ends.
 """

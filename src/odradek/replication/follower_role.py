@@ -1,4 +1,4 @@
-"""What a replica does as a follower: it takes what its leader has, and cuts its log where the two part.
+"""The role of a follower: it takes its leader's records, and cuts its log where the two diverge.
 
 A role lasts for one leader epoch. It may be kept: when it has ended, everything that it did is refused, with what ended it.
 """

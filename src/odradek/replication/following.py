@@ -1,4 +1,4 @@
-"""One fetch loop of a follower, without its I/O: what to ask the leader next, and what its answer means.
+"""One fetch loop of a follower, without its I/O: decides the next request to the leader, and interprets its answer.
 
 Theory. A follower asks for each partition "from the offset up to which I have made everything durable, which I know to be of
 epoch E". So the question itself is the acknowledgement, and the leader can tell whether the logs have parted: then it answers

@@ -1,4 +1,4 @@
-"""What a leader knows of its followers, and what follows from it: the high watermark and changes of the ISR. Pure.
+"""A leader's knowledge of its followers, and the decisions from it: the high watermark and changes of the ISR. Pure.
 
 The rules, and where they come from:
 

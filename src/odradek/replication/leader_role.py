@@ -1,4 +1,4 @@
-"""What a replica does as the leader: it looks after the ISR, takes appends, and deletes records.
+"""The role of a leader: it maintains the ISR, takes appends, and deletes records.
 
 A role lasts for one leader epoch. It may be kept: when it has ended, everything that it did is refused, with what ended it.
 """

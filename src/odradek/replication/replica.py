@@ -1,4 +1,5 @@
-"""What a replica has whatever its role: its log, its high watermark, and the waiters for records or for its disk."""
+"""The part of a replica that is the same in both roles: its log, its high watermark, and the waiters for records or for its
+disk."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What this broker follows: for each leader a few fetch loops, and what they do with the answers.
+"""Fetches the partitions that this broker follows: a few fetch loops for each leader.
 
 One round of a loop: ask (a long poll); check the CRC of every batch that came, on another thread where it is much; append; wait
 until all of it is durable, for which the flusher takes the partitions together; and ask again from there. The loops share

@@ -1,4 +1,4 @@
-"""How fast replicas are copied that were marked to be slowed down (KIP-73). Pure: `now` comes in as monotonic seconds.
+"""Limits the copying of throttled replicas (KIP-73). Pure: `now` comes in as monotonic seconds.
 
 There is one throttle for each side. A topic's `leader.` and `follower.replication.throttled.replicas` name the replicas as
 PARTITION:BROKER, or all with `*`; the broker's rates say how fast those of them that it has may go, together. What is in sync
