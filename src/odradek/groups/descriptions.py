@@ -1,4 +1,4 @@
-"""What administrators are shown of groups."""
+"""Descriptions of groups for administrators."""
 
 from __future__ import annotations
 

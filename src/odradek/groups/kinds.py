@@ -1,4 +1,4 @@
-"""What the shard's machine needs of a group, whatever its kind; and what a kind brings along.
+"""The face of a group of any kind to the shard's machine, and what a kind provides.
 
 `classic/` is one implementation; consumer groups (KIP-848) and share groups (KIP-932) are others. The machine owns the table
 of groups, the offsets and the deadlines; a kind owns its members, its records and what its deadlines mean.

@@ -1,4 +1,4 @@
-"""What governs groups and their offsets: the broker's configuration, and what a group has of its own (KIP-1043)."""
+"""The settings of groups and their offsets: the broker's configuration, and a group's own settings (KIP-1043)."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a core of this room collects while it decides, and hands to the shard as an `Outcome`."""
+"""The results that a core of this room collects while it decides, and passes to the shard as an `Outcome`."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What classic groups register with the machine: their record, and their deadlines."""
+"""The parts that classic groups register with the machine: their record, and their deadlines."""
 
 from __future__ import annotations
 

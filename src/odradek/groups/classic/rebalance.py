@@ -1,4 +1,4 @@
-"""How a classic group gets from one generation to the next.
+"""Takes a classic group from one generation to the next.
 
     prepare   heartbeat responses make members join again; the group waits for them
     complete  those that joined are the next generation; its leader learns who they are

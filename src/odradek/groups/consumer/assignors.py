@@ -1,4 +1,4 @@
-"""Who reads which partition: the assignors that a broker runs for consumer groups (KIP-848), as pure functions.
+"""The assignors that a broker runs for consumer groups (KIP-848), as pure functions.
 
 Both take every member's subscription, the partition counts of the topics, and the target that stands so far; both return
 the new target of every member. The same arguments give the same answer, in whatever order they come, and both are sticky:

@@ -1,4 +1,4 @@
-"""Who may commit and fetch offsets of a consumer group: members in their epoch, and anyone while there are none.
+"""Checks who may commit and fetch offsets of a consumer group: members in their epoch, and anyone while there are none.
 
 A commit may be on its way when its member's epoch moves on. It counts if the member has the partition still, without a break
 since the epoch that the commit names (KIP-1251): no one else can have read it in between.

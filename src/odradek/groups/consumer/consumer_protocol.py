@@ -1,4 +1,4 @@
-"""What members of the classic protocol say and hear, in bytes that only they and this file look into."""
+"""The subscriptions and assignments of the classic protocol, in bytes that only its members and this file read."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What an administrator is shown of a consumer group: ConsumerGroupDescribe."""
+"""Describes a consumer group for administrators: ConsumerGroupDescribe."""
 
 from __future__ import annotations
 

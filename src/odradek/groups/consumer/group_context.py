@@ -1,4 +1,4 @@
-"""What every decision about one group looks at, besides the group."""
+"""The inputs of every decision about one group, besides the group."""
 
 from __future__ import annotations
 

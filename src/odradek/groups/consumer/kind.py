@@ -1,4 +1,4 @@
-"""What consumer groups register with the machine, and the operations that handlers ask for."""
+"""The parts that consumer groups register with the machine, and the operations for handlers."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Who is a member: joining, fencing, static members that come back under another id, and leaving."""
+"""Members of a consumer group: joining, fencing, static members that come back under another id, and leaving."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""How a member comes from what it has to what it should have (KIP-848), one heartbeat at a time.
+"""Brings a member from its present assignment to its target (KIP-848), one heartbeat at a time.
 
 A partition is free for its next owner only when the one before has said that it does not use it any more. So a member first
 gives back (UNREVOKED_PARTITIONS, still in its old epoch), then moves to the target's epoch, takes what is free, and waits for

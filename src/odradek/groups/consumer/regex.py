@@ -1,4 +1,4 @@
-"""Which topics a regular expression names: RE2's syntax, matched in time that a client cannot make long.
+"""Matches topics with regular expressions: RE2's syntax, in time that a client cannot make long.
 
 Python's own `re` steps back and tries again, which takes for ever on an expression made for that; nothing could stop it,
 and the broker would stand still. Here a set of positions in the program walks over the name once, as in RE2. The sets that

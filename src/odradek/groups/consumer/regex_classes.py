@@ -1,4 +1,4 @@
-"""Which characters one place of a regular expression accepts: letters, ranges, and RE2's classes with a name.
+"""The characters that one place of a regular expression accepts: letters, ranges, and RE2's classes with a name.
 
 A class is asked for one character at a time, and remembers what it said. So it costs nothing that an alphabet is large: what
 counts is which characters occur, and `cost` says how much it is to look at one.

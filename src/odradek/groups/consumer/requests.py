@@ -1,4 +1,4 @@
-"""What a heartbeat may say: checked before anything is looked up."""
+"""Checks of heartbeats, before anything is looked up."""
 
 from __future__ import annotations
 

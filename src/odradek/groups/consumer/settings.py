@@ -1,4 +1,4 @@
-"""What governs consumer groups: the broker's `group.consumer.*`, and what a group's own settings say otherwise."""
+"""The settings of consumer groups: the broker's `group.consumer.*`, overridden by a group's own settings."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a consumer group reads, by name or by regular expression, and what its assignor looks at (`modern/targets.py`)."""
+"""The subscriptions of a consumer group, by name or by regular expression, and its assignor's inputs (`modern/targets.py`)."""
 
 from __future__ import annotations
 

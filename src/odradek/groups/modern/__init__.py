@@ -1,1 +1,1 @@
-"""What consumer groups and share groups have in common (Kafka's ModernGroup): epochs, drafts, target assignments."""
+"""The common parts of consumer groups and share groups (Kafka's ModernGroup): epochs, drafts, target assignments."""

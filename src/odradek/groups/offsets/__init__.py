@@ -1,1 +1,1 @@
-"""How far groups have read: commits, within transactions and without, and when they are forgotten."""
+"""The committed offsets of groups: commits, within transactions and without, and their expiry."""

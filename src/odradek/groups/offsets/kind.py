@@ -1,4 +1,4 @@
-"""What offsets register with the machine: their record, and the round that expires them."""
+"""The parts that offsets register with the machine: their record, and the round that expires them."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""How offsets, and groups, go: by request, with their topic, or by age (KIP-211).
+"""Removes offsets and groups: by request, with their topic, or by age (KIP-211).
 
 A group's offsets expire `offsets.retention.minutes` after it became empty; those of topics that a stable group does not read
 any more, and those of a group that never had members, so long after they were committed. A group that rebalances loses none,

@@ -1,4 +1,4 @@
-"""What share groups register with the machine, and the operations that handlers ask for: heartbeats, showing, offsets."""
+"""The parts that share groups register with the machine, and the operations for handlers: heartbeats, descriptions, offsets."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What governs share groups: the broker's `group.share.*`, and what a group's own settings say otherwise."""
+"""The settings of share groups: the broker's `group.share.*`, overridden by a group's own settings."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What the assignor of a share group looks at (`modern/targets.py`)."""
+"""The inputs of a share group's assignor (`modern/targets.py`)."""
 
 from __future__ import annotations
 
