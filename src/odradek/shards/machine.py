@@ -1,4 +1,4 @@
-"""What a machine is: state that only its log's records change."""
+"""The protocol of a machine: state that only its log's records change."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What an operation on a machine decides: records to write, a reply, and answers to waiters."""
+"""The result of an operation on a machine: records to write, a reply, and answers to waiters."""
 
 from __future__ import annotations
 

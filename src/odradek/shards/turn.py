@@ -1,4 +1,4 @@
-"""What the operations of one turn of the event loop wrote: one batch for all of them, and the waiters for it.
+"""The records of all operations in one turn of the event loop: one batch, and the waiters for it.
 
 Many members of a group commit at once. A batch for each would cost far more than what is in it.
 """
