@@ -1,4 +1,4 @@
-"""Who may have how many of the process's file descriptors. A pure core; `real_process.py` asks the system.
+"""Divides the process's file descriptors. A pure core; `real_process.py` asks the system.
 
 A descriptor that a stranger takes is one that a log lacks, or the registry. So each kind of owner has a share of its own:
 clients' connections, logs, and the rest of the broker, whose share no one else can take (the registry, checkpoints, other

@@ -1,4 +1,4 @@
-"""What the broker needs from the outside world, as protocols: clock, chance, disk, and threads.
+"""The broker's needs from the outside world, as protocols: clock, chance, disk, and threads.
 
 The network is asyncio's event loop itself (`loop.create_server`, `loop.create_connection`, `asyncio.sleep`):
 the simulator replaces the loop. Everything else arrives as an argument through `Runtime`.

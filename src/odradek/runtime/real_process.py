@@ -1,4 +1,4 @@
-"""What this process has of its system: open files, up to their limit, and memory."""
+"""The process's resources: open files, up to their limit, and memory."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Waiting for a task that goes on when its waiter is gone."""
+"""Waits for a task that continues when its waiter is gone."""
 
 from __future__ import annotations
 
