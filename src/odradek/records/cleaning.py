@@ -1,4 +1,4 @@
-"""What compaction needs of records: which key was written last where, and a batch without the records that go.
+"""The functions on records that compaction needs: the last offset of each key, and a batch without the records that go.
 
 An engine offers a `KeyMap` and `rebase`. A batch that loses records keeps everything else: base offset, last offset,
 producer and sequence, leader epoch, codec, timestamps. As both bases stay, the bytes of each record stay, too, and

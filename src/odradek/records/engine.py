@@ -1,4 +1,4 @@
-"""Which of the two engines does the work: the compiled one where it was built, else its plain twin.
+"""Chooses the engine that does the work: the compiled one where it was built, else its plain twin.
 
 `ODRADEK_PURE=1` in the environment forces the plain one. Callers say `engine.active.walk(...)`, so that a
 test can put either in place.

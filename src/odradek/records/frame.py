@@ -1,4 +1,4 @@
-"""What goes into and comes out of an engine, beside the bytes themselves."""
+"""The inputs and results of an engine, beside the bytes themselves."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Which partition a key belongs to: the Java client's rule, so that producers in every language agree."""
+"""Maps a key to a partition by the Java client's rule, so that producers in every language agree."""
 
 from __future__ import annotations
 
