@@ -1,4 +1,4 @@
-"""What a machine cannot do itself and asks its service for: markers, and the end of what is overdue."""
+"""The work that a machine cannot do itself: its service writes markers, and ends overdue transactions."""
 
 from __future__ import annotations
 
