@@ -1,4 +1,4 @@
-"""What a setting is: its key, type, default, bounds and meaning, and how its text becomes a value.
+"""The definition of a setting: its key, type, default, bounds and meaning, and how its text becomes a value.
 
 A setting is declared once, as a row in the table of its section (`section.py`). The tables `TOPIC_SETTINGS` and
 `BROKER_SETTINGS`, the documentation and the answers to DescribeConfigs are all read from those rows.

@@ -1,4 +1,4 @@
-"""Who a broker or a client is to Kerberos: `Krb5LoginModule` of JAAS, and `sasl.kerberos.service.name`.
+"""The Kerberos identity of a broker or a client: `Krb5LoginModule` of JAAS, and `sasl.kerberos.service.name`.
 
 com.sun.security.auth.module.Krb5LoginModule required useKeyTab=true keyTab="/etc/kafka.keytab" principal="kafka/host@REALM";
 """
