@@ -1,4 +1,4 @@
-"""What a client must be allowed to do: operations on resources, with Kafka's numbers.
+"""The permissions that a client needs: operations on resources, with Kafka's numbers.
 
 The table of APIs (`api.py`) says for each API which of them are asked for, such as `WRITE TRANSACTIONAL_ID, WRITE TOPIC`;
 `access.py` says for which field of a request each is asked, and what the answer is when it is refused.

@@ -1,4 +1,4 @@
-"""What `encoder.py` and `decoder.py` share: source text being written, and which fields a version has."""
+"""The common parts of `encoder.py` and `decoder.py`: a writer of source text, and the fields of a version."""
 
 from __future__ import annotations
 

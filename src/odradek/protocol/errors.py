@@ -1,4 +1,4 @@
-"""What goes wrong between bytes and messages. Each error says who erred: the sender, or our own caller."""
+"""Errors between bytes and messages. Each shows who erred: the sender, or our own caller."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What stands before every request and response: size, then header, then body.
+"""The parts before the body of every request and response: size, then header.
 
 Three header forms are in use. Request header 1 and response header 0 go with non-flexible versions; request
 header 2 and response header 1 add an empty section of tagged fields and go with flexible ones. Two

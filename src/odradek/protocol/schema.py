@@ -1,4 +1,4 @@
-"""How a message is declared: field types, and the classes `Struct` and `Message`.
+"""The declaration of messages: field types, and the classes `Struct` and `Message`.
 
     class DeleteRecordsRequest(Message, api=21, versions="0-2", flexible="2+"):
         topics: list[DeleteRecordsTopic] = array(DeleteRecordsTopic, "0+")

@@ -1,4 +1,4 @@
-"""What compiled codecs call at run time: varints, tagged sections, and caches of `struct` formats.
+"""Functions that compiled codecs call at run time: varints, tagged sections, and caches of `struct` formats.
 
 Everything here is bounded: caches stop growing at a fixed size and then do the same work uncached.
 """
