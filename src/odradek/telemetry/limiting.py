@@ -1,4 +1,4 @@
-"""How many lines of a log each cause may have. A pure core: no clock, no output.
+"""Limits the lines of a log for each cause. A pure core: no clock, no output.
 
 Each cause has a bucket of lines that fills again with time. What finds it empty is dropped and counted. The count comes with
 the cause's next line, or by itself once the cause was quiet for a while. Causes are many, and strangers choose them: beyond a
