@@ -1,4 +1,4 @@
-"""What an exception of a user's code says, whatever its class does: reading it never raises, and has a limit.
+"""The text of an exception of a user's code, whatever its class does: reading it never raises, and has a limit.
 
 A class may have a `__str__` that raises, a text of gigabytes, lone surrogates that no encoder takes, or attributes that
 cannot be set (a frozen dataclass). None of this may end the loop that handles records, or replace the error itself.
