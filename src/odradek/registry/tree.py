@@ -23,7 +23,7 @@ class Tree:
         self.nodes: dict[str, Node] = {}
         self.commits = 0
         self._below: dict[str, dict[str, int]] = {}
-        """For each path with children, their names and how many nodes are at or below each."""
+        """The names of the children of each path that has any, and how many nodes are at or below each child."""
 
     def children(self, path: str) -> list[str]:
         return sorted(self._below.get(path.rstrip("/"), ()))
