@@ -47,7 +47,7 @@ if TYPE_CHECKING:
 _log = events.caused_by_peers("net")
 
 _ENOUGH_BYTES: Final = 64 * 1024
-"""With so many unsent bytes, the next request waits until they are sent."""
+"""The number of unsent bytes from which the next request waits until they are sent."""
 LINGER_SECONDS: Final = 5.0
 _ACTIVE_BYTES: Final = 64 * 1024
 _PARKED_BYTES_MAX: Final = 1024 * 1024

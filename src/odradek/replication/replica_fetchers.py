@@ -502,7 +502,7 @@ _EXPECTED: Final = frozenset(
 )
 """Leader and follower do not hear of a new topic, or a new leader, at the same moment."""
 _WORTH_NOTING: Final = 8
-"""After so many failures in a row, this is not the explanation any more."""
+"""The number of failures in a row that this does not explain any more."""
 
 
 def _ignore(_: int) -> None:

@@ -24,7 +24,7 @@ class Properties:
 
 
 def parse_properties(text: str) -> Properties:
-    """ConfigError, with the line's number, for an escape `\\u` without four hexadecimal digits."""
+    """Raises ConfigError, with the line's number, for an escape `\\u` without four hexadecimal digits."""
     values: dict[str, str] = {}
     repeated: dict[str, None] = {}
     for number, line in _logical_lines(text):

@@ -30,7 +30,7 @@ class LogLifetime:
         self.truncation_count = 0
         """How often the files were cut: a job that was made for earlier files must not touch them."""
         self.replaced: dict[str, int] = {}
-        """For each small file, by path, the number of the last change that was put there. An older job must not undo it."""
+        """The number of the last change to each small file, by path. An older job must not undo it."""
 
     def end(self) -> None:
         with self._lock:
