@@ -8,6 +8,7 @@ from contextlib import suppress
 from typing import Final, NamedTuple
 
 from odradek.broker.handlers import DATA_PATH, Handlers
+from odradek.model.lazy import lazy
 from odradek.protocol import api_by_name
 from odradek.runtime.ports import Offload
 from odradek.runtime.real_process import return_free_memory
@@ -18,6 +19,15 @@ _RETURN_AFTER_SECONDS: Final = 1.0
 """More is freed by then; each time takes some milliseconds in which other threads may wait for memory."""
 _IMPORT_AFTER_SECONDS: Final = 0.001
 INTERVAL_SECONDS_MIN: Final = 0.05
+_OF_HANDLERS: Final = (
+    "odradek.security.acls",
+    "odradek.security.audit",
+    "odradek.security.acl_index",
+    "odradek.security.authorizer",
+    "odradek.broker.access.conditions",
+    "odradek.broker.produce.record_validation",
+)
+"""Modules that handlers import. All at once would hold the event loop for 60 ms of CPU."""
 
 
 class Round(NamedTuple):
@@ -83,8 +93,12 @@ async def _set_within(event: asyncio.Event, seconds: float) -> bool:
 
 
 async def _import_handlers(handlers: Handlers) -> None:
-    """Imports one handler in each round of the event loop, since requests wait meanwhile. Waiters for the start run first."""
+    """Imports one handler in each round of the event loop, for requests wait meanwhile. Waiters for the start go first."""
     await asyncio.sleep(_IMPORT_AFTER_SECONDS)
+    for module in _OF_HANDLERS:
+        await asyncio.sleep(0)
+        with suppress(OSError):  # the handler tries again, and says what is wrong
+            _ = lazy(module).__file__
     for name in DATA_PATH:
         await asyncio.sleep(0)
         try:
