@@ -102,6 +102,7 @@ COMMANDS: Final[Mapping[str, tuple[Words, ...]]] = {
     "config show": ((EVIL,), ("--topic", EVIL)),
     "config set": ((f"{EVIL}=1",), ("--topic", EVIL, f"{EVIL}=1")),
     "config unset": ((EVIL,), ("--topic", EVIL, EVIL)),
+    "broker slow": (("--metrics", EVIL), ("--metrics", "127.0.0.1:1")),
     "cluster describe": ((), ("--json",)),
     "cluster status": ((), ("--json",)),
     "cluster drain": ((EVIL,),),

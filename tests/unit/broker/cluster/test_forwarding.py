@@ -17,6 +17,7 @@ from odradek.config.broker import BrokerConfig
 from odradek.model.errors import ErrorCode, KafkaError
 from odradek.model.ids import BrokerId
 from odradek.net.connection import Connection
+from odradek.net.connection_owner import ConnectionFigures
 from odradek.net.peers import PeerUnreachable
 from odradek.net.replies import PeerError
 from odradek.protocol import Message, RequestHeader, decode_response, encode_request
@@ -74,6 +75,7 @@ class Client:
 
     def __init__(self) -> None:
         self.peer_finished = False
+        self.figures = ConnectionFigures()
 
     def leave(self) -> None:
         self.peer_finished = True

@@ -150,7 +150,7 @@ async def test_rows_wait_for_memory(broker: Any) -> None:
 
 async def test_rows_wait_no_longer_than_max_block_ms(broker: Any, silence: object) -> None:
     broker.on["Produce"] = lambda _: silence
-    options = QUICK | {"batch_size": 1_000, "buffer_memory": 1_000, "max_block_ms": 20}
+    options = QUICK | {"batch_size": 1_000, "buffer_memory": 1_000, "max_block_ms": 2_000}
     producer = AsyncProducer(broker.bootstrap, **options)
     with pytest.raises(BufferFullError):
         await producer.send_arrow("t", batch_of(value=[b"x" * 900] * 2))
