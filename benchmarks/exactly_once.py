@@ -61,7 +61,7 @@ def sink_batches(running: Running, plan: Plan, round_number: int) -> Iterator[Sa
 
 
 def spark_batches(running: Running, plan: Plan, round_number: int) -> Iterator[Sample]:
-    """On Spark, both deliveries in turn in one session. Nothing where there is no Java."""
+    """Measures both deliveries on Spark, in turn in one session. Nothing where there is no Java."""
     if find_java().problem is not None:
         return
     batches = 5 if plan.rounds == 1 else 40

@@ -41,7 +41,7 @@ def load(path: Path) -> Published:
 
 
 def replaced(old: Published, facts: dict[str, Any], samples: Sequence[Sample]) -> Published:
-    """With another run's samples in the place of those of the same measures; what is new comes last."""
+    """Puts another run's samples in the place of those of the same measures; what is new comes last."""
     new = _measures(samples)
     runs = []
     for run in old.runs:

@@ -16,7 +16,7 @@ from odradek.spark.engine.unpacked_pyspark import PATIENT_WITH_WORKERS, unpacked
 TASKS = 2
 STDERR = 2
 SHORT_LIFE = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"
-"""For a JVM that lives a minute on two cores: compile quickly rather than well. Leave this out for a pipeline that stays."""
+"""Options of a JVM that lives a minute on two cores: compile quickly, not well. Leave them out for a pipeline that stays."""
 
 
 def start(log: Path) -> SparkSession:

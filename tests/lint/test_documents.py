@@ -48,7 +48,7 @@ def without_code(text: str) -> str:
 
 
 def anchors(text: str) -> set[str]:
-    """Of the headings, as they are shown on the web."""
+    """Returns the anchors of the headings, as they are shown on the web."""
     headings = re.findall(r"^#+ +(.*)$", re.sub(r"```.*?```", "", text, flags=re.DOTALL), re.MULTILINE)
     return {re.sub(r"[^\w\- ]", "", heading.lower()).replace(" ", "-") for heading in headings}
 

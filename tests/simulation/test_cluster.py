@@ -27,8 +27,8 @@ def _strikes(seed: int) -> Counter[tuple[str, ...]]:
 
 @cache
 def telling_seeds() -> list[int]:
-    """Of the first `SEEDS` those that bring something: each kind of fault hits each role `TIMES`, each profile has its kinds of
-    faults, and some seeds; or as many as there are in all. `make sim` runs thousands of seeds."""
+    """Returns those of the first `SEEDS` that bring something: each kind of fault hits each role `TIMES`, each profile has its
+    kinds of faults, and some seeds; or as many as there are in all. `make sim` runs thousands of seeds."""
     left = {seed: _strikes(seed) for seed in range(SEEDS)}
     wanted = Counter[tuple[str, ...]]()
     for strikes in left.values():

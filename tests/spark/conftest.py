@@ -274,7 +274,7 @@ def consume(servers: str) -> Callable[..., Rows]:
 
 @pytest.fixture
 def place(tmp_path: Path) -> ArchivePlace:
-    """Of an archive."""
+    """The place of an archive."""
     from odradek.archive.place import archive_place
 
     return archive_place(str(tmp_path / "archive"))

@@ -51,7 +51,7 @@ class CaseServer:
     sql: SqlServer
     client: RestClient
     numbers: Iterator[int] = field(default_factory=count)
-    """Of cases that run: names are used once, so that no topic is made again while it is deleted."""
+    """The numbers in the names of cases that run: each is used once, so that no topic is made again while it is deleted."""
 
     def refusal_of(self, case: Case) -> ServerRefusal | None:
         """What the server says of a case, after which the server is empty again. None: it accepts the statements."""
@@ -105,7 +105,7 @@ class CaseServer:
         return served
 
     def _wait(self, admin: Admin, served: Sequence[ServedCase]) -> None:
-        """Until all queries have read all that is in their topics. The checkpoints are looked at first: what a query writes
+        """Waits until all queries have read their topics. The checkpoints are looked at first: what a query writes
         later is then seen in its topic.
         """
         topics = sorted({topic for running in served for reads in running.reads for topic in reads})

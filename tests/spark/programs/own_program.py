@@ -64,11 +64,11 @@ def run_patiently(run: Callable[[], object]) -> None:
 
 
 def command(module: str, terms: Mapping[str, Any]) -> list[str]:
-    """That runs one of these programs, from `ROOT`."""
+    """Returns the command that runs one of these programs, from `ROOT`."""
     return [sys.executable, "-m", module, json.dumps(terms)]
 
 
 def last_lines(text: str) -> str:
-    """Of what a program said: the error comes last, after the JVM's warnings and many lines of Java."""
+    """Returns the end of a program's output: the error comes last, after the JVM's warnings and many lines of Java."""
     lines = [line for line in text.splitlines() if not line.lstrip().startswith(("at ", "...", "[Stage"))]
     return "\n".join(lines[-_LAST_LINES:])

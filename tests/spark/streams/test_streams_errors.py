@@ -55,7 +55,7 @@ GIVEN = (
     b'{"item": "tea", "amount": "4"}',
 )
 STAGES = {1: "orders", 2: "priced", 3: "picky", 4: "sold"}
-"""Where the record of each offset fails."""
+"""The stage in which the record of each offset fails."""
 
 
 def test_letters_in_a_test(spark: SparkSession) -> None:

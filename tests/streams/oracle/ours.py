@@ -138,7 +138,7 @@ _CHOICE_OF_TASK = "odradek.streams.translation.adapter.task_of"
 
 
 def _task_of(port: Any, tasks: int) -> Column:
-    """In place of our choice by key: the header that says whose record it is."""
+    """Returns the task that a header of the record names, in place of our choice by key."""
     return functions.expr("CAST(CAST(__headers[0].value AS STRING) AS INT)")
 
 

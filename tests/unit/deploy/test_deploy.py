@@ -24,7 +24,7 @@ def run(*words: str, folder: Path) -> subprocess.CompletedProcess[str]:
     return subprocess.run(words, cwd=folder, capture_output=True, text=True, timeout=SECONDS, check=False)
 
 
-@pytest.mark.skipif(shutil.which("promtool") is None, reason="promtool is not installed (apt: prometheus)")
+@pytest.mark.skipif(shutil.which("promtool") is None, reason="promtool is absent (apt: prometheus)")
 def test_alerts_fire_as_their_tests_say() -> None:
     tested = run("promtool", "test", "rules", "alerts_test.yml", folder=DEPLOY / "prometheus")
     assert tested.returncode == 0, tested.stdout + tested.stderr
@@ -38,7 +38,7 @@ def test_every_alert_has_a_test_in_which_it_fires() -> None:
     assert alerts == set(re.findall(r"alertname: (\w+)\n +exp_alerts:", tests))
 
 
-@pytest.mark.skipif(shutil.which("systemd-analyze") is None, reason="systemd is not installed")
+@pytest.mark.skipif(shutil.which("systemd-analyze") is None, reason="systemd is absent")
 def test_the_unit_is_sound(tmp_path: Path) -> None:
     text = UNIT.read_text().replace("/opt/odradek/bin/odradek", sys.executable)
     text = text.replace("User=odradek\nGroup=odradek\n", "")

@@ -29,7 +29,7 @@ class ScriptedService:
     """What other servers and operators sent."""
     open_queries: set[str] = field(default_factory=set)
     is_short: bool = False
-    """Of the answer to the pull query."""
+    """The rows of the answer to the pull query are few, and come at once."""
     description: dict[str, Any] = field(default_factory=dict)
     """The answer to EXPLAIN."""
     row_problem: Exception | None = None

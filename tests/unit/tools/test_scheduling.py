@@ -68,7 +68,7 @@ def test_what_is_listed_is_there() -> None:
 
 
 def test_a_run_of_two_workers_runs_everything(tmp_path: Path) -> None:
-    """In a project of its own, with the scheduler of this one: whole files, one worker each, and their durations."""
+    """Runs a project of its own with the scheduler of this one: whole files, one worker each, and their durations."""
     (tmp_path / "tests").mkdir()
     for name in ("a", "b", "c", "d"):
         (tmp_path / f"tests/test_{name}.py").write_text(

@@ -32,7 +32,7 @@ class Lack(NamedTuple):
 def ensure_topic(admin: Admin, topic: NewTopic) -> None:
     """Creates a topic, or gives the one that is there what it lacks. Idempotent.
 
-    KafkaError when the topic cannot be created or cannot get partitions. A setting that may not be read or set is a warning.
+    KafkaError when the topic cannot be created or cannot get partitions. Settings that may not be read or set are in the log.
     """
     present = _description(admin, topic.name)
     if present is None:
@@ -134,7 +134,7 @@ def _unread(topic: NewTopic, error: KafkaError) -> dict[str, ConfigEntry]:
     """Goes on without the settings when they may not be read."""
     if error.code not in _NOT_ALLOWED:
         raise error
-    _log.warning("settings_of_topic_cannot_be_read", topic=topic.name, reason=str(error))
+    _log.info("settings_of_topic_cannot_be_read", topic=topic.name, reason=str(error))
     return {}
 
 

@@ -169,7 +169,7 @@ def abort_transactions(wanted: Mapping[TopicPartition, OpenTransaction], timeout
 
 
 def elect_leaders(wanted: Iterable[TopicPartition], unclean: bool, timeout_s: float) -> Exchange:
-    """That no election was needed is a success."""
+    """Elects leaders. A partition that needs no election counts as a success."""
     request = ElectLeadersRequest(
         election_type=_UNCLEAN if unclean else _PREFERRED,
         topic_partitions=[

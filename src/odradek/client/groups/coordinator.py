@@ -32,7 +32,7 @@ Build = Callable[[int], Message]
 
 
 class Coordinator:
-    """That of one key. Lives on one event loop."""
+    """The coordinator of one key, on one event loop."""
 
     def __init__(self, cluster: ClusterClient, key: str, key_type: int) -> None:
         self._cluster = cluster

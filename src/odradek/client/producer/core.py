@@ -229,7 +229,7 @@ class ProducerCore:
             await self._abort_after(error, timeout_s)
 
     async def _abort_after(self, error: BaseException, timeout_s: float | None) -> None:
-        """That the producer is fenced may show only now; then that is what went wrong."""
+        """Aborts the transaction after `error`. Raises the fence of this producer, if only the abort shows it."""
         try:
             await self.abort_transaction(timeout_s)
         except OdradekError as second:

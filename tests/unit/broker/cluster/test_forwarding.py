@@ -156,7 +156,7 @@ class Office:
 
 
 class FakeContext:
-    """Of a broker in that cluster."""
+    """The context of a broker in that cluster."""
 
     runtime = real_runtime()
     requests = RequestFigures(runtime.clock.monotonic)

@@ -147,7 +147,7 @@ def test_a_jvm_writes_it_and_the_next_one_maps_it(tmp_path: Path, monkeypatch: p
     loaded = tmp_path / "loaded"
 
     def classes_of(home: Path, options: list[str]) -> str:
-        """Where each class came from."""
+        """Returns the source of each class."""
         command = [
             str(find_java().path),
             *options,

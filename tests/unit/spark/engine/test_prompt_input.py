@@ -40,7 +40,7 @@ def acknowledges_at_once(connection: socket.socket) -> bool:
 
 
 def main(infile: IO[bytes], command: bytes) -> Any:
-    """As Spark's worker: it has its input, and unpickles what to run."""
+    """Does what Spark's worker does: it has its input, and unpickles what to run."""
     return pickle.loads(command)
 
 

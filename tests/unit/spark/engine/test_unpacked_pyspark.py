@@ -93,7 +93,7 @@ def replace_launch(monkeypatch: pytest.MonkeyPatch, launch: Callable[[Any], None
 
 
 class _Started(Exception):
-    """In place of a JVM."""
+    """A stand-in for a JVM."""
 
 
 def test_a_jvm_that_we_start_waits_for_slow_workers_unless_the_user_says_otherwise(

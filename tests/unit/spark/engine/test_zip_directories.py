@@ -12,7 +12,7 @@ from odradek.spark.engine.zip_directories import share_zip_directories
 
 
 def importers_of(path: Path, *prefixes: str) -> list[zipimporter]:
-    """As a process has them whose caches were invalidated after it had begun to import."""
+    """The importers of a process whose caches were invalidated after it had begun to import."""
     made = [zipimporter(str(path / prefix)) for prefix in prefixes]
     for importer in made:
         importer.invalidate_caches()
