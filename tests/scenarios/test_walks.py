@@ -4,18 +4,18 @@ from __future__ import annotations
 
 import ast
 import asyncio
-import re
 import sys
 import threading
 from collections.abc import AsyncIterator, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from types import FrameType
-from typing import Any, Final, NamedTuple
+from typing import Any, Final
 
 import pytest
 from tests.scenarios.one_broker import REPLY_SECONDS, Scene, Wire, batch_of
 from tests.scenarios.transactions.transactional_producer import EPOCHS, TransactionalProducer
+from tests.scenarios.walks import ROOT, Step, first_not_reached, walk_of
 
 from odradek.broker.app import Broker
 from odradek.cluster.image import TopicImage
@@ -25,26 +25,19 @@ from odradek.model.ids import BrokerId
 from odradek.protocol.messages.groups.join_group import JoinGroupRequest, JoinGroupRequestProtocol
 from odradek.protocol.messages.metadata.find_coordinator import FindCoordinatorRequest
 
-ROOT: Final = Path(__file__).parents[2]
 SOURCES: Final = ROOT / "src" / "odradek"
-FILES_MAX: Final = {"Produce": 20, "Fetch": 20, "JoinGroup": 22, "EndTxn": 22, "Failover": 22}
+FILES_MAX: Final = {
+    "Produce": 20,
+    "Fetch": 20,
+    "JoinGroup": 22,
+    "EndTxn": 22,
+    "Failover": 22,
+    "A grouped stream": 20,
+    "A batch of the exactly-once sink": 20,
+    "A batch of the archive": 20,
+}
+"""The headings of all tables; tests/spark/walks compares those of the pipelines."""
 _WAITS: Final = ("broker/fetch/delayed_fetch.py", "ConsumerWaiting.__init__")
-_ROW: Final = re.compile(r"^\| (\d+) \| `([\w/]+\.py)` \| `([\w.]+)` \|", re.MULTILINE)
-
-
-class Step(NamedTuple):
-    """One row: a function, by the path of its file below the package and its qualified name."""
-
-    file: str
-    function: str
-
-
-def walk_of(request: str) -> list[Step]:
-    text = (ROOT / "ARCHITECTURE.md").read_text(encoding="utf-8")
-    table = text.partition(f"\n### {request}\n")[2].partition("\n#")[0]
-    rows = _ROW.findall(table)
-    assert [int(number) for number, _, _ in rows] == list(range(1, len(rows) + 1))
-    return [Step(file, function) for _, file, function in rows]
 
 
 class Recorder:
@@ -80,8 +73,7 @@ class Recorder:
 
     def first_not_reached(self, walk: list[Step]) -> Step | None:
         """The first step that no call takes behind the call of the step before it."""
-        calls = iter(self.calls)
-        return next((step for step in walk if step not in calls), None)
+        return first_not_reached(walk, self.calls)
 
 
 @pytest.fixture
@@ -91,10 +83,10 @@ def recorder() -> Iterator[Recorder]:
         yield calls
 
 
-@pytest.mark.parametrize("request_name", FILES_MAX)
-def test_a_walk_is_short_and_names_what_there_is(request_name: str) -> None:
-    walk = walk_of(request_name)
-    assert 10 < len(walk) <= FILES_MAX[request_name]
+@pytest.mark.parametrize("heading", FILES_MAX)
+def test_a_walk_is_short_and_names_what_there_is(heading: str) -> None:
+    walk = walk_of(heading)
+    assert 10 < len(walk) <= FILES_MAX[heading]
     assert len({step.file for step in walk}) == len(walk), "a file comes twice"
     for file, function in walk:
         body: list[ast.stmt] = ast.parse((SOURCES / file).read_text(encoding="utf-8")).body

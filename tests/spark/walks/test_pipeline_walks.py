@@ -1,0 +1,137 @@
+"""The tables of ARCHITECTURE.md that lead through a pipeline: Spark's driver, planners and tasks make these calls, in order."""
+
+from __future__ import annotations
+
+import importlib.util
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final
+
+import pytest
+
+pytest.importorskip("pyspark", reason="PySpark is absent")
+pytest.importorskip("deltalake", reason="deltalake is absent")
+
+from tests.scenarios.walks import Step, first_not_reached, walk_of
+from tests.spark.streams.until_now import TIMEOUT_S, run, send
+
+from odradek.archive.history.read_through import OdradekWithArchive
+from odradek.archive.location import ArchiveLocation
+from odradek.archive.run import RunTerms, start_archiving
+from odradek.archive.source import ArchiveDataSource
+from odradek.streams import Streams
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+TRACING: Final = Path(__file__).parent / "tracing"
+
+
+def _tracing() -> Any:
+    """The module that Python imports in Spark's workers, for this process."""
+    spec = importlib.util.spec_from_file_location("call_file", TRACING / "sitecustomize.py")
+    assert spec is not None
+    assert spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+class Trace:
+    """The calls of this process and of Spark's workers, which each write them to a file of one directory."""
+
+    def __init__(self, directory: Path) -> None:
+        self._directory = directory
+
+    @contextmanager
+    def recording(self) -> Iterator[None]:
+        calls = _tracing().CallFile(self._directory)
+        calls.begin()
+        try:
+            yield
+        finally:
+            calls.end()
+
+    def calls(self) -> list[Step]:
+        """The calls of all processes, in the order in which they began."""
+        lines = [line.split() for file in self._directory.iterdir() for line in file.read_text().splitlines()]
+        return [Step(file, function) for _, file, function in sorted(lines, key=lambda line: int(line[0]))]
+
+
+@pytest.fixture
+def trace(tmp_path: Path) -> Trace:
+    directory = tmp_path / "calls"
+    directory.mkdir()
+    return Trace(directory)
+
+
+@pytest.fixture
+def session(spark: SparkSession, tmp_path: Path) -> Iterator[SparkSession]:
+    """A session whose formats are registered: Spark runs those in workers with the variables that the context has now."""
+    variables = spark.sparkContext.environment
+    before = dict(variables)
+    variables.update(ODRADEK_WALK=str(tmp_path / "calls"), PYTHONPATH=str(TRACING))
+    traced = spark.newSession()
+    for source in (OdradekWithArchive, ArchiveDataSource):
+        traced.dataSource.register(source)
+    yield traced
+    variables.clear()
+    variables.update(before)
+
+
+def wait_for(query: Any) -> None:
+    """It may be slow: each call of a function is recorded."""
+    try:
+        assert query.awaitTermination(TIMEOUT_S), "the query did not end"
+    finally:
+        query.stop()
+
+
+def test_a_record_passes_through_a_grouped_stream_as_described(
+    trace: Trace, session: SparkSession, servers: str, new_topic: Callable[..., Any], tmp_path: Path
+) -> None:
+    orders, totals = new_topic(), new_topic()
+    send(servers, orders, ("a", '{"item": "tea", "amount": 2}', 10))
+    with trace.recording():
+        app = Streams("walk", servers=servers, spark=session)
+        stream = app.stream(orders.name, key="STRING", value="item STRING, amount DOUBLE")
+        stream.group_by("item").agg("sum(amount) AS total").to(totals.name)
+        run(app, tmp_path / "checkpoint")
+    assert first_not_reached(walk_of("A grouped stream"), trace.calls()) is None
+
+
+def test_a_batch_takes_the_way_that_is_described_through_the_exactly_once_sink(
+    trace: Trace, session: SparkSession, new_topic: Callable[..., Any], tmp_path: Path
+) -> None:
+    source, target = new_topic(), new_topic()
+    source.send_numbers(0, 5)
+    records = (
+        session.readStream.format("odradek")
+        .option("kafka.bootstrap.servers", source.servers)
+        .option("subscribe", source.name)
+        .option("startingOffsets", "earliest")
+        .load()
+    )
+    write = (
+        records.select("value")
+        .writeStream.format("odradek")
+        .option("kafka.bootstrap.servers", target.servers)
+        .option("topic", target.name)
+        .option("delivery", "exactly_once")
+        .option("sinkId", target.name)
+        .option("checkpointLocation", str(tmp_path / "checkpoint"))
+    )
+    with trace.recording():
+        wait_for(write.trigger(availableNow=True).start())
+    assert first_not_reached(walk_of("A batch of the exactly-once sink"), trace.calls()) is None
+
+
+def test_a_batch_of_the_archive_takes_the_way_that_is_described(
+    trace: Trace, session: SparkSession, topic: Any, location: ArchiveLocation, tmp_path: Path
+) -> None:
+    topic.send_numbers(0, 5)
+    terms = RunTerms(bootstrap=topic.servers, location=location, topics=(topic.name,), once=True, writers=1)
+    with trace.recording():
+        wait_for(start_archiving(session, terms, str(tmp_path / "checkpoint")))
+    assert first_not_reached(walk_of("A batch of the archive"), trace.calls()) is None
