@@ -19,7 +19,7 @@ import hourly_departures
 import spark_session
 from pyspark.sql.streaming import StreamingQuery
 
-from odradek.archive.place import archive_place
+from odradek.archive.location import archive_location
 from odradek.archive.row_columns import ValueFormat, row_columns
 from odradek.archive.run import RunTerms, run_archive
 
@@ -69,7 +69,7 @@ def _archive(servers: str, place: Path) -> None:
     )
     terms = RunTerms(
         bootstrap=servers,
-        place=archive_place(str(place)),
+        location=archive_location(str(place)),
         topics=("flights", hourly_departures.RESULT_TOPIC),
         columns=columns,
         once=True,

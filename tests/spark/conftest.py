@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
     from pyspark.sql.streaming import StreamingQuery
 
-    from odradek.archive.place import ArchivePlace
+    from odradek.archive.location import ArchiveLocation
 
 READY_TIMEOUT_S = 60
 QUERY_TIMEOUT_S = 90
@@ -273,15 +273,15 @@ def consume(servers: str) -> Callable[..., Rows]:
 
 
 @pytest.fixture
-def place(tmp_path: Path) -> ArchivePlace:
+def location(tmp_path: Path) -> ArchiveLocation:
     """The place of an archive."""
-    from odradek.archive.place import archive_place
+    from odradek.archive.location import archive_location
 
-    return archive_place(str(tmp_path / "archive"))
+    return archive_location(str(tmp_path / "archive"))
 
 
 @pytest.fixture
-def run(spark: SparkSession, servers: str, place: ArchivePlace) -> Callable[..., list[str]]:
+def run(spark: SparkSession, servers: str, location: ArchiveLocation) -> Callable[..., list[str]]:
     """`odradek archive run --once`, in the session of the tests; the lines that it prints."""
     from odradek.archive.row_columns import RowColumns
     from odradek.archive.run import RunTerms, run_archive
@@ -290,7 +290,7 @@ def run(spark: SparkSession, servers: str, place: ArchivePlace) -> Callable[...,
         lines: list[str] = []
         terms = RunTerms(
             bootstrap=servers,
-            place=place,
+            location=location,
             topics=(topic.name,),
             columns=columns or RowColumns(),
             once=True,

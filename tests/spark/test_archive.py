@@ -22,8 +22,8 @@ from odradek import Producer
 from odradek.archive.checks.status import archive_status
 from odradek.archive.checks.topic_side import BrokerTopics
 from odradek.archive.checks.verify import PartitionFindings, all_faults, verify_archive
+from odradek.archive.location import ArchiveLocation
 from odradek.archive.opening import open_archive
-from odradek.archive.place import ArchivePlace
 from odradek.archive.row_columns import ValueFormat, row_columns, with_archive_columns
 from odradek.archive.run import reason_in
 from odradek.archive.tables.port import TableFormat
@@ -38,19 +38,19 @@ Run = Callable[..., list[str]]
 
 
 @pytest.fixture
-def check(servers: str, place: ArchivePlace) -> Callable[[], list[PartitionFindings]]:
+def check(servers: str, location: ArchiveLocation) -> Callable[[], list[PartitionFindings]]:
     def findings() -> list[PartitionFindings]:
-        return verify_archive(open_archive(place), BrokerTopics(servers))
+        return verify_archive(open_archive(location), BrokerTopics(servers))
 
     return findings
 
 
-def table(spark: SparkSession, place: ArchivePlace, **options: str) -> DataFrame:
-    return spark.read.format("odradek-archive").options(**options).load(place.path)
+def table(spark: SparkSession, location: ArchiveLocation, **options: str) -> DataFrame:
+    return spark.read.format("odradek-archive").options(**options).load(location.path)
 
 
 def test_a_topic_becomes_a_table_and_goes_on_where_it_ended(
-    spark: SparkSession, new_topic: Any, run: Run, check: Any, place: ArchivePlace, servers: str
+    spark: SparkSession, new_topic: Any, run: Run, check: Any, location: ArchiveLocation, servers: str
 ) -> None:
     topic = new_topic(3)
     for partition in range(3):
@@ -61,7 +61,7 @@ def test_a_topic_becomes_a_table_and_goes_on_where_it_ended(
     run(topic)
     run(topic)
     assert all_faults(check()) == []
-    rows = table(spark, place).orderBy("partition", "offset").collect()
+    rows = table(spark, location).orderBy("partition", "offset").collect()
     assert [(row.partition, row.offset) for row in rows] == [
         *((0, offset) for offset in range(60)),
         *((1, offset) for offset in range(52)),
@@ -71,7 +71,7 @@ def test_a_topic_becomes_a_table_and_goes_on_where_it_ended(
     assert (last.topic, last.key, last.value, last.timestampType) == (topic.name, b"gone", None, 0)
     assert [(header.key, header.value) for header in last.headers] == [("h", b"1"), ("h", None)]
     assert last.timestamp.timestamp() == 0.077
-    status = archive_status(open_archive(place), BrokerTopics(servers))
+    status = archive_status(open_archive(location), BrokerTopics(servers))
     assert [
         (partition_status.position, partition_status.end, partition_status.behind)
         for partition_status in status.partitions
@@ -84,7 +84,7 @@ def test_a_topic_becomes_a_table_and_goes_on_where_it_ended(
 
 
 def test_values_are_decoded_and_what_is_not_valid_is_kept(
-    spark: SparkSession, topic: Any, run: Run, check: Any, place: ArchivePlace
+    spark: SparkSession, topic: Any, run: Run, check: Any, location: ArchiveLocation
 ) -> None:
     topic.send(
         b'{"id": 1, "name": "a"}', b'{"id": "no number"}', b"broken", b"", None, timestamp_ms=86_400_000
@@ -96,7 +96,7 @@ def test_values_are_decoded_and_what_is_not_valid_is_kept(
         partition_by=["day=date(timestamp)"],
     )
     run(topic, columns)
-    rows = table(spark, place).orderBy("offset").collect()
+    rows = table(spark, location).orderBy("offset").collect()
     assert [row.value and row.value.asDict() for row in rows] == [
         {"id": 1, "name": "a"},
         None,
@@ -107,7 +107,7 @@ def test_values_are_decoded_and_what_is_not_valid_is_kept(
     assert [row.undecoded for row in rows] == [None, b'{"id": "no number"}', b"broken", b"", None]
     assert {str(row.day) for row in rows} == {"1970-01-02"}
     assert all_faults(check()) == []
-    (file, *_) = open_archive(place).files()
+    (file, *_) = open_archive(location).files()
     assert file.path.startswith("day=1970-01-02/")
 
 
@@ -121,7 +121,7 @@ def own_signals() -> Iterator[None]:
 
 
 def test_the_command_logs_in(
-    spark: SparkSession, place: ArchivePlace, tmp_path: Path, own_signals: None, capsys: Any
+    spark: SparkSession, location: ArchiveLocation, tmp_path: Path, own_signals: None, capsys: Any
 ) -> None:
     login = tmp_path / "client.properties"
     with LocalBroker(secure=True) as broker:
@@ -133,32 +133,37 @@ def test_the_command_logs_in(
         ) as producer:
             for number in range(20):
                 producer.send("orders", b"%d" % number)
-        assert main(["archive", "run", place.path, "-t", "orders", "--once", *reach]) == 0
-        assert main(["archive", "verify", place.path, *reach]) == 0
+        assert main(["archive", "run", location.path, "-t", "orders", "--once", *reach]) == 0
+        assert main(["archive", "verify", location.path, *reach]) == 0
         assert "every record is there once: 20 rows" in capsys.readouterr().err
         capsys.readouterr()
-        assert main(["archive", "status", place.path, "--json", *reach]) == 0
+        assert main(["archive", "status", location.path, "--json", *reach]) == 0
         assert json.loads(capsys.readouterr().out)["records"] == 20
 
 
 @pytest.mark.parametrize("table_format", [TableFormat.PARQUET])
 def test_csv_and_another_format(
-    spark: SparkSession, topic: Any, run: Run, check: Any, place: ArchivePlace, table_format: TableFormat
+    spark: SparkSession,
+    topic: Any,
+    run: Run,
+    check: Any,
+    location: ArchiveLocation,
+    table_format: TableFormat,
 ) -> None:
     topic.send(b"7,seven", b"x,y", b"8")
     columns = row_columns(
         value=ValueFormat.CSV, value_schema="id INT, name STRING", key_as_string=False, partition_by=[]
     )
     run(topic, columns, table_format=table_format)
-    rows = table(spark, place, columns="offset,value,undecoded").orderBy("offset").collect()
+    rows = table(spark, location, columns="offset,value,undecoded").orderBy("offset").collect()
     assert rows[0].value.asDict() == {"id": 7, "name": "seven"}
     assert [row.undecoded for row in rows[1:]] == [b"x,y", b"8"]
-    assert open_archive(place).format is table_format
+    assert open_archive(location).format is table_format
     assert all_faults(check()) == []
 
 
 def test_what_columns_cannot_hold_stops_nothing_and_is_kept(
-    spark: SparkSession, new_topic: Any, run: Run, read: Any, check: Any, place: ArchivePlace
+    spark: SparkSession, new_topic: Any, run: Run, read: Any, check: Any, location: ArchiveLocation
 ) -> None:
     """Nanoseconds that were sent as milliseconds, bytes that are no text, a key that is longer than a file's name may be."""
     topic = new_topic(1, **{"message.timestamp.after.max.ms": str(2**63 - 1)})
@@ -176,7 +181,7 @@ def test_what_columns_cannot_hold_stops_nothing_and_is_kept(
     run(topic, columns)
     assert all_faults(check()) == []
     rows = (
-        table(spark, place)
+        table(spark, location)
         .orderBy("offset")
         .selectExpr("key", "value", "undecoded", "cast(day as string) AS day")
         .collect()
@@ -194,7 +199,7 @@ def test_what_columns_cannot_hold_stops_nothing_and_is_kept(
             tuple(row)
             for row in read(topic, columns=names, **archive).orderBy("offset").selectExpr(*plain).collect()
         ]
-        for archive in ({"archive": place.path}, {})
+        for archive in ({"archive": location.path}, {})
     ]
     assert both[0] == both[1]
 
@@ -284,18 +289,18 @@ def test_records_that_are_lost_before_they_are_archived_stop_the_run(
 
 
 def test_a_fresh_checkpoint_that_begins_elsewhere_is_refused(
-    topic: Any, run: Run, place: ArchivePlace, read_stream: Any, tmp_path: Path, run_to_end: Any
+    topic: Any, run: Run, location: ArchiveLocation, read_stream: Any, tmp_path: Path, run_to_end: Any
 ) -> None:
     topic.send_numbers(0, 10)
     run(topic)
     topic.send_numbers(10, 20)
     frame = read_stream(topic, includeHeaders="true", startingOffsets=json.dumps({topic.name: {"0": 5}}))
     query = (
-        frame.select(*open_archive(place).schema.names)
+        frame.select(*open_archive(location).schema.names)
         .writeStream.format("odradek-archive")
         .option("checkpointLocation", str(tmp_path / "c"))
         .trigger(availableNow=True)
-        .start(place.path)
+        .start(location.path)
     )
     with pytest.raises(StreamingQueryException) as caught:
         run_to_end(query)
@@ -305,7 +310,7 @@ def test_a_fresh_checkpoint_that_begins_elsewhere_is_refused(
 
 
 def test_a_driver_that_is_killed_leaves_no_double_and_no_gap(
-    new_topic: Any, servers: str, place: ArchivePlace, run: Run, check: Any, tmp_path: Path
+    new_topic: Any, servers: str, location: ArchiveLocation, run: Run, check: Any, tmp_path: Path
 ) -> None:
     """A JVM of its own is killed by -9 between the archive's commit and Spark's; the run after it goes on from the archive."""
     topic = new_topic(2)
@@ -314,16 +319,16 @@ def test_a_driver_that_is_killed_leaves_no_double_and_no_gap(
     terms = {
         "servers": servers,
         "topic": topic.name,
-        "place": place.path,
+        "place": location.path,
         "checkpoint": str(tmp_path / "checkpoint"),
     }
     words = command("tests.spark.programs.killed_archive", terms)
     died = subprocess.run(words, cwd=ROOT, capture_output=True, text=True, timeout=300, check=False)
     assert died.returncode != 0
-    positions = open_archive(place).state().positions
+    positions = open_archive(location).state().positions
     assert sum(positions.values()) == 40, last_lines(died.stderr)  # two batches of 20 records
     run(topic)
     assert all_faults(check()) == []
-    assert open_archive(place).state().positions == {
+    assert open_archive(location).state().positions == {
         TopicPartition(topic.name, number): 40 for number in range(2)
     }

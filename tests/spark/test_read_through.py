@@ -18,8 +18,8 @@ from pyspark.sql import DataFrame, SparkSession
 from odradek import Admin, TopicPartition
 from odradek.archive.files.compaction import compact
 from odradek.archive.files.data_files import layout_of, write_files
+from odradek.archive.location import ArchiveLocation
 from odradek.archive.opening import open_archive, open_or_create
-from odradek.archive.place import ArchivePlace
 from odradek.archive.row_columns import ValueFormat, row_columns
 from odradek.archive.tables.commit import commit_batch
 from odradek.archive.values import BatchId, NewBatch
@@ -34,7 +34,7 @@ def numbers(start: int, end: int) -> list[str]:
 
 
 def test_a_batch_reads_history_and_topic_as_one(
-    spark: SparkSession, new_topic: Any, run: Run, read: Any, place: ArchivePlace
+    spark: SparkSession, new_topic: Any, run: Run, read: Any, location: ArchiveLocation
 ) -> None:
     """An archive of text, partitioned; the topic holds the last ten of thirty records, of which five are archived, too."""
     topic = new_topic(2)
@@ -51,16 +51,21 @@ def test_a_batch_reads_history_and_topic_as_one(
     topic.send(*(b'{"n": %d}' % number for number in range(25, 30)), timestamp_ms=10**9)
     topic.send(b'{"n": 99}', partition=1)
 
-    rows = read(topic, archive=place.path, includeHeaders="true").orderBy("partition", "offset").collect()
+    rows = read(topic, archive=location.path, includeHeaders="true").orderBy("partition", "offset").collect()
     assert [(row.partition, row.offset) for row in rows] == [*((0, n) for n in range(30)), (1, 0)]
     first = rows[1]
     assert (first.key, first.value, first.timestamp.timestamp()) == (b"k1", b'{"n": 1}', 3_600.0)
     assert [(header.key, header.value) for header in first.headers] == [("h", b"1")]
-    assert read(topic, archive=place.path, startingTimestamp=str(22 * 3_600_000)).count() == 3 + 5 + 1
+    assert read(topic, archive=location.path, startingTimestamp=str(22 * 3_600_000)).count() == 3 + 5 + 1
 
     def decoded(**more: str) -> DataFrame:
         return read(
-            topic, archive=place.path, filterPushdown="true", valueDecode="json", valueSchema="n INT", **more
+            topic,
+            archive=location.path,
+            filterPushdown="true",
+            valueDecode="json",
+            valueSchema="n INT",
+            **more,
         )
 
     spark.conf.set(PUSHDOWN, "true")
@@ -80,7 +85,7 @@ def test_a_batch_reads_history_and_topic_as_one(
 
 
 @pytest.fixture
-def keep(place: ArchivePlace) -> Callable[..., None]:
+def keep(location: ArchiveLocation) -> Callable[..., None]:
     """What a run would archive of a topic of numbers: `keep(topic, 0, 20)`, each call in a file of its own."""
     schema = pa.schema(
         [
@@ -95,13 +100,15 @@ def keep(place: ArchivePlace) -> Callable[..., None]:
     )
 
     def archive(topic: Any, start: int, end: int) -> None:
-        table = open_or_create(place, schema)
+        table = open_or_create(location, schema)
         rows = [
             {"topic": topic.name, "partition": 0, "offset": n, "timestamp": n * 1_000, "value": b"%d" % n}
             for n in range(start, end)
         ]
         batch = pa.RecordBatch.from_pylist(rows, schema=schema)
-        files = write_files(place.file_system(), place.path, f"f-{start}", layout_of(table, 1 << 20), [batch])
+        files = write_files(
+            location.file_system(), location.path, f"f-{start}", layout_of(table, 1 << 20), [batch]
+        )
         extent = OffsetRange(partition=TopicPartition(topic.name, 0), start=start, end=end)
         name = BatchId(sink="s", query="q", batch=start)
         commit_batch(table, NewBatch(id=name, files=tuple(files), ranges=(extent,)))
@@ -114,7 +121,7 @@ def test_a_stream_begins_in_the_archive_and_goes_on_in_the_topic(
     keep: Callable[..., None],
     read_stream: Any,
     run_to_end: Any,
-    place: ArchivePlace,
+    location: ArchiveLocation,
     servers: str,
     tmp_path: Path,
 ) -> None:
@@ -129,10 +136,10 @@ def test_a_stream_begins_in_the_archive_and_goes_on_in_the_topic(
     def take(batch: DataFrame, number: int) -> None:
         arrived.extend(bytes(row.value).decode() for row in batch.collect())
         if number == 0:
-            assert compact(open_archive(place), 1 << 20).removed_count == 2
+            assert compact(open_archive(location), 1 << 20).removed_count == 2
 
     def run_stream() -> None:
-        options = {"archive": place.path, "maxOffsetsPerTrigger": "18", "publishOffsets": group}
+        options = {"archive": location.path, "maxOffsetsPerTrigger": "18", "publishOffsets": group}
         run_to_end(
             read_stream(topic, columns="value", **options)
             .writeStream.foreachBatch(take)
@@ -160,14 +167,14 @@ def test_what_is_in_neither_fails_the_query_unless_asked_otherwise(
     read: Any,
     read_stream: Any,
     collect_stream: Any,
-    place: ArchivePlace,
+    location: ArchiveLocation,
 ) -> None:
     topic.send_numbers(0, 20)
     keep(topic, 0, 10)
     topic.cut(15)
     gap = r"offsets 10 to 14 of .*-0 are neither in the topic"
     with pytest.raises(PySparkException, match=gap):
-        read(topic, archive=place.path).count()
+        read(topic, archive=location.path).count()
     with pytest.raises(StreamingQueryException, match=gap):
-        collect_stream(read_stream(topic, archive=place.path))
-    assert read(topic, archive=place.path, failOnDataLoss="false").count() == 15
+        collect_stream(read_stream(topic, archive=location.path))
+    assert read(topic, archive=location.path, failOnDataLoss="false").count() == 15

@@ -1,4 +1,4 @@
-"""Which table is at a place, and making one."""
+"""Finds the table at a location, and makes one."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
-from odradek.archive.place import ArchivePlace
+from odradek.archive.location import ArchiveLocation
 from odradek.archive.tables.port import ArchiveTable, TableFormat
 from odradek.archive.values import ArchiveError
 from odradek.model.errors import ConfigError
@@ -44,44 +44,44 @@ _PACKAGES: Final = {
 NEEDED: Final = ("topic", "partition", "offset")
 
 
-def format_at(place: ArchivePlace) -> TableFormat | None:
+def format_at(location: ArchiveLocation) -> TableFormat | None:
     """Returns the format of the table there; None where there is none. ArchiveError when the store does not answer."""
     try:
-        infos = place.file_system().get_file_info([place.within(mark) for _, mark in _MARKS])
+        infos = location.file_system().get_file_info([location.within(mark) for _, mark in _MARKS])
     except OSError as error:
-        raise ArchiveError(f"{place} cannot be looked at: {error}") from None
+        raise ArchiveError(f"{location} cannot be looked at: {error}") from None
     for (table_format, _), info in zip(_MARKS, infos, strict=True):
         if info.type != fs.FileType.NotFound:
             return table_format
     return None
 
 
-def find_archive(place: ArchivePlace, catalog: str | None = None) -> ArchiveTable | None:
-    """Returns the table at a place, or the one that the user's Iceberg catalog has there, if there is one."""
-    table_format = _format_of(place, catalog)
+def find_archive(location: ArchiveLocation, catalog: str | None = None) -> ArchiveTable | None:
+    """Returns the table at a location, or the one that the user's Iceberg catalog has there, if there is one."""
+    table_format = _format_of(location, catalog)
     if table_format is None:
         return None
     with _explaining_missing(table_format):
-        return _opened(place, table_format, catalog)
+        return _opened(location, table_format, catalog)
 
 
-def open_archive(place: ArchivePlace, catalog: str | None = None) -> ArchiveTable:
+def open_archive(location: ArchiveLocation, catalog: str | None = None) -> ArchiveTable:
     """Returns the table of `find_archive`; ArchiveError when there is none."""
-    table = find_archive(place, catalog)
+    table = find_archive(location, catalog)
     if table is None:
-        raise ArchiveError(f"there is no archive at {place}: `odradek archive run` makes one")
+        raise ArchiveError(f"there is no archive at {location}: `odradek archive run` makes one")
     return table
 
 
 def open_or_create(
-    place: ArchivePlace,
+    location: ArchiveLocation,
     schema: pa.Schema,
     *,
     table_format: TableFormat | None = None,
     partition_by: Sequence[str] | None = None,
     catalog: str | None = None,
 ) -> ArchiveTable:
-    """Returns the table at a place; one with these columns is made where there is none.
+    """Returns the table at a location; one with these columns is made where there is none.
 
     ConfigError when the table that is there has another format, other columns or other partitions than what is asked for.
     """
@@ -89,88 +89,91 @@ def open_or_create(
         raise ConfigError(f"a catalog is of use with the format iceberg, not {table_format}")
     wanted = table_format or (TableFormat.DELTA if catalog is None else TableFormat.ICEBERG)
     _check_new(schema, partition_by or ())
-    actual = _format_of(place, catalog)
+    actual = _format_of(location, catalog)
     if actual is not None and table_format is not None and table_format is not actual:
-        raise ConfigError(f"the archive at {place} is in the format {actual}, not {table_format}")
+        raise ConfigError(f"the archive at {location} is in the format {actual}, not {table_format}")
     with _explaining_missing(actual or wanted):
         by = partition_by or ()
-        table = _opened(place, actual, catalog) if actual else _create(place, wanted, schema, by, catalog)
+        table = (
+            _opened(location, actual, catalog) if actual else _create(location, wanted, schema, by, catalog)
+        )
         _check_same(table, schema, partition_by)
     return table
 
 
-def check_place(
-    place: ArchivePlace, *, table_format: TableFormat | None = None, catalog: str | None = None
+def check_location(
+    location: ArchiveLocation, *, table_format: TableFormat | None = None, catalog: str | None = None
 ) -> None:
-    """Raises ConfigError or ArchiveError when an archive could not be made or continued at a place."""
-    actual = _format_of(place, catalog)
+    """Raises ConfigError or ArchiveError when an archive could not be made or continued at a location."""
+    actual = _format_of(location, catalog)
     if actual is not None and table_format is not None and table_format is not actual:
-        raise ConfigError(f"the archive at {place} is in the format {actual}, not {table_format}")
+        raise ConfigError(f"the archive at {location} is in the format {actual}, not {table_format}")
     wanted = actual or table_format or (TableFormat.DELTA if catalog is None else TableFormat.ICEBERG)
     if importlib.util.find_spec(_PACKAGES[wanted]) is None:
         raise _missing(wanted, f"there is no package {_PACKAGES[wanted]}")
     if actual is None:
-        _check_unused(place)
+        _check_unused(location)
 
 
-def _check_unused(place: ArchivePlace) -> None:
-    """Checks that a place is unused. The rest of a table that was being made at a crash does not count."""
-    selector = fs.FileSelector(place.path, recursive=False, allow_not_found=True)
+def _check_unused(location: ArchiveLocation) -> None:
+    """Checks that a location is unused. The rest of a table that was being made at a crash does not count."""
+    selector = fs.FileSelector(location.path, recursive=False, allow_not_found=True)
     try:
         strange = [
             info.base_name
-            for info in place.file_system().get_file_info(selector)
+            for info in location.file_system().get_file_info(selector)
             if info.base_name not in _DIRECTORIES
         ]
     except NotADirectoryError:
-        raise ConfigError(f"{place} is a file: an archive is a directory") from None
+        raise ConfigError(f"{location} is a file: an archive is a directory") from None
     except OSError as error:
-        raise ArchiveError(f"{place} cannot be looked at: {error}") from None
+        raise ArchiveError(f"{location} cannot be looked at: {error}") from None
     if strange:
         raise ConfigError(
-            f"{place} is no archive, and holds something else ({min(strange)}): choose an empty directory, or one that is not"
-            " there"
+            f"{location} is no archive, and holds something else ({min(strange)}): choose an empty directory, or one that"
+            " does not exist"
         )
-    if not place.is_s3:
+    if not location.is_s3:
         around = next(
-            (path for path in Path(place.path).parents if format_at(replace(place, path=str(path)))), None
+            (path for path in Path(location.path).parents if format_at(replace(location, path=str(path)))),
+            None,
         )
         if around is not None:
-            raise ConfigError(f"{place} is within the archive at {around}: choose another directory")
-        above = next(path for path in (Path(place.path), *Path(place.path).parents) if path.exists())
+            raise ConfigError(f"{location} is within the archive at {around}: choose another directory")
+        above = next(path for path in (Path(location.path), *Path(location.path).parents) if path.exists())
         if not above.is_dir() or not os.access(above, os.W_OK | os.X_OK):
             raise ConfigError(
-                f"{place} cannot be made: {above} is no directory that this process may write to"
+                f"{location} cannot be made: {above} is no directory that this process may write to"
             )
 
 
-def _format_of(place: ArchivePlace, catalog: str | None) -> TableFormat | None:
+def _format_of(location: ArchiveLocation, catalog: str | None) -> TableFormat | None:
     if catalog is None:
-        return format_at(place)
+        return format_at(location)
     with _explaining_missing(TableFormat.ICEBERG):
-        return TableFormat.ICEBERG if iceberg.IcebergArchive.is_at(place, catalog) else None
+        return TableFormat.ICEBERG if iceberg.IcebergArchive.is_at(location, catalog) else None
 
 
-def _opened(place: ArchivePlace, table_format: TableFormat, catalog: str | None) -> ArchiveTable:
+def _opened(location: ArchiveLocation, table_format: TableFormat, catalog: str | None) -> ArchiveTable:
     if table_format is TableFormat.DELTA:
-        return delta.DeltaArchive(place)
+        return delta.DeltaArchive(location)
     if table_format is TableFormat.ICEBERG:
-        return iceberg.IcebergArchive(place, catalog)
-    return parquet.ParquetArchive(place)
+        return iceberg.IcebergArchive(location, catalog)
+    return parquet.ParquetArchive(location)
 
 
 def _create(
-    place: ArchivePlace,
+    location: ArchiveLocation,
     table_format: TableFormat,
     schema: pa.Schema,
     partition_by: Sequence[str],
     catalog: str | None,
 ) -> ArchiveTable:
     if table_format is TableFormat.DELTA:
-        return delta.DeltaArchive.create(place, schema, partition_by)
+        return delta.DeltaArchive.create(location, schema, partition_by)
     if table_format is TableFormat.ICEBERG:
-        return iceberg.IcebergArchive.create(place, schema, partition_by, catalog)
-    return parquet.ParquetArchive.create(place, schema, partition_by)
+        return iceberg.IcebergArchive.create(location, schema, partition_by, catalog)
+    return parquet.ParquetArchive.create(location, schema, partition_by)
 
 
 @contextmanager
@@ -214,11 +217,11 @@ def _check_same(table: ArchiveTable, schema: pa.Schema, partition_by: Sequence[s
         differing = sorted(name for name in there.keys() | asked.keys() if there.get(name) != asked.get(name))
         first = differing[0]
         raise ConfigError(
-            f"the archive at {table.place} has other columns: {first} is {there.get(first, 'absent')} there, and"
-            f" {asked.get(first, 'absent')} in what is to be written. Archive it to another place"
+            f"the archive at {table.location} has other columns: {first} is {there.get(first, 'absent')} there, and"
+            f" {asked.get(first, 'absent')} in what is to be written. Archive it to another location"
         )
     if partition_by is not None and tuple(partition_by) != table.partition_by:
         raise ConfigError(
-            f"the archive at {table.place} is partitioned by {', '.join(table.partition_by) or 'nothing'}, not by"
+            f"the archive at {table.location} is partitioned by {', '.join(table.partition_by) or 'nothing'}, not by"
             f" {', '.join(partition_by) or 'nothing'}"
         )

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from enum import Flag, auto
 from typing import Final
 
-from odradek.archive.place import ArchivePlace, archive_place
+from odradek.archive.location import ArchiveLocation, archive_location
 from odradek.archive.tables.port import TableFormat
 from odradek.model.errors import ConfigError
 
@@ -71,7 +71,7 @@ _BY_KEY: Final = {option.name.lower(): option for option in ARCHIVE_OPTIONS}
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ArchiveReadOptions:
-    place: ArchivePlace
+    location: ArchiveLocation
     catalog: str | None
     columns: tuple[str, ...] | None
     """The columns; None: all."""
@@ -79,7 +79,7 @@ class ArchiveReadOptions:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ArchiveWriteOptions:
-    place: ArchivePlace
+    location: ArchiveLocation
     catalog: str | None
     table_format: TableFormat | None
     """The format; None: that of the existing archive, else Delta."""
@@ -96,7 +96,7 @@ def archive_read_options(options: Mapping[str, str]) -> ArchiveReadOptions:
     given = _given(options, ArchiveUse.READ)
     columns = given.get("columns")
     return ArchiveReadOptions(
-        place=_place(given),
+        location=_location(given),
         catalog=given.get("catalog"),
         columns=None if columns is None else names_in(columns, "columns"),
     )
@@ -112,7 +112,7 @@ def archive_write_options(options: Mapping[str, str]) -> ArchiveWriteOptions:
         )
     partition_by = given.get("partitionby")
     return ArchiveWriteOptions(
-        place=_place(given),
+        location=_location(given),
         catalog=given.get("catalog"),
         table_format=_table_format(given.get("tableformat")),
         partition_by=None if partition_by is None else names_in(partition_by, "partitionBy"),
@@ -151,13 +151,13 @@ def _unknown(key: str) -> str:
     )
 
 
-def _place(given: Mapping[str, str]) -> ArchivePlace:
+def _location(given: Mapping[str, str]) -> ArchiveLocation:
     path = given.get("path")
     if path is None:
         raise ConfigError(
             'the path of the archive is missing: .option("path", "s3://bucket/orders"), or .load(PATH)'
         )
-    return archive_place(path, endpoint=given.get("endpoint"), region=given.get("region"))
+    return archive_location(path, endpoint=given.get("endpoint"), region=given.get("region"))
 
 
 def _table_format(text: str | None) -> TableFormat | None:

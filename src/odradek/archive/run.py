@@ -18,7 +18,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Final, TypeAlias
 
 from odradek.archive.checks.topic_side import EARLIEST, BrokerTopics, LogExtent, TopicSide
-from odradek.archive.place import ArchivePlace
+from odradek.archive.location import ArchiveLocation
 from odradek.archive.row_columns import READ_COLUMNS, RowColumns, with_archive_columns, with_kept_headers
 from odradek.archive.tables.port import ArchiveTable, TableFormat
 from odradek.archive.values import ArchiveError, ArchiveState, DataFile
@@ -58,7 +58,7 @@ class RunTerms:
     """The terms of a run: what it archives, where to, and in which portions."""
 
     bootstrap: str
-    place: ArchivePlace
+    location: ArchiveLocation
     topics: tuple[str, ...] = ()
     pattern: str | None = None
     """Exactly one of the two."""
@@ -243,16 +243,16 @@ def start_archiving(
 
 
 def _existing(terms: RunTerms) -> tuple[ArchiveTable, ArchiveState] | tuple[None, None]:
-    table = opening.find_archive(terms.place, terms.catalog)
+    table = opening.find_archive(terms.location, terms.catalog)
     return (None, None) if table is None else (table, table.state())
 
 
 def sink_options(terms: RunTerms, checkpoint: str) -> dict[str, str]:
     """Returns the options of `format("odradek-archive")`."""
     given = {
-        "path": terms.place.uri,
-        "endpoint": terms.place.endpoint,
-        "region": terms.place.region,
+        "path": terms.location.uri,
+        "endpoint": terms.location.endpoint,
+        "region": terms.location.region,
         "catalog": terms.catalog,
         "tableFormat": terms.table_format,
         "partitionBy": ",".join(derived.name for derived in terms.columns.partition_by),

@@ -80,7 +80,7 @@ class ArchiveSink(PromptInput, DataSourceStreamArrowWriter):
         self._options = options
         self._checkpoint = options.checkpoint
         self._table: ArchiveTable = opening.open_or_create(
-            options.place,
+            options.location,
             table_schema.canonical(spark_types.to_arrow_schema(schema, timezone="UTC")),
             table_format=options.table_format,
             partition_by=options.partition_by,
@@ -90,10 +90,10 @@ class ArchiveSink(PromptInput, DataSourceStreamArrowWriter):
 
     def write(self, iterator: Iterator[pa.RecordBatch]) -> WriterCommitMessage:
         loaded_modules.leave_out()
-        query, batch, task = _place_in_query()
+        query, batch, task = _task_in_query()
         name = f"{self._options.sink_id}-{batch:06}-{task:04}-{SystemEntropy().uuid().hex[:12]}"
-        place = self._options.place
-        files = data_files.write_files(place.file_system(), place.path, name, self._layout, iterator)
+        location = self._options.location
+        files = data_files.write_files(location.file_system(), location.path, name, self._layout, iterator)
         return WrittenFiles(query=query, files=tuple(files))
 
     def commit(self, messages: list[WriterCommitMessage | None], batchId: int) -> None:  # noqa: N803 - Spark's name
@@ -109,7 +109,7 @@ class ArchiveSink(PromptInput, DataSourceStreamArrowWriter):
         log.info("batch %d of sink %s: %s, %d files", batchId, batch.id.sink, outcome.name, len(batch.files))
 
 
-def _place_in_query() -> tuple[str, int, int]:
+def _task_in_query() -> tuple[str, int, int]:
     context: Any = pyspark.TaskContext.get()
     query = context and context.getLocalProperty("sql.streaming.queryId")
     batch = context and context.getLocalProperty("streaming.sql.batchId")

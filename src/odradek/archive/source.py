@@ -42,12 +42,12 @@ class ArchiveDataSource(DataSource):
 
     def schema(self) -> StructType:
         options = archive_read_options(self.options)
-        table = opening.open_archive(options.place, options.catalog)
+        table = opening.open_archive(options.location, options.catalog)
         return spark_types.from_arrow_schema(_chosen(table, options.columns))
 
     def reader(self, schema: StructType) -> ArchiveReader:
         options = archive_read_options(self.options)
-        table = opening.open_archive(options.place, options.catalog)
+        table = opening.open_archive(options.location, options.catalog)
         columns = _chosen(table, options.columns)
         if schema.fieldNames() != columns.names:
             raise ConfigError(
@@ -97,7 +97,7 @@ class ArchiveReader(PromptInput, DataSourceReader):
 
     def __init__(self, table: ArchiveTable, schema: pa.Schema) -> None:
         self._table = table
-        self._files = reading.FileReader(place=table.place, schema=schema)
+        self._files = reading.FileReader(location=table.location, schema=schema)
 
     def partitions(self) -> Sequence[InputPartition]:
         shares = reading.share_files(self._table.files(), SHARE_BYTES)

@@ -7,7 +7,7 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import TYPE_CHECKING, Protocol
 
-from odradek.archive.place import ArchivePlace
+from odradek.archive.location import ArchiveLocation
 from odradek.archive.values import ArchiveError
 from odradek.model.lazy import lazy
 from odradek.runtime.real import PosixDisk, SystemEntropy
@@ -94,9 +94,9 @@ class LocalObjects:
 class S3Objects:
     """Objects in a bucket. With `If-None-Match: *` (Amazon's store, MinIO and others have it) puts of existing ones fail."""
 
-    def __init__(self, place: ArchivePlace) -> None:
-        bucket, _, prefix = place.path.partition("/")
-        self._store = obstore_stores.S3Store(bucket, prefix=prefix, **place.obstore_options())
+    def __init__(self, location: ArchiveLocation) -> None:
+        bucket, _, prefix = location.path.partition("/")
+        self._store = obstore_stores.S3Store(bucket, prefix=prefix, **location.obstore_options())
 
     def put_if_absent(self, name: str, content: bytes) -> bool:
         try:
@@ -131,43 +131,43 @@ class S3Objects:
         obstore.delete(self._store, name)
 
 
-def small_objects(place: ArchivePlace) -> SmallObjects:
+def small_objects(location: ArchiveLocation) -> SmallObjects:
     """Returns the small objects of an archive."""
-    return S3Objects(place) if place.is_s3 else LocalObjects(place.path)
+    return S3Objects(location) if location.is_s3 else LocalObjects(location.path)
 
 
-def make_durable(place: ArchivePlace, names: Iterable[str]) -> None:
+def make_durable(location: ArchiveLocation, names: Iterable[str]) -> None:
     """Files that a commit is about to name must outlive a power cut: sync them, and the directories that name them. In S3 what
     is put is durable.
 
     ArchiveError when one is gone, in any store.
     """
     listed = list(names)
-    if place.is_s3:
-        infos = place.file_system().get_file_info([place.within(listed_name) for listed_name in listed])
+    if location.is_s3:
+        infos = location.file_system().get_file_info([location.within(listed_name) for listed_name in listed])
         for name, info in zip(listed, infos, strict=True):
             if info.type == fs.FileType.NotFound:
-                raise _gone(place, name)
+                raise _gone(location, name)
         return
     disk = PosixDisk()
     directories = set()
     for name in listed:
-        path = Path(place.path, name)
+        path = Path(location.path, name)
         try:
             file = disk.open(str(path), write=False)
         except FileNotFoundError:
-            raise _gone(place, name) from None
+            raise _gone(location, name) from None
         try:
             file.sync()
         finally:
             file.close()
-        directories |= {parent for parent in path.parents if parent.is_relative_to(place.path)}
+        directories |= {parent for parent in path.parents if parent.is_relative_to(location.path)}
     for directory in sorted(directories, reverse=True):
         disk.sync_directory(str(directory))
 
 
-def _gone(place: ArchivePlace, name: str) -> ArchiveError:
+def _gone(location: ArchiveLocation, name: str) -> ArchiveError:
     return ArchiveError(
-        f"{place.within(name)} is gone: it took so long that it expired before it was committed. Expire with a longer --keep,"
-        " and run again: nothing is lost"
+        f"{location.within(name)} is gone: it took so long that it expired before it was committed. Expire with a longer"
+        " --keep, and run again: nothing is lost"
     )

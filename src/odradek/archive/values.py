@@ -147,5 +147,6 @@ class ArchiveState:
             if known != topic_id:
                 raise ArchiveError(
                     f"topic {topic!r} was deleted and made again: the archive has offsets of the one with id {known}, and the"
-                    f" name now belongs to id {topic_id}. Offsets of both would be mixed; archive the new one in another place"
+                    f" name now belongs to id {topic_id}. Offsets of both would be mixed; archive the new"
+                    " one at another location"
                 )

@@ -10,8 +10,8 @@ from collections import Counter
 from collections.abc import Mapping
 from typing import Final
 
+from odradek.archive.location import ArchiveLocation, archive_location
 from odradek.archive.options import DEFAULT_FILE_BYTES, byte_count
-from odradek.archive.place import ArchivePlace, archive_place
 from odradek.archive.row_columns import RowColumns, ValueFormat, row_columns
 from odradek.archive.tables.port import TableFormat
 from odradek.model.errors import ConfigError
@@ -63,10 +63,10 @@ def create_archive(catalog: SqlCatalog, statement: CreateArchive, number: int) -
     query_id = f"ARCHIVE_{statement.name}_{number}"
     archive = _archive(statement, source, query_id)
     for other in catalog.archives.values():
-        if _overlap(archive.place, other.place):
-            where = "is" if archive.place == other.place else "is within, or around,"
+        if _overlap(archive.location, other.location):
+            where = "is" if archive.location == other.location else "is within, or around,"
             raise SqlError(
-                f"{archive.place} {where} the place of archive {other.name}",
+                f"{archive.location} {where} the place of archive {other.name}",
                 statement.position,
                 "Choose another PATH.",
             )
@@ -85,10 +85,10 @@ def create_archive(catalog: SqlCatalog, statement: CreateArchive, number: int) -
     )
 
 
-def _overlap(place: ArchivePlace, other: ArchivePlace) -> bool:
-    if (place.is_s3, place.endpoint) != (other.is_s3, other.endpoint):
+def _overlap(location: ArchiveLocation, other: ArchiveLocation) -> bool:
+    if (location.is_s3, location.endpoint) != (other.is_s3, other.endpoint):
         return False
-    short, long = sorted((f"{place.path}/", f"{other.path}/"), key=len)
+    short, long = sorted((f"{location.path}/", f"{other.path}/"), key=len)
     return long.startswith(short)
 
 
@@ -112,7 +112,7 @@ def drop_archive(catalog: SqlCatalog, statement: DropArchive) -> AppliedChange:
     return AppliedChange(
         catalog=catalog.without_archive(archive.name),
         changes=tuple(changes),
-        message=f"Archive `{archive.name}` was dropped. Its files at {archive.place} {fate}.",
+        message=f"Archive `{archive.name}` was dropped. Its files at {archive.location} {fate}.",
     )
 
 
@@ -183,7 +183,7 @@ def _archive(statement: CreateArchive, source: SqlSource, query_id: str) -> SqlA
         archive = SqlArchive(
             name=statement.name,
             source=source,
-            place=_place(given),
+            location=_location(given),
             query_id=query_id,
             text=statement.text,
             table_format=table_format,
@@ -203,7 +203,7 @@ def _archive(statement: CreateArchive, source: SqlSource, query_id: str) -> SqlA
     return archive
 
 
-def _place(given: Mapping[str, PropertyValue]) -> ArchivePlace:
+def _location(given: Mapping[str, PropertyValue]) -> ArchiveLocation:
     path = _text(given, "PATH")
     if path is None:
         raise SqlError("CREATE ARCHIVE needs a PATH", hint="Write WITH (PATH='/data/lake/orders').")
@@ -212,7 +212,7 @@ def _place(given: Mapping[str, PropertyValue]) -> ArchivePlace:
             f"PATH is absolute, not {path!r}",
             hint="Write PATH='/data/lake/orders', or PATH='s3://bucket/orders'.",
         )
-    return archive_place(path, endpoint=_text(given, "ENDPOINT"), region=_text(given, "REGION"))
+    return archive_location(path, endpoint=_text(given, "ENDPOINT"), region=_text(given, "REGION"))
 
 
 def _table_format(given: Mapping[str, PropertyValue]) -> TableFormat | None:

@@ -10,7 +10,7 @@ from dataclasses import dataclass, field, replace
 from types import MappingProxyType
 from typing import Any, Final, Literal
 
-from odradek.archive.place import ArchivePlace
+from odradek.archive.location import ArchiveLocation
 from odradek.archive.row_columns import RowColumns
 from odradek.archive.tables.port import TableFormat
 from odradek.sql.functions import FUNCTIONS, FunctionLibrary
@@ -120,7 +120,7 @@ class SqlArchive:
     name: str
     source: SqlSource
     """The source as it was when the archive was made: rows keep their columns."""
-    place: ArchivePlace
+    location: ArchiveLocation
     query_id: str
     text: str
     table_format: TableFormat | None = None

@@ -20,7 +20,7 @@ import pytest
 
 from odradek import Admin, Consumer, NewTopic, Producer, TopicPartition
 from odradek.archive.checks.topic_side import BrokerTopics
-from odradek.archive.place import archive_place
+from odradek.archive.location import archive_location
 from odradek.archive.run import RunTerms, continuation
 from odradek.archive.values import ArchiveState
 from odradek.cli.main import main
@@ -335,8 +335,8 @@ class Archive(Place):
         self._state = ArchiveState(version=1, archived={self.ground.only: span}, batches={}, topic_ids=ids)
 
     def go_on(self) -> list[int]:
-        place = archive_place(str(self.ground.directory / "archive"))
-        terms = RunTerms(bootstrap=self.ground.address, place=place, topics=(self.ground.topic,))
+        place = archive_location(str(self.ground.directory / "archive"))
+        terms = RunTerms(bootstrap=self.ground.address, location=place, topics=(self.ground.topic,))
         starting = continuation(terms, self._state, BrokerTopics(self.ground.address))
         return self.ground.read_from(json.loads(starting or "")[self.ground.topic]["0"])
 

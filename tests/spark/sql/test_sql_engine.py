@@ -23,8 +23,8 @@ import pytest
 from odradek.archive.checks.topic_side import BrokerTopics
 from odradek.archive.checks.verify import all_faults, verify_archive
 from odradek.archive.files.reading import FileReader
+from odradek.archive.location import archive_location
 from odradek.archive.opening import open_archive
-from odradek.archive.place import archive_place
 from odradek.archive.tables.port import ArchiveTable
 from odradek.client import Consumer, Producer
 from odradek.model.ids import TopicPartition
@@ -270,7 +270,7 @@ def archives_hold_each_record_once(client: RestClient, servers: str, lake: Path,
     """Also those that came while the JVM and the server were killed. Of a record that is no JSON, the bytes are there."""
     evens = [number for number in numbers if number % 2 == 0]
     wait_for(lambda: archived_rows(client), lambda rows: rows == [len(numbers) + 1, len(evens)])
-    kept, even = (open_archive(archive_place(str(lake / name))) for name in ("kept", "even"))
+    kept, even = (open_archive(archive_location(str(lake / name))) for name in ("kept", "even"))
     for table in (kept, even):
         findings = verify_archive(table, BrokerTopics(servers))
         assert all_faults(findings) == []
@@ -290,7 +290,7 @@ def archived_rows(client: RestClient) -> list[int]:
 
 
 def rows_of(table: ArchiveTable) -> list[dict[str, Any]]:
-    reader = FileReader(place=table.place, schema=table.schema)
+    reader = FileReader(location=table.location, schema=table.schema)
     return [row for file in table.files() for batch in reader.read(file) for row in batch.to_pylist()]
 
 

@@ -21,8 +21,8 @@ from odradek.archive.checks.offset_runs import OffsetRuns
 from odradek.archive.checks.topic_side import LogExtent
 from odradek.archive.files.data_files import layout_of, write_files
 from odradek.archive.files.reading import FileReader
+from odradek.archive.location import ArchiveLocation, archive_location
 from odradek.archive.opening import open_archive, open_or_create
-from odradek.archive.place import ArchivePlace, archive_place
 from odradek.archive.tables.commit import Committed, commit_batch
 from odradek.archive.tables.port import ArchiveTable, TableFormat
 from odradek.archive.values import BatchId, NewBatch
@@ -80,7 +80,7 @@ class TestArchive:
     """An archive as a driver sees it; `reopened` is what the next driver sees."""
 
     __test__ = False
-    place: ArchivePlace
+    location: ArchiveLocation
     table_format: TableFormat
     partition_by: Sequence[str] = ()
     file_bytes: int = 1 << 20
@@ -89,16 +89,16 @@ class TestArchive:
     @property
     def table(self) -> ArchiveTable:
         return open_or_create(
-            self.place, SCHEMA, table_format=self.table_format, partition_by=tuple(self.partition_by)
+            self.location, SCHEMA, table_format=self.table_format, partition_by=tuple(self.partition_by)
         )
 
     def batch(self, number: int, ranges: Sequence[OffsetRange], *batches: Any, query: str = "q") -> NewBatch:
         """Write the files of a batch, as its tasks do; a row at each offset unless `batches` are given."""
         self.written += 1
-        system = self.place.file_system()
+        system = self.location.file_system()
         layout = layout_of(self.table, self.file_bytes)
         given = batches or [rows(span.partition, range(span.start, span.end)) for span in ranges]
-        files = write_files(system, self.place.path, f"s-{number}-{self.written}", layout, given)
+        files = write_files(system, self.location.path, f"s-{number}-{self.written}", layout, given)
         return NewBatch(
             id=BatchId(sink="s", query=query, batch=number), files=tuple(files), ranges=tuple(ranges)
         )
@@ -113,8 +113,8 @@ class TestArchive:
 
     def rows(self) -> list[dict[str, Any]]:
         """All rows, through a table that knows nothing of earlier ones, by offset."""
-        table = open_archive(self.place)
-        reader = FileReader(place=table.place, schema=table.schema)
+        table = open_archive(self.location)
+        reader = FileReader(location=table.location, schema=table.schema)
         results = [
             row for file in table.files() for read_row in reader.read(file) for row in read_row.to_pylist()
         ]
@@ -131,12 +131,12 @@ def table_format(request: pytest.FixtureRequest) -> TableFormat:
 
 @pytest.fixture
 def archive(tmp_path: Path, table_format: TableFormat) -> TestArchive:
-    return TestArchive(archive_place(str(tmp_path / "archive")), table_format)
+    return TestArchive(archive_location(str(tmp_path / "archive")), table_format)
 
 
 @pytest.fixture
 def archive_by_bucket(tmp_path: Path, table_format: TableFormat) -> TestArchive:
-    return TestArchive(archive_place(str(tmp_path / "archive")), table_format, ["bucket"])
+    return TestArchive(archive_location(str(tmp_path / "archive")), table_format, ["bucket"])
 
 
 @dataclass

@@ -15,8 +15,8 @@ from hypothesis import strategies as st
 from odradek.archive.files.compaction import compact
 from odradek.archive.files.data_files import layout_of, write_files
 from odradek.archive.files.reading import FileReader
+from odradek.archive.location import archive_location
 from odradek.archive.opening import open_archive, open_or_create
-from odradek.archive.place import archive_place
 from odradek.archive.tables.commit import commit_batch
 from odradek.archive.tables.delta_mapping import needs_mapping
 from odradek.archive.tables.port import TableFormat
@@ -51,10 +51,12 @@ def row(offset: int) -> dict[str, Any]:
     }
 
 
-def write(place: Any, table_format: TableFormat, number: int, offsets: range) -> Any:
-    table = open_or_create(place, SCHEMA, table_format=table_format, partition_by=("day; {of}",))
+def write(location: Any, table_format: TableFormat, number: int, offsets: range) -> Any:
+    table = open_or_create(location, SCHEMA, table_format=table_format, partition_by=("day; {of}",))
     batch = pa.RecordBatch.from_pylist([row(offset) for offset in offsets], schema=SCHEMA)
-    files = write_files(place.file_system(), place.path, f"s-{number}", layout_of(table, 1 << 20), [batch])
+    files = write_files(
+        location.file_system(), location.path, f"s-{number}", layout_of(table, 1 << 20), [batch]
+    )
     extent = OffsetRange(partition=ORDERS, start=offsets.start, end=offsets.stop)
     batch_id = BatchId(sink="s", query="q", batch=number)
     commit_batch(table, NewBatch(id=batch_id, files=tuple(files), ranges=(extent,)))
@@ -64,11 +66,11 @@ def write(place: Any, table_format: TableFormat, number: int, offsets: range) ->
 def test_rows_come_back_under_their_names_also_after_a_compaction(
     tmp_path: Path, table_format: TableFormat
 ) -> None:
-    place = archive_place(str(tmp_path / "archive"))
-    write(place, table_format, 0, range(3))
-    compact(write(place, table_format, 1, range(3, 6)), 1 << 20)
-    table = open_archive(place)
-    reader = FileReader(place=table.place, schema=table.schema)
+    location = archive_location(str(tmp_path / "archive"))
+    write(location, table_format, 0, range(3))
+    compact(write(location, table_format, 1, range(3, 6)), 1 << 20)
+    table = open_archive(location)
+    reader = FileReader(location=table.location, schema=table.schema)
     results = [
         read_row for file in table.files() for batch in reader.read(file) for read_row in batch.to_pylist()
     ]
@@ -78,10 +80,10 @@ def test_rows_come_back_under_their_names_also_after_a_compaction(
 
 
 def test_delta_maps_such_columns_and_its_readers_find_them(tmp_path: Path) -> None:
-    place = archive_place(str(tmp_path / "archive"))
-    write(place, TableFormat.DELTA, 0, range(3))
-    write(place, TableFormat.DELTA, 1, range(3, 6))
-    table = deltalake.DeltaTable(place.path)
+    location = archive_location(str(tmp_path / "archive"))
+    write(location, TableFormat.DELTA, 0, range(3))
+    write(location, TableFormat.DELTA, 1, range(3, 6))
+    table = deltalake.DeltaTable(location.path)
     assert table.metadata().configuration["delta.columnMapping.mode"] == "name"
     assert (table.protocol().min_reader_version, table.protocol().min_writer_version) == (2, 5)
     fields = json.loads(table.schema().to_json())["fields"]
@@ -101,11 +103,11 @@ def test_delta_maps_such_columns_and_its_readers_find_them(tmp_path: Path) -> No
 def test_another_writer_may_make_the_table_at_the_same_moment(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    place = archive_place(str(tmp_path / "archive"))
-    write(place, TableFormat.DELTA, 0, range(3))
-    monkeypatch.setattr("odradek.archive.tables.delta.DeltaArchive.is_at", lambda place: False)
-    write(place, TableFormat.DELTA, 1, range(3, 6))
-    assert deltalake.DeltaTable(place.path).to_pyarrow_table().num_rows == 6
+    location = archive_location(str(tmp_path / "archive"))
+    write(location, TableFormat.DELTA, 0, range(3))
+    monkeypatch.setattr("odradek.archive.tables.delta.DeltaArchive.is_at", lambda location: False)
+    write(location, TableFormat.DELTA, 1, range(3, 6))
+    assert deltalake.DeltaTable(location.path).to_pyarrow_table().num_rows == 6
 
 
 def _all_fields(kind: Any) -> list[Any]:

@@ -11,7 +11,7 @@ import pytest
 
 from odradek.archive.checks import topic_side
 from odradek.archive.checks.topic_side import LogExtent
-from odradek.archive.place import archive_place
+from odradek.archive.location import archive_location
 from odradek.archive.tables.port import TableFormat
 from odradek.cli.archive import archive as command
 from odradek.cli.main import main
@@ -25,7 +25,7 @@ OTHER = TopicPartition("orders", 1)
 
 @pytest.fixture
 def archive(tmp_path: Path) -> TestArchive:
-    made = TestArchive(archive_place(str(tmp_path / "archive")), TableFormat.DELTA)
+    made = TestArchive(archive_location(str(tmp_path / "archive")), TableFormat.DELTA)
     made.add(0, 0, 5)
     made.add(1, 5, 8)
     return made
@@ -50,7 +50,7 @@ def run(capsys: Any, *words: str) -> tuple[int, str, str]:
 
 
 def test_status_is_a_table_with_a_line_below(archive: TestArchive, brokers: Any, capsys: Any) -> None:
-    code, out, err = run(capsys, "status", archive.place.path)
+    code, out, err = run(capsys, "status", archive.location.path)
     lines = [line.split() for line in out.splitlines()]
     size = sum(file.size_bytes for file in archive.table.files())
     assert code == 0
@@ -62,7 +62,7 @@ def test_status_is_a_table_with_a_line_below(archive: TestArchive, brokers: Any,
 
 
 def test_status_for_machines(archive: TestArchive, brokers: Any, capsys: Any) -> None:
-    _, out, _ = run(capsys, "status", archive.place.path, "--json")
+    _, out, _ = run(capsys, "status", archive.location.path, "--json")
     document = json.loads(out)
     assert (document["format"], document["records"], document["files"]) == ("delta", 8, 2)
     assert document["partitions"][1] == {
@@ -77,7 +77,7 @@ def test_status_for_machines(archive: TestArchive, brokers: Any, capsys: Any) ->
 
 
 def test_verify_says_that_all_is_well(archive: TestArchive, brokers: Any, capsys: Any) -> None:
-    code, out, err = run(capsys, "verify", archive.place.path)
+    code, out, err = run(capsys, "verify", archive.location.path)
     assert code == 0
     assert out.splitlines()[1].split() == ["orders", "0", "0", "8", "8", "0", "0", "0", "0", "0"]
     assert err == "every record is there once: 8 rows\n"
@@ -87,21 +87,21 @@ def test_verify_fails_with_the_offsets_that_are_missing(
     archive: TestArchive, brokers: Any, capsys: Any
 ) -> None:
     archive.commit(archive.batch(2, [OffsetRange(partition=ORDERS, start=8, end=12)], rows(ORDERS, [8, 11])))
-    code, out, err = run(capsys, "verify", archive.place.path)
+    code, out, err = run(capsys, "verify", archive.location.path)
     assert code == 1
     assert out.splitlines()[1].split()[4:7] == ["10", "0", "2"]
-    assert err == f"odradek: {archive.place}: 2 records of orders-0 are missing: offsets 9-10\n"
+    assert err == f"odradek: {archive.location}: 2 records of orders-0 are missing: offsets 9-10\n"
 
 
 def test_compact_expire_and_manifest(archive: TestArchive, capsys: Any) -> None:
-    code, _, err = run(capsys, "compact", archive.place.path)
+    code, _, err = run(capsys, "compact", archive.location.path)
     assert (code, err.split(" (")[0]) == (0, "1 files")
     assert len(archive.table.files()) == 1
-    assert run(capsys, "expire", archive.place.path, "--dry-run") == (0, "", "0 files would be removed\n")
-    code, out, _ = run(capsys, "expire", archive.place.path, "--json")
+    assert run(capsys, "expire", archive.location.path, "--dry-run") == (0, "", "0 files would be removed\n")
+    code, out, _ = run(capsys, "expire", archive.location.path, "--json")
     assert json.loads(out) == {"files": [], "versions": 0}
-    code, out, _ = run(capsys, "manifest", archive.place.path, "--for", "athena")
-    assert out == f"{archive.place}/_symlink_format_manifest\n"
+    code, out, _ = run(capsys, "manifest", archive.location.path, "--for", "athena")
+    assert out == f"{archive.location}/_symlink_format_manifest\n"
     assert archive.offsets() == list(range(8))
 
 
@@ -109,11 +109,11 @@ def test_compact_expire_and_manifest(archive: TestArchive, capsys: Any) -> None:
     ("words", "code", "line"),
     [
         (["status", "/nowhere/a"], 1, "there is no archive at /nowhere/a"),
-        (["expire", "{place}", "--keep", "5m"], 1, "--keep is at least 1h"),
-        (["compact", "{place}", "--file-bytes", "big"], 1, "--file-bytes is a number of bytes"),
-        (["run", "{place}"], 2, "give --topic, or --pattern"),
-        (["run", "{place}", "-t", "a", "--value", "json"], 1, "needs? .*schema"),
-        (["run", "{place}", "-t", "a", "--every", "soon"], 1, "'soon' is no duration"),
+        (["expire", "{location}", "--keep", "5m"], 1, "--keep is at least 1h"),
+        (["compact", "{location}", "--file-bytes", "big"], 1, "--file-bytes is a number of bytes"),
+        (["run", "{location}"], 2, "give --topic, or --pattern"),
+        (["run", "{location}", "-t", "a", "--value", "json"], 1, "needs? .*schema"),
+        (["run", "{location}", "-t", "a", "--every", "soon"], 1, "'soon' is no duration"),
         (["verify", "gs://lake/a"], 1, "a directory or s3://bucket/prefix"),
     ],
 )
@@ -121,7 +121,7 @@ def test_what_is_wrong_is_said_in_one_line(
     archive: TestArchive, brokers: Any, capsys: Any, words: list[str], code: int, line: str
 ) -> None:
 
-    given = [word.format(place=archive.place.path) for word in words]
+    given = [word.format(location=archive.location.path) for word in words]
     exit_code, out, err = run(capsys, *given)
     assert (exit_code, out, err.count("\n")) == (code, "", 1)
     assert re.search(line, err)

@@ -121,7 +121,7 @@ def test_rows_that_a_file_lacks_stop_a_compaction(archive: TestArchive, monkeypa
 
 
 def data_files(archive: TestArchive) -> set[str]:
-    root = archive.place.path
+    root = archive.location.path
 
     return {
         str(path_of_file.relative_to(root))
@@ -147,7 +147,7 @@ def test_expiry_removes_what_was_replaced_and_what_crashes_left(archive: TestArc
     assert set(would.files) <= set(done.files)
     assert data_files(archive) == {data_file.path for data_file in table.files()}
     assert archive.offsets() == [0, 1, 2, 3]
-    (finding,) = verify_archive(open_archive(archive.place), topics(0, 4))
+    (finding,) = verify_archive(open_archive(archive.location), topics(0, 4))
     assert finding.faults == []
     archive.add(4, 4, 6)
     assert archive.offsets() == list(range(6))
@@ -160,9 +160,9 @@ def test_an_archive_may_be_reached_by_another_path(
     for number in range(3):
         archive.add(number, number, number + 1)
     compact(archive.table, 1 << 20)
-    (tmp_path / "link").symlink_to(archive.place.path)
+    (tmp_path / "link").symlink_to(archive.location.path)
     paths = {"link": tmp_path / "link", "dots": tmp_path / ".." / tmp_path.name / "archive"}
-    archive.place = replace(archive.place, path=str(paths[spelling]))
+    archive.location = replace(archive.location, path=str(paths[spelling]))
     archive.add(3, 3, 4)
     compact(archive.table, 1 << 20)
     archive.table.expire(soon(), dry_run=False)
@@ -174,8 +174,8 @@ def test_an_archive_may_be_reached_by_another_path(
 def test_nothing_expires_in_the_place_of_another_table(archive: TestArchive, tmp_path: Path) -> None:
     """A copy of an Iceberg table names the files of the original."""
     archive.add(0, 0, 3)
-    copy = replace(archive.place, path=str(tmp_path / "copy"))
-    shutil.copytree(archive.place.path, copy.path)
+    copy = replace(archive.location, path=str(tmp_path / "copy"))
+    shutil.copytree(archive.location.path, copy.path)
     table = open_archive(copy)
     before = sorted(Path(copy.path).rglob("*"))
     with pytest.raises(ArchiveError, match=r"is at file://.*/archive, not at .*/copy: name it by that path"):
@@ -191,8 +191,8 @@ def test_nothing_expires_while_a_table_names_files_elsewhere(archive: TestArchiv
     archive.batch(1, [OffsetRange(partition=ORDERS, start=3, end=4)])
     (file,) = archive.table.files()
     stray = tmp_path / "stray.parquet"
-    shutil.copy(archive.place.within(file.path), stray)
-    DirectoryCatalog(archive.place).load_table("archive").add_files([f"file://{stray}"])
+    shutil.copy(archive.location.within(file.path), stray)
+    DirectoryCatalog(archive.location).load_table("archive").add_files([f"file://{stray}"])
     before = data_files(archive)
     with pytest.raises(ArchiveError, match=r"names file://.*/stray.parquet, which is not below"):
         archive.table.expire(soon(), dry_run=False)
@@ -217,7 +217,7 @@ def test_an_archive_goes_on_after_many_commits_have_expired(archive: TestArchive
         if number % 20 == 10:
             compact(archive.table, 1 << 20)
             archive.table.expire(soon(), dry_run=False)
-    state = open_archive(archive.place).state()
+    state = open_archive(archive.location).state()
     assert state.archived == {
         ORDERS: OffsetRange(partition=ORDERS, start=0, end=45),
         other: OffsetRange(partition=other, start=3, end=5),
@@ -258,7 +258,7 @@ def test_a_writer_that_slept_since_the_table_was_empty_does_not_commit(archive: 
 @pytest.mark.parametrize("table_format", [TableFormat.ICEBERG])
 def test_a_change_of_an_expired_version_of_an_iceberg_table_is_refused(archive: TestArchive) -> None:
     archive.add(0, 0, 1)
-    slept = DirectoryCatalog(archive.place).load_table("archive")
+    slept = DirectoryCatalog(archive.location).load_table("archive")
     for number in range(1, 5):
         archive.add(number, number, number + 1)
     archive.table.expire(soon(), dry_run=False)
@@ -290,20 +290,20 @@ def test_lists_of_files_for_other_engines(archive_by_bucket: TestArchive) -> Non
     archive.add(0, 0, 6)
     table = archive.table
     assert write_file_list(table, ListStyle.ATHENA) == "_symlink_format_manifest"
-    root = f"{archive.place.path}/_symlink_format_manifest"
+    root = f"{archive.location.path}/_symlink_format_manifest"
     listed = []
     for data_file in table.files():
         directory = data_file.path.removeprefix(table.data_directory).rpartition("/")[0]
         with open(f"{root}/{directory}/manifest") as lines:
             listed += lines.read().splitlines()
     assert sorted(listed) == sorted(
-        f"file://{archive.place.path}/{table_file.path}" for table_file in table.files()
+        f"file://{archive.location.path}/{table_file.path}" for table_file in table.files()
     )
     assert write_file_list(table, ListStyle.REDSHIFT) == "_redshift_manifest/manifest"
-    with open(f"{archive.place.path}/_redshift_manifest/manifest") as content:
+    with open(f"{archive.location.path}/_redshift_manifest/manifest") as content:
         entries = json.load(content)["entries"]
     assert {entry["url"]: entry["meta"]["content_length"] for entry in entries} == {
-        f"file://{archive.place.path}/{path_of_file.path}": path_of_file.size_bytes
+        f"file://{archive.location.path}/{path_of_file.path}": path_of_file.size_bytes
         for path_of_file in table.files()
     }
 
@@ -320,7 +320,7 @@ def test_a_partition_that_has_no_files_any_more_has_no_list(archive_by_bucket: T
     write_file_list(table, ListStyle.ATHENA)
     assert write_file_list(table, ListStyle.ATHENA)
     directory = gone.path.removeprefix(table.data_directory).rpartition("/")[0]
-    assert not Path(archive.place.path, "_symlink_format_manifest", directory, "manifest").exists()
+    assert not Path(archive.location.path, "_symlink_format_manifest", directory, "manifest").exists()
 
 
 def test_an_empty_archive_has_an_empty_list() -> None:
@@ -338,6 +338,6 @@ def test_commits_of_a_manifest_are_summed_up(archive: TestArchive) -> None:
         archive.add(number, number, number + 1)
     archive.table.expire(soon(), dry_run=False)
 
-    commits = sorted(named.name for named in Path(archive.place.path, COMMITS).iterdir())
+    commits = sorted(named.name for named in Path(archive.location.path, COMMITS).iterdir())
     assert [int(commit[:20]) for commit in commits] == list(range(39, 50))
     assert archive.offsets() == list(range(50))

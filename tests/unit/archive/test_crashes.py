@@ -13,7 +13,7 @@ from odradek.archive import store
 from odradek.archive.checks.topic_side import LogExtent
 from odradek.archive.checks.verify import verify_archive
 from odradek.archive.files import data_files
-from odradek.archive.place import archive_place
+from odradek.archive.location import archive_location
 from odradek.archive.tables import delta, iceberg, parquet
 from odradek.archive.tables.port import TableFormat
 from odradek.spark.offsets import OffsetRange
@@ -115,8 +115,8 @@ def test_wherever_a_driver_dies_the_next_one_leaves_no_double_and_no_gap(
     places = iter(range(STEPS_MAX))
 
     def make() -> TestArchive:
-        place = archive_place(str(tmp_path / str(next(places))))
-        return TestArchive(place, table_format, ["bucket"])
+        location = archive_location(str(tmp_path / str(next(places))))
+        return TestArchive(location, table_format, ["bucket"])
 
     end = BATCH * BATCHES
     brokers = ListedTopics({ORDERS: LogExtent(start=0, end=end)}, {ORDERS: range(end)})
@@ -134,7 +134,7 @@ def test_wherever_a_driver_dies_the_next_one_leaves_no_double_and_no_gap(
 def test_a_driver_that_dies_twice_in_one_batch_is_survived(
     tmp_path: Path, table_format: TableFormat, mortal: Mortal
 ) -> None:
-    archive = TestArchive(archive_place(str(tmp_path)), table_format)
+    archive = TestArchive(archive_location(str(tmp_path)), table_format)
     for step in (9, 3, 5, 7, 4):
         mortal.live_until(step)
         with pytest.raises(Died):

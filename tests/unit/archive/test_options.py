@@ -8,13 +8,13 @@ from typing import Any
 
 import pytest
 
+from odradek.archive.location import archive_location
 from odradek.archive.options import (
     ARCHIVE_OPTIONS,
     archive_read_options,
     archive_write_options,
     byte_count,
 )
-from odradek.archive.place import archive_place
 from odradek.archive.tables.port import TableFormat
 from odradek.model.errors import ConfigError
 
@@ -23,7 +23,7 @@ PAGE = Path(__file__).parents[3] / "docs" / "archive.md"
 
 def test_a_write_has_defaults() -> None:
     options = archive_write_options({"path": "/data/a"})
-    assert (options.place.path, options.sink_id, options.file_bytes) == ("/data/a", "archive", 128 << 20)
+    assert (options.location.path, options.sink_id, options.file_bytes) == ("/data/a", "archive", 128 << 20)
     assert (options.table_format, options.partition_by, options.leaving_gaps) == (None, None, False)
 
 
@@ -80,8 +80,8 @@ def test_sizes(text: str, count: int) -> None:
     ],
 )
 def test_places(text: str, path: str, uri: str) -> None:
-    place = archive_place(text, environment={})
-    assert (place.path, place.uri, str(place)) == (path, uri, uri)
+    location = archive_location(text, environment={})
+    assert (location.path, location.uri, str(location)) == (path, uri, uri)
 
 
 @pytest.mark.parametrize(
@@ -96,23 +96,26 @@ def test_places(text: str, path: str, uri: str) -> None:
 )
 def test_a_place_that_cannot_be_is_refused(text: str, more: dict[str, Any], reason: str) -> None:
     with pytest.raises(ConfigError, match=reason):
-        archive_place(text, environment={}, **more)
+        archive_location(text, environment={}, **more)
 
 
 def test_every_library_gets_the_same_options_of_a_store() -> None:
     variables = {"AWS_ENDPOINT_URL": "http://127.0.0.1:9000/", "AWS_REGION": "eu-north-1"}
-    place = archive_place("s3://lake/a", environment=variables)
-    assert place.delta_options()["aws_endpoint"] == "http://127.0.0.1:9000"
-    assert place.delta_options()["aws_allow_http"] == "true"
-    assert place.obstore_options()["endpoint"] == "http://127.0.0.1:9000"
-    assert place.iceberg_properties() == {"s3.region": "eu-north-1", "s3.endpoint": "http://127.0.0.1:9000"}
-    assert archive_place("s3://lake/a", region="mars", environment=variables).region == "mars"
+    location = archive_location("s3://lake/a", environment=variables)
+    assert location.delta_options()["aws_endpoint"] == "http://127.0.0.1:9000"
+    assert location.delta_options()["aws_allow_http"] == "true"
+    assert location.obstore_options()["endpoint"] == "http://127.0.0.1:9000"
+    assert location.iceberg_properties() == {
+        "s3.region": "eu-north-1",
+        "s3.endpoint": "http://127.0.0.1:9000",
+    }
+    assert archive_location("s3://lake/a", region="mars", environment=variables).region == "mars"
 
 
 def test_no_key_is_ever_an_option() -> None:
     variables = {"AWS_ACCESS_KEY_ID": "key", "AWS_SECRET_ACCESS_KEY": "secret"}
-    place = archive_place("s3://lake/a", environment=variables)
-    assert "secret" not in repr((place, place.delta_options(), place.obstore_options()))
+    location = archive_location("s3://lake/a", environment=variables)
+    assert "secret" not in repr((location, location.delta_options(), location.obstore_options()))
 
 
 def test_the_page_lists_the_options_that_exist() -> None:

@@ -28,8 +28,8 @@ from odradek.archive.history.archived_catalog import ArchivedCatalog
 from odradek.archive.history.archived_rows import first_at
 from odradek.archive.history.read_through import ArchiveHistory
 from odradek.archive.history.record_columns import as_records, needed_columns
+from odradek.archive.location import archive_location
 from odradek.archive.opening import open_archive, open_or_create
-from odradek.archive.place import archive_place
 from odradek.archive.tables.commit import commit_batch
 from odradek.archive.tables.parquet import ParquetArchive
 from odradek.archive.tables.port import TableFormat
@@ -68,7 +68,7 @@ class ReadThrough:
         given = {
             "kafka.bootstrap.servers": "h:1",
             "subscribe": "orders",
-            "archive": str(archive.place),
+            "archive": str(archive.location),
             "columns": COLUMNS,
         }
         self.options: ReadOptions = read_options({**given, **options}, Use.BATCH_READ)
@@ -237,13 +237,13 @@ def test_a_long_stream_reads_files_that_are_still_there(
     """Compaction replaces the files that the stream has seen, and expiry removes them."""
     read = ReadThrough(filled, logs(25, 40))
     read.divide([extent(10, 12)])
-    table = open_archive(filled.place)
+    table = open_archive(filled.location)
     old = table.files()
     assert compact(table, 1 << 20).removed_count == 2
     kept, _ = read.divide([extent(10, 30)])
     assert len(kept) == 20, "files that were replaced stay for a while"
     for file in old:
-        Path(filled.place.within(file.path)).unlink()
+        Path(filled.location.within(file.path)).unlink()
     monkeypatch.setattr(archive_view, "RECENT_S", -1.0)
     kept, _ = read.divide([extent(10, 30)])
     assert [row["offset"] for row in kept] == list(range(10, 30))
@@ -252,7 +252,7 @@ def test_a_long_stream_reads_files_that_are_still_there(
 def test_a_file_that_went_while_it_was_read_is_named(filled: TestArchive) -> None:
     read = ReadThrough(filled, logs(25, 40))
     (share,) = read.history.divide([extent(10, 20)], read.logs, read.options).kept
-    Path(filled.place.within(share.files[0].path)).unlink()
+    Path(filled.location.within(share.files[0].path)).unlink()
     with pytest.raises(ArchiveError, match="is gone: it was replaced, and expired"):
         list(read.history.read(share, read.options, pa.schema([("offset", pa.int64())]), None))
 
@@ -266,7 +266,7 @@ def test_a_partition_that_appears_later_begins_in_the_archive(
     filled: TestArchive, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     catalog = ArchivedCatalog(
-        Logs({ORDERS: (25, 40), OTHER: (3, 9)}), ArchiveView(open_archive(filled.place))
+        Logs({ORDERS: (25, 40), OTHER: (3, 9)}), ArchiveView(open_archive(filled.location))
     )
     assert catalog.offsets({OTHER: EARLIEST, ORDERS: EARLIEST}) == {OTHER: 3, ORDERS: 10}
     filled.commit(filled.batch(2, [extent(0, 6, OTHER)]))
@@ -286,13 +286,13 @@ def test_looking_for_a_time_ends_when_nothing_earlier_can_come(
         return read(reader, file, *given, **more)
 
     monkeypatch.setattr(FileReader, "read", noting)
-    files = open_archive(filled.place).files()
-    assert first_at(filled.place, files, {ORDERS: 12 * HOUR_MS}) == {ORDERS: 12}
+    files = open_archive(filled.location).files()
+    assert first_at(filled.location, files, {ORDERS: 12 * HOUR_MS}) == {ORDERS: 12}
     assert len(opened) == 1
-    assert first_at(filled.place, files, {ORDERS: 25 * HOUR_MS}) == {ORDERS: 25}
+    assert first_at(filled.location, files, {ORDERS: 25 * HOUR_MS}) == {ORDERS: 25}
     assert len(opened) == 2, "a file whose newest record is too old is not opened"
-    assert first_at(filled.place, files, {ORDERS: 30 * HOUR_MS}) == {}
-    assert first_at(filled.place, files, {}) == {}
+    assert first_at(filled.location, files, {ORDERS: 30 * HOUR_MS}) == {}
+    assert first_at(filled.location, files, {}) == {}
     assert len(opened) == 2
 
 
@@ -304,8 +304,8 @@ def test_a_record_that_came_late_is_found_by_its_time_all_the_same(archive: Test
 
     archive.commit(archive.batch(0, [extent(0, 3)], at([0, 1, 2], [1, 9, 2])))
     archive.commit(archive.batch(1, [extent(3, 6)], at([3, 4, 5], [3, 4, 5])))
-    files = open_archive(archive.place).files()
-    assert first_at(archive.place, files, {ORDERS: 3 * HOUR_MS}) == {ORDERS: 1}
+    files = open_archive(archive.location).files()
+    assert first_at(archive.location, files, {ORDERS: 3 * HOUR_MS}) == {ORDERS: 1}
 
 
 @pytest.mark.parametrize(
@@ -370,25 +370,27 @@ def test_what_an_archive_keeps_in_headers_comes_back_and_the_headers_go(archive:
         ("timestampMs", ["timestamp", "headers"]),
         ("timestamp", ["timestamp"]),
     ):
-        assert needed_columns([column], text_keys, archive.place).names == ["topic", *needed]
+        assert needed_columns([column], text_keys, archive.location).names == ["topic", *needed]
     others = text_keys.set(3, pa.field("headers", pa.map_(pa.string(), pa.binary())))
-    assert needed_columns(["key"], others, archive.place).names == ["topic", "key"], "of a query of one's own"
+    assert needed_columns(["key"], others, archive.location).names == ["topic", "key"], (
+        "of a query of one's own"
+    )
 
 
 def test_an_old_archive_with_text_keys_that_are_none_is_healed_by_compaction(archive: TestArchive) -> None:
     """Files that were written before keys were looked at."""
     schema = SCHEMA.set(SCHEMA.get_field_index("key"), pa.field("key", pa.string()))
-    table = open_or_create(archive.place, schema, table_format=archive.table_format)
+    table = open_or_create(archive.location, schema, table_format=archive.table_format)
     for number in range(2):
         batch = rows(ORDERS, [number]).drop_columns(["key"])
         bad = pa.array([b"\xff"], pa.binary()).view(pa.string())
         batch = batch.add_column(schema.get_field_index("key"), "key", bad)
-        Path(archive.place.within("data")).mkdir(exist_ok=True)
+        Path(archive.location.within("data")).mkdir(exist_ok=True)
         path = f"data/old-{number}.parquet"
         pq.write_table(
-            pa.Table.from_batches([batch.cast(schema)]).cast(table.file_schema), archive.place.within(path)
+            pa.Table.from_batches([batch.cast(schema)]).cast(table.file_schema), archive.location.within(path)
         )
-        size_bytes = Path(archive.place.within(path)).stat().st_size
+        size_bytes = Path(archive.location.within(path)).stat().st_size
         file = DataFile(path=path, size_bytes=size_bytes, row_count=1, ranges=(extent(number, number + 1),))
         new = NewBatch(
             id=BatchId(sink="s", query="q", batch=number), files=(file,), ranges=(extent(number, number + 1),)
@@ -401,7 +403,7 @@ def test_an_old_archive_with_text_keys_that_are_none_is_healed_by_compaction(arc
             (b"\xff", [{"key": "h", "value": b"x"}])
         ] * 2
         if not healed:
-            compact(open_archive(archive.place), 1 << 20)
+            compact(open_archive(archive.location), 1 << 20)
     assert {row["key"] for row in archive.rows()} == {None}
 
 
@@ -425,11 +427,11 @@ def test_an_archive_without_what_is_asked_for_says_so(archive: TestArchive) -> N
     with pytest.raises(
         ConfigError, match="has no column timestampType: leave it out with the option columns"
     ):
-        needed_columns(["offset", "timestampType"], SCHEMA, archive.place)
+        needed_columns(["offset", "timestampType"], SCHEMA, archive.location)
     decoded = pa.schema([("topic", pa.string()), ("value", pa.struct([("id", pa.int64())]))])
     with pytest.raises(ConfigError, match="holds decoded values, not those of the topic"):
-        needed_columns(["value"], decoded, archive.place)
-    assert needed_columns(["topic"], decoded, archive.place).names == ["topic"]
+        needed_columns(["value"], decoded, archive.location)
+    assert needed_columns(["topic"], decoded, archive.location).names == ["topic"]
 
 
 class CountedRanges(tuple[OffsetRange, ...]):
@@ -447,7 +449,7 @@ class CountedRanges(tuple[OffsetRange, ...]):
 def test_many_partitions_are_planned_and_counted_in_linear_time(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    archive = TestArchive(archive_place(str(tmp_path / "a")), TableFormat.PARQUET)
+    archive = TestArchive(archive_location(str(tmp_path / "a")), TableFormat.PARQUET)
     partitions = [TopicPartition("orders", number) for number in range(300)]
     archive.commit(archive.batch(0, [extent(0, 2, partition) for partition in partitions]))
     list_files = ParquetArchive.files

@@ -43,7 +43,7 @@ def archive(archive_by_bucket: TestArchive) -> TestArchive:
 def listed_files(archive: TestArchive) -> list[str]:
     """From the symlink manifests, as Athena reads them."""
     write_file_list(archive.table, ListStyle.ATHENA)
-    manifests = Path(archive.place.path, SYMLINKS).rglob("manifest")
+    manifests = Path(archive.location.path, SYMLINKS).rglob("manifest")
     return [
         line.removeprefix("file://") for manifest in manifests for line in manifest.read_text().splitlines()
     ]
@@ -65,19 +65,19 @@ def test_polars_reads_the_listed_files(archive: TestArchive) -> None:
 
 @pytest.mark.parametrize("table_format", [TableFormat.DELTA])
 def test_delta_tables(archive: TestArchive) -> None:
-    frame = polars.scan_delta(archive.place.path).select("offset", "value", "bucket").collect()
+    frame = polars.scan_delta(archive.location.path).select("offset", "value", "bucket").collect()
     assert in_order(frame.rows()) == EXPECTED
-    relation = duckdb.from_arrow(deltalake.DeltaTable(archive.place.path).to_pyarrow_dataset())
+    relation = duckdb.from_arrow(deltalake.DeltaTable(archive.location.path).to_pyarrow_dataset())
     assert in_order(relation.project(COLUMNS).fetchall()) == EXPECTED
     assert len(relation.filter("topic = 'orders' AND \"offset\" < 3").fetchall()) == 3
-    later = polars.scan_delta(archive.place.path).filter(polars.col("offset") >= 12).collect()
+    later = polars.scan_delta(archive.location.path).filter(polars.col("offset") >= 12).collect()
     assert sorted(later["offset"]) == [12, 13]
 
 
 @pytest.mark.parametrize("table_format", [TableFormat.ICEBERG])
 def test_iceberg_tables(archive: TestArchive, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("POLARS_ICEBERG_PLANNER", "pyiceberg")  # its own planner is a package of its own
-    table = StaticTable.from_metadata(archive.place.path)
+    table = StaticTable.from_metadata(archive.location.path)
     columns = ("offset", "value", "bucket")
     frame = polars.scan_iceberg(table).select(*columns).collect()
     assert in_order(frame.rows()) == EXPECTED
@@ -97,7 +97,7 @@ def test_filters_on_time_find_rows_beside_those_beyond_the_year_9999(
     extent = OffsetRange(partition=ORDERS, start=0, end=6)
     archive_by_bucket.commit(archive_by_bucket.batch(0, [extent], times))
     archive_by_bucket.add(1, 6, 8)
-    path = archive_by_bucket.place.path
+    path = archive_by_bucket.location.path
     for is_compacted in (False, True):
         if is_compacted:
             compact(archive_by_bucket.table, 1 << 20)

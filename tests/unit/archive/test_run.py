@@ -7,7 +7,7 @@ import json
 import pytest
 
 from odradek.archive.checks.topic_side import LogExtent
-from odradek.archive.place import archive_place
+from odradek.archive.location import archive_location
 from odradek.archive.row_columns import Derived, RowColumns, ValueFormat, row_columns
 from odradek.archive.run import BatchSizes, RunTerms, portions, reason_in, sink_options, starting_offsets
 from odradek.archive.values import DataFile
@@ -46,7 +46,7 @@ def test_a_batch_waits_for_as_many_records_as_fill_the_files() -> None:
 def test_the_sink_gets_what_the_user_asked_for() -> None:
     terms = RunTerms(
         bootstrap="127.0.0.1:1",
-        place=archive_place("s3://lake/orders", endpoint="http://127.0.0.1:9000", region="eu-north-1"),
+        location=archive_location("s3://lake/orders", endpoint="http://127.0.0.1:9000", region="eu-north-1"),
         columns=RowColumns(partition_by=(Derived(name="day", expression="date(timestamp)"),)),
         skipping_lost=True,
     )
@@ -63,13 +63,13 @@ def test_the_sink_gets_what_the_user_asked_for() -> None:
 
 
 def test_a_pattern_that_is_no_regular_expression_is_refused_before_spark_starts() -> None:
-    place = archive_place("/a")
+    location = archive_location("/a")
     with pytest.raises(
         ConfigError,
         match=r"^--pattern '\[' is not a regular expression: unterminated character set.*use --topic$",
     ):
-        RunTerms(bootstrap="127.0.0.1:1", place=place, pattern="[")
-    assert RunTerms(bootstrap="127.0.0.1:1", place=place, pattern="orders-.*").pattern == "orders-.*"
+        RunTerms(bootstrap="127.0.0.1:1", location=location, pattern="[")
+    assert RunTerms(bootstrap="127.0.0.1:1", location=location, pattern="orders-.*").pattern == "orders-.*"
 
 
 @pytest.mark.parametrize(

@@ -18,8 +18,8 @@ from odradek.archive.checks.verify import verify_archive
 from odradek.archive.files.compaction import compact
 from odradek.archive.files.file_lists import ListStyle, write_file_list
 from odradek.archive.files.reading import FileReader
+from odradek.archive.location import ArchiveLocation, archive_location
 from odradek.archive.opening import format_at, open_archive
-from odradek.archive.place import ArchivePlace, archive_place
 from odradek.archive.store import small_objects
 from odradek.archive.tables.commit import Committed
 from odradek.archive.tables.port import TableFormat
@@ -48,33 +48,35 @@ def endpoint() -> Iterator[str]:
 
 
 @pytest.fixture
-def place(endpoint: str, request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> ArchivePlace:
+def location(
+    endpoint: str, request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch
+) -> ArchiveLocation:
     """A prefix of the test's own; keys stand in the environment."""
     monkeypatch.setenv("AWS_ACCESS_KEY_ID", "key")
     monkeypatch.setenv("AWS_SECRET_ACCESS_KEY", "secret")
     name = request.node.name.replace("[", "-").replace("]", "")
-    place = archive_place(f"s3://{BUCKET}/{name}/a b", endpoint=endpoint)
+    location = archive_location(f"s3://{BUCKET}/{name}/a b", endpoint=endpoint)
     parts = endpoint.removeprefix("http://")
     fs.S3FileSystem(
         endpoint_override=parts, scheme="http", region="us-east-1", allow_bucket_creation=True
     ).create_dir(BUCKET)
-    return place
+    return location
 
 
 @pytest.fixture
-def archive(place: ArchivePlace, table_format: TableFormat) -> TestArchive:
-    return TestArchive(place, table_format, ["bucket"])
+def archive(location: ArchiveLocation, table_format: TableFormat) -> TestArchive:
+    return TestArchive(location, table_format, ["bucket"])
 
 
 def test_an_archive_in_a_store_is_like_any_other(archive: TestArchive, topics: Any) -> None:
-    assert format_at(archive.place) is None
+    assert format_at(archive.location) is None
     assert [archive.add(0, 0, 6), archive.add(0, 0, 6), archive.add(1, 6, 9)] == [
         Committed.NOW,
         Committed.BEFORE,
         Committed.NOW,
     ]
     assert archive.rows() == rows(ORDERS, range(9)).to_pylist()
-    (finding,) = verify_archive(open_archive(archive.place), topics(0, 9))
+    (finding,) = verify_archive(open_archive(archive.location), topics(0, 9))
     assert finding.faults == []
 
 
@@ -99,9 +101,9 @@ def test_compaction_expiry_and_lists(archive: TestArchive) -> None:
     assert sum(name.endswith(".parquet") and "_delta_log" not in name for name in expired.files) == 5
     assert archive.rows() == before
     name = write_file_list(table, ListStyle.REDSHIFT)
-    content = small_objects(archive.place).read(name)
+    content = small_objects(archive.location).read(name)
     assert content is not None
-    assert f"s3://{archive.place.path}".encode() in content
+    assert f"s3://{archive.location.path}".encode() in content
 
 
 def test_a_batch_whose_files_are_gone_is_not_committed(archive: TestArchive) -> None:
@@ -112,8 +114,8 @@ def test_a_batch_whose_files_are_gone_is_not_committed(archive: TestArchive) -> 
         archive.commit(late)
 
 
-def test_an_object_is_put_once(place: ArchivePlace) -> None:
-    objects = small_objects(place)
+def test_an_object_is_put_once(location: ArchiveLocation) -> None:
+    objects = small_objects(location)
     assert objects.put_if_absent("x/one", b"1")
     assert not objects.put_if_absent("x/one", b"2")
     assert objects.put_if_absent("x/one", b"1"), "a put whose answer was lost is sent again"
@@ -131,15 +133,15 @@ def test_an_object_is_put_once(place: ArchivePlace) -> None:
 def test_a_store_that_is_not_there_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("AWS_ACCESS_KEY_ID", "key")
     monkeypatch.setenv("AWS_SECRET_ACCESS_KEY", "secret")
-    place = archive_place("s3://lake/nothing", endpoint="http://127.0.0.1:9")
+    location = archive_location("s3://lake/nothing", endpoint="http://127.0.0.1:9")
     with pytest.raises(ArchiveError, match="s3://lake/nothing cannot be looked at"):
-        format_at(place)
+        format_at(location)
 
 
 def test_a_reader_says_which_file_is_gone(archive: TestArchive) -> None:
     archive.add(0, 0, 3)
     table = archive.table
     (file,) = table.files()
-    archive.place.file_system().delete_file(archive.place.within(file.path))
+    archive.location.file_system().delete_file(archive.location.within(file.path))
     with pytest.raises(ArchiveError, match=r"parquet is gone"):
-        list(FileReader(place=archive.place, schema=table.schema).read(file))
+        list(FileReader(location=archive.location, schema=table.schema).read(file))

@@ -16,8 +16,8 @@ from odradek.archive.files.data_files import NULL_IN_A_PATH, layout_of, write_fi
 from odradek.archive.files.extent_index import ExtentIndex
 from odradek.archive.files.reading import FileReader
 from odradek.archive.history.archived_rows import first_at, place_of
-from odradek.archive.opening import check_place, format_at, open_archive, open_or_create
-from odradek.archive.place import archive_place
+from odradek.archive.location import archive_location
+from odradek.archive.opening import check_location, format_at, open_archive, open_or_create
 from odradek.archive.tables.commit import Committed, commit_batch
 from odradek.archive.tables.port import TableFormat
 from odradek.archive.values import ArchiveError, BatchId, CommitConflict, NewBatch
@@ -31,7 +31,7 @@ from .conftest import HOUR_US, ORDERS, SCHEMA, TestArchive, at_times, rows
 
 def test_a_batch_is_there_with_its_name_and_its_offsets(archive: TestArchive) -> None:
     assert archive.add(3, 10, 15) is Committed.NOW
-    state = open_archive(archive.place).state()
+    state = open_archive(archive.location).state()
     assert state.archived == {ORDERS: OffsetRange(partition=ORDERS, start=10, end=15)}
     assert state.batches == {("s", "q"): 3}
     assert archive.offsets() == [10, 11, 12, 13, 14]
@@ -59,8 +59,8 @@ def test_a_time_beyond_the_year_9999_is_kept_and_the_archive_goes_on(
     extent = OffsetRange(partition=ORDERS, start=0, end=2)
     assert archive.commit(archive.batch(0, [extent], at_times([HOUR_US, strange_us]))) is Committed.NOW
     archive.add(1, 2, 6)
-    table = open_archive(archive.place)
-    reader = FileReader(place=table.place, schema=pa.schema([SCHEMA.field("timestamp")]))
+    table = open_archive(archive.location)
+    reader = FileReader(location=table.location, schema=pa.schema([SCHEMA.field("timestamp")]))
     times = [
         time_us
         for file in sorted(table.files(), key=place_of)
@@ -69,8 +69,8 @@ def test_a_time_beyond_the_year_9999_is_kept_and_the_archive_goes_on(
     ]
     assert times == [HOUR_US, strange_us, *(hour * HOUR_US for hour in range(2, 6))]
     compact(table, 1 << 20)
-    assert first_at(archive.place, table.files(), {ORDERS: 2**63 - 1}) in ({}, {ORDERS: 1})
-    assert first_at(archive.place, table.files(), {ORDERS: 5 * HOUR_US // 1_000})[ORDERS] in (1, 5)
+    assert first_at(archive.location, table.files(), {ORDERS: 2**63 - 1}) in ({}, {ORDERS: 1})
+    assert first_at(archive.location, table.files(), {ORDERS: 5 * HOUR_US // 1_000})[ORDERS] in (1, 5)
     assert table.state().positions == {ORDERS: 6}
 
 
@@ -87,16 +87,16 @@ def test_values_of_partitions_are_those_of_the_table_not_of_its_paths(
     batch = rows(ORDERS, range(3)).drop_columns(["timestamp", "headers", "bucket"])
     for name, column in parts.items():
         batch = batch.append_column(name, column)
-    place = archive_place(str(tmp_path / "a"))
-    table = open_or_create(place, batch.schema, table_format=table_format, partition_by=tuple(parts))
-    files = write_files(place.file_system(), place.path, "x", layout_of(table, 1 << 20), [batch])
+    location = archive_location(str(tmp_path / "a"))
+    table = open_or_create(location, batch.schema, table_format=table_format, partition_by=tuple(parts))
+    files = write_files(location.file_system(), location.path, "x", layout_of(table, 1 << 20), [batch])
     extent = OffsetRange(partition=ORDERS, start=0, end=3)
     commit_batch(
         table, NewBatch(id=BatchId(sink="s", query="q", batch=0), files=tuple(files), ranges=(extent,))
     )
-    again = open_archive(place)
+    again = open_archive(location)
     assert {file.partition_values for file in again.files()} == {file.partition_values for file in files}
-    reader = FileReader(place=place, schema=again.schema)
+    reader = FileReader(location=location, schema=again.schema)
     results = [row for file in again.files() for read in reader.read(file) for row in read.to_pylist()]
     assert sorted(results, key=lambda row: row["offset"]) == batch.to_pylist()
 
@@ -120,16 +120,18 @@ def test_any_value_to_partition_by_is_archived(
 ) -> None:
     """Long text, bytes that are no text, and dates of six digits: names of directories know none of these."""
     batch = by(column)
-    place = archive_place(str(tmp_path / "a"))
-    table = open_or_create(place, batch.schema, table_format=table_format, partition_by=["part"])
+    location = archive_location(str(tmp_path / "a"))
+    table = open_or_create(location, batch.schema, table_format=table_format, partition_by=["part"])
     for number in range(2):
-        files = write_files(place.file_system(), place.path, f"x{number}", layout_of(table, 1 << 20), [batch])
+        files = write_files(
+            location.file_system(), location.path, f"x{number}", layout_of(table, 1 << 20), [batch]
+        )
         extent = OffsetRange(partition=ORDERS, start=0, end=len(column))
         new = BatchId(sink="s", query=f"q{number}", batch=0)
         table.append(NewBatch(id=new, files=tuple(files), ranges=(extent,)), table.state())
     assert compact(table, 1 << 20).removed_count == 2 * len(set(expected))
     table.expire(SystemClock().wall_ms() + 60_000, dry_run=False)  # which knows the files by their paths
-    reader = FileReader(place=place, schema=table.schema)
+    reader = FileReader(location=location, schema=table.schema)
     results = [row for file in table.files() for read in reader.read(file) for row in read.to_pylist()]
     assert sorted(row["offset"] for row in results) == [offset for offset in range(len(column)) for _ in "ab"]
     assert {(row["offset"], row["part"]) for row in results} == set(enumerate(expected))
@@ -138,9 +140,9 @@ def test_any_value_to_partition_by_is_archived(
 def test_delta_knows_no_empty_text_to_partition_by(tmp_path: Path, table_format: TableFormat) -> None:
     """Its protocol: an empty text is null there. So it lies in null's directory, too, where others look for it."""
     batch = by(pa.array(["", None, "x"]))
-    place = archive_place(str(tmp_path / "a"))
-    table = open_or_create(place, batch.schema, table_format=table_format, partition_by=["part"])
-    files = write_files(place.file_system(), place.path, "x", layout_of(table, 1 << 20), [batch])
+    location = archive_location(str(tmp_path / "a"))
+    table = open_or_create(location, batch.schema, table_format=table_format, partition_by=["part"])
+    files = write_files(location.file_system(), location.path, "x", layout_of(table, 1 << 20), [batch])
     known: list[str | None] = [None, "x"] if table_format is TableFormat.DELTA else ["", None, "x"]
     assert [file.partition_values for file in files] == [(("part", text),) for text in known]
     assert any(f"part={NULL_IN_A_PATH}/" in file.path for file in files)
@@ -158,7 +160,7 @@ def test_the_offsets_of_a_partition_are_kept_though_others_are_written(archive: 
     for number in range(1, 30):
         extent = OffsetRange(partition=other, start=number * 2, end=number * 2 + 2)
         archive.commit(archive.batch(number, [extent]))
-    state = open_archive(archive.place).state()
+    state = open_archive(archive.location).state()
     assert state.archived == {
         ORDERS: OffsetRange(partition=ORDERS, start=0, end=5),
         other: OffsetRange(partition=other, start=2, end=60),
@@ -231,7 +233,7 @@ def test_files_are_replaced_in_one_step_and_nothing_else_changes(archive_by_buck
     before, old = archive.rows(), table.files()
     layout = layout_of(table, 1 << 20)
     new = write_files(
-        archive.place.file_system(), archive.place.path, "new", layout, [rows(ORDERS, range(12))]
+        archive.location.file_system(), archive.location.path, "new", layout, [rows(ORDERS, range(12))]
     )
     table.replace(old, new)
     assert {file.path for file in table.files()} == {file.path for file in new}
@@ -254,8 +256,8 @@ def test_a_file_says_which_records_it_may_hold(archive: TestArchive) -> None:
         (strange, 0, False),
     ):
         index = ExtentIndex([OffsetRange(partition=partition, start=start, end=30)])
-        assert list(index.places(file)) == [0] * may_hold
-        assert [place for run in index.runs(file) for place in run] == [0] * (partition == ORDERS)
+        assert list(index.extent_numbers(file)) == [0] * may_hold
+        assert [location for run in index.runs(file) for location in run] == [0] * (partition == ORDERS)
     assert file.row_count == 10
 
 
@@ -268,49 +270,49 @@ def test_a_table_may_be_pickled(archive: TestArchive) -> None:
 
 def test_a_table_is_found_and_has_its_columns(archive_by_bucket: TestArchive) -> None:
     assert archive_by_bucket.table is not None
-    table = open_archive(archive_by_bucket.place)
+    table = open_archive(archive_by_bucket.location)
     assert table.format is archive_by_bucket.table_format
     assert table.schema == SCHEMA
     assert table.partition_by == ("bucket",)
 
 
 def test_no_table_is_an_error_that_says_how_to_make_one(archive: TestArchive) -> None:
-    assert format_at(archive.place) is None
+    assert format_at(archive.location) is None
     with pytest.raises(ArchiveError, match=r"there is no archive at .*: `odradek archive run` makes one"):
-        open_archive(archive.place)
+        open_archive(archive.location)
 
 
 def test_other_columns_formats_and_partitions_are_refused(archive: TestArchive) -> None:
     assert archive.table is not None
     other = next(table_format for table_format in TableFormat if table_format is not archive.table_format)
     with pytest.raises(ConfigError, match=f"is in the format {archive.table_format}, not {other}"):
-        open_or_create(archive.place, SCHEMA, table_format=other)
+        open_or_create(archive.location, SCHEMA, table_format=other)
     with pytest.raises(ConfigError, match="is partitioned by nothing, not by bucket"):
-        open_or_create(archive.place, SCHEMA, partition_by=["bucket"])
+        open_or_create(archive.location, SCHEMA, partition_by=["bucket"])
     with pytest.raises(ConfigError, match="value is binary there, and absent in what is to be written"):
-        open_or_create(archive.place, SCHEMA.remove(SCHEMA.get_field_index("value")))
+        open_or_create(archive.location, SCHEMA.remove(SCHEMA.get_field_index("value")))
 
 
 def test_a_place_may_be_an_archive_or_nothing(archive: TestArchive) -> None:
     assert archive.table is not None
-    check_place(archive.place, table_format=archive.table_format)
+    check_location(archive.location, table_format=archive.table_format)
     other = next(table_format for table_format in TableFormat if table_format is not archive.table_format)
     with pytest.raises(ConfigError, match=f"is in the format {archive.table_format}, not {other}"):
-        check_place(archive.place, table_format=other)
-    inside = replace(archive.place, path=archive.place.within("x/y"))
+        check_location(archive.location, table_format=other)
+    inside = replace(archive.location, path=archive.location.within("x/y"))
     with pytest.raises(ConfigError, match="is within the archive at"):
-        check_place(inside, table_format=archive.table_format)
-    nothing = replace(archive.place, path=f"{archive.place.path}-beside/x")
-    check_place(nothing, table_format=archive.table_format)
+        check_location(inside, table_format=archive.table_format)
+    nothing = replace(archive.location, path=f"{archive.location.path}-beside/x")
+    check_location(nothing, table_format=archive.table_format)
     Path(nothing.path, "_delta_log").mkdir(
         parents=True
     )  # of a table that was being made when its process died
-    check_place(nothing, table_format=archive.table_format)
+    check_location(nothing, table_format=archive.table_format)
     Path(nothing.path, "photo.png").touch()
     with pytest.raises(ConfigError, match=r"is no archive, and holds something else \(photo.png\)"):
-        check_place(nothing, table_format=archive.table_format)
+        check_location(nothing, table_format=archive.table_format)
     with pytest.raises(ConfigError, match="is a file"):
-        check_place(replace(nothing, path=nothing.within("photo.png")), table_format=archive.table_format)
+        check_location(replace(nothing, path=nothing.within("photo.png")), table_format=archive.table_format)
 
 
 @pytest.mark.parametrize(
@@ -327,12 +329,12 @@ def test_a_table_that_could_not_work_is_not_made(
 ) -> None:
     chosen = SCHEMA.empty_table().select(columns).schema
     with pytest.raises(ConfigError, match=reason):
-        open_or_create(archive.place, chosen, table_format=archive.table_format, partition_by=partition_by)
-    assert format_at(archive.place) is None
+        open_or_create(archive.location, chosen, table_format=archive.table_format, partition_by=partition_by)
+    assert format_at(archive.location) is None
 
 
 def test_a_catalog_that_is_not_described_is_named_in_one_line(tmp_path: Path) -> None:
     with pytest.raises(ConfigError, match=r"the catalog lake cannot be used: URI missing") as refused:
-        check_place(archive_place(str(tmp_path / "a")), table_format=None, catalog="lake:db.a")
+        check_location(archive_location(str(tmp_path / "a")), table_format=None, catalog="lake:db.a")
     assert "PYICEBERG_CATALOG__LAKE__URI" in str(refused.value)
     assert "\n" not in str(refused.value)

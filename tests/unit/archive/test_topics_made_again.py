@@ -34,7 +34,7 @@ from odradek.spark.reading.batch import plan_batch
 
 SECOND_ID = UUID(int=2)
 IDS = st.sampled_from([ZERO_UUID, FIRST_ID, SECOND_ID])
-AGAIN = f"'orders' was deleted and made again: .* id {FIRST_ID}, .* id {SECOND_ID}.*in another place"
+AGAIN = f"'orders' was deleted and made again: .* id {FIRST_ID}, .* id {SECOND_ID}.*at another location"
 
 
 def extent(start: int, end: int, topic_id: UUID = FIRST_ID) -> OffsetRange:
@@ -89,7 +89,7 @@ def test_an_archive_keeps_the_ids_of_its_topics(archive: TestArchive) -> None:
         assert add(archive, number, number, number + 1) is Committed.NOW
     compact(archive.table, 1 << 20)
     archive.table.expire(SystemClock().wall_ms() + 1, dry_run=False)
-    assert open_archive(archive.place).state().topic_ids == {"orders": FIRST_ID}
+    assert open_archive(archive.location).state().topic_ids == {"orders": FIRST_ID}
     with pytest.raises(ArchiveError, match=AGAIN):
         add(archive, 99, 0, 4, SECOND_ID)
     assert add(archive, 100, SNAPSHOT_EVERY + 2, SNAPSHOT_EVERY + 3) is Committed.NOW
@@ -99,7 +99,7 @@ def test_an_archive_of_a_former_version_learns_the_ids(archive: TestArchive) -> 
     add(archive, 0, 0, 5, ZERO_UUID)
     assert archive.table.state().topic_ids == {}
     add(archive, 1, 5, 7)
-    assert open_archive(archive.place).state().topic_ids == {"orders": FIRST_ID}
+    assert open_archive(archive.location).state().topic_ids == {"orders": FIRST_ID}
 
 
 def topic_of_now(end: int, topic_id: UUID) -> ListedTopics:
@@ -109,7 +109,7 @@ def topic_of_now(end: int, topic_id: UUID) -> ListedTopics:
 @pytest.mark.parametrize("end", [4, 10, 14])
 def test_a_run_does_not_continue_an_archive_in_another_topic(archive: TestArchive, end: int) -> None:
     add(archive, 0, 0, 10)
-    terms = RunTerms(bootstrap="h:1", place=archive.place, topics=("orders",))
+    terms = RunTerms(bootstrap="h:1", location=archive.location, topics=("orders",))
     state = archive.table.state()
     assert continuation(terms, state, topic_of_now(end, FIRST_ID)) == '{"orders": {"0": 10}}'
     with pytest.raises(ArchiveError, match=AGAIN):
@@ -132,7 +132,7 @@ def test_an_archive_is_not_compared_with_another_topic(archive: TestArchive, end
 @pytest.mark.parametrize("end", [4, 14])
 def test_topic_and_archive_are_read_as_one_only_if_they_are_one(archive: TestArchive, end: int) -> None:
     add(archive, 0, 0, 10)
-    given = {"kafka.bootstrap.servers": "h:1", "subscribe": "orders", "archive": str(archive.place)}
+    given = {"kafka.bootstrap.servers": "h:1", "subscribe": "orders", "archive": str(archive.location)}
     options = read_options({**given, "columns": "topic,partition,offset"}, Use.BATCH_READ)
     assert options.archive is not None
     history = ArchiveHistory(options.archive, options)

@@ -36,7 +36,7 @@ def test_an_archive_has_what_its_statement_says() -> None:
         " FILE_BYTES='8MiB', SKIP_LOST=TRUE, PARTITION_BY='topic; day=coalesce(date(timestamp), current_date())');"
     )
     archive = catalog.archive("A")
-    assert (archive.source.topic, str(archive.place), archive.table_format) == (
+    assert (archive.source.topic, str(archive.location), archive.table_format) == (
         "s-topic",
         "/lake/a",
         "iceberg",
@@ -56,7 +56,7 @@ def test_a_table_may_be_archived_too() -> None:
     archive = catalog_of("CREATE ARCHIVE a FROM t WITH (PATH='s3://lake/a', REGION='eu-north-1');").archive(
         "A"
     )
-    assert (archive.source.topic, archive.place.region, archive.table_format) == (
+    assert (archive.source.topic, archive.location.region, archive.table_format) == (
         "t-topic",
         "eu-north-1",
         None,

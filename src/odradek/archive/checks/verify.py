@@ -96,8 +96,8 @@ class PartitionFindings:
 def held_rows(table: ArchiveTable) -> dict[TopicPartition, ArchivedRows]:
     """Returns the offsets of all rows of an archive: three columns of every file are read."""
     columns = pa.schema([table.schema.field(name) for name in ("topic", "partition", "offset")])
-    reader = FileReader(place=table.place, schema=columns)
-    system = table.place.file_system()
+    reader = FileReader(location=table.location, schema=columns)
+    system = table.location.file_system()
     held: dict[TopicPartition, ArchivedRows] = {}
     for file in table.files():
         for batch in reader.read(file, system):

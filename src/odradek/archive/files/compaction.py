@@ -86,14 +86,14 @@ def compact(table: ArchiveTable, file_bytes: int) -> CompactionResult:
 
 def _rewrite(table: ArchiveTable, group: Sequence[DataFile]) -> list[DataFile]:
     """Writes all rows of the files into new ones, in the order of the files. Nothing refers to the new ones yet."""
-    system = table.place.file_system()
-    reader = FileReader(place=table.place, schema=table.schema)
+    system = table.location.file_system()
+    reader = FileReader(location=table.location, schema=table.schema)
     layout = layout_of(table, sum(file.size_bytes for file in group) * 2)
     name = f"compact-{SystemEntropy().uuid().hex[:12]}"
-    new = write_files(system, table.place.path, name, layout, _rows(reader, group, system))
+    new = write_files(system, table.location.path, name, layout, _rows(reader, group, system))
     if sum(file.row_count for file in new) != sum(file.row_count for file in group):
         raise ArchiveError(
-            f"{table.place}: {len(group)} files hold {sum(file.row_count for file in new)} rows, but the table says"
+            f"{table.location}: {len(group)} files hold {sum(file.row_count for file in new)} rows, but the table says"
             f" {sum(file.row_count for file in group)}; nothing was replaced. `odradek archive verify` looks into it"
         )
     return new
@@ -115,7 +115,7 @@ def _replace(table: ArchiveTable, old: Sequence[DataFile], new: Sequence[DataFil
         else:
             return
     raise ArchiveError(
-        f"compaction of {table.place} found no gap between others' commits in {ATTEMPTS_MAX} attempts"
+        f"compaction of {table.location} found no gap between others' commits in {ATTEMPTS_MAX} attempts"
     )
 
 

@@ -72,8 +72,10 @@ class _FileStatistics:
 
     def add(self, rows: pa.RecordBatch) -> None:
         self.row_count += rows.num_rows
-        places = pa.table({name: rows[name] for name in ("topic", "partition", "offset")})
-        grouped = places.group_by(["topic", "partition"]).aggregate([("offset", "min"), ("offset", "max")])
+        coordinates = pa.table({name: rows[name] for name in ("topic", "partition", "offset")})
+        grouped = coordinates.group_by(["topic", "partition"]).aggregate(
+            [("offset", "min"), ("offset", "max")]
+        )
         for row in grouped.to_pylist():
             self._add_range(
                 TopicPartition(row["topic"], row["partition"]), row["offset_min"], row["offset_max"] + 1

@@ -11,19 +11,19 @@ from odradek.spark.offsets import OffsetRange
 
 
 class ExtentIndex:
-    """Ranges of different partitions, in order. A place is the index of a range in `extents`."""
+    """Ranges of different partitions, in order. An extent number is the index of a range in `extents`."""
 
     def __init__(self, extents: Iterable[OffsetRange]) -> None:
         self.extents = sorted(extents, key=lambda extent: extent.partition)
         self._partitions = [extent.partition for extent in self.extents]
-        self._places = {partition: place for place, partition in enumerate(self._partitions)}
+        self._indexes = {partition: index for index, partition in enumerate(self._partitions)}
         self._topics = sorted({partition.topic for partition in self._partitions})
 
     def runs(self, file: DataFile) -> Iterator[range]:
         """Places whose partitions the file may have, as runs; none twice."""
         if file.ranges:
-            places = (self._places.get(span.partition) for span in file.ranges)
-            yield from (range(place, place + 1) for place in places if place is not None)
+            indexes = (self._indexes.get(span.partition) for span in file.ranges)
+            yield from (range(index, index + 1) for index in indexes if index is not None)
         elif file.bounds is None:
             yield range(len(self.extents))
         else:
@@ -33,18 +33,18 @@ class ExtentIndex:
                 start = bisect_left(self._partitions, TopicPartition(topic, lowest))
                 yield range(start, bisect_right(self._partitions, TopicPartition(topic, highest)))
 
-    def places(self, file: DataFile) -> Iterator[int]:
+    def extent_numbers(self, file: DataFile) -> Iterator[int]:
         """Places of the ranges that the file may hold a record of."""
         if file.ranges:
             for span in file.ranges:
-                place = self._places.get(span.partition)
-                if place is not None and _overlap(self.extents[place], span.start, span.end):
-                    yield place
+                index = self._indexes.get(span.partition)
+                if index is not None and _overlap(self.extents[index], span.start, span.end):
+                    yield index
             return
         for run in self.runs(file):
-            for place in run:
-                if file.bounds is None or file.bounds.may_hold(self.extents[place]):
-                    yield place
+            for index in run:
+                if file.bounds is None or file.bounds.may_hold(self.extents[index]):
+                    yield index
 
 
 def _overlap(extent: OffsetRange, start: int, end: int) -> bool:

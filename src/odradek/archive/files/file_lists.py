@@ -29,13 +29,13 @@ class ListStyle(StrEnum):
 
 def write_file_list(table: ArchiveTable, style: ListStyle) -> str:
     """Writes the list of the newest version; its name below the archive's root (Athena: of the directory)."""
-    objects = small_objects(table.place)
-    lists = file_lists(table.place.url, table.files(), style)
+    objects = small_objects(table.location)
+    lists = file_lists(table.location.url, table.files(), style)
     for name, content in lists.items():
         objects.put(name, content)
     if style is ListStyle.REDSHIFT:
         return REDSHIFT
-    for name in list_files(table.place, SYMLINKS):
+    for name in list_files(table.location, SYMLINKS):
         if name not in lists:
             objects.remove(name)
     return SYMLINKS

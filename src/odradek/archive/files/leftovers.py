@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable
 from typing import TYPE_CHECKING, Any
 
-from odradek.archive.place import ArchivePlace
+from odradek.archive.location import ArchiveLocation
 from odradek.archive.values import ArchiveError
 from odradek.model.lazy import lazy
 
@@ -17,35 +17,39 @@ else:
 _NS_PER_MS = 1_000_000
 
 
-def old_files(place: ArchivePlace, before_ms: int, directories: Iterable[str] = ("",)) -> list[str]:
+def old_files(location: ArchiveLocation, before_ms: int, directories: Iterable[str] = ("",)) -> list[str]:
     """Names of files that were last written before a moment, in order.
 
     Below the directories nothing is looked at whose name begins with `_` or `.`.
     """
-    system = place.file_system()
+    system = location.file_system()
     names: list[str] = []
     for directory in directories:
-        selector = fs.FileSelector(place.within(directory).rstrip("/"), recursive=True, allow_not_found=True)
+        selector = fs.FileSelector(
+            location.within(directory).rstrip("/"), recursive=True, allow_not_found=True
+        )
         for info in system.get_file_info(selector):
-            name = _below(place, info.path)
+            name = _below(location, info.path)
             is_file = info.type == fs.FileType.File and not _is_hidden(name.removeprefix(directory))
             if is_file and _modified_ms(info) < before_ms:
                 names.append(name)
     return sorted(names)
 
 
-def list_files(place: ArchivePlace, directory: str) -> list[str]:
+def list_files(location: ArchiveLocation, directory: str) -> list[str]:
     """Names of all files below a directory; none where there is no directory."""
-    selector = fs.FileSelector(place.within(directory), recursive=True, allow_not_found=True)
-    infos = place.file_system().get_file_info(selector)
-    return sorted(_below(place, info.path) for info in infos if info.type == fs.FileType.File)
+    selector = fs.FileSelector(location.within(directory), recursive=True, allow_not_found=True)
+    infos = location.file_system().get_file_info(selector)
+    return sorted(_below(location, info.path) for info in infos if info.type == fs.FileType.File)
 
 
-def _below(place: ArchivePlace, path: str) -> str:
+def _below(location: ArchiveLocation, path: str) -> str:
     """Names are compared with those that the table needs: one that is spelled in another way would look like a leftover."""
-    if not path.startswith(f"{place.path}/"):
-        raise ArchiveError(f"{place} lists {path}, which is not below it: name the archive by its real path")
-    return path.removeprefix(f"{place.path}/")
+    if not path.startswith(f"{location.path}/"):
+        raise ArchiveError(
+            f"{location} lists {path}, which is not below it: name the archive by its real path"
+        )
+    return path.removeprefix(f"{location.path}/")
 
 
 def _is_hidden(name: str) -> bool:
@@ -56,11 +60,11 @@ def _modified_ms(info: Any) -> int:
     return int(info.mtime_ns) // _NS_PER_MS
 
 
-def remove_files(place: ArchivePlace, names: Collection[str]) -> None:
+def remove_files(location: ArchiveLocation, names: Collection[str]) -> None:
     """Removes files one by one; a file that is gone is no error."""
-    system = place.file_system()
+    system = location.file_system()
     for name in names:
         try:
-            system.delete_file(place.within(name))
+            system.delete_file(location.within(name))
         except FileNotFoundError:
             continue

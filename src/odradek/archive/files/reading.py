@@ -9,7 +9,7 @@ from typing import Any, Final
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from odradek.archive.place import ArchivePlace
+from odradek.archive.location import ArchiveLocation
 from odradek.archive.values import ArchiveError, DataFile
 
 ROWS_MAX: Final = 32_768
@@ -20,7 +20,7 @@ ROWS_MAX: Final = 32_768
 class FileReader:
     """Reads files of one table. It may be pickled."""
 
-    place: ArchivePlace
+    location: ArchiveLocation
     schema: pa.Schema
     """The columns to read, in their order."""
 
@@ -31,10 +31,10 @@ class FileReader:
 
         ArchiveError when the file is gone or damaged.
         """
-        system = system or self.place.file_system()
+        system = system or self.location.file_system()
         values = dict(file.partition_values)
         try:
-            with system.open_input_file(self.place.within(file.path)) as stream:
+            with system.open_input_file(self.location.within(file.path)) as stream:
                 parquet = pq.ParquetFile(stream)
                 names = [field.name for field in self.schema if field.name in parquet.schema_arrow.names]
                 groups = _groups_with(parquet, offsets)
@@ -42,10 +42,10 @@ class FileReader:
                     yield self._complete(batch, values)
         except FileNotFoundError:
             raise ArchiveError(
-                f"{self.place.within(file.path)} is gone: it was replaced, and expired, since this read began. Read again"
+                f"{self.location.within(file.path)} is gone: it was replaced, and expired, since this read began. Read again"
             ) from None
         except (pa.ArrowInvalid, OSError) as error:
-            raise ArchiveError(f"{self.place.within(file.path)} cannot be read: {error}") from None
+            raise ArchiveError(f"{self.location.within(file.path)} cannot be read: {error}") from None
 
     def _complete(self, batch: pa.RecordBatch, values: dict[str, str | None]) -> pa.RecordBatch:
         arrays = []

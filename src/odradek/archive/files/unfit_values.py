@@ -5,7 +5,7 @@ A row keeps in two headers, its last ones, what its columns cannot hold: the tim
 nothing to keep. Reading topic and archive as one takes them off again. A record whose own last header has the second name
 gets both, too, so that they are always the archive's.
 
-Other text that is not UTF-8 gets U+FFFD in the place of the wrong bytes, as most programs write it: readers of Parquet refuse
+Other text that is not UTF-8 gets U+FFFD instead of the wrong bytes, as most programs write it: readers of Parquet refuse
 a file whose text is something else.
 """
 
@@ -72,7 +72,7 @@ def _keys_kept(keys: pa.Array, headers: pa.Array) -> tuple[pa.Array, pa.Array]:
 
 
 def _mended(column: pa.Array) -> pa.Array:
-    """Returns the same column, with U+FFFD in the place of what is not UTF-8."""
+    """Returns the same column, with U+FFFD instead of what is not UTF-8."""
     kind = column.type
     if pa.types.is_string(kind):
         data = column.cast(pa.binary()).to_pylist()
@@ -92,7 +92,7 @@ def _mended(column: pa.Array) -> pa.Array:
 def with_partition_values(
     rows: pa.RecordBatch, columns: Sequence[str], *, empty_is_null: bool
 ) -> pa.RecordBatch:
-    """Rows whose columns to partition by have values that every reader of tables knows, and null in the place of others.
+    """Rows whose columns to partition by have values that every reader of tables knows, and null instead of others.
 
     These are dates beyond the years 1 to 9999, and empty text in a format that knows none there.
     """

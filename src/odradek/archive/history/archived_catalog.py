@@ -52,7 +52,7 @@ class ArchivedCatalog:
             for partition in answers
             if questions[partition] >= 0 and partition in look.archived
         }
-        firsts = first_at(self._view.table.place, look.files, times_ms)
+        firsts = first_at(self._view.table.location, look.files, times_ms)
         return {
             partition: _answer(partition, questions[partition], offset, look, firsts.get(partition))
             for partition, offset in answers.items()

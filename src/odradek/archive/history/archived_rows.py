@@ -11,7 +11,7 @@ import pyarrow.compute as pc
 from odradek.archive.files.data_files import split_by
 from odradek.archive.files.reading import FileReader
 from odradek.archive.history.record_columns import as_records
-from odradek.archive.place import ArchivePlace
+from odradek.archive.location import ArchiveLocation
 from odradek.archive.values import DataFile
 from odradek.model.ids import TopicPartition
 from odradek.spark.columns import TIMESTAMP_MS_MAX, US_PER_MS
@@ -72,7 +72,7 @@ def _within(rows: pa.RecordBatch, extent: OffsetRange) -> pa.RecordBatch:
 
 
 def first_at(
-    place: ArchivePlace, files: Iterable[DataFile], times_ms: Mapping[TopicPartition, int]
+    location: ArchiveLocation, files: Iterable[DataFile], times_ms: Mapping[TopicPartition, int]
 ) -> dict[TopicPartition, int]:
     """Returns each partition's first archived offset with a timestamp at or after a time; omits partitions without one.
 
@@ -80,7 +80,7 @@ def first_at(
     """
     if not times_ms:
         return {}
-    reader = FileReader(place=place, schema=_TIME_COLUMNS)
+    reader = FileReader(location=location, schema=_TIME_COLUMNS)
     firsts: dict[TopicPartition, int] = {}
     for file in sorted(files, key=place_of):
         if not _may_be_earlier(file, times_ms, firsts):

@@ -13,7 +13,7 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Final
 from uuid import UUID
 
-from odradek.archive.place import archive_place
+from odradek.archive.location import archive_location
 from odradek.archive.values import ArchiveError, DataFile
 from odradek.model.ids import ZERO_UUID, TopicPartition
 from odradek.model.lazy import lazy
@@ -58,10 +58,10 @@ class ArchiveHistory:
     """A `History` that an archive keeps."""
 
     def __init__(self, archive: ArchiveOptions, options: ReadOptions) -> None:
-        place = archive_place(archive.path, endpoint=archive.endpoint, region=archive.region)
-        table = opening.open_archive(place, archive.catalog)
-        columns = record_columns.needed_columns(options.projection.columns, table.schema, place)
-        self._reader = reading.FileReader(place=place, schema=columns)
+        location = archive_location(archive.path, endpoint=archive.endpoint, region=archive.region)
+        table = opening.open_archive(location, archive.catalog)
+        columns = record_columns.needed_columns(options.projection.columns, table.schema, location)
+        self._reader = reading.FileReader(location=location, schema=columns)
         self._view = archive_view.ArchiveView(table)
 
     def over(self, brokers: Catalog) -> Catalog:
@@ -95,11 +95,11 @@ class ArchiveHistory:
 
     def _shares(self, extents: Sequence[OffsetRange], files: Sequence[DataFile]) -> Iterator[ArchiveShare]:
         index = extent_index.ExtentIndex(extents)
-        holding = [file for file in files if next(index.places(file), None) is not None]
+        holding = [file for file in files if next(index.extent_numbers(file), None) is not None]
         in_order = sorted(holding, key=archived_rows.place_of)
         for share in reading.share_files(in_order, SHARE_BYTES):
-            places = {place for file in share for place in index.places(file)}
-            wanted = tuple(index.extents[place] for place in sorted(places))
+            numbers = {number for file in share for number in index.extent_numbers(file)}
+            wanted = tuple(index.extents[number] for number in sorted(numbers))
             yield ArchiveShare(files=share, extents=wanted, reader=self._reader)
 
 

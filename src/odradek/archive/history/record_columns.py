@@ -9,7 +9,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from odradek.archive.files.unfit_values import is_header_list, kept_values
-from odradek.archive.place import ArchivePlace
+from odradek.archive.location import ArchiveLocation
 from odradek.model.errors import ConfigError
 from odradek.records.arrow import SCHEMA
 from odradek.spark.columns import US_PER_MS
@@ -27,23 +27,23 @@ _NEEDED_BY: Final = {
     "deadLetter": ("key", "value", "headers", "timestamp"),
 }
 """Which columns of an archive a column of a read is made of, beside topic, partition and offset."""
-_PLACE: Final = ("topic", "partition", "offset")
+_COORDINATES: Final = ("topic", "partition", "offset")
 _NO_TIME: Final = -1
 
 
-def needed_columns(columns: Iterable[str], schema: pa.Schema, place: ArchivePlace) -> pa.Schema:
+def needed_columns(columns: Iterable[str], schema: pa.Schema, location: ArchiveLocation) -> pa.Schema:
     """Returns the archive's columns for these columns of a read. ConfigError when it lacks the original values."""
     needed_by = set(columns)
     needed = {name for column in needed_by for name in _NEEDED_BY.get(column, ())}
     for name in sorted(needed):
         if name not in schema.names:
             raise ConfigError(
-                f"the archive {place} has no column {name}: leave it out with the option columns"
+                f"the archive {location} has no column {name}: leave it out with the option columns"
             )
         kind = schema.field(name).type
         if name in ("key", "value") and not (pa.types.is_binary(kind) or pa.types.is_string(kind)):
             raise ConfigError(
-                f"the archive {place} holds decoded values, not those of the topic: read it with"
+                f"the archive {location} holds decoded values, not those of the topic: read it with"
                 f' format("odradek-archive"), or leave out {name} with the option columns'
             )
     is_text_key = "key" in needed and pa.types.is_string(schema.field("key").type)
@@ -52,7 +52,7 @@ def needed_columns(columns: Iterable[str], schema: pa.Schema, place: ArchivePlac
         needed.add(HEADERS)  # they keep what these columns cannot hold
     if "value" in needed and UNDECODED in schema.names:
         needed.add(UNDECODED)
-    return pa.schema([field for field in schema if field.name in needed or field.name in _PLACE])
+    return pa.schema([field for field in schema if field.name in needed or field.name in _COORDINATES])
 
 
 def as_records(rows: pa.RecordBatch) -> pa.RecordBatch:

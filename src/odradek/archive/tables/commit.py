@@ -44,6 +44,6 @@ def commit_batch(table: ArchiveTable, batch: NewBatch, *, leaving_gaps: bool = F
             )
         return Committed.NOW
     raise ArchiveError(
-        f"batch {batch.id.batch} of sink {batch.id.sink} found no gap between others' commits to {table.place} in"
+        f"batch {batch.id.batch} of sink {batch.id.sink} found no gap between others' commits to {table.location} in"
         f" {ATTEMPTS_MAX} attempts: do fewer sinks write to it, or less often?"
     )

@@ -20,7 +20,7 @@ from uuid import UUID
 import pyarrow as pa
 from pyarrow import fs
 
-from odradek.archive.place import ArchivePlace
+from odradek.archive.location import ArchiveLocation
 from odradek.archive.store import make_durable
 from odradek.archive.tables.delta_log import LOG, application_transactions
 from odradek.archive.tables.delta_mapping import create_mapped, needs_mapping
@@ -63,36 +63,40 @@ _STATED_US: Final = (-62_135_596_800_000_000, 253_402_300_799_999_000)
 class DeltaArchive:
     """See `ArchiveTable`."""
 
-    def __init__(self, place: ArchivePlace) -> None:
-        self.place = place
+    def __init__(self, location: ArchiveLocation) -> None:
+        self.location = location
 
     format: Final = TableFormat.DELTA
     data_directory = ""
 
     @classmethod
-    def create(cls, place: ArchivePlace, schema: pa.Schema, partition_by: Sequence[str]) -> DeltaArchive:
+    def create(
+        cls, location: ArchiveLocation, schema: pa.Schema, partition_by: Sequence[str]
+    ) -> DeltaArchive:
         """Makes the table, unless someone has."""
         if needs_mapping(schema):
-            if not cls.is_at(place):
-                create_mapped(place, schema, partition_by, CONFIGURATION)
-            return cls(place)
+            if not cls.is_at(location):
+                create_mapped(location, schema, partition_by, CONFIGURATION)
+            return cls(location)
         try:
             deltalake.DeltaTable.create(
-                place.uri,
+                location.uri,
                 schema=schema,
                 mode="ignore",
                 partition_by=list(partition_by),
                 configuration=dict(CONFIGURATION),
-                storage_options=place.delta_options(),
+                storage_options=location.delta_options(),
             )
         except delta_exceptions.CommitFailedError:  # someone made it in this moment
-            if not cls.is_at(place):
+            if not cls.is_at(location):
                 raise
-        return cls(place)
+        return cls(location)
 
     @staticmethod
-    def is_at(place: ArchivePlace) -> bool:
-        return bool(deltalake.DeltaTable.is_deltatable(place.uri, storage_options=place.delta_options()))
+    def is_at(location: ArchiveLocation) -> bool:
+        return bool(
+            deltalake.DeltaTable.is_deltatable(location.uri, storage_options=location.delta_options())
+        )
 
     @property
     def schema(self) -> pa.Schema:
@@ -117,7 +121,7 @@ class DeltaArchive:
         starts: dict[TopicPartition, int] = {}
         batches: dict[tuple[str, str], int] = {}
         ids: dict[str, UUID] = {}
-        for name, number in application_transactions(self.place, version).items():
+        for name, number in application_transactions(self.location, version).items():
             kind, _, rest = name.partition("/")
             first, _, second = rest.rpartition("/")
             if kind == POSITION:
@@ -135,7 +139,7 @@ class DeltaArchive:
         return ArchiveState(version=version, archived=archived, batches=batches, topic_ids=ids)
 
     def append(self, batch: NewBatch, after: ArchiveState) -> None:
-        make_durable(self.place, [file.path for file in batch.files])
+        make_durable(self.location, [file.path for file in batch.files])
         numbers = {f"{BATCH}/{batch.id.sink}/{batch.id.query}": batch.id.batch}
         for span in after.after(batch).values():
             name = f"{span.partition.topic}/{span.partition.partition}"
@@ -166,8 +170,8 @@ class DeltaArchive:
         there = {file.path for file in _files_of(table)}
         gone = [file.path for file in old if file.path not in there]
         if gone:
-            raise MissingFiles(f"{self.place}: {gone[0]} is not part of the table any more")
-        make_durable(self.place, [file.path for file in new])
+            raise MissingFiles(f"{self.location}: {gone[0]} is not part of the table any more")
+        make_durable(self.location, [file.path for file in new])
         now_ms = SystemClock().wall_ms()
         actions = [_remove(file, now_ms) for file in old] + [_add(file, now_ms, is_new=False) for file in new]
         self._commit(table.version(), actions, [], {"odradekCompaction": len(old)})
@@ -185,27 +189,27 @@ class DeltaArchive:
                 table.create_checkpoint()
                 table.cleanup_metadata()
         except (delta_exceptions.DeltaError, OSError) as error:
-            raise ArchiveError(f"the Delta table {self.place} cannot be expired: {error}") from None
+            raise ArchiveError(f"the Delta table {self.location} cannot be expired: {error}") from None
         removed = 0 if dry_run else max(0, commits - len(self._commits()))
         return Expired(files=tuple(sorted(map(unquote, files))), version_count=removed)
 
     def _commits(self) -> list[str]:
-        system = self.place.file_system()
-        names = [info.base_name for info in system.get_file_info(fs.FileSelector(self.place.within(LOG)))]
+        system = self.location.file_system()
+        names = [info.base_name for info in system.get_file_info(fs.FileSelector(self.location.within(LOG)))]
         return [name for name in names if name.endswith(".json")]
 
     def __getstate__(self) -> dict[str, Any]:
-        return {"place": self.place}
+        return {"location": self.location}
 
     def _open(self, version: int | None = None) -> deltalake.DeltaTable:
         try:
             return deltalake.DeltaTable(
-                self.place.uri, version=version, storage_options=self.place.delta_options()
+                self.location.uri, version=version, storage_options=self.location.delta_options()
             )
         except delta_exceptions.TableNotFoundError:
-            raise ArchiveError(f"{self.place} is no archive: there is no Delta table") from None
+            raise ArchiveError(f"{self.location} is no archive: there is no Delta table") from None
         except (delta_exceptions.DeltaError, OSError) as error:
-            raise ArchiveError(f"the Delta table {self.place} cannot be read: {error}") from None
+            raise ArchiveError(f"the Delta table {self.location} cannot be read: {error}") from None
 
     def _commit(
         self,
@@ -227,11 +231,11 @@ class DeltaArchive:
             )
         except delta_exceptions.CommitFailedError as error:
             raise CommitConflict(
-                f"{self.place}: version {after + 1} was committed by someone else ({error})"
+                f"{self.location}: version {after + 1} was committed by someone else ({error})"
             ) from None
         except (delta_exceptions.DeltaError, OSError) as error:
-            raise ArchiveError(f"the commit to the Delta table {self.place} failed: {error}") from None
-        make_durable(self.place, [f"{LOG}/{after + 1:020}.json"])
+            raise ArchiveError(f"the commit to the Delta table {self.location} failed: {error}") from None
+        make_durable(self.location, [f"{LOG}/{after + 1:020}.json"])
 
 
 def _add(file: DataFile, now_ms: int, *, is_new: bool) -> delta_transaction.AddAction:

@@ -14,7 +14,7 @@ from typing import Any, Final
 import pyarrow.parquet as pq
 from pyarrow import fs
 
-from odradek.archive.place import ArchivePlace
+from odradek.archive.location import ArchiveLocation
 from odradek.archive.values import ArchiveError
 
 LOG: Final = "_delta_log"
@@ -24,27 +24,27 @@ _READERS: Final = 8
 """Commits that are read at the same time."""
 
 
-def application_transactions(place: ArchivePlace, version: int) -> dict[str, int]:
+def application_transactions(location: ArchiveLocation, version: int) -> dict[str, int]:
     """Returns the version that each application has committed last, as of a version of the table."""
-    system = place.file_system()
-    names = [info.base_name for info in system.get_file_info(fs.FileSelector(place.within(LOG)))]
+    system = location.file_system()
+    names = [info.base_name for info in system.get_file_info(fs.FileSelector(location.within(LOG)))]
     checkpoints = [match for match in map(_CHECKPOINT.fullmatch, names) if match and int(match[1]) <= version]
     newest = max((int(checkpoint[1]) for checkpoint in checkpoints), default=-1)
     versions: dict[str, int] = {}
     for match in checkpoints:
         if int(match[1]) == newest:
-            versions |= _of_checkpoint(system, place.within(f"{LOG}/{match[0]}"))
+            versions |= _of_checkpoint(system, location.within(f"{LOG}/{match[0]}"))
     commits = [
         name for name in sorted(names) if _COMMIT.fullmatch(name) and newest < int(name[:20]) <= version
     ]
     missing = set(range(newest + 1, version + 1)) - {int(name[:20]) for name in commits}
     if missing:
         raise ArchiveError(
-            f"{place}: version {min(missing)} is missing from {LOG}, so version {version} cannot be read"
+            f"{location}: version {min(missing)} is missing from {LOG}, so version {version} cannot be read"
         )
     with ThreadPoolExecutor(_READERS) as threads:
         for transactions in threads.map(
-            lambda name: _of_lines(system, place.within(f"{LOG}/{name}")), commits
+            lambda name: _of_lines(system, location.within(f"{LOG}/{name}")), commits
         ):
             versions |= transactions
     return versions

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 import pyarrow as pa
 
-from odradek.archive.place import ArchivePlace
+from odradek.archive.location import ArchiveLocation
 from odradek.archive.store import small_objects
 from odradek.archive.tables.delta_log import LOG
 from odradek.model.lazy import lazy
@@ -37,7 +37,7 @@ def needs_mapping(schema: pa.Schema) -> bool:
 
 
 def create_mapped(
-    place: ArchivePlace, schema: pa.Schema, partition_by: Sequence[str], settings: Mapping[str, str]
+    location: ArchiveLocation, schema: pa.Schema, partition_by: Sequence[str], settings: Mapping[str, str]
 ) -> None:
     """Makes the table, unless another writer has made one meanwhile."""
     fields = json.loads(deltalake.Schema.from_arrow(schema).to_json())
@@ -63,7 +63,7 @@ def create_mapped(
         },
     ]
     content = "".join(json.dumps(action) + "\n" for action in actions)
-    small_objects(place).put_if_absent(f"{LOG}/{0:020}.json", content.encode())
+    small_objects(location).put_if_absent(f"{LOG}/{0:020}.json", content.encode())
 
 
 def _protocol(fields: str) -> dict[str, Any]:

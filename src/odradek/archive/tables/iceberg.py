@@ -47,7 +47,7 @@ from pyiceberg.typedef import Record
 from pyiceberg.types import BooleanType, DateType, IcebergType, IntegerType, LongType, PrimitiveType
 
 from odradek.archive.files.leftovers import old_files, remove_files
-from odradek.archive.place import ArchivePlace
+from odradek.archive.location import ArchiveLocation
 from odradek.archive.store import make_durable
 from odradek.archive.tables.iceberg_directory import DirectoryCatalog
 from odradek.archive.tables.port import Expired, TableFormat
@@ -95,19 +95,23 @@ def _reaching_catalog(name: str) -> Iterator[None]:
 
 class IcebergArchive:
     """See `ArchiveTable`. `catalog` is `NAME:NAMESPACE.TABLE`, a table in a catalog that pyiceberg is configured for; without
-    it the place is its own catalog.
+    it the location is its own catalog.
     """
 
     format: Final = TableFormat.ICEBERG
     data_directory: Final = "data/"
 
-    def __init__(self, place: ArchivePlace, catalog: str | None = None) -> None:
-        self.place = place
+    def __init__(self, location: ArchiveLocation, catalog: str | None = None) -> None:
+        self.location = location
         self._catalog = catalog
 
     @classmethod
     def create(
-        cls, place: ArchivePlace, schema: pa.Schema, partition_by: Sequence[str], catalog: str | None = None
+        cls,
+        location: ArchiveLocation,
+        schema: pa.Schema,
+        partition_by: Sequence[str],
+        catalog: str | None = None,
     ) -> IcebergArchive:
         """Makes the table, unless someone has."""
         columns = pyarrow_to_schema(numbered(schema))
@@ -120,27 +124,27 @@ class IcebergArchive:
             )
             for index, name in enumerate(partition_by)
         ]
-        archive = cls(place, catalog)
+        archive = cls(location, catalog)
         archive._make(columns, PartitionSpec(*fields))
         return archive
 
     def _make(self, columns: Schema, spec: PartitionSpec) -> None:
         if self._catalog is None:
             metadata = new_table_metadata(
-                columns, spec, UNSORTED_SORT_ORDER, self.place.url, dict(PROPERTIES)
+                columns, spec, UNSORTED_SORT_ORDER, self.location.url, dict(PROPERTIES)
             )
-            DirectoryCatalog(self.place).make(metadata)
+            DirectoryCatalog(self.location).make(metadata)
             return
         catalog, identifier = self._user_catalog(self._catalog)
         catalog.create_namespace_if_not_exists(identifier[:-1])
         catalog.create_table_if_not_exists(
-            identifier, columns, self.place.url, spec, properties=dict(PROPERTIES)
+            identifier, columns, self.location.url, spec, properties=dict(PROPERTIES)
         )
 
     @staticmethod
-    def is_at(place: ArchivePlace, catalog: str | None) -> bool:
+    def is_at(location: ArchiveLocation, catalog: str | None) -> bool:
         try:
-            IcebergArchive(place, catalog)._open()
+            IcebergArchive(location, catalog)._open()
         except NoSuchTableError:
             return False
         return True
@@ -163,7 +167,7 @@ class IcebergArchive:
         table = self._table()
         if any(not isinstance(field.transform, IdentityTransform) for field in table.spec().fields):
             raise ConfigError(
-                f"{self.place} is partitioned by more than columns: an archive is partitioned by its columns"
+                f"{self.location} is partitioned by more than columns: an archive is partitioned by its columns"
             )
         names = tuple(str(table.schema().find_column_name(field.source_id)) for field in table.spec().fields)
         return canonical(schema_to_pyarrow(table.schema()), keeping_ids=True), names
@@ -188,7 +192,7 @@ class IcebergArchive:
 
     def append(self, batch: NewBatch, after: ArchiveState) -> None:
         table = self._at(after.version)
-        make_durable(self.place, [data_file.path for data_file in batch.files])
+        make_durable(self.location, [data_file.path for data_file in batch.files])
         changes = {f"{BATCH}{batch.id.sink}/{batch.id.query}": str(batch.id.batch)}
         for span in after.after(batch).values():
             changes[f"{ARCHIVED}{span.partition.topic}.{span.partition.partition}"] = (
@@ -215,8 +219,8 @@ class IcebergArchive:
         there = {self._relative(table, data_file.file_path): data_file for data_file in _files_of(table)}
         gone = [data_file.path for data_file in old if data_file.path not in there]
         if gone:
-            raise MissingFiles(f"{self.place}: {gone[0]} is not part of the table any more")
-        make_durable(self.place, [data_file.path for data_file in new])
+            raise MissingFiles(f"{self.location}: {gone[0]} is not part of the table any more")
+        make_durable(self.location, [data_file.path for data_file in new])
         with self._committing():
             transaction = table.transaction()
             with transaction.update_snapshot({"odradek.compaction": str(len(old))}).overwrite() as snapshot:
@@ -237,38 +241,38 @@ class IcebergArchive:
         needed = {self._relative(table, path) for path in _paths_of(table, without=old)}
         files = [
             name
-            for name in old_files(self.place, before_ms, ("data/", "metadata/"))
+            for name in old_files(self.location, before_ms, ("data/", "metadata/"))
             if name not in needed and name.endswith((".parquet", ".avro"))
         ]
-        versions = [] if self._catalog else DirectoryCatalog(self.place).old_versions(before_ms)
+        versions = [] if self._catalog else DirectoryCatalog(self.location).old_versions(before_ms)
         if not dry_run:
             if old:
                 with self._committing():
                     table.maintenance.expire_snapshots().by_ids(old).commit()
-            remove_files(self.place, files)
-            remove_files(self.place, versions)
+            remove_files(self.location, files)
+            remove_files(self.location, versions)
         return Expired(files=(*files, *versions), version_count=len(old))
 
     # -- inside
 
     def _table(self) -> Table:
-        """The table, which says itself that this place is its own: what another table needs would look like leftovers here."""
+        """The table, whose metadata name this location: files that another table needs would look like leftovers here."""
         try:
             table = self._open()
         except NoSuchTableError:
-            raise ArchiveError(f"{self.place} is no archive: there is no Iceberg table") from None
+            raise ArchiveError(f"{self.location} is no archive: there is no Iceberg table") from None
         except OSError as error:
-            raise ArchiveError(f"the Iceberg table {self.place} cannot be read: {error}") from None
-        if not self.place.is_named_by(table.location()):
+            raise ArchiveError(f"the Iceberg table {self.location} cannot be read: {error}") from None
+        if not self.location.is_named_by(table.location()):
             raise ArchiveError(
                 f"the Iceberg table{f' {self._catalog}' if self._catalog else ''} is at {table.location()}, not at"
-                f" {self.place}: name it by that path"
+                f" {self.location}: name it by that path"
             )
         return table
 
     def _open(self) -> Table:
         if self._catalog is None:
-            return DirectoryCatalog(self.place).load_table(self.place.path.rpartition("/")[2])
+            return DirectoryCatalog(self.location).load_table(self.location.path.rpartition("/")[2])
         catalog, identifier = self._user_catalog(self._catalog)
         with _reaching_catalog(catalog.name):
             return catalog.load_table(identifier)
@@ -279,16 +283,16 @@ class IcebergArchive:
         if not colon or len(parts) < 2 or not all(parts):
             raise ConfigError(f"the catalog is NAME:NAMESPACE.TABLE, as in prod:lake.orders, not {text!r}")
         with _reaching_catalog(name):
-            return load_catalog(name, **self.place.iceberg_properties()), parts
+            return load_catalog(name, **self.location.iceberg_properties()), parts
 
     def _at(self, version: int) -> Table:
         table = self._table()
         if _version(table) != version:
-            raise CommitConflict(f"{self.place}: snapshot {_version(table)} was committed by someone else")
+            raise CommitConflict(f"{self.location}: snapshot {_version(table)} was committed by someone else")
         if table.properties.get("commit.retry.num-retries") != "0":
             raise ArchiveError(
-                f"the Iceberg table {self.place} lacks the property commit.retry.num-retries=0, without which a commit may be"
-                " repeated behind another one: set it"
+                f"the Iceberg table {self.location} lacks the property commit.retry.num-retries=0, without which a commit may"
+                " be repeated behind another one: set it"
             )
         return table
 
@@ -297,21 +301,21 @@ class IcebergArchive:
         try:
             yield
         except (CommitFailedException, ValidationException) as error:
-            raise CommitConflict(f"{self.place}: someone else committed first ({error})") from None
+            raise CommitConflict(f"{self.location}: someone else committed first ({error})") from None
         except OSError as error:
-            raise ArchiveError(f"the commit to the Iceberg table {self.place} failed: {error}") from None
+            raise ArchiveError(f"the commit to the Iceberg table {self.location} failed: {error}") from None
 
     def _sync_snapshot(self, transaction: Transaction, table: Table) -> None:
         """Syncs the files of the snapshot that is about to be committed: they must not be lost after it."""
         snapshot = transaction.table_metadata.current_snapshot()
-        if self.place.is_s3 or snapshot is None:
+        if self.location.is_s3 or snapshot is None:
             return
         new = [
             manifest.manifest_path
             for manifest in snapshot.manifests(table.io)
             if manifest.added_snapshot_id == snapshot.snapshot_id
         ]
-        make_durable(self.place, [self._relative(table, path) for path in [*new, snapshot.manifest_list]])
+        make_durable(self.location, [self._relative(table, path) for path in [*new, snapshot.manifest_list]])
 
     def _iceberg_file(self, table: Table, file: DataFile) -> IcebergFile:
         """Returns the table's entry for a file: its partition as written, and counts and bounds from its footer."""
@@ -342,8 +346,8 @@ class IcebergArchive:
         root = f"{table.location().rstrip('/')}/"
         if not location.startswith(root):
             raise ArchiveError(
-                f"the Iceberg table {self.place} names {location}, which is not below {root}: an archive has all of its files"
-                " at its place"
+                f"the Iceberg table {self.location} names {location}, which is not below {root}: an archive has all of its"
+                " files at its location"
             )
         return location.removeprefix(root)
 
@@ -362,7 +366,7 @@ class IcebergArchive:
         )
 
     def __getstate__(self) -> dict[str, Any]:
-        return {"place": self.place, "_catalog": self._catalog}
+        return {"location": self.location, "_catalog": self._catalog}
 
 
 def _partition_columns(table: Table, spec_id: int | None = None) -> list[tuple[str, IcebergType]]:

@@ -18,7 +18,7 @@ from pyiceberg.table.metadata import TableMetadata, TableMetadataUtil
 from pyiceberg.table.update import TableRequirement, TableUpdate, update_table_metadata
 
 from odradek.archive.files.leftovers import old_files
-from odradek.archive.place import ArchivePlace
+from odradek.archive.location import ArchiveLocation
 from odradek.archive.store import small_objects
 
 if TYPE_CHECKING:
@@ -31,12 +31,12 @@ _VERSION: Final = re.compile(r"v([0-9]+)\.metadata\.json")
 
 
 class DirectoryCatalog(NoopCatalog):
-    """The table that is in a place."""
+    """The table at a location."""
 
-    def __init__(self, place: ArchivePlace) -> None:
-        super().__init__("odradek", **place.iceberg_properties())
-        self._place = place
-        self._objects = small_objects(place)
+    def __init__(self, location: ArchiveLocation) -> None:
+        super().__init__("odradek", **location.iceberg_properties())
+        self._location = location
+        self._objects = small_objects(location)
 
     def make(self, metadata: TableMetadata) -> bool:
         """Puts the first version; False where there is one."""
@@ -50,12 +50,12 @@ class DirectoryCatalog(NoopCatalog):
         name = f"{DIRECTORY}/v{version}.metadata.json"
         content = self._objects.read(name) if version else None
         if content is None:
-            raise NoSuchTableError(f"there is no Iceberg table at {self._place}")
+            raise NoSuchTableError(f"there is no Iceberg table at {self._location}")
         return Table(
             identifier=("odradek", str(identifier)),
             metadata=TableMetadataUtil.parse_raw(content.decode()),
-            metadata_location=f"{self._place.url}/{name}",
-            io=load_file_io(self._place.iceberg_properties(), self._place.url),
+            metadata_location=f"{self._location.url}/{name}",
+            io=load_file_io(self._location.iceberg_properties(), self._location.url),
             catalog=self,
         )
 
@@ -69,15 +69,17 @@ class DirectoryCatalog(NoopCatalog):
         changed = update_table_metadata(table.metadata, updates, metadata_location=table.metadata_location)
         name = f"{DIRECTORY}/v{version}.metadata.json"
         if not self._objects.put_if_absent(name, changed.model_dump_json().encode()):
-            raise CommitFailedException(f"version {version} of {self._place} was committed by someone else")
+            raise CommitFailedException(
+                f"version {version} of {self._location} was committed by someone else"
+            )
         if not self._objects.has(f"{DIRECTORY}/v{version - 1}.metadata.json"):
             self._objects.remove(name)
             raise CommitFailedException(
-                f"version {version} of {self._place} had been committed, and has expired since"
+                f"version {version} of {self._location} had been committed, and has expired since"
             )
         self._objects.put(HINT, str(version).encode())
         return CommitTableResponse.model_validate(
-            {"metadata": changed, "metadata-location": f"{self._place.url}/{name}"}
+            {"metadata": changed, "metadata-location": f"{self._location.url}/{name}"}
         )
 
     def old_versions(self, before_ms: int) -> list[str]:
@@ -86,7 +88,9 @@ class DirectoryCatalog(NoopCatalog):
         """
         newest = self._newest_version()
         old = [
-            name for name in old_files(self._place, before_ms, (f"{DIRECTORY}/",)) if name.endswith(".json")
+            name
+            for name in old_files(self._location, before_ms, (f"{DIRECTORY}/",))
+            if name.endswith(".json")
         ]
         return sorted((name for name in old if _version_in(name) < newest), key=_version_in)
 

@@ -19,7 +19,7 @@ from uuid import UUID
 import pyarrow as pa
 
 from odradek.archive.files.leftovers import old_files, remove_files
-from odradek.archive.place import ArchivePlace
+from odradek.archive.location import ArchiveLocation
 from odradek.archive.store import SmallObjects, make_durable, small_objects
 from odradek.archive.tables.port import Expired, TableFormat
 from odradek.archive.values import (
@@ -69,14 +69,16 @@ class ManifestVersion:
 class ParquetArchive:
     """See `ArchiveTable`."""
 
-    def __init__(self, place: ArchivePlace) -> None:
-        self.place = place
+    def __init__(self, location: ArchiveLocation) -> None:
+        self.location = location
 
     format = TableFormat.PARQUET
     data_directory = ""
 
     @classmethod
-    def create(cls, place: ArchivePlace, schema: pa.Schema, partition_by: Sequence[str]) -> ParquetArchive:
+    def create(
+        cls, location: ArchiveLocation, schema: pa.Schema, partition_by: Sequence[str]
+    ) -> ParquetArchive:
         """Makes the table, unless someone has."""
         description = {
             "formatVersion": FORMAT_VERSION,
@@ -84,22 +86,22 @@ class ParquetArchive:
             "columns": [{"name": column.name, "type": str(column.type)} for column in schema],
             "arrowSchema": base64.b64encode(schema.serialize().to_pybytes()).decode(),
         }
-        small_objects(place).put_if_absent(TABLE, _json(description))
-        return cls(place)
+        small_objects(location).put_if_absent(TABLE, _json(description))
+        return cls(location)
 
     @staticmethod
-    def is_at(place: ArchivePlace) -> bool:
-        return small_objects(place).read(TABLE) is not None
+    def is_at(location: ArchiveLocation) -> bool:
+        return small_objects(location).read(TABLE) is not None
 
     @cached_property
     def _description(self) -> Document:
         content = self._objects.read(TABLE)
         if content is None:
-            raise ArchiveError(f"{self.place} is no archive: there is no {TABLE}")
-        description = _parsed(content, self.place, TABLE)
+            raise ArchiveError(f"{self.location} is no archive: there is no {TABLE}")
+        description = _parsed(content, self.location, TABLE)
         if description.get("formatVersion") != FORMAT_VERSION:
             raise ArchiveError(
-                f"{self.place} has the manifest format {description.get('formatVersion')}, which this version of Odradek"
+                f"{self.location} has the manifest format {description.get('formatVersion')}, which this version of Odradek"
                 " does not know: use a newer one"
             )
         return description
@@ -124,7 +126,7 @@ class ParquetArchive:
         return list(self.newest().files.values())
 
     def append(self, batch: NewBatch, after: ArchiveState) -> None:
-        make_durable(self.place, [file.path for file in batch.files])
+        make_durable(self.location, [file.path for file in batch.files])
         self._put(
             after.version + 1,
             {
@@ -141,8 +143,8 @@ class ParquetArchive:
         now = self.newest()
         gone = [file.path for file in old if file.path not in now.files]
         if gone:
-            raise MissingFiles(f"{self.place}: {gone[0]} is not part of the table any more")
-        make_durable(self.place, [file.path for file in new])
+            raise MissingFiles(f"{self.location}: {gone[0]} is not part of the table any more")
+        make_durable(self.location, [file.path for file in new])
         removed, added = [file.path for file in old], [_file_document(file) for file in new]
         self._put(now.version + 1, {"remove": removed, "add": added, "atMs": SystemClock().wall_ms()})
 
@@ -150,10 +152,10 @@ class ParquetArchive:
         now = self.newest()
         replaced = [path for path, at_ms in now.removed.items() if at_ms < before_ms]
         kept = now.files.keys() | (now.removed.keys() - set(replaced))
-        files = [name for name in old_files(self.place, before_ms) if name not in kept]
+        files = [name for name in old_files(self.location, before_ms) if name not in kept]
         versions = self._old_versions(now.version, before_ms)
         if not dry_run:
-            remove_files(self.place, files)
+            remove_files(self.location, files)
             if replaced:
                 self._put(now.version + 1, {"forget": replaced})
             for name in versions:  # in order: a commit is there as long as the one before it (see _put)
@@ -167,7 +169,7 @@ class ParquetArchive:
             return []
         summed = min(_number(snapshots[-1]), newest)
         commits = [f"{COMMITS}/{name}" for name in self._objects.names(COMMITS) if _number(name) < summed]
-        old = set(old_files(self.place, before_ms, (COMMITS, SNAPSHOTS)))
+        old = set(old_files(self.location, before_ms, (COMMITS, SNAPSHOTS)))
         return [
             name
             for name in (*commits, *(f"{SNAPSHOTS}/{snapshot}" for snapshot in snapshots[:-1]))
@@ -184,26 +186,30 @@ class ParquetArchive:
                 break
         else:
             raise ArchiveError(
-                f"{self.place}: commits vanish while they are read; does someone remove files?"
+                f"{self.location}: commits vanish while they are read; does someone remove files?"
             )
         for name, content in zip(names, contents, strict=True):
-            now = after_commit(now, _parsed(content or b"", self.place, name), _number(name), self.place)
+            now = after_commit(
+                now, _parsed(content or b"", self.location, name), _number(name), self.location
+            )
         return now
 
     @cached_property
     def _objects(self) -> SmallObjects:
-        return small_objects(self.place)
+        return small_objects(self.location)
 
     def __getstate__(self) -> Document:
-        return {"place": self.place}
+        return {"location": self.location}
 
     def _put(self, version: int, document: Document) -> None:
         name = f"{COMMITS}/{version:020}.json"
         if not self._objects.put_if_absent(name, _json(document)):
-            raise CommitConflict(f"{self.place}: version {version} was committed by someone else")
+            raise CommitConflict(f"{self.location}: version {version} was committed by someone else")
         if not self._is_reachable(version):
             self._objects.remove(name)
-            raise CommitConflict(f"{self.place}: version {version} had been committed, and has expired since")
+            raise CommitConflict(
+                f"{self.location}: version {version} had been committed, and has expired since"
+            )
         if version % SNAPSHOT_EVERY == SNAPSHOT_EVERY - 1:
             snapshot = _json(_snapshot_document(self.newest_up_to(version)))
             self._objects.put_if_absent(f"{SNAPSHOTS}/{version:020}.json", snapshot)
@@ -223,8 +229,8 @@ class ParquetArchive:
             name = f"{COMMITS}/{number:020}.json"
             content = self._objects.read(name)
             if content is None:
-                raise ArchiveError(f"{self.place}: {name} is missing, version {version} cannot be read")
-            now = after_commit(now, _parsed(content, self.place, name), number, self.place)
+                raise ArchiveError(f"{self.location}: {name} is missing, version {version} cannot be read")
+            now = after_commit(now, _parsed(content, self.location, name), number, self.location)
         return now
 
     def _newest_snapshot(self, most: int | None = None) -> ManifestVersion:
@@ -233,16 +239,18 @@ class ParquetArchive:
             if most is None or _number(name) <= most:
                 content = self._objects.read(f"{SNAPSHOTS}/{name}")
                 if content is not None:
-                    return _snapshot(_parsed(content, self.place, name), _number(name))
+                    return _snapshot(_parsed(content, self.location, name), _number(name))
         return ManifestVersion()
 
 
 def after_commit(
-    now: ManifestVersion, commit: Document, version: int, place: ArchivePlace
+    now: ManifestVersion, commit: Document, version: int, location: ArchiveLocation
 ) -> ManifestVersion:
     """Returns the version after a commit."""
     if version != now.version + 1:
-        raise ArchiveError(f"{place}: commit {now.version + 1} is missing, though commit {version} is there")
+        raise ArchiveError(
+            f"{location}: commit {now.version + 1} is missing, though commit {version} is there"
+        )
     files = dict(now.files)
     removed = dict(now.removed)
     for path in commit.get("remove", ()):
@@ -334,11 +342,11 @@ def _json(document: Document) -> bytes:
     return json.dumps(document, ensure_ascii=False, separators=(",", ":")).encode()
 
 
-def _parsed(content: bytes, place: ArchivePlace, name: str) -> Document:
+def _parsed(content: bytes, location: ArchiveLocation, name: str) -> Document:
     try:
         document = json.loads(content)
     except ValueError as error:
-        raise ArchiveError(f"{place}: {name} is not JSON ({error}): the manifest is damaged") from None
+        raise ArchiveError(f"{location}: {name} is not JSON ({error}): the manifest is damaged") from None
     if not isinstance(document, dict):
-        raise ArchiveError(f"{place}: {name} is not a JSON object: the manifest is damaged")
+        raise ArchiveError(f"{location}: {name} is not a JSON object: the manifest is damaged")
     return document

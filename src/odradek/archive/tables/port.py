@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import TYPE_CHECKING, Protocol
 
-from odradek.archive.place import ArchivePlace
+from odradek.archive.location import ArchiveLocation
 from odradek.archive.values import ArchiveState, DataFile, NewBatch
 
 if TYPE_CHECKING:
@@ -31,13 +31,13 @@ class Expired:
 
 
 class ArchiveTable(Protocol):
-    """A table at a place. Objects are cheap, may be pickled, and keep no connection."""
+    """A table at a location. Objects are cheap, may be pickled, and keep no connection."""
 
     @property
     def format(self) -> TableFormat: ...
 
     @property
-    def place(self) -> ArchivePlace: ...
+    def location(self) -> ArchiveLocation: ...
 
     @property
     def schema(self) -> pa.Schema: ...
@@ -67,7 +67,7 @@ class ArchiveTable(Protocol):
         """Returns the files of the newest version."""
 
     def replace(self, old: Sequence[DataFile], new: Sequence[DataFile]) -> None:
-        """Puts files in the place of others that hold the same rows, in one commit.
+        """Puts files instead of others that hold the same rows, in one commit.
 
         MissingFiles when one of the old ones is not part of the table; CommitConflict when someone else was first.
         """

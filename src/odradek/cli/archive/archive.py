@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 import click
 
+from odradek.archive.location import ArchiveLocation, archive_location
 from odradek.archive.options import byte_count
-from odradek.archive.place import ArchivePlace, archive_place
 from odradek.archive.tables.port import TableFormat
 from odradek.archive.values import ArchiveError
 from odradek.cli.cluster.access import check_reachable, connection_settings
@@ -182,7 +182,7 @@ def run(
     _check_java()
     terms = running.RunTerms(
         bootstrap=bootstrap,
-        place=_place(place, endpoint, region),
+        location=_place(place, endpoint, region),
         catalog=catalog,
         topics=topics,
         pattern=pattern,
@@ -258,7 +258,7 @@ def status_(
     if as_json:
         print_json(
             {
-                "place": str(table.place),
+                "place": str(table.location),
                 "format": table.format,
                 "records": summary.row_count,
                 "files": summary.file_count,
@@ -318,7 +318,7 @@ def verify_(
         print_table(_FINDINGS, rows)
     faults = verify.all_faults(findings)
     if faults:
-        raise ArchiveError(f"{table.place}: {'; '.join(faults)}")
+        raise ArchiveError(f"{table.location}: {'; '.join(faults)}")
     if not as_json:
         remark(f"every record is there once: {sum(finding.row_count for finding in findings):,} rows")
 
@@ -398,11 +398,11 @@ def expire_(
 def manifest_(place: str, endpoint: str | None, region: str | None, catalog: str | None, style: str) -> None:
     """List the files of the archive for an engine that does not read its format. Prints where the list is."""
     table = opening.open_archive(_place(place, endpoint, region), catalog)
-    say(f"{table.place.uri}/{file_lists.write_file_list(table, file_lists.ListStyle(style))}")
+    say(f"{table.location.uri}/{file_lists.write_file_list(table, file_lists.ListStyle(style))}")
 
 
-def _place(place: str, endpoint: str | None, region: str | None) -> ArchivePlace:
-    return archive_place(place, endpoint=endpoint, region=region)
+def _place(place: str, endpoint: str | None, region: str | None) -> ArchiveLocation:
+    return archive_location(place, endpoint=endpoint, region=region)
 
 
 def _keys(columns: tuple[str, ...]) -> list[str]:

@@ -66,7 +66,7 @@ class ArchiveBuild:
     def terms(self, archive: SqlArchive) -> RunTerms:
         return archive_run.RunTerms(
             bootstrap=self.servers,
-            place=archive.place,
+            location=archive.location,
             topics=(archive.source.topic,),
             table_format=archive.table_format,
             catalog=archive.catalog,

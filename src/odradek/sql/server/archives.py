@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from odradek.archive.checks import status as archive_checks
     from odradek.archive.checks import topic_side
     from odradek.archive.checks.status import ArchiveStatus
-    from odradek.archive.place import ArchivePlace
+    from odradek.archive.location import ArchiveLocation
 else:
     archive_checks = lazy("odradek.archive.checks.status")
     opening = lazy("odradek.archive.opening")
@@ -59,18 +59,18 @@ class ArchiveGround(Protocol):
         """The brokers' addresses, and the settings for logging in, by Kafka's names."""
 
 
-def check_endpoint(place: ArchivePlace, allowed: frozenset[str]) -> None:
+def check_endpoint(location: ArchiveLocation, allowed: frozenset[str]) -> None:
     """Raises SqlError for a store that the operator did not allow: the server signs requests there with its own keys."""
-    if not place.is_s3 or place.endpoint is None:
+    if not location.is_s3 or location.endpoint is None:
         return
     own = {os.environ.get(name, "").rstrip("/") for name in ("AWS_ENDPOINT_URL_S3", "AWS_ENDPOINT_URL")}
-    if place.endpoint in {endpoint.rstrip("/") for endpoint in allowed} | own:
+    if location.endpoint in {endpoint.rstrip("/") for endpoint in allowed} | own:
         return
-    if _AWS.fullmatch(place.endpoint):
+    if _AWS.fullmatch(location.endpoint):
         return
     raise SqlError(
-        f"this server does not connect to the endpoint {place.endpoint}",
-        hint=f"The operator allows it with --set {ENDPOINTS_SETTING}={place.endpoint}",
+        f"this server does not connect to the endpoint {location.endpoint}",
+        hint=f"The operator allows it with --set {ENDPOINTS_SETTING}={location.endpoint}",
     )
 
 
@@ -87,7 +87,7 @@ class Archives:
             try:
                 match change:
                     case ArchiveCreated(archive=archive):
-                        check_endpoint(archive.place, self._server.archive_endpoints)
+                        check_endpoint(archive.location, self._server.archive_endpoints)
                         topic = archive.source.topic
                         if topic not in new_topics and await self._server.topics.sizes(topic) is None:
                             raise SqlError(f"Kafka topic does not exist: {topic}")
@@ -137,7 +137,7 @@ class Archives:
         return entity("archiveDescription", statement.text + ";", archiveDescription=description)
 
     def _status(self, archive: SqlArchive) -> ArchiveStatus | None:
-        table = opening.find_archive(archive.place, archive.catalog)
+        table = opening.find_archive(archive.location, archive.catalog)
         if table is None:
             return None
         return archive_checks.archive_status(table, topic_side.BrokerTopics(*self._server.broker_settings))
@@ -160,7 +160,7 @@ def described_archive(archive: SqlArchive, query_id: str, health: QueryHealth | 
         else f"values as {archive.columns.value}, as they were"
     )
     plan = [
-        f"write to archive {archive.name} at {archive.place}, {_format_name(archive)}, a batch at least every"
+        f"write to archive {archive.name} at {archive.location}, {_format_name(archive)}, a batch at least every"
         f" {archive.every_ms / 1000:g} s",
         f"  native: {rows}, with topic, partition and offset",
         f"    native: read topic {source.topic} from where the archive ends",
@@ -194,7 +194,7 @@ def _listed(catalog: Catalog, archive: SqlArchive, healths: Callable[[str], Quer
         "source": archive.source.name,
         "topic": archive.source.topic,
         "format": _format_name(archive),
-        "path": str(archive.place),
+        "path": str(archive.location),
         "queryId": archive.query_id,
         "state": healths(archive.query_id).state if runs else "TERMINATED",
     }
@@ -221,24 +221,24 @@ def _holds(status: ArchiveStatus | None) -> dict[str, Any]:
 
 
 def _check_place(archive: SqlArchive) -> None:
-    opening.check_place(archive.place, table_format=archive.table_format, catalog=archive.catalog)
+    opening.check_location(archive.location, table_format=archive.table_format, catalog=archive.catalog)
 
 
 def _check_may_be_deleted(archive: SqlArchive) -> None:
-    table = opening.find_archive(archive.place, archive.catalog)
+    table = opening.find_archive(archive.location, archive.catalog)
     topics = {partition.topic for partition in table.state().positions} if table else set()
     others = sorted(topics - {archive.source.topic})
     if others:
         raise SqlError(
-            f"the archive at {archive.place} has records of other topics, too ({', '.join(others)})",
+            f"the archive at {archive.location} has records of other topics, too ({', '.join(others)})",
             hint="Write DROP ARCHIVE, and delete the files yourself.",
         )
 
 
 def _delete(archive: SqlArchive) -> None:
     """Idempotent."""
-    if opening.format_at(archive.place) is not None:
-        archive.place.file_system().delete_dir(archive.place.path)
+    if opening.format_at(archive.location) is not None:
+        archive.location.file_system().delete_dir(archive.location.path)
 
 
 async def _in_thread(archive: SqlArchive, work: Callable[[], T]) -> T:
@@ -247,6 +247,6 @@ async def _in_thread(archive: SqlArchive, work: Callable[[], T]) -> T:
         async with asyncio.timeout(_PATIENCE_S):
             return await asyncio.to_thread(work)
     except TimeoutError:
-        raise SqlError(f"{archive.place} does not answer within {_PATIENCE_S:g} s") from None
+        raise SqlError(f"{archive.location} does not answer within {_PATIENCE_S:g} s") from None
     except OSError as error:
-        raise SqlError(f"{archive.place}: {error}") from None
+        raise SqlError(f"{archive.location}: {error}") from None

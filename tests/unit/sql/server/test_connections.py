@@ -17,7 +17,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from tests.unit.sql.sql_service import ScriptedService, served
 
-from odradek.archive.place import archive_place
+from odradek.archive.location import archive_location
 from odradek.model.errors import ConfigError
 from odradek.sql.server.archives import check_endpoint
 from odradek.sql.server.connections import ListeningSocket, SqlConnections
@@ -243,8 +243,8 @@ def test_statements_name_stores_that_the_operator_allows(
     endpoint: str, is_allowed: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("AWS_ENDPOINT_URL_S3", "http://own.example")
-    check_endpoint(archive_place("s3://lake/a"), frozenset())
-    place = archive_place("s3://lake/a", endpoint=endpoint)
+    check_endpoint(archive_location("s3://lake/a"), frozenset())
+    place = archive_location("s3://lake/a", endpoint=endpoint)
     allowed = frozenset({"https://minio.example:9000"})
     if is_allowed:
         check_endpoint(place, allowed)
@@ -256,7 +256,7 @@ def test_statements_name_stores_that_the_operator_allows(
 @pytest.mark.parametrize("region", ["evil.example/", "a@b", "x#", ""])
 def test_a_region_is_no_part_of_another_host(region: str) -> None:
     if not region:
-        assert archive_place("s3://lake/a", region=region, environment={}).region is None
+        assert archive_location("s3://lake/a", region=region, environment={}).region is None
         return
     with pytest.raises(ConfigError, match="region"):
-        archive_place("s3://lake/a", region=region)
+        archive_location("s3://lake/a", region=region)

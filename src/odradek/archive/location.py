@@ -1,4 +1,4 @@
-"""The place of an archive: a local directory, or a prefix in an S3-compatible store. One set of options for everything.
+"""The location of an archive: a local directory, or a prefix in an S3-compatible store. One set of options for everything.
 
 Three libraries reach the store, and each has option names of its own: `pyarrow.fs` (data files), `deltalake` and
 `pyiceberg`. Keys come from the environment (`AWS_ACCESS_KEY_ID`, `AWS_SECRET_ACCESS_KEY`, `AWS_SESSION_TOKEN`), or from
@@ -31,7 +31,7 @@ _DEFAULT_REGION: Final = "us-east-1"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class ArchivePlace:
+class ArchiveLocation:
     """A directory (`path` absolute) or a prefix of a bucket (`path` is `bucket/prefix`), and how its store is reached."""
 
     path: str
@@ -54,7 +54,7 @@ class ArchivePlace:
         return self.uri
 
     def is_named_by(self, location: str) -> bool:
-        """Tells whether a URL, as a table keeps its own, is another spelling of this place: links and `..` are followed."""
+        """Tells whether a URL, as a table keeps its own, is another spelling of this location: links and `..` are followed."""
         scheme, colon, rest = location.rstrip("/").partition(":")
         if self.is_s3:
             return bool(colon) and scheme in _S3_SCHEMES and rest == f"//{self.path}"
@@ -108,13 +108,13 @@ class ArchivePlace:
         return self.region or _DEFAULT_REGION
 
 
-def archive_place(
+def archive_location(
     text: str,
     *,
     endpoint: str | None = None,
     region: str | None = None,
     environment: Mapping[str, str] | None = None,
-) -> ArchivePlace:
+) -> ArchiveLocation:
     """Parses a user's text: a directory, `file:///dir`, `s3://bucket/prefix` (or `s3a://`); ConfigError for others."""
     variables = os.environ if environment is None else environment
     parts = urlsplit(text)
@@ -129,7 +129,7 @@ def archive_place(
         region = region or variables.get("AWS_REGION") or variables.get("AWS_DEFAULT_REGION")
         if region is not None and _REGION.fullmatch(region) is None:
             raise ConfigError(f"the region {region!r} is no name such as eu-central-1")
-        return ArchivePlace(
+        return ArchiveLocation(
             path=f"{parts.netloc}/{parts.path.strip('/')}",
             is_s3=True,
             endpoint=None if endpoint is None else endpoint.rstrip("/"),
@@ -138,10 +138,10 @@ def archive_place(
     if endpoint is not None or region is not None:
         raise ConfigError(f"{text} is a directory: an endpoint and a region are of use with s3:// only")
     if parts.scheme == "file":
-        return ArchivePlace(path=_absolute(unquote(parts.path)), is_s3=False)
+        return ArchiveLocation(path=_absolute(unquote(parts.path)), is_s3=False)
     if "://" in text:
         raise ConfigError(f"{text}: an archive is a directory or s3://bucket/prefix, not {parts.scheme}://")
-    return ArchivePlace(path=_absolute(text), is_s3=False)
+    return ArchiveLocation(path=_absolute(text), is_s3=False)
 
 
 def _absolute(path: str) -> str:
