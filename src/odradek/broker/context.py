@@ -18,6 +18,7 @@ from odradek.broker.replicas.replica_manager import ReplicaManager
 from odradek.cluster.controller.controller import Controller
 from odradek.cluster.image import BrokerImage, ClusterImage
 from odradek.config.broker import BrokerConfig
+from odradek.groups.consumer.regex import RegexWorker
 from odradek.model.lazy import lazy
 from odradek.net.connection import Connection
 from odradek.net.replies import Reply
@@ -84,6 +85,8 @@ class BrokerContext:
     """SASL logins, by listener."""
     requests: RequestFigures = field(init=False)
     """The durations of requests, by API."""
+    regexes: RegexWorker = field(init=False, default_factory=RegexWorker)
+    """Matches what clients list with expressions."""
     turns: Turns
     """Turns on the event loop, for handlers whose work grows with the request."""
     answer_room_bytes: Callable[[], int] = lambda: 2**31 - 1

@@ -6,7 +6,7 @@ once or later: the operations of JoinGroup and SyncGroup always answer so.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from enum import Enum
 from typing import TYPE_CHECKING, Any, Final, Protocol
@@ -57,7 +57,7 @@ class ClusterTopics(Protocol):
     def partition_count(self, name: str) -> int:
         """Returns the partition count; 0 for a topic that does not exist."""
 
-    def names(self) -> Iterable[str]: ...
+    def names(self) -> Collection[str]: ...
 
     @property
     def version(self) -> int:

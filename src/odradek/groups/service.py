@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterable, Mapping
+from collections.abc import Awaitable, Callable, Iterable, Mapping
 from functools import partial
-from typing import Final
+from typing import Final, TypeVar
 from uuid import UUID
 
 from odradek.groups.classic import operations as classic
 from odradek.groups.consumer.kind import ConsumerGroups
+from odradek.groups.consumer.regex import MatchingRequired
 from odradek.groups.descriptions import Described, Listed, describe_classic, groups_of, listed
 from odradek.groups.kinds import Caller
 from odradek.groups.machine import GroupMachine
@@ -34,11 +35,14 @@ from odradek.protocol.messages.share.share_group_heartbeat import (
     ShareGroupHeartbeatRequest,
     ShareGroupHeartbeatResponse,
 )
+from odradek.runtime.ports import Offload
 from odradek.runtime.turns import Turn
 from odradek.shards import Shard, Shards, decided
 from odradek.telemetry import events
 
 _log = events.caused_by_peers("groups")
+
+R = TypeVar("R")
 
 _TOO_LARGE: Final = frozenset(
     {ErrorCode.RECORD_LIST_TOO_LARGE, ErrorCode.MESSAGE_TOO_LARGE, ErrorCode.INVALID_FETCH_SIZE}
@@ -55,18 +59,23 @@ class GroupService:
     """Used on the event loop only. What is refused is raised as KafkaError, COORDINATOR_LOAD_IN_PROGRESS and NOT_COORDINATOR
     among them; refusals of JoinGroup and SyncGroup that concern a member come as responses."""
 
-    def __init__(self, shards: Shards[GroupMachine], consumer: ConsumerGroups, share: ShareGroups) -> None:
+    def __init__(
+        self, shards: Shards[GroupMachine], consumer: ConsumerGroups, share: ShareGroups, offload: Offload
+    ) -> None:
         self.shards: Final = shards
         self._consumer = consumer
         self._share = share
+        self._offload = offload
 
     # -- the classic protocol
 
     async def join(self, request: JoinGroupRequest, caller: Caller) -> JoinGroupResponse:
         """Returns when the generation is formed, which may take the group's rebalance timeout."""
-        return await self._shard(request.group_id).execute_deferred(
-            lambda machine, now, ticket: classic.join(
-                machine, now, request=request, caller=caller, ticket=ticket
+        return await self._with_matches(
+            lambda: self._shard(request.group_id).execute_deferred(
+                lambda machine, now, ticket: classic.join(
+                    machine, now, request=request, caller=caller, ticket=ticket
+                )
             )
         )
 
@@ -90,9 +99,8 @@ class GroupService:
         self, request: ConsumerGroupHeartbeatRequest, caller: Caller
     ) -> ConsumerGroupHeartbeatResponse:
         """See `consumer.heartbeats` for what is refused."""
-        return await self._shard(request.group_id).execute(
-            partial(self._consumer.heartbeat, request=request, caller=caller)
-        )
+        decide = partial(self._consumer.heartbeat, request=request, caller=caller)
+        return await self._with_matches(lambda: self._shard(request.group_id).execute(decide))
 
     async def describe_consumer(self, group_id: str) -> DescribedGroup:
         """Describes a group. Raises GROUP_ID_NOT_FOUND for groups of other kinds too."""
@@ -206,6 +214,14 @@ class GroupService:
             of_shard = await shard.execute(groups_of)
             groups += await turn.map(listed, of_shard)
         return groups
+
+    async def _with_matches(self, attempt: Callable[[], Awaitable[R]]) -> R:
+        """Repeats an attempt until the topics are known that it wants to match with expressions."""
+        while True:
+            try:
+                return await attempt()
+            except MatchingRequired as required:
+                await self._consumer.patterns.learn(self._offload, required)
 
     def _shard(self, group_id: str) -> Shard[GroupMachine]:
         return self.shards.for_key(group_id)

@@ -1,16 +1,14 @@
-"""Our matcher against others that know the same syntax: Python's `re`, and RE2 itself where it is installed."""
+"""Expressions of subscriptions beside Python's `re`, where both know the syntax; any text is matched or refused."""
 
 from __future__ import annotations
 
 import re
-import warnings
 
-import pytest
-from hypothesis import assume, example, given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from odradek.groups.consumer.regex import TopicPattern
-from odradek.model.errors import KafkaError
+from odradek.groups.consumer.regex import TopicPatterns, matching
+from odradek.model.errors import ErrorCode, KafkaError
 
 names = st.text(alphabet="aAb1_.-", min_size=1, max_size=8)  # a topic has a name
 atoms = st.sampled_from(
@@ -59,39 +57,33 @@ patterns = st.recursive(atoms, repeated, max_leaves=10)
 @example(pattern="(a|b)*?$^", subjects=["a", "ab"])
 def test_it_agrees_with_pythons_re_where_both_know_the_syntax(pattern, subjects):
     theirs = re.compile(pattern)
-    ours = TopicPattern(pattern)
-    for name in subjects:
-        assert ours.matches(name) == bool(theirs.fullmatch(name)), (pattern, name)
+    assert matching(pattern, subjects) == [name for name in subjects if theirs.fullmatch(name)]
 
 
 @settings(max_examples=300, deadline=None)
 @given(
-    pattern=st.one_of(patterns, st.text(alphabet=r"ab()[]{}|*+?.\^$-1,:<>=!PpdDQEx0i", max_size=12)),
+    pattern=st.one_of(
+        st.text(max_size=30), st.text(alphabet=r"ab()[]{}|*+?.\^$-1,:<>=!PpdDQEx0i", max_size=12)
+    ),
     subjects=st.lists(names, max_size=6),
 )
-def test_it_accepts_what_re2_accepts_and_agrees_with_it(pattern, subjects):
-    re2 = pytest.importorskip("re2")
-    options = re2.Options()
-    options.log_errors = False
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")
-        try:
-            theirs = re2.compile(pattern, options)
-        except re2.error:
-            with pytest.raises(KafkaError):
-                TopicPattern(pattern)
-            return
-    ours = TopicPattern(pattern)
-    for name in subjects:
-        assert ours.matches(name) == bool(theirs.fullmatch(name)), (pattern, name)
-
-
-@settings(max_examples=200, deadline=None)
-@given(pattern=st.text(max_size=30), name=names)
-def test_any_text_is_either_refused_or_matched(pattern, name):
+def test_any_text_is_either_refused_with_its_own_code_or_matched(pattern, subjects):
     try:
-        compiled = TopicPattern(pattern)
-    except KafkaError:
-        assume(False)
-        return
-    assert compiled.matches(name) in (True, False)
+        matched = matching(pattern, subjects)
+    except KafkaError as error:
+        refusal = error
+        matched = []
+    else:
+        refusal = None
+    assert set(matched) <= set(subjects)
+    if refusal is not None:
+        assert refusal.code is ErrorCode.INVALID_REGULAR_EXPRESSION
+        assert repr(pattern) in refusal.message
+
+
+@settings(max_examples=100, deadline=None)
+@given(pattern=patterns, rounds=st.lists(st.lists(names, max_size=8), min_size=1, max_size=4))
+def test_what_is_remembered_is_what_would_be_matched(pattern, rounds):
+    remembered = TopicPatterns()
+    for subjects in rounds:
+        assert remembered.matching(pattern, subjects) == set(matching(pattern, subjects))

@@ -13,7 +13,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import replace
 from functools import partial
 from typing import Any
@@ -78,7 +78,7 @@ class ScriptTopics:
     def partition_count(self, name: str) -> int:
         return self._topics.get(name, (None, 0))[1]
 
-    def names(self) -> Iterable[str]:
+    def names(self) -> Collection[str]:
         return self._topics
 
 

@@ -12,7 +12,7 @@ again from what was written.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from typing import Any, Final, TypeVar
 from uuid import UUID
 
@@ -70,7 +70,7 @@ class BenchTopics:
     def partition_count(self, name: str) -> int:
         return self._topics[name][1] if name in self._topics else 0
 
-    def names(self) -> Iterable[str]:
+    def names(self) -> Collection[str]:
         return self._topics
 
 

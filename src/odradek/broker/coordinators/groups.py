@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from functools import partial
 from typing import Final
 from uuid import UUID
@@ -48,7 +48,7 @@ class ImageTopics:
         topic = self._image().topics.get(name)
         return 0 if topic is None else len(topic.partitions)
 
-    def names(self) -> Iterable[str]:
+    def names(self) -> Collection[str]:
         return self._image().topics
 
     @property
@@ -88,7 +88,7 @@ def add_groups(
         runtime.clock,
         patience_seconds=lambda: config().offsets.commit_timeout_ms / 1000,
     )
-    return CoordinatorParts(topic, shards, GroupService(shards, consumer, share))
+    return CoordinatorParts(topic, shards, GroupService(shards, consumer, share, runtime.offload))
 
 
 def _machine(dependencies: GroupDependencies, kinds: tuple[KindParts, ...], index: int) -> GroupMachine:

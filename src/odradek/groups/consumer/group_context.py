@@ -26,6 +26,9 @@ class GroupContext:
     may_describe: Callable[[str], bool] | None = None
 
     def matching(self, pattern: str) -> frozenset[str]:
-        """Returns the topics that an expression names and that are there for the member. INVALID_REGULAR_EXPRESSION."""
+        """Returns the topics that an expression names and that the member may describe.
+
+        Raises INVALID_REGULAR_EXPRESSION, or MatchingRequired: see `TopicPatterns.matching`.
+        """
         names = self.patterns.matching(pattern, self.topics.names())
         return names if self.may_describe is None else frozenset(filter(self.may_describe, names))

@@ -51,7 +51,7 @@ class ConsumerGroups:
 
     def __init__(self, settings: Callable[[str], ConsumerGroupSettings]) -> None:
         self._settings = settings
-        self._patterns = TopicPatterns()
+        self.patterns: Final = TopicPatterns()
 
     def parts(self) -> KindParts:
         expires: dict[Enum, Expire] = dict.fromkeys(MEMBER_TIMERS, self._member_due)
@@ -85,7 +85,7 @@ class ConsumerGroups:
     def group_context(self, machine: GroupMachine, group_id: str, now: Moment) -> GroupContext:
         return GroupContext(
             topics=machine.dependencies.topics,
-            patterns=self._patterns,
+            patterns=self.patterns,
             settings=self._settings(group_id),
             now=now,
             timers=MemberTimers(machine.deadlines, group_id, now),

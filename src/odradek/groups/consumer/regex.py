@@ -1,182 +1,191 @@
-"""Matches topics with regular expressions: RE2's syntax, in time that a client cannot make long.
+"""Matches topics with regular expressions, by RE2: in time linear in the name, which a client cannot make exponential.
 
-Python's own `re` steps back and tries again, which takes for ever on an expression made for that; nothing could stop it,
-and the broker would stand still. Here a set of positions in the program walks over the name once, as in RE2. The sets that
-occur are remembered as states, so that a name costs one look-up per character. New states cost work, and all the work that
-an expression may ever ask for is bounded: beyond `WORK_MAX` it is refused.
+Linear is not short: an expression of 30,000 instructions costs 30 ms for a name of 249 letters. So what may take long happens
+on another thread, and three limits hold: the characters of an expression, RE2's memory for it, and the CPU time of its matches.
 """
 
 from __future__ import annotations
 
+import asyncio
+import time
 from collections import OrderedDict
-from collections.abc import Iterable
-from typing import Final
+from collections.abc import Collection, Iterable
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Final, NoReturn
 
-from odradek.groups.consumer.regex_classes import WORD_CHARACTERS, CharacterClass
-from odradek.groups.consumer.regex_syntax import AnchorPlace, Op, Program, parse
 from odradek.model.errors import ErrorCode, ErrorContent, KafkaError
+from odradek.model.lazy import lazy
+from odradek.runtime.ports import Offload
 
-WORK_MAX: Final = 200_000
-"""Instructions that an expression may visit in its life, and what its classes of characters cost; known states and characters
-are not counted."""
-_VERDICTS_MAX: Final = 20_000
-_WEIGHT_MAX: Final = 2_000_000
-_WEIGHT_LEAST: Final = 1_000
-_END: Final = ""
+if TYPE_CHECKING:
+    import re2
+else:
+    re2 = lazy("re2")
+
+PATTERN_CHARACTERS_MAX: Final = 32_767
+"""The longest pattern: the most characters of a string in Kafka's older format."""
+MEMORY_BYTES_MAX: Final = 1 << 20
+"""RE2's memory for one expression. Its program may have some 40,000 instructions."""
+NAME_WORK_MAX: Final = 20_000_000
+"""The most instructions times characters of one name: a second at the very worst. Only transactional ids are ever so long."""
+CPU_NS_MAX: Final = 1_000_000_000
+"""The CPU time that the matches of one call may take, besides `NAME_NS` for each name."""
+NAME_NS: Final = 50_000
+INLINE_CHARACTERS_MAX: Final = 256
+"""A longer pattern is compiled on another thread: RE2 simplifies optional parts in quadratic time."""
+INLINE_WORK_MAX: Final = 500_000
+"""Instructions times characters that the event loop's thread may match: twenty milliseconds at the very worst."""
+_NAME_WORK: Final = 100
+"""What a call costs besides, in the same unit."""
+_OUTCOMES_WEIGHT_MAX: Final = 2_000_000
+"""In entries of some fifty bytes."""
+_OUTCOME_WEIGHT: Final = 1_000
+_FORGET_LEAST: Final = 1_000
 
 
-class _State:
-    """Positions in the program between two characters, and where each next character leads."""
+def matching(pattern: str, names: Iterable[str], *, cpu_ns_max: int = CPU_NS_MAX) -> list[str]:
+    """Returns the names that match as a whole, in order; blocks. Raises INVALID_REGULAR_EXPRESSION, also without names."""
+    compiled = _compiled(pattern)
+    size = compiled.programsize
+    begin_ns = time.thread_time_ns()  # CPU time of this thread: a busy machine changes nothing
+    matched: list[str] = []
+    for count, name in enumerate(names):
+        if (
+            time.thread_time_ns() - begin_ns > cpu_ns_max + count * NAME_NS
+            or size * len(name) > NAME_WORK_MAX
+        ):
+            _refuse(pattern, "takes too much work: simplify it")
+        if compiled.fullmatch(name):
+            matched.append(name)
+    return matched
 
-    __slots__ = ("after_word", "at_begin", "next", "positions", "verdict")
 
-    def __init__(self, positions: frozenset[int], *, at_begin: bool, after_word: bool) -> None:
-        self.positions = positions
-        self.at_begin = at_begin
-        self.after_word = after_word
-        self.next: dict[str, _State] = {}
-        self.verdict: bool | None = None
+def _compiled(pattern: str) -> re2._Regexp:
+    """RE2 keeps the last 128 of them itself."""
+    if len(pattern) > PATTERN_CHARACTERS_MAX:
+        _refuse(pattern, f"has {len(pattern)} characters: {PATTERN_CHARACTERS_MAX} are the most")
+    try:
+        options = re2.Options()
+    except ImportError:
+        _refuse(pattern, "cannot be used: this broker lacks RE2 (pip install google-re2)")
+    options.max_mem = MEMORY_BYTES_MAX
+    options.never_capture = True
+    options.log_errors = False
+    try:
+        return re2.compile(pattern, options)
+    except re2.error as error:
+        reason = error.args[0]
+        text = reason.decode(errors="replace") if isinstance(reason, bytes) else str(reason)
+        _refuse(pattern, f"is invalid: {text}")
+    except UnicodeEncodeError:
+        _refuse(pattern, "is invalid: it has half a surrogate pair")
 
 
-class TopicPattern:
-    """A compiled expression. Raises INVALID_REGULAR_EXPRESSION when it is made, or when it asks for too much work."""
+def _refuse(pattern: str, reason: str) -> NoReturn:
+    shown = pattern if len(pattern) <= 200 else f"{pattern[:200]}…"
+    raise KafkaError(
+        ErrorCode.INVALID_REGULAR_EXPRESSION, f"the regular expression {shown!r} {reason}"
+    ) from None
 
-    def __init__(self, pattern: str) -> None:
+
+class MatchingRequired(Exception):
+    """A decision needs matches that would hold up the event loop: `TopicPatterns.learn` them, then repeat it."""
+
+    def __init__(self, pattern: str, names: Collection[str]) -> None:
+        super().__init__(pattern)
         self.pattern: Final = pattern
-        self._program: Final[Program] = parse(pattern)
-        self.work_left = WORK_MAX
-        self._begin = _State(frozenset([0]), at_begin=True, after_word=False)
-        self._states: dict[tuple[frozenset[int], bool], _State] = {}
-        self._verdicts: dict[str, bool] = {}
-
-    @property
-    def weight(self) -> int:
-        """How much it remembers, in entries of some fifty bytes: program, states, names."""
-        return len(self._program) + WORK_MAX - self.work_left + len(self._verdicts)
-
-    def matches(self, name: str) -> bool:
-        """Returns whether the whole name matches."""
-        verdict = self._verdicts.get(name)
-        if verdict is None:
-            if len(self._verdicts) >= _VERDICTS_MAX:
-                self._verdicts.clear()
-            verdict = self._verdicts[name] = self._run(name)
-        return verdict
-
-    def matching(self, names: Iterable[str]) -> frozenset[str]:
-        return frozenset(name for name in names if self.matches(name))
-
-    def _run(self, name: str) -> bool:
-        state = self._begin
-        for character in name:
-            following = state.next.get(character)
-            if following is None:
-                following = state.next[character] = self._step(state, character)
-            if not following.positions:
-                return False
-            state = following
-        if state.verdict is None:
-            state.verdict = len(self._program) in self._reached(state, _END)
-        return state.verdict
-
-    def _step(self, state: _State, character: str) -> _State:
-        program, length = self._program, len(self._program)
-        positions = frozenset(
-            position + 1
-            for position in self._reached(state, character)
-            if position < length
-            and (accepted := program[position].accepted) is not None
-            and self._is_accepted(accepted, character)
-        )
-        after_word = character in WORD_CHARACTERS
-        known = self._states.get((positions, after_word))
-        if known is None:
-            known = _State(positions, at_begin=False, after_word=after_word)
-            self._states[positions, after_word] = known
-        return known
-
-    def _is_accepted(self, accepted: CharacterClass, character: str) -> bool:
-        verdict = accepted.known.get(character)
-        if verdict is None:
-            self._spend(accepted.cost)
-            verdict = accepted.learn(character)
-        return verdict
-
-    def _reached(self, state: _State, following: str) -> set[int]:
-        """Returns all positions that the state's lead to without a character, `following` being the next one ("" at the
-        end)."""
-        program = self._program
-        length = len(program)
-        reached: set[int] = set()
-        waiting = list(state.positions)
-        while waiting:
-            position = waiting.pop()
-            if position in reached:
-                continue
-            reached.add(position)
-            if position == length:
-                continue
-            op, _, first, second, place = program[position]
-            if op is Op.FORK:
-                waiting.append(position + first)
-                waiting.append(position + second)
-            elif op is Op.JUMP:
-                waiting.append(position + first)
-            elif op is Op.CHECK and _holds(place, state, following):
-                waiting.append(position + 1)
-        self._spend(len(reached))
-        return reached
-
-    def _spend(self, work: int) -> None:
-        self.work_left -= work
-        if self.work_left < 0:
-            raise KafkaError(
-                ErrorCode.INVALID_REGULAR_EXPRESSION,
-                f"the regular expression {self.pattern[:200]!r} takes too much work: simplify it",
-            )
+        self.names: Final = names
 
 
-def _holds(place: AnchorPlace, state: _State, following: str) -> bool:
-    if place is AnchorPlace.BEGIN:
-        return state.at_begin
-    if place is AnchorPlace.END:
-        return following == _END
-    boundary = state.after_word != (following in WORD_CHARACTERS and following != _END)
-    return boundary == (place is AnchorPlace.WORD_BOUNDARY)
+class RegexWorker:
+    """Matches on a thread of the offload port, one expression at a time: a hostile client must not occupy all threads."""
+
+    def __init__(self) -> None:
+        self._free = asyncio.Lock()
+
+    async def matching(self, offload: Offload, pattern: str, names: Collection[str]) -> list[str]:
+        """See `matching`."""
+        await self._free.acquire()
+        work = asyncio.ensure_future(offload.run(matching, pattern, names))
+        work.add_done_callback(
+            lambda _: self._free.release()
+        )  # a caller that is cancelled leaves the thread busy
+        return await asyncio.shield(work)
+
+
+@dataclass(slots=True)
+class _Outcome:
+    """What is known about one expression: its error, or the names that were compared and those that matched."""
+
+    error: ErrorContent | None = None
+    compared: set[str] = field(default_factory=set)
+    matched: set[str] = field(default_factory=set)
+    weight: int = 0
 
 
 class TopicPatterns:
-    """Compiled expressions, kept because groups ask for the same ones again and again: those used last, up to a weight."""
+    """The outcomes of expressions, kept because groups ask for the same ones again and again: the last used, up to a weight."""
 
     def __init__(self) -> None:
-        self._known: OrderedDict[str, tuple[TopicPattern | ErrorContent, int]] = OrderedDict()
-        """The outcome of each, and what it weighed when it was used last."""
+        self._outcomes: OrderedDict[str, _Outcome] = OrderedDict()
         self._weight = 0
+        self._worker = RegexWorker()
 
     def __len__(self) -> int:
-        return len(self._known)
+        return len(self._outcomes)
 
-    def matching(self, pattern: str, names: Iterable[str]) -> frozenset[str]:
-        """Raises INVALID_REGULAR_EXPRESSION at once for an expression that was refused before."""
-        known, _ = self._known.get(pattern, (None, 0))
+    def matching(self, pattern: str, names: Collection[str]) -> frozenset[str]:
+        """Returns the names that match. Raises INVALID_REGULAR_EXPRESSION, or MatchingRequired if that would take long."""
+        known = self._outcomes.get(pattern)
+        outcome = known or _Outcome()
+        if outcome.error is None:
+            if len(outcome.compared) > 2 * len(names) + _FORGET_LEAST:  # most of them are gone
+                outcome.compared.intersection_update(names)
+                outcome.matched.intersection_update(names)
+            unknown = [name for name in names if name not in outcome.compared]
+            if unknown or known is None:
+                self._compare(pattern, outcome, unknown)
+        self._remember(pattern, outcome)
+        if outcome.error is not None:
+            raise outcome.error.error()
+        return frozenset(name for name in names if name in outcome.matched)
+
+    async def learn(self, offload: Offload, required: MatchingRequired) -> None:
+        """Matches on another thread what a decision lacked; an error is for the decision that is repeated."""
+        outcome = _Outcome()
         try:
-            if isinstance(known, ErrorContent):
-                raise known.error()
-            if known is None:
-                known = TopicPattern(pattern)
-            return known.matching(names)
+            matched = await self._worker.matching(offload, required.pattern, required.names)
         except KafkaError as error:
-            known = ErrorContent.of(error)
-            raise
-        finally:
-            assert known is not None
-            self._remember(pattern, known)
+            outcome.error = ErrorContent.of(error)
+        else:
+            outcome = self._outcomes.get(required.pattern, outcome)
+            outcome.compared.update(required.names)
+            outcome.matched.update(matched)
+        self._remember(required.pattern, outcome)
 
-    def _remember(self, pattern: str, known: TopicPattern | ErrorContent) -> None:
-        weight = _WEIGHT_LEAST if isinstance(known, ErrorContent) else _WEIGHT_LEAST + known.weight
-        _, before = self._known.pop(pattern, (None, 0))
-        self._known[pattern] = (known, weight)
-        self._weight += weight - before
-        while self._weight > _WEIGHT_MAX and len(self._known) > 1:
-            _, (_, lost) = self._known.popitem(last=False)
-            self._weight -= lost
+    def _compare(self, pattern: str, outcome: _Outcome, names: Collection[str]) -> None:
+        try:
+            if not _is_quick(pattern, names):
+                raise MatchingRequired(pattern, names)
+            outcome.matched.update(matching(pattern, names))
+        except KafkaError as error:
+            outcome.error = ErrorContent.of(error)
+        outcome.compared.update(names)
+
+    def _remember(self, pattern: str, outcome: _Outcome) -> None:
+        before = self._outcomes.pop(pattern, None)
+        self._weight -= 0 if before is None else before.weight
+        outcome.weight = _OUTCOME_WEIGHT + len(pattern) // 50 + len(outcome.compared)
+        self._outcomes[pattern] = outcome
+        self._weight += outcome.weight
+        while self._weight > _OUTCOMES_WEIGHT_MAX and len(self._outcomes) > 1:
+            _, lost = self._outcomes.popitem(last=False)
+            self._weight -= lost.weight
+
+
+def _is_quick(pattern: str, names: Iterable[str]) -> bool:
+    """Returns whether the event loop may match these itself. Raises INVALID_REGULAR_EXPRESSION."""
+    if len(pattern) > INLINE_CHARACTERS_MAX:
+        return False
+    size = _compiled(pattern).programsize
+    return sum(size * len(name) + _NAME_WORK for name in names) <= INLINE_WORK_MAX

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Collection
 from typing import Any
 from uuid import UUID
 
@@ -39,7 +39,7 @@ class Topics:
     def partition_count(self, name: str) -> int:
         return self.counts.get(name, 0)
 
-    def names(self) -> Iterable[str]:
+    def names(self) -> Collection[str]:
         return self.counts
 
 

@@ -1,7 +1,7 @@
 """ListTransactions (66): transactional ids that this broker coordinates (KIP-664), as they are filtered for.
 
 Versions 0-2: by state and producer id; from v1 by how long the transaction runs (KIP-994); from v2 by a pattern that the whole
-id must match (KIP-1152), in RE2's syntax and, as there, in linear time.
+id must match (KIP-1152): see `groups.consumer.regex`.
 """
 
 from __future__ import annotations
@@ -11,7 +11,6 @@ from typing import Final
 
 from odradek.broker.access.asker import Access
 from odradek.broker.context import ApiHandler, BrokerContext, RequestContext
-from odradek.groups.consumer.regex import TopicPattern
 from odradek.model.errors import ErrorCode, KafkaError
 from odradek.protocol.acls import AclOperation, AclResourceType
 from odradek.protocol.messages.transactions.list_transactions import (
@@ -39,11 +38,10 @@ async def handle(
         else:
             unknown.append(title)
     try:
-        pattern = _compiled(request.transactional_id_pattern)
         wanted = _filter(request, states, broker.runtime.clock.wall_ms())
         listed = await broker.transactions.select(turn, wanted)
-        if pattern is not None:
-            listed = await _matching(turn, context.access, listed, pattern)
+        if request.transactional_id_pattern:
+            listed = await _matching(broker, turn, context.access, listed, request.transactional_id_pattern)
     except KafkaError as error:
         return ListTransactionsResponse(error_code=error.code, unknown_state_filters=unknown)
     return ListTransactionsResponse(
@@ -80,27 +78,26 @@ def _filter(
     return wanted
 
 
-def _compiled(pattern: str | None) -> TopicPattern | None:
-    """Compiles the pattern. Raises INVALID_REGULAR_EXPRESSION, even where there is nothing to list, as in Kafka."""
-    return TopicPattern(pattern) if pattern else None
-
-
 async def _matching(
-    turn: Turn, access: Access | None, listed: Sequence[tuple[str, Transaction]], pattern: TopicPattern
+    broker: BrokerContext,
+    turn: Turn,
+    access: Access | None,
+    listed: Sequence[tuple[str, Transaction]],
+    pattern: str,
 ) -> list[tuple[str, Transaction]]:
-    """Returns the transactions whose id matches. Ids that the client may not see are left out first: they must not use up the
-    pattern's work. Raises INVALID_REGULAR_EXPRESSION."""
-    matching: list[tuple[str, Transaction]] = []
-    for entry in listed:
+    """Returns the transactions whose id matches. Ids that the client may not see are left out first: they must not cost time.
+
+    Raises INVALID_REGULAR_EXPRESSION, even where there is nothing to list, as in Kafka.
+    """
+    visible: dict[str, Transaction] = {}
+    for transactional_id, transaction in listed:
         await turn.step()
-        name = entry[0]
-        if access is not None and not access.may_quietly(
-            AclOperation.DESCRIBE, AclResourceType.TRANSACTIONAL_ID, name
+        if access is None or access.may_quietly(
+            AclOperation.DESCRIBE, AclResourceType.TRANSACTIONAL_ID, transactional_id
         ):
-            continue
-        if pattern.matches(name):
-            matching.append(entry)
-    return matching
+            visible[transactional_id] = transaction
+    matched = await broker.regexes.matching(broker.runtime.offload, pattern, list(visible))
+    return [(transactional_id, visible[transactional_id]) for transactional_id in matched]
 
 
 SERVED = ApiHandler(66, handle)
