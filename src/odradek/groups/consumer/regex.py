@@ -188,4 +188,4 @@ def _is_quick(pattern: str, names: Iterable[str]) -> bool:
     if len(pattern) > INLINE_CHARACTERS_MAX:
         return False
     size = _compiled(pattern).programsize
-    return sum(size * len(name) + _NAME_WORK for name in names) <= INLINE_WORK_MAX
+    return bool(sum(size * len(name) + _NAME_WORK for name in names) <= INLINE_WORK_MAX)
