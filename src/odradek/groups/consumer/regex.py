@@ -38,7 +38,7 @@ INLINE_WORK_MAX: Final = 500_000
 _NAME_WORK: Final = 100
 """What a call costs besides, in the same unit."""
 _OUTCOMES_WEIGHT_MAX: Final = 2_000_000
-"""In entries of some fifty bytes."""
+"""The most that is remembered, in entries of about fifty bytes."""
 _OUTCOME_WEIGHT: Final = 1_000
 _FORGET_LEAST: Final = 1_000
 
