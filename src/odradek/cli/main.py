@@ -52,6 +52,7 @@ COMMANDS: Final = {
         "cluster",
         "Look at the cluster, and move replicas between its brokers.",
     ),
+    "console": ("odradek.cli.console", "console", "Look at a cluster in the browser."),
     "broker": ("odradek.cli.broker", "broker", "Look at one broker."),
     "sandbox": (
         "odradek.cli.sandbox.command",

@@ -116,6 +116,7 @@ COMMANDS: Final[Mapping[str, tuple[Words, ...]]] = {
     # These go on until they are ended, so they are shown what they refuse; what they log is tested with telemetry.
     "serve": (("--listen", EVIL, "--data", "d"),),
     "sql serve": (("--set", f"{EVIL}=1"),),
+    "console": (("--listen", EVIL), ("--bootstrap", EVIL)),
     "table serve": (("--listen", EVIL, "t"), (EVIL, "--bootstrap", EVIL)),
     "pipelines serve": (("--bootstrap", EVIL), ("--programs", EVIL)),
     "archive run": ((EVIL, EVIL),),

@@ -121,9 +121,9 @@ class Admin:
         return self._loop.call(self._admin.list_topics(internal=internal, timeout_s=timeout_s))
 
     def describe_topics(
-        self, topics: Iterable[str], *, timeout_s: float | None = None
+        self, topics: Iterable[str] | None = None, *, timeout_s: float | None = None
     ) -> dict[str, TopicDescription]:
-        """Partitions, leaders and replicas."""
+        """Partitions, leaders and replicas. Without names: of all topics that this user may see, those of Kafka's own too."""
         return self._loop.call(self._admin.describe_topics(topics, timeout_s=timeout_s))
 
     # -- settings

@@ -138,12 +138,13 @@ class AsyncAdmin:
         return sorted(name for name, topic in response.results.items() if internal or not topic.internal)
 
     async def describe_topics(
-        self, topics: Iterable[str], *, timeout_s: float | None = None
+        self, topics: Iterable[str] | None = None, *, timeout_s: float | None = None
     ) -> dict[str, TopicDescription]:
-        """Partitions, leaders and replicas."""
-        names = list(dict.fromkeys(topics))
+        """Partitions, leaders and replicas. Without names: of all topics that this user may see, those of Kafka's own too."""
+        names = None if topics is None else list(dict.fromkeys(topics))
         response = await self._session.one("describe_topics", timeout_s, requests.describe_topics(names))
-        return Failures("describe_topics", response.errors).raise_or(response.results)
+        errors = {} if names is None else response.errors
+        return Failures("describe_topics", errors).raise_or(response.results)
 
     # -- settings
 

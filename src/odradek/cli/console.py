@@ -1,0 +1,116 @@
+"""`odradek console`: the cluster in a browser."""
+
+from __future__ import annotations
+
+import asyncio
+import ipaddress
+from typing import TYPE_CHECKING, Final
+
+import click
+
+from odradek.cli.cluster.access import client_arguments
+from odradek.cli.options import bootstrap_option
+from odradek.cli.output import remark, say
+from odradek.model.errors import ConfigError
+from odradek.model.java_numbers import is_digits
+from odradek.model.lazy import lazy
+
+if TYPE_CHECKING:
+    from odradek.console import serving
+    from odradek.console.web import console as console_state
+else:
+    serving = lazy("odradek.console.serving")
+    console_state = lazy("odradek.console.web.console")
+
+_LOGIN_MECHANISMS: Final = ("PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512")
+_OWN_LOGIN: Final = ("sasl_username", "sasl_password", "sasl_jaas_config", "java_security_auth_login_config")
+
+
+@click.command()
+@click.option(
+    "--listen",
+    metavar="HOST:PORT",
+    default="127.0.0.1:8484",
+    show_default=True,
+    help="Where to listen. Beyond this machine, use --tls-certificate or a proxy with TLS.",
+)
+@click.option("--read-only", is_flag=True, help="Change nothing in the cluster, whatever users may do there.")
+@click.option(
+    "--shared-login",
+    is_flag=True,
+    help="Let everyone who reaches the console in, with the login of --command-config.",
+)
+@click.option(
+    "--host",
+    "hosts",
+    multiple=True,
+    metavar="NAME",
+    help="A name by which browsers reach it; may be repeated.",
+)
+@click.option(
+    "--tls-certificate", "certificate", metavar="FILE", help="Speak HTTPS, with this certificate (PEM)."
+)
+@click.option(
+    "--tls-key", "key", metavar="FILE", help="The certificate's private key, where it is in another file."
+)
+@bootstrap_option
+def console(
+    listen: str,
+    read_only: bool,
+    shared_login: bool,
+    hosts: tuple[str, ...],
+    certificate: str | None,
+    key: str | None,
+    bootstrap: str,
+) -> None:
+    """Show a cluster in the browser: what is wrong, topics, settings.
+
+    Where the cluster wants a login by name and password, each user logs in and sees what their rights allow. The other
+    settings of --command-config say how to connect.
+    """
+    host, port = _listen_address(listen)
+    settings = client_arguments("odradek-console")
+    asks = str(settings.get("security_protocol", "")).startswith("SASL") and not shared_login
+    if asks:
+        mechanism = settings.get("sasl_mechanism", "")
+        if mechanism not in _LOGIN_MECHANISMS:
+            raise ConfigError(
+                f"users cannot log in to the console by {mechanism or 'no sasl.mechanism'}: "
+                f"set one of {', '.join(_LOGIN_MECHANISMS)}, or use --shared-login"
+            )
+        for name in _OWN_LOGIN:
+            settings.pop(name, None)
+    try:
+        serve, options = serving.serve_console, console_state.ConsoleOptions
+    except ImportError as error:
+        raise ConfigError(f"the console needs more ({error}): pip install 'odradek[console]'") from error
+    if asks and certificate is None and not _is_loopback(host):
+        remark("passwords travel in plain text on this address: use --tls-certificate, or a proxy with TLS")
+    asyncio.run(
+        serve(
+            options(
+                bootstrap=bootstrap,
+                settings=settings,
+                asks_for_login=asks,
+                read_only=read_only,
+                hosts=serving.own_hosts(host, hosts),
+                secure_cookies=certificate is not None,
+            ),
+            serving.ConsoleAddress(host=host, port=port, certificate=certificate, key=key),
+            on_ready=lambda url: say(f"ready {url}"),
+        )
+    )
+
+
+def _listen_address(listen: str) -> tuple[str, int]:
+    host, colon, port = listen.rpartition(":")
+    if not colon or not is_digits(port) or int(port[:6]) > 65_535:
+        raise ConfigError(f"--listen {listen!r}: expected HOST:PORT")
+    return host.strip("[]"), int(port)
+
+
+def _is_loopback(host: str) -> bool:
+    try:
+        return ipaddress.ip_address(host).is_loopback
+    except ValueError:
+        return host == "localhost"

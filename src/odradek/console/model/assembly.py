@@ -1,0 +1,54 @@
+"""From answers of brokers to figures: pure functions, which the refreshing calls."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Mapping
+from dataclasses import replace
+
+from odradek.client.admin.types import ClusterDescription, TopicDescription
+from odradek.console.model.snapshot import BrokerFigures, DiskFigures, PartitionTable, TopicFigures
+
+
+def tabulated(
+    topics: Iterable[TopicDescription],
+) -> tuple[dict[str, TopicFigures], PartitionTable]:
+    """Returns the figures of topics by name, sorted, and the table of their partitions."""
+    table = PartitionTable()
+    ordered = sorted(topics, key=lambda topic: topic.name)
+    return {topic.name: table.add(topic) for topic in ordered}, table
+
+
+def brokers_of(
+    cluster: ClusterDescription,
+    partitions: PartitionTable,
+    disks: Mapping[int, tuple[DiskFigures, ...]],
+) -> tuple[BrokerFigures, ...]:
+    """Returns the brokers that live, and those that hold replicas without living, each with its part of the partitions."""
+    leads: Counter[int] = Counter()
+    holds: Counter[int] = Counter()
+    lags: Counter[int] = Counter()
+    for leader, replicas, isr in partitions.rows():
+        leads[leader] += 1
+        holds.update(replicas)
+        if len(isr) < len(replicas):
+            lags.update(replica for replica in replicas if replica not in isr)
+    alive = {
+        broker.broker_id: BrokerFigures(
+            broker_id=broker.broker_id,
+            host=broker.host,
+            port=broker.port,
+            rack=broker.rack or "",
+            is_controller=broker.broker_id == cluster.controller_id,
+            disks=disks.get(broker.broker_id, ()),
+        )
+        for broker in cluster.brokers
+    }
+    dead = {
+        broker_id: BrokerFigures(broker_id=broker_id, is_alive=False)
+        for broker_id in holds.keys() - alive.keys()
+    }
+    return tuple(
+        replace(broker, leads=leads[number], replicas=holds[number], out_of_sync=lags[number])
+        for number, broker in sorted({**alive, **dead}.items())
+    )

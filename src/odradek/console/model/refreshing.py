@@ -1,0 +1,324 @@
+"""Keeps the model of one principal's cluster up to date, a part at a time.
+
+Each part (brokers, topics, disks, groups) has a rhythm of its own: a pause after each reading that is never shorter than
+`SHARE` times what the reading took. So a large or a slow cluster is asked less often, by itself. Everything here runs on the
+background loop; `snapshot` and `touch` may be used from any thread.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from array import array
+from collections import OrderedDict
+from collections.abc import Awaitable, Callable, Iterable, Mapping
+from dataclasses import replace
+from typing import Any, Final, TypeVar
+
+from odradek.client import EARLIEST, LATEST
+from odradek.client.admin.types import ClusterDescription, ConfigResource, LogDirDescription
+from odradek.client.aio import AsyncAdmin
+from odradek.client.errors import PartialFailureError, explain
+from odradek.client.options import AdminOptions
+from odradek.console.model.assembly import brokers_of, tabulated
+from odradek.console.model.snapshot import (
+    UNKNOWN,
+    DiskFigures,
+    GroupFigures,
+    ModelSnapshot,
+    Reading,
+    TopicDetail,
+    add_sizes,
+    disk_figures,
+    partition_names,
+)
+from odradek.model.errors import KafkaError, OdradekError
+from odradek.model.ids import TopicPartition
+from odradek.runtime.ports import Clock
+from odradek.telemetry import events
+
+_log = events.get("console")
+
+SHARE: Final = 20
+"""Of the time, at most one part in this many is spent on reading a part."""
+PAUSES_S: Final[Mapping[str, float]] = {"brokers": 2.0, "topics": 3.0, "disks": 10.0, "groups": 5.0}
+IDLE_AFTER_S: Final = 300.0
+IDLE_FACTOR: Final = 10
+"""Pauses are so many times longer while no one looks."""
+CALL_S: Final = 10.0
+GROUPS_AT_ONCE: Final = 50
+GROUPS_MAX: Final = 2_000
+"""The number of groups whose members and lag are read; others are listed only."""
+SETTINGS_MAX: Final = 200
+"""The number of topics with replicas out of sync whose min.insync.replicas is read."""
+DETAILS_MAX: Final = 100
+DETAIL_AGE_MS: Final = 3_000
+_MIN_ISR: Final = "min.insync.replicas"
+K = TypeVar("K")
+V = TypeVar("V")
+
+
+class ClusterModel:
+    """One cluster as one principal sees it. `start` and `close` on the background loop."""
+
+    def __init__(self, bootstrap: str, settings: AdminOptions, clock: Clock) -> None:
+        self.bootstrap: Final = bootstrap
+        self.settings: Final = settings
+        self.snapshot = ModelSnapshot()
+        self.clock: Final = clock
+        self._admin = AsyncAdmin(bootstrap, **settings)
+        self._touched_s = clock.monotonic()
+        self._tasks: list[asyncio.Task[None]] = []
+        self._cluster: ClusterDescription | None = None
+        self._disks: dict[int, tuple[DiskFigures, ...]] = {}
+        self._details: OrderedDict[str, TopicDetail] = OrderedDict()
+        self._under_way: dict[str, asyncio.Task[TopicDetail]] = {}
+        self._is_tried = asyncio.Event()
+        self._hurry: dict[str, asyncio.Event] = {part: asyncio.Event() for part in PAUSES_S}
+
+    @property
+    def admin(self) -> AsyncAdmin:
+        """The client, for actions on the background loop."""
+        return self._admin
+
+    def touch(self) -> None:
+        """Notes that someone looks: the model is refreshed at its full pace."""
+        self._touched_s = self.clock.monotonic()
+
+    async def start(self) -> None:
+        """Begins to refresh. Idempotent."""
+        if self._tasks:
+            return
+        readers: dict[str, Callable[[], Awaitable[None]]] = {
+            "brokers": self._read_brokers,
+            "topics": self._read_topics,
+            "disks": self._read_disks,
+            "groups": self._read_groups,
+        }
+        create = asyncio.get_running_loop().create_task
+        self._tasks = [
+            create(self._keep_reading(part, read), name=f"odradek-console-{part}")
+            for part, read in readers.items()
+        ]
+
+    async def wait_until_read(self) -> None:
+        """Returns once brokers and topics were read, or could not be."""
+        await self._is_tried.wait()
+
+    async def close(self) -> None:
+        """Ends refreshing, and the connections. Idempotent."""
+        tasks, self._tasks = [*self._tasks, *self._under_way.values()], []
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
+        await self._admin.close()
+
+    async def refresh_now(self, *parts: str) -> None:
+        """Reads these parts soon, without their pause: something was changed."""
+        for part in parts:
+            self._hurry[part].set()
+
+    async def _keep_reading(self, part: str, read: Callable[[], Awaitable[None]]) -> None:
+        while True:
+            began_s = self.clock.monotonic()
+            self._hurry[part].clear()
+            try:
+                await read()
+            except OdradekError as error:
+                self._note(part, explain(error))
+            except Exception as error:  # noqa: BLE001 - the root of a task: the page shows what went wrong
+                _log.exception("console_refresh_failed", part=part)
+                self._note(part, f"unexpected {type(error).__name__}")
+            else:
+                self._note(part, "")
+            took_s = self.clock.monotonic() - began_s
+            pause_s = max(PAUSES_S[part], SHARE * took_s)
+            if self.clock.monotonic() - self._touched_s > IDLE_AFTER_S:
+                pause_s *= IDLE_FACTOR
+            await self._pause(part, pause_s)
+
+    async def _pause(self, part: str, pause_s: float) -> None:
+        try:
+            async with asyncio.timeout(pause_s):
+                await self._hurry[part].wait()
+        except TimeoutError:
+            pass
+
+    def _note(self, part: str, problem: str) -> None:
+        known = self.snapshot.readings[part]
+        reading = Reading(read_ms=known.read_ms if problem else self.clock.wall_ms(), problem=problem)
+        self._change(readings={**self.snapshot.readings, part: reading})
+        if self.snapshot.is_read or self.snapshot.readings["brokers"].problem:
+            self._is_tried.set()
+
+    def _change(self, **fields: Any) -> None:
+        self.snapshot = replace(self.snapshot, version=self.snapshot.version + 1, **fields)
+
+    def _change_brokers(self, **fields: Any) -> None:
+        """Brokers have figures of partitions and of disks: they are put together again when either changes."""
+        self._change(**fields)
+        if self._cluster is not None:
+            self._change(brokers=brokers_of(self._cluster, self.snapshot.partitions, self._disks))
+
+    # -- the parts
+
+    async def _read_brokers(self) -> None:
+        self._cluster = await self._admin.describe_cluster(timeout_s=CALL_S)
+        self._change_brokers(cluster_id=self._cluster.cluster_id or "")
+
+    async def _read_topics(self) -> None:
+        described = await self._admin.describe_topics(timeout_s=CALL_S)
+        topics, partitions = tabulated(described.values())
+        del described
+        out_of_sync = [topic.name for topic in topics.values() if topic.under_replicated or topic.offline]
+        min_isr = await self._min_isr(out_of_sync[:SETTINGS_MAX])
+        self._change_brokers(topics=topics, partitions=partitions, min_isr=min_isr)
+
+    async def _min_isr(self, topics: Iterable[str]) -> dict[str, int]:
+        resources = [ConfigResource.topic(name) for name in topics]
+        if not resources:
+            return {}
+        settings = await _readable(self._admin.describe_configs(resources, timeout_s=CALL_S))
+        return {
+            resource.name: int(entries[_MIN_ISR].value or 1)
+            for resource, entries in settings.items()
+            if _MIN_ISR in entries
+        }
+
+    async def _read_disks(self) -> None:
+        sizes: dict[str, int] = {}
+        largest: dict[str, array[int]] = {}
+        cluster = self._cluster or await self._admin.describe_cluster(timeout_s=CALL_S)
+        problems = []
+        for broker in cluster.brokers:  # one by one: an answer lists every replica of the broker
+            try:
+                directories = await self._directories_of(broker.broker_id)
+            except OdradekError as error:
+                problems.append(error)
+                continue
+            self._disks[broker.broker_id] = tuple(disk_figures(directory) for directory in directories)
+            add_sizes(directories, sizes, largest)
+        if not problems or sizes:
+            self._change_brokers(sizes=sizes, largest=largest)
+        if problems:
+            raise problems[0]
+
+    async def _directories_of(self, broker_id: int) -> tuple[LogDirDescription, ...]:
+        described = await self._admin.describe_log_dirs([broker_id], timeout_s=CALL_S)
+        return described[broker_id]
+
+    async def _read_groups(self) -> None:
+        listed = await self._admin.list_groups(timeout_s=CALL_S)
+        names = [listing.group_id for listing in listed]
+        known = self.snapshot.groups
+        figures = {
+            listing.group_id: GroupFigures(
+                listing.group_id,
+                listing.type,
+                listing.state,
+                known[listing.group_id].members if listing.group_id in known else UNKNOWN,
+                known[listing.group_id].lag if listing.group_id in known else UNKNOWN,
+                UNKNOWN,
+            )
+            for listing in listed
+        }
+        self._change(groups=dict(figures))
+        for start in range(0, min(len(names), GROUPS_MAX), GROUPS_AT_ONCE):
+            some = names[start : start + GROUPS_AT_ONCE]
+            figures.update(await self._groups_of(some))
+            self._change(groups=dict(figures))
+
+    async def _groups_of(self, names: list[str]) -> dict[str, GroupFigures]:
+        described = await _readable(self._admin.describe_groups(names, timeout_s=CALL_S))
+        figures = {}
+        for name, group in described.items():
+            lag = UNKNOWN if group.type == "share" else await self._lag_of(name)
+            figures[name] = GroupFigures(
+                name, group.type, group.state, len(group.members), lag, group.coordinator
+            )
+        return figures
+
+    async def _lag_of(self, group_id: str) -> int:
+        committed = await _readable(self._admin.list_group_offsets(group_id, timeout_s=CALL_S))
+        positions = {
+            TopicPartition(*tp): offset.offset for tp, offset in committed.items() if offset is not None
+        }
+        living = {
+            tp: position
+            for tp, position in positions.items()
+            if (topic := self.snapshot.topics.get(tp.topic)) is not None and tp.partition < topic.partitions
+        }
+        if not living:
+            return 0 if not positions else UNKNOWN
+        ends = await _readable(self._admin.list_offsets(dict.fromkeys(living, LATEST), timeout_s=CALL_S))
+        return sum(max(0, ends[tp].offset - position) for tp, position in living.items() if tp in ends)
+
+    # -- one topic
+
+    async def topic_detail(self, name: str) -> TopicDetail:
+        """Returns offsets and settings of a topic, at most a few seconds old; concurrent callers share one reading."""
+        known = self._details.get(name)
+        if known is not None and self.clock.wall_ms() - known.read_ms < DETAIL_AGE_MS:
+            return known
+        task = self._under_way.get(name)
+        if task is None:
+            task = asyncio.get_running_loop().create_task(self._read_detail(name))
+            self._under_way[name] = task
+            task.add_done_callback(lambda _: self._under_way.pop(name, None))
+        return await asyncio.shield(task)
+
+    def forget_detail(self, name: str) -> None:
+        """Has the topic read again by the next caller: something was changed."""
+        self._details.pop(name, None)
+
+    async def _read_detail(self, name: str) -> TopicDetail:
+        topic = self.snapshot.topics.get(name)
+        names = [] if topic is None else partition_names(topic)
+        problems: list[str] = []
+
+        async def attempt(call: Awaitable[Any], otherwise: Any) -> Any:
+            try:
+                return await call
+            except OdradekError as error:
+                problems.append(explain(error))
+                return otherwise
+
+        admin, resource = self._admin, ConfigResource.topic(name)
+        led = (
+            []
+            if topic is None
+            else [
+                tp
+                for tp, row in zip(names, self.snapshot.partitions.of(topic), strict=True)
+                if not row.is_offline
+            ]
+        )
+        starts, ends, settings = await asyncio.gather(
+            attempt(admin.list_offsets(dict.fromkeys(led, EARLIEST), timeout_s=CALL_S), {}),
+            attempt(admin.list_offsets(dict.fromkeys(led, LATEST), timeout_s=CALL_S), {}),
+            attempt(admin.describe_configs([resource], documentation=True, timeout_s=CALL_S), {}),
+        )
+        detail = TopicDetail(
+            name=name,
+            read_ms=self.clock.wall_ms(),
+            starts={tp.partition: offset.offset for tp, offset in starts.items()},
+            ends={tp.partition: offset.offset for tp, offset in ends.items()},
+            settings=settings.get(resource, {}),
+            problems=tuple(dict.fromkeys(problems)),
+        )
+        self._details[name] = detail
+        while len(self._details) > DETAILS_MAX:
+            self._details.popitem(last=False)
+        return detail
+
+
+async def _readable(call: Awaitable[Mapping[K, V]]) -> Mapping[K, V]:
+    """Returns what a call about several things may read: a topic that is gone, or that this user may not see, is left out."""
+    try:
+        return await call
+    except PartialFailureError as error:
+        return error.results
+    except KafkaError as error:
+        if error.retriable:
+            raise
+        _log.debug("console_part_unreadable", reason=explain(error))
+        return {}

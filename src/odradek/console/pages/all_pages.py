@@ -1,0 +1,18 @@
+"""Every page of the console. A further page is a module here, a template, its texts, and a line in this list."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from odradek.console.pages import login, overview, preferences, topic, topic_changes, topics
+from odradek.console.web.application import Page
+
+PAGES: Final[tuple[Page, ...]] = (
+    *overview.PAGES,
+    *topics.PAGES,
+    *topic_changes.PAGES,
+    *topic.PAGES,
+    *login.PAGES,
+    *preferences.PAGES,
+)
+"""The first that matches a path answers it."""

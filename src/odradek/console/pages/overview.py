@@ -1,0 +1,48 @@
+"""The first page: what is wrong, the cluster as a picture, brokers and disks, the largest topics."""
+
+from __future__ import annotations
+
+import heapq
+from typing import Final
+
+from starlette.responses import Response
+
+from odradek.console.model.snapshot import UNKNOWN, ModelSnapshot
+from odradek.console.model.troubles import troubles_of
+from odradek.console.pictures.bars import broker_bars, racks_of, used_length
+from odradek.console.pictures.treemap import treemap
+from odradek.console.web.application import Page
+from odradek.console.web.visit import Visit
+
+LARGEST_MAX: Final = 24
+TROUBLES_MAX: Final = 50
+
+
+async def show(visit: Visit) -> Response:
+    """Shows the overview, from the model only."""
+    await visit.wait_until_read()
+    snapshot = visit.snapshot
+    troubles = troubles_of(snapshot)
+    return visit.render(
+        "overview.html",
+        active="overview",
+        troubles=troubles[:TROUBLES_MAX],
+        troubles_left_out=max(0, len(troubles) - TROUBLES_MAX),
+        racks=racks_of(snapshot.brokers),
+        bars=broker_bars(snapshot.brokers),
+        used_length=used_length,
+        held_bytes=sum(snapshot.sizes.values()) if snapshot.sizes else UNKNOWN,
+        alive=sum(broker.is_alive for broker in snapshot.brokers),
+        tiles=treemap(_largest(snapshot)),
+    )
+
+
+def _largest(snapshot: ModelSnapshot) -> list[tuple[str, int]]:
+    return [
+        pair
+        for pair in heapq.nlargest(LARGEST_MAX, snapshot.sizes.items(), key=lambda pair: (pair[1], pair[0]))
+        if pair[1] > 0
+    ]
+
+
+PAGES: Final = (Page(path="/", show=show),)

@@ -1,0 +1,69 @@
+"use strict";
+// Everything works without this script, as plain links and forms. It loads the live parts of a page again: when the server
+// says that the model has changed, and while someone types into a search. Parts are elements with an id and `data-live`.
+(() => {
+  const state = document.getElementById("live-state");
+  let loading = null;
+
+  // Replaces the live parts by those of the page at `address`. `only`: one id.
+  async function refresh(address, only) {
+    if (loading) loading.abort();
+    const mine = (loading = new AbortController());
+    try {
+      const response = await fetch(address, { signal: mine.signal, headers: { accept: "text/html" } });
+      if (response.redirected && new URL(response.url).pathname === "/login") { location.reload(); return; }
+      const fresh = new DOMParser().parseFromString(await response.text(), "text/html");
+      for (const part of document.querySelectorAll("[data-live][id]")) {
+        if (only && part.id !== only) continue;
+        const other = fresh.getElementById(part.id);
+        if (other && other.innerHTML !== part.innerHTML && !part.contains(document.activeElement)) {
+          const scrolled = [...part.querySelectorAll(".scroll")].map((box) => box.scrollLeft);
+          part.replaceWith(document.adoptNode(other));
+          other.querySelectorAll(".scroll").forEach((box, index) => { box.scrollLeft = scrolled[index] || 0; });
+        }
+      }
+      state.textContent = "";
+    } catch (error) {
+      if (error.name !== "AbortError") state.textContent = document.body.dataset.lost;
+    }
+  }
+
+  // Search as you type: the form's own address, without leaving the page.
+  for (const form of document.querySelectorAll("form[data-search]")) {
+    let timer = 0;
+    const search = () => {
+      const address = `${form.action}?${new URLSearchParams(new FormData(form))}`;
+      history.replaceState(null, "", address);
+      refresh(address, form.dataset.search);
+    };
+    form.addEventListener("input", () => { clearTimeout(timer); timer = setTimeout(search, 120); });
+    form.addEventListener("submit", (event) => { event.preventDefault(); clearTimeout(timer); search(); });
+  }
+
+  // Keys: an element with `data-key` is reached by that key ("/" goes to the search); Escape leaves a field.
+  document.addEventListener("keydown", (event) => {
+    if (event.ctrlKey || event.metaKey || event.altKey) return;
+    if (event.target.closest("input, textarea, select, [contenteditable]")) {
+      if (event.key === "Escape") event.target.blur();
+      return;
+    }
+    const target = [...document.querySelectorAll("[data-key]")].find((element) => element.dataset.key === event.key);
+    if (target) { event.preventDefault(); target.focus(); target.select(); }
+  });
+
+  // Live updates, as long as the page is seen.
+  if (document.querySelector("[data-live]")) {
+    let stream = null;
+    const open = () => {
+      if (stream || document.hidden) return;
+      stream = new EventSource("/live");
+      stream.addEventListener("changed", () => refresh(location.href));
+      stream.addEventListener("error", () => { state.textContent = document.body.dataset.lost; });
+      stream.addEventListener("open", () => { state.textContent = ""; });
+    };
+    const close = () => { if (stream) { stream.close(); stream = null; } };
+    document.addEventListener("visibilitychange", () => (document.hidden ? close() : (open(), refresh(location.href))));
+    window.addEventListener("pagehide", close);
+    open();
+  }
+})();

@@ -1,0 +1,90 @@
+"""Logging in to the console with a user of the cluster, and what others may try."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+
+import pytest
+from tests.scenarios.console.conftest import HOSTS, Browser, browser_of, token_of
+
+from odradek.client.options import AdminOptions
+from odradek.client.settings import AdminSettings
+from odradek.console.web.console import ConsoleOptions
+from odradek.console.web.sessions import FREE_ATTEMPTS
+from odradek.console.web.visit import SESSION_COOKIE
+from odradek.testing import LocalBroker
+
+
+@pytest.fixture
+async def browser(secure_broker: LocalBroker) -> AsyncIterator[Browser]:
+    settings: AdminOptions = AdminSettings.arguments(  # type: ignore[assignment]
+        {"bootstrap.servers": "", **secure_broker.client_settings}
+    )
+    for name in ("bootstrap_servers", "sasl_username", "sasl_password"):
+        settings.pop(name, None)  # type: ignore[misc]
+    options = ConsoleOptions(
+        bootstrap=secure_broker.address, settings=settings, asks_for_login=True, hosts=HOSTS
+    )
+    async with browser_of(options) as running:
+        yield running
+
+
+def login_of(broker: LocalBroker) -> dict[str, str]:
+    return {
+        "name": broker.client_settings["sasl.username"],
+        "password": broker.client_settings["sasl.password"],
+    }
+
+
+async def test_every_page_asks_for_a_login_first(browser: Browser) -> None:
+    for path in ("/", "/topics", "/topics/a", "/topics/new"):
+        page = await browser.get(path)
+        assert page.status_code == 303
+        assert page.headers["location"].startswith("/login")
+    assert (await browser.get("/live")).status_code == 401
+    assert len(browser.console.models) == 0
+
+
+async def test_a_login_gets_a_new_id_and_leads_on(browser: Browser, secure_broker: LocalBroker) -> None:
+    page = await browser.get("/login?next=/topics")
+    before = browser.http.cookies[SESSION_COOKIE]
+    response = await browser.post(
+        "/login", token=token_of(page.text), next="/topics", **login_of(secure_broker)
+    )
+    assert (response.status_code, response.headers["location"]) == (303, "/topics")
+    cookie = response.headers["set-cookie"]
+    assert "HttpOnly" in cookie
+    assert "SameSite=strict" in cookie
+    assert browser.http.cookies[SESSION_COOKIE] != before
+    page = await browser.get("/topics")
+    assert page.status_code == 200
+    assert login_of(secure_broker)["password"] not in page.text
+    used = browser.http.cookies[SESSION_COOKIE]
+    await browser.submit("/logout", on="/topics")
+    browser.http.cookies.set(SESSION_COOKIE, used)
+    assert (await browser.get("/topics")).status_code == 303
+    assert len(browser.console.models) == 0
+
+
+async def test_an_id_that_a_stranger_planted_is_not_kept(
+    browser: Browser, secure_broker: LocalBroker
+) -> None:
+    browser.http.cookies.set(SESSION_COOKIE, "planted")
+    await browser.submit("/login", **login_of(secure_broker))
+    stranger = Browser(browser.console)
+    stranger.http.cookies.set(SESSION_COOKIE, "planted")
+    assert (await stranger.get("/topics")).status_code == 303
+    await stranger.http.aclose()
+
+
+async def test_wrong_passwords_are_refused_and_slowed_down(
+    browser: Browser, secure_broker: LocalBroker
+) -> None:
+    name = login_of(secure_broker)["name"]
+    for _ in range(FREE_ATTEMPTS):
+        refused = await browser.submit("/login", name=name, password="wrong")
+        assert refused.status_code == 401
+        assert "refuses this name and password" in refused.text
+    slowed = await browser.submit("/login", **login_of(secure_broker))
+    assert slowed.status_code == 429
+    assert len(browser.console.sessions) == 0
