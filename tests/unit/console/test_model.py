@@ -25,7 +25,7 @@ from odradek.console.model.snapshot import (
     add_sizes,
     disk_figures,
 )
-from odradek.console.model.troubles import KINDS, Trouble, troubles_of
+from odradek.console.model.troubles import KINDS, Trouble, Urgency, troubles_of
 from odradek.console.pictures.treemap import HEIGHT, WIDTH, treemap
 from odradek.console.web.catalogue import LANGUAGES, catalogue
 from odradek.model.ids import TopicPartition
@@ -71,7 +71,7 @@ def snapshot_of(
             BrokerDescription(broker_id=number, host="h", port=9) for number in range(1, brokers + 1)
         ),
     )
-    disks = {1: tuple(disk_figures(each_directory) for each_directory in directories)}
+    disks = {1: tuple(disk_figures(log_directory) for log_directory in directories)}
     return ModelSnapshot(topics=figures, partitions=table, brokers=brokers_of(cluster, table, disks))
 
 
@@ -137,9 +137,9 @@ def test_a_cluster_that_does_not_answer_is_the_only_trouble_of_reading() -> None
 @pytest.mark.parametrize("language", LANGUAGES)
 @pytest.mark.parametrize("kind", KINDS)
 def test_every_trouble_has_words(kind: str, language: str) -> None:
-    values = {name: 1 for name in ("count", "broker", "replicas", "free_bytes", "lag")}
-    words = {name: "x" for name in ("examples", "path", "brokers", "group", "part", "problem")}
-    trouble = Trouble(kind=kind, level=troubles_of.__globals__["Level"].BAD, values=values | words)
+    values = dict.fromkeys(("count", "broker", "replicas", "free_bytes", "lag"), 1)
+    words = dict.fromkeys(("examples", "path", "brokers", "group", "part", "problem"), "x")
+    trouble = Trouble(kind=kind, level=Urgency.BAD, values=values | words)
     for part in ("what", "why", "next"):
         assert catalogue(language).text(f"troubles.{kind}.{part}", **trouble.values)
 

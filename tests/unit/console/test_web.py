@@ -14,7 +14,7 @@ from odradek.console.web.sessions import (
     IDLE_S,
     PAUSE_MAX_S,
     Attempts,
-    Sessions,
+    ConsoleSessions,
     form_token,
 )
 from odradek.console.web.visit import own_path
@@ -50,7 +50,7 @@ def test_the_browser_says_which_language_it_likes_best(header: str, language: st
 
 
 def test_sessions_end_when_idle_and_in_any_case_after_a_while() -> None:
-    sessions = Sessions()
+    sessions = ConsoleSessions()
     session_id = sessions.begin("ann", "secret", 0.0)
     assert sessions.get(session_id, IDLE_S) is not None
     assert sessions.get(session_id, 2 * IDLE_S + 1) is None
@@ -64,7 +64,7 @@ def test_sessions_end_when_idle_and_in_any_case_after_a_while() -> None:
 
 
 def test_sessions_are_bounded_and_have_ids_that_no_one_chooses() -> None:
-    sessions = Sessions(sessions_max=2)
+    sessions = ConsoleSessions(sessions_max=2)
     first, second, third = (sessions.begin("ann", "secret", 0.0) for _ in range(3))
     assert len({first, second, third}) == 3
     assert sessions.get(first, 0.0) is None

@@ -143,8 +143,7 @@ class AsyncAdmin:
         """Partitions, leaders and replicas. Without names: of all topics that this user may see, those of Kafka's own too."""
         names = None if topics is None else list(dict.fromkeys(topics))
         response = await self._session.one("describe_topics", timeout_s, requests.describe_topics(names))
-        errors = {} if names is None else response.errors
-        return Failures("describe_topics", errors).raise_or(response.results)
+        return Failures("describe_topics", response.errors if names else {}).raise_or(response.results)
 
     # -- settings
 

@@ -1,4 +1,4 @@
-"""From answers of brokers to figures: pure functions, which the refreshing calls."""
+"""Turns descriptions of brokers into figures: pure functions, which the refreshing calls."""
 
 from __future__ import annotations
 

@@ -193,14 +193,14 @@ class ClusterModel:
             try:
                 directories = await self._directories_of(broker.broker_id)
             except OdradekError as error:
-                problems.append(error)
+                problems.append(explain(error))
                 continue
             self._disks[broker.broker_id] = tuple(disk_figures(directory) for directory in directories)
             add_sizes(directories, sizes, largest)
         if not problems or sizes:
             self._change_brokers(sizes=sizes, largest=largest)
         if problems:
-            raise problems[0]
+            raise OdradekError(problems[0])
 
     async def _directories_of(self, broker_id: int) -> tuple[LogDirDescription, ...]:
         described = await self._admin.describe_log_dirs([broker_id], timeout_s=CALL_S)

@@ -30,7 +30,7 @@ KINDS: Final = (
 """Each kind has `troubles.KIND.what`, `.why` and `.next` in the catalogues."""
 
 
-class Level(IntEnum):
+class Urgency(IntEnum):
     """The urgency of a trouble: the higher, the worse."""
 
     NOTE = 0
@@ -43,7 +43,7 @@ class Trouble:
     """One thing that is wrong. `values` fill the texts of its kind; `path` leads to a page about it."""
 
     kind: str
-    level: Level
+    level: Urgency
     values: Mapping[str, str | int] = field(default_factory=dict)
     path: str = ""
 
@@ -61,12 +61,12 @@ def troubles_of(snapshot: ModelSnapshot) -> list[Trouble]:
 
 def _unread(snapshot: ModelSnapshot) -> Iterator[Trouble]:
     if problem := snapshot.readings["brokers"].problem:
-        yield Trouble(kind="cluster_unread", level=Level.BAD, values={"problem": problem})
+        yield Trouble(kind="cluster_unread", level=Urgency.BAD, values={"problem": problem})
         return
     for part, reading in snapshot.readings.items():
         if reading.problem:
             values = {"part": part, "problem": reading.problem}
-            yield Trouble(kind="part_unread", level=Level.WARNING, values=values)
+            yield Trouble(kind="part_unread", level=Urgency.WARNING, values=values)
 
 
 class _Affected:
@@ -107,17 +107,17 @@ def _of_partitions(snapshot: ModelSnapshot) -> Iterator[Trouble]:
                 moved.add(topic.name, row.partition)
     unhealthy = "/topics?problems=1"
     if offline.count:
-        yield Trouble(kind="offline", level=Level.BAD, values=offline.values, path=unhealthy)
+        yield Trouble(kind="offline", level=Urgency.BAD, values=offline.values, path=unhealthy)
     if thin.count:
-        yield Trouble(kind="under_min_isr", level=Level.BAD, values=thin.values, path=unhealthy)
+        yield Trouble(kind="under_min_isr", level=Urgency.BAD, values=thin.values, path=unhealthy)
     if lagging.count:
         kind = "under_replicated_by_dead" if is_explained else "under_replicated"
         brokers = ", ".join(map(str, sorted(dead))) or "–"
         yield Trouble(
-            kind=kind, level=Level.WARNING, values={**lagging.values, "brokers": brokers}, path=unhealthy
+            kind=kind, level=Urgency.WARNING, values={**lagging.values, "brokers": brokers}, path=unhealthy
         )
     if moved.count:
-        yield Trouble(kind="not_preferred", level=Level.NOTE, values=moved.values)
+        yield Trouble(kind="not_preferred", level=Urgency.NOTE, values=moved.values)
 
 
 def _is_under_min_isr(snapshot: ModelSnapshot, topic: TopicFigures, row: PartitionFigures) -> bool:
@@ -128,11 +128,11 @@ def _of_brokers(snapshot: ModelSnapshot) -> Iterator[Trouble]:
     for broker in snapshot.brokers:
         if not broker.is_alive:
             values: dict[str, str | int] = {"broker": broker.broker_id, "replicas": broker.replicas}
-            yield Trouble(kind="broker_dead", level=Level.BAD, values=values)
+            yield Trouble(kind="broker_dead", level=Urgency.BAD, values=values)
         for disk in broker.disks:
             if disk.state == "ok":
                 continue
-            level = Level.BAD if disk.state in ("offline", "full") else Level.WARNING
+            level = Urgency.BAD if disk.state in ("offline", "full") else Urgency.WARNING
             values = {"broker": broker.broker_id, "path": disk.path, "free_bytes": disk.free_bytes}
             yield Trouble(kind=f"disk_{disk.state}", level=level, values=values)
 
@@ -146,6 +146,6 @@ def _of_groups(snapshot: ModelSnapshot) -> Iterator[Trouble]:
     for group in sorted(behind, key=lambda group: -group.lag)[:GROUPS_MAX]:
         yield Trouble(
             kind="group_without_members",
-            level=Level.WARNING,
+            level=Urgency.WARNING,
             values={"group": group.group_id, "lag": group.lag},
         )

@@ -5,9 +5,9 @@ from __future__ import annotations
 from typing import Final
 
 from odradek.console.pages import login, overview, preferences, topic, topic_changes, topics
-from odradek.console.web.application import Page
+from odradek.console.web.application import ConsolePage
 
-PAGES: Final[tuple[Page, ...]] = (
+PAGES: Final[tuple[ConsolePage, ...]] = (
     *overview.PAGES,
     *topics.PAGES,
     *topic_changes.PAGES,

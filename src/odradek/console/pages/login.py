@@ -8,7 +8,7 @@ from starlette.responses import Response
 
 from odradek.client.aio import AsyncAdmin
 from odradek.client.options import AdminOptions
-from odradek.console.web.application import Page, set_session_cookie
+from odradek.console.web.application import ConsolePage, set_session_cookie
 from odradek.console.web.sessions import new_id
 from odradek.console.web.visit import Visit, own_path
 from odradek.model.errors import ErrorCode, KafkaError
@@ -85,6 +85,6 @@ def _form(visit: Visit, back: str, name: str = "", line: str = "", status: int =
 
 
 PAGES: Final = (
-    Page(path="/login", show=show, act=log_in, is_public=True, changes_cluster=False),
-    Page(path="/logout", act=log_out, is_public=True, changes_cluster=False),
+    ConsolePage(path="/login", show=show, act=log_in, is_public=True, changes_cluster=False),
+    ConsolePage(path="/logout", act=log_out, is_public=True, changes_cluster=False),
 )

@@ -11,7 +11,7 @@ from odradek.console.model.snapshot import UNKNOWN, ModelSnapshot
 from odradek.console.model.troubles import troubles_of
 from odradek.console.pictures.bars import broker_bars, racks_of, used_length
 from odradek.console.pictures.treemap import treemap
-from odradek.console.web.application import Page
+from odradek.console.web.application import ConsolePage
 from odradek.console.web.visit import Visit
 
 LARGEST_MAX: Final = 24
@@ -45,4 +45,4 @@ def _largest(snapshot: ModelSnapshot) -> list[tuple[str, int]]:
     ]
 
 
-PAGES: Final = (Page(path="/", show=show),)
+PAGES: Final = (ConsolePage(path="/", show=show),)

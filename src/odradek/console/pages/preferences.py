@@ -6,7 +6,7 @@ from typing import Final
 
 from starlette.responses import Response
 
-from odradek.console.web.application import Page
+from odradek.console.web.application import ConsolePage
 from odradek.console.web.catalogue import LANGUAGES
 from odradek.console.web.visit import LANGUAGE_COOKIE, THEME_COOKIE, THEMES, Visit, own_path
 
@@ -28,4 +28,4 @@ def _keep(response: Response, name: str, value: str) -> None:
     response.set_cookie(name, value, max_age=_YEAR_S, httponly=True, samesite="strict")
 
 
-PAGES: Final = (Page(path="/preferences", act=choose, is_public=True, changes_cluster=False),)
+PAGES: Final = (ConsolePage(path="/preferences", act=choose, is_public=True, changes_cluster=False),)

@@ -10,7 +10,7 @@ from starlette.responses import Response
 from odradek.client.admin.types import ConfigEntry
 from odradek.console.model.snapshot import TopicDetail, TopicFigures
 from odradek.console.pages.topics import page_number, pages_of
-from odradek.console.web.application import Page
+from odradek.console.web.application import ConsolePage
 from odradek.console.web.visit import Visit
 from odradek.model.errors import ErrorCode, KafkaError
 
@@ -65,4 +65,4 @@ def source_text(visit: Visit, entry: ConfigEntry) -> str:
     return visit.catalogue.text(f"source.{entry.source.name.lower()}")
 
 
-PAGES: Final = (Page(path="/topics/{name}", show=show),)
+PAGES: Final = (ConsolePage(path="/topics/{name}", show=show),)

@@ -9,7 +9,7 @@ from starlette.responses import Response
 from odradek.client.admin.types import ConfigEntry, ConfigResource, NewTopic
 from odradek.client.errors import explain
 from odradek.console.pages.topic import detail_of, known_topic, source_text
-from odradek.console.web.application import Page
+from odradek.console.web.application import ConsolePage
 from odradek.console.web.visit import Visit
 from odradek.model.errors import ErrorCode, KafkaError
 from odradek.model.java_numbers import is_digits
@@ -145,7 +145,7 @@ def _setting_page(
 
 
 PAGES: Final = (
-    Page(path="/topics/new", show=show_new, act=create),
-    Page(path="/topics/{name}/delete", show=show_delete, act=delete),
-    Page(path="/topics/{name}/settings/{setting}", show=show_setting, act=change_setting),
+    ConsolePage(path="/topics/new", show=show_new, act=create),
+    ConsolePage(path="/topics/{name}/delete", show=show_delete, act=delete),
+    ConsolePage(path="/topics/{name}/settings/{setting}", show=show_setting, act=change_setting),
 )

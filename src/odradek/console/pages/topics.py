@@ -8,7 +8,7 @@ from typing import Any, Final, NamedTuple
 from starlette.responses import Response
 
 from odradek.console.model.snapshot import UNKNOWN, ModelSnapshot, TopicFigures
-from odradek.console.web.application import Page
+from odradek.console.web.application import ConsolePage
 from odradek.console.web.visit import Visit
 from odradek.model.java_numbers import is_digits
 
@@ -91,4 +91,4 @@ def page_number(text: str, rows: int, page_rows: int) -> int:
     return min(max(1, wanted), pages_of(rows, page_rows))
 
 
-PAGES: Final = (Page(path="/topics", show=show),)
+PAGES: Final = (ConsolePage(path="/topics", show=show),)

@@ -18,7 +18,7 @@ from starlette.types import ASGIApp
 
 from odradek.client.errors import explain
 from odradek.console.web.console import LIVE_STREAMS_MAX, STATIC, Console
-from odradek.console.web.gate import LIVE_PATH, Gate
+from odradek.console.web.gate import LIVE_PATH, ConsoleGate
 from odradek.console.web.sessions import new_id
 from odradek.console.web.visit import SESSION_COOKIE, ForgedFormError, Visit
 from odradek.model.errors import ErrorCode, KafkaError, OdradekError
@@ -44,7 +44,7 @@ Handler = Callable[[Visit], Awaitable[Response]]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Page:
+class ConsolePage:
     """A path, and what answers it."""
 
     path: str
@@ -58,7 +58,7 @@ class Page:
     """Whether `act` is refused in read-only mode."""
 
 
-def application(console: Console, pages: Iterable[Page]) -> ASGIApp:
+def application(console: Console, pages: Iterable[ConsolePage]) -> ASGIApp:
     """Returns the whole application, inside its gate."""
     routes = [Route(page.path, _endpoint(console, page), methods=_methods(page)) for page in pages]
     app = Starlette(
@@ -69,14 +69,14 @@ def application(console: Console, pages: Iterable[Page]) -> ASGIApp:
         ],
         exception_handlers={HTTPException: _missing(console)},  # type: ignore[dict-item]
     )
-    return Gate(app, console.options.hosts)
+    return ConsoleGate(app, console.options.hosts)
 
 
-def _methods(page: Page) -> list[str]:
+def _methods(page: ConsolePage) -> list[str]:
     return [method for method, handler in (("GET", page.show), ("POST", page.act)) if handler is not None]
 
 
-def _endpoint(console: Console, page: Page) -> Callable[[Request], Awaitable[Response]]:
+def _endpoint(console: Console, page: ConsolePage) -> Callable[[Request], Awaitable[Response]]:
     async def endpoint(request: Request) -> Response:
         visit, is_new = _visit(console, request)
         response = await _respond(visit, page)
@@ -92,7 +92,7 @@ def _visit(console: Console, request: Request) -> tuple[Visit, bool]:
     return Visit(console, request, browser_id or new_id()), not browser_id
 
 
-async def _respond(visit: Visit, page: Page) -> Response:
+async def _respond(visit: Visit, page: ConsolePage) -> Response:
     is_post = visit.request.method == "POST"
     try:
         if not await visit.admit() and not page.is_public:

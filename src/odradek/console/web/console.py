@@ -16,7 +16,7 @@ from odradek.client.options import AdminOptions
 from odradek.console.background import BackgroundLoop
 from odradek.console.model.models import ClusterModels
 from odradek.console.model.refreshing import ClusterModel
-from odradek.console.web.sessions import Attempts, Sessions
+from odradek.console.web.sessions import Attempts, ConsoleSessions
 from odradek.model.safe_text import safe_line
 from odradek.runtime.ports import Clock
 from odradek.runtime.real_clock import SystemClock
@@ -52,7 +52,7 @@ class Console:
         self.clock: Final = clock or SystemClock()
         self.background: Final = BackgroundLoop()
         self.models: Final = ClusterModels(options.bootstrap, self.background, self.clock)
-        self.sessions: Final = Sessions()
+        self.sessions: Final = ConsoleSessions()
         self.attempts: Final = Attempts()
         self.key: Final = os.urandom(32)
         """Makes the tokens of forms; another one in each process."""

@@ -33,7 +33,7 @@ SECURITY_HEADERS: Final = (
 )
 
 
-class Gate:
+class ConsoleGate:
     """An ASGI application around another. `hosts`: the names that a Host header may have; None: any."""
 
     def __init__(self, app: ASGIApp, hosts: Collection[str] | None) -> None:

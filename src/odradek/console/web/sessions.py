@@ -21,7 +21,7 @@ SUBJECTS_MAX: Final = 10_000
 
 
 @dataclass(slots=True)
-class Session:
+class ConsoleSession:
     """One login. `secret` is the name and password for the cluster; it never leaves this process."""
 
     principal: str
@@ -33,11 +33,11 @@ class Session:
         return f"Session({self.principal!r})"
 
 
-class Sessions:
+class ConsoleSessions:
     """Sessions by their ids. An id is made at login, is 256 bits of the system's entropy, and only its hash is a key here."""
 
     def __init__(self, sessions_max: int = SESSIONS_MAX) -> None:
-        self._sessions: OrderedDict[bytes, Session] = OrderedDict()
+        self._sessions: OrderedDict[bytes, ConsoleSession] = OrderedDict()
         self._sessions_max = sessions_max
 
     def __len__(self) -> int:
@@ -46,12 +46,12 @@ class Sessions:
     def begin(self, principal: str, password: str, now_s: float) -> str:
         """Returns the id of a new session. The one that was used longest ago makes room."""
         session_id = new_id()
-        self._sessions[_key(session_id)] = Session(principal, password, now_s, now_s)
+        self._sessions[_key(session_id)] = ConsoleSession(principal, password, now_s, now_s)
         while len(self._sessions) > self._sessions_max:
             self._sessions.popitem(last=False)
         return session_id
 
-    def get(self, session_id: str, now_s: float) -> Session | None:
+    def get(self, session_id: str, now_s: float) -> ConsoleSession | None:
         """Returns the session, and notes its use; None if there is none or it has expired."""
         key = _key(session_id)
         session = self._sessions.get(key)
@@ -64,7 +64,7 @@ class Sessions:
         self._sessions.move_to_end(key)
         return session
 
-    def end(self, session_id: str) -> Session | None:
+    def end(self, session_id: str) -> ConsoleSession | None:
         """Removes the session, and returns it."""
         return self._sessions.pop(_key(session_id), None)
 
@@ -92,7 +92,7 @@ class Attempts:
         count, last_s = self._failures.get(subject, (0, 0.0))
         if count < FREE_ATTEMPTS or now_s - last_s > FORGOTTEN_AFTER_S:
             return 0.0
-        pause_s = min(PAUSE_MAX_S, PAUSE_S * 2 ** min(count - FREE_ATTEMPTS, 20))
+        pause_s = min(PAUSE_MAX_S, PAUSE_S * float(1 << min(count - FREE_ATTEMPTS, 20)))
         return max(0.0, last_s + pause_s - now_s)
 
     def fail(self, subjects: tuple[str, ...], now_s: float) -> None:
@@ -126,7 +126,7 @@ def form_token(key: bytes, browser_id: str) -> str:
     return hmac.new(key, browser_id.encode(), hashlib.sha256).hexdigest()
 
 
-def _is_over(session: Session, now_s: float) -> bool:
+def _is_over(session: ConsoleSession, now_s: float) -> bool:
     return now_s - session.used_s > IDLE_S or now_s - session.began_s > ABSOLUTE_S
 
 
