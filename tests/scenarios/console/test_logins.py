@@ -7,7 +7,6 @@ from collections.abc import AsyncIterator
 import pytest
 from tests.scenarios.console.conftest import HOSTS, Browser, browser_of, token_of
 
-from odradek.client.options import AdminOptions
 from odradek.client.settings import AdminSettings
 from odradek.console.web.console import ConsoleOptions
 from odradek.console.web.sessions import FREE_ATTEMPTS
@@ -17,11 +16,9 @@ from odradek.testing import LocalBroker
 
 @pytest.fixture
 async def browser(secure_broker: LocalBroker) -> AsyncIterator[Browser]:
-    settings: AdminOptions = AdminSettings.arguments(  # type: ignore[assignment]
-        {"bootstrap.servers": "", **secure_broker.client_settings}
-    )
+    settings = AdminSettings.arguments({"bootstrap.servers": "", **secure_broker.client_settings})
     for name in ("bootstrap_servers", "sasl_username", "sasl_password"):
-        settings.pop(name, None)  # type: ignore[misc]
+        settings.pop(name, None)
     options = ConsoleOptions(
         bootstrap=secure_broker.address, settings=settings, asks_for_login=True, hosts=HOSTS
     )

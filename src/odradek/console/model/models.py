@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from collections import OrderedDict
-from typing import Final
+from collections.abc import Mapping
+from typing import Any, Final
 
-from odradek.client.options import AdminOptions
 from odradek.console.background import BackgroundLoop
 from odradek.console.model.refreshing import ClusterModel
 from odradek.runtime.ports import Clock
@@ -32,7 +32,7 @@ class ClusterModels:
         """Returns the principals that have a model."""
         return list(self._models)
 
-    async def open(self, principal: str, settings: AdminOptions) -> ClusterModel:
+    async def open(self, principal: str, settings: Mapping[str, Any]) -> ClusterModel:
         """Returns the principal's model, which is made with these settings if there is none."""
         model = self._models.get(principal)
         if model is None:
@@ -48,7 +48,7 @@ class ClusterModels:
         model.touch()
         return model
 
-    async def replace(self, principal: str, settings: AdminOptions) -> ClusterModel:
+    async def replace(self, principal: str, settings: Mapping[str, Any]) -> ClusterModel:
         """Returns a new model: the principal logged in again, perhaps with another password."""
         await self.drop(principal)
         return await self.open(principal, settings)
@@ -64,7 +64,7 @@ class ClusterModels:
         for principal in list(self._models):
             await self.drop(principal)
 
-    async def _made(self, settings: AdminOptions) -> ClusterModel:
+    async def _made(self, settings: Mapping[str, Any]) -> ClusterModel:
         model = ClusterModel(self._bootstrap, settings, self._clock)
         await model.start()
         return model

@@ -18,7 +18,6 @@ from odradek.client import EARLIEST, LATEST
 from odradek.client.admin.types import ClusterDescription, ConfigResource, LogDirDescription
 from odradek.client.aio import AsyncAdmin
 from odradek.client.errors import PartialFailureError, explain
-from odradek.client.options import AdminOptions
 from odradek.console.model.assembly import brokers_of, tabulated
 from odradek.console.model.snapshot import (
     UNKNOWN,
@@ -60,7 +59,7 @@ V = TypeVar("V")
 class ClusterModel:
     """One cluster as one principal sees it. `start` and `close` on the background loop."""
 
-    def __init__(self, bootstrap: str, settings: AdminOptions, clock: Clock) -> None:
+    def __init__(self, bootstrap: str, settings: Mapping[str, Any], clock: Clock) -> None:
         self.bootstrap: Final = bootstrap
         self.settings: Final = settings
         self.snapshot = ModelSnapshot()

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from typing import Final
+from collections.abc import Mapping
+from typing import Any, Final
 
 from starlette.responses import Response
 
 from odradek.client.aio import AsyncAdmin
-from odradek.client.options import AdminOptions
 from odradek.console.web.application import ConsolePage, set_session_cookie
 from odradek.console.web.sessions import new_id
 from odradek.console.web.visit import Visit, own_path
@@ -75,7 +75,7 @@ async def log_out(visit: Visit) -> Response:
     return response
 
 
-async def _check(bootstrap: str, settings: AdminOptions) -> None:
+async def _check(bootstrap: str, settings: Mapping[str, Any]) -> None:
     async with AsyncAdmin(bootstrap, **settings) as admin:
         await admin.describe_cluster(timeout_s=CHECK_S)
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import os
-from collections.abc import Collection
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Final
@@ -12,7 +12,6 @@ from typing import Any, Final
 import jinja2
 from markupsafe import Markup
 
-from odradek.client.options import AdminOptions
 from odradek.console.background import BackgroundLoop
 from odradek.console.model.models import ClusterModels
 from odradek.console.model.refreshing import ClusterModel
@@ -34,7 +33,7 @@ class ConsoleOptions:
     """What the command line says."""
 
     bootstrap: str
-    settings: AdminOptions = field(default_factory=AdminOptions)
+    settings: Mapping[str, Any] = field(default_factory=dict)
     """How to connect; without name and password where each user logs in."""
     asks_for_login: bool = False
     read_only: bool = False
@@ -63,9 +62,9 @@ class Console:
         """Returns the model of a principal that is logged in, or of everyone."""
         return await self.models.open(principal, self.settings_of(principal, password))
 
-    def settings_of(self, principal: str, password: str) -> AdminOptions:
+    def settings_of(self, principal: str, password: str) -> dict[str, Any]:
         """Returns the client's settings for a principal."""
-        settings: AdminOptions = {"client_id": "odradek-console", **self.options.settings}
+        settings: dict[str, Any] = {"client_id": "odradek-console", **self.options.settings}
         if principal != ANONYMOUS:
             settings |= {"sasl_username": principal, "sasl_password": password}
         return settings
