@@ -1,0 +1,103 @@
+"""The console as a person has it: a real browser, its script, its policies, its keyboard."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import TYPE_CHECKING
+
+import pytest
+
+from odradek.client import Admin, NewTopic
+from odradek.testing import LocalBroker
+
+if TYPE_CHECKING:
+    from playwright.sync_api import Browser, Page
+
+pytestmark = pytest.mark.interop
+TOPICS = ("flights", "orders.eu", "orders.us")
+
+
+@pytest.fixture(scope="module")
+def filled(broker: LocalBroker, console: str) -> str:
+    with Admin(broker.address) as admin:
+        admin.create_topics([NewTopic(name, 3) for name in TOPICS])
+    return console
+
+
+@pytest.fixture
+def page(chromium: Browser, filled: str) -> Iterator[Page]:
+    """A page at the list of topics. Whatever the browser complains about fails the test."""
+    context = chromium.new_context(viewport={"width": 390, "height": 800}, locale="en-US")
+    opened = context.new_page()
+    complaints: list[str] = []
+    opened.on("console", lambda message: complaints.append(message.text))
+    opened.on("pageerror", lambda error: complaints.append(str(error)))
+    opened.goto(f"{filled}/topics")
+    opened.get_by_role("link", name="flights").wait_for()  # live: the model may read them only now
+    yield opened
+    context.close()
+    assert complaints == []
+
+
+def rows(page: Page) -> list[str]:
+    return page.locator("#list tbody th a").all_inner_texts()
+
+
+def test_topics_are_searched_as_one_types(page: Page) -> None:
+    page.keyboard.press("/")
+    page.keyboard.type("orders")
+    page.get_by_text("2 of 3 topics").wait_for()
+    assert rows(page) == ["orders.eu", "orders.us"]
+    assert page.url.endswith("search=orders")
+    page.keyboard.type(".none")
+    page.get_by_text("No topic matches. All 3 topics were searched.").wait_for()
+
+
+def test_a_page_follows_the_cluster_without_being_loaded_again(page: Page, broker: LocalBroker) -> None:
+    page.evaluate("window.planted = true")
+    with Admin(broker.address) as admin:
+        admin.create_topics([NewTopic("arrives-later", 1)])
+        page.get_by_role("link", name="arrives-later").wait_for()
+        admin.delete_topics(["arrives-later"])
+    page.get_by_role("link", name="arrives-later").wait_for(state="detached")
+    assert page.evaluate("window.planted") is True
+
+
+def test_a_setting_is_changed_by_hand(page: Page) -> None:
+    page.get_by_role("link", name="flights").click()
+    page.get_by_role("link", name="Change retention.ms").click()
+    page.get_by_label("Value").fill("86400000")
+    page.get_by_role("button", name="Check the change").click()
+    page.get_by_role("button", name="Make the change").click()
+    page.get_by_text("The setting was changed.").wait_for()
+    assert "this topic" in page.locator("tr", has_text="retention.ms").first.inner_text()
+
+
+def test_language_and_colours_are_kept(page: Page) -> None:
+    page.get_by_role("button", name="Русский").click()
+    page.get_by_role("heading", name="Топики").wait_for()
+    page.get_by_role("button", name="Тёмная").click()
+    assert page.locator("html").get_attribute("data-theme") == "dark"
+    page.reload()
+    assert page.locator("html").get_attribute("lang") == "ru"
+
+
+@pytest.mark.parametrize("path", ["/", "/topics", "/topics/flights", "/topics/new", "/none"])
+def test_nothing_is_wider_than_a_phone(page: Page, filled: str, path: str) -> None:
+    if path == "/none":
+        page.goto(filled)
+    else:
+        page.goto(filled + path)
+    assert page.evaluate("document.documentElement.scrollWidth") == 390
+
+
+def test_everything_works_without_the_script(chromium: Browser, filled: str) -> None:
+    context = chromium.new_context(java_script_enabled=False, locale="en-US")
+    page = context.new_page()
+    page.goto(f"{filled}/topics")
+    page.get_by_label("Search topics").fill("us")
+    page.get_by_role("button", name="Search").click()
+    assert rows(page) == ["orders.us"]
+    page.get_by_role("link", name="orders.us").click()
+    page.get_by_role("heading", name="orders.us").wait_for()
+    context.close()
