@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
@@ -14,6 +14,14 @@ if TYPE_CHECKING:
     from playwright.sync_api import Browser, Page
 
 pytestmark = pytest.mark.interop
+PAGES = (
+    "/",
+    "/topics",
+    "/topics/flights",
+    "/topics/flights/delete",
+    "/topics/flights/settings/retention.ms",
+    "/topics/new",
+)
 TOPICS = ("flights", "orders.eu", "orders.us")
 
 
@@ -82,13 +90,28 @@ def test_language_and_colours_are_kept(page: Page) -> None:
     assert page.locator("html").get_attribute("lang") == "ru"
 
 
-@pytest.mark.parametrize("path", ["/", "/topics", "/topics/flights", "/topics/new", "/none"])
+@pytest.mark.parametrize("path", PAGES)
 def test_nothing_is_wider_than_a_phone(page: Page, filled: str, path: str) -> None:
-    if path == "/none":
-        page.goto(filled)
-    else:
-        page.goto(filled + path)
+    page.goto(filled + path)
     assert page.evaluate("document.documentElement.scrollWidth") == 390
+
+
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+@pytest.mark.parametrize("path", PAGES)
+def test_axe_finds_nothing_serious(chromium: Browser, filled: str, path: str, scheme: Any) -> None:
+    axe = pytest.importorskip("axe_playwright_python.sync_playwright", reason="absent: axe-core")
+    context = chromium.new_context(color_scheme=scheme, locale="en-US")
+    page = context.new_page()
+    page.goto(filled + path)
+    violations = axe.Axe().run(page).response["violations"]
+    context.close()
+    serious = [
+        (rule["id"], node["html"])
+        for rule in violations
+        for node in rule["nodes"]
+        if rule["impact"] in ("serious", "critical", "moderate")
+    ]
+    assert serious == []
 
 
 def test_everything_works_without_the_script(chromium: Browser, filled: str) -> None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Iterable, Mapping
 from dataclasses import replace
 
@@ -25,14 +24,6 @@ def brokers_of(
     disks: Mapping[int, tuple[DiskFigures, ...]],
 ) -> tuple[BrokerFigures, ...]:
     """Returns the brokers that live, and those that hold replicas without living, each with its part of the partitions."""
-    leads: Counter[int] = Counter()
-    holds: Counter[int] = Counter()
-    lags: Counter[int] = Counter()
-    for leader, replicas, isr in partitions.rows():
-        leads[leader] += 1
-        holds.update(replicas)
-        if len(isr) < len(replicas):
-            lags.update(replica for replica in replicas if replica not in isr)
     alive = {
         broker.broker_id: BrokerFigures(
             broker_id=broker.broker_id,
@@ -46,9 +37,14 @@ def brokers_of(
     }
     dead = {
         broker_id: BrokerFigures(broker_id=broker_id, is_alive=False)
-        for broker_id in holds.keys() - alive.keys()
+        for broker_id in partitions.holds.keys() - alive.keys()
     }
     return tuple(
-        replace(broker, leads=leads[number], replicas=holds[number], out_of_sync=lags[number])
+        replace(
+            broker,
+            leads=partitions.leads[number],
+            replicas=partitions.holds[number],
+            out_of_sync=partitions.lags[number],
+        )
         for number, broker in sorted({**alive, **dead}.items())
     )

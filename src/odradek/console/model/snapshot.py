@@ -7,6 +7,7 @@ replicas are one tuple.
 from __future__ import annotations
 
 from array import array
+from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Final, NamedTuple
@@ -96,35 +97,56 @@ class TopicFigures:
     replication_factor: int
     offline: int
     under_replicated: int
+    not_preferred: int
+    """The number of partitions that another broker than the first of their replicas leads."""
 
 
 class PartitionTable:
     """The partitions of all topics, column by column. It is filled once, by `add`, and does not change afterwards."""
 
-    __slots__ = ("_isr", "_leaders", "_lists", "_replicas")
+    __slots__ = ("_isr", "_leaders", "_lists", "_replicas", "holds", "lags", "leads")
 
     def __init__(self) -> None:
         self._leaders = array("i")
         self._replicas: list[tuple[int, ...]] = []
         self._isr: list[tuple[int, ...]] = []
         self._lists: dict[tuple[int, ...], tuple[int, ...]] = {}
+        self.leads: Counter[int] = Counter()
+        """The number of partitions that each broker leads; `holds`: of its replicas; `lags`: of those out of sync."""
+        self.holds: Counter[int] = Counter()
+        self.lags: Counter[int] = Counter()
 
     def __len__(self) -> int:
         return len(self._leaders)
 
     def add(self, topic: TopicDescription) -> TopicFigures:
         """Appends the partitions of a topic, and returns the topic's figures."""
-        first, offline, under_replicated, factor = len(self._leaders), 0, 0, 0
+        first, offline, under_replicated, not_preferred, factor = len(self._leaders), 0, 0, 0, 0
         once = self._lists.setdefault
         for partition in topic.partitions:
-            self._leaders.append(partition.leader)
-            self._replicas.append(once(partition.replicas, partition.replicas))
-            self._isr.append(once(partition.isr, partition.isr))
-            offline += partition.leader == NO_BROKER
-            under_replicated += len(partition.isr) < len(partition.replicas)
-            factor = max(factor, len(partition.replicas))
+            leader, replicas, isr = partition.leader, partition.replicas, partition.isr
+            self._leaders.append(leader)
+            self._replicas.append(once(replicas, replicas))
+            self._isr.append(once(isr, isr))
+            self.leads[leader] += 1
+            self.holds.update(replicas)
+            factor = max(factor, len(replicas))
+            if len(isr) < len(replicas):
+                under_replicated += 1
+                self.lags.update(replica for replica in replicas if replica not in isr)
+            if leader == NO_BROKER:
+                offline += 1
+            elif replicas and leader != replicas[0]:
+                not_preferred += 1
         return TopicFigures(
-            topic.name, topic.internal, first, len(topic.partitions), factor, offline, under_replicated
+            topic.name,
+            topic.internal,
+            first,
+            len(topic.partitions),
+            factor,
+            offline,
+            under_replicated,
+            not_preferred,
         )
 
     def of(self, topic: TopicFigures) -> Iterator[PartitionFigures]:
@@ -132,10 +154,6 @@ class PartitionTable:
         for number in range(topic.partitions):
             row = topic.first + number
             yield PartitionFigures(number, self._leaders[row], self._replicas[row], self._isr[row])
-
-    def rows(self) -> Iterable[tuple[int, tuple[int, ...], tuple[int, ...]]]:
-        """Yields leader, replicas and ISR of every partition."""
-        return zip(self._leaders, self._replicas, self._isr, strict=True)
 
 
 class GroupFigures(NamedTuple):

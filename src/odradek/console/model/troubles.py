@@ -93,6 +93,8 @@ def _of_partitions(snapshot: ModelSnapshot) -> Iterator[Trouble]:
     dead: set[int] = set()
     is_explained = True
     for topic in snapshot.topics.values():
+        if not (topic.offline or topic.under_replicated or topic.not_preferred):
+            continue
         for row in snapshot.partitions.of(topic):
             if row.is_offline:
                 offline.add(topic.name, row.partition)

@@ -57,7 +57,7 @@ def matching_topics(
     return [
         topic
         for name, topic in snapshot.topics.items()
-        if (internal or not topic.internal)
+        if (internal or problems_only or not topic.internal)
         and (not problems_only or topic.offline or topic.under_replicated)
         and all(word in name.lower() for word in words)
     ]

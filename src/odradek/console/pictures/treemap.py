@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Final, NamedTuple
 
-WIDTH: Final = 720.0
-HEIGHT: Final = 220.0
+WIDTH: Final = 1_180.0
+HEIGHT: Final = 240.0
 
 
 class Tile(NamedTuple):
