@@ -1,0 +1,198 @@
+"""A cluster that exists in answers alone: thousands of topics in a second, brokers that are dead when a picture needs it.
+
+python -m tests.interop.console.scripted_cluster --topics 10000 --dead 3    # prints `ready HOST:PORT`
+"""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+from collections.abc import Iterable
+from typing import Any, Final
+from uuid import UUID
+
+from tests.unit.client.conftest import ReceivedRequest, ScriptedBroker
+
+from odradek.protocol import APIS
+from odradek.protocol.messages.configs.describe_configs import (
+    DescribeConfigsResourceResult,
+    DescribeConfigsResponse,
+    DescribeConfigsResult,
+)
+from odradek.protocol.messages.data.list_offsets import (
+    ListOffsetsPartitionResponse,
+    ListOffsetsResponse,
+    ListOffsetsTopicResponse,
+)
+from odradek.protocol.messages.groups.list_groups import ListGroupsResponse
+from odradek.protocol.messages.metadata.metadata import (
+    MetadataResponse,
+    MetadataResponseBroker,
+    MetadataResponsePartition,
+    MetadataResponseTopic,
+)
+from odradek.protocol.messages.topics.describe_log_dirs import (
+    DescribeLogDirsPartition,
+    DescribeLogDirsResponse,
+    DescribeLogDirsResult,
+    DescribeLogDirsTopic,
+)
+
+PARTITIONS: Final = 4
+BROKERS: Final = 6
+GIB: Final = 1 << 30
+_ANSWERED: Final = (
+    "ApiVersions",
+    "Metadata",
+    "DescribeLogDirs",
+    "ListGroups",
+    "DescribeConfigs",
+    "ListOffsets",
+)
+_AREAS: Final = ("orders", "payments", "shipments", "flights", "clicks", "audit", "prices", "stock")
+_EARLIEST: Final = -2
+
+
+def topic_name(number: int) -> str:
+    return f"{_AREAS[number % len(_AREAS)]}.team-{number // len(_AREAS) % 40}.v{number // 320}"
+
+
+class ScriptedCluster:
+    """Answers the requests of the console for topics with two replicas each, on brokers in three racks."""
+
+    def __init__(self, topics: int, dead: Iterable[int] = ()) -> None:
+        self._topics = [topic_name(number) for number in range(topics)]
+        self._numbers = {name: number for number, name in enumerate(self._topics)}
+        self._dead = frozenset(dead)
+        self.broker = ScriptedBroker()
+        self.broker.versions = {
+            api.name: (api.versions.min, api.versions.max) for api in APIS.values() if api.name in _ANSWERED
+        }
+        self.broker.on = {
+            "Metadata": self._metadata,
+            "DescribeLogDirs": self._directories,
+            "ListGroups": lambda _: ListGroupsResponse(groups=[]),
+            "DescribeConfigs": self._settings,
+            "ListOffsets": self._offsets,
+        }
+        self._whole: MetadataResponse | None = None
+        self._all_directories: DescribeLogDirsResponse | None = None
+
+    async def start(self) -> str:
+        """Returns the address."""
+        self.broker.server = await asyncio.start_server(self.broker.serve, "127.0.0.1", 0)
+        self.broker.port = self.broker.server.sockets[0].getsockname()[1]
+        return self.broker.bootstrap
+
+    def _metadata(self, request: ReceivedRequest) -> MetadataResponse:
+        self.broker.asked.clear()
+        wanted = request.message.topics
+        if wanted is None:
+            self._whole = self._whole or self._described(self._topics)
+            return self._whole
+        return self._described([topic.name for topic in wanted])
+
+    def _described(self, names: Iterable[str]) -> MetadataResponse:
+        return MetadataResponse(
+            cluster_id="x7Qm2sVNTbWk0aYcHf3dGw",
+            controller_id=1,
+            brokers=[
+                MetadataResponseBroker(
+                    node_id=number, host="127.0.0.1", port=self.broker.port, rack=f"zone-{'abc'[number % 3]}"
+                )
+                for number in range(1, BROKERS + 1)
+                if number not in self._dead
+            ],
+            topics=[self._topic(name) for name in names],
+        )
+
+    def _topic(self, name: str) -> MetadataResponseTopic:
+        number = self._numbers.get(name)
+        if number is None:
+            return MetadataResponseTopic(error_code=3, name=name)
+        return MetadataResponseTopic(
+            name=name,
+            topic_id=UUID(int=number + 1),
+            partitions=[self._partition(number, index) for index in range(PARTITIONS)],
+        )
+
+    def _partition(self, topic: int, index: int) -> MetadataResponsePartition:
+        first = (topic + index) % BROKERS
+        replicas = [first + 1, (first + 1) % BROKERS + 1]
+        alive = [replica for replica in replicas if replica not in self._dead]
+        return MetadataResponsePartition(
+            partition_index=index,
+            leader_id=alive[0] if alive else -1,
+            leader_epoch=1,
+            replica_nodes=replicas,
+            isr_nodes=alive,
+        )
+
+    def _directories(self, _: ReceivedRequest) -> DescribeLogDirsResponse:
+        self._all_directories = self._all_directories or DescribeLogDirsResponse(
+            results=[
+                DescribeLogDirsResult(
+                    log_dir="/var/lib/kafka",
+                    total_bytes=2_000 * GIB,
+                    usable_bytes=700 * GIB,
+                    topics=[
+                        DescribeLogDirsTopic(
+                            name=name,
+                            partitions=[
+                                DescribeLogDirsPartition(
+                                    partition_index=index, partition_size=(number * 7919) % 4099 << 16
+                                )
+                                for index in range(PARTITIONS)
+                            ],
+                        )
+                        for number, name in enumerate(self._topics)
+                    ],
+                )
+            ]
+        )
+        return self._all_directories
+
+    def _settings(self, request: ReceivedRequest) -> DescribeConfigsResponse:
+        return DescribeConfigsResponse(
+            results=[
+                DescribeConfigsResult(
+                    resource_type=resource.resource_type,
+                    resource_name=resource.resource_name,
+                    configs=[
+                        DescribeConfigsResourceResult(name="min.insync.replicas", value="1", config_source=5),
+                        DescribeConfigsResourceResult(name="retention.ms", value="86400000", config_source=1),
+                    ],
+                )
+                for resource in request.message.resources
+            ]
+        )
+
+    def _offsets(self, request: ReceivedRequest) -> ListOffsetsResponse:
+        return ListOffsetsResponse(
+            topics=[
+                ListOffsetsTopicResponse(
+                    name=topic.name,
+                    partitions=[
+                        ListOffsetsPartitionResponse(
+                            partition_index=partition.partition_index,
+                            offset=0 if partition.timestamp == _EARLIEST else 1_000_000,
+                        )
+                        for partition in topic.partitions
+                    ],
+                )
+                for topic in request.message.topics
+            ]
+        )
+
+
+async def run(arguments: Any) -> None:
+    address = await ScriptedCluster(arguments.topics, arguments.dead).start()
+    print(f"ready {address}", flush=True)  # noqa: T201 - what a process that starts it reads
+    await asyncio.Event().wait()
+
+
+if __name__ == "__main__":
+    parser = argparse.ArgumentParser()
+    parser.add_argument("--topics", type=int, default=10_000)
+    parser.add_argument("--dead", type=int, nargs="*", default=[])
+    asyncio.run(run(parser.parse_args()))
