@@ -137,9 +137,13 @@ class SqlArchive:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CreatedFunction:
-    """A function of a user. `registered`: what a Spark session needs for it."""
+    """A function of a user. `parameters`, `returns`: the types of its statement when it was made, by CREATE TYPE, too.
+    `registered`: what a Spark session needs for it.
+    """
 
     statement: CreateFunction
+    parameters: tuple[tuple[str, SqlType], ...]
+    returns: SqlType
     definition: Definition
     registered: tuple[PythonFunction, ...]
 

@@ -9,7 +9,7 @@ from odradek.sql.changes import AppliedChange, FunctionCreated, FunctionDropped,
 from odradek.sql.functions.user import user_function
 from odradek.sql.language.statements import CreateFunction, DropFunction
 from odradek.values.errors import SqlError, nearest
-from odradek.values.types import parse_type
+from odradek.values.types import SqlType, parse_type
 
 
 def create_function(catalog: SqlCatalog, statement: CreateFunction) -> AppliedChange:
@@ -26,23 +26,36 @@ def create_function(catalog: SqlCatalog, statement: CreateFunction) -> AppliedCh
             "Write CREATE OR REPLACE, or DROP it before.",
         )
     try:
-        parameters = [
+        parameters = tuple(
             (parameter.name, parse_type(parameter.type, catalog.types)) for parameter in statement.parameters
-        ]
-        definition, registered = user_function(
-            name,
-            statement.kind,
-            parameters,
-            parse_type(statement.returns, catalog.types),
-            statement.code,
-            allowed=catalog.allows_python,
         )
+        returns = parse_type(statement.returns, catalog.types)
+        made = made_function(statement, parameters, returns, allowed=catalog.allows_python)
     except SqlError as error:
         raise error.at(statement.position) from None
-    made = CreatedFunction(statement=statement, definition=definition, registered=registered)
     word = "replaced" if is_there else "created"
     return AppliedChange(
         catalog=catalog.with_function(made), changes=(FunctionCreated(made=made),), message=f"Function {word}"
+    )
+
+
+def made_function(
+    statement: CreateFunction,
+    parameters: tuple[tuple[str, SqlType], ...],
+    returns: SqlType,
+    *,
+    allowed: bool,
+) -> CreatedFunction:
+    """Returns the function of a statement whose types are known. `allowed`: the server's setting. SqlError."""
+    definition, registered = user_function(
+        statement.name.upper(), statement.kind, parameters, returns, statement.code, allowed=allowed
+    )
+    return CreatedFunction(
+        statement=statement,
+        parameters=parameters,
+        returns=returns,
+        definition=definition,
+        registered=registered,
     )
 
 

@@ -68,7 +68,7 @@ class CatalogPart:
         created = catalog.created_functions
         return cls(
             sources={name: source for name, source in catalog.sources.items() if _may_name(text, name)},
-            types=dict(catalog.types),
+            types={name: kind for name, kind in catalog.types.items() if _may_name(text, name)},
             functions=tuple(made for name, made in created.items() if _may_name(text, name)),
             allows_python=catalog.allows_python,
             registry=catalog.registry,

@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import os
-import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from functools import partial
@@ -18,7 +17,6 @@ from odradek.client.producer.aio import AsyncProducer
 from odradek.client.settings import ConsumerSettings
 from odradek.model.errors import OdradekError
 from odradek.runtime.real_clock import SystemClock, SystemEntropy
-from odradek.sql import changes
 from odradek.sql.catalog import Catalog, Source
 from odradek.sql.doors.opening import DoorTerms, SparkDoors
 from odradek.sql.language.parsing import parse_one
@@ -27,9 +25,8 @@ from odradek.sql.language.rewriting import quoted
 from odradek.sql.language.statements import PrintTopic, SelectStatement
 from odradek.sql.planning import select_plan
 from odradek.sql.queries.answer import COMPLETED, LIMIT_REACHED, AnswerColumn, QueryAnswer
-from odradek.sql.queries.archive_run import ArchiveBuild
-from odradek.sql.queries.builds import PersistentBuild, PlannedText, PushBuild, program_name
-from odradek.sql.queries.channel import StartArchive, StartPush, StartQuery
+from odradek.sql.queries.builds import PlannedText, PushBuild
+from odradek.sql.queries.channel import StartPush, StartQuery
 from odradek.sql.queries.engine import PushedRows, SqlEngine, SupervisedQuery
 from odradek.sql.queries.expressions import NeedsSpark
 from odradek.sql.queries.scan import TopicReading, printed, scanned
@@ -40,8 +37,8 @@ from odradek.sql.server.application import application
 from odradek.sql.server.beside import StatementThreads
 from odradek.sql.server.checkpoints import QueryCheckpoints
 from odradek.sql.server.cluster import KnownHosts, ending_statements
+from odradek.sql.server.command_effects import CommandEffects, QueryOrders
 from odradek.sql.server.command_topic import CommandTopic
-from odradek.sql.server.commands import SqlCommand
 from odradek.sql.server.connections import SqlConnections
 from odradek.sql.server.gate import LOOPBACK, GateLimits, HttpUsers
 from odradek.sql.server.processing_log import ProcessingLogTerms, ServerProcessingLog
@@ -61,8 +58,6 @@ from odradek.values.schema_registry import SchemaRegistryTerms
 _log = events.get("sql")
 _IDLE_S: Final = 10.0
 _MEMBERS_MAX: Final = 10_000
-_NOT_IN_A_SINK: Final = re.compile(r"[^A-Za-z0-9._-]")
-_SINK_CHARS_MAX: Final = 100
 _PULL_QUERIES_HAVE: Final = (
     "this pull query needs more than columns, constants, comparisons, AND, OR, NOT and whole-number arithmetic,"
     " which is all that pull queries have yet"
@@ -84,6 +79,8 @@ class ServerTerms:
     sleep: SleepTerms = field(default_factory=SleepTerms)
     processing_log: ProcessingLogTerms | None = None
     """The terms of the processing log; None: records that cannot be read are in the server's log only."""
+    commands_between_snapshots: int = 500
+    """The fewest commands between two snapshots of the command topic."""
     archive_endpoints: frozenset[str] = frozenset()
     """Stores of archives that statements may name, as well as those of AWS and the one of the server's environment."""
 
@@ -116,14 +113,28 @@ class SqlServer:
         self._checkpoints = QueryCheckpoints(terms.directory / terms.service_id)
         self._sleep_watch = SleepWatch(terms.servers, settings, self.engine.sleeping, self.engine.wake)
         self.topics: Final = SourceTopics(terms.servers, settings)
-        self.commands: Final = CommandTopic(terms.servers, terms.service_id, settings, self._apply)
         self.views: Final = TableViews(terms.servers, settings, None)
         self.producer: Final = AsyncProducer(terms.servers, **settings)
         self._settings = settings
         log_terms = (terms.processing_log, terms.service_id)
         self.processing_log: Final = ServerProcessingLog(*log_terms, self.topics, self.producer)
-        self._starting: dict[str, Mapping[str, str]] = {}
-        """The starting offsets of queries, by query."""
+        orders = QueryOrders(
+            service_id=terms.service_id,
+            servers=terms.servers,
+            settings=terms.settings,
+            spark_options=terms.spark_options,
+            checkpoints=self._checkpoints,
+            processing_log=self.processing_log,
+        )
+        self._effects = CommandEffects(self.state, orders, self.engine, self.views)
+        self.commands: Final = CommandTopic(
+            terms.servers,
+            terms.service_id,
+            settings,
+            self._effects.apply,
+            self._effects,
+            terms.commands_between_snapshots,
+        )
         self.schemas: Final = StatementSchemas(terms.schema_registry)
         self._statements = Statements(self)
         self._rebuild_watch = RebuildWatch(self, self._swap)
@@ -135,7 +146,6 @@ class SqlServer:
         self.address = f"pid-{os.getpid()}"
         """The address where requests arrive; known once the server listens."""
         self._cluster_id = ""
-        self._tasks: set[asyncio.Task[None]] = set()
         self.threads: Final = StatementThreads()
         self._doors: SparkDoors | None = None
 
@@ -169,9 +179,7 @@ class SqlServer:
         await self.processing_log.start()
         self.engine.hold()
         await self.commands.start()
-        orders = (query.order for query in self.engine.wanted.values())
-        kept = {Path(order.checkpoint) for order in orders if isinstance(order, StartQuery)}
-        await asyncio.to_thread(self._checkpoints.remove_all_but, kept)
+        await asyncio.to_thread(self._checkpoints.remove_all_but, self._effects.query_checkpoints())
         self.engine.release()
         self._sleep_watch.start()
         self._rebuild_watch.start()
@@ -188,7 +196,9 @@ class SqlServer:
     def open_doors(self, terms: DoorTerms, on_open: Callable[[str], object]) -> None:
         """Opens the doors; calls `on_open(URL)` for each."""
         self._doors = SparkDoors(terms, self.terms.servers, self.terms.spark_options, on_open)
-        self._doors.start(tuple(self.catalog.sources.values()))
+        doors = self._doors
+        doors.start(tuple(self.catalog.sources.values()))
+        self._effects.on_catalog = lambda catalog: doors.show(tuple(catalog.sources.values()))
 
     async def close(self) -> None:
         """Idempotent."""
@@ -205,79 +215,15 @@ class SqlServer:
 
     # ---- commands
 
-    def _apply(self, offset: int, command: SqlCommand) -> None:
-        before = self.catalog
-        applied = self.state.replay(offset, command)
-        if applied is None:
-            reason = self.state.statuses[command.command_id]["message"]
-            _log.warning("sql_command_refused", command=command.command_id, offset=offset, reason=reason)
-            return
-        if self._doors is not None:
-            self._doors.show(tuple(self.catalog.sources.values()))
-        for change in applied.changes:
-            self._follow(change, before, command)
-
-    def _follow(self, change: changes.Change, before: Catalog, command: SqlCommand) -> None:
-        match change:
-            case changes.QueryStarted():
-                if change.replaces is not None:
-                    self.engine.terminate(change.replaces)
-                self._run(change, PlannedText.of(before, command.statement), command)
-            case changes.ArchiveCreated():
-                self._archive(change.query.id, PlannedText.of(before, command.statement))
-            case changes.QueryStopped():
-                self.engine.terminate(change.query.id)
-            case changes.QueryPaused():
-                self.engine.pause(change.query.id)
-            case changes.QueryResumed():
-                self.engine.resume(change.query.id)
-            case changes.SourceDropped():
-                self._soon(self.views.forget(change.source.topic))
-            case changes.SourceCreated(source=source, replaces=known):
-                if known is not None and known.topic != source.topic:
-                    self._soon(self.views.forget(known.topic))
-
-    def _run(self, change: changes.QueryStarted, text: PlannedText, command: SqlCommand) -> None:
-        query, sink = change.query, change.plan.sink
-        query_id = query.id
-        name = program_name(f"sql.{self.terms.service_id}.{query_id}")
-        carried_at = None if sink is None or not query.creates_sink else sink.carried_at
-        checkpoint = self._checkpoints.place(query_id, carried_at)
-        self.engine.run(
-            StartQuery(
-                query_id=query_id,
-                name=name,
-                build=PersistentBuild(text=text),
-                servers=self.terms.servers,
-                options=self.terms.spark_options,
-                checkpoint=str(checkpoint),
-                starting=starting_options(command.starting),
-                replaces=change.replaces if change.replaces != query_id else None,
-                left_out_log=self.processing_log.of(query_id),
-            )
-        )
-        if query.state == "paused":
-            self.engine.pause(query_id)
-
     def _query_changed(self, query_id: str, query: SupervisedQuery) -> None:
         if query.state == "RUNNING" and isinstance(query.order, StartQuery):
             kept = Path(query.order.checkpoint)
-            self._soon(asyncio.to_thread(self._checkpoints.remove_other_versions, query_id, kept))
-
-    def _archive(self, query_id: str, text: PlannedText) -> None:
-        sink_id = _NOT_IN_A_SINK.sub("_", f"sql.{self.terms.service_id}.{query_id}")[:_SINK_CHARS_MAX]
-        servers, client = self.broker_settings
-        build = ArchiveBuild(text=text, servers=servers, client=client, sink_id=sink_id)
-        self.engine.run(StartArchive(query_id=query_id, start=build))
+            work = asyncio.to_thread(self._checkpoints.remove_other_versions, query_id, kept)
+            self._effects.soon(work)
 
     async def _swap(self, candidate: Source) -> None:
         text = f"ALTER {candidate.kind.upper()} {quoted(candidate.name)} SWAP"
         await self._statements.run(parse_one(text), {}, {})
-
-    def _soon(self, work: Any) -> None:
-        task = asyncio.get_running_loop().create_task(work)
-        self._tasks.add(task)
-        task.add_done_callback(self._tasks.discard)
 
     async def starting(
         self, sources: tuple[Source, ...], properties: Mapping[str, str]

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, Final
 
 from odradek.model.errors import OdradekError
 from odradek.sql.applying import apply
 from odradek.sql.catalog import Catalog
-from odradek.sql.changes import AppliedChange, ArchiveCreated, QueryStarted
+from odradek.sql.changes import AppliedChange, ArchiveCreated, QueryStarted, QueryStopped
 from odradek.sql.language.parsing import parse_one
 from odradek.sql.language.statements import (
     AlterQuery,
@@ -24,7 +25,24 @@ from odradek.sql.language.statements import (
     QueryControl,
     Statement,
 )
+from odradek.sql.queries.builds import PlannedText
 from odradek.sql.server.commands import SqlCommand
+
+STATUSES_MAX: Final = 1_000
+"""The most statuses of commands that are kept; the oldest go first."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class QueryRun:
+    """How a persistent query runs: its statement, with the part of the catalog that the statement names.
+
+    `starting`: by topic and partition, the first offset to read. `carried_at`: the number of the command that carried it over.
+    """
+
+    query_id: str
+    text: PlannedText
+    starting: Mapping[str, Mapping[int, int]]
+    carried_at: int | None = None
 
 
 @dataclass(slots=True)
@@ -34,34 +52,64 @@ class ServiceState:
     catalog: Catalog = field(default_factory=Catalog)
     applied_count: int = 0
     statuses: dict[str, dict[str, Any]] = field(default_factory=dict)
+    runs: dict[str, QueryRun] = field(default_factory=dict)
+    """The queries of the catalog, by id; a paused query is among them."""
+    refused: str | None = None
+    """The first command that this server refused. Others may have applied it, so that this state is not the service's."""
+
+    @property
+    def live_count(self) -> int:
+        """The number of objects that are there now."""
+        catalog = self.catalog
+        named = (catalog.sources, catalog.queries, catalog.archives, catalog.types, catalog.created_functions)
+        return sum(map(len, named))
 
     def replay(self, offset: int, command: SqlCommand) -> AppliedChange | None:
         """Applies one command; returns None if it is refused, as its status says. Every server refuses the same commands."""
+        before = self.catalog
         try:
-            applied = apply(self.catalog, parse_one(command.statement), offset)
+            applied = apply(before, parse_one(command.statement), offset)
         except OdradekError as error:
-            self.statuses[command.command_id] = {
-                "status": "ERROR",
-                "message": str(error),
-                "queryId": None,
-            }
+            if self.refused is None:
+                self.refused = command.command_id
+            self._note(command, "ERROR", str(error), None)
             return None
         self.catalog = applied.catalog
         self.applied_count += 1
-        query_id = next(
-            (
-                change.query.id
-                for change in applied.changes
-                if isinstance(change, QueryStarted | ArchiveCreated)
-            ),
-            None,
-        )
-        self.statuses[command.command_id] = {
-            "status": "SUCCESS",
-            "message": applied.message,
-            "queryId": query_id,
-        }
+        query_id = None
+        for change in applied.changes:
+            match change:
+                case QueryStarted(query=query, plan=planned):
+                    sink = planned.sink
+                    carried_at = None if sink is None or not query.creates_sink else sink.carried_at
+                    self._run(query.id, before, command, carried_at)
+                    query_id = query_id or query.id
+                case ArchiveCreated(query=query):
+                    self._run(query.id, before, command, None)
+                    query_id = query_id or query.id
+                case QueryStopped(query=query):
+                    self.runs.pop(query.id, None)
+        self._note(command, "SUCCESS", applied.message, query_id)
         return applied
+
+    def restore(self, other: ServiceState) -> None:
+        """Makes this state equal to another one."""
+        self.catalog, self.applied_count = other.catalog, other.applied_count
+        self.statuses, self.runs, self.refused = dict(other.statuses), dict(other.runs), other.refused
+
+    def _run(self, query_id: str, before: Catalog, command: SqlCommand, carried_at: int | None) -> None:
+        self.runs[query_id] = QueryRun(
+            query_id=query_id,
+            text=PlannedText.of(before, command.statement),
+            starting=command.starting,
+            carried_at=carried_at,
+        )
+
+    def _note(self, command: SqlCommand, status: str, message: str, query_id: str | None) -> None:
+        self.statuses.pop(command.command_id, None)
+        self.statuses[command.command_id] = {"status": status, "message": message, "queryId": query_id}
+        if len(self.statuses) > STATUSES_MAX:
+            del self.statuses[next(iter(self.statuses))]
 
 
 def command_id(statement: Statement) -> str:
