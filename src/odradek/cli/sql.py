@@ -56,7 +56,14 @@ _PYTHON_FUNCTIONS: Final = "odradek.sql.python.functions"
 _AWAKE_QUERIES: Final = "odradek.sql.awake.queries"
 _SLEEP_AFTER_MS: Final = "odradek.sql.sleep.after.ms"
 _ARCHIVE_ENDPOINTS: Final = "odradek.sql.archive.endpoints"
-_SETTINGS: Final = (_PYTHON_FUNCTIONS, _AWAKE_QUERIES, _SLEEP_AFTER_MS, _ARCHIVE_ENDPOINTS)
+_SNAPSHOT_COMMANDS: Final = "odradek.sql.snapshot.commands"
+_SETTINGS: Final = (
+    _PYTHON_FUNCTIONS,
+    _AWAKE_QUERIES,
+    _SLEEP_AFTER_MS,
+    _ARCHIVE_ENDPOINTS,
+    _SNAPSHOT_COMMANDS,
+)
 
 
 @click.group(invoke_without_command=True)
@@ -226,7 +233,8 @@ def _report(error: OdradekError) -> None:
     multiple=True,
     help="A setting: odradek.sql.python.functions=true lets users make functions, which run with the server's rights."
     " Beyond odradek.sql.awake.queries=10, queries with nothing to read for odradek.sql.sleep.after.ms=120000 sleep."
-    " odradek.sql.archive.endpoints=URL,… are S3-compatible stores that CREATE ARCHIVE may name. As in ksqlDB,"
+    " odradek.sql.archive.endpoints=URL,… are S3-compatible stores that CREATE ARCHIVE may name."
+    " A snapshot of the command topic is written after odradek.sql.snapshot.commands=500 commands. As in ksqlDB,"
     " ksql.logging.processing.topic.auto.create, stream.auto.create, topic.name, stream.name and rows.include are for the"
     " processing log.",
 )
@@ -286,6 +294,7 @@ def serve(
             sleep=_sleep_terms(given),
             processing_log=processing_log.ProcessingLogTerms.of(given),
             archive_endpoints=_archive_endpoints(given),
+            commands_between_snapshots=max(1, _whole(given, _SNAPSHOT_COMMANDS, 500)),
         )
         http = serving.HttpTerms(host=host.strip("[]"), port=int(port), certificate=certificate, key=key)
         known = None if users is None else gate.HttpUsers.from_file(users)
@@ -322,17 +331,18 @@ def _archive_endpoints(settings: Mapping[str, str]) -> frozenset[str]:
     return endpoints
 
 
-def _sleep_terms(settings: Mapping[str, str]) -> Any:
-    def whole(name: str, default: int) -> int:
-        value = settings.get(name, str(default))
-        if not is_digits(value):
-            raise click.UsageError(f"--set {name}: expected a whole number, not {value!r:.80}")
-        return int(value)
+def _whole(settings: Mapping[str, str], name: str, default: int) -> int:
+    value = settings.get(name, str(default))
+    if not is_digits(value):
+        raise click.UsageError(f"--set {name}: expected a whole number, not {value!r:.80}")
+    return int(value)
 
+
+def _sleep_terms(settings: Mapping[str, str]) -> Any:
     terms = sleeping.SleepTerms()
     return sleeping.SleepTerms(
-        awake_count_max=whole(_AWAKE_QUERIES, terms.awake_count_max),
-        idle_s=whole(_SLEEP_AFTER_MS, round(terms.idle_s * 1000)) / 1000,
+        awake_count_max=_whole(settings, _AWAKE_QUERIES, terms.awake_count_max),
+        idle_s=_whole(settings, _SLEEP_AFTER_MS, round(terms.idle_s * 1000)) / 1000,
     )
 
 

@@ -23,7 +23,7 @@ from odradek.security.acls import Acl, AclPattern
 from odradek.security.audit import AUDIT_TOPIC
 from odradek.security.authorizer import AclAuthorizer
 from odradek.spark.exactly_once.decision import DECISIONS_TOPIC
-from odradek.sql.server.command_topic import CommandTopic
+from odradek.sql.server.command_log.command_topic import CommandTopic
 from odradek.streams.plan.queries import changelog_topic
 
 TOPIC = AclResourceType.TOPIC

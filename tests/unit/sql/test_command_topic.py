@@ -9,8 +9,8 @@ import pytest
 
 from odradek.client import Producer
 from odradek.model.errors import ErrorCode, KafkaError
-from odradek.sql.server.command_topic import CommandTopic
-from odradek.sql.server.commands import SqlCommand
+from odradek.sql.server.command_log.command_topic import CommandTopic
+from odradek.sql.server.command_log.commands import SqlCommand
 from odradek.testing import LocalBroker
 
 

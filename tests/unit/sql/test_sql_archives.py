@@ -13,8 +13,8 @@ from odradek.sql.language import parse, parse_one
 from odradek.sql.language.statements import CreateArchive, CreateAsSelect
 from odradek.sql.queries.engine import QueryFailure
 from odradek.sql.server.archives import described_archive
+from odradek.sql.server.command_log.state import command_id
 from odradek.sql.server.entities import QueryHealth, described_source, listed_query
-from odradek.sql.server.state import command_id
 from odradek.sql.shell.rendering import TextTable, rendered
 
 SOURCES = (

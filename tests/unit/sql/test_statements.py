@@ -43,8 +43,8 @@ from odradek.sql.language.statements import (
     UnsetProperty,
 )
 from odradek.sql.queries.builds import PlannedText
-from odradek.sql.server.commands import SqlCommand
-from odradek.sql.server.state import ServiceState
+from odradek.sql.server.command_log.commands import SqlCommand
+from odradek.sql.server.command_log.state import ServiceState
 from odradek.values.errors import SqlError
 
 EACH = [

@@ -21,10 +21,10 @@ from odradek.sql.queries.channel import StartArchive, StartQuery
 from odradek.sql.queries.engine import SqlEngine
 from odradek.sql.queries.tables import TableViews
 from odradek.sql.server.checkpoints import QueryCheckpoints
-from odradek.sql.server.commands import SqlCommand
+from odradek.sql.server.command_log.commands import SqlCommand
+from odradek.sql.server.command_log.state import QueryRun, ServiceState
+from odradek.sql.server.command_log.state_format import state_content, state_of
 from odradek.sql.server.processing_log import ServerProcessingLog
-from odradek.sql.server.state import QueryRun, ServiceState
-from odradek.sql.server.state_format import state_content, state_of
 from odradek.sql.server.topics import starting_options
 from odradek.telemetry import events
 

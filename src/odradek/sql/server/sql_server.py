@@ -38,7 +38,8 @@ from odradek.sql.server.beside import StatementThreads
 from odradek.sql.server.checkpoints import QueryCheckpoints
 from odradek.sql.server.cluster import KnownHosts, ending_statements
 from odradek.sql.server.command_effects import CommandEffects, QueryOrders
-from odradek.sql.server.command_topic import CommandTopic
+from odradek.sql.server.command_log.command_topic import CommandTopic
+from odradek.sql.server.command_log.state import ServiceState
 from odradek.sql.server.connections import SqlConnections
 from odradek.sql.server.gate import LOOPBACK, GateLimits, HttpUsers
 from odradek.sql.server.processing_log import ProcessingLogTerms, ServerProcessingLog
@@ -47,7 +48,6 @@ from odradek.sql.server.rebuilding import RebuildWatch
 from odradek.sql.server.refusals import BAD_REQUEST, RestRefusal, refusal_of
 from odradek.sql.server.schemas import StatementSchemas
 from odradek.sql.server.serving import HttpTerms, listening, serve_http, url
-from odradek.sql.server.state import ServiceState
 from odradek.sql.server.statements import Statements
 from odradek.sql.server.topics import SourceTopics, starting_options
 from odradek.telemetry import events
@@ -170,6 +170,7 @@ class SqlServer:
             "odradek.sql.archive.endpoints": ",".join(sorted(self.terms.archive_endpoints)),
             "odradek.sql.awake.queries": str(self.terms.sleep.awake_count_max),
             "odradek.sql.sleep.after.ms": str(round(self.terms.sleep.idle_s * 1000)),
+            "odradek.sql.snapshot.commands": str(self.terms.commands_between_snapshots),
         }
 
     async def start(self) -> None:

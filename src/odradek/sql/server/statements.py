@@ -28,12 +28,12 @@ from odradek.sql.server import entities
 from odradek.sql.server.archives import ArchiveGround, Archives, described_archive
 from odradek.sql.server.assertions import AssertionGround, Assertions
 from odradek.sql.server.beside import StatementThreads
-from odradek.sql.server.command_topic import CommandTopic
-from odradek.sql.server.commands import SqlCommand
+from odradek.sql.server.command_log.command_topic import CommandTopic
+from odradek.sql.server.command_log.commands import SqlCommand
+from odradek.sql.server.command_log.state import ServiceState, command_id
 from odradek.sql.server.entities import Entity, QueryHealth, entity
 from odradek.sql.server.properties import PROPERTIES, SETTABLE, plain_property
 from odradek.sql.server.refusals import QUERY_ENDPOINT, RestRefusal
-from odradek.sql.server.state import ServiceState, command_id
 from odradek.sql.server.upgrades import JudgedUpgrade, Upgrades, explained
 from odradek.sql.upgrades import altered, check_replacement, mode_of, with_mode
 from odradek.values.errors import SqlError, nearest

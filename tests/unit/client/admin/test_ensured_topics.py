@@ -20,7 +20,7 @@ from odradek.pipelines.status import STATUS_TOPIC
 from odradek.pipelines.tables import make_topics
 from odradek.spark.exactly_once.decision import DECISIONS_PARTITIONS, DECISIONS_TOPIC
 from odradek.spark.exactly_once.driver import SinkDriver
-from odradek.sql.server.command_topic import CommandTopic
+from odradek.sql.server.command_log.command_topic import CommandTopic
 from odradek.testing import LocalBroker
 
 

@@ -8,7 +8,7 @@ import pytest
 from tests.unit.sql.running_server import sql_server
 
 from odradek.client import Producer
-from odradek.sql.server.commands import SqlCommand
+from odradek.sql.server.command_log.commands import SqlCommand
 from odradek.testing import LocalBroker
 
 ID = "stream/`OLD`/create"

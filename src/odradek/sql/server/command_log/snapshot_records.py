@@ -15,8 +15,8 @@ from typing import Any, Final
 VERSION: Final = 1
 KEY: Final = b"snapshot"
 """The key of its records. Ids of commands have a slash."""
-_PART_BYTES: Final = 512 << 10
-"""Half of what brokers accept as a record when nobody changed their settings."""
+PART_BYTES: Final = 512 << 10
+"""Half of the largest record that brokers accept by default."""
 _NO_COMMAND: Final = -1
 
 
@@ -88,7 +88,7 @@ def snapshot_records(snapshot_id: str, content: bytes, after: int) -> list[bytes
     """Returns the values of the records that hold a content. `after`: the offset of the last command before it, or -1."""
     stored = zlib.compress(content, level=1)
     checksum = hashlib.sha256(stored).hexdigest()
-    chunks = [stored[start : start + _PART_BYTES] for start in range(0, len(stored), _PART_BYTES)]
+    chunks = [stored[start : start + PART_BYTES] for start in range(0, len(stored), PART_BYTES)]
     return [
         _Header(id=snapshot_id, part=part, parts=len(chunks), after=after, checksum=checksum).to_bytes()
         + chunk

@@ -15,9 +15,9 @@ from typing import Any, Final, TypeVar
 from odradek.sql.catalog import Catalog, CreatedFunction, PersistentQuery, SqlArchive, SqlSource
 from odradek.sql.language.statements import CreateFunction
 from odradek.sql.queries.builds import CatalogPart, PlannedText
-from odradek.sql.server.json_values import from_json, to_json
-from odradek.sql.server.snapshot_records import SnapshotUnreadable
-from odradek.sql.server.state import QueryRun, ServiceState
+from odradek.sql.server.command_log.json_values import from_json, to_json
+from odradek.sql.server.command_log.snapshot_records import SnapshotUnreadable
+from odradek.sql.server.command_log.state import QueryRun, ServiceState
 from odradek.sql.user_functions import made_function
 from odradek.values.errors import SqlError
 from odradek.values.formats.format_info import FormatInfo

@@ -5,7 +5,7 @@ statement is allowed after all that is there, and commits. So between what it re
 written is applied only when it is read back: the same code runs after a restart, and on the other servers.
 
 A snapshot is written in the same way, when there are enough commands since the last one. So it holds the effect of exactly the
-commands before it. Then all that is older than the last snapshot but one is deleted. A server that starts begins with the newest
+commands before it. Then all that is older than the last snapshot but one is deleted. A server that starts begins with the last
 snapshot that it can use, or with the first command while nothing has been deleted (decision 0086).
 """
 
@@ -25,8 +25,8 @@ from odradek.client.producer.aio import AsyncProducer
 from odradek.model.errors import ErrorCode, KafkaError, OdradekError
 from odradek.model.ids import TopicPartition
 from odradek.runtime.real_clock import SystemEntropy
-from odradek.sql.server.commands import SqlCommand
-from odradek.sql.server.snapshot_records import (
+from odradek.sql.server.command_log.commands import SqlCommand
+from odradek.sql.server.command_log.snapshot_records import (
     KEY,
     SnapshotParts,
     SnapshotUnreadable,
@@ -43,7 +43,7 @@ _READ_S: Final = 30.0
 _BACK_OFF_S: Final = 0.1
 _EARLIEST: Final = -2
 _COMMANDS_BETWEEN: Final = 500
-"""A snapshot is written after at least so many commands, and after at least as many as there are objects."""
+"""The fewest commands between two snapshots; there are also at least as many as the first one holds objects."""
 _SETTINGS: Final = {
     "cleanup.policy": "delete",
     "retention.ms": "-1",
@@ -119,6 +119,8 @@ class CommandTopic:
         """The offset of the last command that was read."""
         self._count_since = 0
         """The number of commands since the last whole snapshot."""
+        self._objects_then = 0
+        """The number of objects in that snapshot."""
         self._writing_snapshot: asyncio.Task[None] | None = None
         self._awaited_token = ""
         self._awaited_offset: int | None = None
@@ -301,7 +303,7 @@ class CommandTopic:
                     f"{self.topic}-0 begins at offset {begin}, and nothing holds the commands before: {reason}."
                     " Restore the topic from a backup, or choose another --service-id",
                 )
-        self._parts, self._usable, self._count_since = SnapshotParts(), [], 0
+        self._parts, self._usable, self._count_since, self._objects_then = SnapshotParts(), [], 0, 0
         for snapshot in stored:
             if snapshot.problem is None and snapshot.last_offset < start:
                 self._note(snapshot)
@@ -360,6 +362,7 @@ class CommandTopic:
             return
         self._usable = [*self._usable[-1:], replace(snapshot, content=b"")]
         self._count_since = 0
+        self._objects_then = 0 if self._snapshots is None else self._snapshots.live_count
 
     async def _follow(self) -> None:
         assert self._consumer is not None
@@ -398,10 +401,10 @@ class CommandTopic:
 
     @property
     def is_snapshot_due(self) -> bool:
-        """There are as many commands since the last snapshot as it would hold objects, and not just a few."""
-        if self._snapshots is None:
-            return False
-        return self._count_since >= max(self._commands_between, self._snapshots.live_count)
+        """There are as many commands since the last snapshot as it holds objects, and not just a few."""
+        return self._snapshots is not None and self._count_since >= max(
+            self._commands_between, self._objects_then
+        )
 
     def _snapshot_soon(self) -> None:
         if self.is_snapshot_due and (self._writing_snapshot is None or self._writing_snapshot.done()):

@@ -26,7 +26,7 @@ from odradek.sql.language.statements import (
     Statement,
 )
 from odradek.sql.queries.builds import PlannedText
-from odradek.sql.server.commands import SqlCommand
+from odradek.sql.server.command_log.commands import SqlCommand
 
 STATUSES_MAX: Final = 1_000
 """The most statuses of commands that are kept; the oldest go first."""
