@@ -29,12 +29,14 @@ class _Form(NamedTuple):
 
 def to_json(value: Any) -> Any:
     """Returns a dataclass as JSON."""
-    return _form(type(value)).write(value)
+    kind: Any = type(value)
+    return _form(kind).write(value)
 
 
 def from_json(kind: type[T], json: Any) -> T:
     """Returns the dataclass of a JSON value. ValueError, TypeError or KeyError for a value of another form."""
-    value: T = _form(kind).read(json)
+    form_of: Any = kind
+    value: T = _form(form_of).read(json)
     return value
 
 
