@@ -140,7 +140,7 @@ class ScriptedCluster:
                             name=name,
                             partitions=[
                                 DescribeLogDirsPartition(
-                                    partition_index=index, partition_size=(number * 7919) % 4099 << 16
+                                    partition_index=index, partition_size=((number * 7919) % 4099) ** 3 >> 3
                                 )
                                 for index in range(PARTITIONS)
                             ],

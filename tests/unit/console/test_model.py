@@ -151,6 +151,18 @@ def test_brokers_have_their_part_of_the_partitions() -> None:
     assert (dead.broker_id, dead.is_alive, dead.replicas, dead.out_of_sync) == (3, False, 1, 1)
 
 
+def test_a_broker_that_died_keeps_its_rack_and_its_address() -> None:
+    before = snapshot_of([topic("a", (3, (3, 1), (3, 1)))], brokers=3).brokers
+    known = {broker.broker_id: replace(broker, rack="r") for broker in before}
+    _, table = tabulated([topic("a", (1, (3, 1), (1,)))])
+    cluster = ClusterDescription(
+        cluster_id="c", controller_id=1, brokers=(BrokerDescription(broker_id=1, host="h", port=9),)
+    )
+    alive, dead = brokers_of(cluster, table, {}, known)
+    assert (dead.is_alive, dead.rack, dead.host, dead.out_of_sync) == (False, "r", "h", 1)
+    assert (alive.is_alive, alive.leads) == (True, 1)
+
+
 def test_sizes_are_of_all_replicas_and_of_the_largest_one() -> None:
     totals: dict[str, int] = {}
     largest: dict = {}

@@ -4,9 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from dataclasses import replace
+from types import MappingProxyType
+from typing import Any, Final
 
 from odradek.client.admin.types import ClusterDescription, TopicDescription
 from odradek.console.model.snapshot import BrokerFigures, DiskFigures, PartitionTable, TopicFigures
+
+_DEAD: Final[Mapping[str, Any]] = {"is_alive": False, "is_controller": False, "disks": ()}
 
 
 def tabulated(
@@ -22,8 +26,12 @@ def brokers_of(
     cluster: ClusterDescription,
     partitions: PartitionTable,
     disks: Mapping[int, tuple[DiskFigures, ...]],
+    known: Mapping[int, BrokerFigures] = MappingProxyType({}),
 ) -> tuple[BrokerFigures, ...]:
-    """Returns the brokers that live, and those that hold replicas without living, each with its part of the partitions."""
+    """Returns the brokers that live, and those that hold replicas without living, each with its part of the partitions.
+
+    `known`: brokers as they were before; a dead one keeps its rack and its address.
+    """
     alive = {
         broker.broker_id: BrokerFigures(
             broker_id=broker.broker_id,
@@ -36,7 +44,7 @@ def brokers_of(
         for broker in cluster.brokers
     }
     dead = {
-        broker_id: BrokerFigures(broker_id=broker_id, is_alive=False)
+        broker_id: replace(known.get(broker_id) or BrokerFigures(broker_id=broker_id), **_DEAD)
         for broker_id in partitions.holds.keys() - alive.keys()
     }
     return tuple(

@@ -1,8 +1,8 @@
 """Keeps the model of one principal's cluster up to date, a part at a time.
 
-Each part (brokers, topics, disks, groups) has a rhythm of its own: a pause after each reading that is never shorter than
-`SHARE` times what the reading took. So a large or a slow cluster is asked less often, by itself. Everything here runs on the
-background loop; `snapshot` and `touch` may be used from any thread.
+Each part (brokers, topics, disks, groups) has a rhythm of its own: the pause after a reading is `SHARE` times what the reading
+took, within bounds. So a large or a slow cluster is asked less often, by itself. Everything here runs on the background loop;
+`snapshot`, `troubles` and `touch` may be used from any thread.
 """
 
 from __future__ import annotations
@@ -30,6 +30,7 @@ from odradek.console.model.snapshot import (
     disk_figures,
     partition_names,
 )
+from odradek.console.model.troubles import Trouble, troubles_of
 from odradek.model.errors import KafkaError, OdradekError
 from odradek.model.ids import TopicPartition
 from odradek.runtime.ports import Clock
@@ -37,8 +38,9 @@ from odradek.telemetry import events
 
 _log = events.get("console")
 
-SHARE: Final = 20
-"""Of the time, at most one part in this many is spent on reading a part."""
+SHARE: Final = 10
+"""A pause is this many times longer than what the reading took, up to `PAUSE_MAX_S`."""
+PAUSE_MAX_S: Final = 60.0
 PAUSES_S: Final[Mapping[str, float]] = {"brokers": 2.0, "topics": 3.0, "disks": 10.0, "groups": 5.0}
 IDLE_AFTER_S: Final = 300.0
 IDLE_FACTOR: Final = 10
@@ -71,6 +73,7 @@ class ClusterModel:
         self._disks: dict[int, tuple[DiskFigures, ...]] = {}
         self._details: OrderedDict[str, TopicDetail] = OrderedDict()
         self._under_way: dict[str, asyncio.Task[TopicDetail]] = {}
+        self._troubles: tuple[int, list[Trouble]] = (-1, [])
         self._is_tried = asyncio.Event()
         self._hurry: dict[str, asyncio.Event] = {part: asyncio.Event() for part in PAUSES_S}
 
@@ -78,6 +81,15 @@ class ClusterModel:
     def admin(self) -> AsyncAdmin:
         """The client, for actions on the background loop."""
         return self._admin
+
+    def troubles(self) -> list[Trouble]:
+        """Returns what is wrong in the last snapshot; computed once for each."""
+        snapshot = self.snapshot
+        version, troubles = self._troubles
+        if version != snapshot.version:
+            troubles = troubles_of(snapshot)
+            self._troubles = (snapshot.version, troubles)
+        return troubles
 
     def touch(self) -> None:
         """Notes that someone looks: the model is refreshed at its full pace."""
@@ -130,7 +142,7 @@ class ClusterModel:
             else:
                 self._note(part, "")
             took_s = self.clock.monotonic() - began_s
-            pause_s = max(PAUSES_S[part], SHARE * took_s)
+            pause_s = max(PAUSES_S[part], min(PAUSE_MAX_S, SHARE * took_s))
             if self.clock.monotonic() - self._touched_s > IDLE_AFTER_S:
                 pause_s *= IDLE_FACTOR
             await self._pause(part, pause_s)
@@ -156,7 +168,8 @@ class ClusterModel:
         """Brokers have figures of partitions and of disks: they are put together again when either changes."""
         self._change(**fields)
         if self._cluster is not None:
-            self._change(brokers=brokers_of(self._cluster, self.snapshot.partitions, self._disks))
+            known = {broker.broker_id: broker for broker in self.snapshot.brokers}
+            self._change(brokers=brokers_of(self._cluster, self.snapshot.partitions, self._disks, known))
 
     # -- the parts
 

@@ -50,7 +50,7 @@ def disk_figures(directory: LogDirDescription) -> DiskFigures:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BrokerFigures:
-    """One broker: its address, its part of the partitions, its directories. A dead one has no address."""
+    """One broker: its address, its part of the partitions, its directories. A dead one may have no address."""
 
     broker_id: int
     host: str = ""

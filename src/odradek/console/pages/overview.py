@@ -8,7 +8,6 @@ from typing import Final
 from starlette.responses import Response
 
 from odradek.console.model.snapshot import UNKNOWN, ModelSnapshot
-from odradek.console.model.troubles import troubles_of
 from odradek.console.pictures.bars import broker_bars, racks_of, used_length
 from odradek.console.pictures.treemap import treemap
 from odradek.console.web.application import ConsolePage
@@ -22,7 +21,7 @@ async def show(visit: Visit) -> Response:
     """Shows the overview, from the model only."""
     await visit.wait_until_read()
     snapshot = visit.snapshot
-    troubles = troubles_of(snapshot)
+    troubles = visit.model.troubles()
     return visit.render(
         "overview.html",
         active="overview",
