@@ -24,7 +24,7 @@ PYTEST := $(BIN)/python -m pytest -q -n $(JOBS) --dist worksteal
 unexport PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL := help
-.PHONY: help install demo test fast broker spark compiled durations quick again check faces format sim faults hostile security soak interop answers cases oracle values bench packages sbom docs clean
+.PHONY: help install demo test fast broker spark compiled durations quick again check faces format sim faults hostile security soak interop answers cases oracle values bench packages sbom screenshots docs clean
 
 help: ## this list
 	@awk -F':.*## ' '/^[a-z]+:.*## / { printf "  make %-10s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -155,6 +155,9 @@ packages: $(READY) ## build wheel and source archive, and try both in clean envi
 
 sbom: $(READY) ## what the pinned requirements install, as CycloneDX: dist/sbom.cdx.json
 	$(BIN)/python -m tools.sbom dist/sbom.cdx.json
+
+screenshots: $(READY) ## the pictures of docs/console.md, in Debian's Chromium
+	$(BIN)/python -m tests.interop.console.screenshots
 
 docs: $(READY) ## the pages that are generated from the code
 	$(BIN)/python -m odradek.config.document > docs/configuration.md

@@ -41,6 +41,7 @@ from odradek.protocol.messages.topics.describe_log_dirs import (
 PARTITIONS: Final = 4
 BROKERS: Final = 6
 GIB: Final = 1 << 30
+LARGEST: Final = 190 * GIB
 _ANSWERED: Final = (
     "ApiVersions",
     "Metadata",
@@ -140,7 +141,7 @@ class ScriptedCluster:
                             name=name,
                             partitions=[
                                 DescribeLogDirsPartition(
-                                    partition_index=index, partition_size=((number * 7919) % 4099) ** 3 >> 3
+                                    partition_index=index, partition_size=self._size(number)
                                 )
                                 for index in range(PARTITIONS)
                             ],
@@ -151,6 +152,11 @@ class ScriptedCluster:
             ]
         )
         return self._all_directories
+
+    def _size(self, number: int) -> int:
+        """Returns the bytes of a partition: few topics are large, most are small."""
+        rank = number * 7919 % len(self._topics)
+        return LARGEST // PARTITIONS // (1 + rank)
 
     def _settings(self, request: ReceivedRequest) -> DescribeConfigsResponse:
         return DescribeConfigsResponse(
