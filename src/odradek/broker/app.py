@@ -65,6 +65,7 @@ if TYPE_CHECKING:
     from odradek.broker.share import wiring
     from odradek.runtime.real_loop_watch import LoopWatch
     from odradek.security import principal_builder
+    from odradek.security.tls.listener_tls import ListenerCertificates
 else:
     principal_builder = lazy("odradek.security.principal_builder")
     audit_wiring = lazy("odradek.broker.audit.wiring")
@@ -154,6 +155,11 @@ class Broker:
         """The server of all listeners, while the broker runs."""
         assert self._server is not None, "the broker does not run"
         return self._server
+
+    @property
+    def certificates(self) -> Mapping[str, ListenerCertificates]:
+        """The certificates of the listeners with TLS, by listener name."""
+        return self._listeners.certificates
 
     async def start(self) -> None:
         """Lock the data, recover it, then accept connections. Raises an `OdradekError` that says what is in the way."""

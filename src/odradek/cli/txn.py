@@ -1,4 +1,4 @@
-"""`odradek txn`: list, describe, find-hanging, abort."""
+"""`odradek txn`: list, describe, find-hanging, abort, terminate."""
 
 from __future__ import annotations
 
@@ -179,6 +179,25 @@ def abort(
     remark(
         f"aborted the transaction of producer {open_transaction.producer_id} at offset {open_transaction.start_offset} of {tp}"
     )
+
+
+@txn.command()
+@click.argument(
+    "names", metavar="TRANSACTIONAL_ID...", nargs=-1, required=True, shell_complete=complete_transactions
+)
+@click.option("--yes", "-y", is_flag=True, help="Do not ask. (It asks on a terminal only.)")
+@bootstrap_option
+def terminate(names: tuple[str, ...], yes: bool, bootstrap: str) -> None:
+    """Abort open transactions of which the coordinator knows, and shut their producers out.
+
+    A producer that still lives fails with PRODUCER_FENCED. Of a sink of Spark, `pipeline forget` ends what it left.
+    """
+    with open_admin(bootstrap) as admin:
+        admin.describe_transactions(names)  # fencing an id that is not there would make it
+        if not yes and sys.stdin.isatty():
+            confirm(f"Abort what {', '.join(names)} left open, and shut the producers out?", abort=True)
+        admin.fence_producers(names)
+    remark(f"ended the transactions of {', '.join(names)}")
 
 
 def owner(transactional_id: str) -> str | None:

@@ -7,20 +7,23 @@ import json
 import os
 import sys
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any, Final
 
 from odradek.model.errors import OdradekError
+from odradek.net.metrics_page import MetricsPage
 from odradek.pipelines.document import PipelineDocument
 from odradek.pipelines.lifecycle import RestartPolicy
 from odradek.pipelines.membership import SESSION_MS, SupervisedTopics
 from odradek.pipelines.program_file import ProgramPlaces
 from odradek.pipelines.runner_process import RunnerProcess
+from odradek.pipelines.status import PipelineStatus, pipeline_families
 from odradek.pipelines.supervisor import Supervisor
 from odradek.runtime.ports import Clock, Entropy
 from odradek.telemetry import events
+from odradek.telemetry.metrics import Family, gauge
 
 TURN_S: Final = 0.2
 STOPPING_TURN_S: Final = 0.02
@@ -43,6 +46,8 @@ class ServeTerms:
     """Settings of all its clients, such as how they log in, by their Python names."""
     policy: RestartPolicy = field(default_factory=RestartPolicy)
     session_ms: int = SESSION_MS
+    metrics_address: tuple[str, int] | None = None
+    """Host and port of a metrics listener; None: there is none."""
 
 
 class AnotherSupervisor(OdradekError):
@@ -65,8 +70,12 @@ def serve(
 
     AnotherSupervisor when one of this machine has the state directory.
     """
-    with _only_one(terms.state_directory):
-        _Serving(terms, launch, clock, entropy, pause, tell, should_kill).run(should_stop)
+    serving = _Serving(terms, launch, clock, entropy, pause, tell, should_kill)
+    with _only_one(terms.state_directory), ExitStack() as closing:
+        if terms.metrics_address is not None:
+            page = closing.enter_context(MetricsPage(*terms.metrics_address, serving.families))
+            tell(f"metrics on http://{page.address}/metrics")
+        serving.run(should_stop)
 
 
 class _Serving:
@@ -85,6 +94,14 @@ class _Serving:
         self._announced_owner: str | None = None
         self._ask_owner_at = 0.0
         self._supervisor: Supervisor | None = None
+        self._statuses: tuple[tuple[str, PipelineStatus], ...] = ()
+        """Replaced as a whole after each turn, for the thread of the metrics listener."""
+
+    def families(self) -> list[Family]:
+        """Returns the metrics of this supervisor. Called on another thread."""
+        supervises = gauge("odradek_pipelines_supervised", "1 if this supervisor is the one that works.")
+        supervises.add(int(self._supervisor is not None))
+        return [supervises, *pipeline_families(self._statuses, self._clock.wall_ms())]
 
     def run(self, should_stop: Callable[[], bool]) -> None:
         terms = self._terms
@@ -114,7 +131,9 @@ class _Serving:
             self._pause(TURN_S)
         if self._supervisor is not None:
             self._supervisor.turn()
+            self._statuses = self._supervisor.statuses()
         else:
+            self._statuses = ()
             self._say_who_has_it(topics)
 
     def _begin(self, topics: SupervisedTopics) -> None:

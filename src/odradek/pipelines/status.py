@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import asdict, dataclass, field
 from enum import StrEnum
 from typing import Any, Final, Self
 
 from odradek.model.errors import ErrorCode, KafkaError
+from odradek.pipelines.document import is_candidate
 from odradek.pipelines.outline import ProgramOutline
+from odradek.telemetry.metrics import Family, gauge, labels
 
 STATUS_TOPIC: Final = "__odradek_pipeline_status"
 """Key: the pipeline's name, or, of a candidate, `run_key`. Value: its status; none when it is gone."""
@@ -131,3 +133,35 @@ def failure_in(content: Mapping[str, Any]) -> RunFailure:
         at_ms=int(content["at_ms"]),
         place=None if place is None else RecordPlace(**place),
     )
+
+
+def pipeline_families(statuses: Iterable[tuple[str, PipelineStatus]], now_ms: int) -> list[Family]:
+    """Returns the families of the pipelines with these keys. A candidate of an upgrade has the label candidate="true".
+
+    `now_ms`: milliseconds since 1970.
+    """
+    phases = gauge("odradek_pipeline_phase", "1 for the phase that a pipeline is in.")
+    in_phase = gauge("odradek_pipeline_phase_seconds", "Time for which a pipeline has been in its phase.")
+    failures = gauge("odradek_pipeline_failures_in_a_row", "Runs that failed, one after another, until now.")
+    failed_ago = gauge("odradek_pipeline_seconds_since_failure", "Time since the last failure of a pipeline.")
+    batch = gauge("odradek_pipeline_batch_seconds", "Duration of the last batch.")
+    rows = gauge("odradek_pipeline_rows", "Rows that the present process of a pipeline has read.")
+    counts = dict.fromkeys(Phase, 0)
+    for key, status in statuses:
+        text = labels(pipeline=status.name, candidate=str(is_candidate(key)).lower())
+        counts[status.phase] += 1
+        phase = labels(
+            pipeline=status.name, candidate=str(is_candidate(key)).lower(), phase=status.phase.value
+        )
+        phases.add(1, phase)
+        in_phase.add(max(now_ms - status.since_ms, 0) / 1_000, text)
+        failures.add(status.failures_in_a_row, text)
+        rows.add(status.rows_count, text)
+        if status.failure is not None:
+            failed_ago.add(max(now_ms - status.failure.at_ms, 0) / 1_000, text)
+        if status.batch_ms is not None:
+            batch.add(status.batch_ms / 1_000, text)
+    total = gauge("odradek_pipelines", "Pipelines by phase.")
+    for known, count in counts.items():
+        total.add(count, labels(phase=known.value))
+    return [total, phases, in_phase, failures, failed_ago, batch, rows]

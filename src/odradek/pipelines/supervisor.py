@@ -166,6 +166,11 @@ class Supervisor:
         """No pipeline has a process."""
         return all(pipeline.runner is None for pipeline in self._pipelines.values())
 
+    def statuses(self) -> tuple[tuple[str, PipelineStatus], ...]:
+        """Returns the last published status of every run, with its key."""
+        known = ((key, pipeline.published) for key, pipeline in self._pipelines.items())
+        return tuple((key, status) for key, status in known if status is not None)
+
     # -- inside
 
     def _add(self, key: str, document: PipelineDocument) -> Lifecycle:

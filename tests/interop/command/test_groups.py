@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from odradek import Admin, Consumer, NewTopic, Producer, TopicPartition
+from odradek import Admin, Consumer, NewTopic, Producer, ProducerFencedError, TopicPartition
 
 MakeTopic = Callable[..., str]
 Run = Callable[..., str]
@@ -166,6 +166,26 @@ def test_an_active_group_is_left_alone(
     run("group", "delete", name)
     run("group", "describe", name, code=1)
     assert "there is no such group" in errors[0]
+
+
+def test_a_transaction_is_terminated_and_its_producer_shut_out(
+    run: Run, filled: str, name: str, bootstrap: str, errors: list[str]
+) -> None:
+    run("txn", "terminate", f"{name}-none", "--yes", code=1)
+    assert f"{name}-none" not in {
+        entry["transaction"] for entry in json.loads(run("txn", "list", "--json") or "[]")
+    }, "an unknown id was not made"
+    producer = Producer(bootstrap, transactional_id=name)
+    producer.init_transactions()
+    producer.begin_transaction()
+    producer.send(filled, b"open", partition=0).result(SECONDS)
+    run("txn", "terminate", name, "--yes")
+    assert "ended the transactions" in errors[0]
+    with pytest.raises(ProducerFencedError):
+        producer.commit_transaction()
+    producer.close()
+    [described] = json.loads(run("txn", "describe", name, "--json"))
+    assert described["state"] in {"CompleteAbort", "Empty"}
 
 
 def test_transactions_are_listed_described_and_aborted(

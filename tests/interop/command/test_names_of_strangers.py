@@ -60,6 +60,7 @@ COMMANDS: Final[Mapping[str, tuple[Words, ...]]] = {
     "txn describe": ((EVIL,), (EVIL, "--json"), (f"{EVIL}-none",)),
     "txn find-hanging": ((), ("--json",)),
     "txn abort": (("--topic", EVIL, "--partition", "0", "--start-offset", "0", "--yes"),),
+    "txn terminate": ((f"{EVIL}-none", "--yes"), (EVIL, "--yes")),
     "table get": ((TOPIC,), (TOPIC, EVIL), (EVIL,)),
     "pipeline list": ((), ("--json",)),
     "pipeline describe": (("strange",), ("strange", "--json"), (EVIL,)),

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+from typing import Any, cast
 from uuid import UUID
 
 import pytest
 
-from odradek.cli.cluster.state import ClusterState, disk_row
+from odradek.cli.cluster.state import ClusterState, disk_row, log_dirs_of_some
 from odradek.client.admin.types import LogDirDescription
-from odradek.cluster.image import NO_LEADER, ClusterImage, PartitionImage, TopicImage
+from odradek.client.errors import PartialFailureError
+from odradek.cluster.image import NO_LEADER, BrokerImage, ClusterImage, PartitionImage, TopicImage
+from odradek.model.errors import ErrorCode, KafkaError
 from odradek.model.ids import BrokerId, LeaderEpoch
 
 
@@ -58,3 +61,21 @@ def test_partitions_below_min_isr_are_those_that_refuse_acks_all() -> None:
     state = ClusterState(image=image, sizes={}, moves={}, held_bytes={}, min_isr={"t": 2})
     assert state.troubles()["under_min_isr"] == ["t-2", "t-3"]
     assert state.troubles()["under_replicated"] == ["t-1", "t-2"]
+
+
+def test_brokers_that_answer_are_shown_beside_one_that_does_not() -> None:
+    reason = KafkaError(ErrorCode.REQUEST_TIMED_OUT, "nothing listens there")
+
+    class Brokers:
+        def describe_log_dirs(self, *, timeout_s: float) -> dict[int, tuple[LogDirDescription, ...]]:
+            raise PartialFailureError("describe_log_dirs", {2: reason}, {1: (directory(4096),)})
+
+    silent: dict[int, str] = {}
+    assert log_dirs_of_some(cast(Any, Brokers()), silent) == {1: (directory(4096),)}
+    assert silent == {2: "nothing listens there"}
+    member = BrokerImage(broker_id=BrokerId(2), host="h", port=1)
+    image = ClusterImage(
+        version=0, cluster_id="c", controller_id=BrokerId(1), brokers=(member,), topics={}, topics_by_id={}
+    )
+    state = ClusterState(image=image, sizes={}, moves={}, held_bytes={}, silent=silent)
+    assert [row["state"] for row in state.rows()] == ["silent"]

@@ -8,6 +8,7 @@ from typing import Final
 from odradek.broker.app import Broker
 from odradek.broker.context import BrokerContext
 from odradek.broker.metrics.end_history import EndHistory
+from odradek.broker.metrics.expiry_families import of_certificates, of_delegation_tokens
 from odradek.broker.metrics.group_families import GroupFamilies
 from odradek.broker.metrics.partition_families import PartitionFamilies, is_led_as_preferred
 from odradek.broker.metrics.server_families import IdleShare, ServerFamilies, of_flushes
@@ -58,6 +59,8 @@ class MetricsCollection:
             *transactions.families(),
             *context.requests.families(),
             *of_directories(context),
+            of_certificates(broker.certificates, context.runtime.clock.wall_ms() / 1_000),
+            *of_delegation_tokens(context),
             *groups.totals(),
             *context.traffic.families(),
             *groups.of_partitions(),

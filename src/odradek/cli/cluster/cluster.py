@@ -36,7 +36,7 @@ def cluster() -> None:
 def status(bootstrap: str, as_json: bool) -> None:
     """Show what each broker leads and holds, and which partitions are not as they should be."""
     with open_admin(bootstrap) as admin:
-        state = cluster_state.describe(admin)
+        state = cluster_state.describe(admin, all_must_answer=False)
     troubles = state.troubles()
     moves = {
         str(name): {"adding": list(move.adding), "removing": list(move.removing)}
@@ -57,12 +57,18 @@ def status(bootstrap: str, as_json: bool) -> None:
     for key, words in _TROUBLES.items():
         if troubles[key]:
             say(f"{len(troubles[key])} {words}: {_some(troubles[key])}")
+    say_silent(state.silent)
     for disk in state.disks:
         if disk.state != "ok":
             space = "" if disk.free_bytes < 0 else f", {disk.free_bytes} of {disk.total_bytes} bytes free"
             say(f"broker {disk.broker}: {disk.path} is {disk.state}{space}")
     if moves:
         say(f"{len(moves)} being moved: {_some(list(moves))}")
+
+
+def say_silent(silent: Mapping[int, str]) -> None:
+    for broker, reason in sorted(silent.items()):
+        say(f"broker {broker} does not say what its disks hold: {reason}")
 
 
 _STATUS = ["broker", "address", "rack", "state", "controller", "leads", "replicas", "out_of_sync", "bytes"]
@@ -186,10 +192,14 @@ def describe(bootstrap: str, as_json: bool) -> None:
     """Show the cluster's id, its brokers, and what their data directories hold."""
     with open_admin(bootstrap) as admin:
         cluster_description = admin.describe_cluster()
-        directories = admin.describe_log_dirs()
+        silent: dict[int, str] = {}
+        directories = cluster_state.log_dirs_of_some(admin, silent)
     if as_json:
         brokers = [
-            _as_json(broker, cluster_description.controller_id, directories)
+            {
+                **_as_json(broker, cluster_description.controller_id, directories),
+                "silent": silent.get(broker.broker_id),
+            }
             for broker in cluster_description.brokers
         ]
         print_json(
@@ -209,6 +219,7 @@ def describe(bootstrap: str, as_json: bool) -> None:
         rows += [[*own, *_cells(directory)] for directory in held] or [[*own, *[None] * 5]]
     columns = ["broker", "address", "rack", "controller", "directory", "partitions", "holds", "free", "error"]
     print_table(columns, rows)
+    say_silent(silent)
 
 
 def _cells(directory: LogDirDescription) -> tuple[object, ...]:

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from odradek.client.admin.types import ConfigResource
+from odradek.client.errors import PartialFailureError
 from odradek.cluster.image import BrokerImage, ClusterImage, PartitionImage, TopicImage
 from odradek.model.ids import BrokerId, LeaderEpoch, TopicPartition
 from odradek.storage.directories.disk_condition import SPACE_BYTES
@@ -18,6 +19,8 @@ if TYPE_CHECKING:
     from odradek.client.admin.types import LogDirDescription
 
 _MIN_ISR: Final = "min.insync.replicas"
+_ANSWER_S: Final = 5.0
+"""A broker that does not describe its disks within this time is silent."""
 
 
 class DiskRow(NamedTuple):
@@ -52,6 +55,8 @@ class ClusterState:
     copied: dict[tuple[TopicPartition, int], int] = field(default_factory=dict)
     """Bytes of a partition's replica, by broker."""
     disks: tuple[DiskRow, ...] = ()
+    silent: dict[int, str] = field(default_factory=dict)
+    """Why brokers that the cluster counts as alive did not describe their disks, by broker."""
     min_isr: dict[str, int] = field(default_factory=dict)
     """The min.insync.replicas of topics that have replicas out of sync, by topic."""
 
@@ -114,7 +119,7 @@ class ClusterState:
                     "broker": broker_id,
                     "address": f"{broker.host}:{broker.port}" if broker else None,
                     "rack": broker.rack if broker else None,
-                    "state": "alive" if broker else "dead",
+                    "state": "dead" if broker is None else "silent" if broker_id in self.silent else "alive",
                     "controller": broker_id == self.image.controller_id,
                     "leads": leads[BrokerId(broker_id)],
                     "replicas": holds[BrokerId(broker_id)],
@@ -125,15 +130,17 @@ class ClusterState:
         return rows
 
 
-def describe(admin: Admin) -> ClusterState:
-    """Reads the state from the cluster."""
+def describe(admin: Admin, *, all_must_answer: bool = True) -> ClusterState:
+    """Reads the state from the cluster. PartialFailureError if a broker does not describe its disks, unless not all must."""
     cluster = admin.describe_cluster()
     topics = admin.describe_topics(admin.list_topics(internal=True))
     sizes: dict[TopicPartition, int] = {}
     held: dict[int, int] = {}
     copied: dict[tuple[TopicPartition, int], int] = {}
     disks: list[DiskRow] = []
-    for broker, directories in admin.describe_log_dirs().items():
+    silent: dict[int, str] = {}
+    described = admin.describe_log_dirs() if all_must_answer else log_dirs_of_some(admin, silent)
+    for broker, directories in described.items():
         for directory in directories:
             disks.append(disk_row(broker, directory))
             for name, replica in directory.replicas.items():
@@ -179,8 +186,21 @@ def describe(admin: Admin) -> ClusterState:
         held_bytes=held,
         copied=copied,
         disks=tuple(disks),
+        silent=silent,
         min_isr=_min_isr(admin, images),
     )
+
+
+def log_dirs_of_some(admin: Admin, silent: dict[int, str]) -> Mapping[int, Sequence[LogDirDescription]]:
+    """Returns the directories of the brokers that answer, and adds to `silent` why each of the others did not.
+
+    A broker that has just died is silent: the cluster counts it until its session is over.
+    """
+    try:
+        return admin.describe_log_dirs(timeout_s=_ANSWER_S)
+    except PartialFailureError as error:
+        silent.update((broker, reason.message) for broker, reason in error.errors.items())
+        return error.results
 
 
 def _min_isr(admin: Admin, topics: Mapping[str, TopicImage]) -> dict[str, int]:

@@ -17,6 +17,7 @@ from odradek.cli.options import bootstrap_option
 from odradek.cli.output import say
 from odradek.cli.pipeline.access import program_environment
 from odradek.config.data_directory import default_data_directory
+from odradek.config.listeners import parse_host_port
 from odradek.model.lazy import lazy
 from odradek.pipelines.admission import Approvals, ProgramAdmission
 from odradek.pipelines.lifecycle import RestartPolicy
@@ -70,6 +71,11 @@ def pipelines() -> None:
     multiple=True,
     help="Let pipelines have checkpoints below this directory or URL, beside --state.",
 )
+@click.option(
+    "--metrics",
+    metavar="HOST:PORT",
+    help="Show the pipelines as metrics here, for Prometheus: http://HOST:PORT/metrics. No one is asked for a login.",
+)
 @click.option("--json-log", is_flag=True, help="The log as JSON, one object a line.")
 @bootstrap_option
 def serve(
@@ -79,6 +85,7 @@ def serve(
     allow_conf: tuple[str, ...],
     allow_master: tuple[str, ...],
     allow_checkpoints: tuple[str, ...],
+    metrics: str | None,
     json_log: bool,
     bootstrap: str,
 ) -> None:
@@ -86,6 +93,7 @@ def serve(
 
     Of several supervisors of one cluster one works and the others wait. Pipelines run as processes of this machine.
     """
+    metrics_address = None if metrics is None else parse_host_port(metrics)
     events.configure(level="INFO", json_lines=json_log)
     check_reachable(bootstrap)
     directory = Path(state or Path(default_data_directory()) / "pipelines").absolute()
@@ -118,6 +126,7 @@ def serve(
         state_directory=directory,
         policy=RestartPolicy(starting_count_max=os.cpu_count() or 1, process_count_max=processes_max),
         name=name,
+        metrics_address=metrics_address,
     )
     serving.serve(
         terms,
