@@ -1,4 +1,5 @@
-"""No module imports itself through others: `python -m tests.lint.import_cycles` lists the cycles that it finds.
+"""No module imports itself through others, and no folder one beside it: `python -m tests.lint.import_cycles` lists the cycles.
+Files that are directly in a folder belong to none of its subfolders.
 
 Every import counts: those of type checkers alone, and those inside functions, which hide a cycle from Python but not from
 a reader. The cure is to move what both sides need below both, or a `Protocol` that the lower side declares.
@@ -13,6 +14,10 @@ from typing import Final
 SOURCES: Final = Path(__file__).resolve().parents[2] / "src"
 NOT_YET_CUT: Final = ({"odradek.config.broker", "odradek.config.loading", "odradek.config.topic"},)
 """Cycles that are known. A module more in one of them is refused."""
+
+
+FOLDER_TIES_MAX: Final = {"odradek.storage": 164, "odradek.streams": 13}
+"""Folders with cycles between their subfolders, and how many imports tie these at most. Numbers only go down."""
 
 
 def modules_under(root: Path) -> dict[str, Path]:
@@ -84,6 +89,52 @@ def not_yet_cut(component: Sequence[str]) -> bool:
     return any(set(component) <= known for known in NOT_YET_CUT)
 
 
+def folder_ties(graph: Mapping[str, Sequence[str]]) -> dict[str, list[tuple[str, str]]]:
+    """Imports that tie subfolders of one folder in a cycle, by folder. `graph`: modules under their packages' names."""
+    ties: dict[str, list[tuple[str, str]]] = {}
+    crossings: dict[str, list[tuple[str, str, str, str]]] = {}
+    for source, targets in graph.items():
+        for target in targets:
+            crossing = _crossing(source, target, graph)
+            if crossing is not None:
+                folder, left, right = crossing
+                crossings.setdefault(folder, []).append((left, right, source, target))
+    for folder, imports in crossings.items():
+        names = {name for left, right, _, _ in imports for name in (left, right)}
+        folders = {name: sorted({right for left, right, _, _ in imports if left == name}) for name in names}
+        for component in cycles(folders):
+            tied = [
+                (source, target) for left, right, source, target in imports if {left, right} <= {*component}
+            ]
+            ties.setdefault(folder, []).extend(tied)
+    return ties
+
+
+def _crossing(source: str, target: str, graph: Mapping[str, Sequence[str]]) -> tuple[str, str, str] | None:
+    """The folder that both are in, and the subfolders of it that the import goes from and to; None for files in it."""
+    ours, theirs = source.split("."), target.split(".")
+    shared = next((at for at, pair in enumerate(zip(ours, theirs, strict=False)) if pair[0] != pair[1]), None)
+    if not shared:  # one is the package of the other, or they have no folder in common
+        return None
+    sides = (".".join(ours[: shared + 1]), ".".join(theirs[: shared + 1]))
+    if not all(any(module.startswith(f"{side}.") for module in graph) for side in sides):
+        return None
+    return ".".join(ours[:shared]), *sides
+
+
+def too_many_ties(ties: Mapping[str, Sequence[tuple[str, str]]], maxima: Mapping[str, int]) -> list[str]:
+    """A line for each folder with more ties than it may have, and for each whose maximum could be lower."""
+    lines = []
+    for folder in sorted({*ties, *maxima}):
+        count, limit = len(ties.get(folder, ())), maxima.get(folder, 0)
+        if count > limit:
+            shown = [f"  {source} -> {target}" for source, target in ties[folder]]
+            lines += [f"{folder}: {count} imports tie subfolders in cycles, and {limit} may", *shown]
+        elif count < limit:
+            lines.append(f"{folder}: {count} imports tie subfolders in cycles: write {count} for {limit}")
+    return lines
+
+
 def main() -> int:
     """Print each cycle with the imports that tie it."""
     graph = import_graph(SOURCES)
@@ -95,7 +146,9 @@ def main() -> int:
         ]
         heading = f"import cycle of {len(component)} modules: move what both sides need below them, or declare a Protocol"
         sys.stdout.write("\n".join([heading, *ties, ""]))
-    return 1 if refused else 0
+    lines = too_many_ties(folder_ties(graph), FOLDER_TIES_MAX)
+    sys.stdout.write("".join(f"{line}\n" for line in lines))
+    return 1 if refused or lines else 0
 
 
 if __name__ == "__main__":

@@ -3,7 +3,12 @@
 from pathlib import Path
 
 import pytest
-from tests.lint.import_cycles import cycles, import_graph
+from tests.lint.import_cycles import (
+    cycles,
+    folder_ties,
+    import_graph,
+    too_many_ties,
+)
 
 
 def written(root: Path, **sources: str) -> Path:
@@ -39,3 +44,45 @@ def test_a_cycle_through_several_modules_is_one(tmp_path: Path) -> None:
 def test_two_ways_to_one_module_are_no_cycle(tmp_path: Path) -> None:
     root = written(tmp_path, a="import b, c", b="import d", c="import d", d="import json")
     assert cycles(import_graph(root)) == []
+
+
+def test_subfolders_that_import_each_other_are_a_cycle_though_no_module_imports_itself(
+    tmp_path: Path,
+) -> None:
+    root = written(
+        tmp_path,
+        room__upper__a="from room.lower import c",
+        room__lower__c="",
+        room__lower__d="from room.upper.b import Name",
+        room__upper__b="from room import file",
+        room__file="from room.lower import c",
+    )
+    graph = import_graph(root)
+    assert cycles(graph) == []
+    assert folder_ties(graph) == {
+        "room": [("room.lower.d", "room.upper.b"), ("room.upper.a", "room.lower.c")],
+    }
+
+
+def test_a_cycle_of_three_deep_subfolders_is_found_and_files_of_the_room_count_for_none(
+    tmp_path: Path,
+) -> None:
+    root = written(
+        tmp_path,
+        house__room__a__deep__x="from house.room.b import y",
+        house__room__b__y="from house.room.c.z import Name",
+        house__room__c__z="def late():\n    from house.room.a.deep import w",
+        house__room__a__deep__w="from house.room import plain",
+        house__room__plain="from house.room.b import y",
+        house__other__o="from house.room import plain",
+    )
+    ties = folder_ties(import_graph(root))
+    assert {folder: len(imports) for folder, imports in ties.items()} == {"house.room": 3}
+
+
+def test_the_number_of_ties_only_goes_down() -> None:
+    ties = {"room": [("room.a.x", "room.b.y"), ("room.b.y", "room.a.z")]}
+    assert too_many_ties(ties, {"room": 2}) == []
+    assert too_many_ties(ties, {})[0] == "room: 2 imports tie subfolders in cycles, and 0 may"
+    assert too_many_ties(ties, {"room": 3}) == ["room: 2 imports tie subfolders in cycles: write 2 for 3"]
+    assert too_many_ties({}, {"gone": 1}) == ["gone: 0 imports tie subfolders in cycles: write 0 for 1"]

@@ -12,9 +12,9 @@ from tests.simulation.mutant import Patches, mutant
 
 from odradek.broker.cluster import disk_identity
 from odradek.broker.cluster.disk_identity import DiskIdentity
+from odradek.broker.cluster.loss_evidence import ALL_THERE, LossFinding
 from odradek.broker.fetch import reading as fetch_reading
 from odradek.broker.replicas import opening as replica_opening
-from odradek.broker.replicas.loss_evidence import ALL_THERE, LossFinding
 from odradek.broker.replicas.opening import LogOpenRequest, ReplicaOpening
 from odradek.cluster.image import PartitionImage
 from odradek.cluster.known_brokers import DiskClaim, KnownBroker

@@ -13,9 +13,9 @@ import pytest
 
 from odradek.archive.files.compaction import compact
 from odradek.archive.files.data_files import NULL_IN_A_PATH, layout_of, write_files
-from odradek.archive.files.extent_index import ExtentIndex
+from odradek.archive.files.extent_index import ExtentIndex, place_of
 from odradek.archive.files.reading import FileReader
-from odradek.archive.history.archived_rows import first_at, place_of
+from odradek.archive.history.archived_rows import first_at
 from odradek.archive.location import archive_location
 from odradek.archive.opening import check_location, format_at, open_archive, open_or_create
 from odradek.archive.tables.commit import Committed, commit_batch

@@ -11,8 +11,8 @@ from typing import Final
 import pyarrow as pa
 
 from odradek.archive.files.data_files import layout_of, write_files
+from odradek.archive.files.extent_index import place_of
 from odradek.archive.files.reading import FileReader
-from odradek.archive.history.archived_rows import place_of
 from odradek.archive.tables.port import ArchiveTable
 from odradek.archive.values import ArchiveError, CommitConflict, DataFile, MissingFiles, PartitionValues
 from odradek.runtime.real import SystemEntropy

@@ -49,3 +49,11 @@ class ExtentIndex:
 
 def _overlap(extent: OffsetRange, start: int, end: int) -> bool:
     return start < extent.end and end > extent.start
+
+
+def place_of(file: DataFile) -> tuple[str, int, int, str]:
+    """Returns a key that sorts files by their first row: topic, partition, offset."""
+    bounds = file.row_bounds()
+    if bounds is None:
+        return "", 0, 0, file.path
+    return bounds.topics[0], bounds.partitions[0], bounds.offsets[0], file.path

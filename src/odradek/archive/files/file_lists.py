@@ -13,8 +13,8 @@ from enum import StrEnum
 from typing import Final
 
 from odradek.archive.files.data_files import partition_path
-from odradek.archive.files.leftovers import list_files
 from odradek.archive.store import small_objects
+from odradek.archive.tables.leftovers import list_files
 from odradek.archive.tables.port import ArchiveTable
 from odradek.archive.values import DataFile
 

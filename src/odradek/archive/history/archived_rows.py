@@ -9,6 +9,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from odradek.archive.files.data_files import split_by
+from odradek.archive.files.extent_index import place_of
 from odradek.archive.files.reading import FileReader
 from odradek.archive.history.record_columns import as_records
 from odradek.archive.location import ArchiveLocation
@@ -25,14 +26,6 @@ _NO_OFFSET: Final = 1 << 63
 _TIME_COLUMNS: Final = pa.schema(
     [("topic", pa.string()), ("partition", pa.int32()), ("offset", pa.int64()), ("timestamp", _TIME)]
 )
-
-
-def place_of(file: DataFile) -> tuple[str, int, int, str]:
-    """Returns a key that sorts files by their first row: topic, partition, offset."""
-    bounds = file.row_bounds()
-    if bounds is None:
-        return "", 0, 0, file.path
-    return bounds.topics[0], bounds.partitions[0], bounds.offsets[0], file.path
 
 
 def read_share(

@@ -96,7 +96,7 @@ class ArchiveHistory:
     def _shares(self, extents: Sequence[OffsetRange], files: Sequence[DataFile]) -> Iterator[ArchiveShare]:
         index = extent_index.ExtentIndex(extents)
         holding = [file for file in files if next(index.extent_numbers(file), None) is not None]
-        in_order = sorted(holding, key=archived_rows.place_of)
+        in_order = sorted(holding, key=extent_index.place_of)
         for share in reading.share_files(in_order, SHARE_BYTES):
             numbers = {number for file in share for number in index.extent_numbers(file)}
             wanted = tuple(index.extents[number] for number in sorted(numbers))

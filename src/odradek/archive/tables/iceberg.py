@@ -46,10 +46,10 @@ from pyiceberg.transforms import IdentityTransform
 from pyiceberg.typedef import Record
 from pyiceberg.types import BooleanType, DateType, IcebergType, IntegerType, LongType, PrimitiveType
 
-from odradek.archive.files.leftovers import old_files, remove_files
 from odradek.archive.location import ArchiveLocation
 from odradek.archive.store import make_durable
 from odradek.archive.tables.iceberg_directory import DirectoryCatalog
+from odradek.archive.tables.leftovers import old_files, remove_files
 from odradek.archive.tables.port import Expired, TableFormat
 from odradek.archive.tables.table_schema import canonical, numbered
 from odradek.archive.values import (

@@ -18,9 +18,9 @@ from uuid import UUID
 
 import pyarrow as pa
 
-from odradek.archive.files.leftovers import old_files, remove_files
 from odradek.archive.location import ArchiveLocation
 from odradek.archive.store import SmallObjects, make_durable, small_objects
+from odradek.archive.tables.leftovers import old_files, remove_files
 from odradek.archive.tables.port import Expired, TableFormat
 from odradek.archive.values import (
     ArchiveError,

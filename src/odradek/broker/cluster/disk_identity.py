@@ -11,8 +11,8 @@ import base64
 from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, NamedTuple
 
+from odradek.broker.cluster.loss_evidence import ALL_THERE, DiskFindings
 from odradek.broker.cluster.previous_incarnation import PreviousIncarnation
-from odradek.broker.replicas.loss_evidence import ALL_THERE, DiskFindings
 from odradek.cluster.known_brokers import KNOWN, DiskClaim, Generation, KnownBroker, known_broker_from
 from odradek.cluster.registration import Registration
 from odradek.model.ids import BrokerId

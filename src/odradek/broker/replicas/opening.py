@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 
-from odradek.broker.replicas.loss_evidence import (
+from odradek.broker.cluster.loss_evidence import (
     ACCEPTED,
     ALL_THERE,
     LossFinding,

@@ -17,7 +17,7 @@ from functools import partial
 from typing import Final
 from uuid import UUID
 
-from odradek.broker.replicas.loss_evidence import ALL_THERE, DiskFindings
+from odradek.broker.cluster.loss_evidence import ALL_THERE, DiskFindings
 from odradek.broker.replicas.maintenance import ReplicaMaintenance
 from odradek.broker.replicas.opening import LogOpenRequest, ReplicaOpening
 from odradek.broker.replicas.partition_lanes import PartitionLanes, PendingSteps

@@ -13,7 +13,7 @@ from dataclasses import replace
 from functools import partial
 from typing import Final, Protocol
 
-from odradek.broker.replicas.loss_evidence import is_loss_accepted
+from odradek.broker.cluster.loss_evidence import is_loss_accepted
 from odradek.cluster.image import NO_LEADER, ClusterImage, PartitionImage
 from odradek.model.ids import BrokerId
 from odradek.replication.partition import Partition

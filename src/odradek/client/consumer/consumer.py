@@ -22,11 +22,11 @@ from odradek.client.consumer.core import (
     check_reads,
 )
 from odradek.client.consumer.offset_lookup import OffsetAndTimestamp
+from odradek.client.consumer.participation import HandoverStep
 from odradek.client.consumer.sole_use import ThreadUse, by_one_thread
 from odradek.client.consumer.subscription_state import COMMITTED, EARLIEST, LATEST
 from odradek.client.consumer.waiting import ThreadWaiting
 from odradek.client.errors import ClientClosedError
-from odradek.client.groups.participation import HandoverStep
 from odradek.client.groups.values import (
     CommittedOffsets,
     GroupMetadata,

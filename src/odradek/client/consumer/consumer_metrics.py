@@ -10,8 +10,8 @@ from typing import Final
 from odradek.client import metrics
 from odradek.client.consumer.completed_fetch import FetchedChunk
 from odradek.client.consumer.fetcher import Fetcher
+from odradek.client.consumer.participation import Participation
 from odradek.client.consumer.subscription_state import Assignment
-from odradek.client.groups.participation import Participation
 from odradek.client.metrics import Measure, Metric, MetricName, Rows
 from odradek.client.network.cluster import ClusterClient
 from odradek.model.ids import TopicPartition

@@ -16,9 +16,9 @@ from odradek.client.consumer.consumer_metrics import ConsumerMetrics
 from odradek.client.consumer.consumer_record import ConsumerRecord, K, V
 from odradek.client.consumer.fetcher import ISOLATION, Fetcher
 from odradek.client.consumer.offset_lookup import OffsetAndTimestamp, find_offsets
+from odradek.client.consumer.participation import Participation, no_group
 from odradek.client.consumer.subscription_state import Assignment
 from odradek.client.errors import IllegalStateError, TimedOutError
-from odradek.client.groups.participation import Participation, no_group
 from odradek.client.groups.values import (
     GroupMetadata,
     Handover,

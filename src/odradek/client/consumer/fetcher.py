@@ -37,7 +37,7 @@ from odradek.client.network.address import Address
 from odradek.client.network.cluster import ClusterClient
 from odradek.client.network.connection import BrokerConnection
 from odradek.client.network.leaderless import LeaderlessWarnings
-from odradek.client.producer.error_handling import LEADER_MAY_HAVE_MOVED
+from odradek.client.network.metadata_snapshot import LEADER_MAY_HAVE_MOVED
 from odradek.client.settings import ConsumerSettings
 from odradek.model.errors import ErrorCode, KafkaError
 from odradek.model.ids import ZERO_UUID, TopicPartition

@@ -13,6 +13,24 @@ from odradek.model.errors import ErrorCode, KafkaError
 from odradek.model.ids import NO_BROKER, NO_EPOCH, ZERO_UUID, TopicPartition
 from odradek.protocol.messages.metadata.metadata import MetadataResponse, MetadataResponseTopic
 
+LEADER_MAY_HAVE_MOVED: Final = frozenset(
+    {
+        ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
+        ErrorCode.LEADER_NOT_AVAILABLE,
+        ErrorCode.NOT_LEADER_OR_FOLLOWER,
+        ErrorCode.REPLICA_NOT_AVAILABLE,
+        ErrorCode.NETWORK_EXCEPTION,
+        ErrorCode.REQUEST_TIMED_OUT,
+        ErrorCode.KAFKA_STORAGE_ERROR,
+        ErrorCode.FENCED_LEADER_EPOCH,
+        ErrorCode.UNKNOWN_LEADER_EPOCH,
+        ErrorCode.UNKNOWN_TOPIC_ID,
+        ErrorCode.INCONSISTENT_TOPIC_ID,
+        ErrorCode.LISTENER_NOT_FOUND,
+        ErrorCode.BROKER_NOT_AVAILABLE,
+    }
+)
+"""Errors after which the cluster image is asked for again."""
 _HIGHEST_PARTITION_MIN: Final = 100_000
 """Up to this number a partition is believed in, however many of those before it are missing."""
 _ENDED_IDS_MAX: Final = 1_000

@@ -10,6 +10,7 @@ from __future__ import annotations
 from enum import Enum, auto
 from typing import Final
 
+from odradek.client.network.metadata_snapshot import LEADER_MAY_HAVE_MOVED
 from odradek.model.errors import ErrorCode
 
 
@@ -31,25 +32,6 @@ class ProduceErrorAction(Enum):
     """Again, in two halves."""
     GIVE_UP = auto()
 
-
-LEADER_MAY_HAVE_MOVED: Final = frozenset(
-    {
-        ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
-        ErrorCode.LEADER_NOT_AVAILABLE,
-        ErrorCode.NOT_LEADER_OR_FOLLOWER,
-        ErrorCode.REPLICA_NOT_AVAILABLE,
-        ErrorCode.NETWORK_EXCEPTION,
-        ErrorCode.REQUEST_TIMED_OUT,
-        ErrorCode.KAFKA_STORAGE_ERROR,
-        ErrorCode.FENCED_LEADER_EPOCH,
-        ErrorCode.UNKNOWN_LEADER_EPOCH,
-        ErrorCode.UNKNOWN_TOPIC_ID,
-        ErrorCode.INCONSISTENT_TOPIC_ID,
-        ErrorCode.LISTENER_NOT_FOUND,
-        ErrorCode.BROKER_NOT_AVAILABLE,
-    }
-)
-"""Errors after which the cluster image is asked for again."""
 
 _TOO_LARGE: Final = frozenset({ErrorCode.MESSAGE_TOO_LARGE, ErrorCode.RECORD_LIST_TOO_LARGE})
 _EPOCH_AT_FAULT: Final = frozenset(

@@ -12,6 +12,7 @@ from dataclasses import dataclass, field
 from odradek.client.producer.accumulator import Accumulator
 from odradek.client.producer.delivery import ProducerBatch
 from odradek.client.producer.partition_queue import PartitionQueue, SequenceNumbers
+from odradek.client.transactions.core import ProducerId
 from odradek.model.ids import TopicPartition
 
 REQUEST_OVERHEAD_BYTES = 512
@@ -42,14 +43,6 @@ class ProducePlan:
 
     def pause_until(self, time: float) -> None:
         self.retry_at = time if self.retry_at is None else min(self.retry_at, time)
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ProducerId:
-    """The result of InitProducerId."""
-
-    producer_id: int
-    producer_epoch: int
 
 
 class ProducePlanner:

@@ -24,9 +24,10 @@ from odradek.client.producer.error_handling import ProduceErrorAction
 from odradek.client.producer.failure_log import FailureLog
 from odradek.client.producer.partition_queue import AttemptResult
 from odradek.client.producer.producer_metrics import SendingFigures
-from odradek.client.producer.request_plan import PlannedRequest, ProducePlan, ProducePlanner, ProducerId
+from odradek.client.producer.request_plan import PlannedRequest, ProducePlan, ProducePlanner
 from odradek.client.producer.retry_warnings import RetryWarnings
 from odradek.client.settings import ProducerSettings
+from odradek.client.transactions.core import ProducerId
 from odradek.client.transactions.service import ProducerTransactions
 from odradek.model.errors import ErrorCode, KafkaError
 from odradek.model.ids import NO_BROKER, ZERO_UUID, TopicPartition

@@ -20,10 +20,10 @@ before the next transaction (KIP-360), unless the end of the transaction does th
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from enum import Enum, auto
 from typing import Final
 
-from odradek.client.producer.request_plan import ProducerId
 from odradek.client.transactions.error_actions import (
     FatalTransactionError,
     TransactionError,
@@ -33,6 +33,14 @@ from odradek.client.transactions.error_actions import (
 )
 from odradek.model.errors import ErrorCode, ErrorValue, KafkaError
 from odradek.model.ids import TopicPartition
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ProducerId:
+    """The result of InitProducerId."""
+
+    producer_id: int
+    producer_epoch: int
 
 
 class TransactionalState(Enum):

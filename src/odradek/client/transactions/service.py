@@ -6,18 +6,17 @@ What a method raises is an error of `error_actions.py`, or TimedOutError; after 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Mapping
-from typing import Any, Final
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import AbstractContextManager
+from typing import Any, Final, Protocol
 
 from odradek.client.errors import TimedOutError
 from odradek.client.groups.coordinator import GROUP, TRANSACTION, Build, Coordinator
 from odradek.client.groups.member_bytes import by_topic
 from odradek.client.groups.values import GroupMetadata, OffsetAndMetadata, OffsetsToCommit, as_committable
 from odradek.client.network.cluster import ClusterClient
-from odradek.client.producer.accumulator import Accumulator
-from odradek.client.producer.request_plan import ProducerId
 from odradek.client.settings import ProducerSettings
-from odradek.client.transactions.core import TransactionalState, TransactionCore
+from odradek.client.transactions.core import ProducerId, TransactionalState, TransactionCore
 from odradek.client.transactions.error_actions import (
     TransactionAbortedError,
     TransactionError,
@@ -59,6 +58,29 @@ _CONCURRENT_PAUSE_S: Final = 0.02
 """The end of the transaction before is being written: that takes milliseconds."""
 
 
+class UnsettledBatch(Protocol):
+    """Records whose fate is not known. `attempt_count`: how often they were sent."""
+
+    attempt_count: int
+
+    def settle(self, *, error: Exception | None = None) -> None: ...
+
+    async def wait_async(self) -> None: ...
+
+
+class UnsettledBatches(Protocol):
+    """The batches of the producer, as the end of a transaction needs them. `lock` guards the transaction's core, too."""
+
+    @property
+    def lock(self) -> AbstractContextManager[Any]: ...
+
+    def hurry(self) -> Sequence[UnsettledBatch]:
+        """Lets nothing linger; returns all batches that are not settled."""
+
+    def drop_unsent(self) -> Sequence[UnsettledBatch]:
+        """Takes out what is not in flight, for the caller to settle."""
+
+
 class ProducerTransactions:
     """The transactions of one producer. Coroutines and callbacks run on the loop; `core` is for the user's thread, too."""
 
@@ -66,7 +88,7 @@ class ProducerTransactions:
         self,
         settings: ProducerSettings,
         cluster: ClusterClient,
-        accumulator: Accumulator,
+        accumulator: UnsettledBatches,
         *,
         identify: Callable[[ProducerId], None],
         go_on: Callable[[], None],

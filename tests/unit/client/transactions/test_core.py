@@ -6,8 +6,7 @@ from collections.abc import Callable
 
 import pytest
 
-from odradek.client.producer.request_plan import ProducerId
-from odradek.client.transactions.core import TransactionalState, TransactionCore
+from odradek.client.transactions.core import ProducerId, TransactionalState, TransactionCore
 from odradek.client.transactions.error_actions import (
     FatalTransactionError,
     ProducerFencedError,

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from odradek.broker.replicas.loss_evidence import (
+from odradek.broker.cluster.loss_evidence import (
     DiskFindings,
     LossFinding,
     is_loss_accepted,
