@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import ipaddress
-from typing import TYPE_CHECKING, Final
+from contextlib import nullcontext
+from typing import TYPE_CHECKING, Any, Final
 
 import click
 
@@ -16,9 +17,11 @@ from odradek.model.java_numbers import is_digits
 from odradek.model.lazy import lazy
 
 if TYPE_CHECKING:
+    from odradek.cli import console_demo
     from odradek.console import serving
     from odradek.console.web import console as console_state
 else:
+    console_demo = lazy("odradek.cli.console_demo")
     serving = lazy("odradek.console.serving")
     console_state = lazy("odradek.console.web.console")
 
@@ -53,6 +56,11 @@ _OWN_LOGIN: Final = ("sasl_username", "sasl_password", "sasl_jaas_config", "java
 @click.option(
     "--tls-key", "key", metavar="FILE", help="The certificate's private key, where it is in another file."
 )
+@click.option(
+    "--demo",
+    is_flag=True,
+    help="Start three brokers with flights, and look at these. They end with the console.",
+)
 @bootstrap_option
 def console(
     listen: str,
@@ -61,6 +69,7 @@ def console(
     hosts: tuple[str, ...],
     certificate: str | None,
     key: str | None,
+    demo: bool,
     bootstrap: str,
 ) -> None:
     """Show a cluster in the browser: what is wrong, topics, settings.
@@ -69,37 +78,42 @@ def console(
     settings of --command-config say how to connect.
     """
     host, port = _listen_address(listen)
-    settings = client_arguments("odradek-console")
-    asks = str(settings.get("security_protocol", "")).startswith("SASL") and not shared_login
-    if asks:
-        mechanism = settings.get("sasl_mechanism", "")
-        if mechanism not in _LOGIN_MECHANISMS:
-            raise ConfigError(
-                f"users cannot log in to the console by {mechanism or 'no sasl.mechanism'}: "
-                f"set one of {', '.join(_LOGIN_MECHANISMS)}, or use --shared-login"
-            )
-        for name in _OWN_LOGIN:
-            settings.pop(name, None)
+    settings, asks = ({}, False) if demo else _login_settings(shared=shared_login)
     try:
         serve, options = serving.serve_console, console_state.ConsoleOptions
     except ImportError as error:
         raise ConfigError(f"the console needs more ({error}): pip install 'odradek[console]'") from error
     if asks and certificate is None and not _is_loopback(host):
         remark("passwords travel in plain text on this address: use --tls-certificate, or a proxy with TLS")
-    asyncio.run(
-        serve(
-            options(
-                bootstrap=bootstrap,
-                settings=settings,
-                asks_for_login=asks,
-                read_only=read_only,
-                hosts=serving.own_hosts(host, hosts),
-                secure_cookies=certificate is not None,
-            ),
-            serving.ConsoleAddress(host=host, port=port, certificate=certificate, key=key),
-            on_ready=lambda url: say(f"ready {url}"),
+    with console_demo.demo_cluster() if demo else nullcontext(bootstrap) as servers:
+        asyncio.run(
+            serve(
+                options(
+                    bootstrap=servers,
+                    settings=settings,
+                    asks_for_login=asks,
+                    read_only=read_only,
+                    hosts=serving.own_hosts(host, hosts),
+                    secure_cookies=certificate is not None,
+                ),
+                serving.ConsoleAddress(host=host, port=port, certificate=certificate, key=key),
+                on_ready=lambda url: say(f"ready {url}"),
+            )
         )
-    )
+
+
+def _login_settings(*, shared: bool) -> tuple[dict[str, Any], bool]:
+    """Returns how to connect, and whether each user logs in. Then the settings have no login of their own."""
+    settings = client_arguments("odradek-console")
+    if shared or not str(settings.get("security_protocol", "")).startswith("SASL"):
+        return settings, False
+    mechanism = settings.get("sasl_mechanism", "")
+    if mechanism not in _LOGIN_MECHANISMS:
+        raise ConfigError(
+            f"users cannot log in to the console by {mechanism or 'no sasl.mechanism'}: "
+            f"set one of {', '.join(_LOGIN_MECHANISMS)}, or use --shared-login"
+        )
+    return {name: value for name, value in settings.items() if name not in _OWN_LOGIN}, True
 
 
 def _listen_address(listen: str) -> tuple[str, int]:

@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
 import pytest
+from tests.interop.console.conftest import console_process
 
 from odradek.client import Admin, NewTopic
 from odradek.testing import LocalBroker
@@ -124,3 +125,12 @@ def test_everything_works_without_the_script(chromium: Browser, filled: str) -> 
     page.get_by_role("link", name="orders.us").click()
     page.get_by_role("heading", name="orders.us").wait_for()
     context.close()
+
+
+def test_the_demo_has_something_to_look_at(chromium: Browser) -> None:
+    with console_process("--demo") as address:
+        page = chromium.new_page(locale="en-US")
+        page.goto(address)
+        page.get_by_text("No one reads for group billing").wait_for(timeout=60_000)
+        assert page.locator(".broker").count() == 3
+        page.close()

@@ -11,8 +11,10 @@ import pytest
 from tests.scenarios.console.conftest import ADDRESS, HOSTS, Browser, browser_of, token_of
 
 from odradek.client import Admin, ConfigResource, NewTopic
+from odradek.client.aio import AsyncProducer
 from odradek.console.model.refreshing import ClusterModel
 from odradek.console.web.console import ANONYMOUS, ConsoleOptions
+from odradek.model.ids import TopicPartition
 from odradek.testing import LocalBroker
 
 READ_S = 30.0
@@ -225,3 +227,33 @@ async def test_text_of_strangers_stays_text(browser: Browser) -> None:
     form = await browser.submit("/topics/new", name=evil, settings=f"a={evil}")
     assert "<script>alert" not in form.text
     assert "<img" not in form.text
+
+
+EVIL = (
+    "x'\"><script>alert(1)</script><img src=x onerror=alert(1)>\u202e\u2066\x1b]0;owned\x07{{7*7}}{% raw %}"
+)
+"""Quotes, tags, turned text, controls of a terminal, and braces of a template."""
+
+
+async def test_a_group_that_a_stranger_named_stays_text(browser: Browser, admin: Admin, topic: str) -> None:
+    def abandon() -> None:
+        admin.alter_group_offsets(EVIL, {TopicPartition(topic, 0): 0})
+
+    async def listed() -> ClusterModel:
+        model = await browser.console.model_of(ANONYMOUS)
+        async with asyncio.timeout(READ_S):
+            while EVIL not in model.snapshot.groups or model.snapshot.groups[EVIL].lag < 1:
+                await browser.console.background.run(model.refresh_now("groups"))
+                await asyncio.sleep(0.01)
+        return model
+
+    async with AsyncProducer(browser.console.options.bootstrap) as producer:
+        await (await producer.send(topic, b"v", partition=0))
+    await asyncio.to_thread(abandon)
+    await listed()
+    page = (await browser.get("/")).text
+    assert "No one reads for group x&#39;&#34;&gt;&lt;script&gt;alert(1)" in page
+    assert "<img" not in page
+    assert not {"\u202e", "\u2066", "\x1b", "\x07"} & set(page)
+    assert "{{7*7}}{% raw %}" in page
+    await asyncio.to_thread(admin.delete_groups, [EVIL])

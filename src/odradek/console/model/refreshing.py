@@ -219,10 +219,15 @@ class ClusterModel:
         return described[broker_id]
 
     async def _read_groups(self) -> None:
-        listed = await self._admin.list_groups(timeout_s=CALL_S)
-        names = [listing.group_id for listing in listed]
         known = self.snapshot.groups
-        figures = {
+        figures: dict[str, GroupFigures] = {}
+        try:
+            listed = await self._admin.list_groups(timeout_s=CALL_S)
+        except PartialFailureError as error:  # a broker has just died: its groups stay as they were
+            listed = [listing for listings in error.results.values() for listing in listings]
+            figures = dict(known)
+        names = [listing.group_id for listing in listed]
+        figures |= {
             listing.group_id: GroupFigures(
                 listing.group_id,
                 listing.type,

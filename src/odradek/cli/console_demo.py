@@ -1,0 +1,118 @@
+"""`odradek console --demo`: three brokers to look at, with flights that keep coming, and groups that read them or do not."""
+
+from __future__ import annotations
+
+import json
+import random
+import threading
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Final
+
+from odradek.cli.progress import waiting_line
+from odradek.cli.serving.broker_processes import Fleet
+from odradek.cli.serving.own_directory import own_directory
+from odradek.cli.sql_sandbox import flight
+from odradek.client import Admin, Consumer, NewTopic, Producer
+from odradek.dead_letters.headers import FailedConsumer, Origin, RecordFailure, letter_headers
+
+_BROKERS: Final = 3
+_PAUSE_S: Final = 0.1
+_STOP_S: Final = 20.0
+_FIRST_RECORDS: Final = 2_000
+_SETTINGS: Final = {
+    "default.replication.factor": "3",
+    "min.insync.replicas": "2",
+    "offsets.topic.replication.factor": "3",
+    "offsets.topic.num.partitions": "3",
+    "transaction.state.log.replication.factor": "3",
+    "transaction.state.log.num.partitions": "3",
+    "group.initial.rebalance.delay.ms": "0",
+}
+FLIGHTS: Final = "flights"
+LETTERS: Final = "flights.board.dlq"
+BOARD: Final = "board"
+"""A group that reads the flights."""
+BILLING: Final = "billing"
+"""A group that has read some of them, and whose consumers are gone."""
+_TOPICS: Final = (
+    NewTopic(FLIGHTS, 6),
+    NewTopic(LETTERS, 1),
+    NewTopic("airports", 1, configs={"cleanup.policy": "compact"}),
+    NewTopic("bookings.eu", 4, configs={"retention.ms": "86400000"}),
+    NewTopic("bookings.us", 4, configs={"retention.ms": "86400000"}),
+)
+
+
+@contextmanager
+def demo_cluster() -> Iterator[str]:
+    """Yields the address of the cluster. Everything ends with the block or with this process, and its data goes."""
+    with (
+        own_directory("odradek-console-demo-") as directory,
+        Fleet.plan(_BROKERS, directory / "brokers", settings=_SETTINGS, apart=True) as fleet,
+    ):
+        ended = threading.Event()
+        with waiting_line("three brokers with flights"):
+            _fill(fleet.bootstrap)
+        traffic = [
+            threading.Thread(target=work, args=[fleet.bootstrap, ended], name=work.__name__, daemon=True)
+            for work in (_fly, _show_on_board)
+        ]
+        for thread in traffic:
+            thread.start()
+        try:
+            yield fleet.bootstrap
+        finally:
+            ended.set()
+            for thread in traffic:
+                thread.join(_STOP_S)
+
+
+def _fill(servers: str) -> None:
+    with Admin(servers) as admin:
+        admin.create_topics(_TOPICS)
+    chance = random.Random(1)
+    with Producer(servers) as producer:
+        for number in range(_FIRST_RECORDS):
+            _send_flight(producer, chance, number)
+        for number in range(_FIRST_RECORDS // 4):
+            booking = {"seat": f"{number % 30 + 1}{'ABCDEF'[number % 6]}", "price": chance.randint(60, 900)}
+            producer.send(
+                f"bookings.{'eu' if number % 3 else 'us'}", json.dumps(booking).encode(), key=b"%d" % number
+            )
+        failure = RecordFailure(exception="KeyError", message="'DESTINATION'", stage="value")
+        for number in range(5):
+            origin = Origin(topic=FLIGHTS, partition=number % 6, offset=number)
+            headers = letter_headers([], origin, failure, FailedConsumer(group=BOARD, delivery_count=3))
+            producer.send(LETTERS, b'{"FLIGHT": "TK%d"}' % number, key=b"IST", headers=headers)
+    with Consumer(servers, group_id=BILLING, auto_offset_reset="earliest", max_poll_records=200) as consumer:
+        consumer.subscribe([FLIGHTS])
+        while not consumer.poll(1.0):
+            pass
+        consumer.commit()
+
+
+def _send_flight(producer: Producer, chance: random.Random, number: int) -> None:
+    origin, departure = flight(chance, number)
+    value = json.dumps(departure).encode()
+    producer.send(FLIGHTS, value, key=origin.encode(), timestamp_ms=int(time.time() * 1000))
+
+
+def _fly(servers: str, ended: threading.Event) -> None:
+    """Sends flights until the end."""
+    chance = random.Random(2)
+    with Producer(servers, client_id="departures") as producer:
+        number = _FIRST_RECORDS
+        while not ended.wait(_PAUSE_S):
+            _send_flight(producer, chance, number)
+            number += 1
+
+
+def _show_on_board(servers: str, ended: threading.Event) -> None:
+    """Reads flights as a member of a group until the end."""
+    with Consumer(servers, group_id=BOARD, client_id="board-1", auto_offset_reset="earliest") as consumer:
+        consumer.subscribe([FLIGHTS])
+        while not ended.is_set():
+            if consumer.poll(0.5):
+                consumer.commit()
