@@ -6,22 +6,29 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from enum import IntEnum
 from functools import partial
-from typing import Final, Protocol, TypeVar
+from typing import TYPE_CHECKING, Final, Protocol, TypeVar
 
 from odradek.broker.context import BrokerContext
 from odradek.cluster.documents import BROKER, RESOURCE_CONFIGS
 from odradek.cluster.image import ResourceConfigs, TopicImage
 from odradek.config.broker import BROKER_SETTINGS
-from odradek.config.client_metrics import BadPattern, check_client_metrics
+from odradek.config.client_metrics import CLIENT_METRICS_SETTINGS, BadPattern, check_client_metrics
+from odradek.config.definition import Setting
 from odradek.config.group import check_group
 from odradek.config.listening.strictness import loosening
 from odradek.config.loading import without_effect
 from odradek.config.topic import TOPIC_SETTINGS
 from odradek.model.errors import ConfigError, ErrorCode, ErrorContent, KafkaError
 from odradek.model.ids import check_topic_name
+from odradek.model.lazy import lazy
 from odradek.runtime.turns import Turn
 from odradek.telemetry import events
 from odradek.telemetry.levels import LEVELS, ROOT, loggers, set_level
+
+if TYPE_CHECKING:
+    from odradek.broker.telemetry import subscriptions
+else:
+    subscriptions = lazy("odradek.broker.telemetry.subscriptions")
 
 _log = events.get("broker")
 
@@ -30,6 +37,12 @@ _NAMED_TWICE: Final = "the request names this resource more than once"
 BROKER_LOGGER: Final = 8
 CLIENT_METRICS: Final = 16
 GROUP: Final = 32
+
+_SETTINGS: Final[Mapping[int, Mapping[str, Setting]]] = {
+    TOPIC: TOPIC_SETTINGS,
+    BROKER: BROKER_SETTINGS,
+    CLIENT_METRICS: CLIENT_METRICS_SETTINGS,
+}
 
 Change = Callable[[Mapping[str, str]], Mapping[str, str]]
 
@@ -227,7 +240,7 @@ def _check_group(broker: BrokerContext, configs: Mapping[str, str]) -> None:
 
 def _check_client_metrics(configs: Mapping[str, str]) -> None:
     try:
-        check_client_metrics(configs)
+        check_client_metrics(configs, subscriptions.ClientPattern)
     except BadPattern as error:
         raise KafkaError(ErrorCode.INVALID_CONFIG, str(error)) from None
     except ConfigError as error:
@@ -313,7 +326,7 @@ def _apply(configs: dict[str, str], entry: IncrementalEntry, kind: int) -> None:
 
 
 def _edited(configs: Mapping[str, str], name: str, operation: Operation, value: str, kind: int) -> str:
-    setting = {TOPIC: TOPIC_SETTINGS, BROKER: BROKER_SETTINGS}.get(kind, {}).get(name)
+    setting = _SETTINGS.get(kind, {}).get(name)
     if setting is None or not isinstance(setting.default, tuple | frozenset):
         raise KafkaError(
             ErrorCode.INVALID_CONFIG, f"{operation.name} works on lists only, and {name} is not one"

@@ -15,6 +15,7 @@ from odradek.broker.metrics.slow_requests import SlowRequests
 from odradek.broker.metrics.traffic import BrokerTraffic
 from odradek.broker.replicas.log_dir_moves import LogDirMoves
 from odradek.broker.replicas.replica_manager import ReplicaManager
+from odradek.broker.telemetry.client_telemetry import ClientTelemetry
 from odradek.cluster.controller.controller import Controller
 from odradek.cluster.image import BrokerImage, ClusterImage
 from odradek.config.broker import BrokerConfig
@@ -87,6 +88,8 @@ class BrokerContext:
     """The durations of requests, by API."""
     regexes: RegexWorker = field(init=False, default_factory=RegexWorker)
     """Matches what clients list with expressions."""
+    client_telemetry: ClientTelemetry = field(init=False)
+    """Metrics that clients pushed."""
     turns: Turns
     """Turns on the event loop, for handlers whose work grows with the request."""
     answer_room_bytes: Callable[[], int] = lambda: 2**31 - 1
@@ -102,6 +105,7 @@ class BrokerContext:
         clock = self.runtime.clock
         slow = SlowRequests(self.config.metrics.slow_request_ms, clock.wall_ms)
         self.requests = RequestFigures(clock.monotonic, slow)
+        self.client_telemetry = ClientTelemetry(self.runtime, self.config.metrics)
 
     @property
     def image(self) -> ClusterImage:

@@ -17,6 +17,7 @@ from odradek.config.listeners import format_address, parse_host_port
 from odradek.model.errors import ConfigError, OdradekError
 
 _SECONDS: Final = 30.0
+_CLIENT_COLUMNS: Final = ("client", "instance", "software", "address", "pushes", "last", "metrics")
 _STAGES: Final = ("queued", "handled", "waited", "response_queued", "sent")
 
 
@@ -29,8 +30,7 @@ def broker() -> None:
     """Look at one broker, through its metrics listener (metrics.listeners)."""
 
 
-@broker.command()
-@click.option(
+_metrics_option = click.option(
     "--metrics",
     metavar="HOST:PORT",
     envvar="ODRADEK_METRICS",
@@ -38,6 +38,10 @@ def broker() -> None:
     show_default=True,
     help="The broker's metrics listener.",
 )
+
+
+@broker.command()
+@_metrics_option
 @click.option("--limit", type=Whole(1), default=20, show_default=True, help="At most so many.")
 @json_option
 def slow(metrics: str, limit: int, as_json: bool) -> None:
@@ -65,6 +69,53 @@ def slow(metrics: str, limit: int, as_json: bool) -> None:
         print_table(columns, rows)
     else:
         remark("no request was slow")
+
+
+@broker.command()
+@_metrics_option
+@click.option("--client", metavar="ID", help="Only this client id, or this client instance; with its metrics.")
+@click.option("--name", metavar="PREFIX", default="", help="Only metrics whose names begin so.")
+@json_option
+def clients(metrics: str, client: str | None, name: str, as_json: bool) -> None:
+    """List the clients that push metrics to this broker, or the metrics of one.
+
+    Clients push what `odradek client-metrics alter` subscribes to (KIP-714), each to one broker.
+    """
+    pushing: list[dict[str, Any]] = _json_page(metrics, "/clients")
+    shown = [entry for entry in pushing if client in (None, entry["client_id"], entry["client_instance_id"])]
+    for entry in shown:
+        entry["metrics"] = [metric for metric in entry["metrics"] if metric["name"].startswith(name)]
+    if as_json:
+        print_json(shown)
+    elif not shown:
+        remark("no client pushed metrics to this broker" if client is None else f"{client} pushed no metrics")
+    elif client is None:
+        print_table(_CLIENT_COLUMNS, [_client_row(entry) for entry in shown])
+    else:
+        print_table(
+            ("client", "instance", "metric", "labels", "value"),
+            [
+                (entry["client_id"], entry["client_instance_id"], metric["name"], _labels(metric), metric["value"])
+                for entry in shown
+                for metric in entry["metrics"]
+            ],
+        )
+
+
+def _client_row(entry: dict[str, Any]) -> tuple[object, ...]:
+    return (
+        entry["client_id"],
+        entry["client_instance_id"],
+        entry["software"],
+        f"{entry['address']}:{entry['port']}",
+        entry["pushes"],
+        f"{entry['seconds_since_last']:.0f} s ago" + (", ended" if entry["has_ended"] else ""),
+        len(entry["metrics"]),
+    )
+
+
+def _labels(metric: dict[str, Any]) -> str:
+    return ", ".join(f"{key}={value}" for key, value in metric["labels"].items())
 
 
 def _json_page(address: str, path: str) -> Any:

@@ -47,6 +47,11 @@ COMMANDS: Final = {
     "token": ("odradek.cli.token", "token", "Let others act for a user for a while."),
     "cert": ("odradek.cli.cert", "cert", "Make certificates, and look at them."),
     "config": ("odradek.cli.config", "config", "Show, explain and change settings."),
+    "client-metrics": (
+        "odradek.cli.client_metrics",
+        "client_metrics",
+        "Say which metrics clients push to brokers.",
+    ),
     "cluster": (
         "odradek.cli.cluster.cluster",
         "cluster",

@@ -1,18 +1,16 @@
 """Subscriptions to clients' metrics (KIP-714): which metrics a broker would have clients push.
 
-They are kept and described as Kafka keeps them. No client is ever asked for metrics, as on any Kafka broker whose owner
-installed no receiver for them.
+They are kept and described as Kafka keeps them. The broker itself is the receiver of what clients push.
 """
 
 from __future__ import annotations
 
-import re
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Final
 
 from odradek.config.definition import DynamicUpdate, Setting, SettingType, between
 from odradek.config.describe import DescribedSetting, Synonym, ValueSource
-from odradek.model.errors import ConfigError
+from odradek.model.errors import ConfigError, OdradekError
 
 CLIENT_METRICS_SETTINGS: Final = {
     setting.key: setting
@@ -57,28 +55,33 @@ class BadPattern(ConfigError):
     """A pattern for clients that cannot be."""
 
 
-def check_client_metrics(overrides: Mapping[str, str]) -> None:
-    """Raises ConfigError unless every override is known and well-formed; `BadPattern` for what clients to match."""
+def check_client_metrics(overrides: Mapping[str, str], compiled: Callable[[str], object]) -> None:
+    """Raises ConfigError unless every override is known and well-formed; `BadPattern` for what clients to match.
+
+    `compiled` reads a regular expression, and raises an OdradekError for one that cannot be.
+    """
     for key, text in overrides.items():
         setting = CLIENT_METRICS_SETTINGS.get(key)
         if setting is None:
             raise ConfigError(f"Unknown client metrics configuration: {key}")
         value = setting.parse(text)
         if key == "match":
-            for pattern in value:
-                _check_pattern(pattern)
+            for pair in value:
+                _, pattern = pattern_of(pair)
+                try:
+                    compiled(pattern)
+                except OdradekError as error:
+                    raise BadPattern(f"{pair!r} does not match clients: {error}") from error
 
 
-def _check_pattern(pair: str) -> None:
+def pattern_of(pair: str) -> tuple[str, str]:
+    """Returns the property and the regular expression of `NAME=PATTERN`."""
     name, equals, pattern = pair.partition("=")
-    try:
-        re.compile(pattern)
-    except re.error:
-        equals = ""
     if not equals or name.strip() not in _SELECTORS:
         raise BadPattern(
             f"{pair!r} does not match clients: expected NAME=PATTERN with one of {sorted(_SELECTORS)}"
         )
+    return name.strip(), pattern.strip()
 
 
 def describe_client_metrics(overrides: Mapping[str, str]) -> list[DescribedSetting]:

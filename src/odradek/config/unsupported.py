@@ -201,7 +201,6 @@ AREAS: Final = (
         keys="""
         auto.include.jmx.reporter kafka.metrics.polling.interval.secs kafka.metrics.reporters
         metric.reporters metrics.num.samples metrics.recording.level metrics.sample.window.ms
-        telemetry.max.bytes
         """,
     ),
     Area(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import base64
 import re
 from typing import Final, NamedTuple, NewType
 from uuid import UUID
@@ -54,3 +55,8 @@ def check_topic_name(name: str) -> None:
         problem = f"topic name {name!r} may hold only ASCII letters, digits, '.', '_' and '-'"
     if problem:
         raise KafkaError(ErrorCode.INVALID_TOPIC_EXCEPTION, problem)
+
+
+def kafka_id(value: UUID) -> str:
+    """Returns a UUID in Kafka's form: 22 characters of URL-safe base64."""
+    return base64.urlsafe_b64encode(value.bytes).rstrip(b"=").decode()

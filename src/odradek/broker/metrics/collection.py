@@ -47,6 +47,7 @@ class MetricsCollection:
         for steps in (partitions.steps(), controller.steps()):
             for _ in steps:
                 await turn.step()
+        of_clients = await turn.drive(context.client_telemetry.families())
         return [
             *of_process(broker),
             *partitions.totals(),
@@ -65,6 +66,7 @@ class MetricsCollection:
             *context.traffic.families(),
             *groups.of_partitions(),
             *partitions.of_partitions(),
+            *of_clients,
         ]
 
 

@@ -29,7 +29,7 @@ T = TypeVar("T")
 _log = events.get("broker")
 _LOOP_SECONDS_MAX: Final = 10.0
 """The event loop answers a page within this time, or the page says that it does not."""
-_INDEX: Final = b"Odradek. /metrics (Prometheus, OpenMetrics), /livez, /readyz, /info, /slow\n"
+_INDEX: Final = b"Odradek. /metrics (Prometheus, OpenMetrics), /livez, /readyz, /info, /slow, /clients\n"
 
 
 class MetricsListener:
@@ -49,6 +49,7 @@ class MetricsListener:
             "/readyz": self._readyz,
             "/info": self._info,
             "/slow": self._slow,
+            "/clients": self._clients,
         }
         self._collection = MetricsCollection(broker)
         self._under_way: dict[str, asyncio.Task[HttpPage]] = {}
@@ -134,6 +135,10 @@ class MetricsListener:
         requests = await self._on_loop(self._slow_requests)
         return HttpPage(body=json.dumps(requests).encode() + b"\n", content_type="application/json")
 
+    async def _clients(self, _request: PageRequest) -> HttpPage:
+        clients = await self._on_loop(self._described_clients)
+        return HttpPage(body=json.dumps(clients).encode() + b"\n", content_type="application/json")
+
     async def _on_loop(self, ask: Callable[[], Coroutine[Any, Any, T]]) -> T:
         """Runs the coroutine on the broker's loop and returns its value. TimeoutError when the loop takes too long."""
         pending = asyncio.run_coroutine_threadsafe(ask(), self._loop)
@@ -155,6 +160,11 @@ class MetricsListener:
 
     async def _slow_requests(self) -> list[dict[str, object]]:
         return self._broker.context.requests.slow.described() if self._broker.is_serving else []
+
+    async def _described_clients(self) -> list[dict[str, object]]:
+        if not self._broker.is_serving:
+            return []
+        return await self._broker.turns.begin().drive(self._broker.context.client_telemetry.described())
 
     async def _described(self) -> dict[str, object]:
         described: dict[str, object] = {

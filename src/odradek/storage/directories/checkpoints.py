@@ -13,7 +13,7 @@ from itertools import pairwise
 from typing import Final, TypeVar
 from uuid import UUID
 
-from odradek.model.ids import TopicPartition
+from odradek.model.ids import TopicPartition, kafka_id
 from odradek.model.java_numbers import is_digits
 from odradek.records.crc import crc32c
 from odradek.storage.log.leader_epochs import EpochStart
@@ -181,11 +181,6 @@ def _pairs(data: bytes, separator: str) -> dict[str, str]:
         raise BadCheckpointError(str(error)) from None
     pairs = (line.partition(separator) for line in lines if line.strip() and not line.startswith("#"))
     return {key.strip(): value.strip() for key, _, value in pairs}
-
-
-def kafka_id(value: UUID) -> str:
-    """Returns a UUID in Kafka's form: 22 characters of URL-safe base64."""
-    return base64.urlsafe_b64encode(value.bytes).rstrip(b"=").decode()
 
 
 def parse_kafka_id(text: str) -> UUID:

@@ -12,7 +12,7 @@ from typing import Final
 from uuid import UUID
 
 from odradek.model.errors import ConfigError
-from odradek.model.ids import TopicPartition
+from odradek.model.ids import TopicPartition, kafka_id
 from odradek.model.java_numbers import whole_number
 from odradek.runtime.ports import DirectoryLock, Disk
 from odradek.runtime.turns import in_one_go
@@ -159,7 +159,7 @@ class LogDirectory:
 
     def write_identity(self, cluster_id: str, node_id: int, directory_id: UUID) -> None:
         identity = MetaProperties(
-            cluster_id=cluster_id, node_id=node_id, directory_id=checkpoints.kafka_id(directory_id)
+            cluster_id=cluster_id, node_id=node_id, directory_id=kafka_id(directory_id)
         )
         self._disk.replace(naming.join(self.path, naming.META_PROPERTIES), identity.format())
 
@@ -171,7 +171,7 @@ class LogDirectory:
         else:
             made = new_id()
             self.write_identity(cluster_id, node_id, made)
-            self.directory_id = checkpoints.kafka_id(made)
+            self.directory_id = kafka_id(made)
         return self.directory_id
 
     def holds_partitions(self) -> bool:

@@ -16,11 +16,10 @@ from uuid import UUID
 
 from odradek.config.topic import LogConfig
 from odradek.model.errors import ConfigError, KafkaError
-from odradek.model.ids import TopicPartition
+from odradek.model.ids import TopicPartition, kafka_id
 from odradek.runtime.ports import Runtime
 from odradek.storage.directories import naming
 from odradek.storage.directories.checkpointing import Checkpointing
-from odradek.storage.directories.checkpoints import kafka_id
 from odradek.storage.directories.deleted_directories import DeletedDirectories
 from odradek.storage.directories.directory_failures import DirectoryFailures
 from odradek.storage.directories.disk_watch import DiskWatch
