@@ -10,7 +10,12 @@ import pytest
 
 from odradek.broker.handlers import served_apis
 from odradek.protocol import APIS
-from odradek.protocol.messages.configs import alter_configs, describe_configs, incremental_alter_configs
+from odradek.protocol.messages.configs import (
+    alter_configs,
+    describe_configs,
+    get_telemetry_subscriptions,
+    incremental_alter_configs,
+)
 from odradek.protocol.messages.data import (
     delete_records,
     describe_producers,
@@ -66,6 +71,7 @@ ELSEWHERE = {
     "ElectLeaders",
     "ListConfigResources",
     "ListPartitionReassignments",
+    "PushTelemetry",
     "UnregisterBroker",
     "UpdateFeatures",
     "ConsumerGroupHeartbeat",
@@ -193,6 +199,7 @@ def _of_the_cluster(version: int) -> Makers:
         ),
         "Metadata": lambda: metadata.MetadataRequest(topics=[metadata.MetadataRequestTopic(name="t")]),
         "DescribeCluster": describe_cluster.DescribeClusterRequest,
+        "GetTelemetrySubscriptions": get_telemetry_subscriptions.GetTelemetrySubscriptionsRequest,
         "DescribeLogDirs": lambda: describe_log_dirs.DescribeLogDirsRequest(topics=None),
         "FindCoordinator": lambda: find_coordinator.FindCoordinatorRequest(
             key="g" if version < 4 else "", coordinator_keys=["g"] if version >= 4 else []

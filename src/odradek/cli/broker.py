@@ -73,7 +73,9 @@ def slow(metrics: str, limit: int, as_json: bool) -> None:
 
 @broker.command()
 @_metrics_option
-@click.option("--client", metavar="ID", help="Only this client id, or this client instance; with its metrics.")
+@click.option(
+    "--client", metavar="ID", help="Only this client id, or this client instance; with its metrics."
+)
 @click.option("--name", metavar="PREFIX", default="", help="Only metrics whose names begin so.")
 @json_option
 def clients(metrics: str, client: str | None, name: str, as_json: bool) -> None:
@@ -95,7 +97,13 @@ def clients(metrics: str, client: str | None, name: str, as_json: bool) -> None:
         print_table(
             ("client", "instance", "metric", "labels", "value"),
             [
-                (entry["client_id"], entry["client_instance_id"], metric["name"], _labels(metric), metric["value"])
+                (
+                    entry["client_id"],
+                    entry["client_instance_id"],
+                    metric["name"],
+                    _labels(metric),
+                    metric["value"],
+                )
                 for entry in shown
                 for metric in entry["metrics"]
             ],

@@ -76,7 +76,9 @@ def describe(name: str | None, bootstrap: str, as_json: bool) -> None:
 
 @client_metrics.command()
 @click.argument("name")
-@click.option("--metrics", metavar="PREFIXES", help="Beginnings of names, separated by commas; '*': all metrics.")
+@click.option(
+    "--metrics", metavar="PREFIXES", help="Beginnings of names, separated by commas; '*': all metrics."
+)
 @click.option("--interval", type=Whole(100, 3_600_000), metavar="MS", help="How often clients push.")
 @click.option(
     "--match",

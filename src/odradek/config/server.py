@@ -68,9 +68,11 @@ class MetricsConfig(Section):
         "for do not count. 0: none is kept.")
     telemetry_max_bytes: Int = setting("telemetry.max.bytes", default=1 << 20, valid=at_least(1), meaning=
         "The most bytes of metrics that a client may push at one time (KIP-714).")
-    client_telemetry_instances_max: Int = setting("odradek.client.telemetry.instances.max", default=16_384, valid=at_least(1),
-        meaning="The most clients whose metrics are known (KIP-714). The one that has been quiet for the longest makes room.")
-    client_telemetry_series_max: Int = setting("odradek.client.telemetry.series.max", default=20_000, valid=at_least(1), meaning=
+    client_telemetry_instances_max: Int = setting("odradek.client.telemetry.instances.max", default=16_384,
+        valid=at_least(1), meaning=
+        "The most clients whose metrics are known (KIP-714). The one that has been quiet for the longest makes room.")
+    client_telemetry_series_max: Int = setting("odradek.client.telemetry.series.max", default=20_000,
+        valid=at_least(1), meaning=
         "The most series that clients pushed (KIP-714), of all clients together. Those beyond are left out, and counted in "
         "odradek_client_telemetry_left_out_total.")
     # fmt: on

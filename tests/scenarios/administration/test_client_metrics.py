@@ -1,4 +1,4 @@
-"""Metrics of clients (KIP-714) over the wire: subscriptions as settings, pushes of every compression, refusals, what is shown."""
+"""Metrics of clients (KIP-714) over the wire: subscriptions as settings, pushes of every compression, refusals."""
 
 from __future__ import annotations
 
@@ -45,21 +45,23 @@ async def subscribe(wire: Any, name: str, **settings: str) -> int:
         for key, value in settings.items()
     ]
     resource = AlterConfigsResource(resource_type=CLIENT_METRICS, resource_name=name, configs=configs)
-    answer = await wire.call("IncrementalAlterConfigs", 1, IncrementalAlterConfigsRequest(resources=[resource]))
-    return int(answer.responses[0].error_code)
+    response = await wire.call(
+        "IncrementalAlterConfigs", 1, IncrementalAlterConfigsRequest(resources=[resource])
+    )
+    return int(response.responses[0].error_code)
 
 
 async def get(wire: Any, instance: UUID | None = None) -> GetTelemetrySubscriptionsResponse:
     request = GetTelemetrySubscriptionsRequest(client_instance_id=instance or UUID(int=0))
-    answer = await wire.call("GetTelemetrySubscriptions", 0, request)
-    assert isinstance(answer, GetTelemetrySubscriptionsResponse)
-    return answer
+    response = await wire.call("GetTelemetrySubscriptions", 0, request)
+    assert isinstance(response, GetTelemetrySubscriptionsResponse)
+    return response
 
 
 async def push(wire: Any, got: GetTelemetrySubscriptionsResponse, metrics: bytes, **more: Any) -> ErrorCode:
     terms = {"client_instance_id": got.client_instance_id, "subscription_id": got.subscription_id, **more}
-    answer = await wire.call("PushTelemetry", 0, PushTelemetryRequest(metrics=metrics, **terms))
-    return ErrorCode.of(answer.error_code)
+    response = await wire.call("PushTelemetry", 0, PushTelemetryRequest(metrics=metrics, **terms))
+    return ErrorCode.of(response.error_code)
 
 
 async def test_a_client_is_asked_pushes_and_is_shown(scene: Any, listeners: list[MetricsListener]) -> None:
@@ -75,7 +77,8 @@ async def test_a_client_is_asked_pushes_and_is_shown(scene: Any, listeners: list
     assert got.subscription_id != nothing.subscription_id
     assert got.requested_metrics == ["org.apache.kafka."]
     assert (got.push_interval_ms, got.telemetry_max_bytes) == (60_000, 1 << 20)
-    assert got.accepted_compression_types == [4, 3, 1, 2] and got.delta_temporality
+    assert got.accepted_compression_types == [4, 3, 1, 2]
+    assert got.delta_temporality
     assert await push(wire, got, payload()) is ErrorCode.NONE
     assert await push(wire, got, payload()) is ErrorCode.THROTTLING_QUOTA_EXCEEDED
     assert await push(wire, got, payload(), terminating=True) is ErrorCode.NONE
@@ -84,7 +87,9 @@ async def test_a_client_is_asked_pushes_and_is_shown(scene: Any, listeners: list
     listener = listen(broker, listeners)
     samples = await scrape(listener)
     instance = kafka_id(got.client_instance_id)
-    client_id = next(dict(labels)["client_id"] for name, labels in samples if name == "odradek_client_telemetry_info")
+    client_id = next(
+        dict(labels)["client_id"] for name, labels in samples if name == "odradek_client_telemetry_info"
+    )
     sent = "org_apache_kafka_producer_record_send_total"
     assert of(samples, sent, client_id=client_id, client_instance_id=instance) == 10, "changes are added up"
     assert of(samples, "odradek_client_telemetry_instances") == 1
@@ -92,9 +97,11 @@ async def test_a_client_is_asked_pushes_and_is_shown(scene: Any, listeners: list
     assert of(samples, "odradek_client_telemetry_errors_total", error="THROTTLING_QUOTA_EXCEEDED") == 1
     assert not any("secret" in name for name, _ in samples), "only what was asked for is kept"
     [shown] = json.loads((await ask(listener, "/clients")).body)
-    assert shown["client_instance_id"] == instance and shown["labels"] == {"group_id": "g"}
+    assert shown["client_instance_id"] == instance
+    assert shown["labels"] == {"group_id": "g"}
     assert shown["metrics"] == [{"name": SENT.name, "labels": {}, "value": 10.0}]
-    assert shown["has_ended"] and shown["interval_ms"] == 60_000
+    assert shown["has_ended"]
+    assert shown["interval_ms"] == 60_000
 
 
 @pytest.mark.parametrize("codec", list(Codec))

@@ -106,7 +106,9 @@ def test_what_is_written_is_read_by_protobuf_and_by_us(
     assert values == [point.value for point in points]
 
 
-@given(NAMES, st.integers(-(2**63), 2**63 - 1).filter(bool), st.sampled_from([0, 1, 2]), st.booleans(), LABELS)
+@given(
+    NAMES, st.integers(-(2**63), 2**63 - 1).filter(bool), st.sampled_from([0, 1, 2]), st.booleans(), LABELS
+)
 def test_sums_and_gauges_of_protobuf_are_read(
     name: str, value: int, temporality: int, is_monotonic: bool, labels: dict[str, str]
 ) -> None:
@@ -123,7 +125,9 @@ def test_sums_and_gauges_of_protobuf_are_read(
     assert first == OtlpPoint(
         name=name, kind=kind, value=value, is_delta=temporality == 1, attributes=attributes
     )
-    assert second.value == 0.5 and second.kind is PointKind.GAUGE and not second.is_delta
+    assert second.value == 0.5
+    assert second.kind is PointKind.GAUGE
+    assert not second.is_delta
 
 
 def test_a_histogram_has_its_count_and_sum_and_labels_of_other_types_are_text() -> None:

@@ -10,6 +10,7 @@ import re
 from collections.abc import Generator, Iterable
 from typing import Final
 
+from odradek.model.java_numbers import is_digits
 from odradek.telemetry.metrics import Family, MetricKind, labels
 from odradek.telemetry.otlp import Attributes, OtlpPoint, PointKind
 
@@ -108,7 +109,7 @@ def family_name(name: str, kind: PointKind) -> str:
 def label_name(key: str) -> str:
     """Returns the name of a label. It is never one of the broker's own."""
     fit = _UNFIT.sub("_", key)
-    if fit.startswith(("client_id", "client_instance_id", "_")) or fit[0].isdecimal():
+    if fit.startswith(("client_id", "client_instance_id", "_")) or is_digits(fit[0]):
         return f"attribute_{fit}"
     return fit
 

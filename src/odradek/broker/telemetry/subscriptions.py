@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Any, Final, cast
 
 from odradek.config.client_metrics import CLIENT_METRICS_SETTINGS, pattern_of
 from odradek.model.errors import KafkaError
@@ -20,6 +20,7 @@ else:
     regex = lazy("odradek.groups.consumer.regex")
 
 ALL_METRICS: Final = "*"
+_INTERVAL_MS: Final[int] = cast(int, CLIENT_METRICS_SETTINGS["interval.ms"].default)
 _MATCHED_CHARACTERS_MAX: Final = 1_000
 """A longer client id matches no pattern: clients choose their ids, and a pattern remembers what it compared."""
 
@@ -70,12 +71,12 @@ class ClientPattern:
             return False
 
 
-class Subscription:
+class MetricsSubscription:
     """One subscription of an administrator."""
 
     def __init__(self, configs: Mapping[str, str]) -> None:
         """`configs` were checked when they were set."""
-        values = {
+        values: dict[str, Any] = {
             key: setting.parse(configs[key]) if key in configs else setting.default
             for key, setting in CLIENT_METRICS_SETTINGS.items()
         }
@@ -95,13 +96,12 @@ class Subscriptions:
     def __init__(self, configs: Mapping[str, Mapping[str, str]] | None = None) -> None:
         """`configs`: the settings of each, by name."""
         self.configs: Final = configs or {}
-        self._all: Final = [Subscription(settings) for settings in self.configs.values()]
+        self._all: Final = [MetricsSubscription(settings) for settings in self.configs.values()]
 
     def of(self, client: TelemetryClient) -> Subscribed:
         matching = [subscription for subscription in self._all if subscription.matches(client)]
         metrics = {metric for subscription in matching for metric in subscription.metrics}
-        interval_ms: int = CLIENT_METRICS_SETTINGS["interval.ms"].default
         return Subscribed(
             metrics=(ALL_METRICS,) if ALL_METRICS in metrics else tuple(sorted(metrics)),
-            interval_ms=min([interval_ms, *(subscription.interval_ms for subscription in matching)]),
+            interval_ms=min([_INTERVAL_MS, *(subscription.interval_ms for subscription in matching)]),
         )

@@ -158,9 +158,7 @@ class LogDirectory:
         return MetaProperties.parse(self._disk.read(path), path) if self._disk.exists(path) else None
 
     def write_identity(self, cluster_id: str, node_id: int, directory_id: UUID) -> None:
-        identity = MetaProperties(
-            cluster_id=cluster_id, node_id=node_id, directory_id=kafka_id(directory_id)
-        )
+        identity = MetaProperties(cluster_id=cluster_id, node_id=node_id, directory_id=kafka_id(directory_id))
         self._disk.replace(naming.join(self.path, naming.META_PROPERTIES), identity.format())
 
     def identify(self, cluster_id: str, node_id: int, new_id: Callable[[], UUID]) -> str:

@@ -49,9 +49,11 @@ def test_a_client_gets_the_metrics_of_all_that_match_at_the_shortest_interval() 
         other={"metrics": "*", "interval.ms": "100", "match": "client_id=reader"},
     )
     assert subscribed == Subscribed(metrics=("a.", "b.", "c."), interval_ms=5000)
-    assert subscribed.wants("a.x") and not subscribed.wants("x.a.")
+    assert subscribed.wants("a.x")
+    assert not subscribed.wants("x.a.")
     everything = metrics_of(a={"metrics": "a."}, b={"metrics": "*,b."})
-    assert everything.metrics == ("*",) and everything.wants("whatever")
+    assert everything.metrics == ("*",)
+    assert everything.wants("whatever")
 
 
 @pytest.mark.parametrize(
@@ -103,7 +105,9 @@ def test_lists_of_a_subscription_grow_and_shrink_as_lists_of_others_do() -> None
     assert changed(3, "a.") == {"metrics": "b."}
 
 
-def subscribed_instance(instances: ClientInstances, now: float = 0.0, instance_id: UUID = ID) -> ClientInstance:
+def subscribed_instance(
+    instances: ClientInstances, now: float = 0.0, instance_id: UUID = ID
+) -> ClientInstance:
     instance = instances.of(instance_id, CLIENT, now)
     instance.get(now)
     return instance
@@ -206,7 +210,8 @@ def test_every_broker_has_the_same_id_of_a_subscription_and_each_client_another(
 ) -> None:
     here, there = made(a=ALL), made(a=ALL)
     ids = {where.of(first, CLIENT, 0.0).subscription_id for where in (here, there)}
-    assert len(ids) == 1 and -(2**31) <= next(iter(ids)) < 2**31
+    assert len(ids) == 1
+    assert -(2**31) <= next(iter(ids)) < 2**31
     assert first == second or here.of(second, CLIENT, 0.0).instance_id == second
 
 
@@ -232,7 +237,8 @@ def test_the_quietest_client_makes_room_and_those_that_are_gone_leave_with_their
     assert instances.room.count == 6
     assert len(instances.present(61.5)) == 2, "three intervals are less than a minute"
     assert instances.room.count == 4
-    assert instances.present(1_000.0) == [] and instances.room.count == 0
+    assert instances.present(1_000.0) == []
+    assert instances.room.count == 0
 
 
 def test_changes_are_added_up_and_other_values_replace_what_was() -> None:
@@ -266,7 +272,8 @@ def test_names_of_kafka_stay_and_all_others_get_a_name_apart() -> None:
     st.lists(
         st.builds(
             OtlpPoint,
-            name=st.text(min_size=1, max_size=6) | st.sampled_from(["a.total", "a_total", "a", "a_info", "0"]),
+            name=st.text(min_size=1, max_size=6)
+            | st.sampled_from(["a.total", "a_total", "a", "a_info", "0"]),
             kind=st.sampled_from(PointKind),
             value=st.floats(0, allow_infinity=False),
             attributes=st.dictionaries(
@@ -286,5 +293,7 @@ def test_whatever_clients_push_is_metrics_that_prometheus_can_read(points: list[
     text = written(in_one_go(families_of(both)), OPEN_METRICS).decode()
     read = list(text_string_to_metric_families(text))
     assert len({family.name for family in read}) == len(read)
-    samples = [(sample.name, tuple(sorted(sample.labels.items()))) for family in read for sample in family.samples]
+    samples = [
+        (sample.name, tuple(sorted(sample.labels.items()))) for family in read for sample in family.samples
+    ]
     assert len(samples) == len(set(samples)) == room.count

@@ -1,7 +1,7 @@
 """GetTelemetrySubscriptions (71): the metrics that a client is asked to push (KIP-714). Version 0.
 
-A client without an id gets one. Each client gets the union of all subscriptions that match it; without any it gets no metrics and
-the default interval, and asks again after it.
+A client without an id gets one. Each client gets the union of all subscriptions that match it; without any it gets no metrics
+and the default interval, and asks again after it.
 """
 
 from __future__ import annotations
