@@ -316,6 +316,7 @@ WITHOUT_TOPIC = {
     "InitProducerId",
     "DescribeLogDirs",
     "DescribeCluster",
+    "GetTelemetrySubscriptions",
     "ListTransactions",
 }
 

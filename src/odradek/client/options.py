@@ -83,6 +83,7 @@ class ProducerOptions(ClientOptions, total=False):
     compression_zstd_level: int
     partitioner_adaptive_partitioning_enable: bool
     partitioner_ignore_keys: bool
+    enable_metrics_push: bool
 
 
 class ConsumerOptions(ClientOptions, total=False):
@@ -109,6 +110,7 @@ class ConsumerOptions(ClientOptions, total=False):
     isolation_level: str
     allow_auto_create_topics: bool
     default_api_timeout_ms: int
+    enable_metrics_push: bool
 
 
 class AdminOptions(ClientOptions, total=False):

@@ -177,6 +177,8 @@ class ProducerSettings(ClientSettings):
         "records without a key go more often where the queue is short")
     partitioner_ignore_keys: Boolean = setting(default=False, meaning=
         "spread records with a key as if they had none")
+    enable_metrics_push: Boolean = setting(default=True, meaning=
+        "push metrics of this client to brokers that ask for them (KIP-714)")
     # fmt: on
 
     @property
@@ -269,6 +271,8 @@ class ConsumerSettings(ClientSettings):
         "let the broker create an assigned topic that does not exist, if it does that")
     default_api_timeout_ms: Int = setting(default=60_000, valid=at_least(1), meaning=
         "how long calls without a timeout of their own may take")
+    enable_metrics_push: Boolean = setting(default=True, meaning=
+        "push metrics of this client to brokers that ask for them (KIP-714)")
     # fmt: on
 
     @property

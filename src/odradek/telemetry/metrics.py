@@ -9,9 +9,8 @@ from __future__ import annotations
 
 from bisect import bisect_left
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, field
 from enum import Enum
-from typing import Final
+from typing import Any, Final
 
 LATENCY_BOUNDS_S: Final = (
     0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0,
@@ -55,24 +54,51 @@ class Histogram:
 Value = float | Histogram
 
 
-@dataclass(slots=True, kw_only=True)
-class Family:
-    """Samples of one name. A counter's name is without `_total`."""
+Row = tuple[Any, ...]
+"""Labels, as `labels` makes them, and a value for each of some families."""
 
-    name: str
-    kind: MetricKind
-    meaning: str
-    samples: list[tuple[str, Value]] = field(default_factory=list)
-    """Labels, as `labels` makes them, and the value."""
+
+class Family:
+    """Samples of one name. A counter's name is without `_total`.
+
+    Families with a sample for each of many things share rows: one tuple for each thing is what the event loop pays for, and
+    the samples are made of it where they are read, on another thread.
+    """
+
+    __slots__ = ("_columns", "_samples", "kind", "meaning", "name")
+
+    def __init__(
+        self,
+        *,
+        name: str,
+        kind: MetricKind,
+        meaning: str,
+        samples: list[tuple[str, Value]] | None = None,
+        columns: Iterable[tuple[list[Row], int]] = (),
+    ) -> None:
+        """`columns`: rows, and the position of the value in each of them."""
+        self.name: Final = name
+        self.kind: Final = kind
+        self.meaning: Final = meaning
+        self._samples = samples if samples is not None else []
+        self._columns = list(columns)
+
+    @property
+    def samples(self) -> list[tuple[str, Value]]:
+        """Labels, as `labels` makes them, and the value."""
+        columns, self._columns = self._columns, []
+        for rows, position in columns:
+            self._samples += [(row[0], row[position]) for row in rows]
+        return self._samples
 
     def add(self, value: Value, label_text: str = "") -> None:
-        self.samples.append((label_text, value))
+        self._samples.append((label_text, value))
 
     @property
     def series_count(self) -> int:
         """A histogram is a series for each bound, and three more."""
         if self.kind is not MetricKind.HISTOGRAM:
-            return len(self.samples)
+            return len(self._samples) + sum(len(rows) for rows, _ in self._columns)
         return sum(_series_of(value) for _, value in self.samples)
 
 

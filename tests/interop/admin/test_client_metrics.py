@@ -18,6 +18,9 @@ from confluent_kafka import Consumer, Producer
 
 from odradek.cli.main import cli
 from odradek.client import Admin
+from odradek.client import Consumer as OwnConsumer
+from odradek.client import Producer as OwnProducer
+from odradek.client.metrics import MetricName
 
 SECONDS_MAX = 60.0
 Clients = Callable[[], list[dict[str, Any]]]
@@ -134,3 +137,27 @@ def test_javas_producer_pushes(asking: tuple[str, str]) -> None:
     ended = pushing(metrics, "console-producer")
     assert ended is not None
     assert ended["has_ended"]
+
+
+def test_our_own_clients_push_and_know_their_id(asking: tuple[str, str]) -> None:
+    bootstrap, metrics = asking
+    own = {"auto_offset_reset": "earliest", "group_id": "own"}
+    with (
+        OwnProducer(bootstrap, client_id="own-producer") as producer,
+        OwnConsumer(bootstrap, client_id="own-consumer", **own) as consumer,  # type: ignore[arg-type]
+    ):
+        consumer.subscribe(["pushed"])
+        name = "org.apache.kafka.producer.record.send.total"
+        until_it_pushed(metrics, "own-producer", name, lambda: producer.send_and_wait("pushed", b"x"))
+        name = "org.apache.kafka.consumer.fetch.manager.records.consumed.total"
+        consumed = until_it_pushed(metrics, "own-consumer", name, lambda: consumer.poll(0.1))
+        assert consumed["labels"] == {"group_id": "own"}
+        assert consumed["client_instance_id"] == consumer.client_instance_id(SECONDS_MAX)
+        sent = producer.metrics()[
+            MetricName("producer-metrics", "record-send-total", (("client-id", "own-producer"),))
+        ]
+    ended = pushing(metrics, "own-producer")
+    assert ended is not None
+    assert ended["has_ended"]
+    [total] = [metric for metric in ended["metrics"] if metric["name"].endswith("producer.record.send.total")]
+    assert total["value"] == sent, "changes add up to the count"

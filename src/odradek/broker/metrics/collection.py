@@ -47,6 +47,7 @@ class MetricsCollection:
         for steps in (partitions.steps(), controller.steps()):
             for _ in steps:
                 await turn.step()
+        traffic = await turn.drive(context.traffic.steps())
         of_clients = await turn.drive(context.client_telemetry.families())
         return [
             *of_process(broker),
@@ -63,7 +64,7 @@ class MetricsCollection:
             of_certificates(broker.certificates, context.runtime.clock.wall_ms() / 1_000),
             *of_delegation_tokens(context),
             *groups.totals(),
-            *context.traffic.families(),
+            *traffic,
             *groups.of_partitions(),
             *partitions.of_partitions(),
             *of_clients,

@@ -2,17 +2,73 @@
 
 Names are those of Kafka's JMX beans as the JMX exporter's rules for Kafka spell them, and those of kafka_exporter. The leader
 of a partition emits the latter; the controller does where there is no leader. So a sum over all brokers is right.
+
+A broker may have 10,000 partitions. So the loop makes one row for each, and the families read their columns of the rows later.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator
+from typing import Final
 
 from odradek.broker.context import BrokerContext
 from odradek.cluster.image import NO_LEADER, PartitionImage, TopicImage
 from odradek.model.errors import KafkaError
 from odradek.replication.partition import Partition
-from odradek.telemetry.metrics import Family, gauge, labels
+from odradek.telemetry.metrics import Family, MetricKind, Row, gauge, labels
+
+_REPLICA: Final = "kafka_server_replicamanager_"
+_CLUSTER: Final = "kafka_cluster_partition_"
+_EXPORTED: Final = "kafka_topic_partition_"
+_OF_STATES: Final = (
+    (f"{_EXPORTED}under_replicated_partition", "1 if a partition lacks a replica in sync.", 1),
+    (f"{_EXPORTED}in_sync_replica", "Replicas in sync of a partition.", 2),
+    (f"{_EXPORTED}leader", "Id of the broker that leads a partition; -1: none.", 3),
+    (f"{_EXPORTED}leader_is_preferred", "1 if the first replica of a partition leads it.", 4),
+    (f"{_EXPORTED}replicas", "Replicas of a partition.", 5),
+)
+"""Families of partitions with and without a leader, and their position in a row."""
+_OF_LED_FIRST: Final = (
+    (f"{_CLUSTER}underreplicated", "1 if a partition led here lacks a replica in sync.", 1),
+    (f"{_CLUSTER}underminisr", "1 if fewer replicas are in sync than min.insync.replicas.", 6),
+    (f"{_CLUSTER}atminisr", "1 if as many are in sync as min.insync.replicas.", 7),
+)
+_OF_LED: Final = (
+    (f"{_CLUSTER}replicascount", "Replicas of a partition led here.", 5),
+    (f"{_CLUSTER}insyncreplicascount", "Replicas in sync of a partition led here.", 2),
+)
+_OF_LED_LAST: Final = (
+    (f"{_EXPORTED}current_offset", "High watermark of a partition.", 8),
+    (f"{_EXPORTED}oldest_offset", "First offset of a partition.", 9),
+)
+_OF_LOGS: Final = (
+    ("kafka_log_log_size", "Bytes of a replica's log on this broker.", 1),
+    ("kafka_log_log_logstartoffset", "First offset of a replica's log.", 2),
+    ("kafka_log_log_logendoffset", "Offset after the last record of a replica's log.", 3),
+    ("kafka_log_log_numlogsegments", "Segments of a replica's log.", 4),
+)
+_LAG: Final = (
+    "kafka_server_fetcherlagmetrics_consumerlag",
+    "Records that the leader shows and a replica followed here lacks.",
+    1,
+)
+_TOTALS: Final = (
+    ("leadercount", "leaders", "Partitions that this broker leads."),
+    ("partitioncount", "replicas", "Replicas that this broker has, led and followed."),
+    ("underreplicatedpartitions", "under", "Partitions led here that lack a replica in sync."),
+    (
+        "underminisrpartitioncount",
+        "under_min",
+        "Partitions led here with fewer replicas in sync than min.insync.replicas.",
+    ),
+    (
+        "atminisrpartitioncount",
+        "at_min",
+        "Partitions led here with as many replicas in sync as min.insync.replicas.",
+    ),
+    ("reassigningpartitions", "moved", "Partitions led here that are moved."),
+    ("produceridcount", "producers", "Producers that the logs here know."),
+)
 
 
 class PartitionFamilies:
@@ -20,172 +76,103 @@ class PartitionFamilies:
 
     def __init__(self, broker: BrokerContext) -> None:
         self._broker = broker
-        self._me = broker.config.server.node_id
-        replica = "kafka_server_replicamanager_"
-        self.leaders = gauge(f"{replica}leadercount", "Partitions that this broker leads.")
-        self.replicas = gauge(f"{replica}partitioncount", "Replicas that this broker has, led and followed.")
-        self.under_replicated = gauge(
-            f"{replica}underreplicatedpartitions", "Partitions led here that lack a replica in sync."
-        )
-        self.under_min = gauge(
-            f"{replica}underminisrpartitioncount",
-            "Partitions led here with fewer replicas in sync than min.insync.replicas.",
-        )
-        self.at_min = gauge(
-            f"{replica}atminisrpartitioncount",
-            "Partitions led here with as many replicas in sync as min.insync.replicas.",
-        )
-        self.reassigning = gauge(f"{replica}reassigningpartitions", "Partitions led here that are moved.")
-        self.size = gauge("kafka_log_log_size", "Bytes of a replica's log on this broker.")
-        self.start = gauge("kafka_log_log_logstartoffset", "First offset of a replica's log.")
-        self.end = gauge("kafka_log_log_logendoffset", "Offset after the last record of a replica's log.")
-        self.segments = gauge("kafka_log_log_numlogsegments", "Segments of a replica's log.")
-        kafkas = "kafka_cluster_partition_"
-        self.is_under = gauge(
-            f"{kafkas}underreplicated", "1 if a partition led here lacks a replica in sync."
-        )
-        self.is_under_min = gauge(
-            f"{kafkas}underminisr", "1 if fewer replicas are in sync than min.insync.replicas."
-        )
-        self.is_at_min = gauge(f"{kafkas}atminisr", "1 if as many are in sync as min.insync.replicas.")
-        self.replicas_count = gauge(f"{kafkas}replicascount", "Replicas of a partition led here.")
-        self.in_sync_count = gauge(
-            f"{kafkas}insyncreplicascount", "Replicas in sync of a partition led here."
-        )
-        self.producers = gauge(f"{replica}produceridcount", "Producers that the logs here know.")
-        self.max_lag = gauge(
-            "kafka_server_replicafetchermanager_maxlag", "Largest lag of a replica that this broker follows."
-        )
-        self.lag = gauge(
-            "kafka_server_fetcherlagmetrics_consumerlag",
-            "Records that the leader shows and a replica followed here lacks.",
-        )
-        exported = "kafka_topic_partition_"
-        self.current_offset = gauge(f"{exported}current_offset", "High watermark of a partition.")
-        self.oldest_offset = gauge(f"{exported}oldest_offset", "First offset of a partition.")
-        self.in_sync = gauge(f"{exported}in_sync_replica", "Replicas in sync of a partition.")
-        self.leader = gauge(f"{exported}leader", "Id of the broker that leads a partition; -1: none.")
-        self.is_preferred = gauge(
-            f"{exported}leader_is_preferred", "1 if the first replica of a partition leads it."
-        )
-        self.replica_count = gauge(f"{exported}replicas", "Replicas of a partition.")
-        self.exported_under = gauge(
-            f"{exported}under_replicated_partition", "1 if a partition lacks a replica in sync."
-        )
-        self._totals = dict.fromkeys(
-            ("replicas", "leaders", "under", "under_min", "at_min", "moved", "producers", "lag"), 0
-        )
+        self._logs: list[Row] = []
+        self._led: list[Row] = []
+        self._leaderless: list[Row] = []
+        self._followed: list[Row] = []
+        self._topics: dict[str, str] = {}
+        """The text of each topic's label."""
+        self._totals = dict.fromkeys((total for _, total, _ in _TOTALS), 0)
+        self._lag_max = 0
 
     def steps(self) -> Iterator[None]:
         """Reads every replica of this broker. A step takes microseconds."""
-        totals = self._totals
         for partition in list(self._broker.replicas.partitions.values()):
             if partition.retired is None:
-                totals["replicas"] += 1
                 self._add(partition)
             yield
-        for family, key in (
-            (self.leaders, "leaders"),
-            (self.replicas, "replicas"),
-            (self.under_replicated, "under"),
-            (self.under_min, "under_min"),
-            (self.at_min, "at_min"),
-            (self.reassigning, "moved"),
-            (self.producers, "producers"),
-        ):
-            family.add(totals[key])
-        self.max_lag.add(totals["lag"], labels(clientId="Replica"))
 
     def totals(self) -> list[Family]:
-        return [
-            self.leaders,
-            self.replicas,
-            self.under_replicated,
-            self.under_min,
-            self.at_min,
-            self.reassigning,
-            self.producers,
-            self.max_lag,
-        ]
+        families = []
+        for name, total, meaning in _TOTALS:
+            family = gauge(f"{_REPLICA}{name}", meaning)
+            family.add(self._totals[total])
+            families.append(family)
+        lag = gauge(
+            "kafka_server_replicafetchermanager_maxlag", "Largest lag of a replica that this broker follows."
+        )
+        lag.add(self._lag_max, labels(clientId="Replica"))
+        return [*families, lag]
 
     def of_partitions(self) -> list[Family]:
+        led, states = [self._led], [self._led, self._leaderless]
         return [
-            self.is_under,
-            self.is_under_min,
-            self.is_at_min,
-            self.lag,
-            self.replicas_count,
-            self.in_sync_count,
-            self.exported_under,
-            self.in_sync,
-            self.leader,
-            self.is_preferred,
-            self.replica_count,
-            self.current_offset,
-            self.oldest_offset,
-            self.size,
-            self.start,
-            self.end,
-            self.segments,
+            *[_family(facts, led) for facts in _OF_LED_FIRST],
+            _family(_LAG, [self._followed]),
+            *[_family(facts, led) for facts in _OF_LED],
+            *[_family(facts, states) for facts in _OF_STATES],
+            *[_family(facts, led) for facts in _OF_LED_LAST],
+            *[_family(facts, [self._logs]) for facts in _OF_LOGS],
         ]
 
     def _add(self, partition: Partition) -> None:
-        name, log = partition.name, partition.log
-        text = labels(topic=name.topic, partition=name.partition)
-        self.size.add(log.size_bytes, text)
-        self.start.add(log.start_offset, text)
-        self.end.add(log.end_offset, text)
-        self.segments.add(log.segment_count, text)
-        self._totals["producers"] += len(log.producers)
+        (topic, index), log, totals = partition.name, partition.log, self._totals
+        of_topic = self._topics.get(topic)
+        if of_topic is None:
+            of_topic = self._topics[topic] = labels(topic=topic)
+        text = f'{of_topic},partition="{index}"'
+        self._logs.append((text, log.size_bytes, log.start_offset, log.end_offset, log.segment_count))
+        totals["replicas"] += 1
+        totals["producers"] += len(log.producers)
         state = partition.state
         if state is None:
             return
-        if not partition.is_leader:
+        if partition.is_leader:
+            self._add_led(partition, state, text)
+        else:
             self._add_followed(partition, text)
-            return
-        self._add_led(partition, state, text)
 
     def _add_followed(self, partition: Partition, text: str) -> None:
         try:
             lag = partition.follower().lag
         except KafkaError:
             return  # its role, or the partition, ends at this moment
-        self._totals["lag"] = max(self._totals["lag"], lag)
-        self.lag.add(lag, text)
+        self._lag_max = max(self._lag_max, lag)
+        self._followed.append((text, lag))
 
     def _add_led(self, partition: Partition, state: PartitionImage, text: str) -> None:
         totals = self._totals
-        in_sync, wanted = len(state.isr), len(state.replicas) - len(state.adding)
-        least = min(partition.config.min_insync_replicas, len(state.replicas))
-        is_under = int(in_sync < wanted)
+        row = _state_row(text, state)
+        _, is_under, in_sync, _, _, replica_count = row
+        least = min(partition.config.min_insync_replicas, replica_count)
+        is_under_min, is_at_min = int(in_sync < least), int(in_sync == least)
         totals["leaders"] += 1
         totals["under"] += is_under
-        totals["under_min"] += in_sync < least
-        totals["at_min"] += in_sync == least
+        totals["under_min"] += is_under_min
+        totals["at_min"] += is_at_min
         totals["moved"] += state.is_reassigned
-        self.is_under.add(is_under, text)
-        self.is_under_min.add(int(in_sync < least), text)
-        self.is_at_min.add(int(in_sync == least), text)
-        self.replicas_count.add(len(state.replicas), text)
-        self.in_sync_count.add(in_sync, text)
-        self.current_offset.add(int(partition.high_watermark), text)
-        self.oldest_offset.add(int(partition.start_offset), text)
-        self._add_state(state, text)
-
-    def _add_state(self, state: PartitionImage, text: str) -> None:
-        self.in_sync.add(len(state.isr), text)
-        self.leader.add(int(state.leader), text)
-        self.is_preferred.add(int(is_led_as_preferred(state)), text)
-        self.replica_count.add(len(state.replicas), text)
-        self.exported_under.add(int(len(state.isr) < len(state.replicas) - len(state.adding)), text)
+        self._led.append((*row, is_under_min, is_at_min, partition.high_watermark, partition.start_offset))
 
     def add_leaderless(self, topic: TopicImage) -> None:
         """Adds partitions without a leader, which only the controller can report."""
         for index, state in enumerate(topic.partitions):
             if state.leader == NO_LEADER:
-                self._add_state(state, labels(topic=topic.name, partition=index))
+                self._leaderless.append(_state_row(labels(topic=topic.name, partition=index), state))
 
 
 def is_led_as_preferred(state: PartitionImage) -> bool:
     """Returns whether the first replica leads, which is Kafka's preferred leader."""
     return bool(state.replicas) and state.leader == state.replicas[0]
+
+
+def _state_row(text: str, state: PartitionImage) -> tuple[str, int, int, int, int, int]:
+    """Returns the values of `_OF_STATES`, in their positions."""
+    in_sync, replica_count = len(state.isr), len(state.replicas)
+    is_under = int(in_sync < replica_count - len(state.adding))
+    return text, is_under, in_sync, state.leader, int(is_led_as_preferred(state)), replica_count
+
+
+def _family(facts: tuple[str, str, int], rows: list[list[Row]]) -> Family:
+    name, meaning, position = facts
+    columns = [(some, position) for some in rows]
+    return Family(name=name, kind=MetricKind.GAUGE, meaning=meaning, columns=columns)

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable
+from collections.abc import Callable, Collection, Generator
+from operator import add, attrgetter
 from typing import Final
 
-from odradek.telemetry.metrics import Family, counter, labels
+from odradek.telemetry.metrics import Family, MetricKind, Row, labels
 
 _FIELDS: Final = {
     "messages_in": ("messagesin", "Records that producers wrote to partitions led here."),
@@ -22,6 +23,8 @@ _FIELDS: Final = {
 _OF_ALL_ONLY: Final = frozenset({"replicated_bytes_out", "replicated_bytes_in"})
 """Kafka counts it for the broker as a whole."""
 _BEAN: Final = "kafka_server_brokertopicmetrics_"
+_counters: Final[Callable[[TopicTraffic], tuple[int, ...]]] = attrgetter(*_FIELDS)
+"""The counters of a topic, in the order of `_FIELDS`."""
 
 
 class TopicTraffic:
@@ -86,20 +89,21 @@ class BrokerTraffic:
             if traffic is not None:
                 self._gone.add(traffic)
 
-    def families(self) -> list[Family]:
-        """Returns the sums of the broker, which have no label, and each topic's counters."""
-        total = TopicTraffic()
-        total.add(self._gone)
-        topics = [(labels(topic=name), traffic) for name, traffic in self._topics.items()]
-        for _, traffic in topics:
-            total.add(traffic)
-        return [self._family(field, total, topics) for field in _FIELDS]
-
-    @staticmethod
-    def _family(field: str, total: TopicTraffic, topics: Iterable[tuple[str, TopicTraffic]]) -> Family:
-        name, meaning = _FIELDS[field]
-        family = counter(f"{_BEAN}{name}", meaning)
-        family.add(getattr(total, field))
-        if field not in _OF_ALL_ONLY:
-            family.samples.extend((text, getattr(traffic, field)) for text, traffic in topics)
-        return family
+    def steps(self) -> Generator[None, None, list[Family]]:
+        """Returns the sums of the broker, which have no label, and each topic's counters; yields between topics."""
+        rows: list[Row] = []
+        sums = list(_counters(self._gone))
+        for name, traffic in list(self._topics.items()):
+            yield
+            counters = _counters(traffic)
+            rows.append((labels(topic=name), *counters))
+            sums = list(map(add, sums, counters))
+        families = []
+        for position, (field, (name, meaning)) in enumerate(_FIELDS.items(), start=1):
+            columns = [([("", *sums)], position)]
+            if field not in _OF_ALL_ONLY:
+                columns.append((rows, position))
+            families.append(
+                Family(name=f"{_BEAN}{name}", kind=MetricKind.COUNTER, meaning=meaning, columns=columns)
+            )
+        return families

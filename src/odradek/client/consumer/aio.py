@@ -362,6 +362,13 @@ class AsyncConsumer(Generic[K, V]):
         """The figures of this consumer now, under Kafka's names; docs/client.md lists them. May be called at any time."""
         return self._core.metrics.read(self._core.settings.client_id)
 
+    async def client_instance_id(self, timeout_s: float | None = None) -> str:
+        """Returns the id with which brokers show this consumer's metrics (KIP-714), as `odradek broker clients` prints it."""
+        await self.start()
+        return await self._core.cluster.instance_id(
+            self._core.api_timeout_s if timeout_s is None else timeout_s
+        )
+
     async def __aenter__(self) -> Self:
         await self.start()
         return self

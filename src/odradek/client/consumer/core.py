@@ -99,6 +99,9 @@ class ConsumerCore(Generic[K, V]):
         self.metrics: Final = ConsumerMetrics(
             self.assignment, self.fetcher, self.cluster, self.group, kept_starts=self._kept_starts
         )
+        if settings.enable_metrics_push:
+            labels = {"group_id": settings.group_id, "group_instance_id": settings.group_instance_id}
+            self.cluster.push_metrics(lambda: self.metrics.read(settings.client_id), labels)
         self._kept: deque[ConsumerRecord[K, V]] = deque()
         self._returned_ids: dict[TopicPartition, UUID] = {}
         """The topics of the records that the user was given last."""

@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any, Final, TypeVar
 
-from odradek.client.errors import TimedOutError, explain
+from odradek.client.errors import IllegalStateError, TimedOutError, explain
+from odradek.client.metrics import MetricName
 from odradek.client.network.backoff import Backoff
 from odradek.client.network.connection import BrokerConnection
 from odradek.client.network.connections import BrokerConnections
 from odradek.client.network.metadata import Metadata
 from odradek.client.network.metadata_snapshot import MetadataSnapshot
+from odradek.client.network.metrics_push import MetricsPush
 from odradek.client.settings import ClientSettings
 from odradek.model.errors import ErrorCode, KafkaError
 from odradek.model.ids import NO_BROKER
@@ -41,6 +43,7 @@ class ClusterClient:
         self.metadata: Final = Metadata(settings, self.links, clock, entropy, auto_create=auto_create)
         self.links.on_trouble = self.metadata.request_update
         self.backoff: Final = Backoff(settings.retry_backoff_ms, settings.retry_backoff_max_ms, entropy)
+        self._push: MetricsPush | None = None
 
     @property
     def image(self) -> MetadataSnapshot:
@@ -48,10 +51,24 @@ class ClusterClient:
 
     def start(self) -> None:
         self.metadata.start()
+        if self._push is not None:
+            self._push.start()
 
     async def close(self) -> None:
+        if self._push is not None:
+            await self._push.close()
         await self.metadata.close()
         await self.links.close()
+
+    def push_metrics(self, read: Callable[[], Mapping[MetricName, float]], labels: Mapping[str, str]) -> None:
+        """Pushes what `read` returns to brokers that ask for it, from `start` on (KIP-714)."""
+        self._push = MetricsPush(self.links, self.clock, self._entropy, read, labels=labels)
+
+    async def instance_id(self, timeout_s: float) -> str:
+        """Returns the id with which brokers show this client's metrics, in Kafka's form."""
+        if self._push is None:
+            raise IllegalStateError("enable.metrics.push is false: brokers give this client no id")
+        return await self._push.instance_id(timeout_s)
 
     def more_links(self, on_change: Callable[[], None]) -> BrokerConnections:
         """Connections apart from the usual ones, for requests that keep the broker waiting; the caller closes them."""

@@ -254,6 +254,13 @@ class AsyncProducer(Generic[K, V]):
         """The figures of this producer now, under Kafka's names; docs/client.md lists them. May be called at any time."""
         return self._core.metrics()
 
+    async def client_instance_id(self, timeout_s: float | None = None) -> str:
+        """Returns the id with which brokers show this producer's metrics (KIP-714), as `odradek broker clients` prints it."""
+        await self.start()
+        return await self._core.cluster.instance_id(
+            self._core.max_block_s if timeout_s is None else timeout_s
+        )
+
     async def partitions_for(self, topic: str) -> tuple[int, ...]:
         """Returns the partitions of a topic, in order."""
         await self.start()

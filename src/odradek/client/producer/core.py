@@ -70,6 +70,8 @@ class ProducerCore:
         self.sender: Final = Sender(settings, self.cluster, self.accumulator)
         self.transactions: Final = self._transactions() if settings.transactional_id else None
         self.sender.transactions = self.transactions
+        if settings.enable_metrics_push:
+            self.cluster.push_metrics(self.metrics, {"transactional_id": settings.transactional_id})
         self._ending: asyncio.Task[None] | None = None
         """The end of a transaction's block, under way."""
         self.max_block_s: Final = settings.max_block_ms / 1000

@@ -17,6 +17,7 @@ from odradek.broker.metrics.traffic import BrokerTraffic
 from odradek.net.connection_owner import AnswerObserver, ConnectionFigures
 from odradek.net.replies import HeldReply, Reply
 from odradek.protocol.api import BROKER_SOFTWARE
+from odradek.runtime.turns import in_one_go
 from odradek.telemetry.metrics import LATENCY_BOUNDS_S, Histogram
 
 CLIENT: Any = SimpleNamespace(
@@ -192,7 +193,7 @@ def test_sums_of_a_broker_are_of_all_topics_that_were(steps: list[tuple[str, int
         total += size_bytes
         if is_deleted_next:
             traffic.forget({topic, "never seen"})
-        (family,) = [family for family in traffic.families() if family.name.endswith("_bytesin")]
+        (family,) = [family for family in in_one_go(traffic.steps()) if family.name.endswith("_bytesin")]
         assert family.samples[0] == ("", total)
         shown = [text for text, _ in family.samples[1:]]
         assert len(shown) == len(set(shown))
