@@ -136,6 +136,7 @@ PLAIN: dict[str, Callable[[AsyncProducer], Coroutine[Any, Any, Any]]] = {
     "send_and_wait": lambda producer: producer.send_and_wait("t", b"x"),
     "flush": lambda producer: producer.flush(),
     "partitions_for": lambda producer: producer.partitions_for("t"),
+    "client_instance_id": lambda producer: producer.client_instance_id(),
     "close": lambda producer: producer.close(),
 }
 TRANSACTIONAL: dict[str, tuple[Any, Callable[[AsyncProducer], Coroutine[Any, Any, Any]]]] = {
@@ -258,6 +259,7 @@ CONSUMER: dict[str, Callable[[AsyncConsumer], Coroutine[Any, Any, Any]]] = {
     "end_offsets": lambda consumer: consumer.end_offsets([A]),
     "offsets_for_times": lambda consumer: consumer.offsets_for_times({A: 1}),
     "partitions_for": lambda consumer: consumer.partitions_for("t"),
+    "client_instance_id": lambda consumer: consumer.client_instance_id(),
     "unsubscribe": lambda consumer: consumer.unsubscribe(),
     "close": lambda consumer: consumer.close(),
 }

@@ -62,7 +62,9 @@ class ClusterClient:
 
     def push_metrics(self, read: Callable[[], Mapping[MetricName, float]], labels: Mapping[str, str]) -> None:
         """Pushes what `read` returns to brokers that ask for it, from `start` on (KIP-714)."""
-        self._push = MetricsPush(self.links, self.clock, self._entropy, read, labels=labels)
+        self._push = MetricsPush(
+            self.links, self.clock, self._entropy, read, connect=self.connection, labels=labels
+        )
 
     async def instance_id(self, timeout_s: float) -> str:
         """Returns the id with which brokers show this client's metrics, in Kafka's form."""

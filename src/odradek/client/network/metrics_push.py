@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import asyncio
 import math
-from collections.abc import Callable, Mapping
+from collections.abc import Awaitable, Callable, Mapping
 from typing import TYPE_CHECKING, Final
 
 from odradek.client.errors import IllegalStateError, TimedOutError
@@ -58,13 +58,17 @@ class MetricsPush:
         entropy: Entropy,
         read: Callable[[], Mapping[MetricName, float]],
         *,
+        connect: Callable[[], Awaitable[object]],
         labels: Mapping[str, str],
     ) -> None:
-        """`labels`: the client's own, such as `group_id`; empty ones are left out."""
+        """`connect` makes a connection, for a user who wants the id of a client that has none yet. `labels`: the client's own,
+        such as `group_id`; empty ones are left out.
+        """
         self._links = links
         self._clock = clock
         self._entropy = entropy
         self._read = read
+        self._connect = connect
         self._labels: Final = tuple(sorted((key, value) for key, value in labels.items() if value))
         self._task: asyncio.Task[None] | None = None
         self._instance_id = ZERO_UUID
@@ -118,12 +122,11 @@ class MetricsPush:
         delay_s = _FIRST_S
         while True:
             await self._pause(delay_s)
-            connection = self._links.least_loaded()
-            if connection is None:
-                delay_s = _NO_BROKER_S
-                continue
             try:
-                delay_s = await self._step(connection)
+                if self._is_wanted.is_set() and self._links.least_loaded() is None:
+                    await self._connect()
+                connection = self._links.least_loaded()
+                delay_s = _NO_BROKER_S if connection is None else await self._step(connection)
             except KafkaError as error:
                 if error.code in _HOPELESS and self._subscription is not None:
                     return
@@ -153,16 +156,16 @@ class MetricsPush:
             return _DEFAULT_INTERVAL_S
         subscription = self._subscription
         if subscription is None or not subscription.requested_metrics:
-            return await self._ask(connection)
+            return await self._request_subscription(connection)
         try:
             await self._push(connection, subscription, terminating=False)
         except KafkaError as error:
             if error.code not in _ASK_AGAIN:
                 raise
-            return await self._ask(connection)
+            return await self._request_subscription(connection)
         return self._interval_s
 
-    async def _ask(self, connection: BrokerConnection) -> float:
+    async def _request_subscription(self, connection: BrokerConnection) -> float:
         request = get_telemetry_subscriptions.GetTelemetrySubscriptionsRequest(
             client_instance_id=self._instance_id
         )

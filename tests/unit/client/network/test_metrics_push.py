@@ -93,7 +93,11 @@ class FakeLinks:
 def pushing(broker: FakeBroker | None, values: dict[MetricName, float]) -> MetricsPush:
     links = cast(BrokerConnections, FakeLinks(broker))
     labels = {"group_id": "g", "group_instance_id": ""}
-    push = MetricsPush(links, SystemClock(), SystemEntropy(), lambda: values, labels=labels)
+
+    async def refused() -> None:
+        raise KafkaError(ErrorCode.BROKER_NOT_AVAILABLE)
+
+    push = MetricsPush(links, SystemClock(), SystemEntropy(), lambda: values, connect=refused, labels=labels)
     push.start()
     return push
 
