@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final, cast
 
 from odradek.config.client_metrics import CLIENT_METRICS_SETTINGS, pattern_of
-from odradek.model.errors import KafkaError
+from odradek.model.errors import ErrorCode, KafkaError
 from odradek.model.lazy import lazy
 
 if TYPE_CHECKING:
@@ -22,7 +22,9 @@ else:
 ALL_METRICS: Final = "*"
 _INTERVAL_MS: Final[int] = cast(int, CLIENT_METRICS_SETTINGS["interval.ms"].default)
 _MATCHED_CHARACTERS_MAX: Final = 1_000
-"""A longer client id matches no pattern: clients choose their ids, and a pattern remembers what it compared."""
+"""A longer client id matches no pattern."""
+_USUAL_CLIENT: Final = "x" * 100
+"""A client id that every pattern can be tried with quickly."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -50,24 +52,25 @@ class Subscribed:
 
 
 class ClientPattern:
-    """A regular expression over clients. It takes bounded work, whatever clients call themselves."""
+    """A regular expression over clients. The event loop matches it, so it must be a quick one."""
 
     def __init__(self, pattern: str) -> None:
-        """KafkaError INVALID_REGULAR_EXPRESSION for what is not RE2's syntax."""
+        """KafkaError INVALID_REGULAR_EXPRESSION for what is not RE2's syntax, or takes long."""
         self._pattern: Final = pattern
-        self._compiled = regex.TopicPattern(pattern)
+        self._patterns: Final = regex.TopicPatterns()
+        try:
+            self._patterns.matching(pattern, (_USUAL_CLIENT,))
+        except regex.MatchingRequired:
+            reason = f"the regular expression {pattern[:200]!r} takes too much work: simplify it"
+            raise KafkaError(ErrorCode.INVALID_REGULAR_EXPRESSION, reason) from None
 
     def matches(self, text: str) -> bool:
-        """Returns whether the whole text matches."""
+        """Returns whether the whole text matches. One that is too long matches nothing: clients choose their ids."""
         if len(text) > _MATCHED_CHARACTERS_MAX:
             return False
         try:
-            return self._compiled.matches(text)
-        except KafkaError:  # earlier clients used up its work
-            self._compiled = regex.TopicPattern(self._pattern)
-        try:
-            return self._compiled.matches(text)
-        except KafkaError:
+            return bool(self._patterns.matching(self._pattern, (text,)))
+        except (KafkaError, regex.MatchingRequired):
             return False
 
 

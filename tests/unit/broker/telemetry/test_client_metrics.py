@@ -77,12 +77,19 @@ def test_a_pattern_made_to_take_for_ever_does_not() -> None:
     pattern = ClientPattern("(a+)+b")
     assert not pattern.matches("a" * 1_000)
     assert not pattern.matches("a" * 100_000 + "b"), "ids beyond the bound match nothing"
-    for number in range(400):  # clients that call themselves anything use up what a pattern may remember
-        pattern.matches("".join(chr(300 + number * 90 + letter) for letter in range(90)))
     assert pattern.matches("aab")
 
 
-@pytest.mark.parametrize("pattern", ["client_id=(", "client_id=(?=a)", "client_id=(a)\\1"])
+@pytest.mark.parametrize(
+    "pattern",
+    [
+        "client_id=(",
+        "client_id=(?=a)",
+        "client_id=(a)\\1",
+        "client_id=((x{99}){99})?",
+        "client_id=" + "x" * 300,
+    ],
+)
 def test_what_no_pattern_can_be_is_refused_as_such(pattern: str) -> None:
     with pytest.raises(BadPattern):
         check_client_metrics({"match": pattern}, ClientPattern)
