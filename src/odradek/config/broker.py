@@ -12,8 +12,7 @@ from dataclasses import field
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, Final
 
-from odradek.config.access import AccessConfig, DelegationConfig
-from odradek.config.audit import AuditConfig
+from odradek.config.access import AccessConfig, AuditConfig, DelegationConfig
 from odradek.config.cluster import ClusterConfig, ControllerConfig, ReplicationConfig
 from odradek.config.coordinator import GroupConfig, OffsetsConfig, ShareCoordinatorConfig, TransactionConfig
 from odradek.config.definition import DynamicUpdate, Importance, Scope, Setting, SettingType, by_key

@@ -7,8 +7,7 @@ from typing import TYPE_CHECKING, Final
 
 from odradek.model.errors import ConfigError
 from odradek.model.lazy import lazy
-from odradek.spark.option_table import ParsedOptions, Use
-from odradek.spark.option_values import boolean, sink_id_in, whole
+from odradek.spark.option_table import ParsedOptions, Use, sink_id_in
 from odradek.spark.reading.positions import (
     EARLIEST,
     LATEST,
@@ -47,12 +46,12 @@ def starting(given: ParsedOptions, use: Use) -> Position:
 
 def _sink_to_resume(given: ParsedOptions) -> str | None:
     """Returns the sink whose last decision a read starts from."""
-    if not boolean(given, "resume", False):
-        if given.get("sinkId") is not None:
+    if not given.flag("resume"):
+        if given.text("sinkId") is not None:
             raise ConfigError("option sinkId of a read is only of use with resume=true")
         return None
     need = "resume=true needs the name of the sink that the query writes to: set the option sinkId"
-    return sink_id_in(given.get("sinkId") or "", need)
+    return sink_id_in(given.text("sinkId") or "", need)
 
 
 def _group_in(text: str) -> str | None:
@@ -69,7 +68,7 @@ def _without_decision(given: ParsedOptions, use: Use) -> Position:
     by_time = _position_by_time(given, "startingTimestamp", "startingOffsetsByTimestamp")
     if by_time is not None:
         return by_time
-    text = given.get("startingOffsets")
+    text = given.text("startingOffsets")
     streaming = use is Use.STREAM_READ
     if text is None:
         return UniformPosition(bound=LATEST if streaming else EARLIEST)
@@ -89,7 +88,7 @@ def ending(given: ParsedOptions) -> KnownPosition:
     by_time = _position_by_time(given, "endingTimestamp", "endingOffsetsByTimestamp")
     if by_time is not None:
         return by_time
-    text = given.get("endingOffsets")
+    text = given.text("endingOffsets")
     position = UniformPosition(bound=LATEST) if text is None else _position_by_offset(text, "endingOffsets")
     if _mentions(position, EARLIEST):
         raise ConfigError("option endingOffsets cannot be earliest (-2): there would be nothing to read")
@@ -121,12 +120,11 @@ def _position_by_offset(text: str, option: str) -> KnownPosition:
 
 
 def _position_by_time(given: ParsedOptions, everywhere: str, name: str) -> KnownPosition | None:
-    text = given.get(everywhere)
-    if text is not None:
-        timestamp_ms = whole(given, everywhere, 0)
+    timestamp_ms = given.number_or_none(everywhere)
+    if timestamp_ms is not None:
         _check_moments((timestamp_ms,), everywhere)
         return AtTime(timestamp_ms=timestamp_ms)
-    text = given.get(name)
+    text = given.text(name)
     if text is None:
         return None
     timestamps = partition_numbers(text, name)

@@ -7,12 +7,23 @@ spelled back as they stand here. `docs/spark.md` lists the same names; a test co
 
 from __future__ import annotations
 
-import difflib
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from enum import Flag, auto
+from enum import Flag, StrEnum, auto
 from typing import Final
 
+from odradek.config.options import (
+    BOOLEAN,
+    DURATION_MS,
+    TEXT,
+    GivenOptions,
+    Option,
+    OptionTable,
+    OptionType,
+    choice,
+    whole,
+)
 from odradek.model.errors import ConfigError
 
 
@@ -36,23 +47,52 @@ _USE_NAMES: Final = {
 }
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Option:
-    """`tolerated`: accepted where it does not apply or does nothing, with a warning, as Spark's connector
-    does.
-    """
+class Decoding(StrEnum):
+    """How to decode a key's or a value's bytes."""
 
-    name: str
-    use: Use
-    meaning: str
-    tolerated: bool = False
+    BINARY = "binary"
+    UTF8 = "utf8"
+    JSON = "json"
 
 
-def _option(name: str, use: Use, meaning: str, *, tolerated: bool = False) -> Option:
-    return Option(name=name, use=use, meaning=meaning, tolerated=tolerated)
+class OnDecodeError(StrEnum):
+    FAIL = "fail"
+    NULL = "null"
+    DEAD_LETTER = "dead-letter"
 
 
-OPTIONS: Final[tuple[Option, ...]] = (
+class NoNewerRecord(StrEnum):
+    """The meaning of a starting timestamp in a partition that holds no record that new."""
+
+    ERROR = "error"
+    LATEST = "latest"
+
+
+class KeyPartitioner(StrEnum):
+    """The partitioner that placed records in their partitions."""
+
+    UNKNOWN = "unknown"
+    MURMUR2 = "murmur2"
+
+
+class DeliveryGuarantee(StrEnum):
+    AT_LEAST_ONCE = "at_least_once"
+    EXACTLY_ONCE = "exactly_once"
+
+
+def _option(
+    name: str,
+    use: Use,
+    meaning: str,
+    *,
+    type: OptionType = TEXT,  # noqa: A002 - the field's name
+    default: object = None,
+    tolerated: bool = False,
+) -> Option:
+    return Option(name=name, use=use, meaning=meaning, type=type, default=default, tolerated=tolerated)
+
+
+_ROWS: Final = (
     _option("subscribe", Use.READ, "topics to read, separated by commas"),
     _option("subscribePattern", Use.READ, "regular expression that a topic's whole name must match"),
     _option("assign", Use.READ, 'partitions to read: {"topic": [0, 1]}'),
@@ -62,57 +102,147 @@ OPTIONS: Final[tuple[Option, ...]] = (
         "earliest, latest (streams only), group:NAME or JSON, -2 earliest, -1 latest",
     ),
     _option(
-        "startingTimestamp", Use.READ, "milliseconds: the first record at or after it, in every partition"
+        "startingTimestamp",
+        Use.READ,
+        "milliseconds: the first record at or after it, in every partition",
+        type=whole(),
     ),
     _option("startingOffsetsByTimestamp", Use.READ, "the same for each partition, as JSON"),
-    _option("startingOffsetsByTimestampStrategy", Use.READ, "error or latest, where no record is that new"),
+    _option(
+        "startingOffsetsByTimestampStrategy",
+        Use.READ,
+        "error or latest, where no record is that new",
+        type=choice(NoNewerRecord),
+        default=NoNewerRecord.ERROR,
+    ),
     _option("endingOffsets", Use.BATCH_READ, "latest or JSON, -1 latest"),
-    _option("endingTimestamp", Use.BATCH_READ, "milliseconds: stop before the first record at or after it"),
+    _option(
+        "endingTimestamp",
+        Use.BATCH_READ,
+        "milliseconds: stop before the first record at or after it",
+        type=whole(),
+    ),
     _option("endingOffsetsByTimestamp", Use.BATCH_READ, "the same for each partition, as JSON"),
     _option(
         "failOnDataLoss",
         Use.ALL,
         "fail (true), or warn and go on (false), when offsets are gone, or a decided batch can no longer be committed",
+        type=BOOLEAN,
+        default=True,
     ),
-    _option("maxOffsetsPerTrigger", Use.STREAM_READ, "records per micro-batch, at most", tolerated=True),
     _option(
-        "minOffsetsPerTrigger", Use.STREAM_READ, "wait for so many records, but no longer", tolerated=True
+        "maxOffsetsPerTrigger",
+        Use.STREAM_READ,
+        "records per micro-batch, at most",
+        type=whole(1),
+        tolerated=True,
     ),
-    _option("maxTriggerDelay", Use.STREAM_READ, "than this (15m)", tolerated=True),
-    _option("minPartitions", Use.READ, "Spark partitions, at least"),
-    _option("maxPartitions", Use.READ, "Spark partitions, at most: one reads several of the topic's"),
-    _option("maxRecordsPerPartition", Use.READ, "records per Spark partition, at most"),
     _option(
-        "includeHeaders", Use.READ | Use.WRITE, "read: add the column headers; write: accepted, needless"
+        "minOffsetsPerTrigger",
+        Use.STREAM_READ,
+        "wait for so many records, but no longer",
+        type=whole(1),
+        tolerated=True,
+    ),
+    _option(
+        "maxTriggerDelay",
+        Use.STREAM_READ,
+        "than this (15m)",
+        type=DURATION_MS,
+        default=900_000,
+        tolerated=True,
+    ),
+    _option("minPartitions", Use.READ, "Spark partitions, at least", type=whole(1)),
+    _option(
+        "maxPartitions",
+        Use.READ,
+        "Spark partitions, at most: one reads several of the topic's",
+        type=whole(1),
+    ),
+    _option("maxRecordsPerPartition", Use.READ, "records per Spark partition, at most", type=whole(1)),
+    _option(
+        "includeHeaders",
+        Use.READ | Use.WRITE,
+        "read: add the column headers; write: accepted, needless",
+        type=BOOLEAN,
+        default=False,
     ),
     _option("columns", Use.READ, "columns to produce, separated by commas: the others are never built"),
-    _option("keyDecode", Use.READ, "binary, utf8 or json"),
-    _option("valueDecode", Use.READ, "binary, utf8 or json"),
+    _option("keyDecode", Use.READ, "binary, utf8 or json", type=choice(Decoding), default=Decoding.BINARY),
+    _option("valueDecode", Use.READ, "binary, utf8 or json", type=choice(Decoding), default=Decoding.BINARY),
     _option("keySchema", Use.READ, "the key's fields for keyDecode=json, as DDL: id BIGINT, name STRING"),
     _option("valueSchema", Use.READ, "the value's fields for valueDecode=json, as DDL"),
     _option(
         "decodeErrors",
         Use.READ,
         "for what cannot be decoded: fail, null, or dead-letter (keep it in the column deadLetter)",
+        type=choice(OnDecodeError),
+        default=OnDecodeError.FAIL,
     ),
-    _option("includeRecord", Use.READ, "add the column record: key, value and headers as they were read"),
-    _option("keyPartitioner", Use.READ, "murmur2: a filter on key reads one partition; unknown: all of them"),
-    _option("filterPushdown", Use.BATCH_READ, "true: read no more than the query's filters need"),
-    _option("fetchOffset.numRetries", Use.READ, "how often to ask again for offsets that look wrong"),
-    _option("fetchOffset.retryIntervalMs", Use.READ, "and how long to wait before that"),
-    _option("kafkaConsumer.pollTimeoutMs", Use.READ, "how long a task waits for its next records"),
-    _option("offsetPollIntervalMs", Use.STREAM_READ, "how often an idle stream asks for new offsets"),
+    _option(
+        "includeRecord",
+        Use.READ,
+        "add the column record: key, value and headers as they were read",
+        type=BOOLEAN,
+        default=False,
+    ),
+    _option(
+        "keyPartitioner",
+        Use.READ,
+        "murmur2: a filter on key reads one partition; unknown: all of them",
+        type=choice(KeyPartitioner),
+        default=KeyPartitioner.UNKNOWN,
+    ),
+    _option(
+        "filterPushdown",
+        Use.BATCH_READ,
+        "true: read no more than the query's filters need",
+        type=BOOLEAN,
+        default=False,
+    ),
+    _option(
+        "fetchOffset.numRetries",
+        Use.READ,
+        "how often to ask again for offsets that look wrong",
+        type=whole(),
+        default=3,
+    ),
+    _option(
+        "fetchOffset.retryIntervalMs", Use.READ, "and how long to wait before that", type=whole(), default=10
+    ),
+    _option(
+        "kafkaConsumer.pollTimeoutMs",
+        Use.READ,
+        "how long a task waits for its next records",
+        type=whole(1),
+        default=120_000,
+    ),
+    _option(
+        "offsetPollIntervalMs",
+        Use.STREAM_READ,
+        "how often an idle stream asks for new offsets",
+        type=whole(),
+        default=50,
+    ),
     _option(
         "idleWaitMs",
         Use.STREAM_READ,
         "a stream that has read everything waits for records so long, and asks for offsets once for all that wait; 0: never",
+        type=whole(),
+        default=0,
     ),
     _option(
         "idleWaitQuery",
         Use.STREAM_READ,
         "a name that the sources of one query share, so that none waits for another",
     ),
-    _option("partitionDiscoveryIntervalMs", Use.STREAM_READ, "how often it looks for new partitions"),
+    _option(
+        "partitionDiscoveryIntervalMs",
+        Use.STREAM_READ,
+        "how often it looks for new partitions",
+        type=whole(),
+        default=1_000,
+    ),
     _option("archive", Use.READ, "an archive of the topics: what they no longer hold is read there"),
     _option("archiveEndpoint", Use.READ, "the URL of its S3-compatible store"),
     _option("archiveRegion", Use.READ, "the region of its store"),
@@ -130,7 +260,13 @@ OPTIONS: Final[tuple[Option, ...]] = (
         Use.WRITE,
         "what the names of the written topics and of the sink end in: an output beside the first one",
     ),
-    _option("delivery", Use.WRITE, "at_least_once or exactly_once"),
+    _option(
+        "delivery",
+        Use.WRITE,
+        "at_least_once or exactly_once",
+        type=choice(DeliveryGuarantee),
+        default=DeliveryGuarantee.AT_LEAST_ONCE,
+    ),
     _option(
         "sinkId",
         Use.WRITE | Use.STREAM_READ,
@@ -139,24 +275,38 @@ OPTIONS: Final[tuple[Option, ...]] = (
     _option(
         "idempotenceKey", Use.BATCH_WRITE, "exactly once: a write with the sink's last key is not done again"
     ),
-    _option("takeOver", Use.WRITE, "exactly once: go on after another query's, or without a, decision"),
+    _option(
+        "takeOver",
+        Use.WRITE,
+        "exactly once: go on after another query's, or without a, decision",
+        type=BOOLEAN,
+        default=False,
+    ),
     _option(
         "resume",
         Use.STREAM_READ | Use.STREAM_WRITE,
         "without a checkpoint, go on from the sink's last decision",
+        type=BOOLEAN,
+        default=False,
     ),
     _option(
         "publishOffsets",
         Use.STREAM_READ | Use.STREAM_WRITE,
         "a consumer group whose offsets say what the query has read",
     ),
-    _option("deliveryHeaders", Use.WRITE, "add headers by which a reader can drop duplicates"),
+    _option("deliveryHeaders", Use.WRITE, "add headers by which a reader can drop duplicates", type=BOOLEAN),
     _option("checkpointLocation", Use.ALL, "Spark's own"),
     _option("queryName", Use.STREAM_WRITE, "Spark's own"),
 )
-
-_BY_KEY: Final = {option.name.lower(): option for option in OPTIONS}
+OPTIONS: Final = OptionTable(_ROWS, _USE_NAMES, known_elsewhere=("kafka.bootstrap.servers",))
 CLIENT_PREFIX: Final = "kafka."
+_SINK_ID: Final = re.compile(r"[A-Za-z0-9._-]{1,200}")
+_SERVERS_MEANT: Final = "unknown option {given!r}; did you mean kafka.bootstrap.servers?"
+_OFTEN_MEANT: Final = {
+    "path": 'format("odradek") takes no path: name topics with the option subscribe, and call load()',
+    "bootstrap.servers": _SERVERS_MEANT,
+    "bootstrapservers": _SERVERS_MEANT,
+}
 _REPLACED: Final = {
     "kafka.auto.offset.reset": "use startingOffsets",
     "kafka.enable.auto.commit": "offsets are kept in Spark's checkpoint",
@@ -170,51 +320,39 @@ _TOLERATED_CLIENT_KEYS: Final = {"kafka.group.id": "reads use no consumer group"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class ParsedOptions:
-    """The options of one read or write, known to be known. Keys in lower case."""
+class ParsedOptions(GivenOptions):
+    """The options of one read or write."""
 
-    values: Mapping[str, str]
     client: Mapping[str, str] = field(repr=False)
     """The options with the prefix `kafka.`, without it."""
     warnings: tuple[str, ...]
 
-    def get(self, name: str) -> str | None:
-        return self.values.get(name.lower())
-
-
-def applies(name: str, use: Use) -> bool:
-    """Tells whether an option, written in any case, can be given to `use`. Unknown ones are left to `given_options`."""
-    option = _BY_KEY.get(name.lower())
-    return option is None or bool(option.use & use) or option.tolerated
-
 
 def given_options(options: Mapping[str, str], use: Use) -> ParsedOptions:
-    """Sorts the user's options; ConfigError for an unknown one, or for one that cannot do here what it
-    says.
-    """
-    values: dict[str, str] = {}
+    """Checks the user's options; ConfigError for an unknown one, or for one that cannot do here what it promises."""
+    values: dict[str, object] = {}
     client: dict[str, str] = {}
     warnings: list[str] = []
-    for given, value in options.items():
+    for given, text in options.items():
         key = given.lower()
         if key.startswith(CLIENT_PREFIX):
-            _add_client_key(key, value, client, warnings)
+            _add_client_key(key, text, client, warnings)
             continue
-        option = _BY_KEY.get(key)
-        if option is None:
-            raise ConfigError(_unknown(given))
-        if not option.use & use and not option.tolerated:
-            raise ConfigError(
-                f"option {option.name} does not apply to {_spell(use)}, only to {_spell(option.use)}"
-            )
-        if option.tolerated and (not option.use & use or option.name == "groupIdPrefix"):
-            warnings.append(f"option {option.name} is ignored in {_spell(use)}")
-        values[key] = value
+        if key in _OFTEN_MEANT:
+            raise ConfigError(_OFTEN_MEANT[key].format(given=given))
+        values[key] = OPTIONS.parse(given, text, use)
+        option = OPTIONS.get(key)
+        if (
+            option is not None
+            and option.tolerated
+            and (not option.use & use or option.name == "groupIdPrefix")
+        ):
+            warnings.append(f"option {option.name} is ignored in {OPTIONS.spell(use)}")
     if "bootstrap.servers" not in client:
         raise ConfigError(
             'option kafka.bootstrap.servers is missing: .option("kafka.bootstrap.servers", "host:9092")'
         )
-    return ParsedOptions(values=values, client=client, warnings=tuple(warnings))
+    return ParsedOptions(table=OPTIONS, values=values, client=client, warnings=tuple(warnings))
 
 
 def _add_client_key(key: str, value: str, client: dict[str, str], warnings: list[str]) -> None:
@@ -226,25 +364,13 @@ def _add_client_key(key: str, value: str, client: dict[str, str], warnings: list
     client[key.removeprefix(CLIENT_PREFIX)] = value
 
 
-def _spell(use: Use) -> str:
-    return " or ".join(name for flag, name in _USE_NAMES.items() if flag & use)
-
-
-def _unknown(given: str) -> str:
-    key = given.lower()
-    if key == "path":
-        return 'format("odradek") takes no path: name topics with the option subscribe, and call load()'
-    if key in ("bootstrap.servers", "bootstrapservers"):
-        return f"unknown option {given!r}; did you mean kafka.bootstrap.servers?"
-    near = difflib.get_close_matches(key, [*_BY_KEY, "kafka.bootstrap.servers"], n=1, cutoff=0.6)
-    hint = (
-        f"; did you mean {_canonical(near[0])}?"
-        if near
-        else f"; known are {', '.join(o.name for o in OPTIONS)}"
-    )
-    return f"unknown option {given!r}{hint}"
-
-
-def _canonical(key: str) -> str:
-    option = _BY_KEY.get(key)
-    return option.name if option else key
+def sink_id_in(text: str, need: str) -> str:
+    """Returns a sink's name, without blanks around it. ConfigError: `need` where there is none."""
+    sink_id = text.strip()
+    if not sink_id:
+        raise ConfigError(need)
+    if not _SINK_ID.fullmatch(sink_id):
+        raise ConfigError(
+            f"option sinkId takes 1 to 200 letters, digits, dots, dashes and underscores, not {sink_id!r:.80}"
+        )
+    return sink_id

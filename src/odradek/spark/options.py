@@ -5,7 +5,6 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from enum import StrEnum
 from typing import Final
 
 from odradek.dead_letters.processing_log import ProcessingLog
@@ -13,8 +12,17 @@ from odradek.model.errors import ConfigError, KafkaError
 from odradek.model.ids import TopicPartition, check_topic_name
 from odradek.spark.columns import COLUMN_NAMES, DEAD_LETTER, DEFAULT_COLUMNS
 from odradek.spark.extent_options import ending, starting
-from odradek.spark.option_table import ParsedOptions, Use, given_options
-from odradek.spark.option_values import boolean, choice, duration_ms, positive_or_none, sink_id_in, whole
+from odradek.spark.option_table import (
+    Decoding,
+    DeliveryGuarantee,
+    KeyPartitioner,
+    NoNewerRecord,
+    OnDecodeError,
+    ParsedOptions,
+    Use,
+    given_options,
+    sink_id_in,
+)
 from odradek.spark.reading.positions import KnownPosition, Position, partition_lists
 
 _KEY_MAX: Final = 500
@@ -28,39 +36,6 @@ class TopicSelection:
     names: tuple[str, ...] = ()
     pattern: str | None = None
     partitions: tuple[TopicPartition, ...] = ()
-
-
-class Decoding(StrEnum):
-    """How to decode a key's or a value's bytes."""
-
-    BINARY = "binary"
-    UTF8 = "utf8"
-    JSON = "json"
-
-
-class OnDecodeError(StrEnum):
-    FAIL = "fail"
-    NULL = "null"
-    DEAD_LETTER = "dead-letter"
-
-
-class NoNewerRecord(StrEnum):
-    """The meaning of a starting timestamp in a partition that holds no record that new."""
-
-    ERROR = "error"
-    LATEST = "latest"
-
-
-class KeyPartitioner(StrEnum):
-    """The partitioner that placed records in their partitions."""
-
-    UNKNOWN = "unknown"
-    MURMUR2 = "murmur2"
-
-
-class DeliveryGuarantee(StrEnum):
-    AT_LEAST_ONCE = "at_least_once"
-    EXACTLY_ONCE = "exactly_once"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -157,24 +132,24 @@ def read_options(options: Mapping[str, str], use: Use) -> ReadOptions:
         topics=_topics(given),
         starting=starting(given, use),
         ending=ending(given),
-        no_newer_record=choice(given, "startingOffsetsByTimestampStrategy", NoNewerRecord.ERROR),
-        fail_on_data_loss=boolean(given, "failOnDataLoss", True),
-        max_offsets_per_trigger=positive_or_none(given, "maxOffsetsPerTrigger"),
-        min_offsets_per_trigger=positive_or_none(given, "minOffsetsPerTrigger"),
-        max_trigger_delay_ms=duration_ms(given, "maxTriggerDelay", "15m"),
-        min_partitions=positive_or_none(given, "minPartitions"),
+        no_newer_record=given.choice("startingOffsetsByTimestampStrategy", NoNewerRecord),
+        fail_on_data_loss=given.flag("failOnDataLoss"),
+        max_offsets_per_trigger=given.number_or_none("maxOffsetsPerTrigger"),
+        min_offsets_per_trigger=given.number_or_none("minOffsetsPerTrigger"),
+        max_trigger_delay_ms=given.number("maxTriggerDelay"),
+        min_partitions=given.number_or_none("minPartitions"),
         max_partitions=_max_partitions(given),
-        max_records_per_partition=positive_or_none(given, "maxRecordsPerPartition"),
+        max_records_per_partition=given.number_or_none("maxRecordsPerPartition"),
         projection=_projection(given),
-        keys_place_records=choice(given, "keyPartitioner", KeyPartitioner.UNKNOWN) is KeyPartitioner.MURMUR2,
-        pushes_filters=boolean(given, "filterPushdown", False),
-        offset_retries=whole(given, "fetchOffset.numRetries", 3),
-        offset_retry_interval_ms=whole(given, "fetchOffset.retryIntervalMs", 10),
-        poll_timeout_ms=whole(given, "kafkaConsumer.pollTimeoutMs", 120_000, at_least=1),
-        offset_poll_interval_ms=whole(given, "offsetPollIntervalMs", 50),
-        idle_wait_ms=whole(given, "idleWaitMs", 0),
-        idle_wait_query=given.get("idleWaitQuery"),
-        partition_discovery_interval_ms=whole(given, "partitionDiscoveryIntervalMs", 1_000),
+        keys_place_records=given.choice("keyPartitioner", KeyPartitioner) is KeyPartitioner.MURMUR2,
+        pushes_filters=given.flag("filterPushdown"),
+        offset_retries=given.number("fetchOffset.numRetries"),
+        offset_retry_interval_ms=given.number("fetchOffset.retryIntervalMs"),
+        poll_timeout_ms=given.number("kafkaConsumer.pollTimeoutMs"),
+        offset_poll_interval_ms=given.number("offsetPollIntervalMs"),
+        idle_wait_ms=given.number("idleWaitMs"),
+        idle_wait_query=given.text("idleWaitQuery"),
+        partition_discovery_interval_ms=given.number("partitionDiscoveryIntervalMs"),
         publish_group=_publish_group(given),
         archive=_archive(given),
         warnings=given.warnings,
@@ -182,8 +157,8 @@ def read_options(options: Mapping[str, str], use: Use) -> ReadOptions:
 
 
 def _archive(given: ParsedOptions) -> ArchiveOptions | None:
-    path = given.get("archive")
-    more = {name: given.get(f"archive{name.capitalize()}") for name in ("endpoint", "region", "catalog")}
+    path = given.text("archive")
+    more = {name: given.text(f"archive{name.capitalize()}") for name in ("endpoint", "region", "catalog")}
     if path is not None:
         return ArchiveOptions(path=path, **more)
     needless = [name for name, value in more.items() if value is not None]
@@ -196,9 +171,8 @@ def write_options(options: Mapping[str, str], use: Use) -> WriteOptions:
     """Checks the options of a write. Streams mark their records for deduplication unless an option forbids it."""
     given = given_options(options, use)
     exactly_once = _exactly_once(given, use)
-    boolean(given, "includeHeaders", True)
-    topic = _topic_or_none(given, "topic", given.get("outputSuffix") or "")
-    dead_letter_topic = _topic_or_none(given, "deadLetterTopic", given.get("outputSuffix") or "")
+    topic = _topic_or_none(given, "topic", given.text("outputSuffix") or "")
+    dead_letter_topic = _topic_or_none(given, "deadLetterTopic", given.text("outputSuffix") or "")
     if topic is not None and topic == dead_letter_topic:
         raise ConfigError(
             f"options topic and deadLetterTopic are both {topic}: give dead letters a topic of their own"
@@ -207,25 +181,27 @@ def write_options(options: Mapping[str, str], use: Use) -> WriteOptions:
         client=given.client,
         topic=topic,
         dead_letter_topic=dead_letter_topic,
-        suffix=given.get("outputSuffix") or "",
-        left_out_log=None if (log := given.get("leftOutLog")) is None else ProcessingLog.of(log),
-        delivery_headers=boolean(given, "deliveryHeaders", use is Use.STREAM_WRITE and exactly_once is None),
+        suffix=given.text("outputSuffix") or "",
+        left_out_log=None if (log := given.text("leftOutLog")) is None else ProcessingLog.of(log),
+        delivery_headers=given.flag(
+            "deliveryHeaders", otherwise=use is Use.STREAM_WRITE and exactly_once is None
+        ),
         exactly_once=exactly_once,
         warnings=given.warnings,
     )
 
 
 def _exactly_once(given: ParsedOptions, use: Use) -> ExactlyOnceOptions | None:
-    if choice(given, "delivery", DeliveryGuarantee.AT_LEAST_ONCE) is DeliveryGuarantee.AT_LEAST_ONCE:
-        needless = [name for name in _EXACTLY_ONCE_ONLY if given.get(name) is not None]
+    if given.choice("delivery", DeliveryGuarantee) is DeliveryGuarantee.AT_LEAST_ONCE:
+        needless = [name for name in _EXACTLY_ONCE_ONLY if given.is_given(name)]
         if needless:
             hint = ": give it to readStream" if needless[0] == "publishOffsets" else ""
             raise ConfigError(
                 f"option {needless[0]} of a write is only of use with delivery=exactly_once{hint}"
             )
         return None
-    suffix = given.get("outputSuffix") or ""
-    name = (given.get("sinkId") or given.get("queryName") or "").strip()
+    suffix = given.text("outputSuffix") or ""
+    name = (given.text("sinkId") or given.text("queryName") or "").strip()
     sink_id = sink_id_in(
         name + suffix if name else "",
         "delivery=exactly_once needs a name that stays the same from run to run: set the option sinkId, or give the query"
@@ -233,7 +209,7 @@ def _exactly_once(given: ParsedOptions, use: Use) -> ExactlyOnceOptions | None:
     )
     if "transactional.id" in given.client:
         raise ConfigError("kafka.transactional.id cannot be set with delivery=exactly_once: set sinkId")
-    key = given.get("idempotenceKey")
+    key = given.text("idempotenceKey")
     if key is not None and not 1 <= len(key) <= _KEY_MAX:
         raise ConfigError(f"option idempotenceKey takes 1 to {_KEY_MAX} characters, not {len(key)}")
     if key is not None and not key.isprintable():
@@ -241,36 +217,36 @@ def _exactly_once(given: ParsedOptions, use: Use) -> ExactlyOnceOptions | None:
     return ExactlyOnceOptions(
         sink_id=sink_id,
         idempotence_key=key,
-        taking_over=boolean(given, "takeOver", False),
-        resuming=boolean(given, "resume", False),
-        fail_on_data_loss=boolean(given, "failOnDataLoss", True),
+        taking_over=given.flag("takeOver"),
+        resuming=given.flag("resume"),
+        fail_on_data_loss=given.flag("failOnDataLoss"),
         publish_group=_publish_group(given, suffix),
-        checkpoint=given.get("checkpointLocation"),
+        checkpoint=given.text("checkpointLocation"),
     )
 
 
 def _max_partitions(given: ParsedOptions) -> int | None:
-    most, least = positive_or_none(given, "maxPartitions"), positive_or_none(given, "minPartitions")
+    most, least = given.number_or_none("maxPartitions"), given.number_or_none("minPartitions")
     if most is not None and least is not None and most < least:
         raise ConfigError(f"option maxPartitions ({most}) is less than minPartitions ({least})")
     return most
 
 
 def _publish_group(given: ParsedOptions, suffix: str = "") -> str | None:
-    group = given.get("publishOffsets")
+    group = given.text("publishOffsets")
     if group is not None and not group.strip():
         raise ConfigError("option publishOffsets names a consumer group; it is empty")
     return group if group is None else group.strip() + suffix
 
 
 def _topics(given: ParsedOptions) -> TopicSelection:
-    ways = [name for name in ("assign", "subscribe", "subscribePattern") if given.get(name) is not None]
+    ways = [name for name in ("assign", "subscribe", "subscribePattern") if given.text(name) is not None]
     if len(ways) != 1:
         what = f"{' and '.join(ways)} are both given" if ways else "none is given"
         raise ConfigError(
             f"exactly one of the options subscribe, subscribePattern and assign says what to read; {what}"
         )
-    text = given.get(ways[0]) or ""
+    text = given.text(ways[0]) or ""
     if ways[0] == "assign":
         partitions = partition_lists(text, "assign")
         for partition in partitions:
@@ -293,7 +269,7 @@ def _topics(given: ParsedOptions) -> TopicSelection:
 
 
 def _topic_or_none(given: ParsedOptions, option: str, suffix: str) -> str | None:
-    name = given.get(option)
+    name = given.text(option)
     return None if name is None else _topic_name(name.strip() + suffix, option)
 
 
@@ -309,9 +285,9 @@ def _projection(given: ParsedOptions) -> Projection:
     wanted = [
         column
         for option, column in (("includeHeaders", "headers"), ("includeRecord", "record"))
-        if boolean(given, option, False)
+        if given.flag(option)
     ]
-    text = given.get("columns")
+    text = given.text("columns")
     columns: tuple[str, ...] = (*DEFAULT_COLUMNS, *wanted)
     if text is not None:
         columns = _column_list(text)
@@ -320,16 +296,16 @@ def _projection(given: ParsedOptions) -> Projection:
                 raise ConfigError(
                     f"include{column.capitalize()} is true, but the option columns leaves {column} out"
                 )
-    key, value = choice(given, "keyDecode", Decoding.BINARY), choice(given, "valueDecode", Decoding.BINARY)
+    key, value = given.choice("keyDecode", Decoding), given.choice("valueDecode", Decoding)
     for name, decoding in (("key", key), ("value", value)):
-        schema = given.get(f"{name}Schema")
+        schema = given.text(f"{name}Schema")
         if decoding is Decoding.JSON and not (schema or "").strip():
             raise ConfigError(
                 f"{name}Decode=json needs the option {name}Schema, such as 'id BIGINT, name STRING'"
             )
         if decoding is not Decoding.JSON and schema is not None:
             raise ConfigError(f"option {name}Schema is only of use with {name}Decode=json")
-    on_error = choice(given, "decodeErrors", OnDecodeError.FAIL)
+    on_error = given.choice("decodeErrors", OnDecodeError)
     if on_error is OnDecodeError.DEAD_LETTER:
         if key is value is Decoding.BINARY:
             raise ConfigError(
@@ -341,8 +317,8 @@ def _projection(given: ParsedOptions) -> Projection:
         columns=columns,
         key=key,
         value=value,
-        key_schema=given.get("keySchema"),
-        value_schema=given.get("valueSchema"),
+        key_schema=given.text("keySchema"),
+        value_schema=given.text("valueSchema"),
         on_error=on_error,
     )
 

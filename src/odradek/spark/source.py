@@ -37,7 +37,7 @@ from odradek.spark.engine.prompt_input import PromptInput
 from odradek.spark.engine.worker_garbage import loaded_modules
 from odradek.spark.engine.zip_directories import share_zip_directories
 from odradek.spark.offsets import OffsetRange, StreamOffset, from_document, ranges_between, to_document
-from odradek.spark.option_table import Use, applies
+from odradek.spark.option_table import OPTIONS, Use
 from odradek.spark.options import ArchiveOptions, ReadOptions, WriteOptions, read_options, write_options
 from odradek.spark.plain_errors import errors_in_one_line
 from odradek.spark.reading.planning import grouped, split
@@ -85,7 +85,7 @@ class OdradekDataSource(DataSource):
         if not tables.is_table(self.options):
             return read_ddl(read_options(self.options, Use.READ).projection)
         given = tables.given_to_table(self.options)
-        readable = {key: value for key, value in given.items() if applies(key, Use.READ)}
+        readable = {key: value for key, value in given.items() if OPTIONS.applies(key, Use.READ)}
         return read_ddl(read_options(readable, Use.READ).projection, tables.comment_of(given))
 
     @errors_in_one_line()

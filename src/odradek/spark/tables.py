@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Final
 from urllib.parse import parse_qsl, quote, urlencode
 
 from odradek.model.errors import ConfigError
-from odradek.spark.option_table import Use, applies
+from odradek.spark.option_table import OPTIONS, Use
 
 if TYPE_CHECKING:
     from pyspark.sql.types import StructType
@@ -62,7 +62,7 @@ def stored_options(schema: StructType) -> dict[str, str]:
 
 def read_from_table(given: Mapping[str, str], schema: StructType, use: Use) -> dict[str, str]:
     """Returns the options of a read: the table's, as far as they apply, and over them what was given to the read itself."""
-    stored = {key: value for key, value in stored_options(schema).items() if applies(key, use)}
+    stored = {key: value for key, value in stored_options(schema).items() if OPTIONS.applies(key, use)}
     if not stored and not given:
         raise ConfigError(
             "the table has no options: make it as CREATE TABLE t USING odradek OPTIONS ('kafka.bootstrap.servers'='…',"
@@ -74,7 +74,7 @@ def read_from_table(given: Mapping[str, str], schema: StructType, use: Use) -> d
 def written_to_table(given: Mapping[str, str], schema: StructType, use: Use) -> dict[str, str]:
     """Returns the options of a write: a table that reads one topic writes to that topic."""
     stored = stored_options(schema)
-    options = {key: value for key, value in stored.items() if applies(key, use)} | dict(given)
+    options = {key: value for key, value in stored.items() if OPTIONS.applies(key, use)} | dict(given)
     subscribed = stored.get("subscribe", "")
     if stored and "topic" not in options and subscribed and "," not in subscribed:
         options["topic"] = subscribed

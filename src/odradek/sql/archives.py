@@ -11,9 +11,10 @@ from collections.abc import Mapping
 from typing import Final
 
 from odradek.archive.location import ArchiveLocation, archive_location
-from odradek.archive.options import DEFAULT_FILE_BYTES, byte_count
+from odradek.archive.options import DEFAULT_FILE_BYTES
 from odradek.archive.row_columns import RowColumns, ValueFormat, row_columns
 from odradek.archive.tables.port import TableFormat
+from odradek.config.options import byte_count
 from odradek.model.errors import ConfigError
 from odradek.sql.catalog import PersistentQuery, SqlArchive, SqlCatalog, SqlSource
 from odradek.sql.changes import AppliedChange, ArchiveCreated, ArchiveDropped, Change, QueryStopped, unchanged

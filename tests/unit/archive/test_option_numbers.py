@@ -8,8 +8,10 @@ from typing import Any
 import pytest
 from tests.unit.hostile_numbers import NO_WHOLE
 
-from odradek.archive.options import byte_count
+from odradek.archive.options import ARCHIVE_OPTIONS
+from odradek.config.options import OptionTable, byte_count
 from odradek.model.errors import ConfigError
+from odradek.spark.option_table import OPTIONS as SPARK_OPTIONS
 from odradek.spark.option_table import Use
 from odradek.spark.options import read_options
 from odradek.spark.reading.positions import partition_numbers
@@ -35,11 +37,16 @@ def _read(option: str, text: str) -> Any:
     return read_options({**_GIVEN, option: text}, Use.STREAM_READ)
 
 
+@pytest.mark.parametrize("table", [SPARK_OPTIONS, ARCHIVE_OPTIONS])
+def test_a_default_is_a_value_of_its_type(table: OptionTable) -> None:
+    for option in table.options:
+        if option.default is not None:
+            assert option.type.parse(str(option.default)) == option.default, option.name
+
+
 @pytest.mark.parametrize("option", NUMBERS)
 def test_an_option_refuses_what_java_does_not_read(option: str) -> None:
     for text in NO_WHOLE:
-        if option == "maxTriggerDelay" and text == "":
-            continue  # the default
         with pytest.raises(ConfigError, match=option) as refused:
             _read(option, text)
         assert "\n" not in str(refused.value)

@@ -13,9 +13,9 @@ from odradek.archive.options import (
     ARCHIVE_OPTIONS,
     archive_read_options,
     archive_write_options,
-    byte_count,
 )
 from odradek.archive.tables.port import TableFormat
+from odradek.config.options import byte_count
 from odradek.model.errors import ConfigError
 
 PAGE = Path(__file__).parents[3] / "docs" / "archive.md"
@@ -121,4 +121,4 @@ def test_no_key_is_ever_an_option() -> None:
 def test_the_page_lists_the_options_that_exist() -> None:
     rows = re.findall(r"^\| (`[^|]+) \|.*\|$", PAGE.read_text(encoding="utf-8"), re.MULTILINE)
     listed = {name for row in rows for name in re.findall(r"`([^`]+)`", row)}
-    assert {option.name for option in ARCHIVE_OPTIONS} <= listed
+    assert {option.name for option in ARCHIVE_OPTIONS.options} <= listed

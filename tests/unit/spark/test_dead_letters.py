@@ -48,8 +48,8 @@ from odradek.spark.dead_letters import letters
 from odradek.spark.dead_letters.guarded import GuardedCall
 from odradek.spark.dead_letters.letters import BatchPlace
 from odradek.spark.dead_letters.mismatch import SCHEMA_MISMATCH, is_plainly_wrong, why_not
-from odradek.spark.option_table import Use
-from odradek.spark.options import Decoding, read_options, write_options
+from odradek.spark.option_table import Decoding, Use
+from odradek.spark.options import read_options, write_options
 from odradek.spark.outgoing import row_format
 from odradek.spark.reading.decode import _parse_all, decode_json, to_columns
 from odradek.spark.reading.schema import arrow_schema

@@ -14,7 +14,8 @@ from hypothesis import strategies as st
 from odradek.model.errors import ErrorCode, KafkaError
 from odradek.model.ids import TopicPartition
 from odradek.spark.columns import DEAD_LETTER
-from odradek.spark.options import Decoding, OnDecodeError, Projection
+from odradek.spark.option_table import Decoding, OnDecodeError
+from odradek.spark.options import Projection
 from odradek.spark.reading.decode import decode_json, decode_utf8, to_columns
 
 HERE = TopicPartition("t", 3)

@@ -6,11 +6,8 @@ import pytest
 
 from odradek.model.errors import ConfigError
 from odradek.model.ids import TopicPartition
-from odradek.spark.option_table import OPTIONS, Use
+from odradek.spark.option_table import OPTIONS, Decoding, NoNewerRecord, OnDecodeError, Use
 from odradek.spark.options import (
-    Decoding,
-    NoNewerRecord,
-    OnDecodeError,
     ReadOptions,
     read_options,
     write_options,
@@ -82,7 +79,7 @@ def test_an_unknown_option_is_an_error_that_names_the_nearest_known_one(typo: st
 
 def test_an_option_like_no_other_lists_what_there_is() -> None:
     refusal_text = refusal({**SUBSCRIBED, "zzzzzz": "x"})
-    assert all(option.name in refusal_text for option in OPTIONS)
+    assert all(option.name in refusal_text for option in OPTIONS.options)
 
 
 def test_servers_are_asked_for_when_missing() -> None:

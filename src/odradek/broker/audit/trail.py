@@ -18,7 +18,7 @@ from enum import IntEnum
 from itertools import islice
 from typing import Final, Protocol
 
-from odradek.config.audit import AuditConfig
+from odradek.config.access import AuditConfig
 from odradek.model.errors import ErrorCode, KafkaError, OdradekError
 from odradek.runtime.ports import Runtime
 from odradek.security.audit import LOGIN, LOST, REFUSAL, AuditEvent, AuditRules

@@ -11,7 +11,6 @@ from typing import TYPE_CHECKING, Any, Final, TypeVar
 import click
 
 from odradek.archive.location import ArchiveLocation, archive_location
-from odradek.archive.options import byte_count
 from odradek.archive.tables.port import TableFormat
 from odradek.archive.values import ArchiveError
 from odradek.cli.cluster.access import check_reachable, connection_settings
@@ -19,6 +18,7 @@ from odradek.cli.numbers import Whole
 from odradek.cli.options import bootstrap_option, complete_topics, json_option, pairs
 from odradek.cli.output import bytes_text, print_json, print_table, remark, say
 from odradek.cli.records.moments import duration_ms
+from odradek.config.options import byte_count
 from odradek.model.errors import ConfigError
 from odradek.model.lazy import lazy
 from odradek.runtime.real import SystemClock

@@ -10,7 +10,7 @@ import pyarrow as pa
 from odradek.model.ids import TopicPartition
 from odradek.spark.columns import spark_timestamps
 from odradek.spark.dead_letters.mismatch import Mismatch, why_not
-from odradek.spark.options import Decoding
+from odradek.spark.option_table import Decoding
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -9,7 +9,8 @@ from uuid import UUID
 
 from odradek.model.errors import ConfigError
 from odradek.model.ids import TopicPartition
-from odradek.spark.options import NoNewerRecord, TopicSelection
+from odradek.spark.option_table import NoNewerRecord
+from odradek.spark.options import TopicSelection
 from odradek.spark.reading.positions import (
     EARLIEST,
     LATEST,

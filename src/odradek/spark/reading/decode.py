@@ -26,7 +26,8 @@ from odradek.model.ids import TopicPartition
 from odradek.spark.columns import DEAD_LETTER, spark_timestamps
 from odradek.spark.dead_letters.column import UndecodedRow, dead_letter_column
 from odradek.spark.dead_letters.mismatch import is_plainly_wrong
-from odradek.spark.options import Decoding, OnDecodeError, Projection
+from odradek.spark.option_table import Decoding, OnDecodeError
+from odradek.spark.options import Projection
 
 _PARSE_BLOCK_BYTES: Final = 1 << 20
 _MAY_GO_ON: Final = (re.compile(rb'\}\s*,\s*"'), re.compile(rb'"v":\s*null\s*,'))

@@ -30,7 +30,8 @@ from pyspark.sql.types import (
 from odradek.model.errors import ConfigError
 from odradek.model.lazy import lazy
 from odradek.spark.columns import COLUMN_TYPES
-from odradek.spark.options import Decoding, Projection
+from odradek.spark.option_table import Decoding
+from odradek.spark.options import Projection
 from odradek.values.ddl import struct_type
 
 if TYPE_CHECKING:
