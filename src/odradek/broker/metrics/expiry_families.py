@@ -1,4 +1,4 @@
-"""When the credentials of this broker end: certificates of its listeners, and delegation tokens (KIP-48)."""
+"""Certificates of listeners and delegation tokens (KIP-48), and the time until they end."""
 
 from __future__ import annotations
 
