@@ -16,6 +16,7 @@ from __future__ import annotations
 
 import ast
 import io
+import re
 import sys
 import tokenize
 from collections import defaultdict
@@ -95,12 +96,16 @@ RETIRED: Final = {
     "homes": "placement",
 }
 
+_RETIRED_WORD: Final = re.compile(rf"\b_*(?:{'|'.join(RETIRED)})\b")
+_HARD_WORD: Final = re.compile("|".join(HARD_WORDS))
+
 
 def findings(root: Path) -> Iterator[str]:
     """One line for each name that breaks the rule."""
     defined: dict[str, list[Path]] = defaultdict(list)
     for path in _files(root):
         text = path.read_text()
+        tree = ast.parse(text)
         where = path.relative_to(root)
         if path.stem in SAYS_NOTHING:
             yield f"{where}: a file name that says nothing: name what the file holds"
@@ -111,15 +116,15 @@ def findings(root: Path) -> Iterator[str]:
         empty = EMPTY_IN_HOUSE if where.parts[0] in HOUSE else EMPTY
         yield from (
             f"{where}:{line}: a variable named {name}: say what it holds"
-            for line, name in _empty(text, empty)
+            for line, name in _empty(tree, empty)
         )
         if where.parts[0] == "src" and not where.as_posix().startswith(tuple(ALLOWED_IN)):
             yield from (
                 f"{where}:{line}: a function named {name}: write {OWN_VERBS[verb]}"
-                for line, name, verb in _own_verbs(text)
+                for line, name, verb in _own_verbs(tree)
             )
         if where.parts[0] == "src" and not _is_exempt(where):
-            for name in _classes(text):
+            for name in _classes(tree):
                 defined[name].append(where)
     for name, places in sorted(defined.items()):
         if len(places) > 1:
@@ -136,15 +141,15 @@ def _is_exempt(where: Path) -> bool:
     return "messages" in where.parts or where.name.startswith(("_fast", "_plain"))
 
 
-def _classes(text: str) -> Iterator[str]:
+def _classes(tree: ast.Module) -> Iterator[str]:
     return (
-        node.name
-        for node in ast.parse(text).body
-        if isinstance(node, ast.ClassDef) and not node.name.startswith("_")
+        node.name for node in tree.body if isinstance(node, ast.ClassDef) and not node.name.startswith("_")
     )
 
 
 def _retired(text: str) -> Iterator[tuple[int, str]]:
+    if not _RETIRED_WORD.search(text):
+        return  # a search is quick, and to read tokens is not
     for token in tokenize.generate_tokens(io.StringIO(text).readline):
         name = token.string.lstrip("_")
         if token.type == tokenize.NAME and name in RETIRED:
@@ -152,14 +157,16 @@ def _retired(text: str) -> Iterator[tuple[int, str]]:
 
 
 def _hard(text: str) -> Iterator[tuple[int, str]]:
+    if not _HARD_WORD.search(text):
+        return
     for token in tokenize.generate_tokens(io.StringIO(text).readline):
         if token.type == tokenize.NAME and token.string not in EMPTY:
             for word in HARD_WORDS.keys() & set(token.string.split("_")):
                 yield token.start[0], word
 
 
-def _own_verbs(text: str) -> Iterator[tuple[int, str, str]]:
-    for node in ast.walk(ast.parse(text)):
+def _own_verbs(tree: ast.Module) -> Iterator[tuple[int, str, str]]:
+    for node in ast.walk(tree):
         if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
             name = node.name.lstrip("_")
             verb = name.split("_")[0]
@@ -167,8 +174,7 @@ def _own_verbs(text: str) -> Iterator[tuple[int, str, str]]:
                 yield node.lineno, node.name, verb
 
 
-def _empty(text: str, empty: frozenset[str]) -> Iterator[tuple[int, str]]:
-    tree = ast.parse(text)
+def _empty(tree: ast.Module, empty: frozenset[str]) -> Iterator[tuple[int, str]]:
     fields = {
         statement.target
         for node in ast.walk(tree)

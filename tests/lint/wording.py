@@ -82,6 +82,8 @@ def findings(root: Path) -> Iterator[str]:
         text = path.read_text(encoding="utf-8")
         if path.suffix == ".py":
             yield from (f"{where}:{finding}" for finding in _in_test_names(text))
+        if not _WORDS.search(text):
+            continue  # a search is quick, and to read tokens is not
         pieces = _python_text(text) if path.suffix == ".py" else [(1, text)]
         for line, piece in pieces:
             for match in _WORDS.finditer(_NAMES.sub("``", piece)):
