@@ -2,15 +2,25 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import AsyncIterator
 
 import pytest
 from tests.scenarios.console.conftest import HOSTS, Browser, browser_of, token_of
 
+from odradek.client import Admin, NewTopic
+from odradek.client.admin.users import NewPassword
 from odradek.client.settings import AdminSettings
 from odradek.console.web.console import ConsoleOptions
 from odradek.console.web.sessions import FREE_ATTEMPTS
 from odradek.console.web.visit import SESSION_COOKIE
+from odradek.security.acls import (
+    Acl,
+    AclOperation,
+    AclPattern,
+    AclPermission,
+    AclResourceType,
+)
 from odradek.testing import LocalBroker
 
 
@@ -85,3 +95,26 @@ async def test_wrong_passwords_are_refused_and_slowed_down(
     slowed = await browser.submit("/login", **login_of(secure_broker))
     assert slowed.status_code == 429
     assert len(browser.console.sessions) == 0
+
+
+async def test_a_user_sees_what_their_acls_allow(browser: Browser, secure_broker: LocalBroker) -> None:
+    def prepare() -> None:
+        with Admin.from_config(
+            {"bootstrap.servers": secure_broker.address, **secure_broker.client_settings}
+        ) as admin:
+            admin.create_topics([NewTopic("hers", 1), NewTopic("secret", 1)])
+            admin.alter_users({"ann": NewPassword(password="ann's own")})
+            pattern = AclPattern(AclResourceType.TOPIC, "hers")
+            admin.create_acls([Acl(pattern, "User:ann", "*", AclOperation.DESCRIBE, AclPermission.ALLOW)])
+
+    await asyncio.to_thread(prepare)
+    await browser.submit("/login", name="ann", password="ann's own")
+    page = await browser.get("/topics")
+    assert "hers</a>" in page.text
+    assert "secret" not in page.text
+    assert (await browser.get("/topics/secret")).status_code == 404
+    overview = await browser.get("/")
+    assert overview.status_code == 200
+    refused = await browser.submit("/topics/hers/delete", name="hers")
+    assert refused.status_code == 403
+    assert "Traceback" not in refused.text
