@@ -85,6 +85,14 @@ class ScriptedCluster:
         self.broker.port = self.broker.server.sockets[0].getsockname()[1]
         return self.broker.bootstrap
 
+    async def stop(self) -> None:
+        """Hangs up on everyone, whatever was to be sent. Idempotent."""
+        if self.broker.server is not None:
+            self.broker.server.close()
+        for writer in self.broker.writers:
+            writer.transport.abort()
+        await asyncio.sleep(0)
+
     def _metadata(self, request: ReceivedRequest) -> MetadataResponse:
         self.broker.asked.clear()
         wanted = request.message.topics

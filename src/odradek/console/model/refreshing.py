@@ -46,6 +46,8 @@ IDLE_AFTER_S: Final = 300.0
 IDLE_FACTOR: Final = 10
 """Pauses are so many times longer while no one looks."""
 CALL_S: Final = 10.0
+LARGE_CALL_S: Final = 60.0
+"""The limit of calls whose answers have every topic of a cluster or of a broker."""
 GROUPS_AT_ONCE: Final = 50
 GROUPS_MAX: Final = 2_000
 """The number of groups whose members and lag are read; others are listed only."""
@@ -178,7 +180,7 @@ class ClusterModel:
         self._change_brokers(cluster_id=self._cluster.cluster_id or "")
 
     async def _read_topics(self) -> None:
-        described = await self._admin.describe_topics(timeout_s=CALL_S)
+        described = await self._admin.describe_topics(timeout_s=LARGE_CALL_S)
         topics, partitions = tabulated(described.values())
         del described
         out_of_sync = [topic.name for topic in topics.values() if topic.under_replicated or topic.offline]
@@ -215,7 +217,7 @@ class ClusterModel:
             raise OdradekError(problems[0])
 
     async def _directories_of(self, broker_id: int) -> tuple[LogDirDescription, ...]:
-        described = await self._admin.describe_log_dirs([broker_id], timeout_s=CALL_S)
+        described = await self._admin.describe_log_dirs([broker_id], timeout_s=LARGE_CALL_S)
         return described[broker_id]
 
     async def _read_groups(self) -> None:
