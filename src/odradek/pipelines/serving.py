@@ -19,11 +19,11 @@ from odradek.pipelines.lifecycle import RestartPolicy
 from odradek.pipelines.membership import SESSION_MS, SupervisedTopics
 from odradek.pipelines.program_file import ProgramPlaces
 from odradek.pipelines.runner_process import RunnerProcess
-from odradek.pipelines.status import PipelineStatus, pipeline_families
+from odradek.pipelines.status import PipelineStatus, pipeline_families, supervised
 from odradek.pipelines.supervisor import Supervisor
 from odradek.runtime.ports import Clock, Entropy
 from odradek.telemetry import events
-from odradek.telemetry.metrics import Family, gauge
+from odradek.telemetry.metrics import Family
 
 TURN_S: Final = 0.2
 STOPPING_TURN_S: Final = 0.02
@@ -99,9 +99,8 @@ class _Serving:
 
     def families(self) -> list[Family]:
         """Returns the metrics of this supervisor. Called on another thread."""
-        supervises = gauge("odradek_pipelines_supervised", "1 if this supervisor is the one that works.")
-        supervises.add(int(self._supervisor is not None))
-        return [supervises, *pipeline_families(self._statuses, self._clock.wall_ms())]
+        works = supervised(self._supervisor is not None)
+        return [works, *pipeline_families(self._statuses, self._clock.wall_ms())]
 
     def run(self, should_stop: Callable[[], bool]) -> None:
         terms = self._terms

@@ -165,3 +165,10 @@ def pipeline_families(statuses: Iterable[tuple[str, PipelineStatus]], now_ms: in
     for known, count in counts.items():
         total.add(count, labels(phase=known.value))
     return [total, phases, in_phase, failures, failed_ago, batch, rows]
+
+
+def supervised(works: bool) -> Family:
+    """Returns whether this supervisor is the one of its cluster that works."""
+    family = gauge("odradek_pipelines_supervised", "1 if this supervisor is the one that works.")
+    family.add(int(works))
+    return family

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any, Final
 
 import pytest
+from prometheus_client.parser import text_string_to_metric_families as prometheus_text
 from tests.scenarios.administration.published_dashboards import KNOWN_MISSING, PUBLISHED, SHARE_MIN
 from tests.scenarios.administration.test_metrics import Samples, commit, listen, scrape
 from tests.scenarios.groups.test_classic_groups import Member as ClassicMember
@@ -17,6 +18,8 @@ from tests.scenarios.one_broker import batch_of
 from tests.scenarios.transactions.transactional_producer import EPOCHS, TransactionalProducer, coordinated
 
 from odradek.broker.metrics.listener import MetricsListener
+from odradek.pipelines.status import Phase, PipelineStatus, RunFailure, pipeline_families, supervised
+from odradek.telemetry.exposition import chosen_type, written
 
 DEPLOY: Final = Path(__file__).parents[3] / "deploy"
 BOARDS: Final = sorted((DEPLOY / "grafana").glob("*.json"))
@@ -88,9 +91,31 @@ def queries_of(board: dict[str, Any]) -> Iterator[tuple[str, str]]:
             yield f"sum by ({inside[2]}) ({inside[1]})", ""
 
 
+def of_pipelines() -> Samples:
+    """Returns the samples of a supervisor with a pipeline that failed."""
+    status = PipelineStatus(
+        name="totals",
+        phase=Phase.BACKING_OFF,
+        revision=1,
+        version=1,
+        since_ms=0,
+        supervisor="me",
+        failure=RunFailure(line="no JSON", at_ms=0),
+        failures_in_a_row=2,
+        batch_ms=10.0,
+    )
+    text = written([*pipeline_families([("totals", status)], 1_000), supervised(True)], chosen_type(""))
+    return {
+        (sample.name, tuple(sorted(sample.labels.items()))): sample.value
+        for family in prometheus_text(text.decode())
+        for sample in family.samples
+    }
+
+
 async def test_dashboards_of_ours_ask_for_what_there_is(scene: Any, opened: list[MetricsListener]) -> None:
     samples = await busy_broker(scene, opened)
-    assert [path.stem for path in BOARDS] == ["cluster", "groups", "topics"]
+    samples |= of_pipelines()
+    assert [path.stem for path in BOARDS] == ["cluster", "groups", "pipelines", "topics"]
     unanswered = []
     for path in BOARDS:
         board = json.loads(path.read_text())
@@ -127,14 +152,12 @@ OF_TROUBLE: Final = {"kafka_server_socket_server_metrics_failed_authentication_t
 ELSEWHERE: Final = {
     "odradek_certificate_expires_seconds",
     "odradek_delegation_token_expires_seconds",
-    "odradek_pipeline_failures_in_a_row",
-    "odradek_pipeline_phase",
 }
-"""Series of listeners with TLS, of clusters with tokens, and of supervisors; tests of their own show them."""
+"""Series of listeners with TLS and of clusters with tokens; a test of their own shows them."""
 
 
 async def test_alerts_ask_for_what_there_is(scene: Any, opened: list[MetricsListener]) -> None:
-    samples = await busy_broker(scene, opened)
+    samples = await busy_broker(scene, opened) | of_pipelines()
     rules = (DEPLOY / "prometheus" / "alerts.yml").read_text()
     names = {name for name, _ in _METRIC.findall(rules)} - OF_TROUBLE - ELSEWHERE
     assert len(names) > 10
