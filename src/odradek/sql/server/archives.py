@@ -5,18 +5,17 @@ from __future__ import annotations
 import asyncio
 import os
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from functools import partial
-from typing import TYPE_CHECKING, Any, Final, Protocol, TypeVar
+from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 from odradek.model.errors import OdradekError
 from odradek.model.lazy import lazy
 from odradek.sql.catalog import Catalog, PersistentQuery, SqlArchive
 from odradek.sql.changes import AppliedChange, ArchiveCreated, ArchiveDropped, SourceCreated
 from odradek.sql.language import statements as language
-from odradek.sql.queries.engine import SqlEngine
 from odradek.sql.server.entities import Entity, QueryHealth, entity
-from odradek.sql.server.topics import SourceTopics
+from odradek.sql.server.parts import ServerParts
 from odradek.values.errors import SqlError
 
 if TYPE_CHECKING:
@@ -38,27 +37,6 @@ _AWS: Final = re.compile(r"https://s3(?:-fips)?(?:\.dualstack)?(?:[.-][a-z0-9-]+
 _DEFAULT_FORMAT: Final = "delta"
 
 
-class ArchiveGround(Protocol):
-    """The parts of the server that archives need."""
-
-    @property
-    def catalog(self) -> Catalog: ...
-
-    @property
-    def engine(self) -> SqlEngine: ...
-
-    @property
-    def topics(self) -> SourceTopics: ...
-
-    @property
-    def archive_endpoints(self) -> frozenset[str]:
-        """Stores that a statement may name."""
-
-    @property
-    def broker_settings(self) -> tuple[str, Mapping[str, str]]:
-        """The brokers' addresses, and the settings for logging in, by Kafka's names."""
-
-
 def check_endpoint(location: ArchiveLocation, allowed: frozenset[str]) -> None:
     """Raises SqlError for a store that the operator did not allow: the server signs requests there with its own keys."""
     if not location.is_s3 or location.endpoint is None:
@@ -75,8 +53,8 @@ def check_endpoint(location: ArchiveLocation, allowed: frozenset[str]) -> None:
 
 
 class Archives:
-    def __init__(self, server: ArchiveGround) -> None:
-        self._server = server
+    def __init__(self, parts: ServerParts) -> None:
+        self._parts = parts
 
     # ---- statements that change something
 
@@ -87,9 +65,9 @@ class Archives:
             try:
                 match change:
                     case ArchiveCreated(archive=archive):
-                        check_endpoint(archive.location, self._server.archive_endpoints)
+                        check_endpoint(archive.location, self._parts.archive_endpoints)
                         topic = archive.source.topic
-                        if topic not in new_topics and await self._server.topics.sizes(topic) is None:
+                        if topic not in new_topics and await self._parts.topics.sizes(topic) is None:
                             raise SqlError(f"Kafka topic does not exist: {topic}")
                         await _in_thread(archive, partial(_check_place, archive))
                     case ArchiveDropped(archive=archive, delete_files=True):
@@ -103,25 +81,25 @@ class Archives:
         """Deletes the files of archives that were dropped with DELETE FILES, once nothing writes there any more."""
         for change in applied.changes:
             if isinstance(change, ArchiveDropped) and change.delete_files:
-                await self._server.engine.stopped(change.archive.query_id)
+                await self._parts.engine.stopped(change.archive.query_id)
                 await _in_thread(change.archive, partial(_delete, change.archive))
 
     # ---- questions
 
     def shown(self, text: str, healths: Callable[[str], QueryHealth]) -> Entity:
         archives = [
-            _listed(self._server.catalog, archive, healths)
-            for _, archive in sorted(self._server.catalog.archives.items())
+            _listed(self._parts.catalog, archive, healths)
+            for _, archive in sorted(self._parts.catalog.archives.items())
         ]
         return entity("archives", text, archives=archives)
 
     async def described(
         self, statement: language.DescribeArchive, healths: Callable[[str], QueryHealth]
     ) -> Entity:
-        archive = self._server.catalog.archive(statement.name, statement.position)
+        archive = self._parts.catalog.archive(statement.name, statement.position)
         health = healths(archive.query_id)
         description = {
-            **_listed(self._server.catalog, archive, healths),
+            **_listed(self._parts.catalog, archive, healths),
             "value": "COLUMNS" if archive.with_columns else archive.columns.value.upper(),
             "partitionBy": [derived.name for derived in archive.columns.partition_by],
             "everyMs": archive.every_ms,
@@ -140,10 +118,10 @@ class Archives:
         table = opening.find_archive(archive.location, archive.catalog)
         if table is None:
             return None
-        return archive_checks.archive_status(table, topic_side.BrokerTopics(*self._server.broker_settings))
+        return archive_checks.archive_status(table, topic_side.BrokerTopics(*self._parts.broker_settings))
 
     def explained(self, query: PersistentQuery, health: QueryHealth, statement: language.Statement) -> Entity:
-        archive = self._server.catalog.archive(query.sink)
+        archive = self._parts.catalog.archive(query.sink)
         return entity(
             "queryDescription",
             statement.text + ";",

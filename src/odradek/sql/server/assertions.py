@@ -5,19 +5,18 @@ from __future__ import annotations
 import asyncio
 from collections import deque
 from collections.abc import Mapping
-from typing import Any, Final, Protocol
+from typing import Any, Final
 
 from odradek.sql.applying import check_source
-from odradek.sql.catalog import Catalog, Source
+from odradek.sql.catalog import Source
 from odradek.sql.language import statements as language
 from odradek.sql.planning.plan import count_of
 from odradek.sql.queries.expressions import NeedsSpark, Row, constant
 from odradek.sql.queries.scan import TopicReading
 from odradek.sql.queries.source_rows import SourceRows
 from odradek.sql.server.entities import Entity, entity
+from odradek.sql.server.parts import ServerParts
 from odradek.sql.server.refusals import ASSERT_FAILED, RestRefusal
-from odradek.sql.server.schemas import StatementSchemas
-from odradek.sql.server.topics import SourceTopics
 from odradek.values.errors import SqlError, nearest
 from odradek.values.row_codec import UnreadableRecord
 from odradek.values.types import BIGINT, SqlType
@@ -27,30 +26,14 @@ _LOOK_S: Final = 0.1
 _SHOWN_MAX: Final = 3
 
 
-class AssertionGround(Protocol):
-    """The parts of the server that assertions need."""
-
-    @property
-    def catalog(self) -> Catalog: ...
-
-    @property
-    def topics(self) -> SourceTopics: ...
-
-    @property
-    def schemas(self) -> StatementSchemas: ...
-
-    async def reading(self, topic: str) -> TopicReading:
-        """Returns all records of a topic, from its beginning; `ends` is where it ends now."""
-
-
 class Assertions:
     """Each answers an entity, or refuses with ASSERT_FAILED when its time is over."""
 
-    def __init__(self, ground: AssertionGround) -> None:
-        self._ground = ground
+    def __init__(self, parts: ServerParts) -> None:
+        self._parts = parts
 
     async def source(self, statement: language.AssertSource) -> Entity:
-        problem = check_source(self._ground.catalog, statement)
+        problem = check_source(self._parts.catalog, statement)
         if problem is not None:
             raise RestRefusal(ASSERT_FAILED, problem, statement=statement.text)
         return entity(f"assert_{statement.kind}", statement.text + ";", name=statement.name)
@@ -59,7 +42,7 @@ class Assertions:
         """Waits until it holds, or the time is over."""
         left_s = _ASSERT_S if statement.timeout_ms is None else statement.timeout_ms / 1000
         subject, schema_id = statement.subject, statement.schema_id
-        while await self._ground.schemas.is_registered(subject, schema_id, statement) != statement.exists:
+        while await self._parts.schemas.is_registered(subject, schema_id, statement) != statement.exists:
             if left_s <= 0:
                 said = "does not exist" if statement.exists else "exists"
                 named = " with ".join(
@@ -80,7 +63,7 @@ class Assertions:
         left_s = _ASSERT_S if statement.timeout_ms is None else statement.timeout_ms / 1000
         wanted = dict(statement.properties)
         while True:
-            sizes = await self._ground.topics.sizes(statement.topic)
+            sizes = await self._parts.topics.sizes(statement.topic)
             if (sizes is not None) == statement.exists:
                 break
             if left_s <= 0:
@@ -105,7 +88,7 @@ class Assertions:
 
         As in ksqlDB's testing tool, a column that is not named is null, and only a ROWTIME that is named is compared.
         """
-        source = self._ground.catalog.source(statement.source, statement.position)
+        source = self._parts.catalog.source(statement.source, statement.position)
         try:
             rows = SourceRows.of(source)
         except NeedsSpark:
@@ -117,7 +100,7 @@ class Assertions:
         expected = _expected(source, statement)
         left_s = _ASSERT_S if statement.timeout_ms is None else statement.timeout_ms / 1000
         wanted = _WantedRecord(rows, expected, is_tombstone=statement.tombstone)
-        reading = await self._ground.reading(source.topic)
+        reading = await self._parts.reading(source.topic)
         try:
             is_there = await wanted.is_in(reading, left_s)
         finally:

@@ -15,7 +15,7 @@ from odradek.spark.exactly_once.decision import group_of
 from odradek.sql.catalog import SqlSource
 from odradek.sql.queries.builds import PersistentBuild
 from odradek.sql.queries.channel import StartQuery
-from odradek.sql.server.archives import ArchiveGround
+from odradek.sql.server.upgrades import RunningQueries
 from odradek.telemetry import events
 
 if TYPE_CHECKING:
@@ -34,8 +34,8 @@ _READ_COMMITTED: Final = 1
 class RebuildWatch:
     """Watches sources that are being rebuilt. `swap` puts the candidate of a source in its place."""
 
-    def __init__(self, server: ArchiveGround, swap: Callable[[SqlSource], Awaitable[object]]) -> None:
-        self._server = server
+    def __init__(self, running: RunningQueries, swap: Callable[[SqlSource], Awaitable[object]]) -> None:
+        self._running = running
         self._swap = swap
         self._sink_ids: dict[str, str] = {}
         """The sink ids, by query."""
@@ -58,7 +58,7 @@ class RebuildWatch:
             await self.swap_what_has_caught_up()
 
     async def swap_what_has_caught_up(self) -> None:
-        for candidate in list(self._server.catalog.candidates.values()):
+        for candidate in list(self._running.catalog.candidates.values()):
             try:
                 behind = await self.behind(candidate)
                 if behind is not None and behind <= SWAP_LAG:
@@ -70,16 +70,16 @@ class RebuildWatch:
     async def behind(self, candidate: SqlSource) -> int | None:
         """Returns how many records it still has to read; None while it does not run, and before its first batch."""
         query_id = candidate.query_id or ""
-        wanted = self._server.engine.wanted.get(query_id)
+        wanted = self._running.engine.wanted.get(query_id)
         if wanted is None or wanted.state not in ("RUNNING", "SLEEPING"):
             return None
         assert isinstance(wanted.order, StartQuery)
         if query_id not in self._sink_ids:
             self._sink_ids[query_id] = await asyncio.to_thread(_sink_id, wanted.order)
-        sources = self._server.catalog.queries[query_id].sources
-        topics = {self._server.catalog.source(name).topic for name in sources}
-        settings: Any = self._server.topics.settings
-        async with AsyncAdmin(self._server.topics.servers, **settings) as admin:
+        sources = self._running.catalog.queries[query_id].sources
+        topics = {self._running.catalog.source(name).topic for name in sources}
+        settings: Any = self._running.topics.settings
+        async with AsyncAdmin(self._running.topics.servers, **settings) as admin:
             described = await admin.describe_topics(sorted(topics))
             places = [place for topic in described.values() for place in topic.topic_partitions]
             begins = await admin.list_offsets(dict.fromkeys(places, _EARLIEST))

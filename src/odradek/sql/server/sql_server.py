@@ -29,7 +29,7 @@ from odradek.sql.queries.builds import PlannedText, PushBuild
 from odradek.sql.queries.channel import StartPush, StartQuery
 from odradek.sql.queries.engine import PushedRows, SqlEngine, SupervisedQuery
 from odradek.sql.queries.expressions import NeedsSpark
-from odradek.sql.queries.scan import TopicReading, printed, scanned
+from odradek.sql.queries.scan import printed, scanned
 from odradek.sql.queries.sleeping import SleepTerms, SleepWatch
 from odradek.sql.queries.source_rows import LocalSelection, SourceRows, selection
 from odradek.sql.queries.tables import TableViews, pulled
@@ -42,6 +42,7 @@ from odradek.sql.server.command_log.command_topic import CommandTopic
 from odradek.sql.server.command_log.state import ServiceState
 from odradek.sql.server.connections import SqlConnections
 from odradek.sql.server.gate import LOOPBACK, GateLimits, HttpUsers
+from odradek.sql.server.parts import ServerParts
 from odradek.sql.server.processing_log import ProcessingLogTerms, ServerProcessingLog
 from odradek.sql.server.properties import RESET, checked_properties, is_known, notes, with_settings
 from odradek.sql.server.rebuilding import RebuildWatch
@@ -93,6 +94,19 @@ class ServerTerms:
         return arguments
 
     @property
+    def shown_properties(self) -> dict[str, str]:
+        """The server's own properties, for SHOW PROPERTIES."""
+        return {
+            "ksql.service.id": self.service_id,
+            "ksql.schema.registry.url": self.schema_registry.url if self.schema_registry else "",
+            "odradek.sql.python.functions": str(self.python_functions).lower(),
+            "odradek.sql.archive.endpoints": ",".join(sorted(self.archive_endpoints)),
+            "odradek.sql.awake.queries": str(self.sleep.awake_count_max),
+            "odradek.sql.sleep.after.ms": str(round(self.sleep.idle_s * 1000)),
+            "odradek.sql.snapshot.commands": str(self.commands_between_snapshots),
+        }
+
+    @property
     def spark_options(self) -> dict[str, str]:
         return {
             "kafka.isolation.level": "read_committed",
@@ -136,8 +150,22 @@ class SqlServer:
             terms.commands_between_snapshots,
         )
         self.schemas: Final = StatementSchemas(terms.schema_registry)
-        self._statements = Statements(self)
-        self._rebuild_watch = RebuildWatch(self, self._swap)
+        self.threads: Final = StatementThreads()
+        parts = ServerParts(
+            state=self.state,
+            commands=self.commands,
+            engine=self.engine,
+            topics=self.topics,
+            views=self.views,
+            producer=self.producer,
+            schemas=self.schemas,
+            threads=self.threads,
+            broker_settings=(terms.servers, terms.settings),
+            archive_endpoints=terms.archive_endpoints,
+            shown_properties=terms.shown_properties,
+        )
+        self._statements = Statements(parts)
+        self._rebuild_watch = RebuildWatch(parts, self._swap)
         self._queries: dict[str, Callable[[], None]] = {}
         """Functions that end the running push queries, by query."""
         self._entropy = SystemEntropy()
@@ -146,32 +174,11 @@ class SqlServer:
         self.address = f"pid-{os.getpid()}"
         """The address where requests arrive; known once the server listens."""
         self._cluster_id = ""
-        self.threads: Final = StatementThreads()
         self._doors: SparkDoors | None = None
 
     @property
     def catalog(self) -> Catalog:
         return self.state.catalog
-
-    @property
-    def broker_settings(self) -> tuple[str, Mapping[str, str]]:
-        return self.terms.servers, self.terms.settings
-
-    @property
-    def archive_endpoints(self) -> frozenset[str]:
-        return self.terms.archive_endpoints
-
-    @property
-    def shown_properties(self) -> dict[str, str]:
-        return {
-            "ksql.service.id": self.terms.service_id,
-            "ksql.schema.registry.url": self.terms.schema_registry.url if self.terms.schema_registry else "",
-            "odradek.sql.python.functions": str(self.terms.python_functions).lower(),
-            "odradek.sql.archive.endpoints": ",".join(sorted(self.terms.archive_endpoints)),
-            "odradek.sql.awake.queries": str(self.terms.sleep.awake_count_max),
-            "odradek.sql.sleep.after.ms": str(round(self.terms.sleep.idle_s * 1000)),
-            "odradek.sql.snapshot.commands": str(self.terms.commands_between_snapshots),
-        }
 
     async def start(self) -> None:
         """Applies the commands of the command topic, and runs the queries that they want."""
@@ -225,18 +232,6 @@ class SqlServer:
     async def _swap(self, candidate: Source) -> None:
         text = f"ALTER {candidate.kind.upper()} {quoted(candidate.name)} SWAP"
         await self._statements.run(parse_one(text), {}, {})
-
-    async def starting(
-        self, sources: tuple[Source, ...], properties: Mapping[str, str]
-    ) -> dict[str, dict[int, int]]:
-        """Returns the ends of the topics that a query reads from their ends: streams, unless `auto.offset.reset` is earliest;
-        tables only if it is latest, as with Kafka Streams.
-        """
-        reset = properties.get(RESET)
-        latest = [
-            source.topic for source in sources if reset == "latest" or (reset is None and not source.is_table)
-        ]
-        return await self.topics.ends(sorted(set(latest)))
 
     # ---- SqlService
 
@@ -367,7 +362,7 @@ class SqlServer:
         planned = await self.threads.run(select_plan, self.catalog, statement.query)
         query_id = self._new_id()
         text = PlannedText.of(self.catalog, statement.text)
-        starting = await self.starting(planned.sources, properties)
+        starting = await self.topics.starting(planned.sources, properties)
         pushed = await self.engine.push(
             StartPush(
                 query_id=query_id,
@@ -418,9 +413,6 @@ class SqlServer:
 
     def _new_id(self) -> str:
         return f"transient_{self._entropy.uuid()}"
-
-    async def reading(self, topic: str) -> TopicReading:
-        return await TopicReading.begin(self.terms.servers, self._settings, topic, earliest=True, to_end=True)
 
     async def insert(self, target: str, row: Mapping[str, Any]) -> None:
         await self._statements.insert_json(target, row)

@@ -11,6 +11,7 @@ from odradek.client import NewTopic
 from odradek.client.admin.aio import AsyncAdmin
 from odradek.model.errors import ErrorCode, KafkaError
 from odradek.sql.catalog import Source
+from odradek.sql.server.properties import RESET
 from odradek.values.errors import SqlError
 from odradek.values.times import moment_text
 
@@ -151,6 +152,18 @@ class SourceTopics:
             except KafkaError as error:
                 if error.code is not ErrorCode.UNKNOWN_TOPIC_OR_PARTITION:
                     raise
+
+    async def starting(
+        self, sources: tuple[Source, ...], properties: Mapping[str, str]
+    ) -> dict[str, dict[int, int]]:
+        """Returns the ends of the topics that a query reads from their ends: streams, unless `auto.offset.reset` is earliest;
+        tables only if it is latest, as with Kafka Streams.
+        """
+        reset = properties.get(RESET)
+        latest = [
+            source.topic for source in sources if reset == "latest" or (reset is None and not source.is_table)
+        ]
+        return await self.ends(sorted(set(latest)))
 
     async def ends(self, topics: list[str]) -> dict[str, dict[int, int]]:
         """Returns the offset that the next record gets, by topic and partition."""

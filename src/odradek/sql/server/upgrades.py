@@ -7,7 +7,7 @@ import json
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, Protocol
 
 from odradek.client import Admin
 from odradek.model.lazy import lazy
@@ -18,8 +18,9 @@ from odradek.sql.language.statements import AlterQuery, CreateAsSelect
 from odradek.sql.planning import Plan, explain
 from odradek.sql.queries.builds import PersistentBuild, PlannedText
 from odradek.sql.queries.channel import StartQuery
-from odradek.sql.server.archives import ArchiveGround
+from odradek.sql.queries.engine import SqlEngine
 from odradek.sql.server.entities import Entity, described_plan, entity
+from odradek.sql.server.topics import SourceTopics
 from odradek.sql.upgrades import next_topic, rebuild_reasons, with_mode
 from odradek.streams.places import CheckpointPlace
 from odradek.values.errors import SqlError
@@ -80,9 +81,22 @@ class JudgedUpgrade:
         return {**new, **began}
 
 
+class RunningQueries(Protocol):
+    """The queries of a catalog, as they run, and the topics that they read and write."""
+
+    @property
+    def catalog(self) -> Catalog: ...
+
+    @property
+    def engine(self) -> SqlEngine: ...
+
+    @property
+    def topics(self) -> SourceTopics: ...
+
+
 class Upgrades:
-    def __init__(self, server: ArchiveGround) -> None:
-        self._server = server
+    def __init__(self, running: RunningQueries) -> None:
+        self._running = running
 
     async def judged(
         self,
@@ -94,8 +108,8 @@ class Upgrades:
         """None where no query runs that could go on. `catalog`: before the statement; `source`: what the query fills;
         `columns_change`: why its topic cannot take the new columns.
         """
-        query = self._server.catalog.queries.get(source.query_id or "")
-        wanted = None if query is None else self._server.engine.wanted.get(query.id)
+        query = self._running.catalog.queries.get(source.query_id or "")
+        wanted = None if query is None else self._running.engine.wanted.get(query.id)
         if query is None or wanted is None or not isinstance(wanted.order, StartQuery):
             return None
         build = wanted.order.build
@@ -138,7 +152,7 @@ class Upgrades:
     def _rebuild(self, admin: Admin, source: SqlSource, after: ProgramOutline) -> ModeVerdict:
         topic = next_topic(source)
         present = set(admin.list_topics(internal=True))
-        reasons = rebuild_reasons(self._server.catalog, source)
+        reasons = rebuild_reasons(self._running.catalog, source)
         if topic in present:
             reasons.append(
                 f"topic {topic} is there already: delete it first, or name another one with KAFKA_TOPIC"
@@ -153,7 +167,7 @@ class Upgrades:
         """Returns the statement with the name of the topic that it fills. SqlError when that topic exists already."""
         named = dict(statement.properties).get("KAFKA_TOPIC")
         topic = next_topic(source) if named is None else str(named)
-        if await self._server.topics.sizes(topic) is not None:
+        if await self._running.topics.sizes(topic) is not None:
             raise SqlError(
                 f"topic {topic} is there already",
                 statement.position,
@@ -172,8 +186,8 @@ class Upgrades:
             await asyncio.to_thread(make)
 
     def _admin(self) -> Admin:
-        settings: Mapping[str, Any] = self._server.topics.settings
-        return Admin(self._server.topics.servers, **settings)
+        settings: Mapping[str, Any] = self._running.topics.settings
+        return Admin(self._running.topics.servers, **settings)
 
 
 def explained(statement: AlterQuery, text: str, judged: JudgedUpgrade, planned: Plan) -> Entity:
