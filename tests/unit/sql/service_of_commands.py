@@ -55,7 +55,6 @@ class CommandService:
     def live_count(self) -> int:
         return self.state.live_count
 
-    @property
     def why_none(self) -> str | None:
         return self.state.refused
 

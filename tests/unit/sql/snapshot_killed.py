@@ -48,7 +48,7 @@ def watch(owner: type, name: str, step: str) -> None:
 
 async def write_snapshot(servers: str, service_id: str) -> None:
     async with CommandService(servers, service_id, commands_between=1) as service:
-        assert service.topic.is_snapshot_due
+        assert service.topic.is_snapshot_due()
         await service.topic.write_snapshot()
 
 

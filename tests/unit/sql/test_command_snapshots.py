@@ -114,9 +114,9 @@ async def with_snapshots(servers: str, service_id: str, count: int = 2) -> bytes
 
 async def snapshot_of(servers: str, service_id: str) -> None:
     async with CommandService(servers, service_id, commands_between=1) as service:
-        assert service.topic.is_snapshot_due
+        assert service.topic.is_snapshot_due()
         await service.topic.write_snapshot()  # unless the start has written it
-        assert not service.topic.is_snapshot_due
+        assert not service.topic.is_snapshot_due()
 
 
 async def state_of_a_new_server(servers: str, service_id: str) -> tuple[bytes, list[int]]:
@@ -304,7 +304,7 @@ async def test_a_server_that_refuses_a_command_writes_no_snapshot(
         content = state_content(service.state)
     with caplog.at_level(logging.WARNING):
         async with CommandService(servers, "refusing", commands_between=1) as service:
-            assert service.topic.is_snapshot_due
+            assert service.topic.is_snapshot_due()
             assert await service.topic.write_snapshot() is None
     assert any(record.message.startswith("sql_snapshot_left_out") for record in caplog.records)
     assert snapshots_of(servers, "refusing") == []

@@ -136,7 +136,6 @@ class CommandEffects:
     def live_count(self) -> int:
         return self._state.live_count
 
-    @property
     def why_none(self) -> str | None:
         if self._state.refused is None:
             return None

@@ -64,7 +64,6 @@ class SnapshotSource(Protocol):
     def live_count(self) -> int:
         """The number of objects that a snapshot would hold."""
 
-    @property
     def why_none(self) -> str | None:
         """Why this server may not write a snapshot; None: it may."""
 
@@ -399,7 +398,6 @@ class CommandTopic:
 
     # ---- snapshots
 
-    @property
     def is_snapshot_due(self) -> bool:
         """There are as many commands since the last snapshot as it holds objects, and not just a few."""
         return self._snapshots is not None and self._count_since >= max(
@@ -407,7 +405,7 @@ class CommandTopic:
         )
 
     def _snapshot_soon(self) -> None:
-        if self.is_snapshot_due and (self._writing_snapshot is None or self._writing_snapshot.done()):
+        if self.is_snapshot_due() and (self._writing_snapshot is None or self._writing_snapshot.done()):
             self._writing_snapshot = asyncio.get_running_loop().create_task(
                 self._try_snapshot(), name="odradek-sql-snapshot"
             )
@@ -425,15 +423,15 @@ class CommandTopic:
         """
         source = self._snapshots
         async with self._one_writer:
-            if source is None or not self.is_snapshot_due:
+            if source is None or not self.is_snapshot_due():
                 return None
-            if source.why_none is not None:
-                _log.warning("sql_snapshot_left_out", topic=self.topic, reason=source.why_none)
+            if source.why_none() is not None:
+                _log.warning("sql_snapshot_left_out", topic=self.topic, reason=source.why_none())
                 return None
             async with self._producer() as producer:
                 await producer.init_transactions()
                 await self._read_to_end()
-                if not self.is_snapshot_due or source.why_none is not None:
+                if not self.is_snapshot_due() or source.why_none() is not None:
                     return None  # another server was faster, or wrote what this one refuses
                 after, content = self._last_command, await source.content()
                 values = await asyncio.to_thread(snapshot_records, self._entropy.uuid().hex, content, after)

@@ -15,7 +15,7 @@ from typing import Any, Final
 VERSION: Final = 1
 KEY: Final = b"snapshot"
 """The key of its records. Ids of commands have a slash."""
-PART_BYTES: Final = 512 << 10
+PART_BYTES = 512 << 10
 """Half of the largest record that brokers accept by default."""
 _NO_COMMAND: Final = -1
 
