@@ -74,6 +74,8 @@ def main() -> int:
             "The pipeline's result is not what the source data says:", *problems, sep="\n  ", file=sys.stderr
         )
         return 1
+    odradek = Path(sys.executable).with_name("odradek")
+    out.print(f"To look at a living cluster in the browser: {odradek} console --demo", soft_wrap=True)
     return 0
 
 
