@@ -14,6 +14,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from operator import attrgetter
 from typing import Final
 from uuid import UUID
 
@@ -31,6 +32,8 @@ from odradek.testing.sim.failures import ViolationError
 
 _TOPICS: Final = "/topics/"
 _DOUBTED_TURNS: Final = 16
+_MARK: Final = attrgetter("_replica.high_watermark")
+"""Reads `Partition.high_watermark` without a call of Python: it is read of all replicas after every turn."""
 Place = tuple[UUID, int]
 Lineage = list[tuple[int, int]]
 """Offsets and the leader epochs that begin there."""
@@ -97,7 +100,7 @@ class CommitWatch:
         for watched in self._watched:
             if watched.keeper.broker is not watched.broker or len(watched.held) != watched.count:
                 watched.look_again()
-            if [partition.high_watermark for partition in watched.partitions] != watched.marks:
+            if list(map(_MARK, watched.partitions)) != watched.marks:
                 self._moved(watched)
         if self._is_in_doubt:
             self._turns += 1

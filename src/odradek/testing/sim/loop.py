@@ -16,7 +16,7 @@ from __future__ import annotations
 import asyncio
 import heapq
 from collections import deque
-from collections.abc import Callable, Coroutine, Generator
+from collections.abc import Callable, Coroutine, Generator, Sequence
 from contextvars import Context, copy_context
 from random import Random
 from typing import Any, NoReturn, Protocol, TypeVar, TypeVarTuple
@@ -40,6 +40,51 @@ class Connections(Protocol):
     ) -> tuple[asyncio.Transport, asyncio.BaseProtocol]: ...
 
     def resolve(self, host: str | None, port: int) -> list[tuple[Any, ...]]: ...
+
+
+class _Handle(asyncio.Handle):
+    """A callback of a loop that is never in debug mode: a run makes tens of thousands of them."""
+
+    __slots__ = ()
+
+    def __init__(
+        self,
+        callback: Callable[..., object],
+        args: Sequence[Any],
+        loop: asyncio.AbstractEventLoop,
+        context: Context | None = None,
+    ) -> None:
+        self._context = copy_context() if context is None else context
+        self._loop = loop
+        self._callback = callback
+        self._args = args
+        self._cancelled = False
+        self._repr = None
+        self._source_traceback = None
+
+
+class _TimerHandle(asyncio.TimerHandle):
+    """The same with a time."""
+
+    __slots__ = ()
+
+    def __init__(
+        self,
+        when: float,
+        callback: Callable[..., object],
+        args: Sequence[Any],
+        loop: asyncio.AbstractEventLoop,
+        context: Context | None = None,
+    ) -> None:
+        self._context = copy_context() if context is None else context
+        self._loop = loop
+        self._callback = callback
+        self._args = args
+        self._cancelled = False
+        self._repr = None
+        self._source_traceback = None
+        self._when = when
+        self._scheduled = True
 
 
 class SimLoop(asyncio.BaseEventLoop):
@@ -79,8 +124,9 @@ class SimLoop(asyncio.BaseEventLoop):
     def call_soon(
         self, callback: Callable[[*Ts], object], *args: *Ts, context: Context | None = None
     ) -> asyncio.Handle:
-        self._check_open()
-        handle = asyncio.Handle(callback, args, self, context)
+        if self._closed:  # type: ignore[attr-defined]
+            self._refuse_closed()
+        handle = _Handle(callback, args, self, context)
         self._runnable.append(handle)
         return handle
 
@@ -98,9 +144,9 @@ class SimLoop(asyncio.BaseEventLoop):
     def call_at(
         self, when: float, callback: Callable[[*Ts], object], *args: *Ts, context: Context | None = None
     ) -> asyncio.TimerHandle:
-        self._check_open()
-        timer = asyncio.TimerHandle(when, callback, args, self, context)
-        timer._scheduled = True  # type: ignore[attr-defined]
+        if self._closed:  # type: ignore[attr-defined]
+            self._refuse_closed()
+        timer = _TimerHandle(when, callback, args, self, context)
         self._timer_count += 1
         heapq.heappush(self._timers, (when, self._rng.random(), self._timer_count, timer))
         return timer
@@ -108,21 +154,21 @@ class SimLoop(asyncio.BaseEventLoop):
     def _timer_handle_cancelled(self, handle: asyncio.TimerHandle) -> None:
         self._cancelled_timers += 1
 
-    def _check_open(self) -> None:
-        if self.is_closed():
-            raise RuntimeError("Event loop is closed")
+    def _refuse_closed(self) -> NoReturn:
+        raise RuntimeError("Event loop is closed")
 
     # -- running ---------------------------------------------------------------------------------------------
 
     def _run_once(self) -> None:
         """Runs one turn of `BaseEventLoop.run_forever`."""
-        if not self._runnable and not self._stopping:  # type: ignore[attr-defined]
+        runnable, timers = self._runnable, self._timers
+        if not runnable and not self._stopping:  # type: ignore[attr-defined]
             self._jump_to_next_timer()
-        self._wake_due_timers()
-        runnable = self._runnable
+        if timers and timers[0][0] <= self._now_s:
+            self._wake_due_timers()
         for _ in range(len(runnable)):
             handle = runnable.popleft()
-            if handle.cancelled() or (self._paused and self._is_held(handle)):
+            if handle._cancelled or (self._paused and self._is_held(handle)):
                 continue
             self._steps_left -= 1
             handle._run()
@@ -163,7 +209,7 @@ class SimLoop(asyncio.BaseEventLoop):
             timers[:] = [entry for entry in timers if not entry[3].cancelled()]
             heapq.heapify(timers)
             self._cancelled_timers = 0
-        while timers and timers[0][3].cancelled():
+        while timers and timers[0][3]._cancelled:
             heapq.heappop(timers)
             self._cancelled_timers -= 1
         if not timers:
@@ -181,7 +227,7 @@ class SimLoop(asyncio.BaseEventLoop):
         while timers and timers[0][0] <= now_s:
             timer = heapq.heappop(timers)[3]
             timer._scheduled = False  # type: ignore[attr-defined]
-            if timer.cancelled():
+            if timer._cancelled:
                 self._cancelled_timers -= 1
             else:
                 self._runnable.append(timer)

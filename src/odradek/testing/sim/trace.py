@@ -4,16 +4,20 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from hashlib import blake2b
+from typing import Final
+
+_LINES_AT_ONCE: Final = 256
 
 
 class Trace:
     """Hashes events as they happen; with `keep` it also holds them as lines, to show where two runs part."""
 
-    __slots__ = ("_hash", "_now", "event_count", "lines")
+    __slots__ = ("_hash", "_now", "_unhashed", "event_count", "lines")
 
     def __init__(self, *, keep: bool = False) -> None:
         self._hash = blake2b(digest_size=12)
         self._now: Callable[[], float] = float
+        self._unhashed: list[str] = []
         self.event_count = 0
         self.lines: list[str] | None = [] if keep else None
 
@@ -26,7 +30,10 @@ class Trace:
         default names.
         """
         line = f"{self._now():.9f} {kind} {details!r}\n"
-        self._hash.update(line.encode())
+        unhashed = self._unhashed
+        unhashed.append(line)
+        if len(unhashed) == _LINES_AT_ONCE:
+            self._hash_lines()
         self.event_count += 1
         if self.lines is not None:
             self.lines.append(line)
@@ -36,7 +43,12 @@ class Trace:
         if self.lines is not None:
             self.lines.append(f"{self._now():.9f} # {text}\n")
 
+    def _hash_lines(self) -> None:
+        self._hash.update("".join(self._unhashed).encode())
+        self._unhashed.clear()
+
     def digest(self) -> str:
+        self._hash_lines()
         return self._hash.hexdigest()
 
 

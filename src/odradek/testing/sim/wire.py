@@ -10,9 +10,8 @@ from __future__ import annotations
 import asyncio
 from collections import deque
 from contextvars import Context
-from dataclasses import dataclass
 from enum import Enum
-from typing import Protocol
+from typing import NamedTuple, Protocol
 from zlib import crc32
 
 from odradek.testing.sim.trace import Trace
@@ -30,8 +29,7 @@ class PacketKind(Enum):
     RST = "rst"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Packet:
+class Packet(NamedTuple):
     kind: PacketKind
     data: bytes = b""
     acknowledged: int = 0
@@ -97,6 +95,7 @@ class Wire:
     __slots__ = (
         "_arrivals",
         "_last_arrival_s",
+        "_name",
         "_network",
         "_patience",
         "_stalled",
@@ -109,6 +108,7 @@ class Wire:
         self._network = network
         self.source = source
         self.target = target
+        self._name = f"{source.local[0]}:{source.local[1]} to {target.local[0]}:{target.local[1]}"
         self._arrivals: deque[tuple[float, Packet]] = deque()
         self._last_arrival_s = 0.0
         self._timer: asyncio.TimerHandle | None = None
@@ -144,14 +144,8 @@ class Wire:
             self._stall()
             return
         _, packet = self._arrivals.popleft()
-        self._network.trace.note(
-            "packet",
-            self.source.local,
-            self.target.local,
-            packet.kind.value,
-            len(packet.data),
-            crc32(packet.data),
-        )
+        data = packet.data
+        self._network.trace.note("packet", self._name, packet.kind._value_, len(data), crc32(data))
         self.target.arrived(packet)
         self._expect_next()
 
