@@ -48,7 +48,7 @@ of a range; a short wait there keeps such a fetch from delaying the next task's.
 MANY_RECORDS: Final = 8_192
 BYTES_PER_FETCH: Final = 8 << 20
 """The size of a fetch for a range of many records: few, large answers. A small range would discard most of such an answer."""
-_KEPT_BYTES: Final = 64 << 20
+_FREED_BYTES_HELD: Final = 64 << 20
 """Freed memory that a process keeps once it has read many records: what is received, what comes next, and their columns."""
 WRITE_DEFAULTS: Final = {"batch.size": "262144", "linger.ms": "20"}
 """A task sends as fast as it can: large batches."""
@@ -167,14 +167,14 @@ for _pool in (_consumers, producer_pool, _admins):
 
 def check_read_settings(config: ClientConfig) -> None:
     """Raises ConfigError for a client setting that a read cannot have, before anything runs."""
-    given = ConsumerSettings.arguments({**READ_DEFAULTS, **config})
-    ConsumerSettings.of(given.pop("bootstrap_servers"), given)
+    arguments = ConsumerSettings.arguments({**READ_DEFAULTS, **config})
+    ConsumerSettings.of(arguments.pop("bootstrap_servers"), arguments)
 
 
 def check_write_settings(config: ClientConfig) -> None:
     """Raises ConfigError for a client setting that a write cannot have, or that would lose records in silence."""
-    given = ProducerSettings.arguments({**WRITE_DEFAULTS, **config})
-    if ProducerSettings.of(given.pop("bootstrap_servers"), given).acks == 0:
+    arguments = ProducerSettings.arguments({**WRITE_DEFAULTS, **config})
+    if ProducerSettings.of(arguments.pop("bootstrap_servers"), arguments).acks == 0:
         raise ConfigError("kafka.acks=0 would lose records in silence: a write waits for acknowledgement")
 
 
@@ -189,7 +189,7 @@ def reading(config: ClientConfig, record_count: int) -> Iterator[Consumer]:
     """A consumer with nothing assigned, fit for about `record_count` records of one partition."""
     if record_count >= MANY_RECORDS:
         config = {"max.partition.fetch.bytes": str(BYTES_PER_FETCH), **config}
-        real_process.keep_freed_memory(_KEPT_BYTES)
+        real_process.keep_freed_memory(_FREED_BYTES_HELD)
     with _consumers.lend(config) as consumer:
         try:
             yield consumer

@@ -59,7 +59,7 @@ def _identity() -> Column:
     for mark in marks[1:]:
         is_marked = is_marked & mark.isNotNull()
     content = functions.hex(functions.xxhash64("key", "value"))
-    place = functions.concat_ws(
+    coordinates = functions.concat_ws(
         "@",
         functions.col("topic"),
         functions.col("partition").cast("string"),
@@ -67,7 +67,7 @@ def _identity() -> Column:
     )
     return functions.when(
         is_marked, functions.concat_ws("/", *marks, functions.col("topic"), content)
-    ).otherwise(place)
+    ).otherwise(coordinates)
 
 
 def _header(name: str) -> Column:

@@ -12,7 +12,7 @@ import pyarrow.compute as pc
 from odradek.dead_letters.headers import HeaderPairs
 from odradek.model.errors import ErrorCode, KafkaError
 from odradek.spark.dead_letters.left_out import LeftOutRecords
-from odradek.spark.dead_letters.letters import batch_place, letter_rows, letters_in
+from odradek.spark.dead_letters.letters import current_micro_batch, letter_rows, letters_in
 from odradek.spark.dead_letters.passing import passing_rows
 from odradek.spark.outgoing import PACKED, Marks, RowFormat
 
@@ -41,7 +41,7 @@ def outgoing_rows(
     if layout.has_packed and batch[PACKED].null_count < batch.num_rows:
         is_row = pc.is_null(batch[PACKED])
         yield from _unpacked(batch.filter(pc.invert(is_row)), left_out)
-        numbers = [number for number, kept in zip(numbers, is_row.to_pylist(), strict=True) if kept]
+        numbers = [number for number, is_kept in zip(numbers, is_row.to_pylist(), strict=True) if is_kept]
         batch = batch.filter(is_row)
     if layout.dead_letter_topic is not None and (letters := letters_in(batch)):
         yield layout.dead_letter_topic, letter_rows(letters.values())
@@ -72,7 +72,9 @@ def outgoing_rows(
 
 def _unpacked(batch: pa.RecordBatch, left_out: LeftOutRecords | None) -> Iterator[tuple[str, pa.RecordBatch]]:
     records = (data.as_buffer() for data in batch[PACKED])
-    return passing_rows(zip(batch["topic"].to_pylist(), records, strict=True), batch_place(), left_out)
+    return passing_rows(
+        zip(batch["topic"].to_pylist(), records, strict=True), current_micro_batch(), left_out
+    )
 
 
 class RowBatcher:
@@ -87,8 +89,8 @@ class RowBatcher:
         self._send = send
         self._partition_count = partition_count
         self._enough_bytes: dict[str, int] = {}
-        self._kept: dict[str, list[pa.RecordBatch]] = {}
-        self._kept_bytes: dict[str, int] = {}
+        self._buffered: dict[str, list[pa.RecordBatch]] = {}
+        self._buffered_bytes: dict[str, int] = {}
 
     def add(self, topic: str, rows: pa.RecordBatch) -> None:
         """Sends these rows now or later; rows of a topic go in order."""
@@ -96,20 +98,20 @@ class RowBatcher:
         if enough is None:
             enough = min(GATHERED_BYTES_MAX, BYTES_FOR_EACH_PARTITION * self._partition_count(topic))
             self._enough_bytes[topic] = enough
-        self._kept.setdefault(topic, []).append(rows)
-        self._kept_bytes[topic] = self._kept_bytes.get(topic, 0) + rows.nbytes
-        if self._kept_bytes[topic] >= enough:
-            self._send_kept(topic)
+        self._buffered.setdefault(topic, []).append(rows)
+        self._buffered_bytes[topic] = self._buffered_bytes.get(topic, 0) + rows.nbytes
+        if self._buffered_bytes[topic] >= enough:
+            self._send_buffered(topic)
 
     def send_all(self) -> None:
         """Sends what was kept."""
-        for topic in list(self._kept):
-            self._send_kept(topic)
+        for topic in list(self._buffered):
+            self._send_buffered(topic)
 
-    def _send_kept(self, topic: str) -> None:
-        kept = self._kept.pop(topic)
-        self._kept_bytes.pop(topic)
-        whole = kept if len(kept) == 1 else pa.Table.from_batches(kept).combine_chunks().to_batches()
+    def _send_buffered(self, topic: str) -> None:
+        batches = self._buffered.pop(topic)
+        self._buffered_bytes.pop(topic)
+        whole = batches if len(batches) == 1 else pa.Table.from_batches(batches).combine_chunks().to_batches()
         for rows in whole:
             self._send(topic, rows)
 
@@ -146,15 +148,15 @@ def _milliseconds(column: pa.Array) -> pa.Array:
 def _headers(
     batch: pa.RecordBatch, layout: RowFormat, marks: Marks | None, numbers: Sequence[int]
 ) -> pa.Array | None:
-    given = batch["headers"] if "headers" in layout.columns else None
-    if given is not None:
-        _refuse_nameless(given, numbers)
-        given = given.cast(_HEADERS)
+    headers = batch["headers"] if "headers" in layout.columns else None
+    if headers is not None:
+        _refuse_nameless(headers, numbers)
+        headers = headers.cast(_HEADERS)
     if marks is None:
-        return given
-    if given is None:
+        return headers
+    if headers is None:
         return _marks(marks, numbers)
-    rows = zip(numbers, given.to_pylist(), strict=True)
+    rows = zip(numbers, headers.to_pylist(), strict=True)
     return pa.array([(of_row or []) + _pairs(marks.headers(sequence)) for sequence, of_row in rows], _HEADERS)
 
 
@@ -180,7 +182,7 @@ def _marks(marks: Marks, numbers: Sequence[int]) -> pa.Array:
     alike = pa.array([value for _, value in pairs[:-1]], pa.binary())
     last = pa.array(numbers).cast(pa.string()).cast(pa.binary())
     structs = pa.StructArray.from_arrays(
-        [_mark_names(count), pa.concat_arrays([alike, last]).take(_mark_places(count))],
+        [_mark_names(count), pa.concat_arrays([alike, last]).take(_mark_indexes(count))],
         fields=list(_HEADER),
     )
     offsets = pa.array(range(0, _MARK_COUNT * count + 1, _MARK_COUNT), pa.int32())
@@ -194,7 +196,7 @@ def _mark_names(count: int) -> pa.Array:
 
 
 @lru_cache(maxsize=4)
-def _mark_places(count: int) -> pa.Array:
+def _mark_indexes(count: int) -> pa.Array:
     """Returns the index of each mark of each row in the array of the marks that rows share, followed by the rows' numbers."""
     alike = _MARK_COUNT - 1
-    return pa.array([place for row in range(count) for place in (*range(alike), alike + row)], pa.int32())
+    return pa.array([index for row in range(count) for index in (*range(alike), alike + row)], pa.int32())

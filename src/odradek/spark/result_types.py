@@ -99,9 +99,9 @@ def fitter(kind: pa.DataType, *, is_partial: bool = False) -> Fitter:
         return _decimals(kind)
     if types.is_timestamp(kind):
         return _timestamps(kind)
-    for is_kind, made in _SIMPLE:
+    for is_kind, fit in _SIMPLE:
         if is_kind(kind):
-            return made
+            return fit
     return _others(kind)
 
 
@@ -350,8 +350,8 @@ def _structs(kind: pa.DataType, *, is_partial: bool) -> Fitter:
             raise ValueError(_strange_fields(value, [name for name, _, _ in fields]))
         fitted = dict(value) if is_partial else {}
         for name, convert, is_nullable in fields:
-            fitted[name] = made = _within(convert, value[name], "", name)
-            if made is None and not is_nullable:
+            fitted[name] = fitted_value = _within(convert, value[name], "", name)
+            if fitted_value is None and not is_nullable:
                 raise ValueError(f"{name}: None is not allowed, since the field is NOT NULL")
         return fitted
 
@@ -413,12 +413,12 @@ def _strange_fields(value: Mapping[Any, Any], names: list[str]) -> str:
     return f"the dict has other fields than the type: {'; '.join(parts)}"
 
 
-def _within(convert: Fitter, value: Any, *place: Any) -> Any:
+def _within(convert: Fitter, value: Any, *path: Any) -> Any:
     """Returns the value of a part; the error says which part it is."""
     try:
         return convert(value)
     except ValueError as error:
-        raise ValueError(f"{''.join(f'{part!s:.60}' for part in place)}: {error}") from None
+        raise ValueError(f"{''.join(f'{part!s:.60}' for part in path)}: {error}") from None
 
 
 def _others(kind: pa.DataType) -> Fitter:

@@ -15,7 +15,7 @@ from pyspark.sql.types import StructType
 from odradek.model.errors import ConfigError
 from odradek.spark import connections
 from odradek.spark.dead_letters.left_out import LeftOutRecords
-from odradek.spark.dead_letters.letters import QUERY_PROPERTY, BatchPlace
+from odradek.spark.dead_letters.letters import QUERY_PROPERTY, MicroBatch
 from odradek.spark.dead_letters.passing import passing_rows
 from odradek.spark.engine.jvm import JAVA_OPTIONS, LASTING
 from odradek.spark.engine.session import session_with_state
@@ -283,14 +283,14 @@ class _Calls:
         passing = [row[STATE] for row in rows if row.get(STATE) is not None]
         if passing:
             query = batch.sparkSession.sparkContext.getLocalProperty(QUERY_PROPERTY)
-            self._send(passing, BatchPlace(query=query, batch=number))
+            self._send(passing, MicroBatch(query=query, batch=number))
 
-    def _send(self, passing: list[dict[str, Any]], place: BatchPlace) -> None:
+    def _send(self, passing: list[dict[str, Any]], micro_batch: MicroBatch) -> None:
         """Sends dead letters, at least once as the calls are."""
-        given = ((row["topic"], pa.py_buffer(row["records"])) for row in passing)
+        rows = ((row["topic"], pa.py_buffer(row["records"])) for row in passing)
         client = read_options({**self._options, "subscribe": "-"}, Use.BATCH_READ).client
         left_out = LeftOutRecords(self._left_out_log, client)
-        letters = list(passing_rows(given, place, left_out))
+        letters = list(passing_rows(rows, micro_batch, left_out))
         left_out.close()
         if not letters:
             return

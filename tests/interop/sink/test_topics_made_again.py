@@ -70,8 +70,8 @@ class Query:
         self, batch: int, between: Callable[[], None] = lambda: None, *, query: str = "q", **options: str
     ) -> None:
         """`between` happens after the task and before the commit."""
-        place = write.TaskPlace(attempt=0, query=query, batch=batch)
-        self._monkeypatch.setattr(write, "task_place", lambda: place)
+        place = write.TaskAttempt(attempt=0, query=query, batch=batch)
+        self._monkeypatch.setattr(write, "current_task", lambda: place)
         written = pickle.loads(pickle.dumps(self._writer(options))).write(
             iter([pa.record_batch({"value": [b"%d" % batch]})])
         )

@@ -46,8 +46,8 @@ def test_batches_are_there_once_and_are_noted_as_carried_out(
     sink: PlainSink, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     for number in range(4):
-        place = write.TaskPlace(attempt=0, query="q", batch=number)
-        monkeypatch.setattr(write, "task_place", lambda place=place: place)
+        place = write.TaskAttempt(attempt=0, query="q", batch=number)
+        monkeypatch.setattr(write, "current_task", lambda place=place: place)
         for _ in range(2):  # the second time all is passed over, as after a crash
             pickled = pickle.dumps(new_writer(sink))
             messages = [

@@ -86,7 +86,7 @@ class ReadThrough:
         task = pickle.loads(pickle.dumps(self.history))
         results = [
             row
-            for share in divided.kept
+            for share in divided.in_history
             for batch in task.read(pickle.loads(pickle.dumps(share)), self.options, schema, None)
             for row in batch.to_pylist()
         ]
@@ -191,7 +191,7 @@ def test_partitions_are_distinguished(archive: TestArchive) -> None:
 def test_only_rows_of_the_keys_that_a_filter_wants_leave_the_task(archive: TestArchive) -> None:
     archive.add(0, 0, 10)
     read = ReadThrough(archive, logs(0, 10))
-    (share,) = read.history.divide([extent(0, 10)], read.logs, read.options).kept
+    (share,) = read.history.divide([extent(0, 10)], read.logs, read.options).in_history
     schema = pa.schema([("offset", pa.int64()), ("key", pa.binary())])
     for keys, count in ((frozenset({b"key"}), 10), (frozenset({b"another"}), 0)):
         batches = read.history.read(share, read.options, schema, keys)
@@ -251,7 +251,7 @@ def test_a_long_stream_reads_files_that_are_still_there(
 
 def test_a_file_that_went_while_it_was_read_is_named(filled: TestArchive) -> None:
     read = ReadThrough(filled, logs(25, 40))
-    (share,) = read.history.divide([extent(10, 20)], read.logs, read.options).kept
+    (share,) = read.history.divide([extent(10, 20)], read.logs, read.options).in_history
     Path(filled.location.within(share.files[0].path)).unlink()
     with pytest.raises(ArchiveError, match="is gone: it was replaced, and expired"):
         list(read.history.read(share, read.options, pa.schema([("offset", pa.int64())]), None))
@@ -462,7 +462,7 @@ def test_many_partitions_are_planned_and_counted_in_linear_time(
     CountedRanges.step_count = 0
     (share,) = read.history.divide(
         [extent(1, 2, partition) for partition in partitions], read.logs, read.options
-    ).kept
+    ).in_history
     assert len(share.extents) == len(partitions)
     statuses = archive_status(archive.table, ListedTopics({}, {})).partitions
     assert [status.file_count for status in statuses] == [1] * len(partitions)

@@ -15,13 +15,13 @@ from odradek.dead_letters.processing_log import ENTRIES_MAX, ProcessingLog
 from odradek.model.errors import ErrorCode, KafkaError
 from odradek.spark import connections
 from odradek.spark.dead_letters.left_out import LeftOutRecords
-from odradek.spark.dead_letters.letters import BatchPlace
+from odradek.spark.dead_letters.letters import MicroBatch
 from odradek.spark.dead_letters.passing import LOGGED, passing_rows
 from odradek.spark.option_table import Use
 from odradek.spark.options import write_options
 
 LOG = ProcessingLog(topic="the-log", logger="processing.CSAS_X_1", includes_rows=True)
-PLACE = BatchPlace(query="q", batch=1)
+MICRO_BATCH = MicroBatch(query="q", batch=1)
 
 
 def failure(message: str = "the value: no JSON", topic: str = "t", offset: int = 7) -> dict[str, Any]:
@@ -62,7 +62,7 @@ def left_out(
     monkeypatch.setattr(connections, "sending", sent.lend)
     records = LeftOutRecords(log, {"bootstrap.servers": "b:1"})
     rows = [(LOGGED, pa.py_buffer(json.dumps(each_failure).encode())) for each_failure in failures]
-    assert list(passing_rows(rows, PLACE, records)) == []
+    assert list(passing_rows(rows, MICRO_BATCH, records)) == []
     records.close()
 
 

@@ -46,7 +46,7 @@ from odradek.records.arrow import SCHEMA
 from odradek.spark.columns import DEAD_LETTER, DEAD_LETTER_FIELDS
 from odradek.spark.dead_letters import letters
 from odradek.spark.dead_letters.guarded import GuardedCall
-from odradek.spark.dead_letters.letters import BatchPlace
+from odradek.spark.dead_letters.letters import MicroBatch
 from odradek.spark.dead_letters.mismatch import SCHEMA_MISMATCH, is_plainly_wrong, why_not
 from odradek.spark.option_table import Decoding, Use
 from odradek.spark.options import read_options, write_options
@@ -255,7 +255,7 @@ def sent(batch: pa.RecordBatch, schema: StructType) -> list[OutgoingRecord]:
 def test_a_row_with_a_dead_letter_becomes_the_record_that_it_was(
     dead_letter_type: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(letters, "batch_place", lambda: BatchPlace(query="q-1", batch=5))
+    monkeypatch.setattr(letters, "current_micro_batch", lambda: MicroBatch(query="q-1", batch=5))
     schema = spark_schema({"value": StringType(), DEAD_LETTER: dead_letter_type})
     rows = read_rows(
         records([b"good", b"\xff\x00", b"too"], [None, b"\x00k", None]),

@@ -15,14 +15,14 @@ from odradek.spark.reading.positions import (
     Position,
     RequestedPosition,
     UniformPosition,
-    wishes,
+    requested_positions,
 )
 
 A, B = TopicPartition("t", 0), TopicPartition("t", 1)
 
 
 @pytest.mark.parametrize(
-    ("position", "wish"),
+    ("position", "wanted"),
     [
         (UniformPosition(bound=EARLIEST), RequestedPosition(question=EARLIEST)),
         (AtTime(timestamp_ms=5), RequestedPosition(question=5)),
@@ -31,15 +31,15 @@ A, B = TopicPartition("t", 0), TopicPartition("t", 1)
         (AtOffsets(offsets={A: LATEST, B: LATEST}), RequestedPosition(question=LATEST)),
     ],
 )
-def test_every_partition_gets_its_wish(position: Position, wish: RequestedPosition) -> None:
-    assert wishes(position, [A, B], "startingOffsets") == {A: wish, B: wish}
+def test_every_partition_gets_its_wish(position: Position, wanted: RequestedPosition) -> None:
+    assert requested_positions(position, [A, B], "startingOffsets") == {A: wanted, B: wanted}
 
 
 def test_a_partition_left_out_is_named() -> None:
     with pytest.raises(ConfigError, match=r"leaves out t-1"):
-        wishes(AtOffsets(offsets={A: 7}), [A, B], "startingOffsets")
+        requested_positions(AtOffsets(offsets={A: 7}), [A, B], "startingOffsets")
 
 
 def test_a_partition_too_many_is_named() -> None:
     with pytest.raises(ConfigError, match=r"do not exist: t-1"):
-        wishes(AtTimes(timestamps_ms={A: 7, B: 8}), [A], "startingOffsetsByTimestamp")
+        requested_positions(AtTimes(timestamps_ms={A: 7, B: 8}), [A], "startingOffsetsByTimestamp")

@@ -14,7 +14,7 @@ pytest.importorskip("pyspark")
 import pyarrow as pa
 
 from odradek.dead_letters.headers import PREFIX, RecordFailure
-from odradek.spark.dead_letters.letters import NO_BATCH, BatchPlace
+from odradek.spark.dead_letters.letters import NO_BATCH, MicroBatch
 from odradek.spark.dead_letters.passing import LOGGED, failure_json, passing_rows
 from odradek.streams.translation.letters import _logged
 
@@ -36,7 +36,7 @@ def as_spark_writes_it(
     return json.dumps(failure).encode()
 
 
-def passed(*rows: tuple[str, bytes], place: BatchPlace = NO_BATCH) -> list[tuple[str, list[dict[str, Any]]]]:
+def passed(*rows: tuple[str, bytes], place: MicroBatch = NO_BATCH) -> list[tuple[str, list[dict[str, Any]]]]:
     given = ((topic, pa.py_buffer(records)) for topic, records in rows)
     return [(topic, batch.to_pylist()) for topic, batch in passing_rows(given, place)]
 
@@ -47,7 +47,7 @@ def test_a_letter_has_the_bytes_of_its_record(
     key: bytes | None, headers: list[tuple[str, bytes | None]] | None
 ) -> None:
     ((topic, (record,)),) = passed(
-        ("dead", as_spark_writes_it(key, BYTES, headers)), place=BatchPlace(query="q", batch=7)
+        ("dead", as_spark_writes_it(key, BYTES, headers)), place=MicroBatch(query="q", batch=7)
     )
     assert (topic, record["key"], record["value"]) == ("dead", key, BYTES)
     kept = [(header["key"], header["value"]) for header in record["headers"]]

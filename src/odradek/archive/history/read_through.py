@@ -80,7 +80,7 @@ class ArchiveHistory:
             if options.fail_on_data_loss:
                 raise ArchiveError(f"{description}. Set failOnDataLoss=false to go on without them")
             log.warning("%s; going on because failOnDataLoss is false", description)
-        return DividedRanges(kept=tuple(self._shares(kept, look.files)), in_topics=tuple(rest))
+        return DividedRanges(in_history=tuple(self._shares(kept, look.files)), in_topics=tuple(rest))
 
     def read(
         self,

@@ -38,10 +38,10 @@ def dead_letter_column(
         return pa.nulls(records.num_rows, kind)
     rows = sorted(by_row)
     letters = _letters(records.take(pa.array(rows)), partition, [by_row[row] for row in rows], kind)
-    places: list[int | None] = [None] * records.num_rows
-    for place, row in enumerate(rows):
-        places[row] = place
-    return letters.take(pa.array(places, pa.int64()))
+    indexes: list[int | None] = [None] * records.num_rows
+    for index, row in enumerate(rows):
+        indexes[row] = index
+    return letters.take(pa.array(indexes, pa.int64()))
 
 
 def _letters(

@@ -54,16 +54,18 @@ class GuardedFunction(Generic[P, R]):
         """
         record = _record_of(frame)
         bad = functions.col(DEAD_LETTER) if DEAD_LETTER in frame.columns else _no_letter()
-        given = [functions.col(argument) if isinstance(argument, str) else argument for argument in arguments]
+        inputs = [
+            functions.col(argument) if isinstance(argument, str) else argument for argument in arguments
+        ]
         call = GuardedCall(self._function, _parsed(self._returns), self._name)
         # Nondeterministic: Spark must not call it twice, once for the result and once for the error.
         called = functions.udf(call, call.outcome_type(), useArrow=True).asNondeterministic()
         letter = functions.when(bad.isNotNull(), bad).when(
             functions.col(f"{_OUTCOME}.exception").isNotNull(), _letter(record)
         )
-        kept = [name for name in frame.columns if name not in (column, DEAD_LETTER)]
-        return frame.withColumn(_OUTCOME, called(bad.isNotNull(), *given)).select(
-            *(functions.col(f"`{name}`") for name in kept),
+        others = [name for name in frame.columns if name not in (column, DEAD_LETTER)]
+        return frame.withColumn(_OUTCOME, called(bad.isNotNull(), *inputs)).select(
+            *(functions.col(f"`{name}`") for name in others),
             functions.col(f"{_OUTCOME}.result").alias(column),
             letter.alias(DEAD_LETTER, metadata={_IS_GUARDED: True}),
         )

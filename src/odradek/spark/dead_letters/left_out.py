@@ -51,8 +51,8 @@ class LeftOutRecords:
             return
         failure = json.loads(failure_json.to_pybytes())
         origin = failure["origin"]
-        place = f"{origin['topic']}-{origin['partition']} offset {origin['offset']}"
-        log.warning("left out: %s failed at %s: %s", failure["stage"], place, failure["message"])
+        coordinates = f"{origin['topic']}-{origin['partition']} offset {origin['offset']}"
+        log.warning("left out: %s failed at %s: %s", failure["stage"], coordinates, failure["message"])
         if self._where is not None:
             entry = self._where.entry(failure, self._clock.wall_ms())
             if entry is not None:

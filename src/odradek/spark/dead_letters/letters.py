@@ -58,10 +58,10 @@ def letters_in(batch: pa.RecordBatch) -> dict[int, Letter]:
     if column.null_count == len(column):
         return {}
     rows = pc.indices_nonzero(pc.is_valid(column))
-    place = batch_place()
+    micro_batch = current_micro_batch()
     letters = _with_plain_timestamps(column.take(rows)).to_pylist()
     return {
-        row: letter_of(letter, _milliseconds(letter["timestamp"]), place)
+        row: letter_of(letter, _milliseconds(letter["timestamp"]), micro_batch)
         for row, letter in zip(rows.to_pylist(), letters, strict=True)
     }
 
@@ -92,7 +92,7 @@ def _milliseconds(timestamp: int | None) -> int:
     return NO_TIMESTAMP if timestamp is None else timestamp // _US_PER_MS
 
 
-def letter_of(row: Mapping[str, Any], timestamp_ms: int, place: BatchPlace) -> Letter:
+def letter_of(row: Mapping[str, Any], timestamp_ms: int, micro_batch: MicroBatch) -> Letter:
     """Returns a row's letter. `row` has the record's fields, and exception, message, stage and perhaps stacktrace."""
     origin = Origin(
         topic=row["topic"], partition=row["partition"], offset=row["offset"], timestamp_ms=timestamp_ms
@@ -104,7 +104,7 @@ def letter_of(row: Mapping[str, Any], timestamp_ms: int, place: BatchPlace) -> L
         stacktrace=row.get("stacktrace") or "",
     )
     own = [(header["key"], header["value"]) for header in row["headers"] or ()]
-    by = FailedConsumer(query=place.query, batch=place.batch)
+    by = FailedConsumer(query=micro_batch.query, batch=micro_batch.batch)
     return row["key"], row["value"], letter_headers(own, origin, failure, by)
 
 
@@ -113,19 +113,19 @@ _BATCH: Final = "streaming.sql.batchId"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class BatchPlace:
+class MicroBatch:
     """A micro-batch of a streaming query; None for both in a batch write of its own."""
 
     query: str | None
     batch: int | None
 
 
-NO_BATCH: Final = BatchPlace(query=None, batch=None)
+NO_BATCH: Final = MicroBatch(query=None, batch=None)
 
 
-def batch_place() -> BatchPlace:
+def current_micro_batch() -> MicroBatch:
     """Returns the query and the batch of the task that runs on this thread."""
     context = pyspark.TaskContext.get()
     query = context.getLocalProperty(QUERY_PROPERTY) if context is not None else None
     batch = context.getLocalProperty(_BATCH) if context is not None else None
-    return BatchPlace(query=query, batch=None if batch is None else int(batch))
+    return MicroBatch(query=query, batch=None if batch is None else int(batch))

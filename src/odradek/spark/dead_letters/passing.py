@@ -17,7 +17,7 @@ import pyarrow as pa
 
 from odradek.dead_letters.headers import RecordFailure
 from odradek.spark.dead_letters.left_out import LeftOutRecords
-from odradek.spark.dead_letters.letters import BatchPlace, Letter, letter_of, letter_rows
+from odradek.spark.dead_letters.letters import Letter, MicroBatch, letter_of, letter_rows
 
 log: Final = logging.getLogger("odradek.spark")
 LOGGED: Final = ""
@@ -27,7 +27,7 @@ _JSON: Final = b"{"
 
 
 def passing_rows(
-    rows: Iterable[tuple[str, pa.Buffer]], place: BatchPlace, left_out: LeftOutRecords | None = None
+    rows: Iterable[tuple[str, pa.Buffer]], micro_batch: MicroBatch, left_out: LeftOutRecords | None = None
 ) -> Iterator[tuple[str, pa.RecordBatch]]:
     """The records in rows (topic, records) that pass, by topic. Those that failed are dead letters, or go to `left_out`; its
     owner closes it. Without one, they are lines of the log.
@@ -40,7 +40,7 @@ def passing_rows(
             elif _is_failure(records):
                 left_out.add(records)
         elif _is_failure(records):
-            letters.setdefault(topic, []).append(_letter(records, place))
+            letters.setdefault(topic, []).append(_letter(records, micro_batch))
         else:
             with pa.ipc.open_stream(records) as stream:
                 for batch in stream:
@@ -54,13 +54,13 @@ def log_failure(records: pa.Buffer) -> None:
     if _is_failure(records):
         failure = json.loads(records.to_pybytes())
         origin = failure["origin"]
-        place = f"{origin['topic']}-{origin['partition']} offset {origin['offset']}"
-        log.warning("left out: %s failed at %s: %s", failure["stage"], place, failure["message"])
+        coordinates = f"{origin['topic']}-{origin['partition']} offset {origin['offset']}"
+        log.warning("left out: %s failed at %s: %s", failure["stage"], coordinates, failure["message"])
 
 
 def failure_json(origin: Mapping[str, Any], failure: RecordFailure) -> bytes:
     """Returns the JSON in a row for a record that failed in Python. `origin` has the fields above, with bytes."""
-    said = {
+    document = {
         "origin": {
             **origin,
             "key": _text(origin["key"]),
@@ -74,19 +74,19 @@ def failure_json(origin: Mapping[str, Any], failure: RecordFailure) -> bytes:
         "stage": failure.stage,
         "stacktrace": failure.stacktrace,
     }
-    return json.dumps(said).encode()
+    return json.dumps(document).encode()
 
 
 def _is_failure(records: pa.Buffer) -> bool:
     return bytes(memoryview(records)[:1]) == _JSON
 
 
-def _letter(text: pa.Buffer, place: BatchPlace) -> Letter:
+def _letter(text: pa.Buffer, micro_batch: MicroBatch) -> Letter:
     failure = json.loads(text.to_pybytes())
     origin = failure["origin"]
     headers = [{"key": header["key"], "value": _data(header["value"])} for header in origin["headers"] or ()]
     record = {**origin, "key": _data(origin["key"]), "value": _data(origin["value"]), "headers": headers}
-    return letter_of({**failure, **record}, origin["timestamp"], place)
+    return letter_of({**failure, **record}, origin["timestamp"], micro_batch)
 
 
 def _text(data: bytes | None) -> str | None:

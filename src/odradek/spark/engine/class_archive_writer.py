@@ -104,8 +104,8 @@ def _count(spark: SparkSession, checkpoint: Path) -> None:
 
     writer = counts.writeStream.outputMode("update").option("checkpointLocation", str(checkpoint / "counts"))
     _run_to_end(writer.foreachBatch(join).start())
-    kept = rows.select((functions.col("row.n") % 3).alias("rest")).mapInArrow(_as_it_is, "rest BIGINT")
-    counted = kept.groupBy("rest").transformWithState(
+    remainders = rows.select((functions.col("row.n") % 3).alias("rest")).mapInArrow(_as_it_is, "rest BIGINT")
+    counted = remainders.groupBy("rest").transformWithState(
         _Counts(), outputStructType="rest BIGINT, n BIGINT", outputMode="Append", timeMode="None"
     )
     state = counted.writeStream.option("checkpointLocation", str(checkpoint / "state"))

@@ -114,9 +114,9 @@ def _handed_over(conf: pyspark.SparkConf) -> Iterator[None]:
     words = shlex.split(before or "pyspark-shell")
     settings = {}
     if _PROPERTIES in words:  # Spark takes one such file: what is in the user's goes into ours
-        place = words.index(_PROPERTIES)
-        settings = dict(properties.parse_properties(Path(words[place + 1]).read_text("utf-8")).values)
-        del words[place : place + 2]
+        index = words.index(_PROPERTIES)
+        settings = dict(properties.parse_properties(Path(words[index + 1]).read_text("utf-8")).values)
+        del words[index : index + 2]
     else:
         words.insert(0, "--load-spark-defaults")
     settings |= dict(conf.getAll())
@@ -240,10 +240,10 @@ class ChatterFilter:
             self._pass_on(piece, passed)
 
     def _pass_on(self, piece: bytes, passed: list[bytes]) -> None:
-        kept = piece[: LINE_BYTES_MAX - self._passed_bytes]
-        self._passed_bytes += len(kept)
-        self._left_out_bytes += len(piece) - len(kept)
-        passed.append(kept)
+        fitting = piece[: LINE_BYTES_MAX - self._passed_bytes]
+        self._passed_bytes += len(fitting)
+        self._left_out_bytes += len(piece) - len(fitting)
+        passed.append(fitting)
 
     def _note(self) -> bytes:
         left_out, self._passed_bytes, self._left_out_bytes = self._left_out_bytes, 0, 0

@@ -69,12 +69,12 @@ def new_session(
 
 
 def session_with_state(
-    name: str, given: sql.SparkSession | None, tasks: int, settings: Mapping[str, str] | None = None
+    name: str, existing: sql.SparkSession | None, tasks: int, settings: Mapping[str, str] | None = None
 ) -> sql.SparkSession:
     """Returns the given session, the active one, or a new local one. Its state stores are RocksDB, which transformWithState
     needs. `settings`: of a new one.
     """
-    spark = given or sql.SparkSession.getActiveSession()
+    spark = existing or sql.SparkSession.getActiveSession()
     if spark is None:
         own = {SHUFFLES: str(tasks), "spark.sql.adaptive.enabled": "false", **(settings or {})}
         spark = new_session(name, own)

@@ -181,10 +181,10 @@ def _read(asking: socket.socket) -> dict[str, Any]:
 
 def _connected(environment: Mapping[str, str], process: int) -> IO[bytes]:
     """Does what PySpark does when it starts a worker: the connection, the secret, the number of the process."""
-    place = environment.get("PYTHON_WORKER_FACTORY_SOCK_PATH")
+    socket_path = environment.get("PYTHON_WORKER_FACTORY_SOCK_PATH")
     port = int(environment.get("PYTHON_WORKER_FACTORY_PORT", -1))
     connect: Any = spark_util.local_connect_and_auth
-    stream, opened = connect(place or port, environment.get("PYTHON_WORKER_FACTORY_SECRET"))
+    stream, opened = connect(socket_path or port, environment.get("PYTHON_WORKER_FACTORY_SECRET"))
     opened.settimeout(None)  # a query may rest for long
     opened.close()  # the stream has it, and closes it
     write_int: Any = serializers.write_int

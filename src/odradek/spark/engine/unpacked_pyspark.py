@@ -51,19 +51,19 @@ def unpacked_pyspark(cache: Path | None = None) -> Iterator[Path | None]:
     if home is None:
         yield None
         return
-    given = {name: os.environ.get(name) for name in (_VARIABLE, _JVM_OPTIONS)}
+    before = {name: os.environ.get(name) for name in (_VARIABLE, _JVM_OPTIONS)}
     os.environ[_VARIABLE] = str(home)
     os.environ[_JVM_OPTIONS] = " ".join(
-        filter(None, [given[_JVM_OPTIONS], *class_archive.options_to_read(home)])
+        filter(None, [before[_JVM_OPTIONS], *class_archive.options_to_read(home)])
     )
     try:
         yield home
     finally:
-        for name, before in given.items():
-            if before is None:
+        for name, value in before.items():
+            if value is None:
                 del os.environ[name]
             else:
-                os.environ[name] = before
+                os.environ[name] = value
 
 
 def _cache() -> Path:
@@ -132,12 +132,12 @@ def _copied_unsigned(jar: Path, copy: Path) -> bool:
     try:
         with zipfile.ZipFile(jar) as signed:
             entries = signed.infolist()
-            kept = [entry for entry in entries if not _SIGNATURE.fullmatch(entry.filename)]
-            if len(kept) == len(entries):
+            contents = [entry for entry in entries if not _SIGNATURE.fullmatch(entry.filename)]
+            if len(contents) == len(entries):
                 return False
             with copy.open("wb") as file:
                 with zipfile.ZipFile(file, "w") as unsigned:
-                    for entry in kept:
+                    for entry in contents:
                         unsigned.writestr(entry, signed.read(entry))
                 file.flush()
                 os.fsync(file.fileno())  # a home is used for good once it has its name

@@ -18,13 +18,13 @@ def share_zip_directories(importers: Iterable[object] | None = None) -> None:
 
     Where importers keep no directory (in later versions of CPython) there is nothing to do.
     """
-    kept: dict[str, Any] = {}
+    directories: dict[str, Any] = {}
     for importer in list(sys.path_importer_cache.values()) if importers is None else importers:
         directory = getattr(importer, "_files", None)
         if isinstance(importer, zipimport.zipimporter) and isinstance(directory, dict):
             # what was read later lies together, in memory that can be given back
-            first = kept.setdefault(importer.archive, directory)
+            first = directories.setdefault(importer.archive, directory)
             if first is not directory and first == directory:
                 importer._files = first  # type: ignore[attr-defined]
     cache = getattr(zipimport, "_zip_directory_cache", {})
-    cache |= {archive: first for archive, first in kept.items() if cache.get(archive) == first}
+    cache |= {archive: first for archive, first in directories.items() if cache.get(archive) == first}

@@ -161,32 +161,30 @@ def _journal_entries(journal: str, number: int) -> list[str]:
     Every tenth entry holds those before it, too (Spark's CompactibleFileStreamLog).
     FileNotFoundError when there is no such entry. ConfigError when it cannot be read from here.
     """
-    place = f"{journal}/{number}"
+    path = f"{journal}/{number}"
     try:
         try:
-            text = _read(place)
+            text = _read(path)
         except FileNotFoundError:
-            text = _read(f"{place}.compact")
+            text = _read(f"{path}.compact")
     except FileNotFoundError:
         raise
     except (OSError, ValueError) as error:
-        raise ConfigError(f"the files of a source cannot be read from {place}: {error}") from None
+        raise ConfigError(f"the files of a source cannot be read from {path}: {error}") from None
     mark = f'"batchId":{number}}}'
     return [line for line in text.splitlines() if line.endswith(mark)]
 
 
 def _sources(checkpoint: str, batch: int) -> list[_SourceEnd]:
     """Returns the offset of each source at the end of a batch."""
-    place = f"{checkpoint.rstrip('/')}/{_OFFSETS}/{batch}"
+    path = f"{checkpoint.rstrip('/')}/{_OFFSETS}/{batch}"
     try:
-        text = _read(place)
+        text = _read(path)
     except (OSError, ValueError) as error:
-        raise ConfigError(f"the checkpoint's offsets cannot be read from {place}: {error}") from None
+        raise ConfigError(f"the checkpoint's offsets cannot be read from {path}: {error}") from None
     version, _, rest = text.partition("\n")
     if version.strip() not in _KNOWN_VERSIONS:
-        raise ConfigError(
-            f"{place} has the format {version.strip()[:20]!r}, which this version does not know"
-        )
+        raise ConfigError(f"{path} has the format {version.strip()[:20]!r}, which this version does not know")
     lines = rest.splitlines()[1:]
     if version.strip() == _BY_NAME:
         named = [line.partition(":") for line in lines]
@@ -194,11 +192,11 @@ def _sources(checkpoint: str, batch: int) -> list[_SourceEnd]:
     return [_SourceEnd(str(number), _document(line)) for number, line in enumerate(lines)]
 
 
-def _read(place: str) -> str:
-    parts = urlsplit(place)
+def _read(uri: str) -> str:
+    parts = urlsplit(uri)
     if parts.scheme in ("", "file"):
-        return Path(unquote(parts.path) if parts.scheme else place).read_text()
-    system, path = fs.FileSystem.from_uri(place)
+        return Path(unquote(parts.path) if parts.scheme else uri).read_text()
+    system, path = fs.FileSystem.from_uri(uri)
     with system.open_input_stream(path) as stream:
         return bytes(stream.read()).decode()
 

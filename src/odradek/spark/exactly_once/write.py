@@ -76,8 +76,8 @@ class TwoPhaseWrite:
         terms = self._terms
         if terms is None:
             raise ConfigError("the batch has not begun: this writer was not made by Spark's driver")
-        place = task_place()
-        name = self._name_of(place)
+        task = current_task()
+        name = self._name_of(task)
         sink_id = self._delivery.sink_id
         is_skipped = is_written(name, terms.decided, sink_id, taking_over=self._may_take_over(name))
         left_out = LeftOutRecords(self.options.left_out_log, self.options.client)
@@ -95,7 +95,7 @@ class TwoPhaseWrite:
             terms=terms,
             participant=participant,
             is_skipped=is_skipped,
-            was_tried_before=place.attempt > 0,
+            was_tried_before=task.attempt > 0,
         )
 
     def commit(self, messages: Sequence[WriterCommitMessage | None]) -> None:
@@ -146,15 +146,15 @@ class TwoPhaseWrite:
                 )
             )
 
-    def _name_of(self, place: TaskPlace) -> BatchName:
+    def _name_of(self, task: TaskAttempt) -> BatchName:
         if self._delivery.idempotence_key is not None:
             return BatchName(query=self._delivery.idempotence_key, batch=0, is_keyed=True)
-        if place.query is None or place.batch is None:
+        if task.query is None or task.batch is None:
             raise ConfigError(
                 "delivery=exactly_once of a batch write needs the option idempotenceKey, by which a repeated write is"
                 " recognised (inside foreachBatch the query and its batch serve)"
             )
-        return BatchName(query=place.query, batch=place.batch)
+        return BatchName(query=task.query, batch=task.batch)
 
     def _input(self, name: BatchName) -> BatchInput | None:
         """Returns what the batch has read; None where it is unknown."""
@@ -255,13 +255,13 @@ class _OutgoingRows:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class TaskPlace:
+class TaskAttempt:
     attempt: int
     query: str | None
     batch: int | None
 
 
-def task_place() -> TaskPlace:
+def current_task() -> TaskAttempt:
     context = pyspark.TaskContext.get()
     if context is None:
         raise ConfigError("delivery=exactly_once writes in Spark's tasks only")
@@ -272,7 +272,7 @@ def task_place() -> TaskPlace:
         )
     query = context.getLocalProperty("sql.streaming.queryId")
     batch = context.getLocalProperty("streaming.sql.batchId")
-    return TaskPlace(
+    return TaskAttempt(
         attempt=context.attemptNumber(),
         query=query,
         batch=None if batch is None else int(batch),

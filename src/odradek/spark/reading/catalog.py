@@ -20,7 +20,7 @@ from odradek.spark.reading.positions import (
     Position,
     RequestedPosition,
     option_name,
-    wishes,
+    requested_positions,
 )
 
 NO_SUCH_RECORD: Final = -1
@@ -112,7 +112,7 @@ def resolve(
         else position
     )
     option = option_name(known, side)
-    wanted = wishes(known, partitions, option)
+    wanted = requested_positions(known, partitions, option)
     answers = _list_offsets(wanted, catalog)
     too_new = sorted(partition for partition, offset in answers.items() if offset == NO_SUCH_RECORD)
     if too_new and no_newer_record is NoNewerRecord.ERROR:
@@ -122,8 +122,10 @@ def resolve(
             " startingOffsetsByTimestampStrategy=latest to start at its end"
         )
     ends = catalog.offsets(dict.fromkeys(too_new, LATEST)) if too_new else {}
-    given = {partition: wish.offset for partition, wish in wanted.items() if wish.offset is not None}
-    return given | answers | ends
+    offsets = {
+        partition: position.offset for partition, position in wanted.items() if position.offset is not None
+    }
+    return offsets | answers | ends
 
 
 def _resolved(
@@ -146,7 +148,11 @@ def _resolved(
 def _list_offsets(
     wanted: Mapping[TopicPartition, RequestedPosition], catalog: Catalog
 ) -> dict[TopicPartition, int]:
-    questions = {partition: wish.question for partition, wish in wanted.items() if wish.question is not None}
+    questions = {
+        partition: position.question
+        for partition, position in wanted.items()
+        if position.question is not None
+    }
     return catalog.offsets(questions) if questions else {}
 
 

@@ -147,15 +147,15 @@ def _parse(values: Sequence[bytes], kind: pa.DataType) -> pa.Array:
     parsed = _parse_all(values, kind)
     if parsed is not None:
         return parsed
-    places: list[int | None] = []
+    indexes: list[int | None] = []
     rest: list[bytes] = []
     for value in values:
-        places.append(None if is_plainly_wrong(value, kind) else len(rest))
-        if places[-1] is not None:
+        indexes.append(None if is_plainly_wrong(value, kind) else len(rest))
+        if indexes[-1] is not None:
             rest.append(value)
     if not rest:
         return pa.nulls(len(values), kind)
-    return _parse_by_halves(rest, kind).take(pa.array(places, pa.int64()))
+    return _parse_by_halves(rest, kind).take(pa.array(indexes, pa.int64()))
 
 
 def _parse_by_halves(values: Sequence[bytes], kind: pa.DataType) -> pa.Array:

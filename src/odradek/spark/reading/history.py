@@ -25,7 +25,7 @@ Share = Any
 class DividedRanges:
     """Ranges of offsets, by where they are read."""
 
-    kept: tuple[Share, ...]
+    in_history: tuple[Share, ...]
     in_topics: tuple[OffsetRange, ...]
 
 

@@ -139,7 +139,7 @@ def _cut(whole: OffsetRange, count: int) -> list[OffsetRange]:
     return [replace(whole, start=start, end=end) for start, end in pairwise(borders)]
 
 
-def made_again(known: TopicIds, present: TopicIds) -> list[str]:
+def recreated_topics(known: TopicIds, present: TopicIds) -> list[str]:
     """Returns the topics of `known` whose names other topics have now: no offset of them says anything any more."""
     return sorted(topic for topic, topic_id in known.items() if present.get(topic, topic_id) != topic_id)
 

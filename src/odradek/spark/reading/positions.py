@@ -81,7 +81,7 @@ def option_name(position: KnownPosition, side: str) -> str:
     return f"{side}OffsetsByTimestamp" if isinstance(position, AtTimes) else f"{side}Offsets"
 
 
-def wishes(
+def requested_positions(
     position: KnownPosition, partitions: Iterable[TopicPartition], option: str
 ) -> dict[TopicPartition, RequestedPosition]:
     """Returns one position per partition; ConfigError when the position names too few partitions, or others."""

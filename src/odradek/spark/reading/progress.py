@@ -18,7 +18,7 @@ from odradek.runtime.ports import Clock
 from odradek.spark.offsets import StreamOffset
 from odradek.spark.options import ReadOptions
 from odradek.spark.reading.catalog import Catalog, log_ranges, resolve, subscribed, subscribed_at_start
-from odradek.spark.reading.planning import TopicIds, advance, lost_records, made_again, without_topics
+from odradek.spark.reading.planning import TopicIds, advance, lost_records, recreated_topics, without_topics
 from odradek.spark.reading.positions import EARLIEST, LATEST, AtGroup, AtOffsets
 
 if TYPE_CHECKING:
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
 log: Final = logging.getLogger("odradek.spark")
 Offsets = Mapping[TopicPartition, int]
-_ID_LOOKS_MAX: Final = 3
+_ID_LOOKUPS_MAX: Final = 3
 """A topic that is made again faster than its end can be asked for is left to the next look."""
 
 
@@ -44,7 +44,7 @@ def report_loss(losses: list[str], *, fail: bool) -> None:
     log.warning("%s; going on because failOnDataLoss is false", description)
 
 
-def report_made_again(topics: Iterable[str], known: TopicIds, present: TopicIds, *, fail: bool) -> None:
+def report_recreated(topics: Iterable[str], known: TopicIds, present: TopicIds, *, fail: bool) -> None:
     """Raises OFFSET_OUT_OF_RANGE, or warns, about topics whose names other topics have now."""
     changes = [
         f"topic {topic!r} was deleted and made again: the query has read the one with id {known[topic]}, and the name"
@@ -168,11 +168,11 @@ class StreamProgress:
     def _of_present_topics(self, start: StreamOffset) -> StreamOffset:
         """Returns `start` without the topics that were recreated, which are new to the query. Reports them."""
         known = {**self._first_ids, **start.topic_ids}
-        topics = made_again(known, self._ids)
+        topics = recreated_topics(known, self._ids)
         affected = [topic for topic in topics if any(at.topic == topic for at in start.next_offsets)]
         news = [topic for topic in affected if f"{topic} {self._ids[topic]}" not in self._warned]
         self._warned.update(f"{topic} {self._ids[topic]}" for topic in news)
-        report_made_again(news, known, self._ids, fail=self._options.fail_on_data_loss)
+        report_recreated(news, known, self._ids, fail=self._options.fail_on_data_loss)
         return without_topics(start, topics)
 
     def known_latest(self) -> StreamOffset | None:
@@ -205,7 +205,7 @@ class StreamProgress:
     def _present_offsets(self, start: StreamOffset) -> Offsets:
         """Returns the offsets of `start` in topics that were not made again."""
         return without_topics(
-            start, made_again({**self._first_ids, **start.topic_ids}, self._ids)
+            start, recreated_topics({**self._first_ids, **start.topic_ids}, self._ids)
         ).next_offsets
 
     def _until_next_look(self) -> float:
@@ -233,11 +233,11 @@ class StreamProgress:
             self._latest = {}
             return
         topics = sorted({partition.topic for partition in self._partitions})
-        for _ in range(_ID_LOOKS_MAX):
+        for _ in range(_ID_LOOKUPS_MAX):
             before = dict(self._ids)
             self._latest = self._catalog.offsets(dict.fromkeys(self._partitions, LATEST))
             self._note_ids(topics)
-            if not made_again(before, self._ids):
+            if not recreated_topics(before, self._ids):
                 return
             self._discover(again=True)
         self._latest = {}

@@ -91,8 +91,8 @@ class Pruning:
 def pruning_of(filters: Iterable[Filter]) -> Pruning:
     """Returns the conditions of a query's filters, all of which hold; ignores filters that it does not understand."""
     pruning = Pruning()
-    for given in filters:
-        pruning = _narrowed(pruning, given)
+    for condition in filters:
+        pruning = _narrowed(pruning, condition)
     return pruning
 
 
@@ -122,8 +122,8 @@ def _of_keys(
     ranges: Sequence[OffsetRange], keys: frozenset[bytes], cluster: FilterableCluster
 ) -> list[OffsetRange]:
     counts = cluster.partition_counts(sorted({span.partition.topic for span in ranges}))
-    places = {topic: {partition_of(key, count) for key in keys} for topic, count in counts.items()}
-    return [span for span in ranges if span.partition.partition in places.get(span.partition.topic, ())]
+    partitions = {topic: {partition_of(key, count) for key in keys} for topic, count in counts.items()}
+    return [span for span in ranges if span.partition.partition in partitions.get(span.partition.topic, ())]
 
 
 def _since(whole: OffsetRange, first: int | None) -> OffsetRange:
@@ -136,18 +136,18 @@ def _within(whole: OffsetRange, start: int, end: int) -> OffsetRange:
     return replace(whole, start=start, end=end)
 
 
-def _narrowed(pruning: Pruning, given: Filter) -> Pruning:
-    attribute: tuple[str, ...] = getattr(given, "attribute", ())
+def _narrowed(pruning: Pruning, condition: Filter) -> Pruning:
+    attribute: tuple[str, ...] = getattr(condition, "attribute", ())
     if len(attribute) != 1:
         return pruning
     column = attribute[0]
     if column == "partition":
-        return replace(pruning, partition=_number(pruning.partition, given))
+        return replace(pruning, partition=_number(pruning.partition, condition))
     if column == "offset":
-        return replace(pruning, offset=_number(pruning.offset, given))
+        return replace(pruning, offset=_number(pruning.offset, condition))
     if column == "timestamp":
-        return _since_time(pruning, given)
-    values = _values(given)
+        return _since_time(pruning, condition)
+    values = _values(condition)
     if values is None or not all(isinstance(value, str | bytes | bytearray) for value in values):
         return pruning
     if column == "topic":
@@ -159,37 +159,37 @@ def _narrowed(pruning: Pruning, given: Filter) -> Pruning:
     return pruning
 
 
-def _number(before: Numbers, given: Filter) -> Numbers:
-    values = _values(given)
+def _number(before: Numbers, condition: Filter) -> Numbers:
+    values = _values(condition)
     if values is not None:
         return before.among(frozenset(values)) if all(map(_is_whole, values)) else before
-    if not isinstance(given, GreaterThan | GreaterThanOrEqual | LessThan | LessThanOrEqual):
+    if not isinstance(condition, GreaterThan | GreaterThanOrEqual | LessThan | LessThanOrEqual):
         return before
-    bound = given.value
+    bound = condition.value
     if not isinstance(bound, int) or isinstance(bound, bool):
         return before
-    if isinstance(given, GreaterThan):
+    if isinstance(condition, GreaterThan):
         return before.at_least(bound + 1)
-    if isinstance(given, GreaterThanOrEqual):
+    if isinstance(condition, GreaterThanOrEqual):
         return before.at_least(bound)
-    return before.at_most(bound - 1 if isinstance(given, LessThan) else bound)
+    return before.at_most(bound - 1 if isinstance(condition, LessThan) else bound)
 
 
-def _since_time(pruning: Pruning, given: Filter) -> Pruning:
-    if not isinstance(given, EqualTo | EqualNullSafe | GreaterThan | GreaterThanOrEqual):
+def _since_time(pruning: Pruning, condition: Filter) -> Pruning:
+    if not isinstance(condition, EqualTo | EqualNullSafe | GreaterThan | GreaterThanOrEqual):
         return pruning
-    moment = given.value
+    moment = condition.value
     if not isinstance(moment, datetime.datetime) or moment.tzinfo is None:
         return pruning
     since_ms = (moment - _EPOCH) // _ONE_MS  # rounded down: a record's time has whole milliseconds
     return replace(pruning, since_ms=max(since_ms, pruning.since_ms or 0))
 
 
-def _values(given: Filter) -> list[Any] | None:
+def _values(condition: Filter) -> list[Any] | None:
     """Returns the values of which the column must have one; None when the filter does not say so."""
-    if isinstance(given, EqualTo | EqualNullSafe):
-        return None if given.value is None else [given.value]
-    return [value for value in given.value if value is not None] if isinstance(given, In) else None
+    if isinstance(condition, EqualTo | EqualNullSafe):
+        return None if condition.value is None else [condition.value]
+    return [value for value in condition.value if value is not None] if isinstance(condition, In) else None
 
 
 def _is_whole(value: Any) -> bool:

@@ -53,9 +53,9 @@ def _define(jvm: Any, compiled: Mapping[str, bytes]) -> None:
         return
     handles = jvm.java.lang.invoke.MethodHandles
     beside = jvm.java.lang.Class.forName(f"{_PACKAGE}.LocalFileSystem")
-    place = handles.privateLookupIn(beside, handles.lookup())
+    lookup = handles.privateLookupIn(beside, handles.lookup())
     for name in _CLASSES:
-        place.defineClass(compiled[name])
+        lookup.defineClass(compiled[name])
 
 
 def _has_class(jvm: Any, name: str) -> bool:
@@ -68,28 +68,28 @@ def _has_class(jvm: Any, name: str) -> bool:
 
 def _compiled(jvm: Any, cache: Path | None) -> Mapping[str, bytes]:
     source = resources.files(__name__).joinpath("LocalFiles.java").read_text("utf-8")
-    kept = None if cache is None else cache / hashlib.sha256(source.encode()).hexdigest()[:16]
-    if kept is not None and kept.is_dir():
-        return {name: (kept / f"{name}.class").read_bytes() for name in _CLASSES}
+    directory = None if cache is None else cache / hashlib.sha256(source.encode()).hexdigest()[:16]
+    if directory is not None and directory.is_dir():
+        return {name: (directory / f"{name}.class").read_bytes() for name in _CLASSES}
     compiler = jvm.org.codehaus.janino.SimpleCompiler()
     compiler.cook(source)
     written = compiler.getBytecodes()
     compiled = {name: bytes(written[f"{_PACKAGE}.{name}"]) for name in _CLASSES}
-    if kept is not None:
-        _keep(kept, compiled)
+    if directory is not None:
+        _keep(directory, compiled)
     return compiled
 
 
-def _keep(place: Path, compiled: Mapping[str, bytes]) -> None:
+def _keep(directory: Path, compiled: Mapping[str, bytes]) -> None:
     """Stores all of it or nothing: several processes may start at once."""
-    place.parent.mkdir(parents=True, exist_ok=True)
-    draft = Path(tempfile.mkdtemp(prefix=f"{place.name}-", dir=place.parent))
+    directory.parent.mkdir(parents=True, exist_ok=True)
+    draft = Path(tempfile.mkdtemp(prefix=f"{directory.name}-", dir=directory.parent))
     for name, content in compiled.items():
         with (draft / f"{name}.class").open("wb") as file:
             file.write(content)
             file.flush()
             os.fsync(file.fileno())
     try:
-        draft.rename(place)
+        draft.rename(directory)
     except OSError:
         shutil.rmtree(draft)  # another process was faster
