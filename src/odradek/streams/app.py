@@ -186,14 +186,14 @@ class Streams:
         self._topics.add(checked_topic(topic, "table" if table else "stream"))
         if timestamp is not None:
             checked_expressions((timestamp,), "timestamp")
-        given = checked_mapping(options or {}, "options", "{'maxOffsetsPerTrigger': '1000'}")
+        reader_options = checked_mapping(options or {}, "options", "{'maxOffsetsPerTrigger': '1000'}")
         return TopicSource(
             name=self.program.operator_name("table" if table else "stream", name),
             topic=topic,
             key=declared(key, "key", key_format),
             value=declared(value, "value", value_format),
             table=table,
-            options=tuple({**self._starting_options(topic), **given}.items()),
+            options=tuple({**self._starting_options(topic), **reader_options}.items()),
             timestamp=timestamp,
             bad=None if bad is None else checked_topic(bad, "bad"),
         )

@@ -35,7 +35,7 @@ class AbandonedChangelogs:
         """Notes that these topics, by id, have the state as of this decision, and nothing later. An older note stays."""
         known = self._notes(topics)
         new = {
-            _place(topic): OffsetAndMetadata(
+            _partition_of(topic): OffsetAndMetadata(
                 offset=decision.batch,
                 metadata=json.dumps({"topic_id": topic_id, "driver": decision.driver}),
             )
@@ -55,16 +55,16 @@ class AbandonedChangelogs:
     def resume(self, topic: str) -> None:
         """An operator goes on with the changelog."""
         if self._notes([topic]):
-            self._admin.delete_group_offsets(self._group, [_place(topic)])
+            self._admin.delete_group_offsets(self._group, [_partition_of(topic)])
 
     def _notes(self, topics: Collection[str]) -> dict[str, dict[str, object]]:
-        offsets = self._admin.list_group_offsets(self._group, [_place(topic) for topic in topics])
+        offsets = self._admin.list_group_offsets(self._group, [_partition_of(topic) for topic in topics])
         return {
-            place.topic: json.loads(committed.metadata)
-            for place, committed in offsets.items()
+            partition.topic: json.loads(committed.metadata)
+            for partition, committed in offsets.items()
             if committed is not None and committed.metadata
         }
 
 
-def _place(topic: str) -> TopicPartition:
+def _partition_of(topic: str) -> TopicPartition:
     return TopicPartition(topic, 0)

@@ -31,7 +31,7 @@ from odradek.spark.options import read_options
 from odradek.spark.reading.fetch import read_ranges
 from odradek.spark.reading.schema import arrow_schema
 from odradek.streams.changelog_topics import AbandonedChangelogs, changelogs_among
-from odradek.streams.places import CheckpointPlace
+from odradek.streams.checkpoint_directory import CheckpointDirectory
 from odradek.streams.plan.queries import changelog_topic
 
 if TYPE_CHECKING:
@@ -95,14 +95,14 @@ class SinkChangelogs:
 
     @classmethod
     def open(
-        cls, options: Mapping[str, str], sink_id: str, tasks: int, checkpoint: CheckpointPlace
+        cls, options: Mapping[str, str], sink_id: str, tasks: int, checkpoint: CheckpointDirectory
     ) -> SinkChangelogs:
         """Looks whether the checkpoint continues. If not, fences another driver of the sink, and carries out its last
         decision.
 
         BatchLostError when that cannot be done any more.
         """
-        given, client = _of_kafka(options), kafka_client(options, sink_id)
+        settings, client = _of_kafka(options), kafka_client(options, sink_id)
         is_new = not checkpoint.has_files("commits")
         with connections.administering(client) as admin:
             if is_new:
@@ -112,7 +112,7 @@ class SinkChangelogs:
                 decision = last_decision(admin, sink_id)
         if is_new and decision is not None:
             checkpoint.remove()  # it has no batch that ended; the decision may have its first one
-        return cls(given, sink_id, tasks, decision, is_new, client)
+        return cls(settings, sink_id, tasks, decision, is_new, client)
 
     @property
     def _resumes(self) -> bool:
@@ -138,7 +138,7 @@ class SinkChangelogs:
             description = described(admin, topic)
             if description is None:
                 self._check_absent(admin, topic)
-                description = made(admin, NewTopic(topic, self.tasks, configs=COMPACTED))
+                description = created(admin, NewTopic(topic, self.tasks, configs=COMPACTED))
             else:
                 ensure_topic(admin, NewTopic(topic, configs=COMPACTED))
             if len(description.partitions) != self.tasks:
@@ -238,7 +238,7 @@ def described(admin: Admin, topic: str) -> TopicDescription | None:
     raise errors[0]
 
 
-def made(admin: Admin, topic: NewTopic) -> TopicDescription:
+def created(admin: Admin, topic: NewTopic) -> TopicDescription:
     """Returns a topic, made unless it is there."""
     try:
         admin.create_topics([topic])
@@ -273,7 +273,7 @@ def make_compacted(options: Mapping[str, str], topic: str) -> None:
     client = kafka_client(options, topic)
     with connections.administering(client) as admin:
         if described(admin, topic) is None:
-            made(admin, NewTopic(topic, configs=COMPACTED))
+            created(admin, NewTopic(topic, configs=COMPACTED))
             return
         resource = ConfigResource.topic(topic)
         try:

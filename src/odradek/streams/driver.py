@@ -192,12 +192,12 @@ class TestDriver:
             return [record for _, record in self._collected(translator.frame(of.operator))]
 
     def _translator(self, ends: Iterable[Operator]) -> Translator:
-        made: dict[str, RecordFrame] = {}
+        frames: dict[str, RecordFrame] = {}
 
         def read(source: TopicSource) -> RecordFrame:
-            known = made.get(source.name)
+            known = frames.get(source.name)
             if known is None:
-                known = made[source.name] = self._source(source, translator)
+                known = frames[source.name] = self._source(source, translator)
             return known
 
         tasks = Tasks(

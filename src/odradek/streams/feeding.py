@@ -41,15 +41,15 @@ class InputTopic:
 
     def add(self, row: Any, number: int, clock_ms: int) -> int:
         """Adds a row; returns its timestamp, the clock's if it has none. ConfigError for a row that does not fit."""
-        given = _given(row)
-        timestamp = given.get("timestamp")
+        fields = _fields_of(row)
+        timestamp = fields.get("timestamp")
         when = clock_ms if timestamp is None else _fitted(timestamp_type(), timestamp, "the timestamp")
-        headers = [{"key": name, "value": value} for name, value in given.get("headers") or ()]
-        if _is_raw(given.get("key"), self._source.key) or _is_raw(given.get("value"), self._source.value):
+        headers = [{"key": name, "value": value} for name, value in fields.get("headers") or ()]
+        if _is_raw(fields.get("key"), self._source.key) or _is_raw(fields.get("value"), self._source.value):
             self._records.append(
                 {
-                    "key": _bytes(given.get("key"), "key"),
-                    "value": _bytes(given.get("value"), "value"),
+                    "key": _bytes(fields.get("key"), "key"),
+                    "value": _bytes(fields.get("value"), "value"),
                     "offset": number,
                     "timestamp": when,
                     "timestamp_type": 0,
@@ -59,8 +59,8 @@ class InputTopic:
         else:
             self._values.append(
                 {
-                    "__key": _struct_of(given.get("key"), self._source.key, "key"),
-                    "__value": _struct_of(given.get("value"), self._source.value, "value"),
+                    "__key": _struct_of(fields.get("key"), self._source.key, "key"),
+                    "__value": _struct_of(fields.get("value"), self._source.value, "value"),
                     "__timestamp": when,
                     "__headers": headers or None,
                     "__order": [number, self.number, 0, number, 0],
@@ -119,9 +119,9 @@ class InputTopic:
     def _decoded(self, spark: SparkSession, letters: Letters | None) -> RecordFrame:
         """Decodes bytes with the same code as a source."""
         source = self._source
-        given = reading_options(source, letters)
+        reading = reading_options(source, letters)
         projection = read_options(
-            {**given, "kafka.bootstrap.servers": "-", "subscribe": source.topic},
+            {**reading, "kafka.bootstrap.servers": "-", "subscribe": source.topic},
             Use.BATCH_READ,
         ).projection
         kind = struct_type(read_ddl(projection))
@@ -141,10 +141,10 @@ class InputTopic:
         )
         rows = to_columns(records, TopicPartition(source.topic, 0), arrow_schema(kind), projection)
         frame = incoming(spark.createDataFrame(pa.Table.from_batches([rows]), kind), source, 0, letters)
-        place = sf.col("__order")[3]
+        partition = sf.col("__order")[3]
         zero, source_number = (sf.lit(number).cast("bigint") for number in (0, self.number))
         return frame.with_rows(
-            frame.rows.withColumn("__order", sf.array(place, source_number, zero, place, zero))
+            frame.rows.withColumn("__order", sf.array(partition, source_number, zero, partition, zero))
         )
 
 
@@ -156,7 +156,7 @@ def all_nullable(rows: DataFrame) -> DataFrame:
     )
 
 
-def _given(row: Any) -> Mapping[str, Any]:
+def _fields_of(row: Any) -> Mapping[str, Any]:
     if isinstance(row, tuple):
         if not 2 <= len(row) <= 3:
             raise ConfigError(f"a fed tuple is (key, value) or (key, value, timestamp), not {row!r}")
@@ -178,32 +178,32 @@ def _fitted(kind: ResultType, value: Any, what: str) -> Any:
         raise ConfigError(f"{what}: {error}") from None
 
 
-def _is_raw(given: Any, schema: DeclaredSchema) -> bool:
+def _is_raw(value: Any, schema: DeclaredSchema) -> bool:
     """Bytes where the type is another one: they are decoded, as a record's are."""
-    return isinstance(given, bytes) and not (schema.bare and schema.fields[0][1].upper() == "BINARY")
+    return isinstance(value, bytes) and not (schema.bare and schema.fields[0][1].upper() == "BINARY")
 
 
-def _bytes(given: Any, role: str) -> bytes | None:
-    if given is None or isinstance(given, bytes):
-        return given
-    if isinstance(given, str):
-        return given.encode()
-    raise ConfigError(f"the {role} {given!r} is fed beside bytes: give it as bytes, too")
+def _bytes(value: Any, role: str) -> bytes | None:
+    if value is None or isinstance(value, bytes):
+        return value
+    if isinstance(value, str):
+        return value.encode()
+    raise ConfigError(f"the {role} {value!r} is fed beside bytes: give it as bytes, too")
 
 
-def _struct_of(given: Any, schema: DeclaredSchema, role: str) -> dict[str, Any] | None:
-    if given is None:
+def _struct_of(value: Any, schema: DeclaredSchema, role: str) -> dict[str, Any] | None:
+    if value is None:
         return None
     if schema.bare:
-        return {schema.names[0]: given}
-    if not isinstance(given, Mapping):
-        raise ConfigError(f"the {role} has the columns {', '.join(schema.names)}: feed a dict, not {given!r}")
-    strange = set(given) - set(schema.names)
+        return {schema.names[0]: value}
+    if not isinstance(value, Mapping):
+        raise ConfigError(f"the {role} has the columns {', '.join(schema.names)}: feed a dict, not {value!r}")
+    strange = set(value) - set(schema.names)
     if strange:
         raise ConfigError(
             f"the {role} has no column {', '.join(sorted(strange))}; it has {', '.join(schema.names)}"
         )
-    return {name: given.get(name) for name in schema.names}
+    return {name: value.get(name) for name in schema.names}
 
 
 def read_rows(rows: DataFrame) -> Iterable[dict[str, Any]]:

@@ -122,27 +122,27 @@ class Stream:
         `key` and `value` make each record's key and value, as in `map`: they see the element's columns, and the key as it was.
         """
         checked_expressions((elements,), "flat_map")
-        given = self._program.operator_name("flat-map", name)
-        exploded = self._then(Exploded(name=given, inputs=(self.operator,), elements=elements))
+        operator_name = self._program.operator_name("flat-map", name)
+        exploded = self._then(Exploded(name=operator_name, inputs=(self.operator,), elements=elements))
         if key is None and value is None:
             return exploded
-        made = Selected(
-            name=self._program.operator_name("flat-map-key", f"{given}-records"),
+        selected = Selected(
+            name=self._program.operator_name("flat-map-key", f"{operator_name}-records"),
             inputs=(exploded.operator,),
             key=None if key is None else listed(key, "key"),
             value=None if value is None else listed(value, "value"),
         )
-        return self._then(made)
+        return self._then(selected)
 
     def split(
         self, *conditions: Expression, otherwise: bool = False, name: str | None = None
     ) -> list[Stream]:
         """Returns a stream for each condition; a record goes to the first that holds. `otherwise`: one more, for the rest."""
         name = self._program.operator_name("split", name)
-        made: list[Stream] = []
+        branches: list[Stream] = []
         chosen: list[Expression] = [*at_least_one(conditions, "split"), *(["true"] if otherwise else [])]
         for number, condition in enumerate(chosen):
-            made.append(
+            branches.append(
                 self._then(
                     Filtered(
                         name=f"{name}-{number}",
@@ -152,7 +152,7 @@ class Stream:
                     )
                 )
             )
-        return made
+        return branches
 
     def merge(self, *others: Stream, name: str | None = None) -> Stream:
         """Returns the records of all of them, which have the same columns."""

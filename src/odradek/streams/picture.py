@@ -90,7 +90,7 @@ def svg(name: str, ends: Sequence[Operator]) -> str:
                 read.append((operator.topic, _moved(center, left - half, top)))
         x += drawing.width + 3 * _MARGIN
         tallest = max(tallest, drawing.height)
-    again = [_through(written[topic], place) for topic, place in read if topic in written]
+    again = [_through(written[topic], reader) for topic, reader in read if topic in written]
     width, height = max(x, 420.0), _HEAD + _LABEL + tallest + _MARGIN + 44
     parts = [*_opening(name, width, height), *frames, *again, *drawn, *_legend(height - 22)]
     return "\n".join([*parts, "</svg>", ""])

@@ -22,7 +22,7 @@ from odradek.spark.engine.session import session_with_state
 from odradek.spark.option_table import Use
 from odradek.spark.options import read_options
 from odradek.streams.changelogs import SinkChangelogs, make_compacted
-from odradek.streams.places import CheckpointPlace
+from odradek.streams.checkpoint_directory import CheckpointDirectory
 from odradek.streams.plan.operators import Called, Operator, TopicSink, TopicSource, walk
 from odradek.streams.plan.program import Program
 from odradek.streams.plan.queries import PlannedQuery, planned_queries, sink_id
@@ -147,11 +147,13 @@ def start(
     spark = session_with_state(program.name, program.spark, program.partitions, settings)
     named: set[str] = set()
     for_now = _SettingsForNow(spark)
-    for_now.set_unless_given(_CHANGELOG_CHECKPOINTS, "true")
+    for_now.set_if_absent(_CHANGELOG_CHECKPOINTS, "true")
     try:
         for query in planned:
-            sink, place = query.main, _place_of(checkpoint, query)
-            terms = _query_terms(program, query, place, changelog=changelog and delivery == "exactly_once")
+            sink, directory = query.main, _directory_of(checkpoint, query)
+            terms = _query_terms(
+                program, query, directory, changelog=changelog and delivery == "exactly_once"
+            )
             changelogs = terms.changelogs
             named.update([query.name] if terms.names else ())
             for_now.set(_SOURCES_BY_NAME, str(bool(terms.names)).lower())
@@ -166,7 +168,9 @@ def start(
             else:
                 assert isinstance(sink, Called)
                 writer = frame.rows.writeStream.foreachBatch(_Calls(frame, sink, program))
-            writer = writer.queryName(f"{program.name}.{query.name}").option("checkpointLocation", place.uri)
+            writer = writer.queryName(f"{program.name}.{query.name}").option(
+                "checkpointLocation", directory.uri
+            )
             writer = (
                 writer.trigger(availableNow=True) if until_now else writer.trigger(processingTime=interval)
             )
@@ -196,22 +200,22 @@ class _QueryTerms:
 
 
 def _query_terms(
-    program: Program, query: PlannedQuery, place: CheckpointPlace, *, changelog: bool
+    program: Program, query: PlannedQuery, directory: CheckpointDirectory, *, changelog: bool
 ) -> _QueryTerms:
     """Returns the terms of a query that starts now."""
     changelogs = None
     if isinstance(query.main, TopicSink) and changelog:
         changelogs = SinkChangelogs.open(
-            _client_options(program), _sink_id(program, query), program.partitions, place
+            _client_options(program), _sink_id(program, query), program.partitions, directory
         )
     has_state = any(operator.has_state for operator in walk(*query.ends))
     return _QueryTerms(
         changelogs=changelogs,
-        names=_names_in(place, query.main),
+        names=_names_in(directory, query.main),
         tails=query.tails,
-        has_even_tasks=place.has_even_tasks(),
+        has_even_tasks=directory.has_even_tasks(),
         rows_per_batch=ROWS_PER_BATCH_WITH_STATE if has_state else ROWS_PER_BATCH,
-        waiting={"idleWaitQuery": place.uri} if _IDLE_WAIT in program.options else {},
+        waiting={"idleWaitQuery": directory.uri} if _IDLE_WAIT in program.options else {},
     )
 
 
@@ -226,7 +230,7 @@ class _SettingsForNow:
         self._before.setdefault(name, self._spark.conf.get(name, None))
         self._spark.conf.set(name, value)
 
-    def set_unless_given(self, name: str, value: str) -> None:
+    def set_if_absent(self, name: str, value: str) -> None:
         if name not in self._before and self._spark.conf.get(name, None) is None:
             self.set(name, value)
 
@@ -248,14 +252,14 @@ def _tables_of(program: Program, frames: Mapping[TopicSink, RecordFrame]) -> dic
     return tables
 
 
-def _place_of(checkpoint: str, query: PlannedQuery) -> CheckpointPlace:
+def _directory_of(checkpoint: str, query: PlannedQuery) -> CheckpointDirectory:
     """Returns the place of one query's checkpoint, below that of the program."""
-    return CheckpointPlace(
+    return CheckpointDirectory(
         f"{checkpoint}/{query.name}" if "://" in checkpoint else str(Path(checkpoint) / query.name)
     )
 
 
-def _names_in(checkpoint: CheckpointPlace, sink: Operator) -> Mapping[TopicSource, str]:
+def _names_in(checkpoint: CheckpointDirectory, sink: Operator) -> Mapping[TopicSource, str]:
     """Returns the names of an output's sources in its checkpoint, which never change; empty where they have no names."""
     if not can_be_named(sink) or checkpoint.has_named_sources() is False:
         return {}
@@ -314,8 +318,10 @@ def _letter_rules(program: Program, planned: list[PlannedQuery]) -> dict[str, Le
 def _topic_writer(
     program: Program, query: PlannedQuery, rows: DataFrame, delivery: str, options: Mapping[str, str]
 ) -> Any:
-    given = {name: value for name, value in _client_options(program).items() if name not in _OF_READERS}
-    writer = rows.writeStream.format("odradek").options(**given)
+    client_options = {
+        name: value for name, value in _client_options(program).items() if name not in _OF_READERS
+    }
+    writer = rows.writeStream.format("odradek").options(**client_options)
     writer = writer.option("delivery", delivery)
     if program.left_out_log is not None:
         writer = writer.option("leftOutLog", program.left_out_log.text)

@@ -13,7 +13,7 @@ from tests.spark.streams.until_now import TIMEOUT_S, run, send
 
 from odradek.spark.engine.session import session_with_state
 from odradek.streams import Streams
-from odradek.streams.places import CheckpointPlace
+from odradek.streams.checkpoint_directory import CheckpointDirectory
 from odradek.streams.translation.task_names import even_names
 
 
@@ -44,7 +44,7 @@ def test_a_checkpoint_keeps_the_names_of_its_tasks(
     app = counting(spark, servers, orders, counts)
     keys = [f"key{number}" for number in range(20)]
     if is_earlier:  # a version that knew no other names
-        monkeypatch.setattr(CheckpointPlace, "has_even_tasks", lambda _: False)
+        monkeypatch.setattr(CheckpointDirectory, "has_even_tasks", lambda _: False)
     send(servers, orders, *((key, "tea", 10) for key in keys))
     run(app, tmp_path, changelog=False)
     monkeypatch.undo()
@@ -52,7 +52,7 @@ def test_a_checkpoint_keeps_the_names_of_its_tasks(
     run(app, tmp_path, changelog=False)
 
     assert {row["key"].decode(): row["value"] for row in consume(counts)} == dict.fromkeys(keys, b"2")
-    assert CheckpointPlace(str(tmp_path / "out")).has_even_tasks() is not is_earlier
+    assert CheckpointDirectory(str(tmp_path / "out")).has_even_tasks() is not is_earlier
 
 
 def test_a_query_of_the_users_own_keeps_the_names_of_earlier_versions(

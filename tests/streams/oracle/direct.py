@@ -398,7 +398,7 @@ class DirectProgram:
         references: PortRows = []
         for row in left.rows:
             for place, (by, said) in enumerate(_references(operator, row)):
-                payload = {"key": row.key, "value": row.value, "said": said}
+                payload = {"key": row.key, "value": row.value, "instruction": said}
                 references.append((by, payload, row._replace(order=[*row.order, place])))
         updates = self._run(
             operator.name, ForeignKeyProcessor(operator.kind), references, _by_key(right.rows)

@@ -220,7 +220,7 @@ COUNT = SqlFold((CalledFunction(function="count", arguments=("x",), constants=()
 def test_a_record_copies_nothing_of_others(processor: KeyedProcessor, row: str) -> None:
     payloads: dict[str, Any] = {"added": lambda value: {"new": {"x": value}, "old": None}}
     payloads |= {"joined": lambda value: {"x": value}}
-    payloads |= {"refers": lambda value: {"key": {"u": value}, "value": {"v": value}, "said": "keep"}}
+    payloads |= {"refers": lambda value: {"key": {"u": value}, "value": {"v": value}, "instruction": "keep"}}
     given = [
         InputRow(
             place % 2 if row == "joined" else 0,
@@ -239,6 +239,8 @@ def test_a_record_copies_nothing_of_others(processor: KeyedProcessor, row: str) 
 
 def test_what_an_operator_of_ours_raises_ends_the_query() -> None:
     """Its changes cannot be taken back, so none may be left out."""
-    broken = InputRow(0, {"city": "c"}, {"key": None, "value": {}, "said": "keep"}, 1, None, [1, 0, 0, 7])
+    broken = InputRow(
+        0, {"city": "c"}, {"key": None, "value": {}, "instruction": "keep"}, 1, None, [1, 0, 0, 7]
+    )
     with pytest.raises(RecordFailedError, match="it failed at t-0 offset 7: AttributeError"):
         list(run_batch(ForeignKeyProcessor("inner"), MemoryStore(), [broken], failures=failures()))

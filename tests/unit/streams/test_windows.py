@@ -143,8 +143,8 @@ def test_a_left_row_is_deleted_at_its_own_time() -> None:
     def row(port: int, payload: Any, at: int) -> InputRow:
         return InputRow(port, {"key": "x"}, payload, at, None, [at, 0, 0, at])
 
-    said = {"key": {"key": "a"}, "value": {"v": 1}, "said": "keep"}
-    rows = [row(0, said, 1), row(1, {"w": 2}, 5), row(0, {**said, "value": None, "said": "delete"}, 3)]
+    said = {"key": {"key": "a"}, "value": {"v": 1}, "instruction": "keep"}
+    rows = [row(0, said, 1), row(1, {"w": 2}, 5), row(0, {**said, "value": None, "instruction": "delete"}, 3)]
     for kind, at in (("left", 3), ("inner", 5)):
         ordered = [given._replace(order=[place, 0, 0, place]) for place, given in enumerate(rows)]
         updates = [update for _, update in run_batch(ForeignKeyProcessor(kind), MemoryStore(), ordered)]
@@ -153,7 +153,7 @@ def test_a_left_row_is_deleted_at_its_own_time() -> None:
 
 def test_foreign_keys_follow_both_sides() -> None:
     def left(key: str, value: str | None, to: str | None, said: str) -> InputRow:
-        payload: Any = {"key": {"key": key}, "value": value, "said": said}
+        payload: Any = {"key": {"key": key}, "value": value, "instruction": said}
         return InputRow(0, None if to is None else {"key": to}, payload, 1, None, [])
 
     def right(key: str, value: Any) -> InputRow:

@@ -22,7 +22,7 @@ from odradek.sql.queries.engine import SqlEngine
 from odradek.sql.server.entities import Entity, described_plan, entity
 from odradek.sql.server.topics import SourceTopics
 from odradek.sql.upgrades import next_topic, rebuild_reasons, with_mode
-from odradek.streams.places import CheckpointPlace
+from odradek.streams.checkpoint_directory import CheckpointDirectory
 from odradek.values.errors import SqlError
 
 if TYPE_CHECKING:
@@ -221,7 +221,7 @@ def _as_in_checkpoint(outline: ProgramOutline, checkpoint: str) -> ProgramOutlin
         replace(
             output,
             sources_named=output.sources_named
-            and CheckpointPlace(checkpoint).below(output.name).has_named_sources() is not False,
+            and CheckpointDirectory(checkpoint).below(output.name).has_named_sources() is not False,
         )
         for output in outline.outputs
     )

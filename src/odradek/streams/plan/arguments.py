@@ -69,11 +69,11 @@ def checked_prefix(prefix: Any) -> None:
         raise ConfigError(f"prefix is text such as 'user_', not {prefix!r:.80}")
 
 
-def checked_mapping(given: Any, what: str, needed: str) -> Mapping[str, str]:
+def checked_mapping(value: Any, what: str, needed: str) -> Mapping[str, str]:
     """Raises ConfigError for what is no dict."""
-    if not isinstance(given, Mapping):
-        raise ConfigError(f"{what} is a dict such as {needed}, not {given!r:.80}")
-    return given
+    if not isinstance(value, Mapping):
+        raise ConfigError(f"{what} is a dict such as {needed}, not {value!r:.80}")
+    return value
 
 
 def checked_partitions(partitions: Any) -> None:

@@ -20,9 +20,9 @@ def beside(program: Program, suffix: str) -> Program:
     (`through`), it reads its own.
     """
     written = {sink.topic for sink in program.ends if isinstance(sink, TopicSink)}
-    made: dict[Operator, Operator] = {}
+    copies: dict[Operator, Operator] = {}
     for operator in walk(*program.ends):
-        inputs = tuple(made[source] for source in operator.inputs)
+        inputs = tuple(copies[source] for source in operator.inputs)
         moved = operator
         if any(before is not after for before, after in zip(operator.inputs, inputs, strict=True)):
             moved = replace(moved, inputs=inputs)
@@ -30,8 +30,8 @@ def beside(program: Program, suffix: str) -> Program:
             moved = replace(moved, topic=moved.topic + suffix)
         if isinstance(moved, TopicSink):
             moved = _sink(moved, suffix)
-        made[operator] = moved
-    return replace(program, name=program.name + suffix, ends=[made[sink] for sink in program.ends])
+        copies[operator] = moved
+    return replace(program, name=program.name + suffix, ends=[copies[sink] for sink in program.ends])
 
 
 def _sink(sink: TopicSink, suffix: str) -> TopicSink:

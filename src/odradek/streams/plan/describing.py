@@ -14,9 +14,9 @@ def subtopologies(ends: Sequence[Operator]) -> list[list[Operator]]:
         reached = list(walk(end))
         joined = [group for group in groups if any(operator in group for operator in reached)]
         members = dict.fromkeys(operator for group in [*joined, reached] for operator in group)
-        place = groups.index(joined[0]) if joined else len(groups)
+        index = groups.index(joined[0]) if joined else len(groups)
         groups = [group for group in groups if group not in joined]
-        groups.insert(place, list(members))
+        groups.insert(index, list(members))
     return [list(walk(*(operator for operator in group if operator in ends))) for group in groups]
 
 

@@ -123,7 +123,7 @@ def repartitions(operator: Operator, number: int) -> int:
         case Cogrouped():
             return int(operator.keys[number] is not None or has_new_key(source))
         case StreamTableJoin():
-            if number or _looks_up_everywhere(operator):
+            if number or _joins_global_table(operator):
                 return 0
             return int(operator.on is not None or has_new_key(source))
         case StreamStreamJoin() | AsTable():
@@ -140,7 +140,7 @@ def has_new_key(stream: Operator) -> bool:
             return True
         case Repartitioned() | StreamStreamJoin():
             return False
-        case StreamTableJoin() if not _looks_up_everywhere(stream):
+        case StreamTableJoin() if not _joins_global_table(stream):
             return stream.on is not None
         case StreamTableJoin():
             return has_new_key(stream.inputs[0])
@@ -156,6 +156,6 @@ def _answers(operator: Operator) -> bool:
     return isinstance(operator, ForeignKeyJoin) and not isinstance(operator, WindowTableJoin)
 
 
-def _looks_up_everywhere(join: StreamTableJoin) -> bool:
+def _joins_global_table(join: StreamTableJoin) -> bool:
     table = join.inputs[1]
     return isinstance(table, TopicSource) and table.everywhere

@@ -29,11 +29,11 @@ class Drawing:
 
 
 @dataclass(slots=True)
-class _Place:
+class _Node:
     name: str
     width: float
-    above: list[_Place] = field(default_factory=list)
-    below: list[_Place] = field(default_factory=list)
+    above: list[_Node] = field(default_factory=list)
+    below: list[_Node] = field(default_factory=list)
     x: float = 0.0
 
 
@@ -43,23 +43,23 @@ def layered(widths: Mapping[str, float], edges: Iterable[tuple[str, str]], *, la
     """
     known = list(dict.fromkeys(edges))
     depths = _depths(list(widths), known)
-    layers: list[list[_Place]] = [[] for _ in range(max(depths.values(), default=-1) + 1)]
-    places = {name: _Place(name, width) for name, width in widths.items()}
+    layers: list[list[_Node]] = [[] for _ in range(max(depths.values(), default=-1) + 1)]
+    nodes = {name: _Node(name, width) for name, width in widths.items()}
     for name in widths:
-        layers[depths[name]].append(places[name])
+        layers[depths[name]].append(nodes[name])
     chains = {
-        edge: _chain(edge, places, depths, layers) for edge in known if depths[edge[0]] < depths[edge[1]]
+        edge: _chain(edge, nodes, depths, layers) for edge in known if depths[edge[0]] < depths[edge[1]]
     }
     for sweep in range(_SWEEPS):
         _order(layers, down=sweep % 2 == 0)
     _straighten(layers)
-    left = min((place.x - place.width / 2 for layer in layers for place in layer), default=0.0)
-    right = max((place.x + place.width / 2 for layer in layers for place in layer), default=0.0)
-    centers = {name: (places[name].x - left, (depths[name] + 0.5) * layer_height) for name in widths}
+    left = min((node.x - node.width / 2 for layer in layers for node in layer), default=0.0)
+    right = max((node.x + node.width / 2 for layer in layers for node in layer), default=0.0)
+    centers = {name: (nodes[name].x - left, (depths[name] + 0.5) * layer_height) for name in widths}
     routes = {
         edge: [
-            (place.x - left, (depths[edge[0]] + step + 0.5) * layer_height)
-            for step, place in enumerate(chains[edge])
+            (node.x - left, (depths[edge[0]] + step + 0.5) * layer_height)
+            for step, node in enumerate(chains[edge])
         ]
         if edge in chains
         else [centers[edge[0]], centers[edge[1]]]
@@ -89,54 +89,54 @@ def _depths(names: Sequence[str], edges: Sequence[tuple[str, str]]) -> dict[str,
 
 
 def _chain(
-    edge: tuple[str, str], places: Mapping[str, _Place], depths: Mapping[str, int], layers: list[list[_Place]]
-) -> list[_Place]:
+    edge: tuple[str, str], nodes: Mapping[str, _Node], depths: Mapping[str, int], layers: list[list[_Node]]
+) -> list[_Node]:
     """Returns the nodes of an edge, and a bend in each layer between them."""
     source, target = edge
-    chain = [places[source]]
+    chain = [nodes[source]]
     for depth in range(depths[source] + 1, depths[target]):
-        bend = _Place(f"{source}>{target}", _BEND_WIDTH)
+        bend = _Node(f"{source}>{target}", _BEND_WIDTH)
         layers[depth].append(bend)
         chain.append(bend)
-    chain.append(places[target])
+    chain.append(nodes[target])
     for upper, lower in pairwise(chain):
         upper.below.append(lower)
         lower.above.append(upper)
     return chain
 
 
-def _order(layers: list[list[_Place]], *, down: bool) -> None:
-    ranks = {id(place): float(rank) for layer in layers for rank, place in enumerate(layer)}
+def _order(layers: list[list[_Node]], *, down: bool) -> None:
+    ranks = {id(node): float(rank) for layer in layers for rank, node in enumerate(layer)}
     for layer in layers if down else reversed(layers):
-        for place in layer:
-            neighbours = place.above if down else place.below
+        for node in layer:
+            neighbours = node.above if down else node.below
             if neighbours:
-                ranks[id(place)] = sum(ranks[id(other)] for other in neighbours) / len(neighbours)
-        layer.sort(key=lambda place: ranks[id(place)])
-        for rank, place in enumerate(layer):
-            ranks[id(place)] = float(rank)
+                ranks[id(node)] = sum(ranks[id(other)] for other in neighbours) / len(neighbours)
+        layer.sort(key=lambda node: ranks[id(node)])
+        for rank, node in enumerate(layer):
+            ranks[id(node)] = float(rank)
 
 
-def _straighten(layers: list[list[_Place]]) -> None:
+def _straighten(layers: list[list[_Node]]) -> None:
     for layer in layers:
         x = 0.0
-        for place in layer:
-            place.x = x + place.width / 2
-            x += place.width + _GAP
+        for node in layer:
+            node.x = x + node.width / 2
+            x += node.width + _GAP
     for sweep in range(2 * _SWEEPS):
         down = sweep % 2 == 0
         for layer in layers if down else reversed(layers):
             wanted = []
-            for place in layer:
-                neighbours = (place.above if down else place.below) or [*place.above, *place.below]
+            for node in layer:
+                neighbours = (node.above if down else node.below) or [*node.above, *node.below]
                 wanted.append(
-                    sum(other.x for other in neighbours) / len(neighbours) if neighbours else place.x
+                    sum(other.x for other in neighbours) / len(neighbours) if neighbours else node.x
                 )
-            for place, x in zip(layer, _apart(layer, wanted), strict=True):
-                place.x = x
+            for node, x in zip(layer, _apart(layer, wanted), strict=True):
+                node.x = x
 
 
-def _apart(layer: Sequence[_Place], wanted: Sequence[float]) -> list[float]:
+def _apart(layer: Sequence[_Node], wanted: Sequence[float]) -> list[float]:
     """Places in this order and at their distance, as near as may be to those that are wanted.
 
     Neighbours that come too close form a block, which stands where its members would like it in the mean.
@@ -144,9 +144,9 @@ def _apart(layer: Sequence[_Place], wanted: Sequence[float]) -> list[float]:
     blocks: list[tuple[float, float, int]] = []  # (sum of wanted starts, length, members)
     offsets: list[float] = []
     offset = 0.0
-    for number, (place, x) in enumerate(zip(layer, wanted, strict=True)):
+    for number, (node, x) in enumerate(zip(layer, wanted, strict=True)):
         if number:
-            offset += (layer[number - 1].width + place.width) / 2 + _GAP
+            offset += (layer[number - 1].width + node.width) / 2 + _GAP
         offsets.append(offset)
         blocks.append((x - offset, 0.0, 1))
         while len(blocks) > 1 and blocks[-2][0] / blocks[-2][2] > blocks[-1][0] / blocks[-1][2]:

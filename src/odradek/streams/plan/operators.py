@@ -21,7 +21,7 @@ Expression: TypeAlias = "str | Column"
 """Spark SQL, or a Column."""
 Emit: TypeAlias = Literal["every", "latest"]
 JoinKind: TypeAlias = Literal["inner", "left", "outer"]
-_MADE: Final = count()
+_SEQUENCE: Final = count()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -30,7 +30,7 @@ class Operator:
 
     name: str
     inputs: tuple[Operator, ...] = ()
-    built: int = field(default_factory=lambda: next(_MADE), repr=False)
+    built: int = field(default_factory=lambda: next(_SEQUENCE), repr=False)
     """Its number among all operators, in the order in which they are made."""
 
     @property
@@ -244,15 +244,15 @@ def checked_expressions(expressions: tuple[Any, ...], method: str) -> tuple[Any,
     return expressions
 
 
-def _shown(given: Any) -> str:
-    if isinstance(given, type):
-        return f"the type {given.__name__}"
-    return f"the function {given.__name__}" if hasattr(given, "__name__") else f"{given!r:.80}"
+def _shown(value: Any) -> str:
+    if isinstance(value, type):
+        return f"the type {value.__name__}"
+    return f"the function {value.__name__}" if hasattr(value, "__name__") else f"{value!r:.80}"
 
 
-def _instead(given: Any) -> str:
+def _instead(value: Any) -> str:
     """Says what to write in place of what is no expression."""
-    if isinstance(given, type) or not callable(given):
+    if isinstance(value, type) or not callable(value):
         return ""
     return (
         ": Spark computes expressions itself, so write 'amount > 10'; Python belongs into a processor"

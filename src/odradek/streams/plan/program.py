@@ -41,17 +41,17 @@ class Program:
     _names: set[str] = field(default_factory=set)
     _numbers: Counter[str] = field(default_factory=Counter)
 
-    def operator_name(self, kind: str, given: str | None) -> str:
+    def operator_name(self, kind: str, name: str | None) -> str:
         """Returns the user's name, or one of the kind and a number. ConfigError when it is taken."""
-        if given is not None:
-            checked_name(given, "name", "the name of an operator")
+        if name is not None:
+            checked_name(name, "name", "the name of an operator")
         else:
             self._numbers[kind] += 1
-            given = f"{kind}-{self._numbers[kind]}"
-        if given in self._names:
-            raise ConfigError(f"two operators are called {given!r}: a name stands for one of them")
-        self._names.add(given)
-        return given
+            name = f"{kind}-{self._numbers[kind]}"
+        if name in self._names:
+            raise ConfigError(f"two operators are called {name!r}: a name stands for one of them")
+        self._names.add(name)
+        return name
 
     def emit_or_default(self, asked: Emit | None) -> Emit:
         """Returns an operator's own `emit`, or the program's default."""

@@ -65,14 +65,14 @@ class SessionWindows(WindowKind):
     """The time after its end in which other records may join a session. None: the gap and the grace."""
 
     @property
-    def kept_ms(self) -> int:
+    def store_retention_ms(self) -> int:
         return self.gap_ms + self.grace_ms if self.retention_ms is None else self.retention_ms
 
     def check_retention(self) -> None:
         """Raises ConfigError for sessions that would be forgotten while they are open."""
-        if self.kept_ms < self.gap_ms + self.grace_ms:
+        if self.store_retention_ms < self.gap_ms + self.grace_ms:
             raise ConfigError(
-                f"retention is {duration(self.kept_ms)}; it is at least the gap and the grace,"
+                f"retention is {duration(self.store_retention_ms)}; it is at least the gap and the grace,"
                 f" {duration(self.gap_ms + self.grace_ms)}"
             )
 

@@ -167,14 +167,14 @@ class PythonFold:
     def add_all(self, key: Fields, aggregate: Any, values: dict[str, list[Any]], start: int, end: int) -> Any:
         aggregate = deepcopy(aggregate)
         bare = self._bare_value
-        given = values[bare][start:end] if bare is not None else _structs(values, start, end)
+        arguments = values[bare][start:end] if bare is not None else _structs(values, start, end)
         if self._start is not None:
             bare_key = _plain(key, self._bare_key)
-            for value in given:
+            for value in arguments:
                 aggregate = self._add(bare_key, value, self._start() if aggregate is None else aggregate)
                 _still_there(aggregate)
             return aggregate
-        for value in given:
+        for value in arguments:
             aggregate = value if aggregate is None else self._add(aggregate, value)
             _still_there(aggregate)
         return aggregate
@@ -242,10 +242,10 @@ class CogroupFold:
 
     def add(self, key: Fields, aggregate: Any, values: Fields) -> Any:
         ((port, value),) = values.items()
-        place = int(port)
-        return self._adders[place](
+        index = int(port)
+        return self._adders[index](
             _plain(key, self._bare_key),
-            None if value is None else _plain(value, self._bare_values[place]),
+            None if value is None else _plain(value, self._bare_values[index]),
             self._start() if aggregate is None else deepcopy(aggregate),
         )
 

@@ -31,16 +31,16 @@ class Calendar:
         if page is None:
             page = {}
             self._state.put(self._name, _PAGES, sorted([*pages, number]))
-        place = repr(tuple(key.values()))
+        key_text = repr(tuple(key.values()))
         noted = page.get(time)
         if noted is None:
-            page[time] = {place: key}
+            page[time] = {key_text: key}
             self._state.undo_by(partial(page.pop, time))
-        elif place in noted:
+        elif key_text in noted:
             return
         else:
-            noted[place] = key
-            self._state.undo_by(partial(noted.pop, place))
+            noted[key_text] = key
+            self._state.undo_by(partial(noted.pop, key_text))
         self._state.put(self._name, {"page": number}, page)
 
     def first(self) -> int | None:

@@ -142,14 +142,14 @@ def _prepared(
     """Returns the rows in their order, their orders, keys and arguments."""
     if _arguments(rows.payloads[0]) is None:
         return None
-    places, orders = order_of(orders)
-    rows = rows.take(places)
+    row_numbers, orders = order_of(orders)
+    rows = rows.take(row_numbers)
     codes, arguments = key_codes(rows.keys), _arguments(rows.payloads[0])
     return None if codes is None or arguments is None else (rows, orders, codes, arguments)
 
 
-def _argument_lists(arguments: pa.StructArray, places: Numbers) -> dict[str, list[Any]]:
-    chosen = pa.array(places)
+def _argument_lists(arguments: pa.StructArray, row_numbers: Numbers) -> dict[str, list[Any]]:
+    chosen = pa.array(row_numbers)
     return {
         field.name: values_of(column.take(chosen))
         for field, column in zip(arguments.type, arguments.flatten(), strict=True)
@@ -164,19 +164,19 @@ def _aggregated(
         return None
     rows, orders, codes, arguments = prepared
     groups = Groups.of(codes.codes)
-    values = _argument_lists(arguments, groups.places)
+    values = _argument_lists(arguments, groups.row_numbers)
     times = rows.timestamps.to_numpy()
-    latest = np.maximum.reduceat(times[groups.places], groups.starts).tolist()
+    latest = np.maximum.reduceat(times[groups.row_numbers], groups.starts).tolist()
     starts, ends = groups.starts.tolist(), groups.ends.tolist()
     numbers = codes.codes[groups.last].tolist()
     after, before, timestamps = [], [], []
     for group in groups.by_last.tolist():
-        place = state.place("aggregate", codes.keys[numbers[group]])
-        aggregate, when = state.read(place) or (None, latest[group])
+        entry = state.entry_name("aggregate", codes.keys[numbers[group]])
+        aggregate, when = state.read(entry) or (None, latest[group])
         before.append(fold.result_before(aggregate))
         aggregate = fold.add_all(codes.keys[numbers[group]], aggregate, values, starts[group], ends[group])
         timestamps.append(max(when, latest[group]))
-        state.write(place, (aggregate, timestamps[-1]))
+        state.write(entry, (aggregate, timestamps[-1]))
         after.append(fold.result(aggregate))
     state.stream_time = max(state.stream_time, int(times.max()))
     last = groups.last[groups.by_last]
@@ -207,12 +207,12 @@ def _windowed(
     reach = _Reach.of(kind, times, stream_times)
     state.stream_time = int(stream_times[-1])
     batch = _WindowBatch(kind, fold, codes, arguments, times, state)
-    said = [batch.add(reach.pairs(*steps)) for steps in reach.ranges(max(PAIRS_MAX, len(times)))]
+    updates = [batch.add(reach.pairs(*steps)) for steps in reach.ranges(max(PAIRS_MAX, len(times)))]
     batch.keep()
     closing = InputRow(0, None, None, state.stream_time, None, [])
     closed = list(processor.time_passed(closing, state))
     assert not closed, "windows that are emitted at once close without a record"
-    return _said_of_windows(kind, fold, rows, orders, said, kinds)
+    return _window_updates(kind, fold, rows, orders, updates, kinds)
 
 
 @dataclass(frozen=True, slots=True)
@@ -309,7 +309,7 @@ class _WindowBatch:
         """Adds pairs, which must be all pairs of their windows; returns the windows' updates."""
         key_numbers = self.codes.codes[pairs.rows]
         groups = Groups.of(_codes_of_pairs(key_numbers, len(self.codes.keys), pairs.windows))
-        rows = pairs.rows[groups.places]
+        rows = pairs.rows[groups.row_numbers]
         values = _argument_lists(self.arguments, rows)
         latest = np.maximum.reduceat(self.times[rows], groups.starts).tolist()
         starts, ends = groups.starts.tolist(), groups.ends.tolist()
@@ -323,7 +323,7 @@ class _WindowBatch:
             windows = self._windows(number)
             held = windows.get(window)
             if held is None:
-                calendar.note(self.kind.kept_until(window), key)
+                calendar.note(self.kind.retained_until(window), key)
                 held = (None, latest[group])
             before.append(fold.result_before(held[0]))
             aggregate = fold.add_all(key, fold.copied(held[0]), values, starts[group], ends[group])
@@ -357,38 +357,40 @@ def _codes_of_pairs(key_numbers: Numbers, key_count: int, windows: Numbers) -> N
     return codes
 
 
-def _said_of_windows(
+def _window_updates(
     kind: FixedWindows,
     fold: _Folding,
     rows: TaskColumns,
     orders: Numbers,
-    said: list[_WindowUpdates],
+    batches: list[_WindowUpdates],
     kinds: tuple[pa.DataType, ...],
 ) -> UpdateColumns:
     """Returns the updates of all windows in the order of the rows."""
     nothing = np.zeros(0, np.int64)
     last_rows, windows, numbers = (
-        np.concatenate([nothing, *(getattr(updates.last, part) for updates in said)])
+        np.concatenate([nothing, *(getattr(updates.last, part) for updates in batches)])
         for part in ("rows", "windows", "numbers")
     )
     after, before = (
         pa.concat_arrays([pa.array([], column_kind), *(fold.column(part, column_kind) for part in parts)])
         for parts, column_kind in zip(
-            ([updates.after for updates in said], [updates.before for updates in said]), kinds, strict=True
+            ([updates.after for updates in batches], [updates.before for updates in batches]),
+            kinds,
+            strict=True,
         )
     )
-    timestamps = np.concatenate([nothing, *(np.array(updates.timestamps, np.int64) for updates in said)])
-    places = np.lexsort((numbers, last_rows))
-    chosen, last_rows = pa.array(places), last_rows[places]
-    begins = windows[places] * kind.every_ms
+    timestamps = np.concatenate([nothing, *(np.array(updates.timestamps, np.int64) for updates in batches)])
+    order = np.lexsort((numbers, last_rows))
+    chosen, last_rows = pa.array(order), last_rows[order]
+    begins = windows[order] * kind.every_ms
     return rows.update(
         last_rows,
         _windowed_keys(
             rows.keys.take(pa.array(last_rows)), pa.array(begins), pa.array(begins + kind.size_ms)
         ),
         (after.take(chosen), before.take(chosen)),
-        pa.array(timestamps[places]),
-        numbered(orders[last_rows], numbers[places]),
+        pa.array(timestamps[order]),
+        numbered(orders[last_rows], numbers[order]),
     )
 
 

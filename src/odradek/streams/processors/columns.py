@@ -62,13 +62,13 @@ class TaskColumns:
         """Returns the rows one by one."""
         ports = values_of(self.ports)
         payloads = [values_of(payload) for payload in self.payloads]
-        given = payloads[0]
+        inputs = payloads[0]
         if len(payloads) > 1:
-            given = [payloads[port][place] for place, port in enumerate(ports)]
+            inputs = [payloads[port][index] for index, port in enumerate(ports)]
         columns = (
             ports,
             values_of(self.keys),
-            given,
+            inputs,
             values_of(self.timestamps),
             values_of(self.headers),
             _lists(self.orders),
@@ -82,8 +82,8 @@ class TaskColumns:
         except UnreadableValueError as error:
             count = len(self.ports)
             if count > 1:
-                places = np.arange(count)
-                halves = (self.take(places[: count // 2]), self.take(places[count // 2 :]))
+                row_numbers = np.arange(count)
+                halves = (self.take(row_numbers[: count // 2]), self.take(row_numbers[count // 2 :]))
                 return [row for half in halves for row in half.readable_rows(failed)]
             (port,), (timestamp,), (order,) = (
                 self.ports.to_pylist(),
@@ -93,8 +93,8 @@ class TaskColumns:
             failed(InputRow(port, None, None, timestamp, None, order), error)
             return []
 
-    def take(self, places: Numbers) -> TaskColumns:
-        chosen = pa.array(places)
+    def take(self, row_numbers: Numbers) -> TaskColumns:
+        chosen = pa.array(row_numbers)
         return TaskColumns(
             self.ports.take(chosen),
             self.keys.take(chosen),
@@ -107,14 +107,14 @@ class TaskColumns:
 
     def update(
         self,
-        places: Numbers,
+        row_numbers: Numbers,
         keys: pa.Array,
         values: tuple[pa.Array, ...],
         timestamps: pa.Array,
         orders: Numbers,
     ) -> UpdateColumns:
         """Returns updates, each with the headers and the origin of the row that caused it, at its place."""
-        chosen = pa.array(places)
+        chosen = pa.array(row_numbers)
         origins = None if self.origins is None else self.origins.take(chosen)
         return UpdateColumns(keys, values, timestamps, self.headers.take(chosen), orders, origins)
 
@@ -125,22 +125,22 @@ class OriginColumn:
     def __init__(self, rows: TaskColumns | None = None) -> None:
         self._column = None if rows is None else rows.origins
         self._orders = None if rows is None else rows.orders
-        self._places: dict[tuple[int, ...], int] | None = None
+        self._rows: dict[tuple[int, ...], int] | None = None
 
-    def get(self, place: tuple[int, ...], /) -> Any:
-        row = self._row_of().get(place)
+    def get(self, coordinates: tuple[int, ...], /) -> Any:
+        row = self._row_of().get(coordinates)
         return None if row is None or self._column is None else self._column[row].as_py()
 
-    def take(self, places: Iterable[tuple[int, ...]], kind: pa.DataType) -> pa.Array:
+    def take(self, coordinates_list: Iterable[tuple[int, ...]], kind: pa.DataType) -> pa.Array:
         """Returns the origins of rows, null where one is not known."""
-        rows = pa.array([self._row_of().get(place) for place in places], pa.int64())
+        rows = pa.array([self._row_of().get(coordinates) for coordinates in coordinates_list], pa.int64())
         return pa.nulls(len(rows), kind) if self._column is None else self._column.take(rows).cast(kind)
 
     def _row_of(self) -> dict[tuple[int, ...], int]:
-        if self._places is None:
+        if self._rows is None:
             orders = [] if self._orders is None or self._column is None else _lists(self._orders)
-            self._places = {tuple(order[1:4]): row for row, order in enumerate(orders)}
-        return self._places
+            self._rows = {tuple(order[1:4]): row for row, order in enumerate(orders)}
+        return self._rows
 
 
 def _lists(orders: pa.Array) -> list[list[int]]:
@@ -153,8 +153,8 @@ def _null_if_empty(lists: pa.Array) -> pa.Array:
     lengths = pc.fill_null(pc.list_value_length(lists), 0)
     if not pc.any(pc.greater(lengths, 0)).as_py():
         return pa.nulls(len(lists), lists.type)
-    places = pa.array(range(len(lists)), pa.int64())
-    return lists.take(pc.if_else(pc.equal(lengths, 0), None, places))
+    row_numbers = pa.array(range(len(lists)), pa.int64())
+    return lists.take(pc.if_else(pc.equal(lengths, 0), None, row_numbers))
 
 
 @dataclass(frozen=True, slots=True)
@@ -195,11 +195,11 @@ def _sorted(columns: Numbers) -> Numbers:
     spans = [int(span) + 1 for span in columns.max(axis=0) - lowest]
     mixed = np.zeros(len(columns), np.int64)
     total = 1
-    for place in range(len(spans)):
-        total *= spans[place]
+    for index in range(len(spans)):
+        total *= spans[index]
         if total > 1 << 62:
             return np.lexsort(tuple(columns[:, column] for column in reversed(range(columns.shape[1]))))
-        mixed = mixed * spans[place] + (columns[:, place] - lowest[place])
+        mixed = mixed * spans[index] + (columns[:, index] - lowest[index])
     return np.argsort(mixed, kind="stable")
 
 
@@ -241,7 +241,7 @@ class Groups:
     `ends[g]` of them. `by_last`: the groups in the order of their last rows.
     """
 
-    places: Numbers
+    row_numbers: Numbers
     starts: Numbers
     ends: Numbers
     by_last: Numbers
@@ -249,14 +249,14 @@ class Groups:
     @classmethod
     def of(cls, codes: Numbers) -> Groups:
         """Groups rows, at least one, by their code."""
-        places = np.argsort(codes, kind="stable")
-        ordered = codes[places]
+        row_numbers = np.argsort(codes, kind="stable")
+        ordered = codes[row_numbers]
         edges = np.flatnonzero(ordered[1:] != ordered[:-1]) + 1
         starts = np.concatenate(([0], edges))
         ends = np.concatenate((edges, [len(codes)]))
-        return cls(places, starts, ends, np.argsort(places[ends - 1], kind="stable"))
+        return cls(row_numbers, starts, ends, np.argsort(row_numbers[ends - 1], kind="stable"))
 
     @property
     def last(self) -> Numbers:
         """The last row of each group."""
-        return self.places[self.ends - 1]
+        return self.row_numbers[self.ends - 1]

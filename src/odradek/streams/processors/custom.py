@@ -38,15 +38,15 @@ class _Times:
     added: set[int] = field(default_factory=set)
 
     def add(self, time: int) -> None:
-        place = bisect_left(self.times, time)
-        if place == len(self.times) or self.times[place] != time:
-            self.times.insert(place, time)
+        index = bisect_left(self.times, time)
+        if index == len(self.times) or self.times[index] != time:
+            self.times.insert(index, time)
             self.added.add(time)
 
     def discard(self, time: int) -> None:
-        place = bisect_left(self.times, time)
-        if place < len(self.times) and self.times[place] == time:
-            del self.times[place]
+        index = bisect_left(self.times, time)
+        if index < len(self.times) and self.times[index] == time:
+            del self.times[index]
             self.added.discard(time)
 
     def due(self, now: int) -> Iterator[int]:
@@ -151,13 +151,13 @@ class Processor:
         )
 
 
-def _given_back(made: Any, method: str) -> Iterable[Any]:
+def _returned(returned: Any, method: str) -> Iterable[Any]:
     """Yields the values that a method gives back. TypeError for a single one, whose parts would be taken for values."""
-    if made is None:
+    if returned is None:
         return ()
-    if isinstance(made, (str, bytes, Mapping, StreamRecord, To)) or not isinstance(made, Iterable):
-        raise TypeError(f"{method} gives back one {type(made).__name__}: write yield, or return a list")
-    return made
+    if isinstance(returned, (str, bytes, Mapping, StreamRecord, To)) or not isinstance(returned, Iterable):
+        raise TypeError(f"{method} gives back one {type(returned).__name__}: write yield, or return a list")
+    return returned
 
 
 class CustomProcessor:
@@ -216,26 +216,26 @@ class CustomProcessor:
     def _visit(
         self, key: Fields, timestamp: int, headers: Any, state: TaskState, record: StreamRecord | None
     ) -> Iterator[UpdateRow]:
-        kept = state.get("custom", key) or {
+        stored = state.get("custom", key) or {
             "state": {},
             "collections": (),
             "timers": [],
             "wall clock": [],
             "touched": timestamp,
         }
-        own = KeyedState(state, key, own_value(kept["state"], state), kept["collections"])
-        times, wall_clock_times = (_Times(list(kept[name])) for name in ("timers", "wall clock"))
+        own = KeyedState(state, key, own_value(stored["state"], state), stored["collections"])
+        times, wall_clock_times = (_Times(list(stored[name])) for name in ("timers", "wall clock"))
         timers = Timers(
             state.stream_time,
             times if self._has_timers else None,
             state.wall_clock,
             wall_clock_times if self.has_wall_clock else None,
         )
-        touched = kept["touched"]
+        touched = stored["touched"]
         if record is not None:
             touched = max(touched, timestamp)
-            for made in _given_back(self._user.process(record, own, timers), "process"):
-                yield self._said(key, made, timestamp, headers)
+            for output in _returned(self._user.process(record, own, timers), "process"):
+                yield self._update(key, output, timestamp, headers)
         changing = (own, times, wall_clock_times)
         for due, now, call in (
             (times, state.stream_time, self._user.on_timer),
@@ -270,14 +270,14 @@ class CustomProcessor:
         if empty and not times.times and not wall_clock_times.times:
             state.put("custom", key, None)
             return
-        kept = {
+        stored = {
             "state": dict(own),
             "collections": filled,
             "timers": times.times,
             "wall clock": wall_clock_times.times,
             "touched": touched,
         }
-        state.put("custom", key, kept)
+        state.put("custom", key, stored)
 
     def _timer(
         self,
@@ -293,33 +293,37 @@ class CustomProcessor:
         """
         undos = [changed.undone() for changed in changing] if state.can_undo else []
         try:
-            for made in _given_back(timer(), "a timer"):
-                yield self._said(key, made, time, None)
+            for output in _returned(timer(), "a timer"):
+                yield self._update(key, output, time, None)
         except Exception:
             for undo in undos:
                 undo()
             raise
 
-    def _said(self, key: Fields, made: Any, timestamp: int, headers: Any) -> UpdateRow:
+    def _update(self, key: Fields, output: Any, timestamp: int, headers: Any) -> UpdateRow:
         name = ""
         if "" not in self._outputs:
-            if not isinstance(made, To) or made.name not in self._outputs:
+            if not isinstance(output, To) or output.name not in self._outputs:
                 raise ConfigError(
                     f"{type(self._user).__name__} has several outputs: it gives back To(name, value) with one of the names"
-                    f" {', '.join(self._outputs)}, not {made!r}"
+                    f" {', '.join(self._outputs)}, not {output!r}"
                 )
-            name, made = made.name, made.value
-        if isinstance(made, StreamRecord):
-            given = [{"key": header, "value": value} for header, value in made.headers]
-            key, timestamp, headers = self._fields(made.key, self._bare_key), made.timestamp, given or None
-            made = made.value
+            name, output = output.name, output.value
+        if isinstance(output, StreamRecord):
+            own_headers = [{"key": header, "value": value} for header, value in output.headers]
+            key, timestamp, headers = (
+                self._fields(output.key, self._bare_key),
+                output.timestamp,
+                own_headers or None,
+            )
+            output = output.value
             if self._key_type is not None:
                 key = self._key_type.fitted(key)
             if timestamp is None:
                 raise ValueError("the timestamp of a StreamRecord that was given back is None")
             timestamp = timestamp_type().fitted(timestamp)
             headers = headers_type().fitted(headers)
-        value = self._fields(made, self._outputs[name])
+        value = self._fields(output, self._outputs[name])
         if name in self._output_types:
             value = self._output_types[name].fitted(value)
         if not name:
@@ -329,5 +333,5 @@ class CustomProcessor:
 
     @staticmethod
     def _fields(value: Any, bare: str | None) -> Any:
-        kept = deepcopy(value)  # what is said may be part of the state, which changes
-        return kept if bare is None or value is None else {bare: kept}
+        copied = deepcopy(value)  # what is said may be part of the state, which changes
+        return copied if bare is None or value is None else {bare: copied}

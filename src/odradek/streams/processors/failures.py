@@ -81,7 +81,7 @@ class LetterRules:
 class RecordOrigins(Protocol):
     """Records as they were read, by source, partition and offset."""
 
-    def get(self, place: tuple[int, ...], /) -> Any:
+    def get(self, coordinates: tuple[int, ...], /) -> Any:
         """Returns a dict with the fields of `translation.letters.ORIGIN_TYPE`; None where it is not known."""
 
 
@@ -99,13 +99,13 @@ class FailedRows:
     def error_of(self, row: InputRow, error: Exception) -> RecordFailedError:
         """Returns the error that ends the query."""
         source, partition, offset = row.order[1:4]
-        place = f"{self.topics.get(source, f'source {source}')}-{partition} offset {offset}"
-        return RecordFailedError(f"{self.operator} failed at {place}: {_described(error)}")
+        coordinates = f"{self.topics.get(source, f'source {source}')}-{partition} offset {offset}"
+        return RecordFailedError(f"{self.operator} failed at {coordinates}: {_described(error)}")
 
     def error_of_timer(self, key: Fields, time: int, error: Exception) -> RecordFailedError:
         """Returns the error that ends the query for a timer that failed."""
-        place = f"{self.operator} failed at {_time_of(key, time)}"
-        return RecordFailedError(f"{place}: {_described(error)}")
+        failed = f"{self.operator} failed at {_time_of(key, time)}"
+        return RecordFailedError(f"{failed}: {_described(error)}")
 
     def add(self, row: InputRow, error: Exception) -> None:
         """Adds a failed row; raises RecordFailedError where failures end the query."""
@@ -139,11 +139,11 @@ class FailedRows:
 
 def _described(error: Exception) -> str:
     """Describes what was raised, with the line of the program that raised it."""
-    place = _place_in_program(error)
-    return f"{type(error).__name__}: {text_of(error)}" + (f" ({place})" if place else "")
+    line = _line_of_program(error)
+    return f"{type(error).__name__}: {text_of(error)}" + (f" ({line})" if line else "")
 
 
-def _place_in_program(error: Exception) -> str | None:
+def _line_of_program(error: Exception) -> str | None:
     """Returns the innermost line that is the program's own: neither ours nor a library's, unless there are only such."""
     others = [frame for frame in traceback.extract_tb(error.__traceback__) if not _is_in(frame, _OURS)]
     own = [frame for frame in others if not any(_is_in(frame, library) for library in _LIBRARIES)]
@@ -164,5 +164,5 @@ def _time_of(key: Fields, time: int) -> str:
 
 
 def _origin(topic: str, partition: int, offset: int, timestamp: int) -> dict[str, Any]:
-    place = {"topic": topic, "partition": partition, "offset": offset, "timestamp": timestamp}
-    return {**place, "key": None, "value": None, "headers": None}
+    coordinates = {"topic": topic, "partition": partition, "offset": offset, "timestamp": timestamp}
+    return {**coordinates, "key": None, "value": None, "headers": None}

@@ -15,7 +15,7 @@ from odradek.streams.processors.ports import InputRow, TaskState, UpdateRow
 class ForeignKeyProcessor:
     """Port 0: what a row of the left table says to a foreign key; port 1 is the right table. The key is the foreign key.
 
-    Payload of port 0: {"key": the left key, "value": its row, "said": what follows}. `keep`: the row refers to this key.
+    Payload of port 0: {"key": the left key, "value": its row, "instruction": what follows}. `keep`: the row refers to this key.
     `move`: as keep,
     and it referred to another one before, where its result is no more. `leave`: it no longer refers to this key, and another
     key answers. `delete`: nothing answers any more. Output: left, right; both null for a delete. The key is the left one.
@@ -29,32 +29,32 @@ class ForeignKeyProcessor:
 
     def _reference(self, row: InputRow, state: TaskState) -> Iterator[UpdateRow]:
         assert row.payload is not None
-        key, value, said = row.payload["key"], row.payload["value"], row.payload["said"]
+        key, value, instruction = row.payload["key"], row.payload["value"], row.payload["instruction"]
         if row.key is None:
-            if said == "delete" or value is None or self._left:
+            if instruction == "delete" or value is None or self._left:
                 yield UpdateRow(
                     key,
-                    (value if self._left and said != "delete" else None, None),
+                    (value if self._left and instruction != "delete" else None, None),
                     row.timestamp,
                     row.headers,
                 )
             return
         references = state.get("references", row.key) or {}
         right = state.get("right", row.key)
-        place = repr(tuple(key.values()))
-        if said in ("leave", "delete"):
-            references.pop(place, None)
+        subscriber = repr(tuple(key.values()))
+        if instruction in ("leave", "delete"):
+            references.pop(subscriber, None)
         else:
-            references[place] = (key, value)
+            references[subscriber] = (key, value)
         state.put("references", row.key, references or None)
-        if said == "leave" or (said == "keep" and right is None and not self._left):
+        if instruction == "leave" or (instruction == "keep" and right is None and not self._left):
             return
         answered = right is not None and not (
-            self._left and said == "delete"
+            self._left and instruction == "delete"
         )  # a left join deletes without asking
         timestamp = max(row.timestamp, right[1]) if answered else row.timestamp
-        right = None if right is None or said == "delete" else right[0]
-        left = None if said == "delete" or (right is None and not self._left) else value
+        right = None if right is None or instruction == "delete" else right[0]
+        left = None if instruction == "delete" or (right is None and not self._left) else value
         yield UpdateRow(key, (left, right), timestamp, row.headers)
 
     def _right(self, row: InputRow, state: TaskState) -> Iterator[UpdateRow]:

@@ -127,9 +127,9 @@ def _ordered_add(state: list[Any], value: Any) -> list[Any]:
 def _ordered_remove(state: list[Any], value: Any) -> list[Any]:
     if value is not None:
         rank = _rank(value)
-        place = bisect_left(state, rank, key=_rank)
-        if place < len(state) and _rank(state[place]) == rank:
-            del state[place]
+        index = bisect_left(state, rank, key=_rank)
+        if index < len(state) and _rank(state[index]) == rank:
+            del state[index]
     return state
 
 
@@ -148,9 +148,9 @@ def _list_remove(state: list[Any], value: Any) -> list[Any]:
         state.remove(value)
     except ValueError:  # no NaN is equal to another
         rank = None if type(value) in _AS_IN_PYTHON else _rank(value)
-        places = (place for place, held in enumerate(state) if rank is not None and _rank(held) == rank)
-        for place in islice(places, 1):
-            del state[place]
+        indexes = (index for index, held in enumerate(state) if rank is not None and _rank(held) == rank)
+        for index in islice(indexes, 1):
+            del state[index]
     return state
 
 

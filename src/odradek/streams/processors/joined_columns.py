@@ -34,8 +34,8 @@ def stream_table(
     """Joins each stream record with the table row that came last before it: of this batch, or from the state."""
     ports = rows.ports.to_numpy()
     is_table = ports == 1
-    places, orders = order_of(orders)
-    rows, is_table = rows.take(places), is_table[places]
+    row_numbers, orders = order_of(orders)
+    rows, is_table = rows.take(row_numbers), is_table[row_numbers]
     codes = key_codes(rows.keys)
     if codes is None:
         return None
@@ -62,14 +62,14 @@ def stream_table(
     wanted = pc.and_(pa.array(~is_table), pc.and_(payload.is_valid(), _field(payload, "value").is_valid()))
     if not processor.is_left:
         wanted = pc.and_(wanted, entry_of.is_valid())
-    said = np.flatnonzero(wanted.to_numpy(zero_copy_only=False))
-    chosen = pa.array(said)
+    emitted = np.flatnonzero(wanted.to_numpy(zero_copy_only=False))
+    chosen = pa.array(emitted)
     return rows.update(
-        said,
+        emitted,
         _field(payload, "key").take(chosen),
         (_field(payload, "value").take(chosen), entry_of.take(chosen)),
         rows.timestamps.take(chosen),
-        numbered(orders[said], np.zeros(len(said), np.int64)),
+        numbered(orders[emitted], np.zeros(len(emitted), np.int64)),
     )
 
 
@@ -80,13 +80,13 @@ def _field(struct: pa.StructArray, name: str) -> pa.Array:
 
 def _latest_versions(groups: Groups, codes: Numbers, is_table: Any, known_count: int) -> Numbers:
     """Returns the table row that each row sees: `known_count` plus its index in the batch; or its key's number if earlier."""
-    in_groups = np.where(is_table[groups.places], np.arange(len(codes)), -1)
+    in_groups = np.where(is_table[groups.row_numbers], np.arange(len(codes)), -1)
     seen = np.maximum.accumulate(in_groups)
     begins = np.repeat(groups.starts, groups.ends - groups.starts)
-    of_key = codes[groups.places]
-    sees = np.where(seen >= begins, known_count + groups.places[np.maximum(seen, 0)], of_key)
+    of_key = codes[groups.row_numbers]
+    sees = np.where(seen >= begins, known_count + groups.row_numbers[np.maximum(seen, 0)], of_key)
     latest = np.empty(len(codes), np.int64)
-    latest[groups.places] = sees
+    latest[groups.row_numbers] = sees
     return latest
 
 
@@ -98,8 +98,8 @@ def table_table(
     kinds: tuple[pa.DataType, ...],
 ) -> UpdateColumns | None:
     """Returns the last update of each key, and what was before its first."""
-    places, orders = order_of(orders)
-    rows = rows.take(places)
+    row_numbers, orders = order_of(orders)
+    rows = rows.take(row_numbers)
     codes = key_codes(rows.keys)
     if codes is None:
         return None
@@ -111,13 +111,13 @@ def table_table(
             zip(("left", "right"), rows.payloads, kinds[:2], strict=True)
         )
     ]
-    first, last, timestamps = _said(processor, rows, groups, sides)
-    in_order = np.argsort(groups.places[last], kind="stable")
+    first, last, timestamps = _updates_per_key(processor, rows, groups, sides)
+    in_order = np.argsort(groups.row_numbers[last], kind="stable")
     first, last = first[in_order], last[in_order]
     for side in sides:
         side.write(codes, state)
     state.stream_time = max(state.stream_time, int(times.max()))
-    positions = groups.places[last]
+    positions = groups.row_numbers[last]
     chosen = pa.array(positions)
     return rows.update(
         positions,
@@ -131,30 +131,30 @@ def table_table(
     )
 
 
-def _said(
+def _updates_per_key(
     processor: TableTableProcessor, rows: TaskColumns, groups: Groups, sides: list[_TableSide]
 ) -> tuple[Numbers, Numbers, Numbers]:
     """The first and the last update of each key that has some, and the timestamp of every row's update. Places are those in
     `groups.places`.
     """
-    is_right = rows.ports.to_numpy()[groups.places] == 1
-    times = rows.timestamps.to_numpy()[groups.places]
+    is_right = rows.ports.to_numpy()[groups.row_numbers] == 1
+    times = rows.timestamps.to_numpy()[groups.row_numbers]
     left, right = sides
     has_before = [side.is_present[side.before] for side in sides]
     has_opposite = np.where(is_right, has_before[0], has_before[1])
     has_own = np.where(is_right, has_before[1], has_before[0])
     is_there = np.where(is_right, right.is_present[right.after], left.is_present[left.after])
     needs_opposite = np.where(is_right, processor.needs_left, processor.needs_right)
-    says = has_opposite | ~(needs_opposite | (~is_there & ~has_own))
+    emits = has_opposite | ~(needs_opposite | (~is_there & ~has_own))
     opposite_times = np.where(is_right, left.times[left.before], right.times[right.before])
     timestamps = np.where(has_opposite, np.maximum(times, opposite_times), times)
-    said = np.flatnonzero(says)
-    group_of = np.repeat(np.arange(len(groups.starts)), groups.ends - groups.starts)[said]
-    is_first = np.ones(len(said), bool)
+    emitted = np.flatnonzero(emits)
+    group_of = np.repeat(np.arange(len(groups.starts)), groups.ends - groups.starts)[emitted]
+    is_first = np.ones(len(emitted), bool)
     is_first[1:] = group_of[1:] != group_of[:-1]
-    is_last = np.ones(len(said), bool)
+    is_last = np.ones(len(emitted), bool)
     is_last[:-1] = is_first[1:]
-    return said[is_first], said[is_last], timestamps
+    return emitted[is_first], emitted[is_last], timestamps
 
 
 @dataclass(frozen=True, slots=True)
@@ -189,11 +189,11 @@ class _TableSide:
         known = pa.array([None if entry is None else entry[0] for entry in entries], payload.type)
         known_times = np.array([0 if entry is None else entry[1] for entry in entries], np.int64)
         rows = pa.concat_arrays([known, payload])
-        is_mine = batch.ports.to_numpy()[groups.places] == port
-        seen = np.maximum.accumulate(np.where(is_mine, np.arange(len(groups.places)), -1))
+        is_mine = batch.ports.to_numpy()[groups.row_numbers] == port
+        seen = np.maximum.accumulate(np.where(is_mine, np.arange(len(groups.row_numbers)), -1))
         begins = np.repeat(groups.starts, groups.ends - groups.starts)
-        numbers = codes.codes[groups.places]
-        batch_rows = len(entries) + groups.places
+        numbers = codes.codes[groups.row_numbers]
+        batch_rows = len(entries) + groups.row_numbers
         after = np.where(seen >= begins, batch_rows[seen], numbers)
         before = np.empty_like(after)
         before[1:] = after[:-1]
@@ -212,7 +212,7 @@ class _TableSide:
 
     def write(self, codes: KeyCodes, state: CachedState) -> None:
         """Writes the batch's changes to the state."""
-        places = np.array(list(self.changed.values()), np.int64)
-        payloads, times = values_of(self.rows.take(pa.array(places))), self.times[places].tolist()
+        row_numbers = np.array(list(self.changed.values()), np.int64)
+        payloads, times = values_of(self.rows.take(pa.array(row_numbers))), self.times[row_numbers].tolist()
         for number, payload, when in zip(self.changed, payloads, times, strict=True):
             state.put(self.name, codes.keys[number], None if payload is None else (payload, when))

@@ -45,8 +45,8 @@ class KeyedMap(MutableMapping[Any, Any]):
         self._state.put(self._name, {**self._key, _PART: number}, part or None)
         used = self._used()
         if bool(part) != (number in used):
-            kept = sorted({*used, number} if part else {*used} - {number})
-            self._state.put(f"{self._name} parts", self._key, kept or None)
+            numbers = sorted({*used, number} if part else {*used} - {number})
+            self._state.put(f"{self._name} parts", self._key, numbers or None)
 
     def _used(self) -> list[int]:
         return self._state.get(f"{self._name} parts", self._key) or []
@@ -115,19 +115,19 @@ class KeyedList(Sequence[Any]):
         self._state.put(f"{self._name} length", self._key, None)
 
     @overload
-    def __getitem__(self, place: int) -> Any: ...
+    def __getitem__(self, index: int) -> Any: ...
 
     @overload
-    def __getitem__(self, place: slice) -> list[Any]: ...
+    def __getitem__(self, index: slice) -> list[Any]: ...
 
-    def __getitem__(self, place: int | slice) -> Any:
-        if isinstance(place, slice):
-            return [self[number] for number in range(*place.indices(len(self)))]
+    def __getitem__(self, index: int | slice) -> Any:
+        if isinstance(index, slice):
+            return [self[number] for number in range(*index.indices(len(self)))]
         length = len(self)
-        if not -length <= place < length:
-            raise IndexError(f"the list has {length} values, not one at {place}")
-        place %= length
-        return own_value(self._part(place // PART_LENGTH)[place % PART_LENGTH], self._state)
+        if not -length <= index < length:
+            raise IndexError(f"the list has {length} values, not one at {index}")
+        index %= length
+        return own_value(self._part(index // PART_LENGTH)[index % PART_LENGTH], self._state)
 
     def __len__(self) -> int:
         length: int = self._state.get(f"{self._name} length", self._key) or 0
@@ -163,9 +163,9 @@ class KeyedVersions:
         if when < seen - self._history_ms:
             return False
         versions = self._versions(entry)
-        place = bisect_left(versions, when, key=lambda version: version[0])
-        is_same = place < len(versions) and versions[place][0] == when
-        versions[place : place + is_same] = [(when, value)]
+        index = bisect_left(versions, when, key=lambda version: version[0])
+        is_same = index < len(versions) and versions[index][0] == when
+        versions[index : index + is_same] = [(when, value)]
         self._keep(entry, versions, seen - self._history_ms)
         return True
 
@@ -178,16 +178,16 @@ class KeyedVersions:
     def get(self, entry: Any, as_of: int | None = None) -> Version | None:
         """The latest version, or the one that was true at `as_of`. None where there is none, or the history is shorter."""
         versions = self._versions(entry)
-        place = (
+        index = (
             len(versions) if as_of is None else bisect_right(versions, as_of, key=lambda version: version[0])
         )
-        if not place:
+        if not index:
             return None
-        is_latest = place == len(versions)
+        is_latest = index == len(versions)
         if as_of is not None and not is_latest and as_of < self._seen() - self._history_ms:
             return None
-        timestamp, value = versions[place - 1]
-        return None if value is None else Version(value, timestamp, None if is_latest else versions[place][0])
+        timestamp, value = versions[index - 1]
+        return None if value is None else Version(value, timestamp, None if is_latest else versions[index][0])
 
     def between(self, entry: Any, since: int, until: int) -> Iterator[Version]:
         """Yields the versions that were true at some time from `since` to `until`, both included, by time (KIP-968)."""
@@ -208,12 +208,14 @@ class KeyedVersions:
 
     def _keep(self, entry: Any, versions: list[tuple[int, Any]], oldest: int) -> None:
         """Writes the versions, without those that end before the history begins."""
-        place = bisect_right(versions, oldest, key=lambda version: version[0])
-        kept = versions[max(0, place - 1) :]
-        while kept and kept[0][1] is None and kept[0][0] <= oldest:  # no version can come before it
-            del kept[0]
-        if kept:
-            self._entries[entry] = kept
+        index = bisect_right(versions, oldest, key=lambda version: version[0])
+        retained = versions[max(0, index - 1) :]
+        while (
+            retained and retained[0][1] is None and retained[0][0] <= oldest
+        ):  # no version can come before it
+            del retained[0]
+        if retained:
+            self._entries[entry] = retained
         else:
             self._entries.pop(entry, None)
 

@@ -53,6 +53,6 @@ class OpenWindows(Protocol):
         """Returns the last stream time at which a window is open: after it, its result is final."""
         ...
 
-    def kept_until(self, window: Window) -> int:
+    def retained_until(self, window: Window) -> int:
         """Returns the last stream time at which other records may need what it holds."""
         ...

@@ -58,8 +58,8 @@ def _structs(column: pa.StructArray) -> list[Any]:
     else:
         structs = [dict(zip(names, values, strict=True)) for values in zip(*parts, strict=True)]
     if column.null_count:
-        for place in np.flatnonzero(pc.is_null(column).to_numpy(zero_copy_only=False)).tolist():
-            structs[place] = None
+        for index in np.flatnonzero(pc.is_null(column).to_numpy(zero_copy_only=False)).tolist():
+            structs[index] = None
     return structs
 
 

@@ -32,7 +32,7 @@ class Sliding:
         """A record may lie at the end of a window: it is final a millisecond later than one that ends before its end."""
         return window[1] + self._grace_ms
 
-    def kept_until(self, window: Window) -> int:
+    def retained_until(self, window: Window) -> int:
         """A closed window still says what a new one begins with: a record that is not late reaches back by two sizes."""
         return window[1] + 2 * self._size_ms + self._grace_ms
 

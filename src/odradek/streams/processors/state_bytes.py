@@ -275,10 +275,16 @@ def _is_named_tuple(kind: type) -> bool:
 
 def _loaded(module: str, name: str) -> Any:
     """Returns the object of this name in a loaded module; None where there is none. Imports nothing."""
-    place: Any = sys.modules.get(module)
+    namespace: Any = sys.modules.get(module)
     for part in name.split("."):
-        place = None if place is None else vars(place).get(part) if hasattr(place, "__dict__") else None
-    return place
+        namespace = (
+            None
+            if namespace is None
+            else vars(namespace).get(part)
+            if hasattr(namespace, "__dict__")
+            else None
+        )
+    return namespace
 
 
 def make_object(module: str, name: str, content: Mapping[str, Any] | tuple[Any, ...] | str) -> Any:
@@ -298,16 +304,16 @@ def make_object(module: str, name: str, content: Mapping[str, Any] | tuple[Any, 
         return tuple.__new__(kind, values)
     if not isinstance(content, Mapping):
         raise ValueError(f"the fields of {module}.{name} are missing")
-    made = object.__new__(kind)
+    instance = object.__new__(kind)
     slots = _slots(kind)
     for field, value in content.items():
         if field in slots:
-            object.__setattr__(made, field, value)
-        elif hasattr(made, "__dict__"):
-            made.__dict__[field] = value
+            object.__setattr__(instance, field, value)
+        elif hasattr(instance, "__dict__"):
+            instance.__dict__[field] = value
         else:
             raise ValueError(f"{module}.{name} has no field {field}")
-    return made
+    return instance
 
 
 # ---- reading
@@ -481,8 +487,8 @@ def page_rows(data: bytes) -> dict[bytes, bytes]:
 
 
 def _cut(data: bytes, position: int, lengths: tuple[int, ...]) -> Iterable[tuple[bytes, bytes]]:
-    for place in range(0, len(lengths), 2):
-        middle = position + lengths[place]
-        end = middle + lengths[place + 1]
+    for index in range(0, len(lengths), 2):
+        middle = position + lengths[index]
+        end = middle + lengths[index + 1]
         yield data[position:middle], data[middle:end]
         position = end

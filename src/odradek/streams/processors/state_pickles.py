@@ -72,14 +72,14 @@ class _OldReader(pickle._Unpickler):
         known = _OLD_TYPES.get((module, name))
         if known is not None:
             return known
-        return type(name, (StandIn,), {"place": (module, name)})
+        return type(name, (StandIn,), {"qualified_name": (module, name)})
 
     def load_build(self) -> None:
         state = self.stack.pop()
-        made = self.stack[-1]
-        if not isinstance(made, StandIn):
-            raise ValueError(f"it sets attributes of a {type(made).__name__}")
-        made.__setstate__(state)
+        instance = self.stack[-1]
+        if not isinstance(instance, StandIn):
+            raise ValueError(f"it sets attributes of a {type(instance).__name__}")
+        instance.__setstate__(state)
 
     def load_newobj(self) -> None:
         args = self.stack.pop()
@@ -124,13 +124,13 @@ def _stand_in_type(kind: Any) -> Any:
 class StandIn:
     """An object of a pickle: its class's name, what it is made of, and its fields."""
 
-    place: tuple[str, str] = ("", "")
+    qualified_name: tuple[str, str] = ("", "")
 
     def __new__(cls, *parts: Any, **named: Any) -> Self:
-        made = super().__new__(cls)
-        made.parts = list(parts)
-        made.fields = dict(named)
-        return made
+        instance = super().__new__(cls)
+        instance.parts = list(parts)
+        instance.fields = dict(named)
+        return instance
 
     def __init__(self, *parts: Any, **named: Any) -> None:
         self.parts: list[Any]
@@ -166,15 +166,15 @@ class _Revival:
     def again(self, member: Any) -> Any:
         key = id(member)
         if key not in self._done:
-            self._done[key] = self._made(member)
+            self._done[key] = self._revived(member)
         return self._done[key]
 
-    def _made(self, value: Any) -> Any:
+    def _revived(self, value: Any) -> Any:
         match value:
-            case StandIn(place=("uuid", "UUID"), fields={"int": int(number)}):
+            case StandIn(qualified_name=("uuid", "UUID"), fields={"int": int(number)}):
                 return uuid.UUID(int=number)
             case StandIn():
-                return self._make(*value.place, self._content(value))
+                return self._make(*value.qualified_name, self._content(value))
             case type():
                 raise ValueError(f"it names {value.__module__}.{value.__name__} where a value belongs")
             case list():
@@ -184,16 +184,16 @@ class _Revival:
             case tuple() | set() | frozenset():
                 return type(value)(map(self.again, value))
             case dict():
-                made = value.copy()
-                made.clear()
-                made.update({self.again(key): self.again(member) for key, member in value.items()})
-                return made
+                revived = value.copy()
+                revived.clear()
+                revived.update({self.again(key): self.again(member) for key, member in value.items()})
+                return revived
             case _ if callable(value):
                 raise ValueError("it names a function where a value belongs")
         return value
 
     def _content(self, stand_in: StandIn) -> Any:
-        kind = self._loaded(*stand_in.place)
+        kind = self._loaded(*stand_in.qualified_name)
         parts = [self.again(part) for part in stand_in.parts]
         if isinstance(kind, type) and issubclass(kind, enum.Enum):
             return next((name for name, member in kind.__members__.items() if [member.value] == parts), "?")

@@ -189,11 +189,11 @@ class PagedStore:
             for name, data in self._page(number).items():
                 parts.setdefault(crc32(name) & (count - 1), {})[name] = data
             self._pages.pop(number)
-            for place, part in parts.items():
-                self._pages[place] = part
-                self._write(place)
-                if place != number:
-                    del self._pages[place], self._sizes[place]
+            for target, part in parts.items():
+                self._pages[target] = part
+                self._write(target)
+                if target != number:
+                    del self._pages[target], self._sizes[target]
             self._changed.discard(number)
         self._page_count = count
 

@@ -30,13 +30,13 @@ class StreamStreamProcessor:
         self._alone = {"inner": (False, False), "left": (True, False), "outer": (True, True)}[kind]
         self._reach = ((before_ms, after_ms), (after_ms, before_ms))
         self._grace_ms = grace_ms
-        self._kept_ms = before_ms + after_ms + grace_ms
+        self._retention_ms = before_ms + after_ms + grace_ms
 
     def process(self, row: InputRow, state: TaskState) -> Iterator[UpdateRow]:
         alone = self._alone[row.port]
         if row.key is None:
             if alone and row.payload is not None:
-                yield self._said(row.key, row.port, row.payload, None, row.timestamp, row)
+                yield self._joined(row.key, row.port, row.payload, None, row.timestamp, row)
             return
         if row.payload is None:
             return
@@ -44,38 +44,40 @@ class StreamStreamProcessor:
             yield from self._unmatched(row, state)
         other = 1 - row.port
         before, after = self._reach[row.port]
-        first = max(0, row.timestamp - before, (state.get(_SEEN, _SIDES[other]) or 0) - self._kept_ms + 1)
+        first = max(
+            0, row.timestamp - before, (state.get(_SEEN, _SIDES[other]) or 0) - self._retention_ms + 1
+        )
         last = max(0, row.timestamp + after)
-        kept: tuple[list[Any], list[Any]] = state.get("kept", row.key) or ([], [])
-        begin = bisect_left(kept[other], first, key=_time_of)
-        matches = kept[other][begin : bisect_right(kept[other], last, begin, key=_time_of)]
+        buffers: tuple[list[Any], list[Any]] = state.get("kept", row.key) or ([], [])
+        begin = bisect_left(buffers[other], first, key=_time_of)
+        matches = buffers[other][begin : bisect_right(buffers[other], last, begin, key=_time_of)]
         waiting = (state.get("waiting", row.key) or {}) if any(self._alone) else {}
         for timestamp, value in matches:
             waiting.pop((timestamp, other), None)
-            yield self._said(row.key, row.port, row.payload, value, max(timestamp, row.timestamp), row)
+            yield self._joined(row.key, row.port, row.payload, value, max(timestamp, row.timestamp), row)
         if not matches and alone:
             if last < state.stream_time:
-                yield self._said(row.key, row.port, row.payload, None, row.timestamp, row)
+                yield self._joined(row.key, row.port, row.payload, None, row.timestamp, row)
             else:
                 waiting.setdefault((row.timestamp, row.port), []).append(row.payload)
                 Calendar(state, "unmatched").note(row.timestamp + after + self._grace_ms, row.key)
         if any(self._alone):
             state.put("waiting", row.key, waiting or None)
-        self._keep(row, kept, state)
+        self._keep(row, buffers, state)
 
     def time_passed(self, row: InputRow, state: TaskState) -> Iterator[UpdateRow]:
         """Records that nothing can match any more."""
         if any(self._alone):
             yield from self._unmatched(row, state)
 
-    def _keep(self, row: InputRow, kept: tuple[list[Any], list[Any]], state: TaskState) -> None:
+    def _keep(self, row: InputRow, buffers: tuple[list[Any], list[Any]], state: TaskState) -> None:
         assert row.key is not None
         seen = max(row.timestamp, state.get(_SEEN, _SIDES[row.port]) or 0)
         state.put(_SEEN, _SIDES[row.port], seen)
-        insort(kept[row.port], (row.timestamp, row.payload), key=_time_of)
-        state.put("kept", row.key, kept)
+        insort(buffers[row.port], (row.timestamp, row.payload), key=_time_of)
+        state.put("kept", row.key, buffers)
         calendar = Calendar(state, "expiry")
-        calendar.note(row.timestamp + self._kept_ms, row.key)
+        calendar.note(row.timestamp + self._retention_ms, row.key)
         for _, key in calendar.due(state.stream_time):
             self._forget(key, state, calendar)
 
@@ -83,15 +85,15 @@ class StreamStreamProcessor:
         """Each side has its own time, as the stores of Kafka Streams have: the slower one may still need what the faster
         has passed.
         """
-        kept = state.get("kept", key)
-        if kept is None:
+        buffers = state.get("kept", key)
+        if buffers is None:
             return
         for side in (0, 1):
-            expired = (state.get(_SEEN, _SIDES[side]) or 0) - self._kept_ms
-            del kept[side][: bisect_right(kept[side], expired, key=_time_of)]
-        if any(kept):
-            calendar.note(state.stream_time + self._kept_ms, key)
-        state.put("kept", key, kept if any(kept) else None)
+            expired = (state.get(_SEEN, _SIDES[side]) or 0) - self._retention_ms
+            del buffers[side][: bisect_right(buffers[side], expired, key=_time_of)]
+        if any(buffers):
+            calendar.note(state.stream_time + self._retention_ms, key)
+        state.put("kept", key, buffers if any(buffers) else None)
 
     def _unmatched(self, row: InputRow, state: TaskState) -> Iterator[UpdateRow]:
         for time, key in Calendar(state, "unmatched").due(state.stream_time):
@@ -99,11 +101,11 @@ class StreamStreamProcessor:
             for timestamp, side in sorted(waiting):
                 if timestamp + self._reach[side][1] + self._grace_ms <= time:
                     for value in waiting.pop((timestamp, side)):
-                        yield self._said(key, side, value, None, timestamp, row)
+                        yield self._joined(key, side, value, None, timestamp, row)
             state.put("waiting", key, waiting or None)
 
     @staticmethod
-    def _said(
+    def _joined(
         key: Fields | None, side: int, own: Fields, other: Fields | None, timestamp: int, row: InputRow
     ) -> UpdateRow:
         return UpdateRow(key, (own, other) if side == 0 else (other, own), timestamp, row.headers)

@@ -35,11 +35,11 @@ def in_order(rows: Iterable[InputRow]) -> list[InputRow]:
     """Sorts rows by offset within a partition; among partitions, the oldest next record comes first."""
     by_partition = sorted(rows, key=lambda row: row.order[1:])
     latest: dict[tuple[int, int], int] = {}
-    for place, row in enumerate(by_partition):
+    for index, row in enumerate(by_partition):
         when, source, partition = row.order[:3]
         latest[source, partition] = when = max(when, latest.get((source, partition), when))
         if when != row.order[0]:
-            by_partition[place] = row._replace(order=[when, *row.order[1:]])
+            by_partition[index] = row._replace(order=[when, *row.order[1:]])
     by_partition.sort(key=lambda row: row.order)
     return by_partition
 
@@ -79,26 +79,26 @@ class CachedState:
         self._began = self.stream_time
 
     def get(self, name: str, key: Fields | None) -> Any:
-        return self.read(_place(name, key))
+        return self.read(_entry_name(name, key))
 
     def put(self, name: str, key: Fields | None, value: Any) -> None:
-        self.write(_place(name, key), value)
+        self.write(_entry_name(name, key), value)
 
     @staticmethod
-    def place(name: str, key: Fields | None) -> bytes:
+    def entry_name(name: str, key: Fields | None) -> bytes:
         """Returns the name of an entry for `read` and `write`, for callers that do both."""
-        return _place(name, key)
+        return _entry_name(name, key)
 
-    def read(self, place: bytes) -> Any:
-        stored = self._read.get(place, _ABSENT)
+    def read(self, entry: bytes) -> Any:
+        stored = self._read.get(entry, _ABSENT)
         if stored is _ABSENT:
-            data = self._store.get(place)
-            stored = self._read[place] = None if data is None else state_value(data)
+            data = self._store.get(entry)
+            stored = self._read[entry] = None if data is None else state_value(data)
         return stored
 
-    def write(self, place: bytes, value: Any) -> None:
-        self._read[place] = value
-        self._written.add(place)
+    def write(self, entry: bytes, value: Any) -> None:
+        self._read[entry] = value
+        self._written.add(entry)
 
     def undo_by(self, undo: Callable[[], Any]) -> None:
         """A batch that fails is not flushed."""
@@ -111,29 +111,29 @@ class CachedState:
                 raise
             raise self._failures.error_of_timer(key, time, error) from None
 
-    def write_undone(self, place: bytes) -> Callable[[], None]:
+    def write_undone(self, entry: bytes) -> Callable[[], None]:
         """Takes back what is written there from now on."""
-        value, is_written = self.read(place), place in self._written
+        value, is_written = self.read(entry), entry in self._written
 
         def undo() -> None:
-            self._read[place] = value
+            self._read[entry] = value
             if not is_written:
-                self._written.discard(place)
+                self._written.discard(entry)
 
         return undo
 
     def flush(self) -> None:
-        for place in sorted(self._written):
-            value = self._read[place]
+        for entry in sorted(self._written):
+            value = self._read[entry]
             if value is None:
-                self._store.delete(place)
+                self._store.delete(entry)
             else:
-                self._store.put(place, state_bytes(value))
+                self._store.put(entry, state_bytes(value))
         if self.stream_time != self._began:
             self._store.put(_CLOCK, b"%d" % self.stream_time)
 
 
-def _place(name: str, key: Fields | None) -> bytes:
+def _entry_name(name: str, key: Fields | None) -> bytes:
     """Returns the name of an entry: equal keys have equal bytes."""
     return f"{name}/{'' if key is None else tuple(key.values())!r}".encode()
 
@@ -178,11 +178,11 @@ class RowState:
         return self._state.get(name, key)
 
     def put(self, name: str, key: Fields | None, value: Any) -> None:
-        place = _place(name, key)
-        if place not in self._put:
-            self._put.add(place)
-            self._undos.append(self._state.write_undone(place))
-        self._state.write(place, value)
+        entry = _entry_name(name, key)
+        if entry not in self._put:
+            self._put.add(entry)
+            self._undos.append(self._state.write_undone(entry))
+        self._state.write(entry, value)
 
     def undo_by(self, undo: Callable[[], Any]) -> None:
         self._undos.append(undo)
@@ -195,15 +195,15 @@ class RowState:
         mark, put_before = len(self._undos), self._put
         self._put = set()  # what the row has put already can be taken back to what it is now
         try:
-            made = list(timer())
+            updates = list(timer())
         except Exception as error:  # noqa: BLE001 - code of the program's, which may raise anything
             self._undo_to(mark)
             self._failures.add_timer(key, time, error)
-            made = []
+            updates = []
         else:
             put_before |= self._put
         self._put = put_before
-        return made
+        return updates
 
     def _undo_to(self, mark: int) -> None:
         while len(self._undos) > mark:
@@ -224,16 +224,16 @@ def run_batch(
     """
     state = CachedState(store, wall_clock, failures)
     if isinstance(processor, WallClockProcessor):
-        for number, update in enumerate(_said_by_clock(processor, state, failures)):
+        for number, update in enumerate(_clock_updates(processor, state, failures)):
             yield [wall_clock, CLOCK_SOURCE, 0, wall_clock, 0, number], update
     for row in in_order(rows):
         state.stream_time = max(state.stream_time, row.timestamp)
-        for number, update in enumerate(_said(processor, row, state, failures)):
+        for number, update in enumerate(_updates_of(processor, row, state, failures)):
             yield [*row.order, number], update
     state.flush()
 
 
-def _said(
+def _updates_of(
     processor: KeyedProcessor, row: InputRow, state: CachedState, failures: FailedRows | None
 ) -> Iterable[UpdateRow]:
     if failures is None:
@@ -263,7 +263,7 @@ def _row_state(
     return RowState(state, failures)
 
 
-def _said_by_clock(
+def _clock_updates(
     processor: WallClockProcessor, state: CachedState, failures: FailedRows | None
 ) -> Iterator[UpdateRow]:
     clock_state = _row_state(processor, state, failures)
@@ -287,15 +287,15 @@ def pass_time(
     alone.
     """
     state = CachedState(store, time_ms, failures)
-    made: list[UpdateRow] = []
+    updates: list[UpdateRow] = []
     if time_ms > state.stream_time and not is_wall_clock:
         state.stream_time = time_ms
         if isinstance(processor, TimedProcessor):
             row = InputRow(0, None, None, time_ms, None, order)
-            made += processor.time_passed(row, _row_state(processor, state, failures) or state)
+            updates += processor.time_passed(row, _row_state(processor, state, failures) or state)
     if isinstance(processor, WallClockProcessor):
-        made += _said_by_clock(processor, state, failures)
-    for number, update in enumerate(made):
+        updates += _clock_updates(processor, state, failures)
+    for number, update in enumerate(updates):
         yield [*order, number], update
     state.flush()
 
@@ -370,7 +370,7 @@ def latest_only(
     for key, (order, update) in last.items():
         if old:
             values = list(update.values)
-            for place in old:
-                values[place] = first[key].values[place]
+            for index in old:
+                values[index] = first[key].values[index]
             update = update._replace(values=tuple(values))
         yield order, update

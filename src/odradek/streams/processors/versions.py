@@ -113,9 +113,9 @@ class VersionedJoinProcessor:
         seen = max(row.timestamp, state.get("seen", _TABLE) or 0)
         state.put("seen", _TABLE, seen)
         versions = state.get("versions", key) or []
-        place = bisect_left(versions, row.timestamp, key=lambda version: version[0])
-        same = place < len(versions) and versions[place][0] == row.timestamp
-        versions[place : place + same] = [(row.timestamp, row.payload)]
+        index = bisect_left(versions, row.timestamp, key=lambda version: version[0])
+        same = index < len(versions) and versions[index][0] == row.timestamp
+        versions[index : index + same] = [(row.timestamp, row.payload)]
         state.put("versions", key, versions)
         calendar = Calendar(state, "history")
         calendar.note(row.timestamp + self._history_ms, key)
@@ -127,7 +127,7 @@ class VersionedJoinProcessor:
         """Versions that no record can find any more: the next one is true already at the oldest time that is kept."""
         versions = state.get("versions", key) or []
         count = bisect_right(versions, oldest, key=lambda version: version[0])
-        kept = versions[max(0, count - 1) :]
-        if len(kept) == 1 and kept[0][1] is None and kept[0][0] <= oldest:
-            kept = []
-        state.put("versions", key, kept or None)
+        retained = versions[max(0, count - 1) :]
+        if len(retained) == 1 and retained[0][1] is None and retained[0][0] <= oldest:
+            retained = []
+        state.put("versions", key, retained or None)

@@ -76,13 +76,13 @@ class WindowTableProcessor:
     def _list(self, key: Fields, window: Fields, state: TaskState, *, is_there: bool) -> None:
         """Adds the window to those of its key, or removes it."""
         listed: _Listed = state.get(_WINDOWS, key) or {}
-        place = repr(tuple(window.values()))
+        window_text = repr(tuple(window.values()))
         if is_there:
-            listed[place] = window
+            listed[window_text] = window
             if self._held_ms is not None:
                 Calendar(state, "expiry").note(window[END] + self._held_ms, key)
         else:
-            listed.pop(place, None)
+            listed.pop(window_text, None)
         state.put(_WINDOWS, key, listed or None)
 
     def _forget(self, state: TaskState) -> None:
@@ -90,9 +90,11 @@ class WindowTableProcessor:
             return
         for _, key in Calendar(state, "expiry").due(state.stream_time):
             listed: _Listed = state.get(_WINDOWS, key) or {}
-            held = {place: window for place, window in listed.items() if self._is_held(window, state)}
-            for place, window in listed.items():
-                if place not in held:
+            held = {
+                window_text: window for window_text, window in listed.items() if self._is_held(window, state)
+            }
+            for window_text, window in listed.items():
+                if window_text not in held:
                     state.put(_WINDOW, window, None)
             state.put(_WINDOWS, key, held or None)
 
@@ -102,5 +104,5 @@ class WindowTableProcessor:
 
 def _by_time(listed: tuple[str, Fields]) -> tuple[int, int, str]:
     """Returns a sort key that orders windows as Kafka Streams orders the bytes of windowed keys."""
-    place, window = listed
-    return window.get(START, 0), window.get(END, 0), place
+    window_text, window = listed
+    return window.get(START, 0), window.get(END, 0), window_text

@@ -92,15 +92,15 @@ class WindowProcessor:
         for window, after, before in self.kind.add(
             Arrival(key, values, row.timestamp, windows, state.stream_time, needs_old)
         ):
-            kept = after is not None and after[0] is not None
-            if kept:
-                calendar.note(self.kind.kept_until(window), key)
+            is_stored = after is not None and after[0] is not None
+            if is_stored:
+                calendar.note(self.kind.retained_until(window), key)
                 if self._idle_ms is not None:
                     until = max(state.get(_OPEN_UNTIL, _TASK) or 0, self.kind.open_until(window))
                     state.put(_OPEN_UNTIL, _TASK, until)
             if not self.is_final:
                 yield self._update(key, window, after, before, row.headers)
-            elif not kept:
+            elif not is_stored:
                 unsaid.pop(window, None)
             else:
                 self._result(after)  # what does not fit fails with this record, not with one that closes
@@ -117,10 +117,10 @@ class WindowProcessor:
             for window in sorted(unsaid, key=lambda window: (window[1], window[0])):
                 if self.kind.open_until(window) <= time:
                     del unsaid[window]
-                    said = partial(self._final, key, window, windows[window], headers)
-                    yield from state.fire(key, self.kind.open_until(window), said)
+                    emit = partial(self._final, key, window, windows[window], headers)
+                    yield from state.fire(key, self.kind.open_until(window), emit)
             state.put("unsaid", key, unsaid or None)
-        for window in [window for window in windows if self.kind.kept_until(window) <= time]:
+        for window in [window for window in windows if self.kind.retained_until(window) <= time]:
             del windows[window]
         state.put("windows", key, windows or None)
 
@@ -132,9 +132,9 @@ class WindowProcessor:
     ) -> UpdateRow:
         now, was = self._result(after), None if before is None else self.fold.result(before[0])
         was = was if self.results is None else self.results.fitted_before(was)
-        said = before if after is None else after
-        assert said is not None
-        timestamp = said[1]
+        emitted = before if after is None else after
+        assert emitted is not None
+        timestamp = emitted[1]
         return UpdateRow({**key, START: window[0], END: window[1]}, (now, was), timestamp, headers)
 
     def _result(self, held: Held | None) -> Fields | None:
@@ -168,7 +168,7 @@ class FixedWindows:
     def open_until(self, window: Window) -> int:
         return window[1] + self.grace_ms - 1
 
-    kept_until = open_until
+    retained_until = open_until
 
 
 class Sessions:
@@ -178,7 +178,7 @@ class Sessions:
     """
 
     def __init__(self, kind: SessionWindows, fold: Fold) -> None:
-        self._gap_ms, self._grace_ms, self._kept_ms = kind.gap_ms, kind.grace_ms, kind.kept_ms
+        self._gap_ms, self._grace_ms, self._retention_ms = kind.gap_ms, kind.grace_ms, kind.store_retention_ms
         self._fold = fold
 
     def add(self, arrival: Arrival) -> Iterator[WindowChange]:
@@ -214,9 +214,9 @@ class Sessions:
     def open_until(self, window: Window) -> int:
         return window[1] + self._gap_ms + self._grace_ms - 1
 
-    def kept_until(self, window: Window) -> int:
+    def retained_until(self, window: Window) -> int:
         """Returns the last stream time at which a record that is not late can join a closed session to another."""
-        return window[1] + self._kept_ms - 1
+        return window[1] + self._retention_ms - 1
 
 
 def open_windows(kind: WindowKind, fold: Fold) -> OpenWindows:

@@ -47,8 +47,8 @@ from odradek.streams.processors.task import (
 from odradek.streams.translation.frames import ORIGIN, STATE, carried
 from odradek.streams.translation.packing import (
     PACKED_BYTES,
+    PACKED_TYPE,
     ROWS,
-    SAID,
     TASK,
     packed,
     packed_rows,
@@ -122,45 +122,45 @@ class TaskRun:
         origins = OriginColumn()
         if rows is not None and rows.num_rows:
             columns = TaskColumns.of(rows, self.port_count, ORIGIN if ORIGIN in rows.column_names else None)
-            said = self._in_columns(store, columns)
-            if said is not None:
-                return said
+            in_columns = self._in_columns(store, columns)
+            if in_columns is not None:
+                return in_columns
             origins = failures.origins = OriginColumn(columns)
-            given = columns.readable_rows(failures.add)
+            readable = columns.readable_rows(failures.add)
         else:
-            given = []
-        made = run_batch(self.processor, store, given, now, failures)
-        return self.table_of(list(made if self.old is None else latest_only(made, self.old)), origins)
+            readable = []
+        updates = run_batch(self.processor, store, readable, now, failures)
+        return self.table_of(list(updates if self.old is None else latest_only(updates, self.old)), origins)
 
     def _in_columns(self, store: ByteStore, rows: TaskColumns) -> pa.Table | None:
         if has_wall_clock(self.processor):
             return None
         state = CachedState(store)
         kinds = tuple(self.schema.field(name).type for name in self.outputs)
-        said = columnar(self.processor, rows, state, self.old, kinds)
-        if said is None:
+        updates = columnar(self.processor, rows, state, self.old, kinds)
+        if updates is None:
             return None
         state.flush()
-        width = said.orders.shape[1]
+        width = updates.orders.shape[1]
         orders = pa.ListArray.from_arrays(
-            pa.array(range(0, said.orders.size + 1, width), pa.int32()),
-            pa.array(said.orders.ravel(), pa.int64()),
+            pa.array(range(0, updates.orders.size + 1, width), pa.int32()),
+            pa.array(updates.orders.ravel(), pa.int64()),
         )
-        columns = [said.keys, *said.values, said.timestamps, said.headers, orders]
-        columns += [said.origins] if ORIGIN in self.schema.names else []
+        columns = [updates.keys, *updates.values, updates.timestamps, updates.headers, orders]
+        columns += [updates.origins] if ORIGIN in self.schema.names else []
         return self._table(columns)
 
-    def table_of(self, made: list[tuple[list[int], UpdateRow]], origins: OriginColumn) -> pa.Table:
+    def table_of(self, ordered: list[tuple[list[int], UpdateRow]], origins: OriginColumn) -> pa.Table:
         """Updates that a processor said row by row."""
-        updates = [update for _, update in made]
+        updates = [update for _, update in ordered]
         columns: list[Any] = [[update.key for update in updates]]
-        columns += [[update.values[place] for update in updates] for place in range(len(self.outputs))]
+        columns += [[update.values[index] for update in updates] for index in range(len(self.outputs))]
         columns.append([update.timestamp for update in updates])
         columns.append([update.headers for update in updates])
-        columns.append([order for order, _ in made])
+        columns.append([order for order, _ in ordered])
         if ORIGIN in self.schema.names:
             kind = self.schema.field(ORIGIN).type
-            columns.append(origins.take((tuple(order[1:4]) for order, _ in made), kind))
+            columns.append(origins.take((tuple(order[1:4]) for order, _ in ordered), kind))
         return self._table(columns)
 
     def _table(self, columns: list[Any]) -> pa.Table:
@@ -181,11 +181,11 @@ class TaskRun:
         """Rows that are no records, and look like one."""
         return pa.Table.from_pylist([{**example, STATE: state} for state in states], schema=self.schema)
 
-    def example(self, said: pa.Table) -> dict[str, Any]:
+    def example(self, updates: pa.Table) -> dict[str, Any]:
         """Returns the first record that was said; one that is null all over where none was, or Python does not hold it."""
         nothing = {"__timestamp": 0, "__order": [0, 0, 0, 0, 0]}
         try:
-            return next(iter(python_values(said.slice(0, 1))), nothing)
+            return next(iter(python_values(updates.slice(0, 1))), nothing)
         except UnreadableValueError:
             return nothing
 
@@ -265,11 +265,11 @@ class TaskProcessor(StatefulProcessor):
         if rows is not None:
             rows, passing = separated(rows)
         now: int = timer_values.getCurrentProcessingTimeInMs() if has_wall_clock(self._run.processor) else 0
-        said = self._run.updates(store, rows, now, failures)
+        updates = self._run.updates(store, rows, now, failures)
         self._set_timer(store, timer_values)
-        tables = [said]
+        tables = [updates]
         if STATE in self._run.schema.names:
-            example = self._example(store, said)
+            example = self._example(store, updates)
             passing += letters_of(failures)
             if changelog is not None:
                 changes = packed_changes(recording.changes, self._numbers[key[0]])
@@ -291,14 +291,14 @@ class TaskProcessor(StatefulProcessor):
     def close(self) -> None:
         pass
 
-    def _example(self, store: ByteStore, said: pa.Table) -> dict[str, Any]:
+    def _example(self, store: ByteStore, updates: pa.Table) -> dict[str, Any]:
         """Returns a record that was said, in this batch or an earlier one."""
-        kept = store.get(_EXAMPLE)
-        if not said.num_rows and kept is not None:
-            earlier: dict[str, Any] = state_value(kept)
+        stored = store.get(_EXAMPLE)
+        if not updates.num_rows and stored is not None:
+            earlier: dict[str, Any] = state_value(stored)
             return earlier
-        example = self._run.example(said)
-        if said.num_rows and kept is None:
+        example = self._run.example(updates)
+        if updates.num_rows and stored is None:
             store.put(_EXAMPLE, state_bytes(example))
         return example
 
@@ -356,7 +356,9 @@ def keyed(
             initial = rows.sparkSession.createDataFrame(names, f"{TASK} INT").groupBy(TASK)
         time_mode = "ProcessingTime" if has_wall_clock(processor) else "None"
         groups = packed_rows(rows).groupBy(TASK)
-        return unpacked_rows(groups.transformWithState(task, SAID, "append", time_mode, initial), schema)
+        return unpacked_rows(
+            groups.transformWithState(task, PACKED_TYPE, "append", time_mode, initial), schema
+        )
     script = tasks.script
 
     def batch(rows):  # type: ignore[no-untyped-def]  # Spark looks for annotations, and knows few
@@ -373,15 +375,15 @@ def _batch(run: TaskRun, rows: pa.Table, script: tuple[ScriptStep, ...], failure
     if script:
         columns = TaskColumns.of(records, run.port_count, ORIGIN if ORIGIN in records.column_names else None)
         origins = failures.origins = OriginColumn(columns)
-        given = columns.readable_rows(failures.add)
-        made = list(run_script(run.processor, MemoryStore(), given, script, run.old, failures))
-        said = run.table_of(made, origins)
+        readable = columns.readable_rows(failures.add)
+        ordered = list(run_script(run.processor, MemoryStore(), readable, script, run.old, failures))
+        updates = run.table_of(ordered, origins)
     else:
-        said = run.updates(MemoryStore(), records, 0, failures)
+        updates = run.updates(MemoryStore(), records, 0, failures)
     passing += letters_of(failures)
     if not passing:
-        return said
-    return pa.concat_tables([said, run.passing(run.example(said), passing)])
+        return updates
+    return pa.concat_tables([updates, run.passing(run.example(updates), passing)])
 
 
 def task_of(port: Port, tasks: tuple[int, ...]) -> Column:

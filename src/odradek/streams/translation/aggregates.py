@@ -110,21 +110,21 @@ def _balanced(text: str, start: int) -> int:
     """Returns the index where the bracket closes that is open at `start`."""
     blank = _QUOTED.sub(lambda quoted: "'" * len(quoted[0]), text)
     depth = 1
-    for place in range(start, len(blank)):
-        depth += {"(": 1, ")": -1}.get(blank[place], 0)
+    for index in range(start, len(blank)):
+        depth += {"(": 1, ")": -1}.get(blank[index], 0)
         if depth == 0:
-            return place
+            return index
     raise ConfigError(f"{text}: a bracket is not closed")
 
 
 def _split(text: str) -> Iterator[str]:
     blank = _QUOTED.sub(lambda quoted: "'" * len(quoted[0]), text)
     depth, start = 0, 0
-    for place, letter in enumerate(blank):
+    for index, letter in enumerate(blank):
         depth += {"(": 1, "[": 1, ")": -1, "]": -1}.get(letter, 0)
         if letter == "," and depth == 0:
-            yield text[start:place].strip()
-            start = place + 1
+            yield text[start:index].strip()
+            start = index + 1
     if text[start:].strip():
         yield text[start:].strip()
 

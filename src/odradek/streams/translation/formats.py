@@ -43,8 +43,8 @@ class Decoded(NamedTuple):
 def arrow_column(function: Callable[..., pa.Array], kind: DataType, *arguments: Column) -> Column:
     """Returns the column that a function computes from columns, batch by batch. Its type hints tell Spark its kind."""
     define: Any = arrow_udf
-    made: Column = define(function, kind)(*arguments)
-    return made
+    called: Column = define(function, kind)(*arguments)
+    return called
 
 
 def source_options(schema: DeclaredSchema, role: str) -> dict[str, str]:
@@ -129,8 +129,12 @@ def _by_schema(column: Column, schema: DeclaredSchema, form: SchemaFormat) -> De
     value: DataType = kind if form.is_record else kind.fields[0].dataType
     decoded_type = StructType().add("value", value).add("problem", StringType())
     outcome = arrow_column(decoder(form, value), decoded_type, column)
-    made = outcome.getField("value")
-    struct = made if form.is_record else sf.when(made.isNotNull(), sf.struct(made.alias(schema.names[0])))
+    content = outcome.getField("value")
+    struct = (
+        decoded_value
+        if form.is_record
+        else sf.when(decoded_value.isNotNull(), sf.struct(decoded_value.alias(schema.names[0])))
+    )
     return Decoded(struct, outcome.getField("problem"))
 
 
@@ -149,11 +153,11 @@ def decoder(form: SchemaFormat, kind: DataType) -> Callable[[pa.Array], pa.Array
             values.append(value)
             problems.append(problem)
         try:
-            made = pa.array(values, arrow)
+            column = pa.array(values, arrow)
         except Exception:  # noqa: BLE001 - of many kinds; value by value it shows which do not fit
-            made = pa.array(_fitting(values, problems, arrow, form.name), arrow)
+            column = pa.array(_fitting(values, problems, arrow, form.name), arrow)
         return pa.StructArray.from_arrays(
-            [made, pa.array(problems, pa.string())],
+            [column, pa.array(problems, pa.string())],
             fields=[pa.field("value", arrow), pa.field("problem", pa.string())],
         )
 
@@ -173,13 +177,13 @@ def _decoded(form: SchemaFormat, data: bytes) -> tuple[Any, str | None]:
 def _fitting(values: list[Any], problems: list[str | None], arrow: pa.DataType, name: str) -> list[Any]:
     """Returns the values that fit the type; of the others, null, and what is wrong is among the problems."""
     fitting: list[Any] = []
-    for place, value in enumerate(values):
+    for index, value in enumerate(values):
         try:
             pa.array([value], arrow)
             fitting.append(value)
         except Exception as error:  # noqa: BLE001 - as above
             fitting.append(None)
-            problems[place] = _problem(name, error)
+            problems[index] = _problem(name, error)
     return fitting
 
 

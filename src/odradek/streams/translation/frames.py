@@ -97,18 +97,22 @@ def computed_here(column: Column) -> Column:
     return sf.when(sf.spark_partition_id() >= 0, column)
 
 
-def of_records(rows: DataFrame, made: Column) -> Column:
+def of_records(rows: DataFrame, computed: Column) -> Column:
     """The column in records, and null in what passes: an expression of the user's counts, and raises, for records alone. It is
     for what goes into a task: the rows that come out of it look like records again.
     """
-    return sf.when(sf.col(STATE).isNull(), made) if passes(rows) else made
+    return sf.when(sf.col(STATE).isNull(), computed) if passes(rows) else computed
 
 
-def unless_empty(rows: DataFrame, made: Column) -> Column:
+def unless_empty(rows: DataFrame, computed: Column) -> Column:
     """Returns `of_records`, computed also for rows that pass through and look like records, which other expressions see. Spark
     calls functions in Python for all rows, even of the other branch, and they need values.
     """
-    return sf.when(sf.col(STATE).isNull() | sf.col("__value").isNotNull(), made) if passes(rows) else made
+    return (
+        sf.when(sf.col(STATE).isNull() | sf.col("__value").isNotNull(), computed)
+        if passes(rows)
+        else computed
+    )
 
 
 def parts(rows: DataFrame, elements: Column) -> Column:
@@ -145,24 +149,24 @@ def key_columns(frame: RecordFrame, taken: set[str]) -> list[Column]:
 
 def columns(expressions: Iterable[Expression], all_values: Iterable[str] = ()) -> list[Column]:
     """Returns Spark's columns for the user's expressions; `*` stands for all value columns."""
-    made: list[Column] = []
+    outputs: list[Column] = []
     for expression in expressions:
         if isinstance(expression, str) and expression.strip() == "*":
-            made += [sf.col(f"`{name}`") for name in all_values]
+            outputs += [sf.col(f"`{name}`") for name in all_values]
         else:
-            made.append(sf.expr(expression) if isinstance(expression, str) else expression)
-    return made
+            outputs.append(sf.expr(expression) if isinstance(expression, str) else expression)
+    return outputs
 
 
-def named(rows: DataFrame, made: list[Column], *, alone: str) -> list[tuple[str, Column]]:
+def named(rows: DataFrame, outputs: list[Column], *, alone: str) -> list[tuple[str, Column]]:
     """The columns with their names. One without a name is called `alone`; of several, each needs a name."""
-    names = rows.select(*made).columns
+    names = rows.select(*outputs).columns
     visible = {name.lower() for name in rows.columns}
     named_columns = []
-    for name, column in zip(names, made, strict=True):
+    for name, column in zip(names, outputs, strict=True):
         unnamed = not name.isidentifier() and name.lower() not in visible
         if unnamed or name.startswith("__"):
-            if len(made) > 1:
+            if len(outputs) > 1:
                 raise ConfigError(f"one of several expressions needs a name: {column} AS name")
             name = alone
         named_columns.append((name, column.alias(name)))
@@ -173,17 +177,17 @@ def named(rows: DataFrame, made: list[Column], *, alone: str) -> list[tuple[str,
     return named_columns
 
 
-def struct_of(made: list[tuple[str, Column]], *, bare: str, present: Column | None = None) -> Column:
+def struct_of(outputs: list[tuple[str, Column]], *, bare: str, present: Column | None = None) -> Column:
     """Returns a struct; null where it is one column called `bare` that is null, or where `present` is false and all columns are
     null.
     """
-    struct = sf.struct(*(column for _, column in made))
-    if [name for name, _ in made] == [bare]:
-        return sf.when(made[0][1].isNotNull(), struct)
+    struct = sf.struct(*(column for _, column in outputs))
+    if [name for name, _ in outputs] == [bare]:
+        return sf.when(outputs[0][1].isNotNull(), struct)
     if present is None:
         return struct
     something = present
-    for _, column in made:
+    for _, column in outputs:
         something = something | column.isNotNull()
     return sf.when(something, struct)
 

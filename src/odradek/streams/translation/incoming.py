@@ -51,7 +51,7 @@ def incoming(rows: DataFrame, source: TopicSource, number: int, letters: Letters
             *known,
         )
         return RecordFrame(
-            rows=without_negative_times(read, source, letters) if _looks_at_times(source) else read
+            rows=without_negative_times(read, source, letters) if _checks_times(source) else read
         )
     record = sf.col("record")
     origin = origin_of(
@@ -62,21 +62,21 @@ def incoming(rows: DataFrame, source: TopicSource, number: int, letters: Letters
         *known,
         sf.lit(None).cast(PASSING_TYPE).alias(STATE),
         origin.alias(ORIGIN),
-        computed_here(_problem(rows, parts, when if _looks_at_times(source) else None)).alias("__problem"),
+        computed_here(_problem(rows, parts, when if _checks_times(source) else None)).alias("__problem"),
     )
     problem = sf.col("__problem")
-    kept = failed(
+    readable = failed(
         read, source.name, problem.getField("exception"), problem.getField("message"), letters
     ).drop("__problem")
     good = sf.col(STATE).isNull()
     return RecordFrame(
-        rows=kept.withColumns(
+        rows=readable.withColumns(
             {name: computed_here(sf.when(good, sf.col(name))) for name in ("__key", "__value")}
         )
     )
 
 
-def _looks_at_times(source: TopicSource) -> bool:
+def _checks_times(source: TopicSource) -> bool:
     """Tells whether the records' own timestamps count: no expression takes their place."""
     return source.skips_negative_times and source.timestamp is None
 
@@ -88,16 +88,16 @@ def without_negative_times(rows: DataFrame, source: TopicSource, letters: Letter
     when = sf.col("__timestamp")
     if letters is None or STATE not in rows.columns:
         return filtered(rows, ~sf.coalesce(when < 0, sf.lit(False)))
-    said = _negative(when)
-    kept = failed(rows, source.name, said.getField("exception"), said.getField("message"), letters)
+    failure = _negative(when)
+    passing = failed(rows, source.name, failure.getField("exception"), failure.getField("message"), letters)
     good = sf.col(STATE).isNull()
-    return kept.withColumns({name: sf.when(good, sf.col(name)) for name in ("__key", "__value")})
+    return passing.withColumns({name: sf.when(good, sf.col(name)) for name in ("__key", "__value")})
 
 
 def _negative(when: Column) -> Column:
     """Returns the problem of a timestamp; null if there is none."""
     text = sf.concat(sf.lit("the timestamp: "), when.cast("string"), sf.lit(" is negative"))
-    return sf.when(when < 0, _said(sf.lit("ValueError"), text))
+    return sf.when(when < 0, _failure(sf.lit("ValueError"), text))
 
 
 def _problem(rows: DataFrame, parts: dict[str, Decoded], when: Column | None) -> Column:
@@ -108,15 +108,15 @@ def _problem(rows: DataFrame, parts: dict[str, Decoded], when: Column | None) ->
     if DEAD_LETTER in rows.columns:
         letter = sf.col(DEAD_LETTER)
         text = sf.concat(sf.lit("the "), letter.getField("stage"), sf.lit(": "), letter.getField("message"))
-        problems.append(sf.when(letter.isNotNull(), _said(letter.getField("exception"), text)))
+        problems.append(sf.when(letter.isNotNull(), _failure(letter.getField("exception"), text)))
     for role, part in parts.items():
         if part.problem is not None:
             text = sf.concat(sf.lit(f"the {role}: "), part.problem)
-            problems.append(sf.when(part.problem.isNotNull(), _said(sf.lit("ValueError"), text)))
+            problems.append(sf.when(part.problem.isNotNull(), _failure(sf.lit("ValueError"), text)))
     return sf.coalesce(*problems)
 
 
-def _said(exception: Column, message: Column) -> Column:
+def _failure(exception: Column, message: Column) -> Column:
     return sf.struct(exception.alias("exception"), message.alias("message"))
 
 

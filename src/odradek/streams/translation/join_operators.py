@@ -135,13 +135,13 @@ def joined_value(
     )
     everything = [*ours, *(shown for _, shown in pairs)]
     chosen = ("*",) if operator.value is None else operator.value
-    made = named(seen, columns(chosen, everything), alone="value")
+    outputs = named(seen, columns(chosen, everything), alone="value")
     bare = "value" if operator.value is not None else ""
     sides = [sf.col(left).isNotNull(), sf.col(right).isNotNull()]
     here = {"inner": sides[0] & sides[1], "left": sides[0], "outer": sides[0] | sides[1]}[operator.kind]
-    value = sf.when(here, struct_of(made, bare=bare)).alias(name)
-    kept = [column for column in frame.rows.columns if column not in (left, right)]
-    return seen.select(*kept, value)
+    value = sf.when(here, struct_of(outputs, bare=bare)).alias(name)
+    others = [column for column in frame.rows.columns if column not in (left, right)]
+    return seen.select(*others, value)
 
 
 @translate.register
@@ -177,7 +177,9 @@ def _foreign_key(operator: ForeignKeyJoin, translator: Translator) -> RecordFram
     rows = _references(operator, left)
     by = matching_key(rows, "__by", struct_in(right.rows, "__key"), operator)
     payload = sf.struct(
-        sf.col("__key").alias("key"), sf.col("__value").alias("value"), sf.col("__said").alias("said")
+        sf.col("__key").alias("key"),
+        sf.col("__value").alias("value"),
+        sf.col("__instruction").alias("instruction"),
     )
     joined = keyed(
         [
@@ -236,8 +238,8 @@ def _references(operator: ForeignKeyJoin, left: RecordFrame) -> DataFrame:
     same = new.eqNullSafe(old)
     moved = here & was & ~same
 
-    def to(by: Column, said: str, when: Column) -> Column:
-        return sf.when(when, sf.struct(by.alias("by"), sf.lit(said).alias("said")))
+    def to(by: Column, instruction: str, when: Column) -> Column:
+        return sf.when(when, sf.struct(by.alias("by"), sf.lit(instruction).alias("instruction")))
 
     left_kind = sf.lit(operator.kind == "left")
     gone = ~here | (moved & new.isNull() & ~left_kind)
@@ -246,7 +248,7 @@ def _references(operator: ForeignKeyJoin, left: RecordFrame) -> DataFrame:
     moves = to(new, "move", moved & old.isNotNull() & new.isNotNull())
     keeps = to(new, "keep", here & (~was | same | old.isNull()) & new.isNotNull())
     nowhere = to(new, "keep", here & new.isNull() & left_kind)
-    said = sf.array_compact(sf.array(leaves, deletes, moves, keeps, nowhere))
+    subscriptions = sf.array_compact(sf.array(leaves, deletes, moves, keeps, nowhere))
     messages = rows.select(
         "__key",
         "__value",
@@ -254,15 +256,15 @@ def _references(operator: ForeignKeyJoin, left: RecordFrame) -> DataFrame:
         "__headers",
         "__order",
         *carried(rows),
-        sf.posexplode(parts(rows, said)).alias("__place", "__to"),
+        sf.posexplode(parts(rows, subscriptions)).alias("__number", "__to"),
     )
     return messages.select(
         "__key",
         "__value",
         "__timestamp",
         "__headers",
-        sf.concat("__order", sf.array(sf.col("__place").cast("bigint"))).alias("__order"),
+        sf.concat("__order", sf.array(sf.col("__number").cast("bigint"))).alias("__order"),
         sf.col("__to.by").alias("__by"),
-        sf.col("__to.said").alias("__said"),
+        sf.col("__to.instruction").alias("__instruction"),
         *carried(rows),
     )

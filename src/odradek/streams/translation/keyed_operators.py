@@ -64,8 +64,8 @@ def _aggregated(operator: Aggregated, translator: Translator) -> RecordFrame:
 def _finished(frame: RecordFrame, column: str, sql: SqlAggregates) -> DataFrame:
     """Applies the user's expressions to the results of the functions."""
     seen = scope(frame, column)
-    made = named(seen, columns(sql.expressions), alone="value")
-    value = sf.when(sf.col(column).isNotNull(), struct_of(made, bare="value"))
+    outputs = named(seen, columns(sql.expressions), alone="value")
+    value = sf.when(sf.col(column).isNotNull(), struct_of(outputs, bare="value"))
     return seen.withColumn(column, value).select(*frame.rows.columns)
 
 
@@ -137,9 +137,9 @@ def _run_fold(
                     f"{operator.name}: a window adds the column {name} to the key, which has one"
                 )
             kind = StructType([*kind.fields, StructField(name, LongType())])
-        kept = open_windows(operator.window, fold)
+        windows = open_windows(operator.window, fold)
         processor = WindowProcessor(
-            kept, fold, final=operator.final, idle_ms=operator.window.idle_ms, results=fitting
+            windows, fold, final=operator.final, idle_ms=operator.window.idle_ms, results=fitting
         )
     if isinstance(operator, Cogrouped):
         processor = ByPort(processor)
@@ -165,12 +165,12 @@ def _fold_table(
     """A table's update takes the old value back under its old key, and adds the new one under its new key."""
     frame = latest_versions(frame)
     rows = frame.rows
-    for column, by, made in (("__value", "__new_by", "__new"), ("__old", "__old_by", "__was")):
+    for column, by, value in (("__value", "__new_by", "__new"), ("__old", "__old_by", "__was")):
         seen = scope(frame.with_rows(rows), column)
         key = sf.col("__key") if operator.key is None else key_struct(seen, columns(operator.key))
         present = sf.col(column).isNotNull()
-        kept = [sf.col(name) for name in rows.columns]
-        rows = seen.select(*kept, sf.when(present, key).alias(by), sf.when(present, arguments).alias(made))
+        others = [sf.col(name) for name in rows.columns]
+        rows = seen.select(*others, sf.when(present, key).alias(by), sf.when(present, arguments).alias(value))
     same = sf.col("__new_by") == sf.col("__old_by")
     nothing = sf.lit(None).cast(rows.schema["__new"].dataType)
     change = "struct<by:{0},new:{1},old:{1}>".format(
@@ -185,10 +185,10 @@ def _fold_table(
     single = sf.array(one("__new_by", new, was)).cast(f"array<{change}>")
     changes = sf.when(sf.coalesce(same, sf.lit(False)), single).otherwise(both)
     updates = rows.select(
-        *META, *carried(rows), sf.posexplode(parts(rows, changes)).alias("__place", "__change")
+        *META, *carried(rows), sf.posexplode(parts(rows, changes)).alias("__number", "__change")
     )
     ordered = where(updates, sf.col("__change.by").isNotNull()).withColumn(
-        "__order", sf.concat("__order", sf.array(sf.col("__place").cast("bigint")))
+        "__order", sf.concat("__order", sf.array(sf.col("__number").cast("bigint")))
     )
     payload = sf.struct(sf.col("__change.new").alias("new"), sf.col("__change.old").alias("old"))
     port = Port(rows=ordered, key=sf.col("__change.by"), payload=payload)
@@ -236,7 +236,7 @@ def _processed(operator: Processed, translator: Translator) -> RecordFrame:
             for (name, _), kind in zip(operator.outputs, kinds, strict=True)
         },
     )
-    said = keyed(
+    updates = keyed(
         [Port(rows=rows, key=sf.col("__by"), payload=sf.col("__value"))],
         processor,
         name=operator.name,
@@ -244,7 +244,7 @@ def _processed(operator: Processed, translator: Translator) -> RecordFrame:
         key=by,
         outputs=outputs,
     )
-    return RecordFrame(rows=said)
+    return RecordFrame(rows=updates)
 
 
 @translate.register

@@ -42,11 +42,13 @@ def origin_of(*, key: Column, value: Column, headers: Column) -> Column:
 def origin_within(name: str) -> Column:
     """Returns the origin of a row that comes from no record: a dead letter can only name its place in the program."""
     nothing = sf.lit(None)
-    place = [
+    coordinates = [
         sf.lit(name).alias("topic"),
         *(sf.lit(0).alias(part) for part in ("partition", "offset", "timestamp")),
     ]
-    return sf.struct(*place, *(nothing.alias(part) for part in ("key", "value", "headers"))).cast(ORIGIN_TYPE)
+    return sf.struct(*coordinates, *(nothing.alias(part) for part in ("key", "value", "headers"))).cast(
+        ORIGIN_TYPE
+    )
 
 
 def failed(rows: DataFrame, stage: str, exception: Column, message: Column, letters: Letters) -> DataFrame:

@@ -70,19 +70,19 @@ def doubled(frame: RecordFrame, *, held_back: bool) -> RecordFrame:
     """
     rows = frame.rows
     marked = _with_last_marked(frame) if held_back else rows
-    copies, kept_alone = sf.array(sf.lit(False), sf.lit(True)), sf.array(sf.lit(True))
+    copies, only_kept = sf.array(sf.lit(False), sf.lit(True)), sf.array(sf.lit(True))
     if passes(rows):
-        copies = sf.when(sf.col(STATE).isNull(), copies).otherwise(kept_alone)
+        copies = sf.when(sf.col(STATE).isNull(), copies).otherwise(only_kept)
     if held_back:
-        copies = sf.when(sf.col(_IS_LAST), copies).otherwise(kept_alone)
+        copies = sf.when(sf.col(_IS_LAST), copies).otherwise(only_kept)
     is_kept = sf.col(_IS_KEPT)
     passing = sf.struct(sf.lit("").alias("topic"), sf.lit(None).cast("binary").alias("records"))
-    given = {name: sf.col(name) for name in rows.columns if name != STATE}
+    columns = {name: sf.col(name) for name in rows.columns if name != STATE}
     if _BEFORE in marked.columns:
-        given["__old"] = sf.when(is_kept, sf.col("__old")).otherwise(sf.col(_BEFORE)).alias("__old")
+        columns["__old"] = sf.when(is_kept, sf.col("__old")).otherwise(sf.col(_BEFORE)).alias("__old")
     return frame.with_rows(
         marked.select("*", sf.explode(copies).alias(_IS_KEPT)).select(
-            *given.values(),
+            *columns.values(),
             sf.when(is_kept, passing.cast(PASSING_TYPE)).alias(STATE),
             sf.when(is_kept, sf.struct(*(sf.col(name) for name in rows.columns))).alias(KEPT),
         )
@@ -101,24 +101,24 @@ def _with_last_marked(frame: RecordFrame) -> DataFrame:
 
 
 def _mark_last(schema: pa.Schema, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-    given = list(batches)
-    if not given:
+    collected = list(batches)
+    if not collected:
         return
-    rows = pa.Table.from_batches(given)
+    rows = pa.Table.from_batches(collected)
     keys = values_of(rows["__key"])
     records = range(rows.num_rows)
     if STATE in rows.column_names:
         records = pc.indices_nonzero(pc.is_null(rows[STATE])).to_pylist()
     first: dict[str, int] = {}
     last: dict[str, int] = {}
-    names = {place: repr(keys[place]) for place in records}
-    for place, name in names.items():
-        first.setdefault(name, place)
-        last[name] = place
-    is_last = [place in names and last[names[place]] == place for place in range(rows.num_rows)]
+    names = {index: repr(keys[index]) for index in records}
+    for index, name in names.items():
+        first.setdefault(name, index)
+        last[name] = index
+    is_last = [index in names and last[names[index]] == index for index in range(rows.num_rows)]
     rows = rows.append_column(schema.field(_IS_LAST), pa.array(is_last))
     if _BEFORE in schema.names:
-        begins = [first[names[place]] if place in names else place for place in range(rows.num_rows)]
+        begins = [first[names[index]] if index in names else index for index in range(rows.num_rows)]
         rows = rows.append_column(schema.field(_BEFORE), rows["__old"].take(pa.array(begins, pa.int64())))
     yield from rows.to_batches()
 
@@ -135,34 +135,34 @@ def undoubled(frame: RecordFrame, written: DataFrame) -> RecordFrame:
 
 def _rejoined(schema: pa.Schema, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
     """Yields the rows that were kept; at the end, one like the last of them for each few megabytes that are to be written."""
-    made: dict[str, list[pa.RecordBatch]] = {}
+    by_topic: dict[str, list[pa.RecordBatch]] = {}
     letters: list[dict[str, Any]] = []
     last: pa.RecordBatch | None = None
     for batch in batches:
         is_kept = pc.is_valid(batch[KEPT])
-        kept = _restored(batch[KEPT].filter(is_kept), schema)
-        if kept.num_rows:
-            last = kept.slice(kept.num_rows - 1)
-            yield kept
+        restored = _restored(batch[KEPT].filter(is_kept), schema)
+        if restored.num_rows:
+            last = restored.slice(restored.num_rows - 1)
+            yield restored
         others = batch.filter(pc.invert(is_kept))
         is_record = pc.is_null(others[PACKED])
         letters += others.filter(pc.invert(is_record)).select(["topic", PACKED]).to_pylist()
         of_topics = outgoing_rows(others.filter(is_record), _LAYOUT, marks=None, first_sequence=0)
         for topic, records in of_topics:
-            made.setdefault(topic, []).append(records)
+            by_topic.setdefault(topic, []).append(records)
     states = [{"topic": letter["topic"], "records": letter[PACKED]} for letter in letters]
     states += [
-        {"topic": topic, "records": data} for topic, records in made.items() for data in _packed(records)
+        {"topic": topic, "records": data} for topic, records in by_topic.items() for data in _packed(records)
     ]
     if states:
         assert last is not None  # each record has a copy that is kept
         yield _rows_like(last, states, schema)
 
 
-def _restored(kept: pa.StructArray, schema: pa.Schema) -> pa.RecordBatch:
-    fields = dict(zip((field.name for field in kept.type), kept.flatten(), strict=True))
+def _restored(rows: pa.StructArray, schema: pa.Schema) -> pa.RecordBatch:
+    fields = dict(zip((field.name for field in rows.type), rows.flatten(), strict=True))
     arrays = [
-        fields[field.name].cast(field.type) if field.name in fields else pa.nulls(len(kept), field.type)
+        fields[field.name].cast(field.type) if field.name in fields else pa.nulls(len(rows), field.type)
         for field in schema
     ]
     return pa.RecordBatch.from_arrays(arrays, schema=schema)

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 TASK: Final = "__task"
 ROWS: Final = "__rows"
 PACKED: Final = StructType().add(TASK, IntegerType()).add(ROWS, BinaryType())
-SAID: Final = StructType().add(ROWS, BinaryType())
+PACKED_TYPE: Final = StructType().add(ROWS, BinaryType())
 PACKED_BYTES: Final = 4 << 20
 """The size of the records that pass through in one row, roughly."""
 ROW_BYTES_MAX: Final = 8 << 20

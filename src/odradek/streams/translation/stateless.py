@@ -149,8 +149,8 @@ def _nothing_to_tell(name: str, translator: Translator) -> list[Column]:
 def _filtered(operator: Filtered, translator: Translator) -> RecordFrame:
     frame = translator.input(operator)
     if not operator.is_table:
-        seen, made = _tried(scope(frame), {"__holds": _holds(operator)}, operator, translator)
-        return frame.with_rows(where(seen, made["__holds"]).select(*frame.rows.columns))
+        seen, computed = _tried(scope(frame), {"__holds": _holds(operator)}, operator, translator)
+        return frame.with_rows(where(seen, computed["__holds"]).select(*frame.rows.columns))
     rows = _blanked(frame, frame.rows, "__value", operator)
     if frame.old:
         rows = _blanked(frame, rows, "__old", operator)
@@ -170,8 +170,8 @@ def _holds(operator: Filtered) -> Column:
 def _blanked(frame: RecordFrame, rows: DataFrame, column: str, operator: Filtered) -> DataFrame:
     """Returns values, null where the condition does not hold: in a table, null is a delete."""
     seen = scope(frame.with_rows(rows), column)
-    kept = sf.when(sf.col(column).isNotNull() & _holds(operator), sf.col(column))
-    return seen.withColumn(column, computed_here(kept)).select(*frame.rows.columns)
+    value = sf.when(sf.col(column).isNotNull() & _holds(operator), sf.col(column))
+    return seen.withColumn(column, computed_here(value)).select(*frame.rows.columns)
 
 
 @translate.register
@@ -186,46 +186,46 @@ def _selected(operator: Selected, translator: Translator) -> RecordFrame:
     seen = scope(frame)
     changed: dict[str, Column] = {}
     if operator.value is not None:
-        made = named(seen, columns(operator.value, frame.fields("__value")), alone="value")
-        changed["__value"] = struct_of(made, bare="value", present=sf.col("__value").isNotNull())
+        outputs = named(seen, columns(operator.value, frame.fields("__value")), alone="value")
+        changed["__value"] = struct_of(outputs, bare="value", present=sf.col("__value").isNotNull())
     if operator.key is not None:
         changed["__key"] = key_struct(seen, columns(operator.key, frame.fields("__key")))
     if operator.timestamp is not None:
         changed["__timestamp"] = columns([operator.timestamp])[0].cast("bigint")
     seen, changed = _tried(seen, changed, operator, translator)
-    kept = [changed.get(name, sf.col(name)).alias(name) for name in frame.rows.columns]
-    return frame.with_rows(seen.select(*kept))
+    selected = [changed.get(name, sf.col(name)).alias(name) for name in frame.rows.columns]
+    return frame.with_rows(seen.select(*selected))
 
 
 def _tried(
-    seen: DataFrame, made: dict[str, Column], operator: Operator, translator: Translator
+    seen: DataFrame, computed: dict[str, Column], operator: Operator, translator: Translator
 ) -> tuple[DataFrame, dict[str, Column]]:
     """Expressions as they are; or, where the program goes on without records that fail, as fields of a column that is null for
     those.
     """
     letters = translator.tasks.letters(operator.name)
     if letters is None or not carried(seen):
-        return seen, {name: computed_here(unless_empty(seen, column)) for name, column in made.items()}
+        return seen, {name: computed_here(unless_empty(seen, column)) for name, column in computed.items()}
     good = sf.col(STATE).isNull()
     # What occurs twice Spark computes ahead of try_eval, unless in a branch that may not be taken.
     taken = good & (sf.size("__order") > 0)
-    struct = sf.when(taken, sf.struct(*(column.alias(name) for name, column in made.items())))
+    struct = sf.when(taken, sf.struct(*(column.alias(name) for name, column in computed.items())))
     outcome = computed_here(try_eval(struct, seen))
     tried = seen.withColumn("__outcome", outcome)
     wrong = good & sf.col("__outcome").isNull()
-    kept = failed(
+    passing = failed(
         tried,
         operator.name,
         sf.when(wrong, sf.lit("ExpressionError")),
         sf.lit(f"{operator.details()} cannot be computed for this record"),
         letters,
     )
-    return kept, {name: sf.col("__outcome").getField(name) for name in made}
+    return passing, {name: sf.col("__outcome").getField(name) for name in computed}
 
 
-def key_struct(seen: DataFrame, made: list[Column]) -> Column:
+def key_struct(seen: DataFrame, outputs: list[Column]) -> Column:
     """Returns a key of these columns: null when all of them are."""
-    fields = named(seen, made, alone="key")
+    fields = named(seen, outputs, alone="key")
     present = reduce(
         lambda any_present, is_present: any_present | is_present, (column.isNotNull() for _, column in fields)
     )
@@ -237,8 +237,8 @@ def _value_of_table(
 ) -> DataFrame:
     assert operator.value is not None
     seen = scope(frame.with_rows(rows), column)
-    made = named(seen, columns(operator.value, (of or frame).fields(column)), alone="value")
-    struct = struct_of(made, bare="value")
+    outputs = named(seen, columns(operator.value, (of or frame).fields(column)), alone="value")
+    struct = struct_of(outputs, bare="value")
     changed = computed_here(sf.when(sf.col(column).isNotNull(), struct))
     return seen.withColumn(column, changed).select(*frame.rows.columns)
 
@@ -253,9 +253,9 @@ def _exploded(operator: Exploded, translator: Translator) -> RecordFrame:
         raise ConfigError(
             f"flat_map takes an expression that makes an array; {operator.elements} makes a {kind.simpleString()}"
         )
-    seen, made = _tried(seen, {"__elements": elements}, operator, translator)
-    exploded = sf.posexplode(parts(seen, made["__elements"]))
-    rows = seen.select("*", exploded.alias("__place", "__element"))
+    seen, computed = _tried(seen, {"__elements": elements}, operator, translator)
+    exploded = sf.posexplode(parts(seen, computed["__elements"]))
+    rows = seen.select("*", exploded.alias("__number", "__element"))
     if isinstance(kind.elementType, StructType):
         value = sf.col("__element")
     else:
@@ -266,7 +266,7 @@ def _exploded(operator: Exploded, translator: Translator) -> RecordFrame:
             value.alias("__value"),
             "__timestamp",
             "__headers",
-            sf.concat("__order", sf.array(sf.col("__place").cast("bigint"))).alias("__order"),
+            sf.concat("__order", sf.array(sf.col("__number").cast("bigint"))).alias("__order"),
             *carried(frame.rows),
         )
     )
@@ -324,14 +324,14 @@ def _peek_each(
 ) -> Iterator[pa.RecordBatch]:
     for batch in batches:
         failed: dict[int, dict[str, Any] | None] = {}
-        for place, (row, unreadable) in enumerate(_python_rows(batch)):
+        for index, (row, unreadable) in enumerate(_python_rows(batch)):
             if row.get(STATE) is None:
                 try:
                     if unreadable is not None:
                         raise unreadable
                     look(StreamRecord.of(row, bare_key=bare_key, bare_value=bare_value))
                 except Exception as error:  # noqa: BLE001 - code of the program's, which may raise anything
-                    failed[place] = _letter_of(row, error, failures)
+                    failed[index] = _letter_of(row, error, failures)
         yield _without(batch, failed) if failed else batch
 
 
@@ -347,8 +347,8 @@ def _python_rows(batch: pa.RecordBatch) -> Iterator[tuple[dict[str, Any], Unread
     try:
         yield from ((row, None) for row in python_values(batch))
     except UnreadableValueError:
-        for place in range(batch.num_rows):
-            row = batch.slice(place, 1)
+        for index in range(batch.num_rows):
+            row = batch.slice(index, 1)
             try:
                 yield python_values(row)[0], None
             except UnreadableValueError as error:
@@ -362,11 +362,11 @@ def _without(batch: pa.RecordBatch, failed: dict[int, dict[str, Any] | None]) ->
     if STATE in batch.schema.names:
         number = batch.schema.get_field_index(STATE)
         states = columns[number].to_pylist()
-        for place, letter in failed.items():
-            states[place] = letter
+        for index, letter in failed.items():
+            states[index] = letter
         columns[number] = pa.array(states, columns[number].type)
-    kept = [failed.get(place, {}) is not None for place in range(batch.num_rows)]
-    return pa.RecordBatch.from_arrays(columns, schema=batch.schema).filter(pa.array(kept))
+    is_passing = [failed.get(index, {}) is not None for index in range(batch.num_rows)]
+    return pa.RecordBatch.from_arrays(columns, schema=batch.schema).filter(pa.array(is_passing))
 
 
 def _letter_of(row: dict[str, Any], error: Exception, failures: FailedRows) -> dict[str, Any] | None:

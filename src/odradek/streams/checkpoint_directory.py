@@ -24,7 +24,7 @@ _EVEN_TASKS = "odradek-even-tasks"
 
 
 @dataclass(frozen=True, slots=True)
-class CheckpointPlace:
+class CheckpointDirectory:
     """`uri`: a path, or an address such as `s3://bucket/checkpoints`."""
 
     uri: str
@@ -37,8 +37,8 @@ class CheckpointPlace:
             return None
         return unquote(parts.path) if parts.scheme else self.uri
 
-    def below(self, name: str) -> CheckpointPlace:
-        return CheckpointPlace(f"{self.uri.rstrip('/')}/{name}")
+    def below(self, name: str) -> CheckpointDirectory:
+        return CheckpointDirectory(f"{self.uri.rstrip('/')}/{name}")
 
     def has_files(self, name: str) -> bool:
         """Tells whether there is a directory of this name, with files that are not hidden."""
