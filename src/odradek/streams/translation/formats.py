@@ -131,9 +131,7 @@ def _by_schema(column: Column, schema: DeclaredSchema, form: SchemaFormat) -> De
     outcome = arrow_column(decoder(form, value), decoded_type, column)
     content = outcome.getField("value")
     struct = (
-        decoded_value
-        if form.is_record
-        else sf.when(decoded_value.isNotNull(), sf.struct(decoded_value.alias(schema.names[0])))
+        content if form.is_record else sf.when(content.isNotNull(), sf.struct(content.alias(schema.names[0])))
     )
     return Decoded(struct, outcome.getField("problem"))
 
