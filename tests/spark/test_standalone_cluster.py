@@ -16,7 +16,7 @@ import pytest
 from tests.spark.conftest import Rows, Topic
 
 from odradek.pipelines.document import PipelineDocument, PipelineVersion
-from odradek.pipelines.program_file import ProgramPlaces
+from odradek.pipelines.program_file import ProgramSources
 from odradek.pipelines.reports import Command, Failed, Report, Running, RunProgress
 from odradek.pipelines.runner_process import RunnerProcess
 from odradek.pipelines.serving import runner_command, runner_terms
@@ -142,7 +142,7 @@ def test_the_same_file_runs_on_two_workers(
             ("spark.ui.enabled", "false"),
         ),
     )
-    places = ProgramPlaces(files=(document.current.program,))
+    places = ProgramSources(files=(document.current.program,))
     terms = runner_terms(document, servers, tmp_path, places)
     runner = RunnerProcess(runner_command(document), terms=terms, directory=tmp_path)
     reports: list[Report] = []

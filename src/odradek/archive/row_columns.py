@@ -121,11 +121,11 @@ def with_kept_headers(records: DataFrame, columns: RowColumns) -> DataFrame:
     is_strange_time = ~time_ms.between(-TIMESTAMP_MS_MAX, TIMESTAMP_MS_MAX)
     is_bad_key = sql.lit(columns.key_as_string) & key.isNotNull() & ~sql.is_valid_utf8(key.cast("string"))
     is_own_name = sql.try_element_at("headers", sql.lit(-1))["key"].eqNullSafe(KEY_HEADER)
-    kept = sql.array(
+    stored = sql.array(
         _header(TIME_HEADER, sql.when(is_strange_time, time_ms.cast("string").cast("binary"))),
         _header(KEY_HEADER, sql.when(is_bad_key, key)),
     )
-    headers = sql.when(is_strange_time | is_bad_key | is_own_name, sql.concat("headers", kept))
+    headers = sql.when(is_strange_time | is_bad_key | is_own_name, sql.concat("headers", stored))
     rows = records.withColumn("headers", sql.coalesce(headers, "headers"))
     return rows.withColumn("key", sql.when(~is_bad_key, key)).select(*SOURCE_COLUMNS)
 

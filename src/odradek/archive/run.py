@@ -45,8 +45,8 @@ RECORD_BYTES_GUESS: Final = 200
 """The size of a record in a file, assumed for an archive that holds nothing yet."""
 BATCHES_AHEAD: Final = 4
 """A batch that has much to catch up with reads this many times the records that fill the files of one batch."""
-LOOKS_PER_WAIT: Final = 10
-LOOK_MAX_S: Final = 10
+POLLS_PER_WAIT: Final = 10
+POLL_MAX_S: Final = 10
 WAIT_S: Final = 1
 
 Tell = Callable[[str], None]
@@ -238,8 +238,8 @@ def start_archiving(
     writer = rows.writeStream.format("odradek-archive").options(**sink_options(terms, checkpoint))
     if terms.once:
         return writer.trigger(availableNow=True).start()
-    look_s = min(LOOK_MAX_S, max(1, terms.every_ms // 1_000 // LOOKS_PER_WAIT))
-    return writer.trigger(processingTime=f"{look_s} seconds").start()
+    poll_s = min(POLL_MAX_S, max(1, terms.every_ms // 1_000 // POLLS_PER_WAIT))
+    return writer.trigger(processingTime=f"{poll_s} seconds").start()
 
 
 def _existing(terms: RunTerms) -> tuple[ArchiveTable, ArchiveState] | tuple[None, None]:
@@ -249,7 +249,7 @@ def _existing(terms: RunTerms) -> tuple[ArchiveTable, ArchiveState] | tuple[None
 
 def sink_options(terms: RunTerms, checkpoint: str) -> dict[str, str]:
     """Returns the options of `format("odradek-archive")`."""
-    given = {
+    values = {
         "path": terms.location.uri,
         "endpoint": terms.location.endpoint,
         "region": terms.location.region,
@@ -261,7 +261,7 @@ def sink_options(terms: RunTerms, checkpoint: str) -> dict[str, str]:
         "leaveGaps": "true" if terms.skipping_lost else None,
         "checkpointLocation": checkpoint,
     }
-    return {name: str(value) for name, value in given.items() if value is not None}
+    return {name: str(value) for name, value in values.items() if value is not None}
 
 
 def _follow(query: StreamingQuery, tell: Tell, should_stop: Callable[[], bool]) -> None:

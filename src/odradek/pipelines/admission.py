@@ -24,7 +24,7 @@ from odradek.config.data_directory import default_data_directory
 from odradek.model.errors import ConfigError, OdradekError
 from odradek.model.safe_text import safe_line
 from odradek.pipelines.document import PipelineDocument
-from odradek.pipelines.program_file import ProgramPlaces, is_within
+from odradek.pipelines.program_file import ProgramSources, is_within
 
 _LOCAL_MASTER: Final = re.compile(r"local(\[(\*|[0-9]{1,4})(,[0-9]{1,4})?\])?")
 _NUMBERED: Final = re.compile(r"/v[0-9]+$")
@@ -93,9 +93,9 @@ class Approval:
         return cls._of(("master", master), "master")
 
     @classmethod
-    def of_checkpoint(cls, place: str) -> Self:
+    def of_checkpoint(cls, uri: str) -> Self:
         """Approves a place for checkpoints, without the number of the version: versions have theirs beside each other."""
-        return cls._of(("checkpoint", _NUMBERED.sub("", place)), "checkpoint")
+        return cls._of(("checkpoint", _NUMBERED.sub("", uri)), "checkpoint")
 
     @classmethod
     def _of(cls, words: Sequence[str], shown: str) -> Self:
@@ -156,19 +156,19 @@ class ProgramAdmission:
     approvals: Approvals | None = None
     """The runs that the supervisor's own user started by hand."""
 
-    def admit(self, document: PipelineDocument) -> ProgramPlaces:
+    def admit(self, document: PipelineDocument) -> ProgramSources:
         """Returns where the program may be when it is opened. RunRefused says what is not allowed, and who can allow it."""
         version = document.current
         by_hand = self._by_hand()
-        places = ProgramPlaces(
+        sources = ProgramSources(
             directories=tuple(map(os.path.realpath, self.directories)),
             files=(version.program,) if by_hand(Approval.of_program(version.program, version.args)) else (),
         )
         real = os.path.realpath(version.program)
-        if not os.path.isabs(version.program) or not places.cover(real):
+        if not os.path.isabs(version.program) or not sources.cover(real):
             raise RunRefused(
                 f"program {version.program} is not run: it comes from no directory that this supervisor runs programs"
-                f" from ({', '.join(places.directories) or 'none is named'}), and its user did not run it with these"
+                f" from ({', '.join(sources.directories) or 'none is named'}), and its user did not run it with these"
                 " arguments by hand; start `odradek pipelines serve` with --programs DIR"
             )
         master = document.master
@@ -182,13 +182,13 @@ class ProgramAdmission:
                     f"Spark's setting {key} is not set: it may run code, or read and write elsewhere;"
                     f" start `odradek pipelines serve` with --allow-conf {key}, or remove it from the pipeline"
                 )
-        place = version.checkpoint
-        if not self._allows_checkpoint(place) and not by_hand(Approval.of_checkpoint(place)):
+        checkpoint = version.checkpoint
+        if not self._allows_checkpoint(checkpoint) and not by_hand(Approval.of_checkpoint(checkpoint)):
             raise RunRefused(
-                f"checkpoint {place} is not used: it is not below {self.state_directory};"
+                f"checkpoint {checkpoint} is not used: it is not below {self.state_directory};"
                 " start `odradek pipelines serve` with --allow-checkpoints PLACE"
             )
-        return places
+        return sources
 
     def _by_hand(self) -> Callable[[Approval], bool]:
         approved = frozenset[str]() if self.approvals is None else self.approvals.digests()
@@ -206,15 +206,15 @@ class ProgramAdmission:
             _matches(key, ALLOWED_SETTINGS) and _NAMES_CODE.search(key) is None
         )
 
-    def _allows_checkpoint(self, place: str) -> bool:
-        if "://" in place:
-            return ".." not in re.split(r"[/\\%?#]", place) and any(
-                place.startswith(f"{allowed.rstrip('/')}/") for allowed in self.checkpoints
+    def _allows_checkpoint(self, uri: str) -> bool:
+        if "://" in uri:
+            return ".." not in re.split(r"[/\\%?#]", uri) and any(
+                uri.startswith(f"{allowed.rstrip('/')}/") for allowed in self.checkpoints
             )
-        if not place or "\0" in place:
+        if not uri or "\0" in uri:
             return False
-        roots = [str(self.state_directory), *(place for place in self.checkpoints if "://" not in place)]
-        real = os.path.realpath(self.state_directory / place)
+        roots = [str(self.state_directory), *(uri for uri in self.checkpoints if "://" not in uri)]
+        real = os.path.realpath(self.state_directory / uri)
         return any(is_within(real, os.path.realpath(root)) for root in roots)
 
 

@@ -88,12 +88,12 @@ def _left(admin: Admin, output: str, topics: Collection[str]) -> Iterator[str]:
 
 def make_new_changelogs(admin: Admin, before: ProgramOutline, after: ProgramOutline) -> None:
     """The topics of operators with state that are new: so their emptiness is on purpose."""
-    known = {place.topic for place in state_topics(before)}
+    known = {state.topic for state in state_topics(before)}
     present = set(admin.list_topics())
     missing = [
-        place.topic
-        for place in state_topics(after)
-        if place.topic not in known and place.topic not in present
+        state.topic
+        for state in state_topics(after)
+        if state.topic not in known and state.topic not in present
     ]
     if missing:
         admin.create_topics(NewTopic(topic, after.partitions, configs=_COMPACTED) for topic in missing)

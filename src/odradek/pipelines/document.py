@@ -124,8 +124,8 @@ class PipelineDocument:
     @property
     def next_checkpoint(self) -> str:
         """The path of the next version's checkpoint, beside that of the current one."""
-        place = _NUMBERED.sub("", self.current.checkpoint.rstrip("/"))
-        return f"{place}/v{self.next_number}"
+        directory = _NUMBERED.sub("", self.current.checkpoint.rstrip("/"))
+        return f"{directory}/v{self.next_number}"
 
     def of_candidate(self) -> Self | None:
         """Returns the document of the candidate: that of the pipeline, but it does not sleep."""

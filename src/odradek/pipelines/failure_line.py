@@ -8,7 +8,7 @@ from collections.abc import Iterator, Mapping
 from typing import Any, Final
 
 from odradek.model.ids import TopicPartition
-from odradek.pipelines.status import RecordPlace
+from odradek.pipelines.status import RecordCoordinates
 
 LINE_CHARS_MAX: Final = 500
 _COMMITTED: Final = "Current Committed Offsets:"
@@ -26,7 +26,7 @@ _RAISED_BY_JAVA: Final = re.compile(
 """Matches PySpark's text for an exception for which it has no class."""
 _TRACEBACK: Final = "Traceback (most recent call last)"
 _JAVA: Final = re.compile(r"^\s+at [\w.$]+\(", re.MULTILINE)
-_PLACE: Final = re.compile(
+_COORDINATES: Final = re.compile(
     r"(?P<topic>[A-Za-z0-9._-]+)-(?P<partition>[0-9]+)(?: at)? offset (?P<offset>[0-9]+)"
 )
 _STARTS_TOLD: Final = 3
@@ -49,12 +49,14 @@ def failure_line(text: str) -> str:
     return _cut(lines[0]) if lines else "it failed without a word"
 
 
-def place_in(line: str) -> RecordPlace | None:
+def coordinates_in(line: str) -> RecordCoordinates | None:
     """Returns the record that a line names."""
-    match = _PLACE.search(line)
+    match = _COORDINATES.search(line)
     if match is None:
         return None
-    return RecordPlace(topic=match["topic"], partition=int(match["partition"]), offset=int(match["offset"]))
+    return RecordCoordinates(
+        topic=match["topic"], partition=int(match["partition"]), offset=int(match["offset"])
+    )
 
 
 def batch_positions(text: str) -> dict[TopicPartition, int]:
@@ -97,9 +99,9 @@ def _positions_in(topics: Mapping[str, Any]) -> dict[TopicPartition, int]:
 
 def batch_start(positions: Mapping[TopicPartition, int]) -> str:
     """Returns a text about where the failed batch begins, for an error that does not name a record."""
-    places = [f"{tp} at offset {offset}" for tp, offset in sorted(positions.items())]
-    more = f" and {len(places) - _STARTS_TOLD} more" if len(places) > _STARTS_TOLD else ""
-    return f"the batch begins at {', '.join(places[:_STARTS_TOLD])}{more}"
+    beginnings = [f"{tp} at offset {offset}" for tp, offset in sorted(positions.items())]
+    more = f" and {len(beginnings) - _STARTS_TOLD} more" if len(beginnings) > _STARTS_TOLD else ""
+    return f"the batch begins at {', '.join(beginnings[:_STARTS_TOLD])}{more}"
 
 
 def _cut(line: str) -> str:

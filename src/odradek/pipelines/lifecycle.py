@@ -88,7 +88,7 @@ class Lifecycle:
         self._running_since: float | None = None
         self._input_at = now
         self._last_command: Command | None = None
-        self._said_failure: Failed | None = None
+        self._reported_failure: Failed | None = None
         self._is_killed = False
         self._falls_asleep = False
         self._has_moved = False
@@ -147,12 +147,12 @@ class Lifecycle:
         """The process is there."""
         self._has_process = True
         self._run_key = self.document.run_key
-        self._running_since = self._last_command = self._said_failure = None
+        self._running_since = self._last_command = self._reported_failure = None
         self._is_killed = self._falls_asleep = self._has_moved = False
         self.rows_count, self.batch_ms, self.inputs = 0, None, None
         self._enter(Phase.STARTING, now)
 
-    def no_place(self, now: float) -> None:
+    def no_capacity(self, now: float) -> None:
         """Notes that it cannot start yet. The phase of a sleeping or failed pipeline stays."""
         if self.phase is Phase.STOPPED:
             self._enter(Phase.WAITING, now)
@@ -185,25 +185,25 @@ class Lifecycle:
                     self.batch_ms = report.batch_ms
             case Failed():
                 self.failure = RunFailure(line=report.line, at_ms=now_ms, place=report.place)
-                self._said_failure = report
+                self._reported_failure = report
 
     def ended(self, reason: str, is_clean: bool, now: float, now_ms: int) -> None:
         """The process has ended. `reason` says how, for the case that it said nothing itself; `is_clean`: with code 0."""
         self._has_process = False
-        said, self._said_failure = self._said_failure, None
+        reported, self._reported_failure = self._reported_failure, None
         was_asked = self._last_command is Command.STOP
-        if was_asked and said is None:
+        if was_asked and reported is None:
             asleep = self._falls_asleep and self.inputs is not None
             self._enter(Phase.SLEEPING if asleep else Phase.STOPPED, now)
-        elif is_clean and said is None and self.inputs is not None:
+        elif is_clean and reported is None and self.inputs is not None:
             self._enter(Phase.SLEEPING, now)  # its queries read what there was: it goes on when there is more
         else:
             if self._running_since is not None and now - self._running_since >= self._policy.healthy_after_s:
                 self.failures_in_a_row = 0
-            if said is None:
+            if reported is None:
                 self.failure = RunFailure(line=reason, at_ms=now_ms)
             assert self.failure is not None
-            self._fail(self.failure, now, is_final=said is not None and said.is_final)
+            self._fail(self.failure, now, is_final=reported is not None and reported.is_final)
 
     def step(self, now: float, now_ms: int) -> Effect | None:
         """Returns the next effect. Call it again until it returns None, and after every event."""
@@ -219,7 +219,7 @@ class Lifecycle:
             return self._stop(now)
         if self.phase is Phase.STARTING and now - self.phase_since >= policy.starting_max_s:
             self.failure = RunFailure(line=f"it did not run within {policy.starting_max_s:g} s", at_ms=now_ms)
-            self._said_failure = Failed(line=self.failure.line)
+            self._reported_failure = Failed(line=self.failure.line)
             return self._kill_once()
         wanted = Command.PAUSE if self.document.desired is Desired.PAUSED else Command.RESUME
         if self.phase is not Phase.STARTING and wanted is not (self._last_command or Command.RESUME):

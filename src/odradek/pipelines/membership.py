@@ -20,7 +20,7 @@ from odradek.pipelines.document import PIPELINES_TOPIC, PipelineDocument
 from odradek.pipelines.status import PipelineStatus
 from odradek.pipelines.status_writer import StatusWriter
 from odradek.pipelines.store import PipelineStore
-from odradek.pipelines.tables import make_topics, place_of, read_documents, read_statuses
+from odradek.pipelines.tables import make_topics, partition_of, read_documents, read_statuses
 from odradek.runtime.ports import Clock
 from odradek.telemetry import events
 
@@ -139,7 +139,7 @@ class SupervisedTopics(RebalanceListener):
         table = read_documents(self._admin, self._clock, self._servers, **self._settings)
         for name, reason in table.unreadable.items():
             _log.warning("document_unreadable", pipeline=name, reason=reason)
-        self._consumer.seek(place_of(PIPELINES_TOPIC), table.end)
+        self._consumer.seek(partition_of(PIPELINES_TOPIC), table.end)
         return table.documents, read_statuses(self._admin, self._clock, self._servers, **self._settings)
 
     # -- what a `Supervisor` needs

@@ -36,7 +36,7 @@ class LoadedProgram:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class ProgramPlaces:
+class ProgramSources:
     """Holds where a program may come from: real paths, without symlinks."""
 
     directories: tuple[str, ...] = ()
@@ -77,13 +77,13 @@ def is_within(real: str, directory: str) -> bool:
     return real == directory or real.startswith(directory.rstrip("/") + "/")
 
 
-def load_program(file: Path, args: Sequence[str], places: ProgramPlaces | None = None) -> LoadedProgram:
+def load_program(file: Path, args: Sequence[str], sources: ProgramSources | None = None) -> LoadedProgram:
     """Runs the file's top level, with `args` in `sys.argv[1:]` and its folder last in `sys.path`.
 
     WrongProgram, with the line of the file, when it is not there, raises, or defines neither; or when it does not come from
     `places`. None: the user names the file, so it may come from anywhere.
     """
-    file, source = _opened(file, places)
+    file, source = _opened(file, sources)
     sys.argv[:] = [str(file), *args]
     sys.path.append(
         str(file.parent)
@@ -113,7 +113,7 @@ class _Read(SourceFileLoader):
         return self.source_to_code(self._source, self.path)
 
 
-def _opened(file: Path, places: ProgramPlaces | None) -> tuple[Path, bytes]:
+def _opened(file: Path, sources: ProgramSources | None) -> tuple[Path, bytes]:
     """The program's path, and what it holds. With `places`, the path is real, and the file that was opened is the one there.
 
     So a link that changes after a check leads to nothing that was not checked.
@@ -124,16 +124,16 @@ def _opened(file: Path, places: ProgramPlaces | None) -> tuple[Path, bytes]:
             about = os.fstat(descriptor)
             if not stat.S_ISREG(about.st_mode):
                 raise WrongProgram(f"{file}: there is no such Python file on this machine")
-            if places is None:
+            if sources is None:
                 return file, opened.read()
             real = os.path.realpath(file)
             if not os.path.samestat(about, os.lstat(real)):
                 raise WrongProgram(f"{file} is not run: it changed while it was opened")
-            if not places.cover(real):
+            if not sources.cover(real):
                 raise WrongProgram(
                     f"{file} is not run: it is {real}, which comes from no directory that this supervisor allows"
                 )
-            places.check_owners(real, about)
+            sources.check_owners(real, about)
             return Path(real), opened.read()
     except (FileNotFoundError, NotADirectoryError):
         raise WrongProgram(f"{file}: there is no such Python file on this machine") from None

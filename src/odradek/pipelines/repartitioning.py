@@ -25,19 +25,21 @@ class NoState(OdradekError):
     """There is nothing to divide."""
 
 
-def checkpoints_with_state(place: Path) -> list[Path]:
+def checkpoints_with_state(directory: Path) -> list[Path]:
     """Returns the queries of a pipeline that keep state. NoState when there is none."""
     queries = sorted(
-        directory for directory in place.glob("*") if all((directory / part).is_dir() for part in _OF_A_QUERY)
+        directory
+        for directory in directory.glob("*")
+        if all((directory / part).is_dir() for part in _OF_A_QUERY)
     )
     if not queries:
-        raise NoState(f"{place}: no query with state has a checkpoint there, on this machine")
+        raise NoState(f"{directory}: no query with state has a checkpoint there, on this machine")
     return queries
 
 
-def repartition(spark: SparkSession, place: Path, partitions: int) -> list[Path]:
+def repartition(spark: SparkSession, directory: Path, partitions: int) -> list[Path]:
     """Divides the state of all queries below a pipeline's checkpoint. They must not run. Gives what was changed."""
-    queries = checkpoints_with_state(place)
+    queries = checkpoints_with_state(directory)
     for checkpoint in queries:
         spark._streamingCheckpointManager.repartition(str(checkpoint), partitions)
     return queries
@@ -45,11 +47,11 @@ def repartition(spark: SparkSession, place: Path, partitions: int) -> list[Path]
 
 def main(words: Sequence[str]) -> int:
     """Prints one line for each query, or what went wrong."""
-    partitions, place = int(words[0]), Path(words[1])
+    partitions, directory = int(words[0]), Path(words[1])
     try:
-        checkpoints_with_state(place)
-        terms = RunnerTerms(name="repartition", servers="", checkpoint=str(place), delivery="")
-        for checkpoint in repartition(light_session(terms, None), place, partitions):
+        checkpoints_with_state(directory)
+        terms = RunnerTerms(name="repartition", servers="", checkpoint=str(directory), delivery="")
+        for checkpoint in repartition(light_session(terms, None), directory, partitions):
             sys.stdout.write(f"{checkpoint}: {partitions} partitions\n")
     except OdradekError as error:
         sys.stderr.write(f"{error}\n")

@@ -12,7 +12,7 @@ from enum import StrEnum
 from typing import Any, Final
 
 from odradek.pipelines.outline import ProgramOutline
-from odradek.pipelines.status import Offsets, RecordPlace, offsets_in
+from odradek.pipelines.status import Offsets, RecordCoordinates, offsets_in
 
 LINE_BYTES_MAX: Final = 1 << 20
 
@@ -52,7 +52,7 @@ class Failed:
     """The run is over."""
 
     line: str
-    place: RecordPlace | None = None
+    place: RecordCoordinates | None = None
     is_final: bool = False
     """The program itself is wrong: to start it again would change nothing."""
 
@@ -85,11 +85,13 @@ def report_line(report: Report) -> bytes:
         case RunProgress():
             content = {"rows": report.rows_count, "batch_ms": report.batch_ms, "inputs": report.inputs}
         case Failed():
-            place = report.place
+            coordinates = report.place
             content = {
                 "failed": report.line,
                 "final": report.is_final,
-                "place": None if place is None else [place.topic, place.partition, place.offset],
+                "place": None
+                if coordinates is None
+                else [coordinates.topic, coordinates.partition, coordinates.offset],
             }
     return json.dumps(content).encode() + b"\n"
 
@@ -102,7 +104,9 @@ def report_in(line: bytes) -> Report | None:
             return _state_in(content)
         if "failed" in content:
             return Failed(
-                line=str(content["failed"]), is_final=bool(content.get("final")), place=_place_in(content)
+                line=str(content["failed"]),
+                is_final=bool(content.get("final")),
+                place=_coordinates_in(content),
             )
         return RunProgress(
             rows_count=int(content["rows"]),  # digits: a number of our own JSON
@@ -113,11 +117,11 @@ def report_in(line: bytes) -> Report | None:
         return None
 
 
-def _place_in(content: Mapping[str, Any]) -> RecordPlace | None:
-    place = content.get("place")
-    if place is None:
+def _coordinates_in(content: Mapping[str, Any]) -> RecordCoordinates | None:
+    coordinates = content.get("place")
+    if coordinates is None:
         return None
-    return RecordPlace(topic=place[0], partition=int(place[1]), offset=int(place[2]))
+    return RecordCoordinates(topic=coordinates[0], partition=int(coordinates[1]), offset=int(coordinates[2]))
 
 
 def _state_in(content: Mapping[str, Any]) -> Report:

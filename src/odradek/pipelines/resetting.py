@@ -83,7 +83,7 @@ def reset(
 def _delete_changelogs(admin: Admin, outline: ProgramOutline) -> None:
     """Deletes the changelogs of sinks: state without a decision has no known position, and is refused."""
     present = set(admin.list_topics())
-    changelogs = [place.topic for place in state_topics(outline) if place.topic in present]
+    changelogs = [state.topic for state in state_topics(outline) if state.topic in present]
     if changelogs:
         admin.delete_topics(changelogs)
 

@@ -21,10 +21,10 @@ from typing import TYPE_CHECKING, Any, Final
 from odradek.model.errors import ConfigError, OdradekError
 from odradek.model.ids import TopicPartition
 from odradek.model.lazy import lazy
-from odradek.pipelines.failure_line import batch_positions, batch_start, failure_line, place_in
+from odradek.pipelines.failure_line import batch_positions, batch_start, coordinates_in, failure_line
 from odradek.pipelines.outline import ProgramOutline, unknown_output
 from odradek.pipelines.outlining import outline_of
-from odradek.pipelines.program_file import LoadedProgram, ProgramPlaces, WrongProgram, load_program
+from odradek.pipelines.program_file import LoadedProgram, ProgramSources, WrongProgram, load_program
 from odradek.pipelines.reports import (
     Command,
     Failed,
@@ -109,11 +109,11 @@ class PipelineRun:
         if not callable(getattr(what, "queryName", None)):
             raise WrongProgram(f"pipeline(spark) returned {type(what).__name__}: {_RETURNS}")
         writer: DataStreamWriter = what
-        place = f"{self._terms.checkpoint}/{name}"
+        checkpoint = f"{self._terms.checkpoint}/{name}"
         if self._terms.suffix:
             _check_format(name, writer)
             writer = writer.option("outputSuffix", self._terms.suffix)
-        return writer.queryName(f"{self._terms.name}.{name}").option("checkpointLocation", place).start()
+        return writer.queryName(f"{self._terms.name}.{name}").option("checkpointLocation", checkpoint).start()
 
     @property
     def outline(self) -> ProgramOutline:
@@ -270,10 +270,10 @@ def _say_progress(run: PipelineRun, say: Callable[[Report], None]) -> None:
 def _failed(run: PipelineRun, error: Exception) -> Failed:
     text = str(error)
     line = failure_line(text)
-    place, positions = place_in(line), batch_positions(text) or run.positions()
-    if place is None and positions:
+    coordinates, positions = coordinates_in(line), batch_positions(text) or run.positions()
+    if coordinates is None and positions:
         line = f"{line} ({batch_start(positions)})"
-    return Failed(line=line, place=place)
+    return Failed(line=line, place=coordinates)
 
 
 def _listen(descriptor: int, commands: queue.Queue[Command], has_begun: threading.Event) -> None:
@@ -309,21 +309,21 @@ def main(words: Sequence[str]) -> int:
     parser.add_argument("--name", required=True)
     parser.add_argument("--commands", type=int, required=True)
     parser.add_argument("--reports", type=int, required=True)
-    given = parser.parse_args(words)
+    arguments = parser.parse_args(words)
     order = _order()
     logging.basicConfig(format="%(asctime)s %(levelname)s %(name)s %(message)s", level=logging.WARNING)
     commands: queue.Queue[Command] = queue.Queue()
     has_begun = threading.Event()
-    threading.Thread(target=_listen, args=(given.commands, commands, has_begun), daemon=True).start()
+    threading.Thread(target=_listen, args=(arguments.commands, commands, has_begun), daemon=True).start()
 
     def say(report: Report) -> None:
         try:
-            os.write(given.reports, report_line(report))
+            os.write(arguments.reports, report_line(report))
         except BrokenPipeError:  # the supervisor is gone: its other pipe has said so
             return
 
     terms = RunnerTerms(
-        name=given.name,
+        name=arguments.name,
         servers=order["servers"],
         checkpoint=order["checkpoint"],
         delivery=order["delivery"],
@@ -333,8 +333,8 @@ def main(words: Sequence[str]) -> int:
     )
     os.environ.setdefault("ODRADEK_BOOTSTRAP", terms.servers)
     try:
-        places = ProgramPlaces(**{kind: tuple(paths) for kind, paths in order["places"].items()})
-        program = load_program(Path(order["program"]), order["args"], places)
+        sources = ProgramSources(**{kind: tuple(paths) for kind, paths in order["places"].items()})
+        program = load_program(Path(order["program"]), order["args"], sources)
     except OdradekError as error:
         say(Failed(line=str(error), is_final=True))
         return 1

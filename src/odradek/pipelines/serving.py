@@ -17,7 +17,7 @@ from odradek.net.metrics_page import MetricsPage
 from odradek.pipelines.document import PipelineDocument
 from odradek.pipelines.lifecycle import RestartPolicy
 from odradek.pipelines.membership import SESSION_MS, SupervisedTopics
-from odradek.pipelines.program_file import ProgramPlaces
+from odradek.pipelines.program_file import ProgramSources
 from odradek.pipelines.runner_process import RunnerProcess
 from odradek.pipelines.status import PipelineStatus, pipeline_families, supervised
 from odradek.pipelines.supervisor import Supervisor
@@ -209,20 +209,20 @@ def runner_command(document: PipelineDocument) -> Callable[[int, int], list[str]
 
 
 def runner_terms(
-    document: PipelineDocument, servers: str, state_directory: Path, places: ProgramPlaces
+    document: PipelineDocument, servers: str, state_directory: Path, sources: ProgramSources
 ) -> bytes:
     """Returns what a document's runner reads from its standard input. `places` says where its program may come from."""
     version = document.current
-    place = version.checkpoint
+    checkpoint = version.checkpoint
     terms = {
         "servers": servers,
-        "checkpoint": place if "://" in place else str(state_directory / place),
+        "checkpoint": checkpoint if "://" in checkpoint else str(state_directory / checkpoint),
         "delivery": document.delivery,
         "master": document.master,
         "conf": document.conf,
         "suffix": version.suffix,
         "program": version.program,
         "args": version.args,
-        "places": asdict(places),
+        "places": asdict(sources),
     }
     return json.dumps(terms).encode()

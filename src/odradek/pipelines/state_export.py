@@ -29,15 +29,15 @@ _ROWS_AT_ONCE: Final = 10_000
 class StateFile(Protocol):
     """Rows of states, one after the other."""
 
-    def write(self, place: OperatorState, rows: Iterable[StateRow]) -> int:
+    def write(self, state: OperatorState, rows: Iterable[StateRow]) -> int:
         """Gives how many there were."""
 
 
-def row_of(place: OperatorState, row: StateRow) -> dict[str, Any]:
+def row_of(state: OperatorState, row: StateRow) -> dict[str, Any]:
     """Returns a row as JSON."""
     return {
-        "output": place.output,
-        "operator": place.operator,
+        "output": state.output,
+        "operator": state.operator,
         "task": row.task,
         "part": row.part,
         "key": row.key,
@@ -51,10 +51,10 @@ class JsonLines:
     def __init__(self, lines: IO[str]) -> None:
         self._lines = lines
 
-    def write(self, place: OperatorState, rows: Iterable[StateRow]) -> int:
+    def write(self, state: OperatorState, rows: Iterable[StateRow]) -> int:
         count = 0
         for row in rows:
-            self._lines.write(json.dumps(row_of(place, row), ensure_ascii=False) + "\n")
+            self._lines.write(json.dumps(row_of(state, row), ensure_ascii=False) + "\n")
             count += 1
         return count
 
@@ -67,10 +67,10 @@ class ParquetRows:
         self._schema = pa.schema([*texts[:2], ("task", pa.int32()), *texts[2:]])
         self._writer = pq.ParquetWriter(file, self._schema)
 
-    def write(self, place: OperatorState, rows: Iterable[StateRow]) -> int:
+    def write(self, state: OperatorState, rows: Iterable[StateRow]) -> int:
         count, left = 0, iter(rows)
         while some := list(islice(left, _ROWS_AT_ONCE)):
-            content = [row_of(place, row) for row in some]
+            content = [row_of(state, row) for row in some]
             for row in content:
                 row["key"], row["value"] = _json(row["key"]), _json(row["value"])
             self._writer.write_batch(pa.RecordBatch.from_pylist(content, schema=self._schema))

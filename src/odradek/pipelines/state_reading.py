@@ -62,10 +62,10 @@ def chosen_states(
         )
     every = state_topics(outline)
     chosen = [
-        place for place in every if operator in (None, place.operator) and output in (None, place.output)
+        state for state in every if operator in (None, state.operator) and output in (None, state.output)
     ]
     if not chosen:
-        known = ", ".join(f"{place.operator} (output {place.output})" for place in every)
+        known = ", ".join(f"{state.operator} (output {state.output})" for state in every)
         what = f"no operator {operator!r} with state" if operator else "no operator with state"
         raise NoSuchState(
             f"pipeline {name} has {what}: {f'there is {known}' if known else 'it keeps nothing'}"
@@ -74,7 +74,7 @@ def chosen_states(
 
 
 @contextmanager
-def kept_rows(
+def committed_rows(
     admin: Admin, servers: str, topic: str, clock: Clock, **settings: Any
 ) -> Iterator[Iterator[StateRow]]:
     """The rows of a changelog as they are committed now, in the order of their names.
@@ -122,9 +122,9 @@ class LastRows:
             "SELECT name, task, data FROM state WHERE data IS NOT NULL ORDER BY name, task"
         )
         for name, task, data in stored:
-            place = name_in(name)
-            if place is not None:
-                yield StateRow(task=task, part=place.part, key=place.key, value=value_in(data))
+            entry = name_in(name)
+            if entry is not None:
+                yield StateRow(task=task, part=entry.part, key=entry.key, value=value_in(data))
 
 
 def _ends(admin: Admin, topic: str) -> dict[TopicPartition, int]:

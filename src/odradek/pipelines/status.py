@@ -41,7 +41,7 @@ class Phase(StrEnum):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class RecordPlace:
+class RecordCoordinates:
     """A record."""
 
     topic: str
@@ -58,7 +58,7 @@ class RunFailure:
 
     line: str
     at_ms: int
-    place: RecordPlace | None = None
+    place: RecordCoordinates | None = None
     """The record that it failed at, where that is known."""
 
 
@@ -127,11 +127,11 @@ def offsets_in(content: Mapping[str, Mapping[str, int]] | None) -> Offsets | Non
 
 def failure_in(content: Mapping[str, Any]) -> RunFailure:
     """Returns the failure that parsed JSON describes."""
-    place = content["place"]
+    coordinates = content["place"]
     return RunFailure(
         line=content["line"],
         at_ms=int(content["at_ms"]),
-        place=None if place is None else RecordPlace(**place),
+        place=None if coordinates is None else RecordCoordinates(**coordinates),
     )
 
 

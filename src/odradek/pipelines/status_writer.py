@@ -10,7 +10,7 @@ from odradek.client import Producer
 from odradek.client.producer.delivery import Delivery
 from odradek.model.errors import OdradekError
 from odradek.pipelines.status import STATUS_TOPIC, PipelineStatus
-from odradek.pipelines.tables import place_of
+from odradek.pipelines.tables import partition_of
 from odradek.runtime.ports import Clock
 from odradek.telemetry import events
 
@@ -46,13 +46,15 @@ class StatusWriter:
 
     def publish(self, name: str, status: PipelineStatus | None) -> None:
         """Publishes a status. Never raises for brokers: statuses that they did not take are among the `unsent`."""
-        place = place_of(STATUS_TOPIC)
+        partition = partition_of(STATUS_TOPIC)
         if self._clock.monotonic() < self._quiet_until:
             self._failed(name)
             return
         value = None if status is None else status.to_bytes()
         try:
-            delivery = self._producer.send(place.topic, value, key=name.encode(), partition=place.partition)
+            delivery = self._producer.send(
+                partition.topic, value, key=name.encode(), partition=partition.partition
+            )
         except OdradekError as error:
             self._failed(name)
             self._be_quiet(error)

@@ -18,7 +18,7 @@ from odradek.pipelines.tables import (
     DocumentTable,
     is_there,
     make_topics,
-    place_of,
+    partition_of,
     read_documents,
     read_statuses,
 )
@@ -133,13 +133,13 @@ class PipelineStore:
             if after == before:
                 return after
             written.append(after)
-            place = place_of(PIPELINES_TOPIC)
+            partition = partition_of(PIPELINES_TOPIC)
             with producer.transaction():
                 producer.send(
-                    place.topic,
+                    partition.topic,
                     None if after is None else after.to_bytes(),
                     key=name.encode(),
-                    partition=place.partition,
+                    partition=partition.partition,
                 )
             return after
 

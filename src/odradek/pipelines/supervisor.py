@@ -246,8 +246,8 @@ class Supervisor:
         lifecycle = pipeline.lifecycle
         while (effect := lifecycle.step(now, now_ms)) is not None:
             match effect:
-                case Start() if not self._has_place():
-                    lifecycle.no_place(now)
+                case Start() if not self._has_capacity():
+                    lifecycle.no_capacity(now)
                     return
                 case Start():
                     try:
@@ -268,7 +268,7 @@ class Supervisor:
                     pipeline.runner.kill()
                     _log.warning("pipeline_killed", pipeline=name, pid=pipeline.runner.pid)
 
-    def _has_place(self) -> bool:
+    def _has_capacity(self) -> bool:
         """Tells whether one more process may start."""
         running = [pipeline.lifecycle for pipeline in self._pipelines.values() if pipeline.runner is not None]
         starting = sum(lifecycle.phase is Phase.STARTING for lifecycle in running)

@@ -23,7 +23,7 @@ _SILENCE_S: Final = 15.0
 Value = TypeVar("Value")
 
 
-def place_of(topic: str) -> TopicPartition:
+def partition_of(topic: str) -> TopicPartition:
     """Returns the partition of a topic. These topics have one: its records have one order for every reader."""
     return TopicPartition(topic, 0)
 
@@ -73,9 +73,9 @@ def read_statuses(admin: Admin, clock: Clock, servers: str, **settings: Any) -> 
 
 def _end(admin: Admin, topic: str) -> int:
     """Returns the end of what is committed; 0 where there is no such topic."""
-    place = place_of(topic)
+    partition = partition_of(topic)
     try:
-        return admin.list_offsets({place: client.LATEST}, isolation=_READ_COMMITTED)[place].offset
+        return admin.list_offsets({partition: client.LATEST}, isolation=_READ_COMMITTED)[partition].offset
     except KafkaError as error:
         if error.code is not ErrorCode.UNKNOWN_TOPIC_OR_PARTITION:
             raise
@@ -108,7 +108,7 @@ def _records(
 ) -> Iterator[tuple[bytes | None, bytes | None]]:
     if end == 0:
         return
-    place = place_of(topic)
+    partition = partition_of(topic)
     with Consumer(
         servers,
         isolation_level="read_committed",
@@ -117,10 +117,10 @@ def _records(
         enable_auto_commit=False,
         **settings,
     ) as consumer:
-        consumer.assign([place])
+        consumer.assign([partition])
         consumer.seek_to_beginning()
         heard_at = clock.monotonic()
-        while consumer.position(place) < end:
+        while consumer.position(partition) < end:
             records = consumer.poll(_POLL_S)
             yield from ((record.key, record.value) for record in records if record.offset < end)
             if records:

@@ -57,11 +57,11 @@ _Remark = _Reason | _Note
 
 
 def _verdict(mode: UpgradeMode, remarks: Iterator[_Remark], rebuilding: int | None) -> ModeVerdict:
-    said = list(remarks)
-    reasons = [remark.text for remark in said if isinstance(remark, _Reason)]
+    lines = list(remarks)
+    reasons = [remark.text for remark in lines if isinstance(remark, _Reason)]
     if rebuilding is not None:
         reasons.append(f"version {rebuilding} is being rebuilt: wait, or give it up (upgrade --abandon)")
-    notes = tuple(remark.text for remark in said if isinstance(remark, _Note))
+    notes = tuple(remark.text for remark in lines if isinstance(remark, _Note))
     return ModeVerdict(mode=mode, reasons=tuple(reasons), notes=notes)
 
 
@@ -165,8 +165,8 @@ def _carry(before: ProgramOutline | None, after: ProgramOutline, delivery: str) 
                 )
             elif (change := _shape_change(known[state.name], state)) is not None:
                 yield _Reason(text=f"{output.name}: {change}")
-        kept = {state.name for state in same.states}
-        for name in known.keys() - kept:
+        states = {state.name for state in same.states}
+        for name in known.keys() - states:
             yield _Note(text=f"{output.name}: the state of {name!r} is not used any more")
         yield from _topic_note(output, same)
     yield from _outputs_that_change(before, after)

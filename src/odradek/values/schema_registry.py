@@ -109,8 +109,8 @@ class SchemaRegistry:
         body: dict[str, Any] = {"schema": text}
         if kind != "AVRO":
             body["schemaType"] = kind
-        made: int = self._request("POST", f"/subjects/{_quoted(subject)}/versions", body)["id"]
-        return made
+        schema_id: int = self._request("POST", f"/subjects/{_quoted(subject)}/versions", body)["id"]
+        return schema_id
 
     def is_registered(self, subject: str | None, schema_id: int | None) -> bool:
         """Tells, for ASSERT SCHEMA, whether the subject is there, the id is, or the subject has the id."""

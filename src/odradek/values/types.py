@@ -324,14 +324,14 @@ class _TypeReading:
         self._text = text
         self._types = types
         self._tokens = list(self._split())
-        self._place = 0
+        self._index = 0
 
     def _split(self) -> Iterator[tuple[str, str]]:
-        place, text = 0, self._text.rstrip()
-        while place < len(text):
-            match = _TOKEN.match(text, place)
+        index, text = 0, self._text.rstrip()
+        while index < len(text):
+            match = _TOKEN.match(text, index)
             if match is None:
-                raise SqlError(f"{self._text!r} is no type: {text[place:].strip()!r} cannot stand there")
+                raise SqlError(f"{self._text!r} is no type: {text[index:].strip()!r} cannot stand there")
             quoted, name, number, sign = match.groups()
             if quoted is not None:
                 yield "quoted", quoted.replace("``", "`")
@@ -339,26 +339,26 @@ class _TypeReading:
                 yield "name", name.upper()
             else:
                 yield ("number", number) if number is not None else (sign, sign)
-            place = match.end()
+            index = match.end()
 
     def _next(self, *kinds: str) -> str:
-        kind, text = self._tokens[self._place] if self._place < len(self._tokens) else ("", "its end")
+        kind, text = self._tokens[self._index] if self._index < len(self._tokens) else ("", "its end")
         if kind not in kinds:
             if self._tokens[-1:] == [("name", "DECIMAL")]:
                 raise SqlError("DECIMAL needs precision and scale", hint="Write DECIMAL(10, 2).")
             raise SqlError(f"{self._text!r} is no type: {' or '.join(kinds)} is wanted where it has {text}")
-        self._place += 1
+        self._index += 1
         return text
 
     def _comes(self, sign: str) -> bool:
-        if self._place < len(self._tokens) and self._tokens[self._place][0] == sign:
-            self._place += 1
+        if self._index < len(self._tokens) and self._tokens[self._index][0] == sign:
+            self._index += 1
             return True
         return False
 
     def end(self) -> None:
-        if self._place < len(self._tokens):
-            raise SqlError(f"{self._text!r} is no type: {self._tokens[self._place][1]} is too much")
+        if self._index < len(self._tokens):
+            raise SqlError(f"{self._text!r} is no type: {self._tokens[self._index][1]} is too much")
 
     def type(self) -> SqlType:
         name = self._next("name", "quoted")

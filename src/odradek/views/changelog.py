@@ -62,16 +62,18 @@ class Changelog:
         """Raises ConfigError for a setting that a view cannot have."""
         if settings.get("group_id"):
             raise ConfigError("a view reads all partitions of its topic: it takes no group_id")
-        given = {**DEFAULTS, **settings}
-        if given["isolation_level"] != "read_committed" or given["auto_offset_reset"] != "none":
+        arguments = {**DEFAULTS, **settings}
+        if arguments["isolation_level"] != "read_committed" or arguments["auto_offset_reset"] != "none":
             raise ConfigError(
                 "a view reads committed records from the beginning: leave isolation_level and auto_offset_reset out"
             )
         self.topic: Final = topic
         self._servers = bootstrap_servers
-        self._admin_settings = {key: value for key, value in given.items() if key in AdminSettings.settings}
+        self._admin_settings = {
+            key: value for key, value in arguments.items() if key in AdminSettings.settings
+        }
         core = self._core = ConsumerCore(
-            ConsumerSettings.of(bootstrap_servers, given),
+            ConsumerSettings.of(bootstrap_servers, arguments),
             key_deserializer=None,
             value_deserializer=None,
             clock=clock,
@@ -111,17 +113,17 @@ class Changelog:
 
     async def log_ends(self, partitions: Iterable[int]) -> LogEnds:
         """Returns the starts and ends of the logs. Raises the first error."""
-        places = [TopicPartition(self.topic, partition) for partition in partitions]
-        starts = await self._core.offsets(dict.fromkeys(places, EARLIEST), None)
+        topic_partitions = [TopicPartition(self.topic, partition) for partition in partitions]
+        starts = await self._core.offsets(dict.fromkeys(topic_partitions, EARLIEST), None)
         return LogEnds(
             starts={tp.partition: 0 if offset is None else offset.offset for tp, offset in starts.items()},
-            ends=await self.ends(tp.partition for tp in places),
+            ends=await self.ends(tp.partition for tp in topic_partitions),
         )
 
     async def ends(self, partitions: Iterable[int], timeout_s: float | None = None) -> dict[int, int]:
         """Returns the last stable offset of each partition."""
-        places = [TopicPartition(self.topic, partition) for partition in partitions]
-        ends = await self._core.offsets(dict.fromkeys(places, LATEST), timeout_s)
+        topic_partitions = [TopicPartition(self.topic, partition) for partition in partitions]
+        ends = await self._core.offsets(dict.fromkeys(topic_partitions, LATEST), timeout_s)
         return {tp.partition: 0 if offset is None else offset.offset for tp, offset in ends.items()}
 
     async def epoch_ends(self, epochs: Mapping[int, int]) -> dict[int, int]:
@@ -156,20 +158,20 @@ class Changelog:
 
     def read_from(self, positions: Mapping[int, tuple[int, int]]) -> None:
         """Go on at these (offset, leader epoch of what was read before it), and read no other partitions."""
-        places = {TopicPartition(self.topic, partition): place for partition, place in positions.items()}
-        fresh = self._core.assign(places)
-        for tp, (offset, leader_epoch) in places.items():
+        offsets = {TopicPartition(self.topic, partition): offset for partition, offset in positions.items()}
+        fresh = self._core.assign(offsets)
+        for tp, (offset, leader_epoch) in offsets.items():
             self._core.seek(tp, offset, leader_epoch=leader_epoch)
-        self._noted = {tp: offset for tp, (offset, _) in places.items()}
+        self._noted = {tp: offset for tp, (offset, _) in offsets.items()}
         self._core.want(fresh)
 
     def read_also(self, starts: Mapping[int, int]) -> None:
         """Reads more partitions, from their starts."""
-        places = {TopicPartition(self.topic, partition): offset for partition, offset in starts.items()}
-        self._core.want(self._core.assign([*self._noted, *places]))
-        for tp, offset in places.items():
+        offsets = {TopicPartition(self.topic, partition): offset for partition, offset in starts.items()}
+        self._core.want(self._core.assign([*self._noted, *offsets]))
+        for tp, offset in offsets.items():
             self._core.seek(tp, offset)
-        self._noted |= places
+        self._noted |= offsets
 
     async def next_chunk(self, timeout_s: float) -> FetchedChunk | None:
         """Returns the next chunk; None when time is up, or a position moved without a record. Raises errors of the fetch."""

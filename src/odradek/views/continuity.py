@@ -31,13 +31,13 @@ class TopicExtent:
     """The topic's delete.retention.ms; None where nothing is compacted."""
 
 
-def reason_to_rebuild(kept: ViewState, look: TopicExtent, now_ms: int) -> str | None:
+def reason_to_rebuild(stored: ViewState, look: TopicExtent, now_ms: int) -> str | None:
     """Returns why the rows must be read again from the beginning; None if they can be continued."""
-    if kept.key_format != look.key_format:
-        return f"keys are stored as {kept.key_format}, and wanted as {look.key_format}"
-    if kept.topic_id != look.topic_id:
+    if stored.key_format != look.key_format:
+        return f"keys are stored as {stored.key_format}, and wanted as {look.key_format}"
+    if stored.topic_id != look.topic_id:
         return "the topic was deleted, and made again"
-    for partition, position in kept.positions.items():
+    for partition, position in stored.positions.items():
         start = look.starts.get(partition)
         if start is None:
             return f"the topic has no partition {partition} any more"

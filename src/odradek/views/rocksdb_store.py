@@ -83,14 +83,14 @@ class RocksDBStore:
         self._gathered_state: ViewState | None = None
         self._prepare(topic)
         self._database: Any = self._open()
-        self._kept: ViewState | None = self._read_state()
+        self._stored: ViewState | None = self._read_state()
 
     # -- what the port asks for
 
     waits_for_disk: Final = True
 
     def state(self) -> ViewState | None:
-        return self._gathered_state or self._kept
+        return self._gathered_state or self._stored
 
     def apply(self, changes: Mapping[bytes, bytes | None], state: ViewState) -> None:
         if not state.is_complete and (self._gathered_state is not None or len(changes) >= GATHERED_ROWS_MIN):
@@ -112,7 +112,7 @@ class RocksDBStore:
         batch = rocksdict.WriteBatch(raw_mode=True)
         batch.delete_range(_ROWS, _ROWS_END)
         batch.delete_range(_POSITION, _POSITIONS_END)
-        self._kept = None
+        self._stored = None
         self._write(batch, state)
 
     def get(self, key: bytes) -> bytes | None:
@@ -295,16 +295,16 @@ class RocksDBStore:
             moving = rocksdict.IngestExternalFileOptions()
             moving.set_move_files(True)
             self._database.ingest_external_file([str(path)], moving)
-            self._kept = state
+            self._stored = state
             self._gathered, self._gathered_bytes, self._gathered_state = {}, 0, None
 
     def _changed_state(self, state: ViewState) -> dict[bytes, bytes]:
         """Returns the parts of the store's state that are not written yet."""
-        kept, changed = self._kept, {}
-        if kept is None or _identity(kept) != _identity(state):
+        stored, changed = self._stored, {}
+        if stored is None or _identity(stored) != _identity(state):
             changed[_STATE] = _encode_identity(state)
         for partition, position in state.positions.items():
-            if kept is None or kept.positions.get(partition) != position:
+            if stored is None or stored.positions.get(partition) != position:
                 changed[_POSITION + _PARTITION.pack(partition)] = _encode_position(position)
         return changed
 
@@ -313,7 +313,7 @@ class RocksDBStore:
             batch[key] = value
         with self._explained("written"):
             self._database.write(batch)
-        self._kept = state
+        self._stored = state
 
     def _read_state(self) -> ViewState | None:
         with self._explained("read"):

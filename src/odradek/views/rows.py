@@ -70,6 +70,6 @@ def cells(column: BinaryColumn, row_count: int) -> list[bytes | None]:
 
 def _nulls(validity: memoryview, first: int, row_count: int) -> Iterator[int]:
     for index in range(row_count):
-        place = first + index
-        if not validity[place >> 3] >> (place & 7) & 1:
+        row = first + index
+        if not validity[row >> 3] >> (row & 7) & 1:
             yield index

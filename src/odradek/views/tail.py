@@ -88,7 +88,7 @@ class Tail:
 
     async def begin(self) -> None:
         """Find out where to go on. Raises what makes that impossible."""
-        await self._place(None)
+        await self._seek(None)
 
     async def run(self) -> None:
         """Follow until cancelled, or until something fails for good: `check_answers` raises that from then on."""
@@ -109,32 +109,32 @@ class Tail:
 
     async def _keep_following(self) -> None:
         reason: str | None = None
-        is_placed = True
+        has_position = True
         while True:
             try:
-                if not is_placed:
-                    await self._place(reason)
-                    is_placed, reason = True, None
+                if not has_position:
+                    await self._seek(reason)
+                    has_position, reason = True, None
                 await self._follow()
             except _DiscontinuityError as error:
-                is_placed, reason = False, str(error)
+                has_position, reason = False, str(error)
             except KafkaError as error:
                 if error.code is ErrorCode.OFFSET_OUT_OF_RANGE:
-                    is_placed, reason = False, explain(error)
+                    has_position, reason = False, explain(error)
                     continue
                 if not (error.retriable or isinstance(error, TimedOutError)):
                     raise
                 self._problem = explain(error)
                 await asyncio.sleep(_RETRY_S)
 
-    async def _place(self, reason: str | None) -> None:
+    async def _seek(self, reason: str | None) -> None:
         """Go on where the store ends, or begin again: because of `reason`, or of what the topic looks like."""
         changelog, now_ms = self._changelog, self._clock.wall_ms()
         partitions = await changelog.partitions()
         log = await changelog.log_ends(partitions)
         self._tombstones_kept_ms = await changelog.tombstones_kept_ms()
-        kept = self._store.state()
-        epochs = {} if kept is None else _epochs(kept, log)
+        stored = self._store.state()
+        epochs = {} if stored is None else _epochs(stored, log)
         look = TopicExtent(
             topic_id=changelog.topic_id(),
             key_format=self._row_format,
@@ -142,14 +142,14 @@ class Tail:
             epoch_ends=await changelog.epoch_ends(epochs),
             tombstones_kept_ms=self._tombstones_kept_ms,
         )
-        if kept is not None and reason is None:
-            reason = reason_to_rebuild(kept, look, now_ms)
+        if stored is not None and reason is None:
+            reason = reason_to_rebuild(stored, look, now_ms)
         at_start = {
             partition: AppliedPosition(offset=start, complete_at_ms=now_ms)
             for partition, start in log.starts.items()
         }
-        if kept is None or reason is not None:
-            if kept is not None:
+        if stored is None or reason is not None:
+            if stored is not None:
                 _log.warning("view_rebuilt", topic=changelog.topic, reason=reason)
             await self._clear(
                 ViewState(
@@ -160,15 +160,15 @@ class Tail:
                 )
             )
         else:
-            self._state = replace(kept, positions={**at_start, **kept.positions})
+            self._state = replace(stored, positions={**at_start, **stored.positions})
         self._restore_ends = {} if self._state.is_complete else dict(log.ends)
         self._targets.clear()
         self._note_ends(log.ends, now_ms)
         await self._note_completeness()
         changelog.read_from(
             {
-                partition: (place.offset, place.leader_epoch)
-                for partition, place in self._state.positions.items()
+                partition: (position.offset, position.leader_epoch)
+                for partition, position in self._state.positions.items()
             }
         )
 
@@ -428,11 +428,11 @@ def _partition_freshness(partition: int, position: AppliedPosition, end: _End | 
     )
 
 
-def _epochs(kept: ViewState, log: LogEnds) -> dict[int, int]:
+def _epochs(stored: ViewState, log: LogEnds) -> dict[int, int]:
     """Returns the leader epochs to ask for."""
     return {
         partition: position.leader_epoch
-        for partition, position in kept.positions.items()
+        for partition, position in stored.positions.items()
         if position.leader_epoch >= 0 and partition in log.starts
     }
 

@@ -17,7 +17,7 @@ from odradek.cli.sandbox.playground import Playground
 from odradek.model.errors import OdradekError
 from odradek.pipelines.document import PipelineDocument, PipelineVersion
 from odradek.pipelines.outlining import outline_of_file
-from odradek.pipelines.program_file import ProgramPlaces, WrongProgram
+from odradek.pipelines.program_file import ProgramSources, WrongProgram
 from odradek.pipelines.runner_process import RunnerProcess
 from odradek.pipelines.serving import runner_command, runner_terms
 from odradek.testing import Cluster
@@ -142,7 +142,7 @@ def test_a_pipeline_s_process_reads_its_settings_and_arguments_in_private(tmp_pa
         ),
         conf=(("spark.hadoop.fs.s3a.secret.key", f"{SECRET}-5"),),
     )
-    places = ProgramPlaces(directories=(str(tmp_path.resolve()),))
+    places = ProgramSources(directories=(str(tmp_path.resolve()),))
     runner = RunnerProcess(
         runner_command(document),
         terms=runner_terms(document, "127.0.0.1:1", tmp_path, places),

@@ -275,10 +275,10 @@ def archives_hold_each_record_once(client: RestClient, servers: str, lake: Path,
         findings = verify_archive(table, BrokerTopics(servers))
         assert all_faults(findings) == []
         assert all(finding.doubled == 0 and not len(finding.lost) for finding in findings)
-    kept_rows, even_rows = (rows_of(table) for table in (kept, even))
-    amounts = [row["value"] and row["value"]["AMOUNT"] for row in kept_rows]
+    committed_rows, even_rows = (rows_of(table) for table in (kept, even))
+    amounts = [row["value"] and row["value"]["AMOUNT"] for row in committed_rows]
     assert sorted(amount for amount in amounts if amount is not None) == list(numbers)
-    (unread,) = (row for row in kept_rows if row["value"] is None)
+    (unread,) = (row for row in committed_rows if row["value"] is None)
     assert (unread["undecoded"], unread["key"]) == (b"no JSON", {"CUSTOMER": "customer-0"})
     assert sorted(row["value"]["AMOUNT"] for row in even_rows) == evens
     assert {row["topic"] for row in even_rows} == {"sql-even"}

@@ -13,7 +13,7 @@ import pytest
 
 from odradek.archive.files.compaction import compact
 from odradek.archive.files.data_files import NULL_IN_A_PATH, layout_of, write_files
-from odradek.archive.files.extent_index import ExtentIndex, place_of
+from odradek.archive.files.extent_index import ExtentIndex, sort_key
 from odradek.archive.files.reading import FileReader
 from odradek.archive.history.archived_rows import first_at
 from odradek.archive.location import archive_location
@@ -63,7 +63,7 @@ def test_a_time_beyond_the_year_9999_is_kept_and_the_archive_goes_on(
     reader = FileReader(location=table.location, schema=pa.schema([SCHEMA.field("timestamp")]))
     times = [
         time_us
-        for file in sorted(table.files(), key=place_of)
+        for file in sorted(table.files(), key=sort_key)
         for batch in reader.read(file)
         for time_us in batch["timestamp"].cast(pa.int64()).to_pylist()
     ]

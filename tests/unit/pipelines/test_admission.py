@@ -17,7 +17,7 @@ from odradek.model.safe_text import safe_line
 from odradek.pipelines import program_file
 from odradek.pipelines.admission import Approval, Approvals, ProgramAdmission, RunRefused
 from odradek.pipelines.document import PipelineDocument, PipelineVersion
-from odradek.pipelines.program_file import MODULE, ProgramPlaces, WrongProgram, load_program
+from odradek.pipelines.program_file import MODULE, ProgramSources, WrongProgram, load_program
 
 PROGRAM = "def pipeline(spark): return 'good'"
 EVIL = "def pipeline(spark): return 'evil'"
@@ -150,14 +150,14 @@ def test_what_is_checked_is_what_runs(
     """The file's place is taken by another after it was read."""
     program = allowed / "totals.py"
     places = admission.admit(document(program))
-    check = ProgramPlaces.check_owners
+    check = ProgramSources.check_owners
 
-    def changed(self: ProgramPlaces, real: str, about: os.stat_result) -> None:
+    def changed(self: ProgramSources, real: str, about: os.stat_result) -> None:
         check(self, real, about)
         (allowed / "new.py").write_text(EVIL)
         os.replace(allowed / "new.py", program)
 
-    monkeypatch.setattr(ProgramPlaces, "check_owners", changed)
+    monkeypatch.setattr(ProgramSources, "check_owners", changed)
     pipeline = load_program(program, [], places).pipeline
     assert pipeline is not None
     assert pipeline(None) == "good"

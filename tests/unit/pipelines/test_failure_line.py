@@ -9,8 +9,8 @@ from odradek.pipelines.failure_line import (
     LINE_CHARS_MAX,
     batch_positions,
     batch_start,
+    coordinates_in,
     failure_line,
-    place_in,
 )
 
 USER = """[STREAM_FAILED] Query [id = 1, runId = 2] terminated with exception: Job aborted due to stage failure
@@ -57,7 +57,7 @@ def test_one_line_is_left(text: str, line: str) -> None:
     ],
 )
 def test_the_record_is_found_in_it(line: str, place: str | None) -> None:
-    record_place = place_in(line)
+    record_place = coordinates_in(line)
     assert (None if record_place is None else str(record_place)) == place
 
 

@@ -12,7 +12,7 @@ from odradek.model.ids import TopicPartition
 from odradek.pipelines.document import Desired, PipelineDocument, PipelineVersion
 from odradek.pipelines.lifecycle import Effect, Kill, Lifecycle, RestartPolicy, SendCommand, Start, behind
 from odradek.pipelines.reports import Command, Failed, Paused, Running, RunProgress
-from odradek.pipelines.status import Phase, RecordPlace
+from odradek.pipelines.status import Phase, RecordCoordinates
 
 DOCUMENT = PipelineDocument(
     name="totals", revision=1, versions=(PipelineVersion(number=1, program="/p.py", checkpoint="totals/v1"),)
@@ -117,7 +117,7 @@ def test_a_process_that_ran_long_enough_begins_to_count_again(ran_s: float, fail
 
 def test_a_failure_keeps_what_the_process_said_and_where() -> None:
     way = Way().run()
-    place = RecordPlace(topic="orders", partition=2, offset=7)
+    place = RecordCoordinates(topic="orders", partition=2, offset=7)
     way.report(Failed(line="no JSON", place=place))
     way.end()
     failure = way.lifecycle.failure

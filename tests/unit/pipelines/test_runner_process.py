@@ -25,7 +25,7 @@ from odradek.pipelines.reports import (
     report_line,
 )
 from odradek.pipelines.runner_process import RunnerProcess, reason_of_end
-from odradek.pipelines.status import LOG_LINE_CHARS_MAX, LOG_LINES_MAX, RecordPlace
+from odradek.pipelines.status import LOG_LINE_CHARS_MAX, LOG_LINES_MAX, RecordCoordinates
 
 Runners = Callable[..., RunnerProcess]
 
@@ -41,7 +41,7 @@ def test_reports_come_in_order_and_what_is_none_is_left_out(runners: Runners) ->
     assert collected(runner, 3) == [
         Running(),
         RunProgress(rows_count=3, batch_ms=5.0, inputs={"in": {0: 3}}),
-        Failed(line="no JSON", place=RecordPlace(topic="in", partition=0, offset=7)),
+        Failed(line="no JSON", place=RecordCoordinates(topic="in", partition=0, offset=7)),
     ]
 
 
@@ -119,7 +119,7 @@ def test_an_end_is_reported_in_one_line(code: int, log: list[str], line: str) ->
         RunProgress(rows_count=3, batch_ms=None, inputs=None),
         RunProgress(rows_count=0, batch_ms=2.5, inputs={"a": {0: 1, 11: 2}}),
         Failed(line="é", is_final=True),
-        Failed(line="x", place=RecordPlace(topic="a", partition=1, offset=2)),
+        Failed(line="x", place=RecordCoordinates(topic="a", partition=1, offset=2)),
     ],
 )
 def test_a_report_arrives_as_it_was_sent(report: Report) -> None:

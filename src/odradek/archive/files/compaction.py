@@ -11,7 +11,7 @@ from typing import Final
 import pyarrow as pa
 
 from odradek.archive.files.data_files import layout_of, write_files
-from odradek.archive.files.extent_index import place_of
+from odradek.archive.files.extent_index import sort_key
 from odradek.archive.files.reading import FileReader
 from odradek.archive.tables.port import ArchiveTable
 from odradek.archive.values import ArchiveError, CommitConflict, DataFile, MissingFiles, PartitionValues
@@ -44,7 +44,7 @@ def plan_compaction(files: Sequence[DataFile], file_bytes: int) -> list[tuple[Da
             small[file.partition_values].append(file)
     groups: list[tuple[DataFile, ...]] = []
     for listed in small.values():
-        groups += _grouped(sorted(listed, key=place_of), file_bytes)
+        groups += _grouped(sorted(listed, key=sort_key), file_bytes)
     return [group for group in groups if len(group) > 1]
 
 

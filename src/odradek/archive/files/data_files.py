@@ -254,7 +254,7 @@ def _fitting_name(name: str, room_bytes: int) -> str:
         return name
     digest = sha256(name.encode()).hexdigest()[:_DIGEST_CHARACTERS]
     column, _, text = name.partition("=")
-    kept = text[: max(0, room_bytes - len(f"{column}=-{digest}".encode()))]
-    if "%" in kept[-2:]:  # no half of an encoded byte
-        kept = kept[: kept.rindex("%")]
-    return f"{column}={kept}-{digest}"
+    prefix = text[: max(0, room_bytes - len(f"{column}=-{digest}".encode()))]
+    if "%" in prefix[-2:]:  # no half of an encoded byte
+        prefix = prefix[: prefix.rindex("%")]
+    return f"{column}={prefix}-{digest}"

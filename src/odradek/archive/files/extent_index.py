@@ -51,7 +51,7 @@ def _overlap(extent: OffsetRange, start: int, end: int) -> bool:
     return start < extent.end and end > extent.start
 
 
-def place_of(file: DataFile) -> tuple[str, int, int, str]:
+def sort_key(file: DataFile) -> tuple[str, int, int, str]:
     """Returns a key that sorts files by their first row: topic, partition, offset."""
     bounds = file.row_bounds()
     if bounds is None:

@@ -35,7 +35,7 @@ def with_fitting_values(rows: pa.RecordBatch) -> pa.RecordBatch:
         return rows
     key, headers = (rows.schema.get_field_index(name) for name in ("key", "headers"))
     if key in unfit and headers >= 0 and is_header_list(columns[headers].type):
-        columns[key], columns[headers] = _keys_kept(columns[key], columns[headers])
+        columns[key], columns[headers] = _with_key_headers(columns[key], columns[headers])
     columns = [_mended(column) if index in unfit else column for index, column in enumerate(columns)]
     return pa.RecordBatch.from_arrays(columns, schema=rows.schema)
 
@@ -58,7 +58,7 @@ def is_header_list(kind: pa.DataType) -> bool:
     )
 
 
-def _keys_kept(keys: pa.Array, headers: pa.Array) -> tuple[pa.Array, pa.Array]:
+def _with_key_headers(keys: pa.Array, headers: pa.Array) -> tuple[pa.Array, pa.Array]:
     texts: list[str | None] = []
     lists: list[Any] = headers.to_pylist()
     for row, data in enumerate(keys.cast(pa.binary()).to_pylist()):
@@ -66,8 +66,8 @@ def _keys_kept(keys: pa.Array, headers: pa.Array) -> tuple[pa.Array, pa.Array]:
             texts.append(None if data is None else data.decode())
         except UnicodeDecodeError:
             texts.append(None)
-            kept = [{"key": TIME_HEADER, "value": None}, {"key": KEY_HEADER, "value": data}]
-            lists[row] = [*(lists[row] or ()), *kept]
+            headers_added = [{"key": TIME_HEADER, "value": None}, {"key": KEY_HEADER, "value": data}]
+            lists[row] = [*(lists[row] or ()), *headers_added]
     return pa.array(texts, keys.type), pa.array(lists, headers.type)
 
 
@@ -113,7 +113,7 @@ def with_partition_values(
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class KeptValues:
+class StoredValues:
     """The values that rows had in headers of the archive's own."""
 
     headers: pa.Array
@@ -123,10 +123,10 @@ class KeptValues:
     keys: dict[int, bytes]
 
 
-def kept_values(headers: pa.Array) -> KeptValues:
+def stored_values(headers: pa.Array) -> StoredValues:
     """Takes the archive's own headers off. `headers` is a column of lists of key and value."""
     if not pc.any(pc.equal(headers.flatten().field("key"), KEY_HEADER)).as_py():
-        return KeptValues(headers=headers, times_ms={}, keys={})
+        return StoredValues(headers=headers, times_ms={}, keys={})
     lists: list[Any] = headers.to_pylist()
     times_ms: dict[int, int] = {}
     keys: dict[int, bytes] = {}
@@ -141,4 +141,4 @@ def kept_values(headers: pa.Array) -> KeptValues:
             times_ms[row] = max(-(1 << 63), min(int(time_ms), (1 << 63) - 1))
         if key is not None:
             keys[row] = key
-    return KeptValues(headers=pa.array(lists, headers.type), times_ms=times_ms, keys=keys)
+    return StoredValues(headers=pa.array(lists, headers.type), times_ms=times_ms, keys=keys)

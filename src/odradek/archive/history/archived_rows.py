@@ -9,7 +9,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from odradek.archive.files.data_files import split_by
-from odradek.archive.files.extent_index import place_of
+from odradek.archive.files.extent_index import sort_key
 from odradek.archive.files.reading import FileReader
 from odradek.archive.history.record_columns import as_records
 from odradek.archive.location import ArchiveLocation
@@ -75,7 +75,7 @@ def first_at(
         return {}
     reader = FileReader(location=location, schema=_TIME_COLUMNS)
     firsts: dict[TopicPartition, int] = {}
-    for file in sorted(files, key=place_of):
+    for file in sorted(files, key=sort_key):
         if not _may_be_earlier(file, times_ms, firsts):
             continue
         for batch in reader.read(file):

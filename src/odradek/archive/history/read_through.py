@@ -69,18 +69,18 @@ class ArchiveHistory:
 
     def divide(self, ranges: Sequence[OffsetRange], brokers: Catalog, options: ReadOptions) -> DividedRanges:
         look = self._view.recent()
-        kept, rest = divide(ranges, look.archived, look.topic_ids)
+        in_archive, rest = divide(ranges, look.archived, look.topic_ids)
         gaps = _gaps(rest, brokers)
         if gaps:  # the archive may have gone on since it was looked at
             look = self._view.renewed()
-            kept, rest = divide(ranges, look.archived, look.topic_ids)
+            in_archive, rest = divide(ranges, look.archived, look.topic_ids)
             gaps = _gaps(rest, brokers)
         if gaps:
             description = "; ".join(_spell(gap, look.archived.get(gap.partition)) for gap in gaps)
             if options.fail_on_data_loss:
                 raise ArchiveError(f"{description}. Set failOnDataLoss=false to go on without them")
             log.warning("%s; going on because failOnDataLoss is false", description)
-        return DividedRanges(in_history=tuple(self._shares(kept, look.files)), in_topics=tuple(rest))
+        return DividedRanges(in_history=tuple(self._shares(in_archive, look.files)), in_topics=tuple(rest))
 
     def read(
         self,
@@ -96,7 +96,7 @@ class ArchiveHistory:
     def _shares(self, extents: Sequence[OffsetRange], files: Sequence[DataFile]) -> Iterator[ArchiveShare]:
         index = extent_index.ExtentIndex(extents)
         holding = [file for file in files if next(index.extent_numbers(file), None) is not None]
-        in_order = sorted(holding, key=extent_index.place_of)
+        in_order = sorted(holding, key=extent_index.sort_key)
         for share in reading.share_files(in_order, SHARE_BYTES):
             numbers = {number for file in share for number in index.extent_numbers(file)}
             wanted = tuple(index.extents[number] for number in sorted(numbers))
@@ -118,7 +118,7 @@ def divide(
 ) -> tuple[list[OffsetRange], list[OffsetRange]]:
     """Returns the part of the ranges that the archive has, and the rest, in order. `topic_ids`: those of archived topics."""
     known = topic_ids or {}
-    kept: list[OffsetRange] = []
+    in_archive: list[OffsetRange] = []
     rest: list[OffsetRange] = []
     for span in ranges:
         extent = archived.get(span.partition)
@@ -126,9 +126,9 @@ def divide(
             rest.append(span)
             continue
         rest.append(_part(span, span.start, extent.start))
-        kept.append(_part(span, extent.start, extent.end))
+        in_archive.append(_part(span, extent.start, extent.end))
         rest.append(_part(span, extent.end, span.end))
-    return [span for span in kept if span.size > 0], [span for span in rest if span.size > 0]
+    return [span for span in in_archive if span.size > 0], [span for span in rest if span.size > 0]
 
 
 def _part(whole: OffsetRange, start: int, end: int) -> OffsetRange:

@@ -8,7 +8,7 @@ from typing import Any, Final
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from odradek.archive.files.unfit_values import is_header_list, kept_values
+from odradek.archive.files.unfit_values import is_header_list, stored_values
 from odradek.archive.location import ArchiveLocation
 from odradek.model.errors import ConfigError
 from odradek.records.arrow import SCHEMA
@@ -57,30 +57,30 @@ def needed_columns(columns: Iterable[str], schema: pa.Schema, location: ArchiveL
 
 def as_records(rows: pa.RecordBatch) -> pa.RecordBatch:
     """Returns the columns of `odradek.records.arrow`, of those that there are."""
-    made = {"offset": rows["offset"]}
+    columns = {"offset": rows["offset"]}
     names = rows.schema.names
     if "timestamp" in names:
         micros = rows["timestamp"].cast(pa.timestamp("us", tz="UTC")).cast(pa.int64())
         millis = pc.divide(micros, US_PER_MS)  # towards 0
         is_above = pc.greater(pc.multiply(millis, US_PER_MS), micros)
-        made["timestamp"] = pc.fill_null(pc.subtract(millis, is_above.cast(pa.int64())), _NO_TIME)
+        columns["timestamp"] = pc.fill_null(pc.subtract(millis, is_above.cast(pa.int64())), _NO_TIME)
     if "timestampType" in names:
-        made["timestamp_type"] = pc.fill_null(rows["timestampType"].cast(pa.int32()), 0)
+        columns["timestamp_type"] = pc.fill_null(rows["timestampType"].cast(pa.int32()), 0)
     if "key" in names:
-        made["key"] = rows["key"].cast(pa.binary())
+        columns["key"] = rows["key"].cast(pa.binary())
     if "value" in names:
         value = rows["value"].cast(pa.binary())
-        made["value"] = pc.coalesce(value, rows[UNDECODED]) if UNDECODED in names else value
+        columns["value"] = pc.coalesce(value, rows[UNDECODED]) if UNDECODED in names else value
     if "headers" in names:
         kind = SCHEMA.field("headers").type
         empty = pa.scalar([], rows["headers"].type)
-        kept = kept_values(pc.fill_null(rows["headers"], empty).cast(kind))
-        made["headers"] = kept.headers
-        if kept.times_ms and "timestamp" in made:
-            made["timestamp"] = _replaced(made["timestamp"], kept.times_ms)
-        if kept.keys and "key" in made:
-            made["key"] = _replaced(made["key"], kept.keys)
-    return pa.RecordBatch.from_pydict(made)
+        stored = stored_values(pc.fill_null(rows["headers"], empty).cast(kind))
+        columns["headers"] = stored.headers
+        if stored.times_ms and "timestamp" in columns:
+            columns["timestamp"] = _replaced(columns["timestamp"], stored.times_ms)
+        if stored.keys and "key" in columns:
+            columns["key"] = _replaced(columns["key"], stored.keys)
+    return pa.RecordBatch.from_pydict(columns)
 
 
 def _replaced(column: pa.Array, by_row: Mapping[int, Any]) -> pa.Array:

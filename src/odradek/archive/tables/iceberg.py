@@ -426,12 +426,12 @@ def _files_of(table: Table) -> list[IcebergFile]:
 def _replaced_before(table: Table, before_ms: int) -> list[int]:
     """Snapshots whose successor is older than `before_ms`: no one who began to read since then reads them."""
     snapshots = sorted(table.snapshots(), key=lambda snapshot: snapshot.timestamp_ms)
-    kept = {reference.snapshot_id for reference in table.refs().values()}
+    referenced = {reference.snapshot_id for reference in table.refs().values()}
     pairs = pairwise(snapshots)
     return [
         snapshot.snapshot_id
         for snapshot, following in pairs
-        if following.timestamp_ms < before_ms and snapshot.snapshot_id not in kept
+        if following.timestamp_ms < before_ms and snapshot.snapshot_id not in referenced
     ]
 
 

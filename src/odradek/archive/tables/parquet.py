@@ -151,8 +151,8 @@ class ParquetArchive:
     def expire(self, before_ms: int, *, dry_run: bool) -> Expired:
         now = self.newest()
         replaced = [path for path, at_ms in now.removed.items() if at_ms < before_ms]
-        kept = now.files.keys() | (now.removed.keys() - set(replaced))
-        files = [name for name in old_files(self.location, before_ms) if name not in kept]
+        needed = now.files.keys() | (now.removed.keys() - set(replaced))
+        files = [name for name in old_files(self.location, before_ms) if name not in needed]
         versions = self._old_versions(now.version, before_ms)
         if not dry_run:
             remove_files(self.location, files)

@@ -67,7 +67,7 @@ def show(
     with open_store(bootstrap) as store:
         places = _chosen(store, name, operator, output)
         for place in places:
-            with state_reading.kept_rows(
+            with state_reading.committed_rows(
                 store.admin, bootstrap, place.topic, SystemClock(), **client_arguments()
             ) as rows:
                 if as_json:
@@ -103,7 +103,7 @@ def export(name: str, operator: str | None, output: str | None, path: Path, boot
         places = _chosen(store, name, operator, output)
         with state_export.state_file(path) as file:
             for place in places:
-                with state_reading.kept_rows(
+                with state_reading.committed_rows(
                     store.admin, bootstrap, place.topic, SystemClock(), **client_arguments()
                 ) as rows:
                     count = file.write(place, rows)

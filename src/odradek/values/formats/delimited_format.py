@@ -26,8 +26,8 @@ class DelimitedFormat:
 
     def encode(self, values: Mapping[str, Any]) -> bytes:
         texts = [
-            _quoted(_written(values[column.column], column.type), self._delimiter, is_first=place == 0)
-            for place, column in enumerate(self._columns)
+            _quoted(_written(values[column.column], column.type), self._delimiter, is_first=index == 0)
+            for index, column in enumerate(self._columns)
         ]
         return self._delimiter.join(texts).encode()
 
@@ -86,20 +86,20 @@ def fields_of(text: str, delimiter: str) -> list[str]:
     if text[:1] in ("\r", "\n"):
         return []
     after = re.compile(f"[{re.escape(delimiter)}\r\n]")
-    fields, place = [], 0
+    fields, index = [], 0
     while True:
-        if text.startswith('"', place):
-            field, place = _unquoted(text, place + 1)
-            if place < len(text) and not after.match(text, place):
-                raise ValueError(f"{text[place]!r} follows a closing quote, in place of {delimiter!r}")
+        if text.startswith('"', index):
+            field, index = _unquoted(text, index + 1)
+            if index < len(text) and not after.match(text, index):
+                raise ValueError(f"{text[index]!r} follows a closing quote, in place of {delimiter!r}")
         else:
-            end = after.search(text, place)
-            start, place = place, len(text) if end is None else end.start()
-            field = text[start:place]
+            end = after.search(text, index)
+            start, index = index, len(text) if end is None else end.start()
+            field = text[start:index]
         fields.append(field)
-        if not text.startswith(delimiter, place):
+        if not text.startswith(delimiter, index):
             return fields
-        place += 1
+        index += 1
 
 
 def _unquoted(text: str, start: int) -> tuple[str, int]:

@@ -62,7 +62,7 @@ def json_schema(columns: tuple[FormatColumn, ...], *, wrapped: bool) -> dict[str
 
 def _object(fields: list[tuple[str, SqlType]]) -> dict[str, Any]:
     properties = {
-        name: {"connect.index": place, **_nullable(kind)} for place, (name, kind) in enumerate(fields)
+        name: {"connect.index": index, **_nullable(kind)} for index, (name, kind) in enumerate(fields)
     }
     return {"type": "object", "properties": properties}
 

@@ -150,7 +150,7 @@ class ProtoReader:
             field.type_name = kind
 
     def _oneof(self, message: Any, path: str) -> None:
-        place = len(message.oneof_decl)
+        index = len(message.oneof_decl)
         message.oneof_decl.add(name=self._next_token())
         self._expect("{")
         while (token := self._next_token()) != "}":
@@ -158,7 +158,7 @@ class ProtoReader:
                 self._skip()
             elif token != ";":
                 field = self._field(message, token, path)
-                field.label, field.oneof_index = _OPTIONAL, place
+                field.label, field.oneof_index = _OPTIONAL, index
 
     def _map(self, message: Any, path: str) -> None:
         self._expect("<")
@@ -171,8 +171,8 @@ class ProtoReader:
         entry = message.nested_type.add(name=name)
         entry.options.map_entry = True
         for number, (part, kind) in enumerate((("key", key), ("value", value)), 1):
-            made = entry.field.add(name=part, number=number, label=_OPTIONAL)
-            self._set_type(made, kind)
+            field = entry.field.add(name=part, number=number, label=_OPTIONAL)
+            self._set_type(field, kind)
         field.type_name, field.label = name, _REPEATED
 
     def _enum(self, enum: Any) -> None:
@@ -193,8 +193,8 @@ class ProtoReader:
     # ---- tokens
 
     def _peek(self, ahead: int = 0) -> str:
-        place = self._next + ahead
-        return self._tokens[place] if place < len(self._tokens) else ""
+        index = self._next + ahead
+        return self._tokens[index] if index < len(self._tokens) else ""
 
     def _next_token(self) -> str:
         if self._next >= len(self._tokens):

@@ -236,12 +236,12 @@ def proto_file(schema: RegisteredSchema) -> ProtoFile:
     file = reader.file()
     _add_imports(pool, file.dependency, dict(schema.references), added, 0)
     try:
-        made = pool.AddSerializedFile(file.SerializeToString())
+        descriptor = pool.AddSerializedFile(file.SerializeToString())
     except (TypeError, ValueError, KeyError) as error:
         raise SqlError(f"schema {schema.id} is no .proto file: {error!s:.200}") from None
-    if not made.message_types_by_name:
+    if not descriptor.message_types_by_name:
         raise SqlError(f"schema {schema.id} has no message")
-    return ProtoFile(made, reader.decimals)
+    return ProtoFile(descriptor, reader.decimals)
 
 
 def _add_imports(
