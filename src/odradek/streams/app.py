@@ -13,6 +13,7 @@ from odradek.streams.plan.arguments import (
     checked_mapping,
     checked_name,
     checked_partitions,
+    checked_session,
     checked_text,
     checked_topic,
     unread_topics,
@@ -76,7 +77,7 @@ class Streams:
             partitions=partitions,
             emit=emit,
             options=dict(checked_mapping(options or {}, "options", "{'kafka.security.protocol': 'SSL'}")),
-            spark=spark,
+            spark=checked_session(spark),
             on_error=on_error,
             bad=None if bad is None else checked_topic(bad, "bad"),
         )
@@ -212,7 +213,7 @@ class Streams:
 
     def test(self, *, spark: SparkSession | None = None) -> TestDriver:
         """Runs the program on rows of a test, without a broker: `with app.test() as t: t.feed(...); t.read(...)`."""
-        return driver.TestDriver(self.program, spark)
+        return driver.TestDriver(self.program, checked_session(spark))
 
     def start(
         self,
@@ -233,7 +234,7 @@ class Streams:
         for problem in unread_topics(self._starting, self._topics):
             log.warning("%s", problem)
         if spark is not None:
-            self.program.spark = spark
+            self.program.spark = checked_session(spark)
         return running.start(
             self.program,
             checkpoint=str(checkpoint),

@@ -1,4 +1,4 @@
-"""A few rows of a table, read from the topic itself: where no view is, and none is worth making."""
+"""A lookup of a few rows of a table, read from the topic itself: where no view is, and none is worth making."""
 
 from __future__ import annotations
 

@@ -13,9 +13,10 @@ import sys
 import threading
 import time
 from collections import defaultdict
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any, Final, Self
 
 import pytest
@@ -38,14 +39,22 @@ PARENT: Final = 1
 
 @contextmanager
 def serving(
-    servers: str, service_id: str, directory: Path, *settings: str
+    servers: str,
+    service_id: str,
+    directory: Path,
+    *settings: str,
+    more_environment: Mapping[str, str] = MappingProxyType({}),
 ) -> Iterator[tuple[RestClient, subprocess.Popen[str]]]:
     command = [sys.executable, "-m", "odradek.cli.main", "sql", "serve", "--listen", "127.0.0.1:0"]
     arguments = ["--bootstrap", servers, "--data", str(directory), "--service-id", service_id]
     arguments += [word for setting in settings for word in ("--set", setting)]
     with (directory.parent / f"{directory.name}.log").open("w") as log:
         process = subprocess.Popen(
-            [*command, *arguments], stdout=subprocess.PIPE, stderr=log, text=True, env=as_users_start_it()
+            [*command, *arguments],
+            stdout=subprocess.PIPE,
+            stderr=log,
+            text=True,
+            env={**as_users_start_it(), **more_environment},
         )
     assert process.stdout is not None
     try:

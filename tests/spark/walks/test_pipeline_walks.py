@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib.util
+import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -14,6 +15,7 @@ pytest.importorskip("pyspark", reason="PySpark is absent")
 pytest.importorskip("deltalake", reason="deltalake is absent")
 
 from tests.scenarios.walks import Step, first_not_reached, walk_of
+from tests.spark.sql.test_sql_engine import EARLIEST, serving, wait_for
 from tests.spark.streams.until_now import TIMEOUT_S, run, send
 
 from odradek.archive.history.read_through import OdradekWithArchive
@@ -42,21 +44,22 @@ class Trace:
     """The calls of this process and of Spark's workers, which each write them to a file of one directory."""
 
     def __init__(self, directory: Path) -> None:
-        self._directory = directory
+        self.directory = directory
 
     @contextmanager
     def recording(self) -> Iterator[None]:
-        calls = _tracing().CallFile(self._directory)
+        calls = _tracing().CallFile(self.directory)
         calls.begin()
         try:
             yield
         finally:
             calls.end()
 
-    def calls(self) -> list[Step]:
-        """The calls of all processes, in the order in which they began."""
-        lines = [line.split() for file in self._directory.iterdir() for line in file.read_text().splitlines()]
-        return [Step(file, function) for _, file, function in sorted(lines, key=lambda line: int(line[0]))]
+    def calls(self, since_ns: int = 0) -> list[Step]:
+        """The calls of all processes, in the order in which they began, from a time of the monotonic clock on."""
+        lines = [line.split() for file in self.directory.iterdir() for line in file.read_text().splitlines()]
+        timed = sorted((int(time_ns), Step(file, function)) for time_ns, file, function in lines)
+        return [step for time_ns, step in timed if time_ns >= since_ns]
 
 
 @pytest.fixture
@@ -80,7 +83,7 @@ def session(spark: SparkSession, tmp_path: Path) -> Iterator[SparkSession]:
     variables.update(before)
 
 
-def wait_for(query: Any) -> None:
+def end_of(query: Any) -> None:
     """It may be slow: each call of a function is recorded."""
     try:
         assert query.awaitTermination(TIMEOUT_S), "the query did not end"
@@ -123,7 +126,7 @@ def test_a_batch_takes_the_way_that_is_described_through_the_exactly_once_sink(
         .option("checkpointLocation", str(tmp_path / "checkpoint"))
     )
     with trace.recording():
-        wait_for(write.trigger(availableNow=True).start())
+        end_of(write.trigger(availableNow=True).start())
     assert first_not_reached(walk_of("A batch of the exactly-once sink"), trace.calls()) is None
 
 
@@ -133,5 +136,25 @@ def test_a_batch_of_the_archive_takes_the_way_that_is_described(
     topic.send_numbers(0, 5)
     terms = RunTerms(bootstrap=topic.servers, location=location, topics=(topic.name,), once=True, writers=1)
     with trace.recording():
-        wait_for(start_archiving(session, terms, str(tmp_path / "checkpoint")))
+        end_of(start_archiving(session, terms, str(tmp_path / "checkpoint")))
     assert first_not_reached(walk_of("A batch of the archive"), trace.calls()) is None
+
+
+def test_create_table_as_select_takes_the_way_that_is_described(
+    trace: Trace, servers: str, new_topic: Callable[..., Any], consume: Callable[..., Any], tmp_path: Path
+) -> None:
+    orders, totals = new_topic(), new_topic()
+    send(servers, orders, ("a", '{"AMOUNT": 2}', 10))
+    traced = {"ODRADEK_WALK": str(trace.directory), "PYTHONPATH": str(TRACING)}
+    with serving(servers, "walk", tmp_path / "server", more_environment=traced) as (client, _):
+        client.execute(
+            f"CREATE STREAM orders (customer VARCHAR KEY, amount INT) WITH (kafka_topic='{orders.name}', value_format='JSON');"
+        )
+        began_ns = time.monotonic_ns()
+        client.execute(
+            f"CREATE TABLE totals WITH (kafka_topic='{totals.name}') AS"
+            " SELECT customer, SUM(amount) AS total FROM orders GROUP BY customer;",
+            EARLIEST,
+        )
+        wait_for(lambda: consume(totals, committed=True), bool)
+    assert first_not_reached(walk_of("CREATE TABLE AS SELECT"), trace.calls(began_ns)) is None

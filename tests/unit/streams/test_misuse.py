@@ -172,3 +172,17 @@ def test_a_retention_is_at_least_the_gap_and_the_grace() -> None:
     grouped.session("10 minutes", grace="5 minutes", retention="15 minutes")
     with pytest.raises(ConfigError, match="at least the gap and the grace, 15 minutes"):
         grouped.session("10 minutes", grace="5 minutes", retention="14 minutes")
+
+
+def test_a_session_of_spark_connect_is_refused_wherever_a_program_takes_one() -> None:
+    remote: Any = type("SparkSession", (), {"__module__": "pyspark.sql.connect.session"})()
+    app = Streams("misuse", servers="127.0.0.1:1")
+    for use in (
+        lambda: Streams("misuse", spark=remote),
+        lambda: app.test(spark=remote),
+        lambda: app.start(checkpoint="c", spark=remote),
+    ):
+        with pytest.raises(
+            ConfigError, match="spark is a session of Spark Connect, which has no JVM in this process"
+        ):
+            use()

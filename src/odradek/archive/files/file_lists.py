@@ -1,4 +1,4 @@
-"""Lists of an archive's files, for engines that read Parquet but not its table format.
+"""An archive's manifests for other engines: lists of its files, for those that read Parquet but not its table format.
 
 Athena, Trino and Hive take symlink manifests: for each partition a text file with the URIs of its files. Redshift takes one
 JSON manifest, for COPY and for external tables. A list is as new as its writing: write it again after each run.

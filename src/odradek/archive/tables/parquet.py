@@ -1,4 +1,4 @@
-"""Plain Parquet with a manifest of ours, for people who want files and no table format.
+"""The archive's manifest over plain Parquet, for people who want files and no table format.
 
 `_odradek/table.json` says what the table is. `_odradek/commits/<version, 20 digits>.json` says what each version added and
 removed: an object that is made only where there is none, so of two writers one is first, and a batch is there whole or not.

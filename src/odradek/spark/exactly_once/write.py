@@ -1,4 +1,8 @@
-"""The exactly-once sink: Spark pickles this write, runs it in tasks, and has it commit each micro-batch."""
+"""The exactly-once sink, and the sink's commit of each micro-batch.
+
+Spark pickles this write in the driver, which is when a batch begins, and runs it in tasks, which leave their transactions open.
+The commit writes the decision: from then on the batch is part of the output.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Numbers: arithmetic, rounding, trigonometry, distances on the Earth."""
+"""Numbers: arithmetic, decimal rounding, trigonometry, distances on the Earth."""
 
 from __future__ import annotations
 

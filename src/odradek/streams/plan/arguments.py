@@ -31,6 +31,16 @@ def checked_join_kind(how: Any) -> None:
     raise ConfigError(f"how is one of {', '.join(get_args(JoinKind))}, not {how!r:.80}{hint}")
 
 
+def checked_session(spark: Any) -> Any:
+    """Returns a session of Spark, or None. ConfigError for one of Spark Connect, which has no JVM here."""
+    if type(spark).__module__.startswith("pyspark.sql.connect"):
+        raise ConfigError(
+            "spark is a session of Spark Connect, which has no JVM in this process: leave spark out for a session of the"
+            " program's own, or run the program where Spark's driver is (spark-submit, or a pipeline)"
+        )
+    return spark
+
+
 def checked_topic(topic: Any, what: str) -> str:
     """Returns the topic's name. ConfigError for one that Kafka does not allow."""
     if not isinstance(topic, str):

@@ -1,8 +1,7 @@
-"""A processor in Spark: a stream runs it in transformWithState, rows that are all there in one call for each task.
+"""A processor in Spark: transformWithState runs it in a stream; over rows that are all there it runs in one call for each task.
 
-Keys are divided into tasks, as Kafka Streams divides them into partitions: Spark groups by the task, and the state of all
-its keys is one
-map. So a task sees its rows in one order, and knows its own stream time.
+Repartition: `task_of` divides keys into tasks, as Kafka Streams divides them into partitions. Spark groups by the task, and the
+state of all its keys is one map. So a task sees its rows in one order, and has its own stream time.
 """
 
 from __future__ import annotations

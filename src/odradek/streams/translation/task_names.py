@@ -1,4 +1,4 @@
-"""The names that Spark gives to the tasks of a program.
+"""Repartition: the names of the tasks among which Spark divides keys.
 
 Spark divides rows among its partitions by the hash of the grouping value. The numbers 0 and 1 fall into the same of two
 partitions, so that one core would have all the work. Each number of `even_names` falls into another partition.
