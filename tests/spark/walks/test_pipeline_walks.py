@@ -154,7 +154,7 @@ def test_create_table_as_select_takes_the_way_that_is_described(
         client.execute(
             f"CREATE TABLE totals WITH (kafka_topic='{totals.name}') AS"
             " SELECT customer, SUM(amount) AS total FROM orders GROUP BY customer;",
-            EARLIEST,
+            properties=EARLIEST,
         )
         wait_for(lambda: consume(totals, committed=True), bool)
     assert first_not_reached(walk_of("CREATE TABLE AS SELECT"), trace.calls(began_ns)) is None
