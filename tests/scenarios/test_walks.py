@@ -32,6 +32,7 @@ FILES_MAX: Final = {
     "JoinGroup": 22,
     "EndTxn": 22,
     "Failover": 22,
+    "CREATE TABLE AS SELECT": 20,
     "A grouped stream": 20,
     "A batch of the exactly-once sink": 20,
     "A batch of the archive": 20,

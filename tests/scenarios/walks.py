@@ -23,6 +23,7 @@ def walk_of(heading: str) -> list[Step]:
     text = (ROOT / "ARCHITECTURE.md").read_text(encoding="utf-8")
     table = text.partition(f"\n### {heading}\n")[2].partition("\n#")[0]
     rows = _ROW.findall(table)
+    assert rows, f"ARCHITECTURE.md has no walk {heading!r}"
     assert [int(number) for number, _, _ in rows] == list(range(1, len(rows) + 1))
     return [Step(file, function) for _, file, function in rows]
 

@@ -434,28 +434,28 @@ def _create_as(catalog: SqlCatalog, statement: CreateAsSelect, number: int) -> A
     if known is not None and statement.if_not_exists:
         return unchanged(catalog, f"Cannot add {statement.kind} `{statement.name}`: it already exists.")
     _check_name_is_free(statement.name, known, statement.kind, statement, or_replace=statement.or_replace)
-    made = plan(catalog, statement)
-    assert made.sink is not None
-    if any(source.name == statement.name for source in made.sources):
+    planned = plan(catalog, statement)
+    assert planned.sink is not None
+    if any(source.name == statement.name for source in planned.sources):
         raise SqlError(f"{statement.name} cannot read itself", statement.position)
     prefix = "CSAS" if statement.kind == "stream" else "CTAS"
     query_id = f"{prefix}_{statement.name}_{number}"
     changes: list[Change] = []
     if known is not None:
-        check_replacement(known, made.sink, statement)
+        check_replacement(known, planned.sink, statement)
         query_id = known.query_id or query_id
-    sink = replace(made.sink, query_id=query_id, carried_at=None if known is None else known.carried_at)
+    sink = replace(planned.sink, query_id=query_id, carried_at=None if known is None else known.carried_at)
     query = PersistentQuery(
         id=query_id,
         sink=sink.name,
-        sources=tuple(dict.fromkeys(source.name for source in made.sources)),
+        sources=tuple(dict.fromkeys(source.name for source in planned.sources)),
         text=statement.text,
         creates_sink=True,
     )
     changes.append(SourceCreated(source=sink, replaces=known))
     changes.append(
         QueryStarted(
-            query=query, plan=replace(made, sink=sink), replaces=None if known is None else known.query_id
+            query=query, plan=replace(planned, sink=sink), replaces=None if known is None else known.query_id
         )
     )
     return AppliedChange(
@@ -483,24 +483,26 @@ def _change_archive(
 
 
 def _insert_into(catalog: SqlCatalog, statement: InsertIntoSelect, number: int) -> AppliedChange:
-    made = plan(catalog, statement)
-    assert made.sink is not None
-    if made.sink.read_only:
-        raise SqlError(f"Cannot insert into read-only {made.sink.kind}: {made.sink.name}", statement.position)
+    planned = plan(catalog, statement)
+    assert planned.sink is not None
+    if planned.sink.read_only:
+        raise SqlError(
+            f"Cannot insert into read-only {planned.sink.kind}: {planned.sink.name}", statement.position
+        )
     named = dict(statement.properties).get("QUERY_ID")
     query_id = str(named).upper() if named is not None else f"INSERTQUERY_{number}"
     if query_id in catalog.queries:
         raise SqlError(f"Query ID '{query_id}' already exists", statement.position)
     query = PersistentQuery(
         id=query_id,
-        sink=made.sink.name,
-        sources=tuple(dict.fromkeys(source.name for source in made.sources)),
+        sink=planned.sink.name,
+        sources=tuple(dict.fromkeys(source.name for source in planned.sources)),
         text=statement.text,
         creates_sink=False,
     )
     return AppliedChange(
         catalog=catalog.with_query(query),
-        changes=(QueryStarted(query=query, plan=made),),
+        changes=(QueryStarted(query=query, plan=planned),),
         message=f"Created query with ID {query_id}",
     )
 

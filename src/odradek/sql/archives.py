@@ -27,7 +27,7 @@ from odradek.sql.language.statements import (
     DropArchive,
     PropertyValue,
 )
-from odradek.sql.planning.plan import SINK_PROPERTIES, made_kind
+from odradek.sql.planning.plan import SINK_PROPERTIES, planned_kind
 from odradek.values.errors import SqlError, nearest
 
 ARCHIVE_PROPERTIES: Final = (
@@ -132,10 +132,10 @@ def query_archive(catalog: SqlCatalog, statement: CreateArchive) -> tuple[Create
             f"Write CREATE ARCHIVE … FROM {statement.name}, or choose another name.",
         )
     known = (*ARCHIVE_PROPERTIES, *STREAM_PROPERTIES)
-    given = checked(statement, known)
-    of_stream = tuple((name, value) for name, value in given.items() if name in STREAM_PROPERTIES)
-    of_archive = tuple((name, value) for name, value in given.items() if name in ARCHIVE_PROPERTIES)
-    kind = made_kind(catalog, query, statement.name)
+    properties = checked(statement, known)
+    of_stream = tuple((name, value) for name, value in properties.items() if name in STREAM_PROPERTIES)
+    of_archive = tuple((name, value) for name, value in properties.items() if name in ARCHIVE_PROPERTIES)
+    kind = planned_kind(catalog, query, statement.name)
     condition = "IF NOT EXISTS " if statement.if_not_exists else ""
     name = quoted(statement.name)
     stream = CreateAsSelect(
@@ -174,26 +174,26 @@ def checked(statement: CreateArchive, known: tuple[str, ...]) -> dict[str, Prope
 
 
 def _archive(statement: CreateArchive, source: SqlSource, query_id: str) -> SqlArchive:
-    given = checked(statement, ARCHIVE_PROPERTIES)
+    properties = checked(statement, ARCHIVE_PROPERTIES)
     try:
-        value = _value(given)
-        catalog = _text(given, "CATALOG")
-        table_format = _table_format(given)
+        value = _value(properties)
+        catalog = _text(properties, "CATALOG")
+        table_format = _table_format(properties)
         if catalog is not None and table_format not in (None, TableFormat.ICEBERG):
             raise ConfigError(f"CATALOG is of use with FORMAT='iceberg', not with {table_format}")
         archive = SqlArchive(
             name=statement.name,
             source=source,
-            location=_location(given),
+            location=_location(properties),
             query_id=query_id,
             text=statement.text,
             table_format=table_format,
             catalog=catalog,
             with_columns=value == _COLUMNS,
-            columns=_columns(value, given),
-            every_ms=_every_ms(given),
-            file_bytes=byte_count(str(given.get("FILE_BYTES", DEFAULT_FILE_BYTES)), "FILE_BYTES"),
-            skips_lost=_flag(given, "SKIP_LOST"),
+            columns=_columns(value, properties),
+            every_ms=_every_ms(properties),
+            file_bytes=byte_count(str(properties.get("FILE_BYTES", DEFAULT_FILE_BYTES)), "FILE_BYTES"),
+            skips_lost=_flag(properties, "SKIP_LOST"),
         )
     except SqlError as error:
         raise error.at(statement.position) from None
@@ -204,8 +204,8 @@ def _archive(statement: CreateArchive, source: SqlSource, query_id: str) -> SqlA
     return archive
 
 
-def _location(given: Mapping[str, PropertyValue]) -> ArchiveLocation:
-    path = _text(given, "PATH")
+def _location(properties: Mapping[str, PropertyValue]) -> ArchiveLocation:
+    path = _text(properties, "PATH")
     if path is None:
         raise SqlError("CREATE ARCHIVE needs a PATH", hint="Write WITH (PATH='/data/lake/orders').")
     if not path.startswith("/") and "://" not in path:
@@ -213,11 +213,11 @@ def _location(given: Mapping[str, PropertyValue]) -> ArchiveLocation:
             f"PATH is absolute, not {path!r}",
             hint="Write PATH='/data/lake/orders', or PATH='s3://bucket/orders'.",
         )
-    return archive_location(path, endpoint=_text(given, "ENDPOINT"), region=_text(given, "REGION"))
+    return archive_location(path, endpoint=_text(properties, "ENDPOINT"), region=_text(properties, "REGION"))
 
 
-def _table_format(given: Mapping[str, PropertyValue]) -> TableFormat | None:
-    name = _text(given, "FORMAT")
+def _table_format(properties: Mapping[str, PropertyValue]) -> TableFormat | None:
+    name = _text(properties, "FORMAT")
     if name is None:
         return None
     try:
@@ -231,26 +231,26 @@ def _table_format(given: Mapping[str, PropertyValue]) -> TableFormat | None:
         ) from None
 
 
-def _value(given: Mapping[str, PropertyValue]) -> str:
-    value = str(given.get("VALUE", _COLUMNS)).upper()
+def _value(properties: Mapping[str, PropertyValue]) -> str:
+    value = str(properties.get("VALUE", _COLUMNS)).upper()
     if value not in _VALUES:
-        raise SqlError(f"VALUE is one of {', '.join(_VALUES)}, not {given['VALUE']!r}")
+        raise SqlError(f"VALUE is one of {', '.join(_VALUES)}, not {properties['VALUE']!r}")
     return value
 
 
-def _columns(value: str, given: Mapping[str, PropertyValue]) -> RowColumns:
+def _columns(value: str, properties: Mapping[str, PropertyValue]) -> RowColumns:
     return row_columns(
         value=ValueFormat.STRING if value == "STRING" else ValueFormat.RAW,
         value_schema=None,
         key_as_string=value == "STRING",
         partition_by=[
-            part.strip() for part in (_text(given, "PARTITION_BY") or "").split(";") if part.strip()
+            part.strip() for part in (_text(properties, "PARTITION_BY") or "").split(";") if part.strip()
         ],
     )
 
 
-def _every_ms(given: Mapping[str, PropertyValue]) -> int:
-    written = _text(given, "EVERY")
+def _every_ms(properties: Mapping[str, PropertyValue]) -> int:
+    written = _text(properties, "EVERY")
     if written is None:
         return _EVERY_MS
     try:
@@ -264,15 +264,15 @@ def _every_ms(given: Mapping[str, PropertyValue]) -> int:
     return every_ms
 
 
-def _flag(given: Mapping[str, PropertyValue], name: str) -> bool:
-    value = str(given.get(name, False)).lower()
+def _flag(properties: Mapping[str, PropertyValue], name: str) -> bool:
+    value = str(properties.get(name, False)).lower()
     if value not in ("true", "false"):
-        raise SqlError(f"{name} is true or false, not {given[name]!r}")
+        raise SqlError(f"{name} is true or false, not {properties[name]!r}")
     return value == "true"
 
 
-def _text(given: Mapping[str, PropertyValue], name: str) -> str | None:
-    value = given.get(name)
+def _text(properties: Mapping[str, PropertyValue], name: str) -> str | None:
+    value = properties.get(name)
     return None if value is None else str(value)
 
 

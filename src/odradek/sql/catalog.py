@@ -171,7 +171,7 @@ class SqlCatalog:
     @property
     def registered_functions(self) -> tuple[PythonFunction, ...]:
         """The functions to register in a Spark session before it runs a query of this catalog."""
-        return tuple(python for made in self.created_functions.values() for python in made.registered)
+        return tuple(python for created in self.created_functions.values() for python in created.registered)
 
     def source(self, name: str, position: tuple[int, int] | None = None) -> SqlSource:
         """Returns a source. SqlError with the nearest name when there is none."""
@@ -231,11 +231,11 @@ class SqlCatalog:
     def without_archive(self, name: str) -> SqlCatalog:
         return replace(self, archives=_without(self.archives, name))
 
-    def with_function(self, made: CreatedFunction) -> SqlCatalog:
+    def with_function(self, created: CreatedFunction) -> SqlCatalog:
         return replace(
             self,
-            created_functions=MappingProxyType({**self.created_functions, made.definition.name: made}),
-            functions=self.functions.with_functions([made.definition]),
+            created_functions=MappingProxyType({**self.created_functions, created.definition.name: created}),
+            functions=self.functions.with_functions([created.definition]),
         )
 
     def without_function(self, name: str) -> SqlCatalog:

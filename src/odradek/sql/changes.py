@@ -73,7 +73,7 @@ class TypeDropped:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FunctionCreated:
-    made: CreatedFunction
+    function: CreatedFunction
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

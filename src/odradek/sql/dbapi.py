@@ -284,6 +284,6 @@ def _database_error(error: OdradekError) -> DatabaseError:
         return OperationalError(str(error))
     if not isinstance(error, ServerRefusal):
         return DatabaseError(str(error))
-    made = (ProgrammingError if error.code // 100 == 400 else OperationalError)(error.message)
-    made.code = error.code
-    return made
+    raised = (ProgrammingError if error.code // 100 == 400 else OperationalError)(error.message)
+    raised.code = error.code
+    return raised

@@ -178,20 +178,20 @@ class RestClient:
             ) from error
 
     def _connection(self) -> http.client.HTTPConnection:
-        place = urllib.parse.urlsplit(self.url)
-        if place.scheme not in ("http", "https") or not place.hostname:
+        url = urllib.parse.urlsplit(self.url)
+        if url.scheme not in ("http", "https") or not url.hostname:
             raise ConfigError(f"the address of a server is http://HOST:PORT, not {self.url!r}")
-        if place.scheme == "https":
+        if url.scheme == "https":
             context = ssl.create_default_context(cafile=None if self.ca is None else str(self.ca))
             return http.client.HTTPSConnection(
-                place.hostname, place.port or 8088, timeout=_CONNECT_S, context=context
+                url.hostname, url.port or 8088, timeout=_CONNECT_S, context=context
             )
-        return http.client.HTTPConnection(place.hostname, place.port or 8088, timeout=_CONNECT_S)
+        return http.client.HTTPConnection(url.hostname, url.port or 8088, timeout=_CONNECT_S)
 
 
 def _refusal(status: int, content: bytes) -> ServerRefusal:
     try:
-        said = json.loads(content)
-        return ServerRefusal(said["error_code"], said["message"], said.get("entities"))
+        document = json.loads(content)
+        return ServerRefusal(document["error_code"], document["message"], document.get("entities"))
     except (ValueError, KeyError, TypeError):
         return ServerRefusal(status * 100, f"HTTP {status}: {content[:200].decode(errors='replace')}")

@@ -32,53 +32,53 @@ def alter_query(catalog: SqlCatalog, statement: AlterQuery, number: int) -> Appl
     """Alters a query. `number`: that of the command, after which a new checkpoint is named."""
     source, query = altered(catalog, statement)
     mode = mode_of(statement) or UpgradeMode.KEEP
-    made = plan(catalog, statement)
-    assert made.sink is not None
-    if any(read.name == source.name for read in made.sources):
+    planned = plan(catalog, statement)
+    assert planned.sink is not None
+    if any(read.name == source.name for read in planned.sources):
         raise SqlError(f"{source.name} cannot read itself", statement.position)
     if mode is UpgradeMode.REBUILD:
-        return _rebuild(catalog, statement, source, made, number)
-    check_replacement(source, made.sink, statement)
-    sink = replace(made.sink, text=f"{source.text}; {statement.text}")
+        return _rebuild(catalog, statement, source, planned, number)
+    check_replacement(source, planned.sink, statement)
+    sink = replace(planned.sink, text=f"{source.text}; {statement.text}")
     if mode is UpgradeMode.CARRY:
         sink = replace(sink, carried_at=number)
     changed = replace(
         query,
-        sources=tuple(dict.fromkeys(read.name for read in made.sources)),
+        sources=tuple(dict.fromkeys(read.name for read in planned.sources)),
         text=statement.text,
     )
     return AppliedChange(
         catalog=catalog.with_source(sink).with_query(changed),
         changes=(
             SourceCreated(source=sink, replaces=source),
-            QueryStarted(query=changed, plan=replace(made, sink=sink), replaces=query.id),
+            QueryStarted(query=changed, plan=replace(planned, sink=sink), replaces=query.id),
         ),
         message=f"{source.kind.capitalize()} altered: {query.id} goes on by {mode}",
     )
 
 
 def _rebuild(
-    catalog: SqlCatalog, statement: AlterQuery, source: SqlSource, made: Plan, number: int
+    catalog: SqlCatalog, statement: AlterQuery, source: SqlSource, planned: Plan, number: int
 ) -> AppliedChange:
     """Starts a query that rebuilds a source beside the one that runs, with a topic of its own."""
-    assert made.sink is not None
+    assert planned.sink is not None
     reasons = rebuild_reasons(catalog, source)
     if reasons:
         raise SqlError(f"{source.name} cannot be rebuilt: {'; '.join(reasons)}", statement.position)
     query_id = f"{'CTAS' if source.is_table else 'CSAS'}_{source.name}_{number}"
-    topic = made.sink.topic if made.sink.topic != source.topic else next_topic(source)
+    topic = planned.sink.topic if planned.sink.topic != source.topic else next_topic(source)
     text = f"{source.text}; {statement.text}"
-    candidate = replace(made.sink, topic=topic, query_id=query_id, carried_at=None, text=text)
+    candidate = replace(planned.sink, topic=topic, query_id=query_id, carried_at=None, text=text)
     query = PersistentQuery(
         id=query_id,
         sink=source.name,
-        sources=tuple(dict.fromkeys(read.name for read in made.sources)),
+        sources=tuple(dict.fromkeys(read.name for read in planned.sources)),
         text=statement.text,
         creates_sink=True,
     )
     return AppliedChange(
         catalog=catalog.with_candidate(candidate).with_query(query),
-        changes=(QueryStarted(query=query, plan=replace(made, sink=candidate)),),
+        changes=(QueryStarted(query=query, plan=replace(planned, sink=candidate)),),
         message=f"Created query with ID {query_id}: it takes the place of {source.query_id} when it has caught up",
     )
 
@@ -181,9 +181,9 @@ def altered(catalog: SqlCatalog, statement: AlterQuery) -> tuple[SqlSource, Pers
 
 def mode_of(statement: AlterQuery) -> UpgradeMode | None:
     """Returns the mode of a statement; None: the first possible one of keep and carry. SqlError."""
-    given = checked_properties(statement.properties, ("MODE", "KAFKA_TOPIC"), statement)
-    mode = given.get("MODE")
-    if "KAFKA_TOPIC" in given and str(mode).lower() != UpgradeMode.REBUILD:
+    properties = checked_properties(statement.properties, ("MODE", "KAFKA_TOPIC"), statement)
+    mode = properties.get("MODE")
+    if "KAFKA_TOPIC" in properties and str(mode).lower() != UpgradeMode.REBUILD:
         raise SqlError("KAFKA_TOPIC is for MODE='rebuild': else the topic stays", statement.position)
     if mode is None:
         return None

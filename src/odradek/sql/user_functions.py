@@ -30,12 +30,14 @@ def create_function(catalog: SqlCatalog, statement: CreateFunction) -> AppliedCh
             (parameter.name, parse_type(parameter.type, catalog.types)) for parameter in statement.parameters
         )
         returns = parse_type(statement.returns, catalog.types)
-        made = made_function(statement, parameters, returns, allowed=catalog.allows_python)
+        function = made_function(statement, parameters, returns, allowed=catalog.allows_python)
     except SqlError as error:
         raise error.at(statement.position) from None
     word = "replaced" if is_there else "created"
     return AppliedChange(
-        catalog=catalog.with_function(made), changes=(FunctionCreated(made=made),), message=f"Function {word}"
+        catalog=catalog.with_function(function),
+        changes=(FunctionCreated(function=function),),
+        message=f"Function {word}",
     )
 
 

@@ -146,14 +146,13 @@ def start(
     settings = {} if until_now else {JAVA_OPTIONS: LASTING}
     spark = session_with_state(program.name, program.spark, program.partitions, settings)
     named: set[str] = set()
+    has_changelog = changelog and delivery == "exactly_once"
     for_now = _SettingsForNow(spark)
     for_now.set_if_absent(_CHANGELOG_CHECKPOINTS, "true")
     try:
         for query in planned:
             sink, directory = query.main, _directory_of(checkpoint, query)
-            terms = _query_terms(
-                program, query, directory, changelog=changelog and delivery == "exactly_once"
-            )
+            terms = _query_terms(program, query, directory, changelog=has_changelog)
             changelogs = terms.changelogs
             named.update([query.name] if terms.names else ())
             for_now.set(_SOURCES_BY_NAME, str(bool(terms.names)).lower())
@@ -168,9 +167,8 @@ def start(
             else:
                 assert isinstance(sink, Called)
                 writer = frame.rows.writeStream.foreachBatch(_Calls(frame, sink, program))
-            writer = writer.queryName(f"{program.name}.{query.name}").option(
-                "checkpointLocation", directory.uri
-            )
+            writer = writer.queryName(f"{program.name}.{query.name}")
+            writer = writer.option("checkpointLocation", directory.uri)
             writer = (
                 writer.trigger(availableNow=True) if until_now else writer.trigger(processingTime=interval)
             )

@@ -59,8 +59,8 @@ def _to_struct(text: str, source: SqlType, target: SqlType) -> str:
     parts = []
     for name, kind in target.fields:
         value = f"{text}.`{name}`" if name in known else "null"
-        made = converted(value, known[name], kind) if name in known else f"cast(null as {kind.ddl})"
-        parts.append(f"'{name}', {made}")
+        field = converted(value, known[name], kind) if name in known else f"cast(null as {kind.ddl})"
+        parts.append(f"'{name}', {field}")
     return f"if({text} is null, null, named_struct({', '.join(parts)}))"
 
 

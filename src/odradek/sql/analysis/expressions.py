@@ -81,19 +81,19 @@ class ExpressionCompiler:
             compile_node = _NODES.get(type(tree))
             if compile_node is None:
                 raise SqlError(f"{tree.sql()!r} is not supported in an expression")
-            made = compile_node(self, tree)
-            if len(made.text) > _TEXT_CHARS_MAX:
+            compiled = compile_node(self, tree)
+            if len(compiled.text) > _TEXT_CHARS_MAX:
                 raise SqlError("this expression is too large", hint="Write a stream for a part of it")
-            return made
+            return compiled
         except SqlError as error:
             raise error.at(position_of(tree)) from None
 
     def as_type(self, tree: exp.Expr, wanted: SqlType, what: str) -> str:
         """Returns the text of an expression that has to be of a type."""
-        made = self.typed(tree)
-        if common_type(made.type, wanted) != wanted:
-            raise SqlError(f"{what} has the type {made.type}, and needs {wanted}", position_of(tree))
-        return converted(made.text, made.type, wanted)
+        typed = self.typed(tree)
+        if common_type(typed.type, wanted) != wanted:
+            raise SqlError(f"{what} has the type {typed.type}, and needs {wanted}", position_of(tree))
+        return converted(typed.text, typed.type, wanted)
 
     def canonical(self, tree: exp.Expr) -> str:
         """Returns a text that is equal for equal expressions, even if their columns are qualified differently."""
@@ -144,8 +144,8 @@ class ExpressionCompiler:
         return TypedText("null", NULL)
 
     def paren(self, tree: exp.Paren) -> TypedText:
-        made = self.typed(tree.this)
-        return TypedText(f"({made.text})", made.type)
+        inner = self.typed(tree.this)
+        return TypedText(f"({inner.text})", inner.type)
 
     # ---- logic
 
@@ -159,9 +159,9 @@ class ExpressionCompiler:
     def _test(self, left: _Operand, right: _Operand, sign: str) -> str:
         sides = self._compared(left, right, sign)
         guards = [
-            f" and not isnan({sides[place].text})"
-            for place in _NAN_GUARDS[sign]
-            if sides[place].type == DOUBLE and not _is_literal((left, right)[place][0])
+            f" and not isnan({sides[guarded].text})"
+            for guarded in _NAN_GUARDS[sign]
+            if sides[guarded].type == DOUBLE and not _is_literal((left, right)[guarded][0])
         ]
         return f"{sides[0].text} {sign} {sides[1].text}{''.join(guards)}"
 
@@ -212,8 +212,8 @@ class ExpressionCompiler:
         """Types a chain of ANDs, or of ORs, of any length."""
         word = "and" if isinstance(tree, exp.And) else "or"
         parts = [
-            self.as_type(part, BOOLEAN, f"what stands {'after' if place else 'before'} {word.upper()}")
-            for place, part in enumerate(chained(tree))
+            self.as_type(part, BOOLEAN, f"what stands {'after' if index else 'before'} {word.upper()}")
+            for index, part in enumerate(chained(tree))
         ]
         return TypedText(f"({f' {word} '.join(parts)})", BOOLEAN)
 
@@ -261,8 +261,8 @@ class ExpressionCompiler:
         pattern = tree.expression
         if isinstance(pattern, exp.Literal) and pattern.is_string:
             return TypedText(f"({value} rlike {like_regex(pattern.this, escape)})", BOOLEAN)
-        made = self.as_type(pattern, STRING, "what stands after LIKE")
-        return TypedText(f"({value} rlike {like_regex_of(made, escape)})", BOOLEAN)
+        compiled = self.as_type(pattern, STRING, "what stands after LIKE")
+        return TypedText(f"({value} rlike {like_regex_of(compiled, escape)})", BOOLEAN)
 
     def escaped(self, tree: exp.Escape) -> TypedText:
         escape = tree.expression
@@ -327,10 +327,10 @@ class ExpressionCompiler:
     def negative(self, tree: exp.Neg) -> TypedText:
         if isinstance(tree.this, exp.Literal) and not tree.this.is_string:
             return number(f"-{tree.this.this}")
-        made = self.typed(tree.this)
-        if not made.type.is_number:
-            raise SqlError(f"a {made.type} has no negative")
-        return TypedText(f"(- {made.text})", made.type)
+        operand = self.typed(tree.this)
+        if not operand.type.is_number:
+            raise SqlError(f"a {operand.type} has no negative")
+        return TypedText(f"(- {operand.text})", operand.type)
 
     # ---- parts and wholes
 
@@ -351,8 +351,8 @@ class ExpressionCompiler:
             return TypedText(f"try_element_at({whole.text}, {key})", whole.type.element)
         if whole.type.kind != "ARRAY":
             raise SqlError(f"[ ] needs an ARRAY or a MAP before it, not a {whole.type}")
-        place = self.as_type(index, INTEGER, "the index")
-        return TypedText(f"try_element_at({whole.text}, nullif({place}, 0))", whole.type.element)
+        position = self.as_type(index, INTEGER, "the index")
+        return TypedText(f"try_element_at({whole.text}, nullif({position}, 0))", whole.type.element)
 
     def array(self, tree: exp.Array) -> TypedText:
         if not tree.expressions:
@@ -403,9 +403,9 @@ class ExpressionCompiler:
         return TypedText(f"named_struct({inside})", kind)
 
     def cast(self, tree: exp.Cast) -> TypedText:
-        made = self.typed(tree.this)
+        operand = self.typed(tree.this)
         wanted = parse_type(tree.args["to"].name, self.catalog.types)
-        return TypedText(cast(made.text, made.type, wanted), wanted)
+        return TypedText(cast(operand.text, operand.type, wanted), wanted)
 
     # ---- functions
 
@@ -430,17 +430,17 @@ class ExpressionCompiler:
 
     def arguments(self, name: str, tree: exp.Anonymous) -> list[TypedText]:
         """Types the arguments. Lambdas come last: the types of the other arguments define those of their variables."""
-        made: list[TypedText | None] = [
+        compiled: list[TypedText | None] = [
             None if isinstance(argument, exp.Lambda) else self._argument(argument)
             for argument in tree.expressions
         ]
-        if None not in made:
-            return [argument for argument in made if argument is not None]
-        kinds = [SqlType(kind="LAMBDA") if argument is None else argument.type for argument in made]
+        if None not in compiled:
+            return [argument for argument in compiled if argument is not None]
+        kinds = [SqlType(kind="LAMBDA") if argument is None else argument.type for argument in compiled]
         inputs = self.catalog.functions.lambda_inputs(name, kinds)
         return [
-            self._lambda(tree.expressions[place], inputs[place] or ()) if argument is None else argument
-            for place, argument in enumerate(made)
+            self._lambda(tree.expressions[index], inputs[index] or ()) if argument is None else argument
+            for index, argument in enumerate(compiled)
         ]
 
     def _argument(self, tree: exp.Expr) -> TypedText:

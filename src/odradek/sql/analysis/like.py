@@ -15,15 +15,15 @@ _QUOTED: Final = r"concat('\\Q', right(s_, 1), '\\E')"
 
 def like_regex(pattern: str, escape: str | None) -> str:
     """Returns Spark SQL for a constant pattern; null if it ends with the escape character."""
-    made, is_escaped = "", False
+    regex, is_escaped = "", False
     for letter in pattern:
         if letter == escape and not is_escaped:
             is_escaped = True
             continue
         wild = {"%": ".*", "_": "."}.get(letter)
-        made += re.escape(letter) if is_escaped or wild is None else wild
+        regex += re.escape(letter) if is_escaped or wild is None else wild
         is_escaped = False
-    return _NO_PATTERN if is_escaped else quoted(f"{_START}{made}{_END}")
+    return _NO_PATTERN if is_escaped else quoted(f"{_START}{regex}{_END}")
 
 
 def like_regex_of(pattern: str, escape: str | None) -> str:

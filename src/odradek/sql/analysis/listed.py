@@ -34,9 +34,9 @@ def in_one_type(
     """
     for tree in trees:
         written = _in_type(tree, kind)
-        made = compiled(written)
-        kind = common_type(kind, type_of(made)) or kind
-        yield written, made
+        typed = compiled(written)
+        kind = common_type(kind, type_of(typed)) or kind
+        yield written, typed
 
 
 def beside(column: exp.Expr, trees: Sequence[exp.Expr]) -> Sequence[exp.Expr]:
@@ -57,18 +57,18 @@ def _moment(tree: exp.Expr, position: tuple[int, int] | None) -> exp.Expr:
 
 def _in_type(tree: exp.Expr, kind: SqlType) -> exp.Expr:
     written = tree.unnest()
-    made: exp.Expr | None = None
+    constant: exp.Expr | None = None
     if isinstance(written, exp.Literal) and written.is_string:
         if kind.is_number:
-            made = _number(written, kind)
+            constant = _number(written, kind)
         elif kind == BOOLEAN:
-            made = _boolean(written)
+            constant = _boolean(written)
     elif kind.kind == "STRING":
-        made = _text(written)
-    if made is None:
+        constant = _text(written)
+    if constant is None:
         return tree
-    made.meta.update(written.meta)
-    return made
+    constant.meta.update(written.meta)
+    return constant
 
 
 def _number(tree: exp.Literal, kind: SqlType) -> exp.Expr:

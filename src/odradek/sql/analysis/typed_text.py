@@ -73,12 +73,12 @@ def _decimal_arithmetic(sign: str, left: TypedText, right: TypedText) -> TypedTe
     kind = _decimal_result(sign, first, second)
     left_text, right_text = converted(*left, first), converted(*right, second)
     function = {"+": "try_add", "-": "try_subtract", "*": "try_multiply", "/": "try_divide"}.get(sign)
-    made = (
+    text = (
         f"{left_text} % nullif({right_text}, 0)"
         if function is None
         else f"{function}({left_text}, {right_text})"
     )
-    return TypedText(f"try_cast({made} as {kind.ddl})", kind)
+    return TypedText(f"try_cast({text} as {kind.ddl})", kind)
 
 
 def _decimal_result(sign: str, left: SqlType, right: SqlType) -> SqlType:

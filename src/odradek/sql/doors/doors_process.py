@@ -153,10 +153,10 @@ class DoorSession:
         extensions.injectParser(self._new(loader, "Parsers", owner, settings))
 
     def _new(self, loader: Any, name: str, *arguments: Any) -> Any:
-        given = spark_sessions.java_array(self.spark, len(arguments))
-        for place, argument in enumerate(arguments):
-            given[place] = argument
-        return loader.loadClass(f"{_PACKAGE}.{name}").getConstructors()[0].newInstance(given)
+        array = spark_sessions.java_array(self.spark, len(arguments))
+        for index, argument in enumerate(arguments):
+            array[index] = argument
+        return loader.loadClass(f"{_PACKAGE}.{name}").getConstructors()[0].newInstance(array)
 
     def _open_connect(self) -> int:
         service = _object(

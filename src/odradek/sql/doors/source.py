@@ -176,9 +176,13 @@ def _present(batches: Iterator[pa.RecordBatch]) -> Iterator[list[_Record]]:
 
 
 def _row(rows: SourceRows, record: _Record) -> Row | None:
-    place = {"ROWTIME": record.timestamp_ms, "ROWPARTITION": record.partition, "ROWOFFSET": record.offset}
+    coordinates = {
+        "ROWTIME": record.timestamp_ms,
+        "ROWPARTITION": record.partition,
+        "ROWOFFSET": record.offset,
+    }
     try:
-        return rows.row(record.key, record.value, place)
+        return rows.row(record.key, record.value, coordinates)
     except UnreadableRecord as error:
         _log.warning(
             "sql_record_unreadable",

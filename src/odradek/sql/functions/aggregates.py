@@ -107,13 +107,13 @@ class AggregateDefinition:
             return self._top_rows(kinds, constants)
         chosen, fitting = best(self.name, [overload.overload for overload in self.overloads], kinds)
         overload = next(overload for overload in self.overloads if overload.overload is chosen)
-        kept = len(kinds) - overload.constants
-        written = [_constant(self.name, place, constants) for place in range(kept, len(kinds))]
+        column_count = len(kinds) - overload.constants
+        written = [_constant(self.name, index, constants) for index in range(column_count, len(kinds))]
         return SqlAggregate(
             name=self.name,
             returns=fitting.returns,
             _fold=overload.maker(fitting.returns, written),
-            _values=kept,
+            _values=column_count,
             _takes_back=self.takes_back,
         )
 
@@ -125,7 +125,7 @@ class AggregateDefinition:
                 f"{self.name} takes a column of a simple type, other columns, and a number at the end"
             )
         size = _constant(self.name, len(kinds) - 1, constants)
-        names = ("sort_col", *(f"col{place}" for place in range(len(columns) - 1)))
+        names = ("sort_col", *(f"col{index}" for index in range(len(columns) - 1)))
         returns = array_of(struct_of_fields(list(zip(names, columns, strict=True))))
         return SqlAggregate(
             name=self.name,
@@ -136,10 +136,10 @@ class AggregateDefinition:
         )
 
 
-def _constant(name: str, place: int, constants: Sequence[Any]) -> Any:
-    value = constants[place] if place < len(constants) else None
+def _constant(name: str, index: int, constants: Sequence[Any]) -> Any:
+    value = constants[index] if index < len(constants) else None
     if value is None:
-        raise SqlError(f"Argument {place + 1} of {name} must be a constant")
+        raise SqlError(f"Argument {index + 1} of {name} must be a constant")
     if isinstance(value, int) and not isinstance(value, bool) and value < 1:
         raise SqlError(f"{name}: {value} must be 1 or more")
     return value

@@ -44,11 +44,11 @@ def _as_map(call: Call) -> str:
 
 
 def _element(call: Call) -> str:
-    place, *texts = call.texts
-    return f"if({place} BETWEEN 1 AND {len(texts)}, element_at(array({', '.join(texts)}), {place}), NULL)"
+    index, *texts = call.texts
+    return f"if({index} BETWEEN 1 AND {len(texts)}, element_at(array({', '.join(texts)}), {index}), NULL)"
 
 
-def _place(call: Call) -> str:
+def _array_index(call: Call) -> str:
     text, *texts = call.texts
     return f"cast(coalesce(array_position(array({', '.join(texts)}), {text}), 0) as int)"
 
@@ -218,7 +218,7 @@ COLLECTIONS: Final[tuple[ScalarDefinition, ...]] = (
         "FIELD",
         "STRING",
         "The place of a text among others, from 1 on; 0 when it is not there.",
-        ("STRING text, STRING... texts -> INT", _place),
+        ("STRING text, STRING... texts -> INT", _array_index),
     ),
     scalar(
         "FILTER",

@@ -55,14 +55,14 @@ class ScalarFunction:
 
     name: str
     kinds: tuple[SqlType, ...]
-    given: tuple[SqlType, ...]
+    argument_kinds: tuple[SqlType, ...]
     returns: SqlType
     _overload: Overload = field(repr=False)
 
     def spark(self, arguments: list[str]) -> str:
         texts = tuple(
-            _widened(text, given, wanted)
-            for text, given, wanted in zip(arguments, self.given, self.kinds, strict=True)
+            _widened(text, argument_kind, wanted)
+            for text, argument_kind, wanted in zip(arguments, self.argument_kinds, self.kinds, strict=True)
         )
         return self._overload.text(Call(texts=texts, kinds=self.kinds, returns=self.returns))
 
@@ -71,10 +71,10 @@ _ONE_ARGUMENT: Final = re.compile(r"\s*\(\s*(\w+)\s*\)\s*->")
 """Spark wants no brackets around the only argument of a lambda."""
 
 
-def _widened(text: str, given: SqlType, wanted: SqlType) -> str:
+def _widened(text: str, kind: SqlType, wanted: SqlType) -> str:
     if wanted.kind == "LAMBDA":
         return _ONE_ARGUMENT.sub(r"\1 ->", text, count=1) if _ONE_ARGUMENT.match(text) else text
-    if given == wanted or wanted.kind in ("LAMBDA", "UNIT", "NULL"):
+    if kind == wanted or wanted.kind in ("LAMBDA", "UNIT", "NULL"):
         return text
     return f"cast({text} as {wanted.ddl})"
 

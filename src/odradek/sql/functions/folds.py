@@ -78,10 +78,10 @@ def _identity(value: Any) -> Any:
     return tuple(map(_identity, value)) if isinstance(value, (list, tuple)) else value
 
 
-def _place(values: list[Any], value: Any) -> int | None:
+def _index_of(values: list[Any], value: Any) -> int | None:
     """Returns the index of the first equal value."""
     if _has_nan(value):
-        return next((place for place, held in enumerate(values) if _equal(held, value)), None)
+        return next((index for index, held in enumerate(values) if _equal(held, value)), None)
     return values.index(value) if value in values else None
 
 
@@ -167,8 +167,8 @@ def collected(limit: int) -> ValueFold:
         return [*state, *map(_plain, values[: max(0, limit - len(state))])]
 
     def remove(state: list[Any], value: Any) -> list[Any]:
-        place = _place(state, _plain(value))
-        return state if place is None else state[:place] + state[place + 1 :]
+        index = _index_of(state, _plain(value))
+        return state if index is None else state[:index] + state[index + 1 :]
 
     return ValueFold(
         start=list,
@@ -185,16 +185,16 @@ def collected_once(limit: int) -> ValueFold:
 
     def add(state: list[Any], value: Any) -> list[Any]:
         value = _plain(value)
-        return state if len(state) >= limit or _place(state, value) is not None else [*state, value]
+        return state if len(state) >= limit or _index_of(state, value) is not None else [*state, value]
 
     def add_column(state: list[Any], values: list[Any]) -> list[Any]:
-        kept, seen = list(state), set(map(_identity, state))
+        collected_values, seen = list(state), set(map(_identity, state))
         for value in map(_plain, values):
             identity = _identity(value)
-            if len(kept) < limit and identity not in seen:
+            if len(collected_values) < limit and identity not in seen:
                 seen.add(identity)
-                kept.append(value)
-        return kept
+                collected_values.append(value)
+        return collected_values
 
     return ValueFold(start=list, add=add, result=list, merge=add_column, add_column=add_column)
 
@@ -358,12 +358,12 @@ def only_value() -> ValueFold:
 
     def changed(state: list[Any], value: Any, by: int) -> list[Any]:
         value = _plain(value)
-        kept = [list(entry) for entry in state]
-        for entry in kept:
+        entries = [list(entry) for entry in state]
+        for entry in entries:
             if _equal(entry[0], value):
                 entry[1] += by
-                return [entry for entry in kept if entry[1] > 0]
-        return [*kept, [value, by]] if by > 0 else kept
+                return [entry for entry in entries if entry[1] > 0]
+        return [*entries, [value, by]] if by > 0 else entries
 
     def merge(left: list[Any], right: list[Any]) -> list[Any]:
         for value, times in right:

@@ -99,7 +99,11 @@ class FunctionLibrary:
         overload, fitting = best(definition.name, definition.overloads, kinds)
         returns = fitting.returns if overload.result is None else overload.result(fitting.kinds)
         return ScalarFunction(
-            name=definition.name, kinds=fitting.kinds, given=tuple(kinds), returns=returns, _overload=overload
+            name=definition.name,
+            kinds=fitting.kinds,
+            argument_kinds=tuple(kinds),
+            returns=returns,
+            _overload=overload,
         )
 
     def lambda_inputs(self, name: str, kinds: Sequence[SqlType]) -> list[tuple[SqlType, ...] | None]:

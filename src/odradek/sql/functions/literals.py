@@ -19,20 +19,20 @@ def literal(sql: str) -> str | None:
     sql = sql.strip()
     if len(sql) < 2 or sql[0] != "'" or sql[-1] != "'":
         return None
-    text, place = "", 1
-    while place < len(sql) - 1:
-        letter = sql[place]
-        if letter == "\\" and place + 2 < len(sql):
-            place += 1
-            text += _ESCAPES.get(sql[place], sql[place])
+    text, index = "", 1
+    while index < len(sql) - 1:
+        letter = sql[index]
+        if letter == "\\" and index + 2 < len(sql):
+            index += 1
+            text += _ESCAPES.get(sql[index], sql[index])
         elif letter == "'":
-            if sql[place + 1] != "'" or place + 2 >= len(sql):
+            if sql[index + 1] != "'" or index + 2 >= len(sql):
                 return None
-            place += 1
+            index += 1
             text += "'"
         else:
             text += letter
-        place += 1
+        index += 1
     return text
 
 

@@ -52,8 +52,8 @@ class Signature:
     returns: SqlType
     is_variadic: bool = False
 
-    def parameter(self, place: int) -> Parameter:
-        return self.parameters[min(place, len(self.parameters) - 1)]
+    def parameter(self, index: int) -> Parameter:
+        return self.parameters[min(index, len(self.parameters) - 1)]
 
     def accepts(self, count: int) -> bool:
         """This number of arguments. The last of a variadic function may be left out."""
@@ -98,11 +98,11 @@ def _parameter(text: str) -> Parameter:
 
 def _split(text: str) -> Iterator[str]:
     depth, start = 0, 0
-    for place, letter in enumerate(text):
+    for index, letter in enumerate(text):
         depth += (letter in "<(") - (letter in ">)")
         if letter == "," and depth == 0:
-            yield text[start:place]
-            start = place + 1
+            yield text[start:index]
+            start = index + 1
     yield text[start:]
 
 
@@ -112,12 +112,12 @@ def fit(wanted: Signature, kinds: Sequence[SqlType]) -> Fit | None:
         return None
     bindings: Bindings = {}
     widened = 0
-    for place, kind in enumerate(kinds):
-        step = _bind(wanted.parameter(place).kind, kind, bindings)
+    for index, kind in enumerate(kinds):
+        step = _bind(wanted.parameter(index).kind, kind, bindings)
         if step is None:
             return None
         widened += step
-    targets = tuple(_target(wanted.parameter(place).kind, kind, bindings) for place, kind in enumerate(kinds))
+    targets = tuple(_target(wanted.parameter(index).kind, kind, bindings) for index, kind in enumerate(kinds))
     return Fit(
         kinds=targets,
         returns=substituted(wanted.returns, bindings),
@@ -184,10 +184,10 @@ def lambda_inputs(wanted: Signature, kinds: Sequence[SqlType]) -> list[tuple[Sql
     if fitting is None:
         return None
     return [
-        tuple(substituted(part, fitting.bindings) for part in wanted.parameter(place).inputs)
+        tuple(substituted(part, fitting.bindings) for part in wanted.parameter(index).inputs)
         if kind.kind == "LAMBDA"
         else None
-        for place, kind in enumerate(kinds)
+        for index, kind in enumerate(kinds)
     ]
 
 
@@ -216,8 +216,8 @@ class Overload:
         if callable(self.spark):
             return self.spark(call)
         text = self.spark.replace("{all}", ", ".join(call.texts))
-        for place, argument in enumerate(call.texts):
-            text = text.replace(f"{{{place}}}", argument) if f"{{{place}}}" in text else text
+        for index, argument in enumerate(call.texts):
+            text = text.replace(f"{{{index}}}", argument) if f"{{{index}}}" in text else text
         return text
 
 
@@ -250,9 +250,9 @@ def best(name: str, overloads: Sequence[Overload], kinds: Sequence[SqlType]) -> 
 
 def wrong_types(name: str, wanted: Sequence[Signature], kinds: Sequence[SqlType]) -> SqlError:
     """Returns the error for types that no signature takes."""
-    given = ", ".join(map(str, kinds))
+    listed = ", ".join(map(str, kinds))
     alternatives = "; ".join(f"{name}({alternative})" for alternative in wanted)
     return SqlError(
-        f"Function '{name}' does not accept parameters ({given})",
+        f"Function '{name}' does not accept parameters ({listed})",
         hint=f"Valid alternatives are: {alternatives}",
     )

@@ -18,15 +18,15 @@ class TableFunction:
 
     name: str
     kinds: tuple[SqlType, ...]
-    given: tuple[SqlType, ...]
+    argument_kinds: tuple[SqlType, ...]
     returns: SqlType
     _overload: Overload = field(repr=False)
 
     def spark(self, arguments: list[str]) -> str:
         """Returns Spark SQL for an array that has the value of each row; it may be empty, and is never null."""
         texts = tuple(
-            text if given == wanted else f"cast({text} as {wanted.ddl})"
-            for text, given, wanted in zip(arguments, self.given, self.kinds, strict=True)
+            text if argument_kind == wanted else f"cast({text} as {wanted.ddl})"
+            for text, argument_kind, wanted in zip(arguments, self.argument_kinds, self.kinds, strict=True)
         )
         rows = self._overload.text(Call(texts=texts, kinds=self.kinds, returns=self.returns))
         return f"coalesce({rows}, cast(array() as ARRAY<{self.returns.ddl}>))"
@@ -55,7 +55,7 @@ class TableDefinition:
         return TableFunction(
             name=self.name,
             kinds=fitting.kinds,
-            given=tuple(kinds),
+            argument_kinds=tuple(kinds),
             returns=fitting.returns,
             _overload=overload,
         )

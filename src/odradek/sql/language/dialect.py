@@ -105,7 +105,7 @@ class Ksql(Dialect):
             except ParseError as error:
                 raise _refused(error, tokens) from None
             if tree is None:
-                raise SqlError("an expression is needed here", place(tokens[0]))
+                raise SqlError("an expression is needed here", token_position(tokens[0]))
             _check_levels(tree, tokens)
             return _with_names_as_kept(tree)
 
@@ -237,7 +237,7 @@ def check_nesting(tokens: Sequence[Token]) -> None:
             continue
         depth = max(0, depth + _NESTS.get(token.text.upper(), 0))
         if depth > NESTING_MAX:
-            raise too_deep(place(token))
+            raise too_deep(token_position(token))
 
 
 def _check_levels(tree: exp.Expr, tokens: Sequence[Token]) -> None:
@@ -251,7 +251,7 @@ def _check_levels(tree: exp.Expr, tokens: Sequence[Token]) -> None:
         if not below:
             return
         level = below
-    raise too_deep(place(tokens[0]))
+    raise too_deep(token_position(tokens[0]))
 
 
 def written(tokens: Sequence[Token]) -> str:
@@ -266,7 +266,7 @@ def expression_of(tokens: Sequence[Token], text: str) -> exp.Expr:
     return Ksql.Parser(dialect=Ksql, error_level=ErrorLevel.IMMEDIATE).expression_of(tokens, text)
 
 
-def place(token: Token) -> Position:
+def token_position(token: Token) -> Position:
     """Returns the position where a token begins."""
     return Position(token.line, max(1, token.col - (token.end - token.start)))
 
@@ -316,7 +316,7 @@ def _refused(error: ParseError, tokens: Sequence[Token]) -> SqlError:
         described = "something is missing before or after it"
     line, column, highlight = details.get("line"), details.get("col"), details.get("highlight") or ""
     if line is None or column is None:
-        return SqlError(f"this is no expression: {described}", place(tokens[0]))
+        return SqlError(f"this is no expression: {described}", token_position(tokens[0]))
     where = Position(line, max(1, column - max(0, len(highlight) - 1)))
     return SqlError(f"unexpected {highlight!r} in an expression: {described}", where)
 

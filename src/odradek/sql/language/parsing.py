@@ -9,7 +9,7 @@ from typing import Final
 
 from odradek.sql.language.commands import COMMANDS
 from odradek.sql.language.definitions import DEFINITIONS
-from odradek.sql.language.dialect import check_nesting, place, tokens_of, too_deep
+from odradek.sql.language.dialect import check_nesting, token_position, tokens_of, too_deep
 from odradek.sql.language.reading import StatementReader
 from odradek.sql.language.statements import DefineVariable, Statement, UndefineVariable
 from odradek.values.errors import Position, SqlError, nearest
@@ -29,13 +29,13 @@ def parse(text: str, variables: Mapping[str, str] | None = None) -> list[Stateme
     """
     known = {name.upper(): value for name, value in (variables or {}).items()}
     statements: list[Statement] = []
-    place_in_text = _Place()
+    text_position = _TextPosition()
     left = _TEXT_CHARS_MAX
     for written in _split(text):
-        replaced = written if variables is None else _substituted(written, known, place_in_text, left)
+        replaced = written if variables is None else _substituted(written, known, text_position, left)
         left -= len(replaced)
-        statement = _statement(replaced, place_in_text)
-        place_in_text = place_in_text.after(written)
+        statement = _statement(replaced, text_position)
+        text_position = text_position.after(written)
         if statement is None:
             continue
         if isinstance(statement, DefineVariable):
@@ -56,41 +56,41 @@ def parse_one(text: str, variables: Mapping[str, str] | None = None) -> Statemen
 
 def _split(text: str) -> Iterator[str]:
     """Yields the text of each statement. Every character is looked at once, whatever is opened and does not end."""
-    start = place_in_text = 0
-    while (match := _MARK.search(text, place_in_text)) is not None:
-        place_in_text = match.end()
+    start = index = 0
+    while (match := _MARK.search(text, index)) is not None:
+        index = match.end()
         if match[0] == ";":
             yield text[start : match.start()]
-            start = place_in_text
+            start = index
             continue
         ending = _ENDS.get(match[0], match[0])
-        end = text.find(ending, place_in_text)
+        end = text.find(ending, index)
         if end < 0:
             break  # the tokenizer says what is open
-        place_in_text = end + len(ending)
+        index = end + len(ending)
     yield text[start:]
 
 
 @dataclass(frozen=True, slots=True)
-class _Place:
+class _TextPosition:
     """The place of a statement in the whole text: the lines before it, and the columns before it in its first line."""
 
     lines: int = 0
     columns: int = 0
 
-    def after(self, statement: str) -> _Place:
+    def after(self, statement: str) -> _TextPosition:
         """Returns the place after a statement and its semicolon."""
         lines = statement.count("\n")
         if lines == 0:
-            return _Place(self.lines, self.columns + len(statement) + 1)
-        return _Place(self.lines + lines, len(statement) - statement.rfind("\n"))
+            return _TextPosition(self.lines, self.columns + len(statement) + 1)
+        return _TextPosition(self.lines + lines, len(statement) - statement.rfind("\n"))
 
     def moved(self, line: int, column: int) -> Position:
         """Returns a position in the statement as one in the whole text."""
         return Position(line + self.lines, column + (self.columns if line == 1 else 0))
 
 
-def _substituted(written: str, known: Mapping[str, str], where: _Place, chars_max: int) -> str:
+def _substituted(written: str, known: Mapping[str, str], where: _TextPosition, chars_max: int) -> str:
     """Substitutes variables. `chars_max` is the longest result."""
     grown = len(written)
 
@@ -117,13 +117,13 @@ def _substituted(written: str, known: Mapping[str, str], where: _Place, chars_ma
     return _VARIABLE.sub(value, written)
 
 
-def _statement(text: str, where: _Place) -> Statement | None:
+def _statement(text: str, where: _TextPosition) -> Statement | None:
     """Parses a statement; returns None for blanks and comments alone."""
     try:
         tokens = tokens_of(text)
     except SqlError as error:
-        place_in_text = None if error.position is None else where.moved(*error.position)
-        raise SqlError(error.message, place_in_text, error.hint) from None
+        text_position = None if error.position is None else where.moved(*error.position)
+        raise SqlError(error.message, text_position, error.hint) from None
     if not tokens:
         return None
     for token in tokens:
@@ -136,12 +136,12 @@ def _statement(text: str, where: _Place) -> Statement | None:
     if read is None:
         raise SqlError(
             f"{tokens[0].text!r} begins no statement",
-            place(tokens[0]),
+            token_position(tokens[0]),
             nearest(first, _BEGINNINGS) or f"There are {', '.join(sorted(_BEGINNINGS))}.",
         )
     try:
         statement = read(reader, text)
     except RecursionError:
-        raise too_deep(place(tokens[0])) from None
+        raise too_deep(token_position(tokens[0])) from None
     reader.end()
     return statement

@@ -7,7 +7,7 @@ from typing import Final, Literal
 from sqlglot import Token, TokenType, exp
 
 from odradek.model.java_numbers import is_digits
-from odradek.sql.language.dialect import expression_of, place, position_of
+from odradek.sql.language.dialect import expression_of, position_of, token_position
 from odradek.sql.language.queries import (
     JoinRelation,
     JoinType,
@@ -137,20 +137,22 @@ class QueryReader:
         queries: list[Query] = []
 
         def without_subqueries(tokens: list[Token]) -> list[Token]:
-            kept: list[Token] = []
-            place_in_tokens = 0
-            while place_in_tokens < len(tokens):
-                token = tokens[place_in_tokens]
-                if token.token_type != TokenType.SELECT or not kept or kept[-1].text != "(":
-                    kept.append(token)
-                    place_in_tokens += 1
+            remaining: list[Token] = []
+            token_index = 0
+            while token_index < len(tokens):
+                token = tokens[token_index]
+                if token.token_type != TokenType.SELECT or not remaining or remaining[-1].text != "(":
+                    remaining.append(token)
+                    token_index += 1
                     continue
-                inner = StatementReader(tokens, self._text, place_in_tokens)
+                inner = StatementReader(tokens, self._text, token_index)
                 queries.append(QueryReader(inner, self._text).query())
-                place_in_tokens = inner.index
+                token_index = inner.index
                 name = f"{_SUBQUERY}{len(queries) - 1}"
-                kept.append(Token(TokenType.IDENTIFIER, name, token.line, token.col, token.start, token.end))
-            return kept
+                remaining.append(
+                    Token(TokenType.IDENTIFIER, name, token.line, token.col, token.start, token.end)
+                )
+            return remaining
 
         if not self._reader.accept("WHERE"):
             return None, ()
@@ -175,12 +177,12 @@ class QueryReader:
         """Expressions with commas, which may be in brackets together."""
         if not self._reader.accept(*words):
             return ()
-        made = self._reader.listed(lambda: self._reader.expression(_ends_item))
-        if len(made) == 1 and isinstance(made[0], exp.Tuple):
-            return tuple(made[0].expressions)
-        if len(made) == 1 and isinstance(made[0], exp.Paren):
-            return (made[0].this,)
-        return made
+        expressions = self._reader.listed(lambda: self._reader.expression(_ends_item))
+        if len(expressions) == 1 and isinstance(expressions[0], exp.Tuple):
+            return tuple(expressions[0].expressions)
+        if len(expressions) == 1 and isinstance(expressions[0], exp.Paren):
+            return (expressions[0].this,)
+        return expressions
 
     def _select_item(self) -> SelectExpression | SelectStar:
         reader, where = self._reader, self._reader.position()
@@ -191,17 +193,17 @@ class QueryReader:
             raise SqlError("an expression is needed here", where)
         if len(tokens) > 2 and tokens[-1].text == "*" and tokens[-2].text in (".", "->"):
             return self._star_of(tokens, where)
-        made = expression_of(tokens, self._text)
-        if isinstance(made, exp.Alias):
-            return SelectExpression(expression=made.this, alias=made.alias, position=where)
-        return SelectExpression(expression=made, alias=None, position=where)
+        expression = expression_of(tokens, self._text)
+        if isinstance(expression, exp.Alias):
+            return SelectExpression(expression=expression.this, alias=expression.alias, position=where)
+        return SelectExpression(expression=expression, alias=None, position=where)
 
     def _star_of(self, tokens: list[Token], where: Position) -> SelectStar:
         of = expression_of(tokens[:-2], self._text)
         if tokens[-2].text == "->":
             return SelectStar(struct=of, position=where)
         if not isinstance(of, exp.Column):
-            raise SqlError(".* needs the name of a source before it", place(tokens[0]))
+            raise SqlError(".* needs the name of a source before it", token_position(tokens[0]))
         return SelectStar(source=of.name, position=where)
 
     def _relation(self) -> Relation:

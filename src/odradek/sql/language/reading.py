@@ -8,7 +8,7 @@ from typing import Final, TypeVar
 from sqlglot import Token, TokenType, exp
 
 from odradek.model.java_numbers import is_digits
-from odradek.sql.language.dialect import expression_of, place, written
+from odradek.sql.language.dialect import expression_of, token_position, written
 from odradek.values.errors import Position, SqlError, nearest
 
 T = TypeVar("T")
@@ -48,7 +48,7 @@ class StatementReader:
         if self.at_end:
             last = self._tokens[-1]
             return Position(last.line, last.col + 1)
-        return place(self._tokens[self._next])
+        return token_position(self._tokens[self._next])
 
     def text_from(self, start: int) -> str:
         """Returns the text from the token `start` to the one before the next."""
@@ -191,7 +191,7 @@ class StatementReader:
         if isinstance(tree, exp.Alias):
             raise SqlError(
                 f"{tree.alias!r} is too much: a name for an expression stands in SELECT only",
-                place(tokens[-1]),
+                token_position(tokens[-1]),
             )
         return tree
 

@@ -26,8 +26,8 @@ def with_columns(text: str, columns: Sequence[str]) -> str:
     if after_name < len(tokens) and tokens[after_name].text == "(":
         end = tokens[_closing(tokens, after_name)].start
         return f"{text[:end]}, {listed}{text[end:]}"
-    place = tokens[after_name - 1].end + 1
-    return f"{text[:place]} ({listed}){text[place:]}"
+    index = tokens[after_name - 1].end + 1
+    return f"{text[:index]} ({listed}){text[index:]}"
 
 
 def with_default_formats(statement: T, properties: Mapping[str, str]) -> T | CreateSource:
@@ -55,37 +55,37 @@ def with_properties(text: str, properties: Mapping[str, int | str]) -> str:
         return text
     listed = ", ".join(f"{name}={_constant(value)}" for name, value in properties.items())
     tokens = tokens_of(text)
-    place = _after_name(tokens)
-    if place < len(tokens) and tokens[place].text == "(":
-        place = _closing(tokens, place) + 1
-    if place < len(tokens) and tokens[place].text.upper() == "WITH":
-        closing = _closing(tokens, place + 1)
-        comma = "" if closing == place + 2 else ", "
+    index = _after_name(tokens)
+    if index < len(tokens) and tokens[index].text == "(":
+        index = _closing(tokens, index) + 1
+    if index < len(tokens) and tokens[index].text.upper() == "WITH":
+        closing = _closing(tokens, index + 1)
+        comma = "" if closing == index + 2 else ", "
         end = tokens[closing].start
         return f"{text[:end]}{comma}{listed}{text[end:]}"
-    end = tokens[place - 1].end + 1
+    end = tokens[index - 1].end + 1
     return f"{text[:end]} WITH ({listed}){text[end:]}"
 
 
 def _after_name(tokens: Sequence[Token]) -> int:
     """Returns the place of what follows CREATE … STREAM name, or TABLE name."""
-    for place, token in enumerate(tokens):
+    for index, token in enumerate(tokens):
         if token.text.upper() in ("STREAM", "TABLE"):
-            has_condition = [part.text.upper() for part in tokens[place + 1 : place + 4]] == [
+            has_condition = [part.text.upper() for part in tokens[index + 1 : index + 4]] == [
                 "IF",
                 "NOT",
                 "EXISTS",
             ]
-            return place + (5 if has_condition else 2)
+            return index + (5 if has_condition else 2)
     raise SqlError("only CREATE STREAM and CREATE TABLE have columns and properties")
 
 
 def _closing(tokens: Sequence[Token], opening: int) -> int:
     depth = 0
-    for place in range(opening, len(tokens)):
-        depth += {"(": 1, ")": -1}.get(tokens[place].text, 0)
+    for index in range(opening, len(tokens)):
+        depth += {"(": 1, ")": -1}.get(tokens[index].text, 0)
         if depth == 0:
-            return place
+            return index
     raise SqlError("a bracket is opened and does not end")
 
 

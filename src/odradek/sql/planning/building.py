@@ -63,9 +63,9 @@ def _reads(step: Step) -> Iterator[ReadStep]:
 
 def source_formats(source: SqlSource) -> tuple[RecordFormat, RecordFormat]:
     """Returns the formats in which records of a source are read: key and value."""
-    keys = [OutputColumn(column.name, f"key_{place}", column.type) for place, column in enumerate(source.key)]
+    keys = [OutputColumn(column.name, f"key_{index}", column.type) for index, column in enumerate(source.key)]
     values = [
-        OutputColumn(column.name, f"value_{place}", column.type) for place, column in enumerate(source.value)
+        OutputColumn(column.name, f"value_{index}", column.type) for index, column in enumerate(source.value)
     ]
     return (
         record_format(source.key_format, tuple(keys), is_key=True, window=source.window),
@@ -124,7 +124,7 @@ def _rekey(step: RekeyStep, app: Streams) -> Built:
     if not step.keeps_null:
         present = " and ".join(f"({text}) is not null" for text in step.key)
         source = source.filter(f"{HAS_VALUE} and {present}")
-    return source.select_key(*(f"{text} AS key_{place}" for place, text in enumerate(step.key)))
+    return source.select_key(*(f"{text} AS key_{index}" for index, text in enumerate(step.key)))
 
 
 @build.register
@@ -132,14 +132,14 @@ def _explode(step: ExplodeStep, app: Streams) -> Built:
     source = build(step.inputs[0], app)
     assert isinstance(source, Stream)
     # A column first: Spark refuses a function in Python inside a lambda.
-    kept_columns = tuple(NamedColumn(name, f"`{name}`") for name in step.kept)
-    source = _selected(source, (*kept_columns, *step.arrays))
+    columns = tuple(NamedColumn(name, f"`{name}`") for name in step.carried)
+    source = _selected(source, (*columns, *step.arrays))
     sizes = ", ".join(f"coalesce(size(`{name}`), 0)" for name, _ in step.arrays)
     longest = f"greatest({sizes})" if len(step.arrays) > 1 else sizes
-    places = f"if({HAS_VALUE} and {longest} > 0, sequence(1, {longest}), array())"
-    kept = [f"'{name}', `{name}`" for name in step.kept]
+    numbers = f"if({HAS_VALUE} and {longest} > 0, sequence(1, {longest}), array())"
+    fields = [f"'{name}', `{name}`" for name in step.carried]
     parts = [f"'{name}', try_element_at(`{name}`, p_)" for name, _ in step.arrays]
-    return source.flat_map(f"transform({places}, p_ -> named_struct({', '.join([*kept, *parts])}))")
+    return source.flat_map(f"transform({numbers}, p_ -> named_struct({', '.join([*fields, *parts])}))")
 
 
 @build.register
@@ -148,7 +148,7 @@ def _aggregate(step: AggregateStep, app: Streams) -> Built:
     present = " and ".join(f"({text}) is not null" for text in step.key)
     condition = present if isinstance(source, Table) else f"{HAS_VALUE} and {present}"
     source = source.filter(condition)
-    grouped = source.group_by(*(f"{text} AS key_{place}" for place, text in enumerate(step.key)))
+    grouped = source.group_by(*(f"{text} AS key_{index}" for index, text in enumerate(step.key)))
     if step.window is not None:
         grouped = _windowed(grouped, step.window)
     fold = SqlAggregation(step.calls, step.functions)

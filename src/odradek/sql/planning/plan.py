@@ -159,7 +159,7 @@ def plan(catalog: SqlCatalog, statement: Statement, planned: PlannedSteps | None
     raise SqlError("this statement has no query", statement.position)
 
 
-def made_kind(catalog: SqlCatalog, query: Query, name: str) -> SourceKind:
+def planned_kind(catalog: SqlCatalog, query: Query, name: str) -> SourceKind:
     """Returns the kind of source that a persistent query makes. `name` is that of the source."""
     planned = QueryPlanner(catalog, query, PlannedSteps(), needs_key=True, sink=name).plan()
     return "table" if planned.is_table else "stream"
@@ -190,12 +190,12 @@ def _planned(catalog: SqlCatalog, statement: CreateAsSelect | AlterQuery, steps:
         raise SqlError("LIMIT is for SELECT only", statement.query.position)
     planned = QueryPlanner(catalog, statement.query, steps, needs_key=True, sink=statement.name).plan()
     if planned.is_table != (statement.kind == "table"):
-        made, asked = ("TABLE", "STREAM") if planned.is_table else ("STREAM", "TABLE")
-        hint = f"Write CREATE {made} {statement.name} AS …"
-        if made == "STREAM":
+        output_kind, asked = ("TABLE", "STREAM") if planned.is_table else ("STREAM", "TABLE")
+        hint = f"Write CREATE {output_kind} {statement.name} AS …"
+        if output_kind == "STREAM":
             hint += ", or GROUP BY"
         raise SqlError(
-            f"Invalid result type. Your SELECT query produces a {made}. Please use CREATE {made} AS SELECT"
+            f"Invalid result type. Your SELECT query produces a {output_kind}. Please use CREATE {output_kind} AS SELECT"
             f" statement instead of CREATE {asked}",
             statement.position,
             hint,
@@ -205,13 +205,13 @@ def _planned(catalog: SqlCatalog, statement: CreateAsSelect | AlterQuery, steps:
 
 def _filling(sink: SqlSource, planned: QueryPlan, statement: Statement) -> Plan:
     _check_timestamp(sink)
-    made_plan = Plan(query=planned, key=planned.key, value=planned.value, sink=sink)
+    filled_plan = Plan(query=planned, key=planned.key, value=planned.value, sink=sink)
     try:
-        for form in made_plan.sink_formats():
+        for form in filled_plan.sink_formats():
             check_map_keys(form)
     except SqlError as error:
         raise error.at(statement.position) from None
-    return made_plan
+    return filled_plan
 
 
 def _sink(catalog: SqlCatalog, statement: CreateAsSelect, planned: QueryPlan) -> SqlSource:
@@ -280,14 +280,15 @@ def _insert(catalog: SqlCatalog, statement: InsertIntoSelect, steps: PlannedStep
             "Incompatible data sink: INSERT INTO a stream needs a query that makes a stream",
             statement.position,
         )
-    wanted, given = sink.key + sink.value, planned.columns
-    names_agree = [column.name for column in wanted] == [column.name for column in given]
+    wanted, columns = sink.key + sink.value, planned.columns
+    names_agree = [column.name for column in wanted] == [column.name for column in columns]
     fits = names_agree and all(
-        is_castable_implicitly(column.type, target.type) for column, target in zip(given, wanted, strict=True)
+        is_castable_implicitly(column.type, target.type)
+        for column, target in zip(columns, wanted, strict=True)
     )
     if not fits or len(sink.key) != len(planned.key):
         raise SqlError(
-            f"Incompatible schema between results and sink. Result schema is {_listed(given)}, but the sink schema is"
+            f"Incompatible schema between results and sink. Result schema is {_listed(columns)}, but the sink schema is"
             f" {_listed(wanted)}",
             statement.query.position,
             "Select the columns of the sink, in their order, under their names.",
@@ -510,8 +511,8 @@ def _described(step: Step, depth: int) -> list[str]:
     return list(_lines(step, depth, reads_with_state(step)))
 
 
-def _lines(step: Step, depth: int, kept: list[ReadStep]) -> Iterator[str]:
-    has_state = step.has_state or any(step is read for read in kept)
+def _lines(step: Step, depth: int, reads: list[ReadStep]) -> Iterator[str]:
+    has_state = step.has_state or any(step is read for read in reads)
     yield f"{'  ' * depth}{'stateful' if has_state else 'native'}: {step.shown()}"
     for source in step.inputs:
-        yield from _lines(source, depth + 1, kept)
+        yield from _lines(source, depth + 1, reads)

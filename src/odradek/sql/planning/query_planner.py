@@ -174,10 +174,10 @@ class QueryPlanner:
 
     def _star(self, star: SelectStar, shape: RelationShape) -> Iterator[_Item]:
         if star.struct is not None:
-            made = ExpressionCompiler(scope=shape.scope, catalog=self._catalog).typed(star.struct)
-            if made.type.kind != "STRUCT":
-                raise SqlError(f"->* needs a STRUCT before it, not a {made.type}", star.position)
-            for name, _ in made.type.fields:
+            struct = ExpressionCompiler(scope=shape.scope, catalog=self._catalog).typed(star.struct)
+            if struct.type.kind != "STRUCT":
+                raise SqlError(f"->* needs a STRUCT before it, not a {struct.type}", star.position)
+            for name, _ in struct.type.fields:
                 field = exp.Dot(this=star.struct.copy(), expression=_identifier(name))
                 yield _Item(name=name, tree=field, position=star.position, is_written=False)
             return
@@ -203,8 +203,8 @@ class QueryPlanner:
         new_key = [shape.scope.resolve(tree.name, tree.table or None, position_of(tree)) for tree in trees]
         first = [column for column in new_key if column in chosen]
         others = (column for column in chosen if column not in first)
-        place = {source: number for number, source in enumerate(shape.scope.sources)}
-        return [*first, *sorted(others, key=lambda column: (place.get(column.source, 0), column.is_key))]
+        order = {source: number for number, source in enumerate(shape.scope.sources)}
+        return [*first, *sorted(others, key=lambda column: (order.get(column.source, 0), column.is_key))]
 
     def _keys_of_star(
         self, before: RelationShape, shape: RelationShape, items: list[_Item]
@@ -221,7 +221,7 @@ class QueryPlanner:
         for tree in self._query.partition_by:
             if compiler.canonical(tree) in known:
                 continue
-            name = self._natural_name(tree, before, taken) or self._made_up_name(taken)
+            name = self._natural_name(tree, before, taken) or self._generated_name(taken)
             yield _Item(name=name, tree=tree, position=star.position, is_written=False)
 
     def _natural_name(self, tree: exp.Expr, shape: RelationShape, taken: set[str]) -> str | None:
@@ -242,41 +242,43 @@ class QueryPlanner:
         value: list[OutputColumn] = []
         texts: list[NamedColumn] = []
         typed = [compiler.typed(selection.tree) for selection in items]
-        selected = {made.text for made in typed}
+        selected = {selected_text.text for selected_text in typed}
         chosen = [next((text for text in column.chosen if text in selected), None) for column in shape.key]
         for selection, written in zip(items, typed, strict=True):
-            name, made = selection.name or self._made_up_name(taken), written
-            place = _key_place(shape, chosen, compiler.canonical(selection.tree), selection.tree, made)
-            if self._needs_key and (selection.is_written or place is None):
+            name, selected_text = selection.name or self._generated_name(taken), written
+            key_index = _key_index(
+                shape, chosen, compiler.canonical(selection.tree), selection.tree, selected_text
+            )
+            if self._needs_key and (selection.is_written or key_index is None):
                 _check_name(name, selection)
-            if place is not None and made.text in shape.key[place].nullable:
-                made = TypedText(f"key_{place}", made.type)
-            if place is not None and (self._needs_key or names[place] is None):
-                if names[place] is not None:
+            if key_index is not None and selected_text.text in shape.key[key_index].nullable:
+                selected_text = TypedText(f"key_{key_index}", selected_text.type)
+            if key_index is not None and (self._needs_key or names[key_index] is None):
+                if names[key_index] is not None:
                     raise SqlError(
-                        f"The projection contains a key column (`{shape.key[place].name}`) more than once",
+                        f"The projection contains a key column (`{shape.key[key_index].name}`) more than once",
                         selection.position,
                         "AS_VALUE(…) copies a key column into the value.",
                     )
-                names[place] = name
+                names[key_index] = name
                 if self._needs_key:
                     continue
-            is_bound = name in WINDOW_BOUNDS and made.text in _bound_texts(shape)
+            is_bound = name in WINDOW_BOUNDS and selected_text.text in _bound_texts(shape)
             if self._needs_key and is_bound and shape.window is not None:
                 continue
-            if made.type.kind == "NULL":
+            if selected_text.type.kind == "NULL":
                 raise SqlError("a column needs a type", selection.position, "Write CAST(NULL AS …).")
             column = physical_name(name)
-            value.append(OutputColumn(name, column, made.type))
-            texts.append(NamedColumn(column, made.text))
+            value.append(OutputColumn(name, column, selected_text.type))
+            texts.append(NamedColumn(column, selected_text.text))
         self._check_key(shape, names)
         _check_once(
             [*(name for name in names if name and self._needs_key), *(column.name for column in value)],
             self._query,
         )
         key = tuple(
-            OutputColumn(name or column.name, f"key_{place}", column.type)
-            for place, (name, column) in enumerate(zip(names, shape.key, strict=True))
+            OutputColumn(name or column.name, f"key_{key_index}", column.type)
+            for key_index, (name, column) in enumerate(zip(names, shape.key, strict=True))
         )
         step = ProjectStep(inputs=(shape.step,), value=value_or_nothing(tuple(texts)))
         self._planned.add(step)
@@ -290,7 +292,7 @@ class QueryPlanner:
             selected_key=tuple(names),
         )
 
-    def _made_up_name(self, taken: AbstractSet[str | None]) -> str:
+    def _generated_name(self, taken: AbstractSet[str | None]) -> str:
         while (name := f"KSQL_COL_{next(self._generated)}") in taken:
             pass
         return name
@@ -343,8 +345,8 @@ class QueryPlanner:
             return shape, items
         if shape.is_table:
             raise SqlError("Table functions cannot be used with table source", self._query.position)
-        kept = tuple(column.text for column in shape.scope.columns if not column.text.startswith("key_"))
-        step = ExplodeStep(inputs=(shape.step,), kept=kept, arrays=tuple(arrays))
+        carried = tuple(column.text for column in shape.scope.columns if not column.text.startswith("key_"))
+        step = ExplodeStep(inputs=(shape.step,), carried=carried, arrays=tuple(arrays))
         return replace(shape, step=step, scope=shape.scope.with_columns(added)), changed
 
     # ---- PARTITION BY
@@ -363,11 +365,11 @@ class QueryPlanner:
         if any(isinstance(tree, exp.Null) for tree in trees):
             raise SqlError("Cannot PARTITION BY multiple columns including NULL", self._query.position)
         compiler = ExpressionCompiler(scope=shape.scope, catalog=self._catalog)
-        made = [compiler.typed(tree) for tree in trees]
-        key = tuple(self._new_key(compiler, tree, typed) for tree, typed in zip(trees, made, strict=True))
+        keys = [compiler.typed(tree) for tree in trees]
+        key = tuple(self._new_key(compiler, tree, typed) for tree, typed in zip(trees, keys, strict=True))
         written = ", ".join(tree.sql() for tree in trees)
         step = RekeyStep(
-            inputs=(shape.step,), key=tuple(typed.text for typed in made), keeps_null=True, written=written
+            inputs=(shape.step,), key=tuple(typed.text for typed in keys), keeps_null=True, written=written
         )
         return replace(shape, step=step, key=key)
 
@@ -398,16 +400,16 @@ class QueryPlanner:
         key: list[KeyColumn] = []
         replaced: dict[str, TypedText] = {}
         texts: list[str] = []
-        for place, tree in enumerate(query.group_by):
-            made = before.typed(tree)
-            if made.type.holds_map:
+        for index, tree in enumerate(query.group_by):
+            compiled = before.typed(tree)
+            if compiled.type.holds_map:
                 raise SqlError("GROUP BY is not supported with MAP columns", position_of(tree))
             if self._has_aggregate(tree):
                 raise SqlError("GROUP BY does not support aggregate functions", position_of(tree))
-            texts.append(made.text)
-            replaced[before.canonical(tree)] = TypedText(f"key_{place}", made.type)
+            texts.append(compiled.text)
+            replaced[before.canonical(tree)] = TypedText(f"key_{index}", compiled.type)
             grouped_by = KeyColumn(
-                name=_shown(tree), type=made.type, texts=(f"key_{place}",), shown=_shown(tree)
+                name=_shown(tree), type=compiled.type, texts=(f"key_{index}",), shown=_shown(tree)
             )
             key.append(replace(grouped_by, canonical=before.canonical(tree)))
         if window is not None:
@@ -425,7 +427,7 @@ class QueryPlanner:
             having = after.as_type(query.having, BOOLEAN, "the HAVING condition")
         step: Step = AggregateStep(
             inputs=(collector.arguments(shape.step, texts),),
-            key=tuple(f"G_{place}" for place in range(len(texts))),
+            key=tuple(f"G_{index}" for index in range(len(texts))),
             calls=tuple(collector.calls),
             window=window,
             functions=self._catalog.functions,
@@ -501,12 +503,12 @@ class _AggregateCollector:
             for inner in argument.find_all(exp.Anonymous):
                 if self._catalog.functions.is_aggregate(inner.name.upper()):
                     raise SqlError(f"Aggregate functions can not be nested: {name}({inner.name.upper()}())")
-        made = [self._compiler.typed(argument) for argument in trees]
-        kinds = tuple(argument.type for argument in made)
+        arguments = [self._compiler.typed(argument) for argument in trees]
+        kinds = tuple(argument.type for argument in arguments)
         constants = tuple(constant_of(argument) for argument in trees)
         function = self._catalog.functions.aggregate(name, kinds, constants, of_table=self._on_table)
         columns = []
-        for argument in made:
+        for argument in arguments:
             columns.append(f"A_{len(self._arguments)}")
             self._arguments.append(NamedColumn(columns[-1], argument.text))
         result_column = f"R_{len(self.calls)}"
@@ -523,19 +525,19 @@ class _AggregateCollector:
 
     def arguments(self, step: Step, key: list[str]) -> Step:
         """Returns the frame that is aggregated: the columns of GROUP BY and the arguments."""
-        keys = tuple(NamedColumn(f"G_{place}", text) for place, text in enumerate(key))
+        keys = tuple(NamedColumn(f"G_{index}", text) for index, text in enumerate(key))
         return ProjectStep(inputs=(step,), value=(*keys, *self._arguments, NamedColumn(NO_COLUMN, "true")))
 
 
-def _key_place(
-    shape: RelationShape, chosen: list[str | None], canonical: str, tree: exp.Expr, made: TypedText
+def _key_index(
+    shape: RelationShape, chosen: list[str | None], canonical: str, tree: exp.Expr, typed: TypedText
 ) -> int | None:
     """Returns which column of the key a selection is. AS_VALUE makes a copy of one, unless the key is made by it."""
-    for place, column in enumerate(shape.key):
+    for index, column in enumerate(shape.key):
         if column.canonical is not None and column.canonical == canonical:
-            return place
-        if made.text == chosen[place] and isinstance(tree.unnest(), exp.Column):
-            return place
+            return index
+        if typed.text == chosen[index] and isinstance(tree.unnest(), exp.Column):
+            return index
     return None
 
 
@@ -572,7 +574,9 @@ def _check_name(name: str, selection: _Item) -> None:
 def _free_name(name: str, taken: set[str]) -> str:
     """A field of a STRUCT has its own name in the result, with a number where that is taken already."""
     free = next(
-        made for made in chain([name], (f"{name}_{number}" for number in count(1))) if made not in taken
+        candidate
+        for candidate in chain([name], (f"{name}_{number}" for number in count(1)))
+        if candidate not in taken
     )
     taken.add(free)
     return free

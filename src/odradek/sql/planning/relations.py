@@ -109,14 +109,14 @@ class RelationPlanner:
                 )
             )
 
-        for place, key in enumerate(source.key):
-            add(key.name, key.type, f"key_{place}", is_key=True)
+        for index, key in enumerate(source.key):
+            add(key.name, key.type, f"key_{index}", is_key=True)
         for name, kind, text in self._pseudo_columns(source):
             add(name, kind, text, is_pseudo=name not in ("WINDOWSTART", "WINDOWEND"))
-        places = {column.name: place for place, column in enumerate(source.value)}
+        indexes = {column.name: index for index, column in enumerate(source.value)}
         for column in source.columns:
             if column.role == "value":
-                add(column.name, column.type, f"value_{places[column.name]}")
+                add(column.name, column.type, f"value_{indexes[column.name]}")
             elif column.role == "headers":
                 add(column.name, column.type, _headers_text(column))
         key_columns = tuple(
@@ -180,10 +180,10 @@ class RelationPlanner:
             KeyColumn(
                 name=column.name,
                 type=column.type,
-                texts=(f"key_{place}",) if name is None else (f"{physical_name(name)}_{number}",),
+                texts=(f"key_{index}",) if name is None else (f"{physical_name(name)}_{number}",),
                 shown=column.name,
             )
-            for place, (name, column) in enumerate(zip(planned.selected_key, planned.key, strict=True))
+            for index, (name, column) in enumerate(zip(planned.selected_key, planned.key, strict=True))
         )
         return RelationShape(
             step=ProjectStep(inputs=projection.inputs, value=value_or_nothing(tuple(value))),
@@ -197,14 +197,14 @@ class RelationPlanner:
         self, shape: RelationShape, member: TypedText, subquery: Query, *, is_in: bool
     ) -> RelationShape:
         """The rows whose `member` is, or is not, a key of the table that the subquery makes. SqlError when it makes none."""
-        made = self.plan(SubqueryRelation(query=subquery, alias="", position=subquery.position))
+        planned = self.plan(SubqueryRelation(query=subquery, alias="", position=subquery.position))
         self._planned.next = "filter"
-        columns = [column for column in made.scope.columns if not column.is_pseudo]
+        columns = [column for column in planned.scope.columns if not column.is_pseudo]
         if len(columns) != 1:
             raise SqlError(f"a subquery of IN has one column, not {len(columns)}", subquery.position)
         text = columns[0].text
-        is_keyed = len(made.key) == 1 and text in made.key[0].texts and made.window is None
-        if not made.is_table or not is_keyed:
+        is_keyed = len(planned.key) == 1 and text in planned.key[0].texts and planned.window is None
+        if not planned.is_table or not is_keyed:
             name = columns[0].name
             raise SqlError(
                 f"a subquery of IN is a table with the key {name}",
@@ -218,12 +218,12 @@ class RelationPlanner:
         way: JoinWay = "inner" if is_in else "left"
         step: Step
         if shape.window is not None:
-            step = _windows_with_table(shape, member, made.step, way)
+            step = _windows_with_table(shape, member, planned.step, way)
         elif shape.is_table:
             on = None if _is_key(shape, member) else member.text
-            step = JoinStep(inputs=(shape.step, made.step), way=way, on=on)
+            step = JoinStep(inputs=(shape.step, planned.step), way=way, on=on)
         else:
-            step = JoinStep(inputs=(_by(shape, member), made.step), way=way)
+            step = JoinStep(inputs=(_by(shape, member), planned.step), way=way)
         if not is_in:
             absent = f"({member.text}) is not null and `{text}` is null"
             step = FilterStep(inputs=(step,), condition=absent, written="NOT IN (SELECT …)")
@@ -231,7 +231,7 @@ class RelationPlanner:
             own_key = tuple(column.texts[0] for column in shape.key)
             written = ", ".join(column.shown for column in shape.key) or "NULL"
             step = RekeyStep(inputs=(step,), key=own_key, keeps_null=True, written=written)
-        return replace(shape, step=step, sources=shape.sources + made.sources)
+        return replace(shape, step=step, sources=shape.sources + planned.sources)
 
     def _pseudo_columns(self, source: SqlSource) -> list[tuple[str, SqlType, str]]:
         """Returns the pseudo columns that the query uses, and always the bounds of windows, which are part of the key."""
@@ -400,11 +400,11 @@ class RelationPlanner:
             )
         scope = left[0].scope.and_those_of(right[0].scope)
         key = list(windowed.key)
-        place = _place_in_key(windowed, on)
-        if place is not None:
-            texts = key[place].texts + (table.key[0].texts if way == "inner" else ())
+        key_index = _index_in_key(windowed, on)
+        if key_index is not None:
+            texts = key[key_index].texts + (table.key[0].texts if way == "inner" else ())
             names_of_key = [column.full_name for column in scope.columns if column.text in texts]
-            key[place] = replace(key[place], texts=texts, shown=" or ".join(names_of_key))
+            key[key_index] = replace(key[key_index], texts=texts, shown=" or ".join(names_of_key))
         return RelationShape(
             step=_windows_with_table(windowed, on, table.step, way),
             scope=scope,
@@ -451,8 +451,8 @@ class RelationPlanner:
             name = "ROWKEY"
             key = KeyColumn(name=name, type=left[1].type, texts=("key_0",), shown=name)
             rowkey = ScopedColumn(source="", name=name, type=left[1].type, text="key_0", is_key=True)
-            kept = tuple(column for column in scope.columns if column.source)
-            scope = NameScope(columns=(rowkey, *kept), sources=scope.sources)
+            columns = tuple(column for column in scope.columns if column.source)
+            scope = NameScope(columns=(rowkey, *columns), sources=scope.sources)
         return RelationShape(
             step=step,
             scope=scope,
@@ -478,18 +478,18 @@ def _is_named(shape: RelationShape, on: TypedText) -> bool:
     return len(shape.key) == 1 and on.text in shape.key[0].chosen
 
 
-def _place_in_key(shape: RelationShape, on: TypedText) -> int | None:
+def _index_in_key(shape: RelationShape, on: TypedText) -> int | None:
     """Returns which column of a key it is."""
-    return next((place for place, column in enumerate(shape.key) if on.text in column.texts), None)
+    return next((index for index, column in enumerate(shape.key) if on.text in column.texts), None)
 
 
 def _windows_with_table(windowed: RelationShape, on: TypedText, table: Step, way: JoinWay) -> JoinStep:
     """`on`: of the windowed side, what is the table's key."""
-    inputs, place = (windowed.step, table), _place_in_key(windowed, on)
-    if place is None or not windowed.is_table:
+    inputs, key_index = (windowed.step, table), _index_in_key(windowed, on)
+    if key_index is None or not windowed.is_table:
         return JoinStep(inputs=inputs, way=way, on=on.text, window=windowed.window)
     # A tombstone has the columns of the key only.
-    return JoinStep(inputs=inputs, way=way, on=f"key_{place}", window=windowed.window, of_key=True)
+    return JoinStep(inputs=inputs, way=way, on=f"key_{key_index}", window=windowed.window, of_key=True)
 
 
 def _refuse_other_windows(left: RelationShape, right: RelationShape, position: Position) -> None:

@@ -116,7 +116,7 @@ class RekeyStep(Step):
 class ExplodeStep(Step):
     """One record for each element; `arrays`: a column for each, side by side, null where one is shorter. `kept`: the others."""
 
-    kept: tuple[str, ...]
+    carried: tuple[str, ...]
     arrays: tuple[NamedColumn, ...]
 
     def shown(self) -> str:

@@ -11,8 +11,8 @@ from odradek.values.types import SqlType
 def timestamp_text(source: SqlSource) -> str:
     """Returns the expression of a record's milliseconds, over the columns of the source's own records."""
     assert source.timestamp is not None
-    columns = [(column, f"key_{place}") for place, column in enumerate(source.key)]
-    columns += [(column, f"value_{place}") for place, column in enumerate(source.value)]
+    columns = [(column, f"key_{index}") for index, column in enumerate(source.key)]
+    columns += [(column, f"value_{index}") for index, column in enumerate(source.value)]
     for column, text in columns:
         if column.name == source.timestamp.name:
             return f"coalesce({milliseconds(text, column.type, source.timestamp.format)}, _timestamp)"

@@ -94,24 +94,24 @@ class KnownNames:
         match = _WORD.search(before)
         word = match[0] if match else ""
         source = _source_before(before[: len(before) - len(word)])
-        place = None if source else _CLAUSE.search(before[: len(before) - len(word)])
-        if place is None:
+        clause = None if source else _CLAUSE.search(before[: len(before) - len(word)])
+        if clause is None:
             topics = _TOPIC_WORD.search(before)
             assert topics is not None
-            place = _CLAUSE.search(before[: topics.start()])
-            if place is not None and place.lastgroup == "topic":
+            clause = _CLAUSE.search(before[: topics.start()])
+            if clause is not None and clause.lastgroup == "topic":
                 word = topics[0]
             else:
-                place = None
+                clause = None
         wanted = word.strip("`'").upper()
         is_lower = word.lower() == word and word != ""
-        if not word and place is not None:
-            is_lower = place[0].strip().islower()
+        if not word and clause is not None:
+            is_lower = clause[0].strip().islower()
         seen = set()
         for name, kind in (
-            self._candidates(source) if place is None else self._of_clause(place.lastgroup or "")
+            self._candidates(source) if clause is None else self._of_clause(clause.lastgroup or "")
         ):
-            if not name.upper().startswith(wanted) or not (word or source or place) or (name, kind) in seen:
+            if not name.upper().startswith(wanted) or not (word or source or clause) or (name, kind) in seen:
                 continue
             seen.add((name, kind))
             if kind == "topic":

@@ -65,13 +65,13 @@ class ShellSession:
     _spool: IO[str] | None = None
     _depth: int = 0
 
-    def run(self, text: str, place: str = "") -> bool:
+    def run(self, text: str, origin: str = "") -> bool:
         """Runs all statements of a text. False: one of them is `exit`. `place`: the script of the text, for errors.
 
         Raises the refusal of the first statement that is wrong.
         """
         if self._depth >= _SCRIPTS_DEEP_MAX:
-            raise ConfigError(f"{place}: scripts that run scripts: no more than {_SCRIPTS_DEEP_MAX} deep")
+            raise ConfigError(f"{origin}: scripts that run scripts: no more than {_SCRIPTS_DEEP_MAX} deep")
         for line_number, statement in placed_statements(text):
             step = step_of(statement)
             try:
@@ -83,9 +83,9 @@ class ShellSession:
                 else:
                     self._run(step)
             except ServerRefusal as refusal:
-                if not place:
+                if not origin:
                     raise
-                message = f"{place}, the statement at line {line_number}:\n{refusal.message}"
+                message = f"{origin}, the statement at line {line_number}:\n{refusal.message}"
                 raise ServerRefusal(refusal.code, message, refusal.entities) from None
         return True
 

@@ -63,11 +63,11 @@ def placed_statements(text: str) -> Iterator[tuple[int, str]]:
     """Yields `statements`, each with the number of its first line, from 1. Comments before it do not count."""
     start = 0
     while start < len(text):
-        word = _WORD_LINE.match(text, _first_place(text, start, len(text)))
+        word = _WORD_LINE.match(text, _first_index(text, start, len(text)))
         end = _end_of_statement(text, start) if word is None else word.end()
         whole = text[start:end]
         if _bare(whole).rstrip(";").strip():
-            yield text.count("\n", 0, _first_place(text, start, end)) + 1, whole.strip()
+            yield text.count("\n", 0, _first_index(text, start, end)) + 1, whole.strip()
         start = end
 
 
@@ -76,7 +76,7 @@ def _end_of_statement(text: str, start: int) -> int:
     return next((match.end() for match in _SKIPPED.finditer(text, start) if match[1]), len(text))
 
 
-def _first_place(text: str, start: int, end: int) -> int:
+def _first_index(text: str, start: int, end: int) -> int:
     """Returns the first index after spaces and comments."""
     while (match := _COMMENT.match(text, start, end)) is not None:
         start = match.end()

@@ -168,12 +168,12 @@ def parse(text: str, pattern: str, zone: str, kind: str) -> int:
     if match is None:
         raise ValueError(f"{text} is not written as {pattern}")
     fields: dict[str, str] = {}
-    place = 0
+    index = 0
     for piece in compiled.pieces:
         if piece[0] != '"':
-            place += 1
-            if match[place] is not None:
-                fields[piece] = match[place]
+            index += 1
+            if match[index] is not None:
+                fields[piece] = match[index]
     values = {piece[0]: (piece, value) for piece, value in fields.items()}
     if kind == "date" and not (
         {"y", "u"} & values.keys() and (({"M", "L"} & values.keys() and "d" in values) or "D" in values)

@@ -152,12 +152,12 @@ def path_steps(path: str) -> tuple[str, ...]:
     """The names and indexes of `$.a['b'][0]`. Raises ValueError for a path that is none."""
     if not path.startswith("$"):
         raise ValueError(f"the path {path!r:.80} does not begin with $")
-    steps, place = [], 1
-    while place < len(path):
-        match = _STEP.match(path, place)
+    steps, index = [], 1
+    while index < len(path):
+        match = _STEP.match(path, index)
         if match is None:
-            raise ValueError(f"{path[place:]!r:.80} is no step of a path")
+            raise ValueError(f"{path[index:]!r:.80} is no step of a path")
         name = next(group for group in match.groups() if group is not None)
         steps.append(_ESCAPED.sub(r"\1", name) if match["quoted"] or match["double"] else name)
-        place = match.end()
+        index = match.end()
     return tuple(steps)

@@ -30,12 +30,12 @@ def position_of(text: str | None, part: str | None, position: int | None, occurr
         return 0
     step = 1 if position > 0 else -1
     start = position - 1 if position > 0 else len(text) + position - len(part) + 1
-    places = range(start, len(text)) if step > 0 else range(start, -1, -1)
-    for place in places:
-        if text.startswith(part, place):
+    indexes = range(start, len(text)) if step > 0 else range(start, -1, -1)
+    for index in indexes:
+        if text.startswith(part, index):
             occurrence -= 1
             if occurrence == 0:
-                return place + 1
+                return index + 1
     return 0
 
 
@@ -43,7 +43,7 @@ def split_bytes(data: bytes, delimiter: bytes) -> list[bytes]:
     """Splits at each delimiter; byte by byte when it is empty."""
     if not data:
         return [data]
-    return data.split(delimiter) if delimiter else [data[place : place + 1] for place in range(len(data))]
+    return data.split(delimiter) if delimiter else [data[index : index + 1] for index in range(len(data))]
 
 
 def double_from_bytes(data: bytes) -> float:
