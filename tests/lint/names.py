@@ -8,8 +8,9 @@ What is reported:
 - a word of the old vocabulary as an identifier (`RETIRED` says which word took its place);
 - a name with a word in it that no one should have to look up: `find_anew`, `was_told`;
 - a function or method of `src` that begins with a verb of `OWN_VERBS`: it says what happens in the field's words;
-- a variable (of an assignment, a loop, a comprehension) or a parameter whose name does not say what it holds: `EMPTY`, and in
-  src, tests and tools `EMPTY_IN_HOUSE`. The rule leaves out the fields of a class: the class says what they belong to.
+- a variable (of an assignment, a loop, a comprehension) or a parameter whose name does not say what it holds: `EMPTY`, in
+  src, tests and tools `EMPTY_IN_HOUSE`, and in the rooms of pipelines `EMPTY_IN_PIPELINES`. The rule leaves out the fields of
+  a class: the class says what they belong to.
 """
 
 from __future__ import annotations
@@ -45,6 +46,11 @@ EMPTY: Final = frozenset({"one", "found", "told", "each"})
 EMPTY_IN_HOUSE: Final = EMPTY | {"answer", "item", "result"}
 """There are many of each: `response`, `future`, `partition` or `records` says which."""
 HOUSE: Final = frozenset({"src", "tests", "tools"})
+EMPTY_IN_PIPELINES: Final = frozenset({"given", "ground", "kept", "looks", "made", "place", "said", "wish"})
+"""`place` was an index, a key, a URI, a directory, a task and a partition; the others were options, rows, plans and updates."""
+PIPELINES: Final = tuple(
+    f"src/odradek/{room}/" for room in ("archive", "pipelines", "spark", "sql", "streams", "values", "views")
+)
 HARD_WORDS: Final = {
     "anew": "again, or what happens: starts_empty",
     "told": "sent, reported, heard; or what it is",
@@ -114,6 +120,8 @@ def findings(root: Path) -> Iterator[str]:
             f"{where}:{line}: {word!r} in a name: write {HARD_WORDS[word]}" for line, word in _hard(text)
         )
         empty = EMPTY_IN_HOUSE if where.parts[0] in HOUSE else EMPTY
+        if where.as_posix().startswith(PIPELINES):
+            empty |= EMPTY_IN_PIPELINES
         yield from (
             f"{where}:{line}: a variable named {name}: say what it holds"
             for line, name in _empty(tree, empty)

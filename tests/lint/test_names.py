@@ -69,6 +69,15 @@ def test_some_names_are_left_alone_outside_the_house_alone(tmp_path: Path) -> No
     assert len(list(findings(tmp_path))) == 2
 
 
+@pytest.mark.parametrize("word", ["given", "ground", "kept", "looks", "made", "place", "said", "wish"])
+def test_a_word_with_many_meanings_names_nothing_in_the_rooms_of_pipelines(tmp_path: Path, word: str) -> None:
+    for room in ("broker", "streams"):
+        write(tmp_path, f"src/odradek/{room}/a.py", f"def f({word}): ...\n")
+    assert list(findings(tmp_path)) == [
+        f"src/odradek/streams/a.py:1: a variable named {word}: say what it holds"
+    ]
+
+
 @pytest.mark.parametrize("line", ["def find_anew(): ...", "x = a.was_told", "x = f(_told_of=1)"])
 def test_a_hard_word_in_a_name_is_found(tmp_path: Path, line: str) -> None:
     write(tmp_path, "src/odradek/a.py", f"{line}\n")

@@ -102,48 +102,48 @@ class ArchiveWriteOptions:
 
 def archive_read_options(options: Mapping[str, str]) -> ArchiveReadOptions:
     """Checks the options of a read; ConfigError says which one is wrong and what would be right."""
-    given = _given(options, ArchiveUse.READ)
-    columns = given.text("columns")
+    parsed = _parsed(options, ArchiveUse.READ)
+    columns = parsed.text("columns")
     return ArchiveReadOptions(
-        location=_location(given),
-        catalog=given.text("catalog"),
+        location=_location(parsed),
+        catalog=parsed.text("catalog"),
         columns=None if columns is None else names_in(columns, "columns"),
     )
 
 
 def archive_write_options(options: Mapping[str, str]) -> ArchiveWriteOptions:
     """Checks the options of a write; ConfigError says which one is wrong and what would be right."""
-    given = _given(options, ArchiveUse.WRITE)
-    sink_id = given.text("sinkId") or given.text("queryName") or DEFAULT_SINK
+    parsed = _parsed(options, ArchiveUse.WRITE)
+    sink_id = parsed.text("sinkId") or parsed.text("queryName") or DEFAULT_SINK
     if not _SINK_ID.fullmatch(sink_id):
         raise ConfigError(
             f"option sinkId takes 1 to 100 letters, digits, dots, dashes and underscores, not {sink_id!r:.80}"
         )
-    partition_by = given.text("partitionBy")
+    partition_by = parsed.text("partitionBy")
     return ArchiveWriteOptions(
-        location=_location(given),
-        catalog=given.text("catalog"),
-        table_format=given.choice_or_none("tableFormat", TableFormat),
+        location=_location(parsed),
+        catalog=parsed.text("catalog"),
+        table_format=parsed.choice_or_none("tableFormat", TableFormat),
         partition_by=None if partition_by is None else names_in(partition_by, "partitionBy"),
         sink_id=sink_id,
-        file_bytes=given.number("fileBytes"),
-        leaving_gaps=given.flag("leaveGaps"),
-        checkpoint=given.text("checkpointLocation"),
+        file_bytes=parsed.number("fileBytes"),
+        leaving_gaps=parsed.flag("leaveGaps"),
+        checkpoint=parsed.text("checkpointLocation"),
     )
 
 
-def _given(options: Mapping[str, str], use: ArchiveUse) -> GivenOptions:
+def _parsed(options: Mapping[str, str], use: ArchiveUse) -> GivenOptions:
     values = {name.lower(): ARCHIVE_OPTIONS.parse(name, text, use) for name, text in options.items()}
     return GivenOptions(table=ARCHIVE_OPTIONS, values=values)
 
 
-def _location(given: GivenOptions) -> ArchiveLocation:
-    path = given.text("path")
+def _location(parsed: GivenOptions) -> ArchiveLocation:
+    path = parsed.text("path")
     if path is None:
         raise ConfigError(
             'the path of the archive is missing: .option("path", "s3://bucket/orders"), or .load(PATH)'
         )
-    return archive_location(path, endpoint=given.text("endpoint"), region=given.text("region"))
+    return archive_location(path, endpoint=parsed.text("endpoint"), region=parsed.text("region"))
 
 
 def names_in(text: str, what: str) -> tuple[str, ...]:

@@ -30,10 +30,10 @@ else:
 _TIMESTAMP_MS_MAX: Final = (1 << 63) - 1
 
 
-def starting(given: ParsedOptions, use: Use) -> Position:
+def starting(parsed: ParsedOptions, use: Use) -> Position:
     """Returns the position where a read starts."""
-    sink_id = _sink_to_resume(given)
-    position = _without_decision(given, use)
+    sink_id = _sink_to_resume(parsed)
+    position = _without_decision(parsed, use)
     if sink_id is None:
         return position
     if isinstance(position, AtGroup):
@@ -44,14 +44,14 @@ def starting(given: ParsedOptions, use: Use) -> Position:
     return AtGroup(group=decision.group_of(sink_id), otherwise=position)
 
 
-def _sink_to_resume(given: ParsedOptions) -> str | None:
+def _sink_to_resume(parsed: ParsedOptions) -> str | None:
     """Returns the sink whose last decision a read starts from."""
-    if not given.flag("resume"):
-        if given.text("sinkId") is not None:
+    if not parsed.flag("resume"):
+        if parsed.text("sinkId") is not None:
             raise ConfigError("option sinkId of a read is only of use with resume=true")
         return None
     need = "resume=true needs the name of the sink that the query writes to: set the option sinkId"
-    return sink_id_in(given.text("sinkId") or "", need)
+    return sink_id_in(parsed.text("sinkId") or "", need)
 
 
 def _group_in(text: str) -> str | None:
@@ -64,11 +64,11 @@ def _group_in(text: str) -> str | None:
     return name.strip()
 
 
-def _without_decision(given: ParsedOptions, use: Use) -> Position:
-    by_time = _position_by_time(given, "startingTimestamp", "startingOffsetsByTimestamp")
+def _without_decision(parsed: ParsedOptions, use: Use) -> Position:
+    by_time = _position_by_time(parsed, "startingTimestamp", "startingOffsetsByTimestamp")
     if by_time is not None:
         return by_time
-    text = given.text("startingOffsets")
+    text = parsed.text("startingOffsets")
     streaming = use is Use.STREAM_READ
     if text is None:
         return UniformPosition(bound=LATEST if streaming else EARLIEST)
@@ -83,12 +83,12 @@ def _without_decision(given: ParsedOptions, use: Use) -> Position:
     return position
 
 
-def ending(given: ParsedOptions) -> KnownPosition:
+def ending(parsed: ParsedOptions) -> KnownPosition:
     """Returns the position where a batch read ends."""
-    by_time = _position_by_time(given, "endingTimestamp", "endingOffsetsByTimestamp")
+    by_time = _position_by_time(parsed, "endingTimestamp", "endingOffsetsByTimestamp")
     if by_time is not None:
         return by_time
-    text = given.text("endingOffsets")
+    text = parsed.text("endingOffsets")
     position = UniformPosition(bound=LATEST) if text is None else _position_by_offset(text, "endingOffsets")
     if _mentions(position, EARLIEST):
         raise ConfigError("option endingOffsets cannot be earliest (-2): there would be nothing to read")
@@ -119,12 +119,12 @@ def _position_by_offset(text: str, option: str) -> KnownPosition:
     return AtOffsets(offsets=offsets)
 
 
-def _position_by_time(given: ParsedOptions, everywhere: str, name: str) -> KnownPosition | None:
-    timestamp_ms = given.number_or_none(everywhere)
+def _position_by_time(parsed: ParsedOptions, everywhere: str, name: str) -> KnownPosition | None:
+    timestamp_ms = parsed.number_or_none(everywhere)
     if timestamp_ms is not None:
         _check_moments((timestamp_ms,), everywhere)
         return AtTime(timestamp_ms=timestamp_ms)
-    text = given.text(name)
+    text = parsed.text(name)
     if text is None:
         return None
     timestamps = partition_numbers(text, name)

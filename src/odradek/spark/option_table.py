@@ -328,19 +328,19 @@ class ParsedOptions(GivenOptions):
     warnings: tuple[str, ...]
 
 
-def given_options(options: Mapping[str, str], use: Use) -> ParsedOptions:
+def parsed_options(options: Mapping[str, str], use: Use) -> ParsedOptions:
     """Checks the user's options; ConfigError for an unknown one, or for one that cannot do here what it promises."""
     values: dict[str, object] = {}
     client: dict[str, str] = {}
     warnings: list[str] = []
-    for given, text in options.items():
-        key = given.lower()
+    for name, text in options.items():
+        key = name.lower()
         if key.startswith(CLIENT_PREFIX):
             _add_client_key(key, text, client, warnings)
             continue
         if key in _OFTEN_MEANT:
-            raise ConfigError(_OFTEN_MEANT[key].format(given=given))
-        values[key] = OPTIONS.parse(given, text, use)
+            raise ConfigError(_OFTEN_MEANT[key].format(given=name))
+        values[key] = OPTIONS.parse(name, text, use)
         option = OPTIONS.get(key)
         if (
             option is not None

@@ -20,7 +20,7 @@ from odradek.spark.option_table import (
     OnDecodeError,
     ParsedOptions,
     Use,
-    given_options,
+    parsed_options,
     sink_id_in,
 )
 from odradek.spark.reading.positions import KnownPosition, Position, partition_lists
@@ -126,39 +126,39 @@ class WriteOptions:
 
 def read_options(options: Mapping[str, str], use: Use) -> ReadOptions:
     """Checks the options of a read; ConfigError says which one is wrong and what would be right."""
-    given = given_options(options, use)
+    parsed = parsed_options(options, use)
     return ReadOptions(
-        client=given.client,
-        topics=_topics(given),
-        starting=starting(given, use),
-        ending=ending(given),
-        no_newer_record=given.choice("startingOffsetsByTimestampStrategy", NoNewerRecord),
-        fail_on_data_loss=given.flag("failOnDataLoss"),
-        max_offsets_per_trigger=given.number_or_none("maxOffsetsPerTrigger"),
-        min_offsets_per_trigger=given.number_or_none("minOffsetsPerTrigger"),
-        max_trigger_delay_ms=given.number("maxTriggerDelay"),
-        min_partitions=given.number_or_none("minPartitions"),
-        max_partitions=_max_partitions(given),
-        max_records_per_partition=given.number_or_none("maxRecordsPerPartition"),
-        projection=_projection(given),
-        keys_place_records=given.choice("keyPartitioner", KeyPartitioner) is KeyPartitioner.MURMUR2,
-        pushes_filters=given.flag("filterPushdown"),
-        offset_retries=given.number("fetchOffset.numRetries"),
-        offset_retry_interval_ms=given.number("fetchOffset.retryIntervalMs"),
-        poll_timeout_ms=given.number("kafkaConsumer.pollTimeoutMs"),
-        offset_poll_interval_ms=given.number("offsetPollIntervalMs"),
-        idle_wait_ms=given.number("idleWaitMs"),
-        idle_wait_query=given.text("idleWaitQuery"),
-        partition_discovery_interval_ms=given.number("partitionDiscoveryIntervalMs"),
-        publish_group=_publish_group(given),
-        archive=_archive(given),
-        warnings=given.warnings,
+        client=parsed.client,
+        topics=_topics(parsed),
+        starting=starting(parsed, use),
+        ending=ending(parsed),
+        no_newer_record=parsed.choice("startingOffsetsByTimestampStrategy", NoNewerRecord),
+        fail_on_data_loss=parsed.flag("failOnDataLoss"),
+        max_offsets_per_trigger=parsed.number_or_none("maxOffsetsPerTrigger"),
+        min_offsets_per_trigger=parsed.number_or_none("minOffsetsPerTrigger"),
+        max_trigger_delay_ms=parsed.number("maxTriggerDelay"),
+        min_partitions=parsed.number_or_none("minPartitions"),
+        max_partitions=_max_partitions(parsed),
+        max_records_per_partition=parsed.number_or_none("maxRecordsPerPartition"),
+        projection=_projection(parsed),
+        keys_place_records=parsed.choice("keyPartitioner", KeyPartitioner) is KeyPartitioner.MURMUR2,
+        pushes_filters=parsed.flag("filterPushdown"),
+        offset_retries=parsed.number("fetchOffset.numRetries"),
+        offset_retry_interval_ms=parsed.number("fetchOffset.retryIntervalMs"),
+        poll_timeout_ms=parsed.number("kafkaConsumer.pollTimeoutMs"),
+        offset_poll_interval_ms=parsed.number("offsetPollIntervalMs"),
+        idle_wait_ms=parsed.number("idleWaitMs"),
+        idle_wait_query=parsed.text("idleWaitQuery"),
+        partition_discovery_interval_ms=parsed.number("partitionDiscoveryIntervalMs"),
+        publish_group=_publish_group(parsed),
+        archive=_archive(parsed),
+        warnings=parsed.warnings,
     )
 
 
-def _archive(given: ParsedOptions) -> ArchiveOptions | None:
-    path = given.text("archive")
-    more = {name: given.text(f"archive{name.capitalize()}") for name in ("endpoint", "region", "catalog")}
+def _archive(parsed: ParsedOptions) -> ArchiveOptions | None:
+    path = parsed.text("archive")
+    more = {name: parsed.text(f"archive{name.capitalize()}") for name in ("endpoint", "region", "catalog")}
     if path is not None:
         return ArchiveOptions(path=path, **more)
     needless = [name for name, value in more.items() if value is not None]
@@ -169,47 +169,47 @@ def _archive(given: ParsedOptions) -> ArchiveOptions | None:
 
 def write_options(options: Mapping[str, str], use: Use) -> WriteOptions:
     """Checks the options of a write. Streams mark their records for deduplication unless an option forbids it."""
-    given = given_options(options, use)
-    exactly_once = _exactly_once(given, use)
-    topic = _topic_or_none(given, "topic", given.text("outputSuffix") or "")
-    dead_letter_topic = _topic_or_none(given, "deadLetterTopic", given.text("outputSuffix") or "")
+    parsed = parsed_options(options, use)
+    exactly_once = _exactly_once(parsed, use)
+    topic = _topic_or_none(parsed, "topic", parsed.text("outputSuffix") or "")
+    dead_letter_topic = _topic_or_none(parsed, "deadLetterTopic", parsed.text("outputSuffix") or "")
     if topic is not None and topic == dead_letter_topic:
         raise ConfigError(
             f"options topic and deadLetterTopic are both {topic}: give dead letters a topic of their own"
         )
     return WriteOptions(
-        client=given.client,
+        client=parsed.client,
         topic=topic,
         dead_letter_topic=dead_letter_topic,
-        suffix=given.text("outputSuffix") or "",
-        left_out_log=None if (log := given.text("leftOutLog")) is None else ProcessingLog.of(log),
-        delivery_headers=given.flag(
+        suffix=parsed.text("outputSuffix") or "",
+        left_out_log=None if (log := parsed.text("leftOutLog")) is None else ProcessingLog.of(log),
+        delivery_headers=parsed.flag(
             "deliveryHeaders", otherwise=use is Use.STREAM_WRITE and exactly_once is None
         ),
         exactly_once=exactly_once,
-        warnings=given.warnings,
+        warnings=parsed.warnings,
     )
 
 
-def _exactly_once(given: ParsedOptions, use: Use) -> ExactlyOnceOptions | None:
-    if given.choice("delivery", DeliveryGuarantee) is DeliveryGuarantee.AT_LEAST_ONCE:
-        needless = [name for name in _EXACTLY_ONCE_ONLY if given.is_given(name)]
+def _exactly_once(parsed: ParsedOptions, use: Use) -> ExactlyOnceOptions | None:
+    if parsed.choice("delivery", DeliveryGuarantee) is DeliveryGuarantee.AT_LEAST_ONCE:
+        needless = [name for name in _EXACTLY_ONCE_ONLY if parsed.is_given(name)]
         if needless:
             hint = ": give it to readStream" if needless[0] == "publishOffsets" else ""
             raise ConfigError(
                 f"option {needless[0]} of a write is only of use with delivery=exactly_once{hint}"
             )
         return None
-    suffix = given.text("outputSuffix") or ""
-    name = (given.text("sinkId") or given.text("queryName") or "").strip()
+    suffix = parsed.text("outputSuffix") or ""
+    name = (parsed.text("sinkId") or parsed.text("queryName") or "").strip()
     sink_id = sink_id_in(
         name + suffix if name else "",
         "delivery=exactly_once needs a name that stays the same from run to run: set the option sinkId, or give the query"
         " a name",
     )
-    if "transactional.id" in given.client:
+    if "transactional.id" in parsed.client:
         raise ConfigError("kafka.transactional.id cannot be set with delivery=exactly_once: set sinkId")
-    key = given.text("idempotenceKey")
+    key = parsed.text("idempotenceKey")
     if key is not None and not 1 <= len(key) <= _KEY_MAX:
         raise ConfigError(f"option idempotenceKey takes 1 to {_KEY_MAX} characters, not {len(key)}")
     if key is not None and not key.isprintable():
@@ -217,36 +217,36 @@ def _exactly_once(given: ParsedOptions, use: Use) -> ExactlyOnceOptions | None:
     return ExactlyOnceOptions(
         sink_id=sink_id,
         idempotence_key=key,
-        taking_over=given.flag("takeOver"),
-        resuming=given.flag("resume"),
-        fail_on_data_loss=given.flag("failOnDataLoss"),
-        publish_group=_publish_group(given, suffix),
-        checkpoint=given.text("checkpointLocation"),
+        taking_over=parsed.flag("takeOver"),
+        resuming=parsed.flag("resume"),
+        fail_on_data_loss=parsed.flag("failOnDataLoss"),
+        publish_group=_publish_group(parsed, suffix),
+        checkpoint=parsed.text("checkpointLocation"),
     )
 
 
-def _max_partitions(given: ParsedOptions) -> int | None:
-    most, least = given.number_or_none("maxPartitions"), given.number_or_none("minPartitions")
+def _max_partitions(parsed: ParsedOptions) -> int | None:
+    most, least = parsed.number_or_none("maxPartitions"), parsed.number_or_none("minPartitions")
     if most is not None and least is not None and most < least:
         raise ConfigError(f"option maxPartitions ({most}) is less than minPartitions ({least})")
     return most
 
 
-def _publish_group(given: ParsedOptions, suffix: str = "") -> str | None:
-    group = given.text("publishOffsets")
+def _publish_group(parsed: ParsedOptions, suffix: str = "") -> str | None:
+    group = parsed.text("publishOffsets")
     if group is not None and not group.strip():
         raise ConfigError("option publishOffsets names a consumer group; it is empty")
     return group if group is None else group.strip() + suffix
 
 
-def _topics(given: ParsedOptions) -> TopicSelection:
-    ways = [name for name in ("assign", "subscribe", "subscribePattern") if given.text(name) is not None]
+def _topics(parsed: ParsedOptions) -> TopicSelection:
+    ways = [name for name in ("assign", "subscribe", "subscribePattern") if parsed.text(name) is not None]
     if len(ways) != 1:
         what = f"{' and '.join(ways)} are both given" if ways else "none is given"
         raise ConfigError(
             f"exactly one of the options subscribe, subscribePattern and assign says what to read; {what}"
         )
-    text = given.text(ways[0]) or ""
+    text = parsed.text(ways[0]) or ""
     if ways[0] == "assign":
         partitions = partition_lists(text, "assign")
         for partition in partitions:
@@ -268,8 +268,8 @@ def _topics(given: ParsedOptions) -> TopicSelection:
     return TopicSelection(pattern=text)
 
 
-def _topic_or_none(given: ParsedOptions, option: str, suffix: str) -> str | None:
-    name = given.text(option)
+def _topic_or_none(parsed: ParsedOptions, option: str, suffix: str) -> str | None:
+    name = parsed.text(option)
     return None if name is None else _topic_name(name.strip() + suffix, option)
 
 
@@ -281,13 +281,13 @@ def _topic_name(name: str, option: str) -> str:
     return name
 
 
-def _projection(given: ParsedOptions) -> Projection:
+def _projection(parsed: ParsedOptions) -> Projection:
     wanted = [
         column
         for option, column in (("includeHeaders", "headers"), ("includeRecord", "record"))
-        if given.flag(option)
+        if parsed.flag(option)
     ]
-    text = given.text("columns")
+    text = parsed.text("columns")
     columns: tuple[str, ...] = (*DEFAULT_COLUMNS, *wanted)
     if text is not None:
         columns = _column_list(text)
@@ -296,16 +296,16 @@ def _projection(given: ParsedOptions) -> Projection:
                 raise ConfigError(
                     f"include{column.capitalize()} is true, but the option columns leaves {column} out"
                 )
-    key, value = given.choice("keyDecode", Decoding), given.choice("valueDecode", Decoding)
+    key, value = parsed.choice("keyDecode", Decoding), parsed.choice("valueDecode", Decoding)
     for name, decoding in (("key", key), ("value", value)):
-        schema = given.text(f"{name}Schema")
+        schema = parsed.text(f"{name}Schema")
         if decoding is Decoding.JSON and not (schema or "").strip():
             raise ConfigError(
                 f"{name}Decode=json needs the option {name}Schema, such as 'id BIGINT, name STRING'"
             )
         if decoding is not Decoding.JSON and schema is not None:
             raise ConfigError(f"option {name}Schema is only of use with {name}Decode=json")
-    on_error = given.choice("decodeErrors", OnDecodeError)
+    on_error = parsed.choice("decodeErrors", OnDecodeError)
     if on_error is OnDecodeError.DEAD_LETTER:
         if key is value is Decoding.BINARY:
             raise ConfigError(
@@ -317,8 +317,8 @@ def _projection(given: ParsedOptions) -> Projection:
         columns=columns,
         key=key,
         value=value,
-        key_schema=given.text("keySchema"),
-        value_schema=given.text("valueSchema"),
+        key_schema=parsed.text("keySchema"),
+        value_schema=parsed.text("valueSchema"),
         on_error=on_error,
     )
 

@@ -84,9 +84,9 @@ class OdradekDataSource(DataSource):
         loaded_modules.leave_out()
         if not tables.is_table(self.options):
             return read_ddl(read_options(self.options, Use.READ).projection)
-        given = tables.given_to_table(self.options)
-        readable = {key: value for key, value in given.items() if OPTIONS.applies(key, Use.READ)}
-        return read_ddl(read_options(readable, Use.READ).projection, tables.comment_of(given))
+        options = tables.user_options(self.options)
+        readable = {key: value for key, value in options.items() if OPTIONS.applies(key, Use.READ)}
+        return read_ddl(read_options(readable, Use.READ).projection, tables.comment_of(options))
 
     @errors_in_one_line()
     def reader(self, schema: StructType) -> BatchReader:
@@ -159,7 +159,7 @@ def _tasks(
     if history is None:
         return [*_tasks_of_topics(ranges, options)]
     divided = history.divide(ranges, connections.catalog(options.client), options)
-    return [*map(StoredPartition, divided.kept), *_tasks_of_topics(divided.in_topics, options)]
+    return [*map(StoredPartition, divided.in_history), *_tasks_of_topics(divided.in_topics, options)]
 
 
 def _tasks_of_topics(ranges: Sequence[OffsetRange], options: ReadOptions) -> list[RangePartition]:

@@ -31,7 +31,7 @@ def is_table(options: Mapping[str, str]) -> bool:
     return options.get(_PROVIDER, "").lower() == "odradek"
 
 
-def given_to_table(options: Mapping[str, str]) -> dict[str, str]:
+def user_options(options: Mapping[str, str]) -> dict[str, str]:
     """Returns the user's OPTIONS or TBLPROPERTIES, without those that the catalog adds."""
     return {
         key: value
@@ -60,21 +60,21 @@ def stored_options(schema: StructType) -> dict[str, str]:
     return {}
 
 
-def read_from_table(given: Mapping[str, str], schema: StructType, use: Use) -> dict[str, str]:
+def read_from_table(own: Mapping[str, str], schema: StructType, use: Use) -> dict[str, str]:
     """Returns the options of a read: the table's, as far as they apply, and over them what was given to the read itself."""
     stored = {key: value for key, value in stored_options(schema).items() if OPTIONS.applies(key, use)}
-    if not stored and not given:
+    if not stored and not own:
         raise ConfigError(
             "the table has no options: make it as CREATE TABLE t USING odradek OPTIONS ('kafka.bootstrap.servers'='…',"
             " 'subscribe'='…'), without a list of columns"
         )
-    return stored | dict(given)
+    return stored | dict(own)
 
 
-def written_to_table(given: Mapping[str, str], schema: StructType, use: Use) -> dict[str, str]:
+def written_to_table(own: Mapping[str, str], schema: StructType, use: Use) -> dict[str, str]:
     """Returns the options of a write: a table that reads one topic writes to that topic."""
     stored = stored_options(schema)
-    options = {key: value for key, value in stored.items() if OPTIONS.applies(key, use)} | dict(given)
+    options = {key: value for key, value in stored.items() if OPTIONS.applies(key, use)} | dict(own)
     subscribed = stored.get("subscribe", "")
     if stored and "topic" not in options and subscribed and "," not in subscribed:
         options["topic"] = subscribed

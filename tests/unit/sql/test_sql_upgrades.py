@@ -326,7 +326,7 @@ def test_checkpoints_that_no_query_goes_on_with_are_removed(tmp_path: Path) -> N
     checkpoints = QueryCheckpoints(tmp_path / "service")
     checkpoints.remove_all_but(set())  # there is no directory yet
     first, second, other = (
-        checkpoints.place(query_id, carried_at)
+        checkpoints.directory_of(query_id, carried_at)
         for query_id, carried_at in (("CTAS_T_1", None), ("CTAS_T_1", 7), ("CTAS_T_12", None))
     )
     for place in (first, second, other):

@@ -196,7 +196,7 @@ def _row(rows: SourceRows, record: _Record) -> Row | None:
 
 def shown_columns(source: Source) -> Mapping[str, SqlType]:
     """Returns the columns of a source's table in Spark, in a stream with the record's place. NeedsSpark, SqlError."""
-    columns = SourceRows.of(source).scope(source.name, with_place=not source.is_table).columns
+    columns = SourceRows.of(source).scope(source.name, with_coordinates=not source.is_table).columns
     return {name: kind for name, kind in columns.items() if not (source.is_table and name == "ROWTIME")}
 
 

@@ -69,7 +69,7 @@ class CatalogPart:
         return cls(
             sources={name: source for name, source in catalog.sources.items() if _may_name(text, name)},
             types={name: kind for name, kind in catalog.types.items() if _may_name(text, name)},
-            functions=tuple(made for name, made in created.items() if _may_name(text, name)),
+            functions=tuple(function for name, function in created.items() if _may_name(text, name)),
             allows_python=catalog.allows_python,
             registry=catalog.registry,
         )
@@ -82,8 +82,8 @@ class CatalogPart:
             allows_python=self.allows_python,
             registry=self.registry,
         )
-        for made in self.functions:
-            catalog = catalog.with_function(made)
+        for function in self.functions:
+            catalog = catalog.with_function(function)
         return catalog
 
 

@@ -37,8 +37,8 @@ class RowFrame:
         """Returns each row's frame in a partition. `sizes`: those of the groups of equal rows; `values`: the sort keys."""
         count = sum(sizes)
         if self.unit == "ROWS":
-            firsts = [0 if self.start is None else place + int(self.start) for place in range(count)]
-            ends = [count if self.end is None else place + int(self.end) + 1 for place in range(count)]
+            firsts = [0 if self.start is None else row + int(self.start) for row in range(count)]
+            ends = [count if self.end is None else row + int(self.end) + 1 for row in range(count)]
         else:
             groups = [
                 (end - size, end)
@@ -49,18 +49,18 @@ class RowFrame:
             firsts = [
                 0
                 if self.start is None
-                else numbers.first(place, self.start, group)
+                else numbers.first(row, self.start, group)
                 if numbers and self.start
                 else group[0]
-                for place, group in enumerate(groups)
+                for row, group in enumerate(groups)
             ]
             ends = [
                 count
                 if self.end is None
-                else numbers.end(place, self.end, group)
+                else numbers.end(row, self.end, group)
                 if numbers and self.end
                 else group[1]
-                for place, group in enumerate(groups)
+                for row, group in enumerate(groups)
             ]
         clipped = [
             (min(max(first, 0), count), min(max(end, 0), count))
@@ -77,23 +77,23 @@ class _Numbers:
 
     def __init__(self, values: Sequence[Any], *, descending: bool) -> None:
         self._sign = -1 if descending else 1
-        places = [place for place, value in enumerate(values) if value is not None and value == value]
-        self._offset = places[0] if places else 0
+        rows = [row for row, value in enumerate(values) if value is not None and value == value]
+        self._offset = rows[0] if rows else 0
         self._values = values
-        self._numbers = [values[place] * self._sign for place in places]
+        self._numbers = [values[row] * self._sign for row in rows]
 
-    def first(self, place: int, distance: Distance, group: Stretch) -> int:
-        if self._is_apart(place):
+    def first(self, row: int, distance: Distance, group: Stretch) -> int:
+        if self._is_apart(row):
             return group[0]
-        return self._offset + bisect_left(self._numbers, self._values[place] * self._sign + distance)
+        return self._offset + bisect_left(self._numbers, self._values[row] * self._sign + distance)
 
-    def end(self, place: int, distance: Distance, group: Stretch) -> int:
-        if self._is_apart(place):
+    def end(self, row: int, distance: Distance, group: Stretch) -> int:
+        if self._is_apart(row):
             return group[1]
-        return self._offset + bisect_right(self._numbers, self._values[place] * self._sign + distance)
+        return self._offset + bisect_right(self._numbers, self._values[row] * self._sign + distance)
 
-    def _is_apart(self, place: int) -> bool:
-        value = self._values[place]
+    def _is_apart(self, row: int) -> bool:
+        value = self._values[row]
         return value is None or value != value
 
 

@@ -218,12 +218,12 @@ def _shifted(
 
     def compute(peers: Peers) -> Values:
         rows = [row for equal in peers for row in equal]
-        places = (place + direction * distance for place in range(len(rows)))
+        others = (number + direction * distance for number in range(len(rows)))
         return [
             values[0].of(rows[other])
             if 0 <= other < len(rows)
             else (values[2].of(row) if len(values) > 2 else None)
-            for row, other in zip(rows, places, strict=True)
+            for row, other in zip(rows, others, strict=True)
         ]
 
     return compute

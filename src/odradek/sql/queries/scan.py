@@ -37,7 +37,7 @@ def by_time(records: Sequence[Any]) -> list[Any]:
         time_ms = max(latest.get(record.partition, record.timestamp_ms), record.timestamp_ms)
         latest[record.partition] = time_ms
         times.append(time_ms)
-    return [records[place] for place in sorted(range(len(records)), key=times.__getitem__)]
+    return [records[index] for index in sorted(range(len(records)), key=times.__getitem__)]
 
 
 @dataclass(slots=True)
@@ -143,13 +143,13 @@ async def scanned(
 
 def _row(rows: SourceRows, record: Any, leave_out: Callable[[Any, str], None]) -> Any:
     """Returns the row of a record. None if it is left out: it cannot be read, or its time is negative."""
-    place = {
+    coordinates = {
         "ROWTIME": record.timestamp_ms,
         "ROWPARTITION": record.partition,
         "ROWOFFSET": record.offset,
     }
     try:
-        row = rows.row(record.key, record.value, place)
+        row = rows.row(record.key, record.value, coordinates)
         if row is None or row["ROWTIME"] >= 0:
             return row
         raise UnreadableRecord(f"the timestamp: {row['ROWTIME']} is negative")

@@ -52,18 +52,18 @@ def read_offsets(progress: str) -> Offsets | None:
         end = source.get("endOffset")
         if not isinstance(end, dict):
             return None
-        for place, offset in from_document(end).next_offsets.items():
-            offsets[place] = min(offset, offsets.get(place, offset))
+        for partition, offset in from_document(end).next_offsets.items():
+            offsets[partition] = min(offset, offsets.get(partition, offset))
     return offsets or None
 
 
 def has_moved(read: Offsets, ends: Offsets) -> bool:
     """Tells whether a query's topics have something to read, or one of them is another topic now."""
-    topics = {place.topic for place in read}
-    present = {place: end for place, end in ends.items() if place.topic in topics}
-    if not topics <= {place.topic for place in present}:
+    topics = {partition.topic for partition in read}
+    present = {partition: end for partition, end in ends.items() if partition.topic in topics}
+    if not topics <= {partition.topic for partition in present}:
         return True
-    return any(end != read.get(place, 0) for place, end in present.items())
+    return any(end != read.get(partition, 0) for partition, end in present.items())
 
 
 class IdleQueries:
@@ -110,7 +110,7 @@ class SleepWatch:
         self._admin = aio.AsyncAdmin(servers, **settings)
         self._sleeping = sleeping
         self._wake = wake
-        self._places: dict[str, Sequence[TopicPartition]] = {}
+        self._partitions: dict[str, Sequence[TopicPartition]] = {}
         self._discovered_at = float("-inf")
         self._task: asyncio.Task[None] | None = None
 
@@ -133,7 +133,7 @@ class SleepWatch:
             if not sleeping:
                 continue
             try:
-                ends = await self._ends({place.topic for read in sleeping.values() for place in read})
+                ends = await self._ends({partition.topic for read in sleeping.values() for partition in read})
             except OdradekError as error:
                 _log.warning("sql_ends_unknown", reason=str(error))
                 continue
@@ -144,13 +144,15 @@ class SleepWatch:
     async def _ends(self, topics: Collection[str]) -> Offsets:
         """Returns the ends of the topics that exist."""
         now = asyncio.get_running_loop().time()
-        if now - self._discovered_at >= _DISCOVER_EVERY_S or not set(topics) <= self._places.keys():
+        if now - self._discovered_at >= _DISCOVER_EVERY_S or not set(topics) <= self._partitions.keys():
             present = set(await self._admin.list_topics(internal=True))
             described = await self._admin.describe_topics(sorted(present & set(topics)))
-            self._places = dict.fromkeys(topics, ()) | {
+            self._partitions = dict.fromkeys(topics, ()) | {
                 topic: description.topic_partitions for topic, description in described.items()
             }
             self._discovered_at = now
-        wanted = dict.fromkeys((place for topic in topics for place in self._places[topic]), _LATEST)
+        wanted = dict.fromkeys(
+            (partition for topic in topics for partition in self._partitions[topic]), _LATEST
+        )
         ends = await self._admin.list_offsets(wanted, isolation=_READ_COMMITTED) if wanted else {}
-        return {place: end.offset for place, end in ends.items()}
+        return {partition: end.offset for partition, end in ends.items()}

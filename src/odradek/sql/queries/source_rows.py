@@ -60,34 +60,34 @@ class SourceRows:
         if isinstance(self.keys, SchemaRowCodec) or isinstance(self.values, SchemaRowCodec):
             await learn_all((self.keys, self.values), tuple(zip(*records, strict=True)) or ((), ()))
 
-    def scope(self, alias: str, *, with_place: bool) -> LocalScope:
-        """Returns the names of the columns. `with_place`: with partition and offset of the record, besides its timestamp."""
+    def scope(self, alias: str, *, with_coordinates: bool) -> LocalScope:
+        """Returns the names of the columns. `with_coordinates`: partition and offset of the record, besides its timestamp."""
         columns: dict[str, SqlType] = {column.name: column.type for column in self.source.columns}
         if self.source.window is not None:
             columns |= {"WINDOWSTART": BIGINT, "WINDOWEND": BIGINT}
         columns["ROWTIME"] = BIGINT
-        if with_place:
+        if with_coordinates:
             columns |= {"ROWPARTITION": INTEGER, "ROWOFFSET": BIGINT}
         return LocalScope(columns, frozenset({alias, self.source.name}))
 
     def row(
-        self, key: bytes | None, value: bytes | None, place: Mapping[str, int] | None = None
+        self, key: bytes | None, value: bytes | None, coordinates: Mapping[str, int] | None = None
     ) -> Row | None:
         """Returns the row of a record; None for a table's delete or its record without key. UnreadableRecord."""
         if value is None or (key is None and self.source.is_table):
             return None
-        row: dict[str, Any] = dict(place or {})
+        row: dict[str, Any] = dict(coordinates or {})
         if self.source.window is not None:
             if key is None:
                 return None
             key, row["WINDOWSTART"], row["WINDOWEND"] = self._unwindowed(key)
         return self.filled(row, key, value)
 
-    def key_row(self, key: bytes | None, place: Mapping[str, int]) -> Row | None:
+    def key_row(self, key: bytes | None, coordinates: Mapping[str, int]) -> Row | None:
         """Returns the columns of a key alone; None when there is no key. UnreadableRecord."""
         if key is None:
             return None
-        row: dict[str, Any] = dict(place)
+        row: dict[str, Any] = dict(coordinates)
         if self.source.window is not None:
             key, row["WINDOWSTART"], row["WINDOWEND"] = self._unwindowed(key)
         decoded = self.keys.decode(key) or []
@@ -146,14 +146,14 @@ class LocalSelection:
         return [shown(of(row), kind) for of, kind in self._values]
 
 
-def selection(query: Query, rows: SourceRows, *, with_place: bool) -> LocalSelection:
+def selection(query: Query, rows: SourceRows, *, with_coordinates: bool) -> LocalSelection:
     """Compiles a query's selection. NeedsSpark for expressions that Python does not compute; SqlError for errors."""
     relation = query.relation
     if not isinstance(relation, NamedRelation) or query.window is not None or query.having is not None:
         raise NeedsSpark
     if query.group_by or query.partition_by:
         raise NeedsSpark
-    scope = rows.scope(relation.alias, with_place=with_place)
+    scope = rows.scope(relation.alias, with_coordinates=with_coordinates)
     selected: list[tuple[str, SqlType, Compute]] = []
     overs: list[OverCall] = []
     for selected_expression in query.select:

@@ -167,14 +167,14 @@ class _Doors:
                 _log.error("sql_insert_failed", target=target, reason=_in_a_line(error))
             problem = refusal_of(error)
         if problem is not None:
-            said = {
+            document = {
                 "status": "error",
                 "seq": sequence,
                 "error_code": problem.code,
                 "message": problem.message,
             }
             before = ("[" if sequence == 0 else ",") if as_array else ""
-            yield before + json_text(said) + ("]" if as_array else "\n")
+            yield before + json_text(document) + ("]" if as_array else "\n")
         elif as_array:
             yield "]" if sequence else "[]"
 

@@ -44,14 +44,14 @@ class Assertions:
         subject, schema_id = statement.subject, statement.schema_id
         while await self._parts.schemas.is_registered(subject, schema_id, statement) != statement.exists:
             if left_s <= 0:
-                said = "does not exist" if statement.exists else "exists"
+                observed = "does not exist" if statement.exists else "exists"
                 named = " with ".join(
                     [
                         *([] if subject is None else [f"subject name {subject}"]),
                         *([] if schema_id is None else [f"id {schema_id}"]),
                     ]
                 )
-                raise RestRefusal(ASSERT_FAILED, f"Schema with {named} {said}.", statement=statement.text)
+                raise RestRefusal(ASSERT_FAILED, f"Schema with {named} {observed}.", statement=statement.text)
             await asyncio.sleep(_LOOK_S)
             left_s -= _LOOK_S
         return entity(
@@ -67,8 +67,10 @@ class Assertions:
             if (sizes is not None) == statement.exists:
                 break
             if left_s <= 0:
-                said = "does not exist" if statement.exists else "exists"
-                raise RestRefusal(ASSERT_FAILED, f"Topic {statement.topic} {said}.", statement=statement.text)
+                observed = "does not exist" if statement.exists else "exists"
+                raise RestRefusal(
+                    ASSERT_FAILED, f"Topic {statement.topic} {observed}.", statement=statement.text
+                )
             await asyncio.sleep(_LOOK_S)
             left_s -= _LOOK_S
         for name, actual in zip(("PARTITIONS", "REPLICAS"), sizes or (), strict=False):
@@ -169,12 +171,12 @@ class _WantedRecord:
         return any(self._is_it(record) for record in records)
 
     def _is_it(self, record: Any) -> bool:
-        place = {"ROWTIME": record.timestamp_ms}
+        coordinates = {"ROWTIME": record.timestamp_ms}
         try:
             if self._is_tombstone:
-                row = None if record.value is not None else self._rows.key_row(record.key, place)
+                row = None if record.value is not None else self._rows.key_row(record.key, coordinates)
             else:
-                row = self._rows.row(record.key, record.value, place)
+                row = self._rows.row(record.key, record.value, coordinates)
         except UnreadableRecord as error:
             self._seen.append(f"offset {record.offset}, which cannot be read: {error}")
             return False

@@ -15,21 +15,21 @@ class QueryCheckpoints:
 
     directory: Path
 
-    def place(self, query_id: str, carried_at: int | None) -> Path:
+    def directory_of(self, query_id: str, carried_at: int | None) -> Path:
         """Returns a query's checkpoint. `carried_at`: the number of the command that carried it over last."""
         return self.directory / (query_id if carried_at is None else f"{query_id}.{carried_at}")
 
-    def remove_other_versions(self, query_id: str, kept: Path) -> None:
+    def remove_other_versions(self, query_id: str, current: Path) -> None:
         """Removes the other checkpoints of a query that runs with `kept`."""
         version = re.compile(rf"{re.escape(query_id)}(\.[0-9]+)?")
         for other in self._all():
-            if other != kept and version.fullmatch(other.name):
+            if other != current and version.fullmatch(other.name):
                 shutil.rmtree(other, ignore_errors=True)
 
-    def remove_all_but(self, kept: Collection[Path]) -> None:
+    def remove_all_but(self, needed: Collection[Path]) -> None:
         """Removes the checkpoints of queries that were ended. Call it while none runs."""
         for other in self._all():
-            if other not in kept:
+            if other not in needed:
                 shutil.rmtree(other, ignore_errors=True)
 
     def _all(self) -> list[Path]:

@@ -54,7 +54,7 @@ class QueryOrders:
             build=PersistentBuild(text=run.text),
             servers=self.servers,
             options=self.spark_options,
-            checkpoint=str(self.checkpoints.place(run.query_id, run.carried_at)),
+            checkpoint=str(self.checkpoints.directory_of(run.query_id, run.carried_at)),
             starting=starting_options(run.starting),
             left_out_log=self.processing_log.of(run.query_id),
         )
@@ -180,10 +180,10 @@ class CommandEffects:
         """Tells whether an order is the one of a run."""
         if isinstance(order, StartArchive):
             return isinstance(order.start, ArchiveBuild) and order.start.text.statement == run.text.statement
-        place = str(self._orders.checkpoints.place(run.query_id, run.carried_at))
+        directory = str(self._orders.checkpoints.directory_of(run.query_id, run.carried_at))
         build = order.build
         return (
             isinstance(build, PersistentBuild)
             and build.text.statement == run.text.statement
-            and order.checkpoint == place
+            and order.checkpoint == directory
         )

@@ -32,7 +32,7 @@ from odradek.sql.server.upgrades import JudgedUpgrade, Upgrades
 from odradek.sql.upgrades import altered, mode_of, with_mode
 from odradek.values.errors import SqlError
 
-Given = Mapping[str, str]
+Properties = Mapping[str, str]
 _QUERIES_END_S: Final = 60.0
 """A statement that ends queries waits for them at most so long; then it says that they are still ending."""
 
@@ -79,7 +79,7 @@ class CommandDistribution:
         self._archives = archives
         self._upgrades = upgrades
 
-    async def rebuild(self, statement: language.AlterQuery, properties: Given) -> Entity:
+    async def rebuild(self, statement: language.AlterQuery, properties: Properties) -> Entity:
         """Starts a query that rebuilds a source from its first records, into a topic of its own."""
         source, _ = altered(self._parts.catalog, statement)
         await self._parts.threads.run(
@@ -88,7 +88,7 @@ class CommandDistribution:
         rebuilding = await self._upgrades.rebuilding(statement, source)
         return await self.distribute(rebuilding, {**properties, "auto.offset.reset": "earliest"})
 
-    async def archive_query(self, statement: language.CreateArchive, properties: Given) -> Entity:
+    async def archive_query(self, statement: language.CreateArchive, properties: Properties) -> Entity:
         """Runs the two statements of CREATE ARCHIVE AS SELECT in turn. Checks both before the first takes effect."""
         catalog = self._parts.catalog
         first = await self._parts.threads.run(apply, catalog, statement, 0)
@@ -97,10 +97,10 @@ class CommandDistribution:
         await self._archives.check(statement, first)
         stream, archive = query_archive(catalog, statement)
         await self.distribute(stream, properties)
-        made = await self.distribute(archive, properties)
-        return {**made, "statementText": statement.text + ";"}
+        written = await self.distribute(archive, properties)
+        return {**written, "statementText": statement.text + ";"}
 
-    async def distribute(self, statement: Statement, properties: Given) -> Entity:
+    async def distribute(self, statement: Statement, properties: Properties) -> Entity:
         """Checks a statement, makes its topics, and writes it to the command topic."""
         parts, identity = self._parts, command_id(statement)
         statement = await parts.schemas.with_columns(with_default_formats(statement, properties))
@@ -122,7 +122,7 @@ class CommandDistribution:
         return entities.status_entity(text + ";", identity, status, -1 if offset is None else offset)
 
     async def _prepared(
-        self, statement: Statement, first: changes.AppliedChange, catalog: Catalog, properties: Given
+        self, statement: Statement, first: changes.AppliedChange, catalog: Catalog, properties: Properties
     ) -> PreparedCommand:
         """Makes what the changes need outside. `catalog`: the one that the statement was checked against."""
         parts, identity = self._parts, command_id(statement)
@@ -147,7 +147,7 @@ class CommandDistribution:
         )
 
     async def _ensure_sink(
-        self, planned: Plan, upgrade: ChosenUpgrade | None, properties: Given
+        self, planned: Plan, upgrade: ChosenUpgrade | None, properties: Properties
     ) -> dict[str, dict[int, int]]:
         """Makes the topics that a query writes to. Returns where it begins to read."""
         parts = self._parts

@@ -87,8 +87,8 @@ def is_known(name: str) -> bool:
 
 def checked_properties(properties: Mapping[str, str]) -> dict[str, str]:
     """Returns plain names. Raises RestRefusal for one that does not exist, or a value that it cannot have."""
-    given = {plain_property(name): str(value) for name, value in properties.items()}
-    for name, value in given.items():
+    plain = {plain_property(name): str(value) for name, value in properties.items()}
+    for name, value in plain.items():
         if not is_known(name):
             hint = nearest(name, SETTABLE | WITHOUT_EFFECT) or f"There are {', '.join(sorted(SETTABLE))}."
             raise RestRefusal(BAD_STATEMENT, f"{name} is no property that can be set. {hint}")
@@ -96,7 +96,7 @@ def checked_properties(properties: Mapping[str, str]) -> dict[str, str]:
             raise RestRefusal(BAD_STATEMENT, f"auto.offset.reset is earliest or latest, not {value!r}")
         if name in DEFAULT_FORMATS and value.upper() not in FORMAT_NAMES:
             raise RestRefusal(BAD_STATEMENT, f"{name} is one of {', '.join(FORMAT_NAMES)}, not {value!r}")
-    return {name: value.lower() if name == RESET else value for name, value in given.items()}
+    return {name: value.lower() if name == RESET else value for name, value in plain.items()}
 
 
 def notes(properties: Mapping[str, str]) -> Iterator[str]:

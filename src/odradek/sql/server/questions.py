@@ -22,7 +22,7 @@ from odradek.sql.server.upgrades import Upgrades, explained
 from odradek.sql.upgrades import altered, check_replacement, mode_of
 from odradek.values.errors import SqlError
 
-Given = Mapping[str, str]
+Properties = Mapping[str, str]
 
 
 class Questions:
@@ -34,7 +34,7 @@ class Questions:
         self._upgrades = upgrades
         self._clock = SystemClock()
 
-    async def show(self, statement: language.Show, properties: Given, variables: Given) -> Entity:
+    async def show(self, statement: language.Show, properties: Properties, variables: Properties) -> Entity:
         catalog, text = self._parts.catalog, statement.text + ";"
         match statement.what:
             case "streams" | "tables":
@@ -79,12 +79,12 @@ class Questions:
             "connectors are not supported", statement.position, "Use `odradek archive`, or Kafka Connect."
         )
 
-    def _properties(self, given: Given) -> dict[str, Any]:
+    def _properties(self, properties: Properties) -> dict[str, Any]:
         known = {
             **PROPERTIES,
             **self._parts.shown_properties,
         }
-        overridden = {plain_property(name): value for name, value in given.items()}
+        overridden = {plain_property(name): value for name, value in properties.items()}
         rows = [
             {
                 "name": name,
@@ -139,13 +139,13 @@ class Questions:
         return entity("source_descriptions", text, sourceDescriptions=described)
 
     async def _source_json(self, source: Source, *, extended: bool) -> Entity:
-        topics, topic, said = self._parts.topics, None, ""
+        topics, topic, statistics_text = self._parts.topics, None, ""
         if extended:
             topic = await topics.sizes(source.topic) or (0, 0)
             statistics = await topics.statistics(source.topic, self._clock.wall_ms())
-            said = "" if statistics is None else statistics.text
+            statistics_text = "" if statistics is None else statistics.text
         healths = {query_id: self._parts.health(query_id) for query_id in self._parts.catalog.queries}
-        return entities.described_source(self._parts.catalog, source, healths, topic, said)
+        return entities.described_source(self._parts.catalog, source, healths, topic, statistics_text)
 
     async def describe_function(self, statement: language.DescribeFunction) -> Entity:
         described = entities.described_function(self._parts.catalog.functions, statement.name)

@@ -81,15 +81,15 @@ class RebuildWatch:
         settings: Any = self._running.topics.settings
         async with AsyncAdmin(self._running.topics.servers, **settings) as admin:
             described = await admin.describe_topics(sorted(topics))
-            places = [place for topic in described.values() for place in topic.topic_partitions]
-            begins = await admin.list_offsets(dict.fromkeys(places, _EARLIEST))
-            ends = await admin.list_offsets(dict.fromkeys(places, _LATEST), isolation=_READ_COMMITTED)
+            partitions = [partition for topic in described.values() for partition in topic.topic_partitions]
+            begins = await admin.list_offsets(dict.fromkeys(partitions, _EARLIEST))
+            ends = await admin.list_offsets(dict.fromkeys(partitions, _LATEST), isolation=_READ_COMMITTED)
             group = group_of(self._sink_ids[query_id])
-            committed = await admin.list_group_offsets(group, places)
-        read = {place: offset.offset for place, offset in committed.items() if offset is not None}
+            committed = await admin.list_group_offsets(group, partitions)
+        read = {partition: offset.offset for partition, offset in committed.items() if offset is not None}
         left = lag(
-            {place: end.offset for place, end in ends.items()},
-            {place: begin.offset for place, begin in begins.items()},
+            {partition: end.offset for partition, end in ends.items()},
+            {partition: begin.offset for partition, begin in begins.items()},
             read,
         )
         return left if read or left == 0 else None
@@ -99,7 +99,9 @@ def lag(
     ends: dict[TopicPartition, int], begins: dict[TopicPartition, int], read: dict[TopicPartition, int]
 ) -> int:
     """Records between what was read and the ends; of partitions that nothing was read of, all records."""
-    return sum(max(0, end - max(begins[place], read.get(place, 0))) for place, end in ends.items())
+    return sum(
+        max(0, end - max(begins[partition], read.get(partition, 0))) for partition, end in ends.items()
+    )
 
 
 def _sink_id(order: StartQuery) -> str:

@@ -63,7 +63,7 @@ class StatementSchemas:
             "key" if column.role in ("key", "primary key") else column.role for column in statement.columns
         }
         text = statement.text
-        made: list[str] = []
+        columns: list[str] = []
         ids: dict[str, int] = {}
         for part in ("key", "value"):
             named = schema_id_of(properties, part, statement)
@@ -92,12 +92,12 @@ class StatementSchemas:
                     statement.position,
                     "Write the columns, or register a schema.",
                 )
-            made += self._columns(schema, part, formats[part], statement, properties)
+            columns += self._columns(schema, part, formats[part], statement, properties)
             if named is None:
                 ids[f"{part.upper()}_SCHEMA_ID"] = schema.id
-        if not made:
+        if not columns:
             return statement
-        return parse_one(with_properties(with_columns(text, made), ids))
+        return parse_one(with_properties(with_columns(text, columns), ids))
 
     def _columns(
         self,

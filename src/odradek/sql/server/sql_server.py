@@ -225,8 +225,8 @@ class SqlServer:
 
     def _query_changed(self, query_id: str, query: SupervisedQuery) -> None:
         if query.state == "RUNNING" and isinstance(query.order, StartQuery):
-            kept = Path(query.order.checkpoint)
-            work = asyncio.to_thread(self._checkpoints.remove_other_versions, query_id, kept)
+            current = Path(query.order.checkpoint)
+            work = asyncio.to_thread(self._checkpoints.remove_other_versions, query_id, current)
             self._effects.soon(work)
 
     async def _swap(self, candidate: Source) -> None:
@@ -246,13 +246,13 @@ class SqlServer:
             await self.commands.wait_for(after_sequence)
         entities: list[dict[str, Any]] = []
         try:
-            given = checked_properties(properties)
+            checked = checked_properties(properties)
             for statement in await self.threads.parsed(text, variables):
                 await asyncio.sleep(0)  # other requests have their turn
-                given = with_settings(given, statement)
-                entity = await self._statements.run(statement, given, variables)
+                checked = with_settings(checked, statement)
+                entity = await self._statements.run(statement, checked, variables)
                 if entity is not None:
-                    entity["warnings"] += [{"message": note} for note in notes(given)]
+                    entity["warnings"] += [{"message": note} for note in notes(checked)]
                     entities.append(entity)
         except OdradekError as error:
             raise refusal_of(error, text, entities) from error
@@ -292,7 +292,7 @@ class SqlServer:
             source = self.catalog.source(query.relation.name, query.relation.position)
             try:
                 rows = SourceRows.of(source)
-                chosen = await self.threads.run(partial(selection, query, rows, with_place=True))
+                chosen = await self.threads.run(partial(selection, query, rows, with_coordinates=True))
             except NeedsSpark:
                 pass
             else:
@@ -338,7 +338,9 @@ class SqlServer:
         source = self.catalog.source(relation.name, relation.position)
         try:
             rows = SourceRows.of(source)
-            chosen = await self.threads.run(partial(selection, query, rows, with_place=not source.is_table))
+            chosen = await self.threads.run(
+                partial(selection, query, rows, with_coordinates=not source.is_table)
+            )
         except NeedsSpark as error:
             raise SqlError(
                 str(error) or _PULL_QUERIES_HAVE,

@@ -20,7 +20,7 @@ from odradek.sql.server.upgrades import Upgrades
 from odradek.sql.upgrades import mode_of
 from odradek.values.errors import SqlError
 
-Given = Mapping[str, str]
+Properties = Mapping[str, str]
 
 
 class Statements:
@@ -44,7 +44,7 @@ class Statements:
             language.AssertValues: assertions.values,
         }
 
-    async def run(self, statement: Statement, properties: Given, variables: Given) -> Entity | None:
+    async def run(self, statement: Statement, properties: Properties, variables: Properties) -> Entity | None:
         """Runs a statement; returns None for one without an answer, such as INSERT VALUES. SqlError."""
         match statement:
             case language.SelectStatement() | language.PrintTopic():

@@ -36,12 +36,12 @@ class TopicStatistics:
     def text(self) -> str:
         """The statistics as ksqlDB words them."""
         rate = self.recent_count / _RATE_S
-        said = f"messages-per-sec: {rate:.2f} total-messages: {self.message_count}"
+        text = f"messages-per-sec: {rate:.2f} total-messages: {self.message_count}"
         last = self.last_message_ms
         if last is None:
-            return said
+            return text
         is_date = _FIRST_TIME_MS <= last < _TIME_END_MS
-        return f"{said} last-message: {f'{moment_text(last)}Z' if is_date else last}"
+        return f"{text} last-message: {f'{moment_text(last)}Z' if is_date else last}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,22 +69,24 @@ class SourceTopics:
         """Returns a topic's statistics for DESCRIBE EXTENDED; None when there is no such topic."""
         async with self._admin() as admin:
             try:
-                places = (await admin.describe_topics([topic]))[topic].topic_partitions
-                starts = await admin.list_offsets(dict.fromkeys(places, _EARLIEST))
-                recent = await admin.list_offsets(dict.fromkeys(places, now_ms - _RATE_S * 1000))
-                newest = await admin.list_offsets(dict.fromkeys(places, _MAX_TIMESTAMP))
+                partitions = (await admin.describe_topics([topic]))[topic].topic_partitions
+                starts = await admin.list_offsets(dict.fromkeys(partitions, _EARLIEST))
+                recent = await admin.list_offsets(dict.fromkeys(partitions, now_ms - _RATE_S * 1000))
+                newest = await admin.list_offsets(dict.fromkeys(partitions, _MAX_TIMESTAMP))
                 ends = await admin.list_offsets(
-                    dict.fromkeys(places, _LATEST)
+                    dict.fromkeys(partitions, _LATEST)
                 )  # last, so that no count is negative
             except KafkaError as error:
                 if error.code is ErrorCode.UNKNOWN_TOPIC_OR_PARTITION:
                     return None
                 raise
-        times = [newest[place].timestamp_ms for place in places if newest[place].offset >= 0]
+        times = [newest[partition].timestamp_ms for partition in partitions if newest[partition].offset >= 0]
         return TopicStatistics(
-            message_count=sum(ends[place].offset - starts[place].offset for place in places),
+            message_count=sum(ends[partition].offset - starts[partition].offset for partition in partitions),
             recent_count=sum(
-                ends[place].offset - recent[place].offset for place in places if recent[place].offset >= 0
+                ends[partition].offset - recent[partition].offset
+                for partition in partitions
+                if recent[partition].offset >= 0
             ),
             last_message_ms=max(times, default=None),
         )
@@ -171,11 +173,11 @@ class SourceTopics:
             return {}
         async with self._admin() as admin:
             described = await admin.describe_topics(topics)
-            places = [place for topic in described.values() for place in topic.topic_partitions]
-            ends = await admin.list_offsets(dict.fromkeys(places, _LATEST))
+            partitions = [partition for topic in described.values() for partition in topic.topic_partitions]
+            ends = await admin.list_offsets(dict.fromkeys(partitions, _LATEST))
         by_topic: dict[str, dict[int, int]] = {topic: {} for topic in topics}
-        for place, end in ends.items():
-            by_topic[place.topic][place.partition] = end.offset
+        for partition, end in ends.items():
+            by_topic[partition.topic][partition.partition] = end.offset
         return by_topic
 
 

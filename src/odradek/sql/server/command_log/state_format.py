@@ -61,7 +61,7 @@ def state_content(state: ServiceState) -> bytes:
         return [sources.index(source, to_json) for source in known.values()]
 
     def functions_of(known: Iterable[CreatedFunction]) -> list[int]:
-        return [functions.index(made, _written_function) for made in known]
+        return [functions.index(function, _written_function) for function in known]
 
     content: dict[str, Any] = {
         "catalog": {
@@ -100,11 +100,11 @@ def state_content(state: ServiceState) -> bytes:
     return json.dumps(content, ensure_ascii=False, separators=(",", ":")).encode()
 
 
-def _written_function(made: CreatedFunction) -> dict[str, Any]:
+def _written_function(function: CreatedFunction) -> dict[str, Any]:
     return {
-        "statement": to_json(made.statement),
-        "parameters": [[name, to_json(kind)] for name, kind in made.parameters],
-        "returns": to_json(made.returns),
+        "statement": to_json(function.statement),
+        "parameters": [[name, to_json(kind)] for name, kind in function.parameters],
+        "returns": to_json(function.returns),
     }
 
 
