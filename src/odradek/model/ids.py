@@ -23,7 +23,6 @@ NO_EPOCH: Final = LeaderEpoch(-1)
 NO_BROKER: Final = BrokerId(-1)
 NO_PRODUCER_ID: Final = ProducerId(-1)
 NO_PRODUCER_EPOCH: Final = ProducerEpoch(-1)
-NO_SEQUENCE: Final = -1
 NO_TIMESTAMP: Final = TimestampMs(-1)
 ZERO_UUID: Final = UUID(int=0)
 """Kafka's 'no topic id'."""

@@ -12,7 +12,6 @@ from uuid import UUID
 
 from odradek.protocol.errors import Fault
 
-UVARINT_BYTES_MAX: Final = 5
 LENGTH_MAX: Final = 0x7FFFFFFF
 TAGS_MAX: Final = 100
 """Tagged fields of one struct; no message of Kafka's has more than ten. To step over a million of them takes half a second."""

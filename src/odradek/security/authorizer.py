@@ -7,7 +7,7 @@ of `Authorizer`. `broker/access/file_authorizer.py` is an example of the latter.
 from __future__ import annotations
 
 import importlib
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any, Final, Protocol, runtime_checkable
 
 from odradek.model.errors import ConfigError
@@ -187,8 +187,3 @@ def made_of(class_name: str, key: str) -> Any:
             f"{key}={class_name}: it cannot be made ({error}); give Kafka's name of its own one, "
             "or the import path of a Python class that is made without arguments"
         ) from error
-
-
-def index_of(acls: Iterable[Acl]) -> AclIndex:
-    """Returns an index for the ACLs of any cluster."""
-    return AclIndex(acls)

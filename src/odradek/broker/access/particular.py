@@ -24,7 +24,6 @@ _TOPIC, _GROUP, _CLUSTER = AclResourceType.TOPIC, AclResourceType.GROUP, AclReso
 _DESCRIBE: Final = AclOperation.DESCRIBE
 _TOPIC_REFUSED: Final = ErrorCode.TOPIC_AUTHORIZATION_FAILED
 _SINCE_GROUPS: Final = 8
-_SINCE_IDS: Final = 10
 _HIDDEN_TOPICS: Final = "the group has topics that the client is not authorized to describe"
 
 

@@ -69,11 +69,6 @@ class ClientInstance:
     def interval_s(self) -> float:
         return self.subscribed.interval_ms / 1_000
 
-    @property
-    def pushed_at(self) -> float:
-        """The time of the last push; minus infinity if there was none since the subscription changed."""
-        return self._pushed_at
-
     def is_over(self, now: float) -> bool:
         """Tells whether the client has not been heard of for too long."""
         if self.is_terminating:

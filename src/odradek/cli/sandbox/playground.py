@@ -57,16 +57,6 @@ class PlaygroundTimeout(OdradekError):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class MemberView:
-    """A consumer of ours, as it sees itself."""
-
-    name: str
-    group: str
-    partitions: tuple[int, ...]
-    count: int
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
 class PartitionView:
     topic: str
     partition: int

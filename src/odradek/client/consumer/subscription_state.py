@@ -299,11 +299,6 @@ class Assignment:
         """*locked.* Like `wait_for_news` for a caller that cannot block: `tell` is called once, unless `unwatch`ed."""
         self._watchers[tell] = None
 
-    @property
-    def watcher_count(self) -> int:
-        """*locked.* How many callers wait for news that way."""
-        return len(self._watchers)
-
     def unwatch(self, tell: Callable[[], None]) -> None:
         """*locked.* The caller waits no longer."""
         self._watchers.pop(tell, None)

@@ -276,10 +276,6 @@ class ConsumerGroup:
         )
         return max(votes, key=lambda name: (votes[name], name), default=default)
 
-    @property
-    def classic_members(self) -> list[ConsumerGroupMember]:
-        return [member for member in self.members.values() if member.is_classic]
-
     # -- the log's side
 
     def replay(self, record: ConsumerGroupRecord) -> None:

@@ -92,7 +92,6 @@ _REFUSED: Final = frozenset(
     ]
 )
 _BUILTINS: Final = {name: value for name, value in vars(builtins).items() if name not in _REFUSED}
-_WRITTEN_BY: Final = {"aggregate": ("start", "add", "merge")}
 
 
 def check(name: str, code: str) -> None:

@@ -35,7 +35,7 @@ from odradek.sql.planning.steps import (
 )
 from odradek.values.errors import Position, SqlError
 from odradek.values.formats.format_info import WindowInfo
-from odradek.values.types import BIGINT, BOOLEAN, SqlType
+from odradek.values.types import BIGINT, BOOLEAN
 
 _DAY_MS: Final = 86_400_000
 _GROUP_WINDOWS_HINT: Final = (
@@ -588,7 +588,3 @@ def _check_once(names: list[str], query: Query) -> None:
             raise SqlError(
                 f"Duplicate output column name: `{name}`", query.position, "Give one of them an alias."
             )
-
-
-def type_names(columns: tuple[OutputColumn, ...]) -> list[tuple[str, SqlType]]:
-    return [(column.name, column.type) for column in columns]

@@ -14,7 +14,6 @@ from odradek.sql.functions import FunctionLibrary
 from odradek.values.formats.format_info import WindowInfo
 from odradek.values.types import BOOLEAN, SqlType
 
-WINDOW_COLUMNS: Final = ("window_start", "window_end")
 HAS_VALUE: Final = "__value is not null"
 NO_COLUMN: Final = "NOTHING_"
 """The column of a value that has none."""

@@ -248,10 +248,6 @@ class SqlEngine:
             self._writer.write(framed(StopQuery(query_id=query_id)))
         return True
 
-    @property
-    def push_ids(self) -> list[str]:
-        return list(self._pushes)
-
     # ---- the process
 
     async def close(self) -> None:

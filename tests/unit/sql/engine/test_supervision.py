@@ -170,7 +170,7 @@ async def test_an_order_that_cannot_be_pickled_is_a_failure_of_its_query_alone(
         await engine.push(
             StartPush(query_id="push", build=start, servers="", options={}, starting={}, limit=None)
         )
-    assert not engine.push_ids
+    assert not engine.close_push("push")
 
 
 def spoilt(error: Exception) -> Any:
