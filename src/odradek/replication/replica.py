@@ -4,17 +4,20 @@ disk."""
 from __future__ import annotations
 
 import asyncio
+from collections import deque
 from collections.abc import Callable
-from typing import Final
+from typing import Final, NamedTuple
 from uuid import UUID
 
 from odradek.cluster.image import INTERNAL_TOPICS, NO_LEADER
 from odradek.model.errors import ErrorCode, ErrorContent, KafkaError
 from odradek.model.ids import BrokerId, Offset, TopicPartition
 from odradek.replication.acknowledgements import Acknowledgements
-from odradek.replication.arrivals import Arrivals
 from odradek.replication.readers import Readers
 from odradek.storage.log.log import Log
+
+_APART_S: Final = 1.0
+_KEPT_S: Final = 300.0
 
 
 class Replica:
@@ -126,3 +129,44 @@ class Replica:
     def not_leader(self, leader: BrokerId) -> KafkaError:
         where = "no broker leads it now" if leader == NO_LEADER else f"broker {leader} leads it"
         return KafkaError(ErrorCode.NOT_LEADER_OR_FOLLOWER, f"this broker does not lead {self.name}: {where}")
+
+
+class _Mark(NamedTuple):
+    end_offset: int
+    began_s: float
+    ended_s: float
+    """Records between the previous mark and `end_offset` arrived from `began_s` to `ended_s`."""
+
+
+class Arrivals:
+    """When records arrived, by this process's own clock: one mark for each second in which any came, of the last minutes."""
+
+    __slots__ = ("_marks",)
+
+    def __init__(self) -> None:
+        self._marks: deque[_Mark] = deque()
+
+    def __len__(self) -> int:
+        """Returns how many marks are kept."""
+        return len(self._marks)
+
+    def note(self, end_offset: int, now_s: float) -> None:
+        """Notes that the log ends at `end_offset` now."""
+        marks = self._marks
+        began_s = now_s
+        if marks and now_s - marks[-1].began_s < _APART_S:
+            began_s = marks.pop().began_s
+        marks.append(_Mark(end_offset, began_s, now_s))
+        while now_s - marks[0].ended_s > _KEPT_S:
+            marks.popleft()
+
+    def age_s(self, offset: int, now_s: float) -> float | None:
+        """Returns the least time that the record has been here; None when that is unknown."""
+        for mark in self._marks:
+            if offset < mark.end_offset:
+                return now_s - mark.ended_s
+        return None
+
+    def forget(self) -> None:
+        """Forgets marks after the log was cut."""
+        self._marks.clear()

@@ -5,7 +5,7 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from odradek.dead_letters.range_set import RangeSet
+from odradek.dead_letters.redriven import RangeSet
 
 steps = st.lists(st.tuples(st.integers(0, 60), st.integers(0, 12)), max_size=30)
 

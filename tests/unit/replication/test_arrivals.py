@@ -1,6 +1,6 @@
 """How long a follower has had its records."""
 
-from odradek.replication.arrivals import Arrivals
+from odradek.replication.replica import Arrivals
 
 
 def test_a_record_is_as_old_as_the_fetch_that_brought_it() -> None:

@@ -2,29 +2,35 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import replace
 from enum import Enum
 from typing import Final
+from uuid import UUID
 
 from odradek.groups.consumer import classic_face
 from odradek.groups.consumer.conversion import downgrade_due, downgraded_due
-from odradek.groups.consumer.describe import described
 from odradek.groups.consumer.draft import draft_of, finish
 from odradek.groups.consumer.formats import RECORDS, GroupKey
 from odradek.groups.consumer.group import ConsumerGroup
 from odradek.groups.consumer.group_context import GroupContext
 from odradek.groups.consumer.heartbeats import heartbeat as decide_heartbeat
+from odradek.groups.consumer.member import ConsumerGroupMember
 from odradek.groups.consumer.membership import remove
 from odradek.groups.consumer.regex import TopicPatterns
 from odradek.groups.consumer.settings import ConsumerGroupSettings
 from odradek.groups.consumer.timers import MEMBER_TIMERS, ConsumerTimer, MemberTimers
 from odradek.groups.deadlines import DeadlineKey
 from odradek.groups.kinds import Caller
-from odradek.groups.machine import Expire, GroupMachine, KindParts
+from odradek.groups.machine import ClusterTopics, Expire, GroupMachine, KindParts
 from odradek.groups.modern.membership import group_not_found, replay_group
 from odradek.groups.step import GroupStep
-from odradek.protocol.messages.groups.consumer_group_describe import DescribedGroup
+from odradek.protocol.messages.groups.consumer_group_describe import (
+    Assignment,
+    DescribedGroup,
+    TopicPartitions,
+)
+from odradek.protocol.messages.groups.consumer_group_describe import Member as MemberEntry
 from odradek.protocol.messages.groups.consumer_group_heartbeat import (
     ConsumerGroupHeartbeatRequest,
     ConsumerGroupHeartbeatResponse,
@@ -35,6 +41,9 @@ from odradek.protocol.messages.groups.leave_group import LeaveGroupRequest, Leav
 from odradek.protocol.messages.groups.sync_group import SyncGroupRequest, SyncGroupResponse
 from odradek.shards import Moment, Outcome, StoredRecord, Ticket
 from odradek.telemetry import events
+
+CLASSIC_TYPE = 0
+CONSUMER_TYPE = 1
 
 _log = events.caused_by_peers("groups")
 
@@ -167,3 +176,42 @@ class _Bound:
 
     def _context_of(self, group: ConsumerGroup, now: Moment) -> GroupContext:
         return self._kind.group_context(self._machine, group.group_id, now)
+
+
+def described(group: ConsumerGroup, topics: ClusterTopics, default_assignor: str) -> DescribedGroup:
+    return DescribedGroup(
+        group_id=group.group_id,
+        group_state=group.state_name,
+        group_epoch=group.epoch,
+        assignment_epoch=group.assignment_epoch,
+        assignor_name=group.preferred_assignor(default_assignor),
+        members=[_member(group, member, topics) for member in group.members.values()],
+    )
+
+
+def _member(group: ConsumerGroup, member: ConsumerGroupMember, topics: ClusterTopics) -> MemberEntry:
+    profile = member.profile
+    return MemberEntry(
+        member_id=member.member_id,
+        instance_id=profile.instance_id,
+        rack_id=profile.rack_id,
+        member_epoch=member.epoch,
+        client_id=profile.client_id,
+        client_host=profile.client_host,
+        subscribed_topic_names=sorted(profile.topics),
+        subscribed_topic_regex=profile.regex,
+        assignment=_assignment(member.current.assigned, topics),
+        target_assignment=_assignment(group.target(member.member_id), topics),
+        member_type=CLASSIC_TYPE if member.is_classic else CONSUMER_TYPE,
+    )
+
+
+def _assignment(partitions: Mapping[UUID, Iterable[int]], topics: ClusterTopics) -> Assignment:
+    """Topics that are gone have no name any more, and are left out."""
+    named = [(name, topic) for topic in partitions if (name := topics.topic_name(topic)) is not None]
+    return Assignment(
+        topic_partitions=[
+            TopicPartitions(topic_id=topic, topic_name=name, partitions=sorted(partitions[topic]))
+            for name, topic in sorted(named)
+        ]
+    )

@@ -10,13 +10,16 @@ from uuid import UUID
 
 from odradek.groups.deadlines import DeadlineKey
 from odradek.groups.kinds import Caller
+from odradek.groups.large_targets import LargeTargets
 from odradek.groups.machine import ClusterTopics, GroupMachine, KindParts
-from odradek.groups.modern.assignment import NOTHING
+from odradek.groups.modern import draft as modern
+from odradek.groups.modern.assignment import NOTHING, topic_ids
 from odradek.groups.modern.draft import finish
 from odradek.groups.modern.membership import group_not_found, replay_group, unknown_member
-from odradek.groups.modern.targets import retarget
+from odradek.groups.modern.targets import TargetQuestion, retarget
 from odradek.groups.share import assignor
-from odradek.groups.share.draft import ShareDraft, draft_of, write_state_topics
+from odradek.groups.share.assignor import assign
+from odradek.groups.share.draft import SCHEMA, ShareDraft, draft_of, write_state_topics
 from odradek.groups.share.formats import RECORDS, ShareGroupKey
 from odradek.groups.share.group import ShareGroup, StateTopic
 from odradek.groups.share.heartbeats import (
@@ -30,7 +33,6 @@ from odradek.groups.share.heartbeats import (
     settle,
 )
 from odradek.groups.share.settings import ShareSettings
-from odradek.groups.share.targets import ShareTargets
 from odradek.groups.step import GroupStep
 from odradek.protocol.messages.share import share_group_describe as describing
 from odradek.protocol.messages.share.share_group_heartbeat import (
@@ -255,3 +257,49 @@ def _described(group: ShareGroup, member_id: str, topics: ClusterTopics) -> desc
             ]
         ),
     )
+
+
+class ShareTargets:
+    """The `TargetContext` of one share group."""
+
+    schema: Final = SCHEMA
+
+    def __init__(self, machine: GroupMachine, group_id: str, settings: ShareSettings, now: Moment) -> None:
+        self._machine = machine
+        self._group_id = group_id
+        self._settings = settings
+        self.now: Final = now
+
+    @property
+    def assignment_interval_ms(self) -> int:
+        return self._settings.assignment_interval_ms
+
+    @property
+    def large_targets(self) -> LargeTargets | None:
+        return self._machine.dependencies.large_targets
+
+    def partition_count(self, group: ShareGroup) -> int:
+        return sum(len(topic.partitions) for topic in group.state_topics.values())
+
+    def question_of(self, group: ShareGroup) -> TargetQuestion:
+        topics = self._machine.dependencies.topics
+        return TargetQuestion(
+            group_id=group.group_id,
+            epoch=group.epoch,
+            assignor=assign,
+            members={
+                member_id: topic_ids(profile.topics, topics) for member_id, profile in group.members.items()
+            },
+            partitions={topic_id: topic.partitions for topic_id, topic in group.state_topics.items()},
+            targets=dict(group.targets),
+        )
+
+    def later(self, machine: GroupMachine, now: Moment) -> ShareTargets:
+        return ShareTargets(machine, self._group_id, self._settings, now)
+
+    def draft(self) -> ShareDraft | None:
+        group = self._machine.groups.get(self._group_id)
+        return draft_of(group) if isinstance(group, ShareGroup) else None
+
+    def finish(self, draft: ShareDraft, step: GroupStep) -> None:
+        modern.finish(self._machine, draft, step)
