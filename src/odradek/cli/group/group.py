@@ -12,16 +12,11 @@ import click
 from odradek import client
 from odradek.cli.cluster.access import open_admin
 from odradek.cli.group.lag import describe_group
-from odradek.cli.group.offset_resets import (
-    PartitionFacts,
-    Target,
-    parse_moment_or_duration,
-    parse_plan,
-    parse_scopes,
-)
+from odradek.cli.group.offset_resets import parse_moment_or_duration, parse_plan, parse_scopes
 from odradek.cli.numbers import Real, Whole
 from odradek.cli.options import bootstrap_option, complete_groups, complete_topics, json_option
 from odradek.cli.output import RefreshingTable, confirm, print_json, print_table, remark, say
+from odradek.client.groups.offset_target import PartitionFacts, Target
 from odradek.client.groups.values import OffsetAndMetadata
 from odradek.model.errors import ConfigError, ErrorCode, KafkaError
 from odradek.model.ids import ZERO_UUID, TopicPartition

@@ -12,13 +12,15 @@ from array import array
 from collections import OrderedDict
 from collections.abc import Awaitable, Callable, Iterable, Mapping
 from dataclasses import replace
-from typing import Any, Final, TypeVar
+from typing import Any, Final
 
 from odradek.client import EARLIEST, LATEST
 from odradek.client.admin.types import ClusterDescription, ConfigResource, LogDirDescription
 from odradek.client.aio import AsyncAdmin
-from odradek.client.errors import PartialFailureError, explain
+from odradek.client.errors import explain
 from odradek.console.model.assembly import brokers_of, tabulated
+from odradek.console.model.group_reading import GroupReader, readable
+from odradek.console.model.records import ClusterReader
 from odradek.console.model.snapshot import (
     UNKNOWN,
     DiskFigures,
@@ -31,8 +33,7 @@ from odradek.console.model.snapshot import (
     partition_names,
 )
 from odradek.console.model.troubles import Trouble, troubles_of
-from odradek.model.errors import KafkaError, OdradekError
-from odradek.model.ids import TopicPartition
+from odradek.model.errors import OdradekError
 from odradek.runtime.ports import Clock
 from odradek.telemetry import events
 
@@ -56,8 +57,6 @@ SETTINGS_MAX: Final = 200
 DETAILS_MAX: Final = 100
 DETAIL_AGE_MS: Final = 3_000
 _MIN_ISR: Final = "min.insync.replicas"
-K = TypeVar("K")
-V = TypeVar("V")
 
 
 class ClusterModel:
@@ -69,6 +68,8 @@ class ClusterModel:
         self.snapshot = ModelSnapshot()
         self.clock: Final = clock
         self._admin = AsyncAdmin(bootstrap, **settings)
+        self.reader: Final = ClusterReader(bootstrap, settings, clock)
+        self.groups: Final = GroupReader(self._admin, self.reader, clock, lambda: self.snapshot)
         self._touched_s = clock.monotonic()
         self._tasks: list[asyncio.Task[None]] = []
         self._cluster: ClusterDescription | None = None
@@ -123,6 +124,7 @@ class ClusterModel:
         for task in tasks:
             task.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)
+        await self.groups.close()
         await self._admin.close()
 
     async def refresh_now(self, *parts: str) -> None:
@@ -191,7 +193,7 @@ class ClusterModel:
         resources = [ConfigResource.topic(name) for name in topics]
         if not resources:
             return {}
-        settings = await _readable(self._admin.describe_configs(resources, timeout_s=CALL_S))
+        settings = await readable(self._admin.describe_configs(resources, timeout_s=CALL_S))
         return {
             resource.name: int(entries[_MIN_ISR].value or 1)
             for resource, entries in settings.items()
@@ -243,33 +245,8 @@ class ClusterModel:
         self._change(groups=dict(figures))
         for start in range(0, min(len(names), GROUPS_MAX), GROUPS_AT_ONCE):
             some = names[start : start + GROUPS_AT_ONCE]
-            figures.update(await self._groups_of(some))
+            figures.update(await self.groups.figures(some))
             self._change(groups=dict(figures))
-
-    async def _groups_of(self, names: list[str]) -> dict[str, GroupFigures]:
-        described = await _readable(self._admin.describe_groups(names, timeout_s=CALL_S))
-        figures = {}
-        for name, group in described.items():
-            lag = UNKNOWN if group.type == "share" else await self._lag_of(name)
-            figures[name] = GroupFigures(
-                name, group.type, group.state, len(group.members), lag, group.coordinator
-            )
-        return figures
-
-    async def _lag_of(self, group_id: str) -> int:
-        committed = await _readable(self._admin.list_group_offsets(group_id, timeout_s=CALL_S))
-        positions = {
-            TopicPartition(*tp): offset.offset for tp, offset in committed.items() if offset is not None
-        }
-        living = {
-            tp: position
-            for tp, position in positions.items()
-            if (topic := self.snapshot.topics.get(tp.topic)) is not None and tp.partition < topic.partitions
-        }
-        if not living:
-            return 0 if not positions else UNKNOWN
-        ends = await _readable(self._admin.list_offsets(dict.fromkeys(living, LATEST), timeout_s=CALL_S))
-        return sum(max(0, ends[tp].offset - position) for tp, position in living.items() if tp in ends)
 
     # -- one topic
 
@@ -328,16 +305,3 @@ class ClusterModel:
         while len(self._details) > DETAILS_MAX:
             self._details.popitem(last=False)
         return detail
-
-
-async def _readable(call: Awaitable[Mapping[K, V]]) -> Mapping[K, V]:
-    """Returns what a call about several things may read: a topic that is gone, or that this user may not see, is left out."""
-    try:
-        return await call
-    except PartialFailureError as error:
-        return error.results
-    except KafkaError as error:
-        if error.retriable:
-            raise
-        _log.debug("console_part_unreadable", reason=explain(error))
-        return {}

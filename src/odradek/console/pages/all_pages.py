@@ -4,7 +4,16 @@ from __future__ import annotations
 
 from typing import Final
 
-from odradek.console.pages import login, overview, preferences, topic, topic_changes, topics
+from odradek.console.pages import (
+    group_changes,
+    groups,
+    login,
+    overview,
+    preferences,
+    topic,
+    topic_changes,
+    topics,
+)
 from odradek.console.web.application import ConsolePage
 
 PAGES: Final[tuple[ConsolePage, ...]] = (
@@ -12,6 +21,8 @@ PAGES: Final[tuple[ConsolePage, ...]] = (
     *topics.PAGES,
     *topic_changes.PAGES,
     *topic.PAGES,
+    *group_changes.PAGES,
+    *groups.PAGES,
     *login.PAGES,
     *preferences.PAGES,
 )

@@ -9,12 +9,11 @@ import pytest
 
 from odradek.cli.group.offset_resets import (
     OffsetPlan,
-    PartitionFacts,
-    Target,
     parse_moment_or_duration,
     parse_plan,
     parse_scopes,
 )
+from odradek.client.groups.offset_target import PartitionFacts, Target
 from odradek.model.errors import ConfigError
 from odradek.model.ids import TopicPartition
 

@@ -1,0 +1,273 @@
+"""Reads records of a cluster for one principal: without a group, without a commit, within limits of time and memory.
+
+A scan is a step: it reads until it has enough matches or met a limit, and returns where it stopped. The next step goes on from
+there, so no reading outlives the request that wanted it. Everything here runs on the background loop.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Mapping
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, field
+from typing import Any, Final
+
+from odradek.client.aio import AsyncConsumer, AsyncProducer
+from odradek.client.consumer.consumer_record import ConsumerRecord
+from odradek.console.model.record_filter import RecordFilter
+from odradek.model.errors import ErrorCode, KafkaError
+from odradek.model.ids import TopicPartition
+from odradek.runtime.ports import Clock
+
+READINGS_MAX: Final = 4
+"""The number of readings at the same time, for one principal; others wait."""
+TAILS_MAX: Final = 8
+STEP_S: Final = 2.5
+STEP_BYTES_MAX: Final = 256 << 20
+STEP_RECORDS_MAX: Final = 1_000_000
+KEPT_BYTES_MAX: Final = 32 << 20
+"""The bytes of the matches of one step: a page of records of 10 MB is shorter."""
+CALL_S: Final = 8.0
+_POLL_S: Final = 0.25
+_POLL_RECORDS: Final = 2_000
+_SETTINGS: Final[Mapping[str, Any]] = {
+    "enable_auto_commit": False,
+    "allow_auto_create_topics": False,
+    "auto_offset_reset": "earliest",
+    "fetch_max_bytes": 8 << 20,
+    "max_partition_fetch_bytes": 1 << 20,
+    "prefetch_max_bytes": 16 << 20,
+}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ScanStart:
+    """The start of a scan; `kind` is beginning, last, offset, time, or positions."""
+
+    kind: str = "last"
+    number: int = 0
+    """The offset, the milliseconds, or the number of records."""
+    positions: Mapping[int, int] = field(default_factory=dict)
+
+
+@dataclass(slots=True, kw_only=True)
+class ScanStep:
+    """What one step of a scan saw."""
+
+    records: list[ConsumerRecord] = field(default_factory=list)
+    """The matches, in the order in which they came."""
+    scanned: int = 0
+    scanned_bytes: int = 0
+    until_ms: int = -1
+    """The latest timestamp that was looked at."""
+    positions: dict[int, int] = field(default_factory=dict)
+    """Where the next step goes on, by partition."""
+    left: int = 0
+    """The number of offsets that were not looked at, up to the end now."""
+
+    @property
+    def is_complete(self) -> bool:
+        return self.left == 0
+
+
+class ClusterReader:
+    """Makes consumers and producers with the principal's own login."""
+
+    def __init__(self, bootstrap: str, settings: Mapping[str, Any], clock: Clock) -> None:
+        self._bootstrap = bootstrap
+        self._settings = settings
+        self._clock = clock
+        self._slots = asyncio.Semaphore(READINGS_MAX)
+        self._tails = 0
+
+    @asynccontextmanager
+    async def _consumer(self, *, committed: bool) -> AsyncIterator[AsyncConsumer]:
+        level = "read_committed" if committed else "read_uncommitted"
+        consumer = AsyncConsumer(self._bootstrap, isolation_level=level, **{**self._settings, **_SETTINGS})
+        try:
+            yield consumer
+        finally:
+            await consumer.close(commit=False)
+
+    async def scan(
+        self,
+        topic: str,
+        partitions: list[int],
+        start: ScanStart,
+        wanted: RecordFilter,
+        *,
+        matches_max: int,
+        committed: bool = True,
+    ) -> ScanStep:
+        """Reads one step: until `matches_max` records match, all was seen, or a limit is met."""
+        async with self._slots, self._consumer(committed=committed) as consumer:
+            places = [TopicPartition(topic, number) for number in partitions]
+            ends = await consumer.end_offsets(places, CALL_S)
+            first = await _first_offsets(consumer, places, start, ends)
+            run = _Step(self._clock, wanted, matches_max)
+            await run.read(consumer, {tp: at for tp, at in first.items() if at < ends[tp]}, ends)
+            run.step.positions = {
+                tp.partition: run.positions.get(tp, max(at, ends[tp])) for tp, at in first.items()
+            }
+            run.step.left = sum(max(0, ends[tp] - run.step.positions[tp.partition]) for tp in places)
+            return run.step
+
+    async def record(self, tp: TopicPartition, offset: int) -> ConsumerRecord:
+        """Returns one record. KafkaError with OFFSET_OUT_OF_RANGE if the partition has none at the offset."""
+        async with self._slots, self._consumer(committed=False) as consumer:
+            ends = await consumer.end_offsets([tp], CALL_S)
+            begins = await consumer.beginning_offsets([tp], CALL_S)
+            if begins[tp] <= offset < ends[tp]:
+                await consumer.assign([tp])
+                consumer.seek(tp, offset)
+                consumer.stop_at(tp, offset + 1)
+                deadline_s = self._clock.monotonic() + CALL_S
+                while (left_s := deadline_s - self._clock.monotonic()) > 0:
+                    records = await consumer.poll(min(left_s, _POLL_S), 1)
+                    if records:
+                        if records[0].offset == offset:
+                            return records[0]
+                        break
+                    if consumer.positions().get(tp, offset) > offset:
+                        break
+        raise KafkaError(
+            ErrorCode.OFFSET_OUT_OF_RANGE,
+            f"{tp} has no record at offset {offset}: it was removed or compacted",
+        )
+
+    async def first_times(
+        self, offsets: Mapping[TopicPartition, int], limit_s: float
+    ) -> dict[TopicPartition, int]:
+        """Returns the timestamp of the first record at or behind each offset; those that come within the limit."""
+        times: dict[TopicPartition, int] = {}
+        async with self._slots, self._consumer(committed=False) as consumer:
+            await consumer.assign(offsets)
+            for tp, offset in offsets.items():
+                consumer.seek(tp, offset)
+            deadline_s = self._clock.monotonic() + limit_s
+            while len(times) < len(offsets) and (left_s := deadline_s - self._clock.monotonic()) > 0:
+                records = await consumer.poll(min(left_s, _POLL_S))
+                fresh = {TopicPartition(record.topic, record.partition) for record in records} - times.keys()
+                for record in reversed(records):
+                    tp = TopicPartition(record.topic, record.partition)
+                    if tp in fresh:
+                        times[tp] = record.timestamp_ms
+                consumer.pause(fresh)
+        return times
+
+    @asynccontextmanager
+    async def tail(self, topic: str, partitions: list[int]) -> AsyncIterator[AsyncConsumer]:
+        """A consumer at the end of these partitions. KafkaError if there are too many tails."""
+        if self._tails >= TAILS_MAX:
+            raise KafkaError(
+                ErrorCode.THROTTLING_QUOTA_EXCEEDED, f"{TAILS_MAX} tails are open: close one first"
+            )
+        self._tails += 1
+        try:
+            async with self._consumer(committed=True) as consumer:
+                await consumer.assign([TopicPartition(topic, number) for number in partitions])
+                consumer.seek_to_end()
+                yield consumer
+        finally:
+            self._tails -= 1
+
+    async def produce(
+        self,
+        topic: str,
+        value: bytes | None,
+        *,
+        key: bytes | None,
+        headers: list[tuple[str, bytes | None]],
+        partition: int | None,
+    ) -> tuple[TopicPartition, int]:
+        """Writes one record, and returns its partition and offset."""
+        settings = {
+            name: setting for name, setting in self._settings.items() if name != "default_api_timeout_ms"
+        }
+        producer = AsyncProducer(
+            self._bootstrap, delivery_timeout_ms=10_000, request_timeout_ms=8_000, linger_ms=0, **settings
+        )
+        try:
+            async with asyncio.timeout(2 * CALL_S):
+                written = await producer.send_and_wait(
+                    topic, value, key=key, headers=headers, partition=partition
+                )
+        finally:
+            await producer.close(1.0)
+        return TopicPartition(topic, written.partition), written.offset
+
+
+async def _first_offsets(
+    consumer: AsyncConsumer,
+    places: list[TopicPartition],
+    start: ScanStart,
+    ends: Mapping[TopicPartition, int],
+) -> dict[TopicPartition, int]:
+    begins = await consumer.beginning_offsets(places, CALL_S)
+    if start.kind == "last":
+        return {tp: max(begins[tp], ends[tp] - start.number) for tp in places}
+    if start.kind == "offset":
+        return {tp: max(begins[tp], start.number) for tp in places}
+    if start.kind == "positions":
+        return {tp: max(begins[tp], start.positions.get(tp.partition, ends[tp])) for tp in places}
+    if start.kind == "time":
+        at = await consumer.offsets_for_times(dict.fromkeys(places, start.number), CALL_S)
+        offsets = {tp: hit.offset for tp, hit in at.items() if hit is not None and hit.offset >= 0}
+        return {tp: max(begins[tp], offsets.get(tp, ends[tp])) for tp in places}
+    return {tp: begins[tp] for tp in places}
+
+
+class _Step:
+    """One step of a scan while it runs."""
+
+    def __init__(self, clock: Clock, wanted: RecordFilter, matches_max: int) -> None:
+        self.step: Final = ScanStep()
+        self.positions: dict[TopicPartition, int] = {}
+        self._clock = clock
+        self._test = wanted.test()
+        self._matches_max = matches_max
+        self._kept_bytes = 0
+
+    async def read(
+        self, consumer: AsyncConsumer, first: Mapping[TopicPartition, int], ends: Mapping[TopicPartition, int]
+    ) -> None:
+        if not first:
+            return
+        await consumer.assign(first)
+        for tp, offset in first.items():
+            consumer.seek(tp, offset)
+            consumer.stop_at(tp, ends[tp])
+        self.positions = dict(first)
+        deadline_s = self._clock.monotonic() + STEP_S
+        while any(self.positions[tp] < ends[tp] for tp in first):
+            left_s = deadline_s - self._clock.monotonic()
+            if left_s <= 0 or self._is_over():
+                return
+            records = await consumer.poll(min(left_s, _POLL_S), _POLL_RECORDS)
+            if not all(self._looked_at(record, ends) for record in records):
+                return
+            self.positions.update(consumer.positions())  # behind markers of transactions, too
+            await asyncio.sleep(0)
+
+    def _is_over(self) -> bool:
+        step = self.step
+        is_large = step.scanned_bytes >= STEP_BYTES_MAX or step.scanned >= STEP_RECORDS_MAX
+        return is_large or len(step.records) >= self._matches_max or self._kept_bytes >= KEPT_BYTES_MAX
+
+    def _looked_at(self, record: ConsumerRecord, ends: Mapping[TopicPartition, int]) -> bool:
+        """Looks at a record; returns False, without having looked, if the step is over before it."""
+        if self._is_over():
+            return False
+        tp = TopicPartition(record.topic, record.partition)
+        if record.offset >= ends[tp]:
+            return True
+        step = self.step
+        size = len(record.value or b"") + len(record.key or b"")
+        step.scanned += 1
+        step.scanned_bytes += size
+        step.until_ms = max(step.until_ms, record.timestamp_ms)
+        self.positions[tp] = record.offset + 1
+        if self._test(record):
+            step.records.append(record)
+            self._kept_bytes += size
+        return True
