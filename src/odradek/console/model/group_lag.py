@@ -182,7 +182,11 @@ def _slow_member(group: GroupDetail, late: Sequence[PartitionLag]) -> Iterator[L
     if member is not None and has_several and by_member[slowest] >= MAIN_SHARE * group.lag:
         rows = [row for row in late if row.member_id == slowest]
         if max(row.lag for row in rows) < MAIN_SHARE * by_member[slowest]:  # else it is one partition
-            values = {"client": member.client_id, "host": member.host, "lag": by_member[slowest]}
+            values: dict[str, str | int] = {
+                "client": member.client_id,
+                "host": member.host,
+                "lag": by_member[slowest],
+            }
             yield LagReason(kind="slow_member", values=values)
 
 
@@ -192,7 +196,7 @@ def _hot_partition(group: GroupDetail, late: Sequence[PartitionLag]) -> Iterator
         return
     if worst.is_held_back or not worst.member_id or _stands_still(worst):
         return
-    values = {"partitions": str(worst.partition), "lag": worst.lag}
+    values: dict[str, str | int] = {"partitions": str(worst.partition), "lag": worst.lag}
     written = sum(row.written for row in group.partitions)
     is_hot = written > 0 and worst.written >= MAIN_SHARE * written
     yield LagReason(kind="hot_partition" if is_hot else "one_partition", values=values)
