@@ -151,7 +151,9 @@ class GroupReader:
                 end=ends.get(tp, UNKNOWN),
                 stable_end=stable_ends.get(tp, UNKNOWN),
                 member_id=owners.get(tp, ""),
-                waits_ms=ages.get(tp, UNKNOWN if tp in late or tp not in ends else 0),
+                waits_ms=ages.get(
+                    tp, 0 if positions.get(tp, UNKNOWN) >= ends.get(tp, UNKNOWN) >= 0 else UNKNOWN
+                ),
                 transaction=transactions.get(tp),
                 **_movement(before, now, tp),
             )

@@ -17,7 +17,7 @@ from typing import Any, Final
 from odradek.client import EARLIEST, LATEST
 from odradek.client.admin.types import ClusterDescription, ConfigResource, LogDirDescription
 from odradek.client.aio import AsyncAdmin
-from odradek.client.errors import explain
+from odradek.client.errors import PartialFailureError, explain
 from odradek.console.model.assembly import brokers_of, tabulated
 from odradek.console.model.group_reading import GroupReader, readable
 from odradek.console.model.records import ClusterReader
