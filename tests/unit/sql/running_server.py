@@ -25,6 +25,7 @@ def sql_server(
     schema_registry: str | None = None,
     settings: Mapping[str, str] | None = None,
     processing_log: ProcessingLogTerms | None = None,
+    commands_between_snapshots: int = 500,
 ) -> Iterator[RestClient]:
     loop, ended, has_begun = asyncio.new_event_loop(), asyncio.Event(), threading.Event()
     ready: list[str] = []
@@ -42,6 +43,7 @@ def sql_server(
             settings=settings or {},
             python_functions=python_functions,
             processing_log=processing_log,
+            commands_between_snapshots=commands_between_snapshots,
             schema_registry=None if schema_registry is None else SchemaRegistryTerms.of(schema_registry),
         )
         try:

@@ -1,4 +1,4 @@
-"""From a statement that changes something to its command, and to what follows from the command. The steps go one way:
+"""Turns a statement that changes something into its command, and does what follows. The steps go one way:
 
 1. check: the statement is applied to the catalog on a thread, without effect (`applying.apply`, pure);
 2. prepare: what its changes need outside is looked up and made: topics, schemas, changelogs, starting offsets;
