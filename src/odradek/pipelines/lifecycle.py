@@ -63,7 +63,10 @@ Effect = Start | SendCommand | Kill
 
 
 class Lifecycle:
-    """`chance` gives floats in [0, 1). `now` is monotonic, in seconds; `now_ms` is the wall clock, for what people read."""
+    """The state machine of one pipeline: events in, effects out.
+
+    `chance` gives floats in [0, 1). `now` is monotonic, in seconds; `now_ms` is the wall clock, for what people read.
+    """
 
     def __init__(
         self, document: PipelineDocument, policy: RestartPolicy, chance: Callable[[], float], now: float

@@ -28,7 +28,10 @@ RunnerCommand = Callable[[int, int], Sequence[str]]
 
 
 class RunnerProcess:
-    """Used from one thread. OSError when there cannot be a process."""
+    """The process that runs a pipeline's program, as its supervisor sees it.
+
+    Used from one thread. OSError when there cannot be a process.
+    """
 
     def __init__(
         self,

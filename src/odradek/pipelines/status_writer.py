@@ -25,7 +25,10 @@ _log = events.get("pipelines")
 
 
 class StatusWriter:
-    """`publish`, `unsent` and `close` are called from one thread."""
+    """Writes statuses of pipelines to their topic.
+
+    `publish`, `unsent` and `close` are called from one thread.
+    """
 
     def __init__(self, servers: str, clock: Clock, **settings: Any) -> None:
         self._clock = clock

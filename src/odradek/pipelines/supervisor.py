@@ -77,7 +77,10 @@ class _Pipeline:
 
 
 class Supervisor:
-    """`turn` is called again and again, from one thread."""
+    """Compares what runs with what documents ask for, and starts or stops runner processes.
+
+    `turn` is called again and again, from one thread.
+    """
 
     def __init__(
         self,

@@ -47,7 +47,10 @@ class WrittenRows(WriterCommitMessage):
 
 
 class BatchSink(PromptInput, DataSourceArrowWriter):
-    """`df.write.format("odradek")`, also inside `foreachBatch`: there its records can be marked as a stream's are."""
+    """The sink of a batch write.
+
+    `df.write.format("odradek")`, also inside `foreachBatch`: there its records can be marked as a stream's are.
+    """
 
     def __init__(self, options: WriteOptions, schema: StructType, *, overwrite: bool) -> None:
         if overwrite:
@@ -65,7 +68,9 @@ class BatchSink(PromptInput, DataSourceArrowWriter):
 
 
 class StreamSink(PromptInput, DataSourceStreamArrowWriter):
-    """`df.writeStream.format("odradek")` in append and complete mode: each micro-batch is appended.
+    """The sink of a streaming query.
+
+    `df.writeStream.format("odradek")` in append and complete mode: each micro-batch is appended.
 
     Update mode Spark refuses to every sink in Python.
     """

@@ -28,7 +28,10 @@ PSEUDO_COLUMNS: Final = ("ROWTIME", "ROWPARTITION", "ROWOFFSET", *WINDOW_BOUNDS)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SqlColumn:
-    """`header`: of a HEADER('name') column."""
+    """A column of a stream or table.
+
+    `header`: of a HEADER('name') column.
+    """
 
     name: str
     type: SqlType
@@ -154,7 +157,10 @@ def _nothing() -> Mapping[str, Any]:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SqlCatalog:
-    """`functions`: those of SQL, and those that users made. `allows_python`: they may make some."""
+    """The catalog: sources, types, functions and queries.
+
+    `functions`: those of SQL, and those that users made. `allows_python`: they may make some.
+    """
 
     sources: Mapping[str, SqlSource] = field(default_factory=_nothing)
     types: Mapping[str, SqlType] = field(default_factory=_nothing)

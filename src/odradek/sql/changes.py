@@ -12,7 +12,10 @@ from odradek.values.types import SqlType
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SourceCreated:
-    """`replaces`: what was there under the name."""
+    """A stream or table was created.
+
+    `replaces`: what was there under the name.
+    """
 
     source: SqlSource
     replaces: SqlSource | None = None
@@ -26,7 +29,10 @@ class SourceDropped:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class QueryStarted:
-    """`replaces`: the id of a query whose statement is another one now."""
+    """A persistent query was started.
+
+    `replaces`: the id of a query whose statement is another one now.
+    """
 
     query: PersistentQuery
     plan: Plan
@@ -99,7 +105,10 @@ Change: TypeAlias = (
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AppliedChange:
-    """`message`: as ksqlDB answers."""
+    """The result of a statement: the next catalog, and what changed.
+
+    `message`: as ksqlDB answers.
+    """
 
     catalog: SqlCatalog
     changes: tuple[Change, ...]

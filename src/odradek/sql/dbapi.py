@@ -119,7 +119,10 @@ class SqlConnection:
 
 
 class SqlCursor:
-    """`description` has name and type (as text) of each column."""
+    """A cursor of PEP 249.
+
+    `description` has name and type (as text) of each column.
+    """
 
     arraysize = 100
 

@@ -85,7 +85,10 @@ def _row(line: bytes) -> list[Any]:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RestClient:
-    """`url`: of the server. `ca`: a PEM file with the certificate authority of an https server, where the system has it not."""
+    """A client of ksqlDB's REST API.
+
+    `url`: of the server. `ca`: a PEM file with the certificate authority of an https server, where the system has it not.
+    """
 
     url: str = DEFAULT_URL
     user: str | None = None

@@ -47,7 +47,9 @@ log = logging.getLogger(__name__)
 
 
 class Streams:
-    """`servers`: bootstrap servers, which only `start` needs. `partitions`: into how many tasks the keys of an operator
+    """A program of streams and tables.
+
+    `servers`: bootstrap servers, which only `start` needs. `partitions`: into how many tasks the keys of an operator
     are divided; it
     stays as it is at the first start. `emit`: whether tables say `every` update or the `latest` of a batch. `on_error`: how
     to handle a record that cannot be decoded or used: the query fails, `skip`, or `dead-letter` to the topic `bad`.

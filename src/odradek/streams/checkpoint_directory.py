@@ -25,7 +25,10 @@ _EVEN_TASKS = "odradek-even-tasks"
 
 @dataclass(frozen=True, slots=True)
 class CheckpointDirectory:
-    """`uri`: a path, or an address such as `s3://bucket/checkpoints`."""
+    """The directory of a query's checkpoint.
+
+    `uri`: a path, or an address such as `s3://bucket/checkpoints`.
+    """
 
     uri: str
 

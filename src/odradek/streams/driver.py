@@ -56,7 +56,10 @@ _SMALL_DATA: Final = {
 
 
 class TestDriver:
-    """`feed` rows, `read` what a topic got. Reading runs the whole plan over all that was fed so far."""
+    """The test driver: a program over records that a test feeds.
+
+    `feed` rows, `read` what a topic got. Reading runs the whole plan over all that was fed so far.
+    """
 
     __test__ = False  # for pytest: no test case
 

@@ -9,7 +9,10 @@ from typing import Any
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StreamRecord:
-    """`key` and `value`: bare values as they are, fields as a dict, or None. `timestamp` is in milliseconds."""
+    """A record, as a processor or a test sees it.
+
+    `key` and `value`: bare values as they are, fields as a dict, or None. `timestamp` is in milliseconds.
+    """
 
     key: Any
     value: Any

@@ -67,7 +67,10 @@ class DdlField(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Ddl:
-    """`fields` None: the text is one type, `kind`."""
+    """Parsed DDL of Spark.
+
+    `fields` None: the text is one type, `kind`.
+    """
 
     fields: tuple[DdlField, ...] | None
     kind: str

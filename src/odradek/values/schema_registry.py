@@ -39,7 +39,10 @@ class UnknownSchemaId(ValueError):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SchemaRegistryTerms:
-    """`url`: http or https, without a name and a password: these are `user` and `password`."""
+    """How a schema registry is reached.
+
+    `url`: http or https, without a name and a password: these are `user` and `password`.
+    """
 
     url: str
     user: str | None = None
@@ -61,7 +64,10 @@ class SchemaRegistryTerms:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RegisteredSchema:
-    """`type`: AVRO, PROTOBUF or JSON. `references`: what the text imports, by the name that it has there."""
+    """A schema of a registry.
+
+    `type`: AVRO, PROTOBUF or JSON. `references`: what the text imports, by the name that it has there.
+    """
 
     id: int
     type: str

@@ -42,7 +42,9 @@ _TIMES: Final = ("DATE", "TIME", "TIMESTAMP")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SqlType:
-    """`kind`: BOOLEAN, INTEGER, BIGINT, DOUBLE, STRING, BYTES, DECIMAL, DATE, TIME, TIMESTAMP, ARRAY, MAP, STRUCT; NULL of an
+    """A type of SQL.
+
+    `kind`: BOOLEAN, INTEGER, BIGINT, DOUBLE, STRING, BYTES, DECIMAL, DATE, TIME, TIMESTAMP, ARRAY, MAP, STRUCT; NULL of an
     expression that is only `NULL`; LAMBDA of an argument such as `x => x + 1`; UNIT of a unit of time such as DAYS.
 
     `parts`: the element of an ARRAY, key and value of a MAP, the result of a LAMBDA. `fields`: of a STRUCT, in order.

@@ -20,7 +20,10 @@ F = TypeVar("F")
 
 
 class KeyFormat(Protocol):
-    """`stored`, `encode`, `decode` and `prefix` raise ValueError (or TypeError, struct.error) for what they cannot take."""
+    """The format of a view's keys.
+
+    `stored`, `encode`, `decode` and `prefix` raise ValueError (or TypeError, struct.error) for what they cannot take.
+    """
 
     @property
     def name(self) -> str: ...

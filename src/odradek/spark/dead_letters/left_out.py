@@ -30,7 +30,10 @@ _IMPATIENT: Final = {
 
 
 class LeftOutRecords:
-    """`add` for each, `close` behind the last one. `where`: None when there is no processing log."""
+    """The records that a task leaves out, as entries of the processing log.
+
+    `add` for each, `close` behind the last one. `where`: None when there is no processing log.
+    """
 
     def __init__(
         self,

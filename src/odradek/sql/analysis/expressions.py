@@ -60,7 +60,9 @@ AggregateHook = Callable[[str, exp.Anonymous], TypedText]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ExpressionCompiler:
-    """`replaced`: what whole expressions stand for after GROUP BY, by their canonical text; then no other column may be used.
+    """Compiles expressions to Spark SQL, with their types.
+
+    `replaced`: what whole expressions stand for after GROUP BY, by their canonical text; then no other column may be used.
     `on_aggregate`: what a call of an aggregate function becomes; None: it is refused.
     """
 

@@ -20,7 +20,10 @@ def physical_name(name: str) -> str:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ScopedColumn:
-    """`source`: the alias of what it is a column of; `text`: the column of Spark, as SQL. `is_pseudo`: `*` leaves it out."""
+    """A column that an expression may name.
+
+    `source`: the alias of what it is a column of; `text`: the column of Spark, as SQL. `is_pseudo`: `*` leaves it out.
+    """
 
     source: str
     name: str
@@ -36,7 +39,10 @@ class ScopedColumn:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NameScope:
-    """`sources`: the aliases."""
+    """The columns and aliases that expressions of a query may name.
+
+    `sources`: the aliases.
+    """
 
     columns: tuple[ScopedColumn, ...]
     sources: tuple[str, ...]

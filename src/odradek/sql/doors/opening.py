@@ -86,7 +86,10 @@ class DoorTerms:
 
 
 class SparkDoors:
-    """`start`, then `show` with each change, then `close`; all on one event loop."""
+    """The process of the doors, as the server sees it.
+
+    `start`, then `show` with each change, then `close`; all on one event loop.
+    """
 
     def __init__(
         self,

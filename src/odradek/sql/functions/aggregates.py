@@ -66,7 +66,10 @@ class SqlAggregate:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AggregateOverload:
-    """`constants`: how many arguments at the end must be constants."""
+    """One signature of an aggregate function.
+
+    `constants`: how many arguments at the end must be constants.
+    """
 
     overload: Overload
     maker: Maker
@@ -79,7 +82,10 @@ class AggregateOverload:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AggregateDefinition:
-    """`takes_back`: it can be used over a table."""
+    """An aggregate function, with its overloads.
+
+    `takes_back`: it can be used over a table.
+    """
 
     name: str
     description: str

@@ -22,7 +22,9 @@ _BITS: Final = {"INTEGER": 32, "BIGINT": 64}
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ValueFold:
-    """`add` and `undo` give the new state, of plain values; it never changes in place. `merge`: the earlier session first.
+    """How an aggregate adds values up.
+
+    `add` and `undo` give the new state, of plain values; it never changes in place. `merge`: the earlier session first.
 
     `add_column`: as `add` for each value of a list in turn, faster: it copies the state once.
     """

@@ -32,7 +32,10 @@ _log = events.get("sql")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PythonFunction:
-    """`sees_nulls`: it is called with nulls, too; otherwise a null argument gives null. `ddl`: its type in Spark."""
+    """A function in Python that Spark calls.
+
+    `sees_nulls`: it is called with nulls, too; otherwise a null argument gives null. `ddl`: its type in Spark.
+    """
 
     name: str
     function: Callable[..., Any]

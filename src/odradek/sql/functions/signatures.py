@@ -31,7 +31,10 @@ _WIDTH: Final = ("INTEGER", "BIGINT", "DECIMAL", "DOUBLE")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Parameter:
-    """`inputs`: of a lambda, the types of its arguments; `kind` is then LAMBDA with the type of its result."""
+    """A parameter of a signature.
+
+    `inputs`: of a lambda, the types of its arguments; `kind` is then LAMBDA with the type of its result.
+    """
 
     name: str
     kind: SqlType

@@ -136,7 +136,10 @@ class AggregateCall:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class WindowStep:
-    """`retention_ms`: how long after its start, of a session after its end, a window is kept."""
+    """A step that puts records into windows.
+
+    `retention_ms`: how long after its start, of a session after its end, a window is kept.
+    """
 
     kind: Literal["tumbling", "hopping", "session"]
     size_ms: int
@@ -154,7 +157,10 @@ class WindowStep:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AggregateStep(Step):
-    """`key`: columns, none of which may be null."""
+    """A step that aggregates the rows of each key.
+
+    `key`: columns, none of which may be null.
+    """
 
     key: tuple[str, ...]
     calls: tuple[AggregateCall, ...]
@@ -207,7 +213,10 @@ class JoinStep(Step):
 
 
 class OutputColumn(NamedTuple):
-    """`name`: of ksqlDB; `column`: of the frame."""
+    """A column of a query's output.
+
+    `name`: of ksqlDB; `column`: of the frame.
+    """
 
     name: str
     column: str

@@ -12,7 +12,10 @@ LIMIT_REACHED: Final = "Limit Reached"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AnswerColumn:
-    """`type`: as ksqlDB writes it. `is_key`: it is a key column of the table that a pull query reads."""
+    """A column of a query's answer.
+
+    `type`: as ksqlDB writes it. `is_key`: it is a key column of the table that a pull query reads.
+    """
 
     name: str
     type: str
@@ -25,7 +28,9 @@ def _completed() -> str:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class QueryAnswer:
-    """`query_id`: None of a pull query. `rows`: lists of rows, whose values are as JSON shows them; an empty list now and then
+    """The answer of a query: its columns, and its rows as they come.
+
+    `query_id`: None of a pull query. `rows`: lists of rows, whose values are as JSON shows them; an empty list now and then
     while there is nothing. `close` ends the query; it is called in any case. `ending`: what is said after the last row.
     `is_short`: the rows are few, and come at once.
     """

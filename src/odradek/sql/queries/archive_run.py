@@ -43,7 +43,9 @@ class ArchiveRun:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ArchiveBuild:
-    """`text`: the statement that makes the archive. `client`: how to log in, by Kafka's names. `sink_id`:
+    """The build of an archive's query, which the engine runs.
+
+    `text`: the statement that makes the archive. `client`: how to log in, by Kafka's names. `sink_id`:
     names the query in the commits of the table.
     """
 

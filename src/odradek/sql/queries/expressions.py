@@ -73,7 +73,10 @@ class NeedsSpark(Exception):
 
 @dataclass(frozen=True, slots=True)
 class LocalValue:
-    """`name`: of a column on its own."""
+    """An expression that Python computes.
+
+    `name`: of a column on its own.
+    """
 
     type: SqlType
     of: Compute
@@ -266,7 +269,10 @@ class LocalScope:
 
 @dataclass(frozen=True, slots=True)
 class _Sides:
-    """`as_double`: both sides are converted to DOUBLE."""
+    """The two sides of a comparison.
+
+    `as_double`: both sides are converted to DOUBLE.
+    """
 
     left: Compute
     right: Compute

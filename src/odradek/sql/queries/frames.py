@@ -27,7 +27,10 @@ _VISITS_MAX: Final = 3_000_000
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RowFrame:
-    """`start`, `end`: how far from a row, below zero before it. None: from the first row, or to the last."""
+    """The frame of a window function: which rows around a row it sees.
+
+    `start`, `end`: how far from a row, below zero before it. None: from the first row, or to the last.
+    """
 
     unit: Literal["ROWS", "RANGE"]
     start: Distance | None

@@ -54,7 +54,10 @@ class _Ordering:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class OverCall:
-    """`name`: of the column that it is computed into."""
+    """A call of a window function (OVER).
+
+    `name`: of the column that it is computed into.
+    """
 
     name: str
     type: SqlType

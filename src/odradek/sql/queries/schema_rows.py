@@ -31,7 +31,10 @@ class RecordCodec(Protocol):
 
 
 class SchemaRowCodec:
-    """`learn` before `decode` and `encode`: these find their schemas in memory then."""
+    """A codec of rows whose schemas a registry has.
+
+    `learn` before `decode` and `encode`: these find their schemas in memory then.
+    """
 
     def __init__(self, columns: tuple[tuple[str, SqlType], ...], info: FormatInfo, *, is_key: bool) -> None:
         self.columns: Final = columns

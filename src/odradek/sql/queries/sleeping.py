@@ -36,7 +36,9 @@ Offsets: TypeAlias = Mapping[TopicPartition, int]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SleepTerms:
-    """`awake_count_max`: so many queries run although nothing comes. Of those beyond, the ones that had nothing to read for
+    """The settings by which idle queries sleep.
+
+    `awake_count_max`: so many queries run although nothing comes. Of those beyond, the ones that had nothing to read for
     `idle_s` sleep; for `crowded_idle_s`, while more than twice as many run.
     """
 

@@ -11,7 +11,10 @@ from pathlib import Path
 
 @dataclass(frozen=True, slots=True)
 class QueryCheckpoints:
-    """`directory`: of a service. All that is in it may be lost, so what no query goes on with is removed."""
+    """The checkpoint directories of a service's queries.
+
+    `directory`: of a service. All that is in it may be lost, so what no query goes on with is removed.
+    """
 
     directory: Path
 

@@ -32,7 +32,10 @@ def connections_allowed() -> int:
 
 
 class SqlConnections:
-    """`per_address_max`: waiting connections of one address that stay when a new one comes from there."""
+    """The connections of the server, and which one is closed when there are too many.
+
+    `per_address_max`: waiting connections of one address that stay when a new one comes from there.
+    """
 
     def __init__(self, connections_max: int | None = None, per_address_max: int = _PER_ADDRESS_MAX) -> None:
         self._max = connections_allowed() if connections_max is None else connections_max

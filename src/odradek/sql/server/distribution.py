@@ -39,7 +39,10 @@ _QUERIES_END_S: Final = 60.0
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ChosenUpgrade:
-    """`statement`: as it is written to the command topic."""
+    """An upgrade of a query whose mode is chosen.
+
+    `statement`: as it is written to the command topic.
+    """
 
     statement: Statement
     mode: UpgradeMode

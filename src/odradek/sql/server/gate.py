@@ -35,7 +35,9 @@ LOOPBACK: Final = frozenset({"localhost", "127.0.0.1", "[::1]", ""})
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GateLimits:
-    """`requests_max`: at the same time, push queries among them. `hosts`: names that a request's Host may have; None: any. On
+    """The limits of requests.
+
+    `requests_max`: at the same time, push queries among them. `hosts`: names that a request's Host may have; None: any. On
     loopback, others come from web pages of strangers. Clients share places and bytes as `Shares` does.
     """
 

@@ -38,7 +38,10 @@ _EVERY_S: Final = 1.0
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ProcessingLogTerms:
-    """`topic`: None stands for the service id and `_ksql_processing_log`."""
+    """The settings of the processing log.
+
+    `topic`: None stands for the service id and `_ksql_processing_log`.
+    """
 
     topic: str | None = None
     creates_topic: bool = True
@@ -66,7 +69,10 @@ class ProcessingLogTerms:
 
 
 class ServerProcessingLog:
-    """`start` before queries do. `terms` None: there is none, and all calls do nothing."""
+    """The processing log, as the server writes it.
+
+    `start` before queries do. `terms` None: there is none, and all calls do nothing.
+    """
 
     def __init__(
         self,

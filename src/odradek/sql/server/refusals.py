@@ -34,7 +34,9 @@ _DENIED: Final = frozenset(
 
 
 class RestRefusal(OdradekError):
-    """`statement`: the text that is refused, where there is one; the answer is then a `statement_error`. `entities`: what the
+    """A statement or request that is refused, with ksqlDB's error code.
+
+    `statement`: the text that is refused, where there is one; the answer is then a `statement_error`. `entities`: what the
     statements before it in the same request have answered.
     """
 

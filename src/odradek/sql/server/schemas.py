@@ -33,7 +33,10 @@ _ROW_KEY: Final = "ROWKEY"
 
 
 class StatementSchemas:
-    """`terms`: None: there is no registry."""
+    """Schemas of a registry, for statements.
+
+    `terms`: None: there is no registry.
+    """
 
     def __init__(self, terms: SchemaRegistryTerms | None) -> None:
         self._terms = terms

@@ -67,7 +67,9 @@ _PULL_QUERIES_HAVE: Final = (
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ServerTerms:
-    """`settings`: how to connect to the brokers, by Kafka's names. `directory`: of checkpoints, which may be lost.
+    """The settings of the server.
+
+    `settings`: how to connect to the brokers, by Kafka's names. `directory`: of checkpoints, which may be lost.
     `python_functions`: users may make functions, which run with the rights of the server. All servers of a service agree on it.
     """
 

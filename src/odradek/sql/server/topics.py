@@ -46,7 +46,10 @@ class TopicStatistics:
 
 @dataclass(frozen=True, slots=True)
 class SourceTopics:
-    """`settings`: of the admin client."""
+    """The topics of sources: created, deleted and measured.
+
+    `settings`: of the admin client.
+    """
 
     servers: str
     settings: Mapping[str, Any] = field(repr=False)

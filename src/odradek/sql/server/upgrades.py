@@ -40,7 +40,10 @@ _NEW_SOURCE: Final = "is new: it is read from where auto.offset.reset says"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class JudgedUpgrade:
-    """`query`: as it runs now. `before`, `after`: its programs."""
+    """An upgrade of a query, with the modes that are possible.
+
+    `query`: as it runs now. `before`, `after`: its programs.
+    """
 
     query: PersistentQuery
     order: StartQuery

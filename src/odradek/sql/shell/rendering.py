@@ -23,7 +23,10 @@ _OF_SEVERAL_LINES: Final = frozenset(
 
 @dataclass(frozen=True, slots=True)
 class TextTable:
-    """`title`: a line above it."""
+    """A table as text.
+
+    `title`: a line above it.
+    """
 
     columns: tuple[str, ...]
     rows: tuple[tuple[str, ...], ...]

@@ -43,7 +43,9 @@ Words without a semicolon, also with a backslash: exit (quit, \\q), help (\\?), 
 
 @dataclass(slots=True)
 class ShellSession:
-    """`show(line)` prints a line of a result; `remark(line)` prints a sentence that is none, where `output` is for programs.
+    """A session of the shell: statements in, lines out.
+
+    `show(line)` prints a line of a result; `remark(line)` prints a sentence that is none, where `output` is for programs.
 
     `width()` says how wide the terminal is. `waiting(what)` is entered while nothing can be shown yet: a statement runs, or no
     row has come. `history()` returns what was typed.

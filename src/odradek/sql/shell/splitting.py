@@ -47,7 +47,10 @@ StepKind: TypeAlias = Literal[
 
 @dataclass(frozen=True, slots=True)
 class ShellStep:
-    """`arguments`: of what the shell does itself."""
+    """A part of the shell's input: a statement, or a command of the shell.
+
+    `arguments`: of what the shell does itself.
+    """
 
     kind: StepKind
     text: str

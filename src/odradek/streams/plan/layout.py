@@ -20,7 +20,10 @@ Point = tuple[float, float]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Drawing:
-    """`centers`: of each node. `routes`: for each edge the points that its line goes through, from node to node."""
+    """The layout of a graph.
+
+    `centers`: of each node. `routes`: for each edge the points that its line goes through, from node to node.
+    """
 
     centers: Mapping[str, Point]
     routes: Mapping[tuple[str, str], Sequence[Point]]

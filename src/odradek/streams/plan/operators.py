@@ -136,7 +136,10 @@ class Merged(Operator):
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Peeked(Operator):
-    """`look` is called with each record, in the tasks; the records go on unchanged."""
+    """An operator that calls a function with each record.
+
+    `look` is called with each record, in the tasks; the records go on unchanged.
+    """
 
     look: Callable[[Any], Any]
 

@@ -24,7 +24,10 @@ OnError: TypeAlias = Literal["fail", "skip", "dead-letter"]
 
 @dataclass(slots=True, kw_only=True)
 class Program:
-    """`partitions`: into how many tasks keys are divided. `options`: of `format("odradek")`, for reading and writing."""
+    """A program: its operators, outputs and settings.
+
+    `partitions`: into how many tasks keys are divided. `options`: of `format("odradek")`, for reading and writing.
+    """
 
     name: str
     servers: str | None

@@ -21,7 +21,10 @@ CHANGELOG_SUFFIX: Final = "-changelog"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PlannedQuery:
-    """`main`: the output at the end of the whole plan. `tails`: the other outputs, by the operator where they turn off."""
+    """A streaming query, and the outputs that it writes.
+
+    `main`: the output at the end of the whole plan. `tails`: the other outputs, by the operator where they turn off.
+    """
 
     name: str
     main: Operator

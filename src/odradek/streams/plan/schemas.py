@@ -32,7 +32,9 @@ Format: TypeAlias = str | SchemaFormat
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DeclaredSchema:
-    """`fields`: (name, type) as the user wrote them. `bare`: one value without a name; its column is called `key` or
+    """A schema as the user declares it.
+
+    `fields`: (name, type) as the user wrote them. `bare`: one value without a name; its column is called `key` or
     `value`.
     """
 

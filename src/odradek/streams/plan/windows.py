@@ -27,7 +27,9 @@ _LENGTH: Final = re.compile(r"([0-9]{1,15})\s*([a-z]+?)s?", re.ASCII)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class WindowKind:
-    """`grace_ms`: the grace period, in which a window still takes records after its end. `idle_ms`: after how long
+    """The kind of a window, and when it closes.
+
+    `grace_ms`: the grace period, in which a window still takes records after its end. `idle_ms`: after how long
     without a record, on the clock, a task closes its windows. None: it waits for a record.
     """
 

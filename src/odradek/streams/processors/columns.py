@@ -27,7 +27,10 @@ _KEY_KINDS: Final = (
 
 @dataclass(frozen=True, slots=True)
 class TaskColumns:
-    """`order`: as `InputRow.order`, a row for each record; None where they are not of one length."""
+    """A task's rows of a batch, as columns.
+
+    `order`: as `InputRow.order`, a row for each record; None where they are not of one length.
+    """
 
     ports: pa.Array
     keys: pa.Array
@@ -205,7 +208,10 @@ def _sorted(columns: Numbers) -> Numbers:
 
 @dataclass(frozen=True, slots=True)
 class KeyCodes:
-    """`codes`: a number for each row, the same for equal keys, from 0 to `count`. `keys`: the keys by number, as dicts."""
+    """The keys of rows, as numbers.
+
+    `codes`: a number for each row, the same for equal keys, from 0 to `count`. `keys`: the keys by number, as dicts.
+    """
 
     codes: Numbers
     keys: list[dict[str, Any]]

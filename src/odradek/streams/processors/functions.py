@@ -26,7 +26,9 @@ _AS_IN_PYTHON: Final = frozenset({bool, int, str, bytes, Decimal, date, datetime
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AggregateFunction:
-    """`add` and `remove` return the new state. `typed` is a function of Spark whose result has this one's type.
+    """An aggregate function of SQL, over Python values.
+
+    `add` and `remove` return the new state. `typed` is a function of Spark whose result has this one's type.
     `arguments`: how many it adds up. `constants`: how many more come behind them, such as the k of top_k.
     """
 

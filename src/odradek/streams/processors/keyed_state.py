@@ -143,7 +143,10 @@ class Version(NamedTuple):
 
 
 class KeyedVersions:
-    """`put(entry, value, timestamp)`, `get(entry)`, `get(entry, as_of=time)`. Entries are plain values or tuples of such."""
+    """Versions of values by time, for a processor of the user's.
+
+    `put(entry, value, timestamp)`, `get(entry)`, `get(entry, as_of=time)`. Entries are plain values or tuples of such.
+    """
 
     def __init__(self, state: TaskState, name: str, key: Fields, history_ms: int) -> None:
         self._state = state

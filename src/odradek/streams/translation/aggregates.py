@@ -25,7 +25,9 @@ _QUOTED: Final = re.compile(r"'(?:[^'\\]|\\.)*'|\"(?:[^\"\\]|\\.)*\"|`[^`]*`")
 
 
 class SqlAggregates:
-    """`arguments`: the struct that a task adds up. `results`: the struct that it says. `expressions`: what the user asked
+    """Aggregate expressions, taken apart.
+
+    `arguments`: the struct that a task adds up. `results`: the struct that it says. `expressions`: what the user asked
     for, over it.
     """
 

@@ -32,7 +32,9 @@ _CORRUPT: Final = "__corrupt"
 
 
 class Decoded(NamedTuple):
-    """`struct`: null where the record has none, and where it is wrong. `problem`: what is wrong, as text; null in good rows.
+    """A decoded column, and what is wrong with it.
+
+    `struct`: null where the record has none, and where it is wrong. `problem`: what is wrong, as text; null in good rows.
     None: the source says it.
     """
 

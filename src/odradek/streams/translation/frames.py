@@ -39,7 +39,10 @@ ORIGIN: Final = "__origin"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RecordFrame:
-    """`old`: the column `__old` is there."""
+    """An operator's records as a DataFrame.
+
+    `old`: the column `__old` is there.
+    """
 
     rows: DataFrame
     old: bool = False

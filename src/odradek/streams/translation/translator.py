@@ -77,7 +77,9 @@ class Tasks:
 
 
 class Translator:
-    """`read` gives the records of a topic: a stream's, or those of a test. `tasks`: into how many parts keys are divided.
+    """Translates a program's operators to DataFrames, each once.
+
+    `read` gives the records of a topic: a stream's, or those of a test. `tasks`: into how many parts keys are divided.
     `tails`: outputs that are written on the way, by the operator where they turn off.
     """
 

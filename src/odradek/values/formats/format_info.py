@@ -14,7 +14,9 @@ from odradek.values.types import SqlType
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FormatInfo:
-    """`name`: KAFKA, JSON, JSON_SR, DELIMITED, NONE, AVRO, PROTOBUF, PROTOBUF_NOSR. `wrapped` False: a single column is
+    """A format of records, with its properties.
+
+    `name`: KAFKA, JSON, JSON_SR, DELIMITED, NONE, AVRO, PROTOBUF, PROTOBUF_NOSR. `wrapped` False: a single column is
     written bare.
     `schema_id`: of the registry, for what is written. `nullable`: how PROTOBUF says null: None, OPTIONAL or WRAPPER.
     """
@@ -44,7 +46,10 @@ _NAME: Final = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 
 
 class FormatColumn(NamedTuple):
-    """`name`: in records; `column`: in Spark."""
+    """A column of a format.
+
+    `name`: in records; `column`: in Spark.
+    """
 
     name: str
     column: str

@@ -35,7 +35,10 @@ def _split(data: bytes) -> tuple[int, bytes]:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ConfluentFraming:
-    """`schema_id`: what is written, and the only one that is read; None reads any, and cannot write."""
+    """The framing of a schema registry: a magic byte and a schema id.
+
+    `schema_id`: what is written, and the only one that is read; None reads any, and cannot write.
+    """
 
     schema_id: int | None
 

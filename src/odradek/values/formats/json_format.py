@@ -28,7 +28,10 @@ _decode: Final = json.JSONDecoder(parse_float=Decimal, parse_constant=_no_consta
 
 
 class JsonFormat:
-    """`wrapped` False: the only column, without an object around it."""
+    """The format JSON.
+
+    `wrapped` False: the only column, without an object around it.
+    """
 
     def __init__(self, columns: tuple[FormatColumn, ...], *, wrapped: bool) -> None:
         self._columns = columns

@@ -17,7 +17,10 @@ _NUMBERS: Final = {
 
 
 class KafkaFormat:
-    """SqlError for more than one column, and for types without a serializer of Kafka."""
+    """The format KAFKA: bytes of Kafka's serializers.
+
+    SqlError for more than one column, and for types without a serializer of Kafka.
+    """
 
     def __init__(self, columns: tuple[FormatColumn, ...]) -> None:
         if len(columns) != 1:

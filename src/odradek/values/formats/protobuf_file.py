@@ -31,7 +31,9 @@ _COMPILE_TIMEOUT_S: Final = 60
 
 
 class Protobuf:
-    """`schema_file`: a .proto file, or a descriptor set (`protoc --include_imports --descriptor_set_out`). `message`: the
+    """The format of records in Protobuf, by a schema file.
+
+    `schema_file`: a .proto file, or a descriptor set (`protoc --include_imports --descriptor_set_out`). `message`: the
     full name of the type, where the file has several. `confluent`: a magic byte, a schema id and the message's indexes in
     the file stand before the data; `schema_id`: the id to write, and the only one to read.
     """

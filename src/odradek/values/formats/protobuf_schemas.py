@@ -110,7 +110,10 @@ _DEPTH_MAX: Final = 16
 
 @dataclass(slots=True)
 class _TextWriter:
-    """`nullable`: None, OPTIONAL or WRAPPER: how a simple column says that it is null."""
+    """Writes the text of a .proto file.
+
+    `nullable`: None, OPTIONAL or WRAPPER: how a simple column says that it is null.
+    """
 
     nullable: str | None
     imports: set[str] = field(default_factory=set)
@@ -183,7 +186,10 @@ def proto_text(columns: tuple[FormatColumn, ...], name: str | None, nullable: st
 
 @dataclass(frozen=True, slots=True)
 class ProtoFile:
-    """`file`: a FileDescriptor; `decimals`: precision and scale by the full name of a field."""
+    """A parsed .proto file.
+
+    `file`: a FileDescriptor; `decimals`: precision and scale by the full name of a field.
+    """
 
     file: Any
     decimals: dict[str, tuple[int, int]]

@@ -96,7 +96,10 @@ async def _end(server: uvicorn.Server, ended: asyncio.Event | None) -> None:
 
 
 class ServingThread:
-    """`serve` on a thread of its own, for a program that does other things, too. `address` is its URL."""
+    """The HTTP server of tables, on a thread of its own.
+
+    `serve` on a thread of its own, for a program that does other things, too. `address` is its URL.
+    """
 
     def __init__(
         self,

@@ -102,7 +102,10 @@ def zone_of(name: str) -> tzinfo:
 
 @dataclass(frozen=True, slots=True)
 class _Pattern:
-    """`pieces`: letters of a field ("yyyy"), or text that stands as it is (with a " in front)."""
+    """A pattern of java.time, parsed.
+
+    `pieces`: letters of a field ("yyyy"), or text that stands as it is (with a " in front).
+    """
 
     pieces: tuple[str, ...]
     expression: re.Pattern[str]

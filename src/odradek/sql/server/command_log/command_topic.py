@@ -90,7 +90,10 @@ class CommandConflict(OdradekError):
 
 
 class CommandTopic:
-    """`apply` is called for each command, in order: those that are there now before `start` returns, later ones by a task."""
+    """The command topic of a service, read and written.
+
+    `apply` is called for each command, in order: those that are there now before `start` returns, later ones by a task.
+    """
 
     def __init__(
         self,

@@ -15,7 +15,9 @@ VERSION: Final = 1
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SqlCommand:
-    """`statement`: one statement, with its variables replaced. `properties`: what SET has said, for its query. `starting`: by
+    """One command: a statement, its properties, and where its query begins to read.
+
+    `statement`: one statement, with its variables replaced. `properties`: what SET has said, for its query. `starting`: by
     topic and partition, the first offset that its query reads: what `auto.offset.reset` meant when the statement was run, so
     that every server, and every new start, means the same.
     """

@@ -47,7 +47,10 @@ class QueryRun:
 
 @dataclass(slots=True)
 class ServiceState:
-    """`applied_count`: how many commands were applied; those that were refused do not count."""
+    """The state of a service after the commands that it has replayed.
+
+    `applied_count`: how many commands were applied; those that were refused do not count.
+    """
 
     catalog: Catalog = field(default_factory=Catalog)
     applied_count: int = 0
