@@ -42,10 +42,24 @@ class CallFile:
         threading.setprofile(None)  # type: ignore[arg-type]  # typeshed does not know that this ends it
 
 
+class _FirstImport:
+    """Begins to record when the process first imports Odradek: until then a worker starts as fast as without it."""
+
+    def find_spec(self, name: str, _path: object = None, _target: object = None) -> None:
+        if name.partition(".")[0] == "odradek":
+            sys.meta_path.remove(self)
+            _begin_here()
+
+
 def _begin_here() -> None:
     CallFile(Path(os.environ[_DIRECTORY])).begin()
 
 
+def _begin_in_fork() -> None:
+    if "odradek" in sys.modules:
+        _begin_here()
+
+
 if _DIRECTORY in os.environ:
-    os.register_at_fork(after_in_child=_begin_here)
-    _begin_here()
+    os.register_at_fork(after_in_child=_begin_in_fork)
+    sys.meta_path.insert(0, _FirstImport())
