@@ -221,3 +221,6 @@ class RequestWatcher(Protocol):
 
     def refused(self, api: Api, context: RequestContext, required: RequiredAcl, name: str) -> None:
         """Notes a refusal of the authorizer."""
+
+    def page_refused(self, host: str, path: str) -> None:
+        """Notes that the metrics listener refused a page to a peer without a valid token."""

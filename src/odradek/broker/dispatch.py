@@ -373,6 +373,8 @@ class Dispatcher:
                     encode_response, key, version, header.correlation_id, elements_max=_FEW_ELEMENTS
                 )
                 chunks = charge.encoded(version, message, encode)
+                if charge.delay_s:
+                    self._figures.throttled(key, charge.delay_s)
         except TooManyElements:
             return HeldReply(large_messages.write(self._broker, connection, header, charge, message))
         except OdradekError as error:

@@ -84,6 +84,11 @@ class Charge:
         if api_key == _PRODUCE:
             self._count(QuotaKind.PRODUCE, request_bytes)
 
+    @property
+    def delay_s(self) -> float:
+        """How long the client must be silent after the answer."""
+        return self._delay
+
     def timed(self, work: Callable[[], T]) -> T:
         """Do a part of the work and count the time it takes."""
         if not self._counts_time:

@@ -5,8 +5,10 @@ from __future__ import annotations
 import http
 import http.client
 import json
+import ssl
+from collections.abc import Callable
 from datetime import UTC, datetime
-from typing import Any, Final
+from typing import Any, Final, TypeVar
 
 import click
 
@@ -15,6 +17,8 @@ from odradek.cli.options import json_option
 from odradek.cli.output import print_json, print_table, remark
 from odradek.config.listeners import format_address, parse_host_port
 from odradek.model.errors import ConfigError, OdradekError
+
+Command = TypeVar("Command", bound=Callable[..., Any])
 
 _SECONDS: Final = 30.0
 _CLIENT_COLUMNS: Final = ("client", "instance", "software", "address", "pushes", "last", "metrics")
@@ -40,16 +44,34 @@ _metrics_option = click.option(
 )
 
 
+_token_option = click.option(
+    "--token-file",
+    metavar="FILE",
+    envvar="ODRADEK_METRICS_TOKEN_FILE",
+    help="A file whose first line is the token that the listener asks for (odradek.metrics.token.file).",
+)
+_ca_option = click.option(
+    "--ca",
+    metavar="FILE",
+    envvar="ODRADEK_METRICS_CA",
+    help="Speak TLS, and trust these authorities (PEM).",
+)
+
+
+def _listener_options(command: Command) -> Command:
+    return _metrics_option(_token_option(_ca_option(command)))
+
+
 @broker.command()
-@_metrics_option
+@_listener_options
 @click.option("--limit", type=Whole(1), default=20, show_default=True, help="At most so many.")
 @json_option
-def slow(metrics: str, limit: int, as_json: bool) -> None:
+def slow(metrics: str, token_file: str | None, ca: str | None, limit: int, as_json: bool) -> None:
     """List the last slow requests, the newest first, with the milliseconds of each stage.
 
     A request is slow if it takes longer than odradek.slow.request.ms.
     """
-    requests: list[dict[str, Any]] = _json_page(metrics, "/slow")[:limit]
+    requests: list[dict[str, Any]] = _json_page(metrics, "/slow", token_file, ca)[:limit]
     if as_json:
         print_json(requests)
         return
@@ -72,18 +94,20 @@ def slow(metrics: str, limit: int, as_json: bool) -> None:
 
 
 @broker.command()
-@_metrics_option
+@_listener_options
 @click.option(
     "--client", metavar="ID", help="Only this client id, or this client instance; with its metrics."
 )
 @click.option("--name", metavar="PREFIX", default="", help="Only metrics whose names begin so.")
 @json_option
-def clients(metrics: str, client: str | None, name: str, as_json: bool) -> None:
+def clients(
+    metrics: str, token_file: str | None, ca: str | None, client: str | None, name: str, as_json: bool
+) -> None:
     """List the clients that push metrics to this broker, or the metrics of one.
 
     Clients push what `odradek client-metrics alter` subscribes to (KIP-714), each to one broker.
     """
-    pushing: list[dict[str, Any]] = _json_page(metrics, "/clients")
+    pushing: list[dict[str, Any]] = _json_page(metrics, "/clients", token_file, ca)
     shown = [entry for entry in pushing if client in (None, entry["client_id"], entry["client_instance_id"])]
     for entry in shown:
         entry["metrics"] = [metric for metric in entry["metrics"] if metric["name"].startswith(name)]
@@ -126,16 +150,22 @@ def _labels(metric: dict[str, Any]) -> str:
     return ", ".join(f"{key}={value}" for key, value in metric["labels"].items())
 
 
-def _json_page(address: str, path: str) -> Any:
+def _json_page(address: str, path: str, token_file: str | None, ca: str | None) -> Any:
     """Returns a page that is JSON. BrokerPageError when there is none."""
     try:
         host, port = parse_host_port(address)
     except ConfigError as error:
         raise click.UsageError(f"--metrics {address!r}: {error}", click.get_current_context()) from error
     where = format_address(host or "127.0.0.1", port)
-    connection = http.client.HTTPConnection(host or "127.0.0.1", port, timeout=_SECONDS)
+    headers = {} if token_file is None else {"Authorization": f"Bearer {_token_in(token_file)}"}
+    if ca is None:
+        connection = http.client.HTTPConnection(host or "127.0.0.1", port, timeout=_SECONDS)
+    else:
+        connection = http.client.HTTPSConnection(
+            host or "127.0.0.1", port, timeout=_SECONDS, context=_trusting(ca)
+        )
     try:
-        connection.request("GET", path)
+        connection.request("GET", path, headers=headers)
         response = connection.getresponse()
         body = response.read()
     except (OSError, http.client.HTTPException) as error:
@@ -152,3 +182,21 @@ def _json_page(address: str, path: str) -> Any:
         return json.loads(body)
     except ValueError as error:
         raise BrokerPageError(f"{where} is no metrics listener of a broker: its answer is no JSON") from error
+
+
+def _token_in(path: str) -> str:
+    try:
+        with open(path, encoding="ascii") as file:
+            token = file.readline().strip()
+    except (OSError, UnicodeDecodeError) as error:
+        raise BrokerPageError(f"--token-file {path} cannot be read: {error}") from None
+    if not token:
+        raise BrokerPageError(f"--token-file {path} has no token in its first line")
+    return token
+
+
+def _trusting(path: str) -> ssl.SSLContext:
+    try:
+        return ssl.create_default_context(cafile=path)
+    except OSError as error:
+        raise BrokerPageError(f"--ca {path} cannot be read: {error}") from None

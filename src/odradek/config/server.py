@@ -57,8 +57,14 @@ class MetricsConfig(Section):
 
     # fmt: off
     listeners: List = setting("metrics.listeners", default=(), meaning=
-        "Where metrics and probes are served over HTTP, without a login: HOST:PORT, separated by commas. Without HOST: on the "
-        "loopback interface. Port 0: the system chooses. Not set: nowhere.")
+        "Where metrics and probes are served over HTTP: HOST:PORT, separated by commas. Without HOST: on the loopback "
+        "interface. Port 0: the system chooses. Not set: nowhere.")
+    token_file: String = setting("odradek.metrics.token.file", default="", meaning=
+        "A file with a token on each line, one of which a request to the metrics listeners must show (Authorization: Bearer "
+        "TOKEN, or as the password of Basic). /livez and the status of /readyz need none. Not set: no login.")
+    tls_listener: String = setting("odradek.metrics.tls.listener", default="", meaning=
+        "The listener whose TLS the metrics listeners use: its certificates, and whether clients must show one. Not set: "
+        "plain HTTP.")
     series_max: Int = setting("odradek.metrics.series.max", default=500_000, valid=at_least(1), meaning=
         "The most series that one scrape contains. Those beyond are left out, and counted in odradek_metrics_series_left_out.")
     connections_max: Int = setting("odradek.metrics.connections.max", default=64, valid=at_least(1), meaning=

@@ -73,6 +73,8 @@ class Connection(asyncio.BufferedProtocol):
         self._shares = FrameShares(server.requests)
         self._keeps_frame = True
         self._trickled_bytes = 0
+        self._part_began = 0.0
+        """The time when the first part of the frame came that is not complete; 0 without one."""
         self._in_flight_max = server.limits.in_flight_max
         self.listener = listener
         self._transport: asyncio.Transport | None = None
@@ -210,6 +212,10 @@ class Connection(asyncio.BufferedProtocol):
             self._received_part(nbytes)
             return
         self.last_active = self._server.now()
+        if self._part_began:
+            self.figures.received_s = self.last_active - self._part_began
+            self.figures.received_at = self.last_active
+        self._part_began = self.last_active if reader.pending_bytes else 0.0
         if self._shares.receiving is not None:
             self._shares.complete(self.last_active)
         self._backlog.extend([(self.last_active, frame) for frame in frames])
@@ -218,6 +224,8 @@ class Connection(asyncio.BufferedProtocol):
             self._request_room()
 
     def _received_part(self, nbytes: int) -> None:
+        if not self._part_began:
+            self._part_began = self._server.now()
         self._trickled_bytes += nbytes
         if self._trickled_bytes >= _ACTIVE_BYTES:
             self._trickled_bytes = 0

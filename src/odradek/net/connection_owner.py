@@ -49,7 +49,16 @@ class AnswerObserver(Protocol):
 class ConnectionFigures:
     """The counters of one connection. The handler of its requests sets them."""
 
-    __slots__ = ("arrived_at", "client_id", "request_bytes", "request_count", "served")
+    __slots__ = (
+        "arrived_at",
+        "client_id",
+        "handled_s",
+        "received_at",
+        "received_s",
+        "request_bytes",
+        "request_count",
+        "served",
+    )
 
     def __init__(self) -> None:
         self.client_id = ""
@@ -58,5 +67,11 @@ class ConnectionFigures:
         self.request_bytes = 0
         self.arrived_at = 0.0
         """The time when the request being served was complete."""
+        self.handled_s = 0.0
+        """The time for which the event loop was busy with the requests, until each was answered or had to wait."""
+        self.received_s = 0.0
+        """How long the parts of the last request that came in several of them took to come."""
+        self.received_at = 0.0
+        """The time when that request was complete."""
         self.served: AnswerObserver | None = None
         """The observer of the answer to the request being served."""

@@ -11,10 +11,11 @@ from __future__ import annotations
 import asyncio
 import os
 import socket
+import ssl
 import threading
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Final
 
 from odradek.net.server import ListenError
@@ -29,6 +30,7 @@ _METHODS: Final = frozenset({"GET", "HEAD"})
 _REASONS: Final = {
     200: "OK",
     400: "Bad Request",
+    401: "Unauthorized",
     404: "Not Found",
     405: "Method Not Allowed",
     408: "Request Timeout",
@@ -55,6 +57,8 @@ class PageRequest:
 
     path: str
     headers: Mapping[str, str] = field(default_factory=dict)
+    peer: str = ""
+    """The address of the peer, without its port."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -80,10 +84,16 @@ class ScrapeServer:
     """`page_for` runs on this server's thread. `open`, then `start`; `close` ends all of it and can be called twice."""
 
     def __init__(
-        self, page_for: Callable[[PageRequest], Awaitable[HttpPage]], limits: ScrapeLimits = ScrapeLimits()
+        self,
+        page_for: Callable[[PageRequest], Awaitable[HttpPage]],
+        limits: ScrapeLimits = ScrapeLimits(),
+        *,
+        tls: Callable[[], ssl.SSLContext] | None = None,
     ) -> None:
+        """`tls` returns the context for the next connection; None: plain HTTP."""
         self._answer = page_for
         self._limits = limits
+        self._tls = tls
         self._sockets: list[socket.socket] = []
         self._thread: threading.Thread | None = None
         self._loop: asyncio.AbstractEventLoop | None = None
@@ -161,7 +171,10 @@ class ScrapeServer:
 
     async def _converse(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         try:
-            method, page = await self._page_for(reader)
+            if self._tls is not None:
+                async with asyncio.timeout(self._limits.head_s):
+                    await writer.start_tls(self._tls())
+            method, page = await self._page_for(reader, str(writer.get_extra_info("peername", ("",))[0]))
             if self._unread_bytes and self._unread_bytes + len(page.body) > self._limits.unread_bytes_max:
                 page = _refusal(503, "too many answers are not read yet")
             self._unread_bytes += len(page.body)
@@ -177,12 +190,13 @@ class ScrapeServer:
         finally:
             writer.transport.abort()
 
-    async def _page_for(self, reader: asyncio.StreamReader) -> tuple[str, HttpPage]:
+    async def _page_for(self, reader: asyncio.StreamReader, peer: str) -> tuple[str, HttpPage]:
         method = ""
         try:
             async with asyncio.timeout(self._limits.head_s):
                 head = await reader.readuntil(b"\r\n\r\n")
             method, request = _parsed(head)
+            request = replace(request, peer=peer)
         except asyncio.LimitOverrunError:
             return method, _refusal(431, f"the request's head is longer than {_HEAD_BYTES_MAX} bytes")
         except TimeoutError:
@@ -198,7 +212,7 @@ class ScrapeServer:
 
 async def _send(writer: asyncio.StreamWriter, page: HttpPage, *, has_body: bool) -> None:
     writer.transport.set_write_buffer_limits(high=_PIECE_BYTES)
-    allow = "Allow: GET, HEAD\r\n" if page.status == 405 else ""
+    allow = {405: "Allow: GET, HEAD\r\n", 401: "WWW-Authenticate: Bearer\r\n"}.get(page.status, "")
     head = (
         f"HTTP/1.1 {page.status} {_REASONS[page.status]}\r\nContent-Type: {page.content_type}\r\n"
         f"Content-Length: {len(page.body)}\r\nCache-Control: no-store\r\nX-Content-Type-Options: nosniff\r\n"

@@ -277,6 +277,9 @@ async def test_figures_of_the_server_agree_with_what_was_done(
         shown = of(samples, f"kafka_network_requestmetrics_{name}", request="Produce", quantile="0.99")
         assert shown >= 0
     assert of(samples, "odradek_request_stage_seconds_count", request="Produce", stage="waited") == 1
+    assert of(samples, "odradek_request_stage_seconds_count", request="Produce", stage="fsync") == 1
+    assert not any(("stage", "replicated") in texts for _, texts in samples), "no follower was waited for"
+    assert of(samples, "odradek_client_busy_seconds", client_id="test") > 0
     assert of(samples, "odradek_request_stage_seconds_count", request="Produce", stage="sent") == 1
     assert of(samples, "kafka_server_kafkaserver_brokerstate") == 3
     assert 0 <= of(samples, "kafka_server_kafkarequesthandlerpool_requesthandleravgidle_percent") <= 1

@@ -75,7 +75,9 @@ def test_a_page_is_served_and_the_connection_closed(serve: Callable[..., Running
     assert b"Content-Length: 6" in head
     assert b"Connection: close" in head
     assert body == b"hello\n"
-    assert served.seen == [PageRequest(path="/page", headers={"host": "h", "accept": "text/plain"})]
+    assert served.seen == [
+        PageRequest(path="/page", headers={"host": "h", "accept": "text/plain"}, peer="127.0.0.1")
+    ]
 
 
 def test_a_head_has_no_body_and_a_large_page_comes_whole(serve: Callable[..., RunningServer]) -> None:

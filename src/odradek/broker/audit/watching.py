@@ -58,6 +58,12 @@ class RequestAudit:
             resources=(f"{required.resource.name}:{name}",),
         )
 
+    def page_refused(self, host: str, path: str) -> None:
+        """Notes that the metrics listener refused a page to a peer without a valid token."""
+        self.trail.login(
+            "failed", principal="", host=host, listener="metrics.listeners", detail=f"no token: {path}"
+        )
+
     def _change(self, api: Api, context: RequestContext, request: Any, response: Response) -> Response:
         if isinstance(response, asyncio.Future):
             response.add_done_callback(

@@ -7,26 +7,33 @@ from __future__ import annotations
 
 import asyncio
 import json
+import ssl
 import time
 from collections.abc import Awaitable, Callable, Coroutine
 from typing import Any, Final, TypeVar
 
 from odradek.broker.app import Broker
 from odradek.broker.metrics.collection import MetricsCollection
+from odradek.broker.metrics.page_access import PageTokens
 from odradek.broker.metrics.readiness import findings_of, report
 from odradek.config.broker import BrokerConfig
 from odradek.config.listeners import format_address, parse_host_port
 from odradek.model.errors import ConfigError
 from odradek.model.version import __version__
 from odradek.net.scrape_server import HttpPage, PageRequest, ScrapeLimits, ScrapeServer
+from odradek.security.tls.listener_tls import ListenerCertificates
 from odradek.telemetry import events
 from odradek.telemetry.exposition import chosen_type, written
-from odradek.telemetry.metrics import bounded, gauge
+from odradek.telemetry.metrics import bounded, counter, gauge
 from odradek.telemetry.process_metrics import process_families
 
 T = TypeVar("T")
 
 _log = events.get("broker")
+_strangers = events.caused_by_peers("broker")
+_OK: Final = 200
+_OPEN_PAGES: Final = frozenset({"/livez", "/readyz"})
+"""Probes of orchestrators rarely send tokens."""
 _LOOP_SECONDS_MAX: Final = 10.0
 """The event loop answers a page within this time, or the page says that it does not."""
 _INDEX: Final = b"Odradek. /metrics (Prometheus, OpenMetrics), /livez, /readyz, /info, /slow, /clients\n"
@@ -36,11 +43,18 @@ class MetricsListener:
     """Serves from `start` to `close`, also before the broker has started. Both are called on the broker's loop."""
 
     def __init__(self, broker: Broker, config: BrokerConfig) -> None:
-        """ConfigError for an address that is none."""
+        """ConfigError for an address that is none, tokens that cannot be read, or a listener without TLS."""
         self._broker = broker
         self._config = config
         self._loop = asyncio.get_running_loop()
-        self._server = ScrapeServer(self._page, ScrapeLimits(connections_max=config.metrics.connections_max))
+        self._tokens = _tokens_of(config, self._loop.time)
+        self._certificates = _certificates_of(config)
+        self._unauthorized_count = 0
+        self._server = ScrapeServer(
+            self._page,
+            ScrapeLimits(connections_max=config.metrics.connections_max),
+            tls=None if self._certificates is None else self._newest_context,
+        )
         self._addresses = [_parsed(text) for text in config.metrics.listeners]
         self._pages: Final[dict[str, Callable[[PageRequest], Awaitable[HttpPage]]]] = {
             "/": self._index,
@@ -78,6 +92,10 @@ class MetricsListener:
 
     async def _page(self, request: PageRequest) -> HttpPage:
         make = self._pages.get(request.path)
+        if self._tokens is not None and not self._tokens.allow(request.headers.get("authorization", "")):
+            if request.path not in _OPEN_PAGES:
+                return self._unauthorized(request)
+            make = self._open_readyz if request.path == "/readyz" else make
         if make is None:
             return HttpPage(status=404, body=_INDEX)
         try:
@@ -85,6 +103,23 @@ class MetricsListener:
         except TimeoutError:
             reason = f"the broker's event loop did not answer within {_LOOP_SECONDS_MAX:g} s\n"
             return HttpPage(status=503, body=reason.encode())
+
+    def _unauthorized(self, request: PageRequest) -> HttpPage:
+        self._unauthorized_count += 1
+        _strangers.warning("metrics_request_refused", peer=request.peer, path=request.path)
+        self._loop.call_soon_threadsafe(self._note_refused, request)
+        reason = "this page needs a token: send Authorization: Bearer TOKEN (odradek.metrics.token.file)\n"
+        return HttpPage(status=401, body=reason.encode())
+
+    def _newest_context(self) -> ssl.SSLContext:
+        assert self._certificates is not None
+        self._certificates.reload_if_changed()
+        return self._certificates.context
+
+    async def _open_readyz(self, request: PageRequest) -> HttpPage:
+        """Without a token only the status: reasons name topics and directories."""
+        page = await self._readyz(request)
+        return HttpPage(status=page.status, body=b"ready\n" if page.status == _OK else b"not ready\n")
 
     async def _index(self, _request: PageRequest) -> HttpPage:
         return HttpPage(body=_INDEX)
@@ -108,9 +143,13 @@ class MetricsListener:
             "odradek_metrics_connections_refused", "Connections to this listener beyond its bound."
         )
         refused.add(self._server.refused_count)
+        unauthorized = counter(
+            "odradek_metrics_requests_refused", "Requests to this listener that showed no valid token."
+        )
+        unauthorized.add(self._unauthorized_count)
         duration = gauge("odradek_metrics_collection_seconds", "How long it took to collect these metrics.")
         duration.add(time.perf_counter() - began)
-        shown = bounded([refused, duration, *families], self._config.metrics.series_max)
+        shown = bounded([refused, unauthorized, duration, *families], self._config.metrics.series_max)
         return HttpPage(body=written(shown, content_type), content_type=content_type)
 
     async def _livez(self, _request: PageRequest) -> HttpPage:
@@ -149,6 +188,10 @@ class MetricsListener:
             pending.cancel()
 
     # -- on the broker's loop
+
+    def _note_refused(self, request: PageRequest) -> None:
+        if self._broker.is_serving and (audit := self._broker.context.audit) is not None:
+            audit.page_refused(request.peer, request.path)
 
     async def _collected(self) -> list[Any] | None:
         return await self._collection.collected() if self._broker.is_serving else None
@@ -197,3 +240,22 @@ def _parsed(text: str) -> tuple[str, int]:
         return parse_host_port(text)
     except ConfigError as error:
         raise ConfigError(f"metrics.listeners={text!r} is not allowed: expected HOST:PORT") from error
+
+
+def _tokens_of(config: BrokerConfig, now: Callable[[], float]) -> PageTokens | None:
+    path = config.metrics.token_file
+    return PageTokens(path, others_may_read=config.ssl.secrets_others_may_read, now=now) if path else None
+
+
+def _certificates_of(config: BrokerConfig) -> ListenerCertificates | None:
+    name = config.metrics.tls_listener
+    if not name:
+        return None
+    security = config.security.get(name)
+    if security is None or not security.uses_tls:
+        listeners = sorted(known for known, secured in config.security.items() if secured.uses_tls)
+        raise ConfigError(
+            f"odradek.metrics.tls.listener={name!r} is not allowed: expected a listener with TLS, such as "
+            f"{', '.join(listeners) or 'SSL (listeners has none)'}"
+        )
+    return ListenerCertificates("metrics", security)

@@ -19,6 +19,7 @@ from odradek.runtime.ports import Buffer
 from odradek.telemetry.metrics import Family, Histogram, counter, gauge, histogram, labels
 
 _START: Final = Struct(">hh")
+_PRODUCE: Final = 0
 _FETCH: Final = 1
 _FOLLOWERS_FETCH: Final = -1
 """It takes the place of the API's key: the fetches of followers have figures of their own, as in Kafka."""
@@ -53,6 +54,12 @@ class Stage(Enum):
     """Its answer was there, and waited for earlier answers of its connection."""
     SENT = "sent"
     """Its answer was written, until the kernel had all of it."""
+    RECEIVED = "received"
+    """It came in several parts: from the first to the last of them. One that came in one part has none."""
+    FSYNC = "fsync"
+    """The part of its wait until what it wrote was on the disk here."""
+    REPLICATED = "replicated"
+    """The rest of its wait, until the replicas in sync had what it wrote."""
 
 
 _TIMES: Final = {
@@ -73,13 +80,17 @@ class ApiFigures:
         "_snapshots",
         "counts",
         "errors",
+        "fsync",
         "handled",
         "pending_count",
         "queued",
+        "received",
+        "replicated",
         "request_bytes",
         "response_queued",
         "seconds",
         "sent",
+        "throttled",
         "waited",
     )
 
@@ -98,12 +109,22 @@ class ApiFigures:
         self.waited = Histogram()
         self.response_queued = Histogram()
         self.sent = Histogram()
+        self.received = Histogram()
+        self.fsync = Histogram()
+        self.replicated = Histogram()
+        self.throttled = Histogram()
+        """How long clients were told to be silent."""
         self._snapshots: deque[tuple[float, list[Histogram]]] = deque()
 
     @property
     def times(self) -> list[Histogram]:
-        """The time of whole requests, and of their stages in the order of `Stage`."""
+        """The time of whole requests, and of the stages that Kafka measures, too."""
         return [self.seconds, self.queued, self.handled, self.waited, self.response_queued, self.sent]
+
+    @property
+    def stages(self) -> list[Histogram]:
+        """The times in the order of `Stage`."""
+        return [*self.times[1:], self.received, self.fsync, self.replicated]
 
     def lately(self, now: float) -> list[Histogram]:
         """Returns the times of about the last minute: of the time since the last scrape that is at least so long ago."""
@@ -159,6 +180,11 @@ class ServedRequest:
         self._waited_s = 0.0
         api.queued.add(self._queued_s)
         api.handled.add(self._handled_s)
+        own = connection.figures
+        own.handled_s += self._handled_s
+        if own.received_s and own.received_at == own.arrived_at:
+            api.received.add(own.received_s)
+            own.received_s = 0.0
 
     def waited(self, future: asyncio.Future[list[Buffer] | None]) -> None:
         """The answer came later, or the request was given up."""
@@ -221,6 +247,17 @@ class RequestFigures:
         reply.chunks = future
         return reply
 
+    def persisted(self, *, fsync_s: float, replicated_s: float | None) -> None:
+        """Notes the waits of a Produce request; `replicated_s` is None where no follower is in sync."""
+        figures = self._of(_PRODUCE)
+        figures.fsync.add(fsync_s)
+        if replicated_s is not None:
+            figures.replicated.add(replicated_s)
+
+    def throttled(self, api_key: int, seconds: float) -> None:
+        """Notes that a client was told to be silent for so long."""
+        self._of(api_key).throttled.add(seconds)
+
     def failed(self, api_key: int, code: int) -> None:
         """Counts an error of an answer."""
         errors = self._of(api_key).errors
@@ -248,6 +285,10 @@ class RequestFigures:
         ]
         seconds = histogram("odradek_request_seconds", "Times from a request's frame to its answer.")
         stages = histogram("odradek_request_stage_seconds", "Times of requests, by stage.")
+        throttled = histogram(
+            "odradek_request_throttle_seconds", "Times for which quotas told clients to be silent."
+        )
+        throttle_counts = gauge(f"{_BEAN}throttletimems_count", "Answers that told clients to be silent.")
         pending = gauge("odradek_requests_pending", "Requests whose answers are not there yet.")
         for name, all_figures in self._named():
             for version in sorted({version for figures in all_figures for version in figures.counts}):
@@ -259,11 +300,14 @@ class RequestFigures:
             text = labels(request=name)
             sizes.add(sum(figures.request_bytes for figures in all_figures), text)
             pending.add(sum(figures.pending_count for figures in all_figures), text)
-            sums = [_sum(parts) for parts in zip(*[figures.times for figures in all_figures], strict=True)]
+            sums = _summed([figures.times for figures in all_figures])
             seconds.add(sums[0], text)
-            for stage, part in zip(Stage, sums[1:], strict=True):
+            for stage, part in zip(Stage, _summed([figures.stages for figures in all_figures]), strict=True):
                 if part.count:
                     stages.add(part, labels(request=name, stage=stage.value))
+            muted = _sum([figures.throttled for figures in all_figures])
+            throttled.add(muted, text)
+            throttle_counts.add(muted.count, text)
             for family, part in zip(counts, sums, strict=True):
                 family.add(part.count, text)
             lately = zip(*[figures.lately(now) for figures in all_figures], strict=True)
@@ -273,7 +317,20 @@ class RequestFigures:
                     family.add(quantile_of(part, quantile) * 1_000, labels(request=name, quantile=spelled))
         slow = counter("odradek_slow_requests", "Requests that took longer than odradek.slow.request.ms.")
         slow.add(self.slow.count)
-        return [requests, errors, *times, *counts, sizes, pending, slow, seconds, stages, self._purgatory()]
+        return [
+            requests,
+            errors,
+            *times,
+            *counts,
+            sizes,
+            pending,
+            slow,
+            throttle_counts,
+            seconds,
+            stages,
+            throttled,
+            self._purgatory(),
+        ]
 
     def _purgatory(self) -> Family:
         """Requests that wait, by the names of Kafka's delayed operations."""
@@ -303,6 +360,11 @@ def quantile_of(times: Histogram, quantile: float) -> float:
             return bound + (upper - bound) * max(wanted - below, 0.0) / count
         below, bound = below + count, upper
     return bound if times.count else 0.0
+
+
+def _summed(all_times: list[list[Histogram]]) -> list[Histogram]:
+    """Returns the sums of several APIs' times, one for each position."""
+    return [_sum(parts) for parts in zip(*all_times, strict=True)]
 
 
 def _sum(histograms: Iterable[Histogram]) -> Histogram:

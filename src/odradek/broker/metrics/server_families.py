@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import time
 from collections import Counter, deque
+from heapq import nlargest
+from operator import itemgetter
 from typing import Final
 
 from odradek.broker.context import BrokerContext
@@ -57,7 +59,8 @@ class ServerFamilies:
         self._broker = broker
         self._by_listener: Counter[str] = Counter(dict.fromkeys(server.opened, 0))
         self._waiting_count = 0
-        self._clients: dict[str, list[int]] = {}
+        self._clients: dict[str, list[float]] = {}
+        """Requests, bytes in, bytes out and seconds of the event loop, by client id."""
 
     async def collect(self, turn: Turn) -> None:
         for connection in list(self._server.connections):
@@ -66,10 +69,11 @@ class ServerFamilies:
             figures = connection.figures
             self._waiting_count += connection.waiting_count
             if figures.request_count:
-                sums = self._clients.setdefault(figures.client_id, [0, 0, 0])
+                sums = self._clients.setdefault(figures.client_id, [0, 0, 0, 0.0])
                 sums[0] += figures.request_count
                 sums[1] += figures.request_bytes
                 sums[2] += connection.sent_bytes
+                sums[3] += figures.handled_s
 
     def families(self) -> list[Family]:
         return [*self._connections(), *self._memory(), *self._largest_clients()]
@@ -124,17 +128,29 @@ class ServerFamilies:
         return figures
 
     def _largest_clients(self) -> list[Family]:
-        """The clients that moved the most bytes over connections that are open now."""
+        """The clients with the most bytes, requests or time of the event loop, over connections that are open now."""
         requests = gauge("odradek_client_requests", "Requests of the largest clients, by open connections.")
         moved = gauge("odradek_client_bytes", "Bytes of the largest clients, over their open connections.")
-        largest = sorted(self._clients.items(), key=lambda client: client[1][1] + client[1][2], reverse=True)
-        for client_id, (count, bytes_in, bytes_out) in largest[:_CLIENTS_SHOWN_MAX]:
-            requests.add(count, labels(client_id=client_id))
+        busy = gauge(
+            "odradek_client_busy_seconds", "Seconds for which the largest clients kept the event loop busy."
+        )
+        largest: dict[str, list[float]] = {}
+        for weight in (_bytes_of, itemgetter(0), itemgetter(3)):
+            ranked = nlargest(_CLIENTS_SHOWN_MAX, self._clients.items(), key=lambda client: weight(client[1]))
+            largest.update(ranked)
+        for client_id, (count, bytes_in, bytes_out, busy_s) in largest.items():
+            text = labels(client_id=client_id)
+            requests.add(count, text)
             moved.add(bytes_in, labels(client_id=client_id, direction="in"))
             moved.add(bytes_out, labels(client_id=client_id, direction="out"))
+            busy.add(busy_s, text)
         clients = gauge("odradek_clients", "Different client ids of open connections.")
         clients.add(len(self._clients))
-        return [clients, requests, moved]
+        return [clients, requests, moved, busy]
+
+
+def _bytes_of(sums: list[float]) -> float:
+    return sums[1] + sums[2]
 
 
 def of_flushes(broker: BrokerContext) -> list[Family]:

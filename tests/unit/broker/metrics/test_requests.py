@@ -123,6 +123,34 @@ async def test_a_later_answer_counts_with_the_time_until_it_is_there_and_one_giv
     assert samples(figures)["kafka_network_requestmetrics_requests", 'request="Produce",version="9"'] == 3
 
 
+def test_a_request_that_came_in_parts_has_a_stage_for_it_once() -> None:
+    figures = RequestFigures(lambda: 12.0)
+    connection: Any = SimpleNamespace(
+        client_software=("x", "1"), figures=ConnectionFigures(), peer="127.0.0.1:5"
+    )
+    own = connection.figures
+    own.arrived_at, own.received_at, own.received_s = 9.0, 9.0, 0.5
+    for _ in range(2):
+        figures.answered(connection, frame(0, 9), [b"x"], 10.0)
+    received = samples(figures)["odradek_request_stage_seconds", 'request="Produce",stage="received"']
+    assert (received.count, received.total) == (1, 0.5)
+    assert own.handled_s == 4.0, "two requests of two seconds"
+
+
+def test_waits_for_disks_and_followers_are_apart_and_so_are_those_of_quotas() -> None:
+    figures = RequestFigures(lambda: 12.0)
+    figures.persisted(fsync_s=0.25, replicated_s=None)
+    figures.persisted(fsync_s=0.5, replicated_s=2.0)
+    figures.throttled(0, 3.0)
+    read = samples(figures)
+    stage = "odradek_request_stage_seconds"
+    fsync, replicated = (read[stage, f'request="Produce",stage="{name}"'] for name in ("fsync", "replicated"))
+    assert (fsync.count, fsync.total) == (2, 0.75)
+    assert (replicated.count, replicated.total) == (1, 2.0)
+    assert read["odradek_request_throttle_seconds", 'request="Produce"'].total == 3.0
+    assert read["kafka_network_requestmetrics_throttletimems_count", 'request="Produce"'] == 1
+
+
 async def test_stages_of_a_request_add_up_to_its_time() -> None:
     now = [10.0]
     slow = SlowRequests(3_000, lambda: 77)

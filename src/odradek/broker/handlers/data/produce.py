@@ -135,6 +135,11 @@ class _Work:
         self._admission: TransactionVerification | None = None
         self.waiting: dict[int, tuple[Partition, asyncio.Future[None]]] = {}
         """What responses wait for, by the `id()` of the response, which lives as long as this object."""
+        self._monotonic = broker.runtime.clock.monotonic
+        self._is_replicated = False
+        """Whether an append waits for followers, too."""
+        self._durable_at = -1.0
+        """The time when the last of the replicated appends was durable here; -1 if none was."""
 
     def append_inline(self) -> int | None:
         """Check and append every partition's batch, and note the responses; or stop before one that takes long: how many were
@@ -318,7 +323,23 @@ class _Work:
             future = leader.acknowledgement(appended.last_offset)
             if future is not None:
                 self.waiting[id(response)] = (partition, future)
+                if leader.in_sync_count > 1:
+                    self._watch_flush(partition)
         return response
+
+    def _watch_flush(self, partition: Partition) -> None:
+        """Notes when the append is durable here: the rest of its wait is for followers."""
+        self._is_replicated = True
+        flushed = partition.when_durable()
+        if flushed is None:
+            self._flushed()
+        else:
+            flushed.add_done_callback(self._flushed)
+
+    def _flushed(self, future: asyncio.Future[None] | None = None) -> None:
+        if future is not None and not future.cancelled():
+            future.exception()  # who waits for the acknowledgement hears of it
+        self._durable_at = self._monotonic()
 
     def _count(self, partition: Partition, batches: Batches, appended: AppendResult) -> None:
         traffic = self._broker.traffic.of(partition.name.topic)
@@ -334,15 +355,27 @@ class _Work:
     async def acknowledged(self) -> ProduceResponse:
         """Returns the response, once every append is durable, failed, or out of time."""
         futures = [future for _, future in self.waiting.values()]
+        began = self._monotonic()
         if len(futures) == 1:
             await _settled(futures[0], self._timeout_ms)
         elif futures:
             await with_timeout(_all_settled(futures), self._timeout_ms)
+        if futures:
+            self._note_waits(began)
         for topic in self._topics.values():
             topic.partition_responses[:] = [
                 self._outcome(partition_response) for partition_response in topic.partition_responses
             ]
         return self.response()
+
+    def _note_waits(self, began: float) -> None:
+        ended = self._monotonic()
+        durable_at = ended
+        if self._is_replicated and self._durable_at >= 0:
+            durable_at = min(max(self._durable_at, began), ended)
+        self._broker.requests.persisted(
+            fsync_s=durable_at - began, replicated_s=ended - durable_at if self._is_replicated else None
+        )
 
     def _outcome(self, response: PartitionProduceResponse) -> PartitionProduceResponse:
         waiting = self.waiting.get(id(response))
