@@ -150,6 +150,16 @@ async def test_acks_all_is_answered_when_the_follower_asks_for_what_comes_next(
     produced = await producer.receive()
     assert produced.responses[0].partition_responses[0].error_code == 0
     assert (await stage.wire.fetch("t", 0)).high_watermark == 1
+    [stages] = [
+        dict(family.samples)
+        for family in stage.scene.broker.context.requests.families()
+        if family.name == "odradek_request_stage_seconds"
+    ]
+    fsync, replicated, waited = (
+        stages[f'request="Produce",stage="{name}"'] for name in ("fsync", "replicated", "waited")
+    )
+    assert fsync.count == replicated.count == 1
+    assert 0 < fsync.total + replicated.total <= waited.total
 
 
 async def test_a_follower_that_waits_hears_of_a_high_watermark_that_it_does_not_know(stage: Stage) -> None:
