@@ -58,12 +58,14 @@ _ca_option = click.option(
 )
 
 
-def _listener_options(command: Command) -> Command:
-    return _metrics_option(_token_option(_ca_option(command)))
+def access_options(command: Command) -> Command:
+    """Adds the options by which a listener with tokens and TLS is reached."""
+    return _token_option(_ca_option(command))
 
 
 @broker.command()
-@_listener_options
+@_metrics_option
+@access_options
 @click.option("--limit", type=Whole(1), default=20, show_default=True, help="At most so many.")
 @json_option
 def slow(metrics: str, token_file: str | None, ca: str | None, limit: int, as_json: bool) -> None:
@@ -94,7 +96,8 @@ def slow(metrics: str, token_file: str | None, ca: str | None, limit: int, as_js
 
 
 @broker.command()
-@_listener_options
+@_metrics_option
+@access_options
 @click.option(
     "--client", metavar="ID", help="Only this client id, or this client instance; with its metrics."
 )
@@ -152,6 +155,17 @@ def _labels(metric: dict[str, Any]) -> str:
 
 def _json_page(address: str, path: str, token_file: str | None, ca: str | None) -> Any:
     """Returns a page that is JSON. BrokerPageError when there is none."""
+    body = metrics_page(address, path, token_file, ca)
+    try:
+        return json.loads(body)
+    except ValueError as error:
+        raise BrokerPageError(
+            f"{address} is no metrics listener of a broker: its answer is no JSON"
+        ) from error
+
+
+def metrics_page(address: str, path: str, token_file: str | None, ca: str | None) -> bytes:
+    """Returns a page of a metrics listener. BrokerPageError when there is none."""
     try:
         host, port = parse_host_port(address)
     except ConfigError as error:
@@ -178,10 +192,7 @@ def _json_page(address: str, path: str, token_file: str | None, ca: str | None) 
     if response.status != http.HTTPStatus.OK:
         reason = body.decode(errors="replace").strip()[:200]
         raise BrokerPageError(f"the metrics listener at {where} answers {response.status}: {reason}")
-    try:
-        return json.loads(body)
-    except ValueError as error:
-        raise BrokerPageError(f"{where} is no metrics listener of a broker: its answer is no JSON") from error
+    return body
 
 
 def _token_in(path: str) -> str:

@@ -59,6 +59,7 @@ COMMANDS: Final = {
     ),
     "console": ("odradek.cli.console", "console", "Look at a cluster in the browser."),
     "broker": ("odradek.cli.broker", "broker", "Look at one broker."),
+    "top": ("odradek.cli.cluster.top", "top", "Watch brokers, topics, groups and clients."),
     "sandbox": (
         "odradek.cli.sandbox.command",
         "sandbox",

@@ -104,6 +104,7 @@ COMMANDS: Final[Mapping[str, tuple[Words, ...]]] = {
     "config set": ((f"{EVIL}=1",), ("--topic", EVIL, f"{EVIL}=1")),
     "config unset": ((EVIL,), ("--topic", EVIL, EVIL)),
     "broker slow": (("--metrics", EVIL), ("--metrics", "127.0.0.1:1")),
+    "top": (("--metrics", EVIL), ("--metrics", "127.0.0.1:1", "--rounds", "1")),
     "broker clients": (("--metrics", EVIL), ("--metrics", "127.0.0.1:1", "--client", EVIL)),
     "client-metrics alter": (
         (EVIL, "--metrics", "a"),

@@ -322,7 +322,7 @@ async def test_a_bound_of_series_keeps_the_totals(scene: Any, listeners: list[Me
 
 
 async def test_probes_say_what_is_the_matter(scene: Any, listeners: list[MetricsListener]) -> None:
-    broker = await scene.start()
+    broker = await scene.start(odradek_slow_request_ms="0")
     await (await scene.connect()).create("t", partitions=1)
     listener = listen(broker, listeners)
 

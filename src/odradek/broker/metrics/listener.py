@@ -117,7 +117,7 @@ class MetricsListener:
         return self._certificates.context
 
     async def _open_readyz(self, request: PageRequest) -> HttpPage:
-        """Without a token only the status: reasons name topics and directories."""
+        """Returns the status alone: the reasons, which name topics and directories, need a token."""
         page = await self._readyz(request)
         return HttpPage(status=page.status, body=b"ready\n" if page.status == _OK else b"not ready\n")
 

@@ -113,7 +113,7 @@ class ApiFigures:
         self.fsync = Histogram()
         self.replicated = Histogram()
         self.throttled = Histogram()
-        """How long clients were told to be silent."""
+        """The times for which quotas muted clients."""
         self._snapshots: deque[tuple[float, list[Histogram]]] = deque()
 
     @property
@@ -255,7 +255,7 @@ class RequestFigures:
             figures.replicated.add(replicated_s)
 
     def throttled(self, api_key: int, seconds: float) -> None:
-        """Notes that a client was told to be silent for so long."""
+        """Notes that a quota muted a client for so long."""
         self._of(api_key).throttled.add(seconds)
 
     def failed(self, api_key: int, code: int) -> None:
@@ -285,10 +285,6 @@ class RequestFigures:
         ]
         seconds = histogram("odradek_request_seconds", "Times from a request's frame to its answer.")
         stages = histogram("odradek_request_stage_seconds", "Times of requests, by stage.")
-        throttled = histogram(
-            "odradek_request_throttle_seconds", "Times for which quotas told clients to be silent."
-        )
-        throttle_counts = gauge(f"{_BEAN}throttletimems_count", "Answers that told clients to be silent.")
         pending = gauge("odradek_requests_pending", "Requests whose answers are not there yet.")
         for name, all_figures in self._named():
             for version in sorted({version for figures in all_figures for version in figures.counts}):
@@ -305,9 +301,6 @@ class RequestFigures:
             for stage, part in zip(Stage, _summed([figures.stages for figures in all_figures]), strict=True):
                 if part.count:
                     stages.add(part, labels(request=name, stage=stage.value))
-            muted = _sum([figures.throttled for figures in all_figures])
-            throttled.add(muted, text)
-            throttle_counts.add(muted.count, text)
             for family, part in zip(counts, sums, strict=True):
                 family.add(part.count, text)
             lately = zip(*[figures.lately(now) for figures in all_figures], strict=True)
@@ -317,20 +310,18 @@ class RequestFigures:
                     family.add(quantile_of(part, quantile) * 1_000, labels(request=name, quantile=spelled))
         slow = counter("odradek_slow_requests", "Requests that took longer than odradek.slow.request.ms.")
         slow.add(self.slow.count)
-        return [
-            requests,
-            errors,
-            *times,
-            *counts,
-            sizes,
-            pending,
-            slow,
-            throttle_counts,
-            seconds,
-            stages,
-            throttled,
-            self._purgatory(),
-        ]
+        totals = [requests, errors, *times, *counts, sizes, pending, slow]
+        return [*totals, seconds, stages, *self._throttling(), self._purgatory()]
+
+    def _throttling(self) -> list[Family]:
+        """Returns how long, and how often, quotas muted clients."""
+        seconds = histogram("odradek_request_throttle_seconds", "Times for which quotas muted clients.")
+        counts = gauge(f"{_BEAN}throttletimems_count", "Answers after which a quota muted the client.")
+        for name, all_figures in self._named():
+            muted = _sum([figures.throttled for figures in all_figures])
+            seconds.add(muted, labels(request=name))
+            counts.add(muted.count, labels(request=name))
+        return [counts, seconds]
 
     def _purgatory(self) -> Family:
         """Requests that wait, by the names of Kafka's delayed operations."""

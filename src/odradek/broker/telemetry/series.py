@@ -65,7 +65,7 @@ class ClientSeries:
         self._client: Final = labels(client_id=client_id, client_instance_id=client_instance_id)
         self._room: Final = room
         self.values: Final[dict[tuple[PointKind, str, str], ClientValue]] = {}
-        """By kind, family and labels."""
+        """The values, by kind, family and labels."""
         self.resource: Attributes = ()
         """The client's own labels, as it pushed them last."""
 

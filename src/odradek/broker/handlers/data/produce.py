@@ -338,7 +338,7 @@ class _Work:
 
     def _flushed(self, future: asyncio.Future[None] | None = None) -> None:
         if future is not None and not future.cancelled():
-            future.exception()  # who waits for the acknowledgement hears of it
+            future.exception()  # the acknowledgement raises it, too
         self._durable_at = self._monotonic()
 
     def _count(self, partition: Partition, batches: Batches, appended: AppendResult) -> None:
