@@ -2,17 +2,20 @@
 
 A query that asks for offsets at each trigger costs CPU whether records come or not. With the option `idleWaitMs` a look that
 brings nothing new waits instead, until a topic of the query ends elsewhere or the time is up. All that wait in one process are
-served by one thread, which asks where all their topics end in one request.
+served by one thread, which asks where all their topics end in one request. Less often it asks which topics have more partitions
+now, or were made again under their names: a long wait delays neither.
 """
 
 from __future__ import annotations
 
+import itertools
 import logging
 import threading
 import weakref
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Final
+from uuid import UUID
 
 from odradek.model.errors import OdradekError
 from odradek.model.ids import TopicPartition
@@ -21,7 +24,25 @@ from odradek.spark.reading.positions import LATEST
 
 log: Final = logging.getLogger("odradek.spark")
 LOOK_EVERY_S: Final = 0.2
+SHAPES_EVERY_LOOKS: Final = 25
+"""One look in so many asks for the shapes of topics, too: every 5 s."""
 Offsets = Mapping[TopicPartition, int]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TopicShape:
+    """What a query knows of a topic that it reads. `partition_count` is None where the query reads partitions that it names."""
+
+    topic_id: UUID | None
+    """The id of the topic; None where brokers have no ids."""
+    partition_count: int | None
+
+    def is_still(self, present: TopicShape) -> bool:
+        """Tells whether the topic is the same and has no other partitions now."""
+        return self.topic_id == present.topic_id and self.partition_count in (None, present.partition_count)
+
+
+Shapes = Mapping[str, TopicShape]
 
 
 class QueryEnds:
@@ -32,26 +53,36 @@ class QueryEnds:
 
     def __init__(self) -> None:
         self._lock: Final = threading.Lock()
-        self._of_sources: Final[weakref.WeakKeyDictionary[object, Offsets]] = weakref.WeakKeyDictionary()
+        self._of_sources: Final[weakref.WeakKeyDictionary[object, tuple[Offsets, Shapes]]] = (
+            weakref.WeakKeyDictionary()
+        )
 
-    def note(self, source: object, ends: Offsets) -> None:
+    def note(self, source: object, ends: Offsets, shapes: Shapes) -> None:
         """Records what a source has seen. Its entry goes when the source does."""
         with self._lock:
-            self._of_sources[source] = ends
+            self._of_sources[source] = ends, shapes
 
     def known(self) -> dict[TopicPartition, int]:
         """Returns the end of each partition that every source has seen that reads it."""
         known: dict[TopicPartition, int] = {}
-        with self._lock:
-            for ends in list(self._of_sources.values()):
-                for partition, end in ends.items():
-                    known[partition] = min(end, known.get(partition, end))
+        for ends, _ in self._noted():
+            for partition, end in ends.items():
+                known[partition] = min(end, known.get(partition, end))
         return known
+
+    def shapes(self) -> list[tuple[str, TopicShape]]:
+        """Returns the topics as each source has seen them: two sources of one topic may differ."""
+        return [(topic, shape) for _, shapes in self._noted() for topic, shape in shapes.items()]
+
+    def _noted(self) -> list[tuple[Offsets, Shapes]]:
+        with self._lock:
+            return list(self._of_sources.values())
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class _Waiting:
     known: Offsets
+    shapes: Sequence[tuple[str, TopicShape]]
     moved: threading.Event = field(default_factory=threading.Event)
 
 
@@ -66,9 +97,11 @@ class EndsWatch:
         self._waiting: Final[set[_Waiting]] = set()
         self._is_polling = False
 
-    def wait(self, known: Offsets, timeout_s: float) -> None:
-        """Returns when one of these partitions ends elsewhere or is gone, when no broker answers, or after `timeout_s`."""
-        waiting = _Waiting(known)
+    def wait(self, known: Offsets, timeout_s: float, shapes: Sequence[tuple[str, TopicShape]] = ()) -> None:
+        """Returns when one of these partitions ends elsewhere or is gone, when one of these topics has another shape, when no
+        broker answers, or after `timeout_s`.
+        """
+        waiting = _Waiting(known, shapes)
         with self._lock:
             self._waiting.add(waiting)
             if not self._is_polling:
@@ -81,19 +114,23 @@ class EndsWatch:
                 self._waiting.discard(waiting)
 
     def _poll(self) -> None:
-        while True:
+        for look in itertools.count(1):
             self._pause(LOOK_EVERY_S)
             with self._lock:
                 waiting = list(self._waiting)
                 if not waiting:
                     self._is_polling = False
                     return
-            self._check(waiting)
+            self._check(waiting, with_shapes=look % SHAPES_EVERY_LOOKS == 0)
 
-    def _check(self, all_waiting: list[_Waiting]) -> None:
+    def _check(self, all_waiting: list[_Waiting], *, with_shapes: bool) -> None:
         partitions = {partition for waiting in all_waiting for partition in waiting.known}
+        topics = sorted({topic for waiting in all_waiting for topic, _ in waiting.shapes})
+        shapes: Shapes = {}
         try:
             ends = self._catalog.offsets(dict.fromkeys(partitions, LATEST)) if partitions else {}
+            if with_shapes and topics:
+                shapes = self._shapes(topics)
         except (OdradekError, OSError) as error:
             log.debug(
                 "no broker says where topics end: %s", error
@@ -102,8 +139,20 @@ class EndsWatch:
                 waiting.moved.set()
             return
         for waiting in all_waiting:
-            if any(ends.get(partition) != end for partition, end in waiting.known.items()):
+            has_moved = any(ends.get(partition) != end for partition, end in waiting.known.items())
+            if has_moved or not all(
+                shape.is_still(shapes.get(topic, shape)) for topic, shape in waiting.shapes
+            ):
                 waiting.moved.set()
+
+    def _shapes(self, topics: Sequence[str]) -> Shapes:
+        """Returns the shapes of the topics that exist."""
+        ids = self._catalog.topic_ids(topics)
+        counts = self._catalog.partition_counts(topics)
+        return {
+            topic: TopicShape(topic_id=ids.get(topic), partition_count=count)
+            for topic, count in counts.items()
+        }
 
 
 class IdleWaits:
@@ -140,7 +189,10 @@ class IdleWait:
     ends: QueryEnds
     wait_s: float
 
-    def wait(self, source: object, ends: Offsets) -> None:
-        """Waits while the topics of the query end where its sources have seen them end. `ends`: what this source saw last."""
-        self.ends.note(source, ends)
-        self.watch.wait(self.ends.known(), self.wait_s)
+    def wait(self, source: object, ends: Offsets, shapes: Shapes) -> None:
+        """Waits while the topics of the query are as its sources have seen them.
+
+        `ends`, `shapes`: what this source saw last.
+        """
+        self.ends.note(source, ends, shapes)
+        self.watch.wait(self.ends.known(), self.wait_s, self.ends.shapes())

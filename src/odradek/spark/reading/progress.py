@@ -7,6 +7,7 @@ most once in `offsetPollIntervalMs` and lets Spark wait in between, which costs 
 from __future__ import annotations
 
 import logging
+from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Final
@@ -14,6 +15,7 @@ from uuid import UUID
 
 from odradek.model.errors import ErrorCode, KafkaError
 from odradek.model.ids import ZERO_UUID, TopicPartition
+from odradek.model.lazy import lazy
 from odradek.runtime.ports import Clock
 from odradek.spark.offsets import StreamOffset
 from odradek.spark.options import ReadOptions
@@ -22,7 +24,9 @@ from odradek.spark.reading.planning import TopicIds, advance, lost_records, recr
 from odradek.spark.reading.positions import EARLIEST, LATEST, AtGroup, AtOffsets
 
 if TYPE_CHECKING:
-    from odradek.spark.reading.idle import IdleWait
+    from odradek.spark.reading import idle
+else:
+    idle = lazy("odradek.spark.reading.idle")
 
 log: Final = logging.getLogger("odradek.spark")
 Offsets = Mapping[TopicPartition, int]
@@ -72,7 +76,7 @@ class StreamProgress:
         catalog: Catalog,
         clock: Clock,
         pause: Callable[[float], None],
-        idle: IdleWait | None = None,
+        idle: idle.IdleWait | None = None,
     ) -> None:
         """`idle` is the query's wait while it has read everything; None: it looks as often as Spark asks."""
         self._options = options
@@ -131,13 +135,24 @@ class StreamProgress:
         """
         end = self._next_end(start, limit, everything=everything)
         if end is start and self._idle is not None and self._may_wait and self._idle_at == start:
-            self._idle.wait(self, self._latest)
+            self._idle.wait(self, self._latest, self._shapes())
             self._looked_at = None
             end = self._next_end(start, limit, everything=everything)
         elif self._idle is not None:
-            self._idle.ends.note(self, self._latest)
+            self._idle.ends.note(self, self._latest, self._shapes())
         self._idle_at = start if end is start else None
         return end
+
+    def _shapes(self) -> dict[str, idle.TopicShape]:
+        """Returns what is known of the topics: a wait ends when one has other partitions, or was made again."""
+        counts = Counter(partition.topic for partition in self._partitions)
+        names_partitions = bool(self._options.topics.partitions)
+        return {
+            topic: idle.TopicShape(
+                topic_id=self._ids.get(topic), partition_count=None if names_partitions else count
+            )
+            for topic, count in counts.items()
+        }
 
     @property
     def _may_wait(self) -> bool:

@@ -55,8 +55,10 @@ StartOrder: TypeAlias = StartQuery | StartArchive | StartPush
 
 _log = events.get("sql")
 JVM_IS_GONE: Final = 70
-_WAITING: Final = {"idleWaitMs": "10000"}
-"""A query with nothing to read waits for records: fifty that ask for offsets at each trigger take a third of a core."""
+_WAITING: Final = {"idleWaitMs": "60000"}
+"""A query with nothing to read waits for records: fifty that ask for offsets at each trigger take a third of a core, and a
+trigger of each in ten seconds takes three hundredths. What ends a wait is looked up for all queries (`spark/reading/idle.py`).
+"""
 _WATCH_S: Final = 0.25
 _WATCH_EACH_S: Final = 0.02
 """The interval per query: many queries are checked less often, as each check calls the JVM."""

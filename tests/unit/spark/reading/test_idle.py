@@ -5,9 +5,11 @@ from __future__ import annotations
 import gc
 import threading
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
+from uuid import UUID
 
+import pytest
 from tests.unit.spark.logs import FIRST_ID, Logs
 
 from odradek.model.errors import ErrorCode, KafkaError
@@ -16,11 +18,20 @@ from odradek.runtime.real import SystemClock
 from odradek.spark.offsets import StreamOffset
 from odradek.spark.option_table import Use
 from odradek.spark.options import read_options
-from odradek.spark.reading.idle import EndsWatch, IdleWait, IdleWaits, QueryEnds
+from odradek.spark.reading.idle import (
+    SHAPES_EVERY_LOOKS,
+    EndsWatch,
+    IdleWait,
+    IdleWaits,
+    QueryEnds,
+    TopicShape,
+)
 from odradek.spark.reading.progress import StreamProgress
 
 A, B = TopicPartition("t", 0), TopicPartition("u", 0)
 LONG_S = 60.0
+SHAPE = TopicShape(topic_id=FIRST_ID, partition_count=1)
+MADE_AGAIN = TopicShape(topic_id=UUID(int=2), partition_count=1)
 
 
 @dataclass
@@ -67,8 +78,10 @@ class Steps:
         self.allowed.release()
 
 
-def waiting(watch: EndsWatch, known: dict[TopicPartition, int]) -> threading.Thread:
-    thread = threading.Thread(target=watch.wait, args=(known, LONG_S))
+def waiting(
+    watch: EndsWatch, known: dict[TopicPartition, int], shapes: Sequence[tuple[str, TopicShape]] = ()
+) -> threading.Thread:
+    thread = threading.Thread(target=watch.wait, args=(known, LONG_S, shapes))
     thread.start()
     return thread
 
@@ -121,12 +134,56 @@ def test_what_one_source_has_not_seen_keeps_the_others_of_its_query_from_waiting
         pass
 
     ends, mine, other = QueryEnds(), Source(), Source()
-    ends.note(mine, {A: 5, B: 3})
-    ends.note(other, {B: 2})
+    ends.note(mine, {A: 5, B: 3}, {"t": SHAPE, "u": SHAPE})
+    ends.note(other, {B: 2}, {"u": MADE_AGAIN})
     assert ends.known() == {A: 5, B: 2}
+    assert sorted(ends.shapes(), key=repr) == sorted(
+        [("t", SHAPE), ("u", SHAPE), ("u", MADE_AGAIN)], key=repr
+    ), "a wait of either source ends when its own view of the topic is old"
     del other
     gc.collect()
     assert ends.known() == {A: 5, B: 3}
+    assert ends.shapes() == [("t", SHAPE), ("u", SHAPE)]
+
+
+@pytest.mark.parametrize("change", ["partitions", "made again"])
+def test_a_topic_with_another_shape_ends_the_wait_though_its_known_partitions_end_where_they_did(
+    change: str,
+) -> None:
+    logs, steps = SteppedLogs({A: (0, 5), B: (0, 7)}), Steps()
+    watch = EndsWatch(logs, steps.pause)
+    first, second = waiting(watch, {A: 5}, [("t", SHAPE)]), waiting(watch, {B: 7}, [("u", SHAPE)])
+    steps.look_until(lambda: logs.asked[-1] == {A, B})
+    if change == "partitions":
+        logs.spans[TopicPartition("t", 1)] = (0, 0)
+    else:
+        logs.ids["t"] = MADE_AGAIN.topic_id
+    for _ in range(SHAPES_EVERY_LOOKS):
+        steps.look()
+    first.join(LONG_S)
+    assert not first.is_alive()
+    for _ in range(SHAPES_EVERY_LOOKS):
+        steps.look()
+    assert second.is_alive(), "its topic is as it was"
+    logs.spans[B] = (0, 8)
+    steps.look()
+    second.join(LONG_S)
+    steps.end()
+
+
+def test_a_query_of_partitions_that_it_names_does_not_wake_for_others() -> None:
+    assert TopicShape(topic_id=FIRST_ID, partition_count=None).is_still(SHAPE)
+    assert not TopicShape(topic_id=FIRST_ID, partition_count=None).is_still(MADE_AGAIN)
+    for option, count in (("subscribe", 2), ("assign", None)):
+        topics = {"subscribe": "t"} if option == "subscribe" else {"assign": '{"t": [1]}'}
+        logs = Logs({A: (0, 5), TopicPartition("t", 1): (0, 5)})
+        progress, watch = idle_stream(logs, **topics)
+        start = StreamOffset(
+            next_offsets={at: 5 for at in logs.spans if count or at.partition}, topic_ids={"t": FIRST_ID}
+        )
+        for _ in range(2):
+            progress.latest(start, None)
+        assert watch.shapes == [[("t", TopicShape(topic_id=FIRST_ID, partition_count=count))]]
 
 
 def test_sources_share_a_watch_by_cluster_and_ends_by_query() -> None:
@@ -148,15 +205,23 @@ class CountedWatch(EndsWatch):
 
     logs: Logs
     known: list[dict[TopicPartition, int]] = field(default_factory=list)
+    shapes: list[list[tuple[str, TopicShape]]] = field(default_factory=list)
 
-    def wait(self, known: Mapping[TopicPartition, int], timeout_s: float) -> None:
+    def wait(
+        self,
+        known: Mapping[TopicPartition, int],
+        timeout_s: float,
+        shapes: Sequence[tuple[str, TopicShape]] = (),
+    ) -> None:
         self.known.append(dict(known))
+        self.shapes.append(list(shapes))
         start, end = self.logs.spans[A]
         self.logs.spans[A] = (start, end + 1)
 
 
 def idle_stream(logs: Logs, **options: str) -> tuple[StreamProgress, CountedWatch]:
-    given = {"kafka.bootstrap.servers": "h:1", "subscribe": "t", "offsetPollIntervalMs": "0", **options}
+    topics = {} if "assign" in options else {"subscribe": "t"}
+    given = {"kafka.bootstrap.servers": "h:1", "offsetPollIntervalMs": "0", **topics, **options}
     watch = CountedWatch(logs)
     wait = IdleWait(watch=watch, ends=QueryEnds(), wait_s=1.0)
     clock = SystemClock()
