@@ -31,7 +31,8 @@ from odradek.spark.reading.progress import StreamProgress
 A, B = TopicPartition("t", 0), TopicPartition("u", 0)
 LONG_S = 60.0
 SHAPE = TopicShape(topic_id=FIRST_ID, partition_count=1)
-MADE_AGAIN = TopicShape(topic_id=UUID(int=2), partition_count=1)
+LATER_ID = UUID(int=2)
+MADE_AGAIN = TopicShape(topic_id=LATER_ID, partition_count=1)
 
 
 @dataclass
@@ -157,7 +158,7 @@ def test_a_topic_with_another_shape_ends_the_wait_though_its_known_partitions_en
     if change == "partitions":
         logs.spans[TopicPartition("t", 1)] = (0, 0)
     else:
-        logs.ids["t"] = MADE_AGAIN.topic_id
+        logs.ids["t"] = LATER_ID
     for _ in range(SHAPES_EVERY_LOOKS):
         steps.look()
     first.join(LONG_S)
