@@ -39,6 +39,7 @@ _SETTINGS: Final = {
     "spark.sql.execution.arrow.maxRecordsPerBatch": "2000",  # lists that are null cost its square
     "spark.sql.execution.arrow.maxBytesPerBatch": "33554432",  # 2,000 large records at once are more than the heap
     "spark.sql.streaming.numRecentProgressUpdates": "2",
+    "spark.sql.codegen.cache.maxEntries": "500",  # a query has two to five classes: beyond 100, each batch compiles them again
     "spark.python.sql.dataFrameDebugging.enabled": "false",  # half of the calls of a program's start say where in Python it is
     "spark.sql.ui.retainedExecutions": "10",
     "spark.ui.retainedJobs": "10",
