@@ -6,8 +6,9 @@ One broker process and one `odradek sql serve` on it. Measured are
 - *pull*: `SELECT … WHERE key = …` of a table with so many rows, from so many clients with a connection each, `--rate` times a
   second in all. A request's time begins at its moment, also when the client is late;
 - *push*: from the statement to its first row, of a query that groups: *cold* (Java starts) and *warm* (the median of five);
-- *queries*: so many persistent queries, half of them with groups. The proportional memory of server, JVM and workers; their CPU
-  while nothing comes, as a share of one core; and from a record to its row in the last query's topic, the median of five.
+- *queries*: so many persistent queries, half of them with groups; Spark makes other code for each. The proportional memory of
+  server, JVM and workers; their CPU while nothing comes, as a share of one core; and from a record to its rows in the topics of
+  all queries, the median of five.
 
 Needs Java. `load` is the load average before.
 """
@@ -27,6 +28,7 @@ import time
 import urllib.parse
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
+from functools import partial
 from pathlib import Path
 from typing import Any, Final
 
@@ -256,15 +258,16 @@ def _queries(
     began = time.monotonic()
     for number in range(have, count):
         client.execute(
-            f"CREATE TABLE sums_{number} AS SELECT customer, SUM(number) AS n FROM orders GROUP BY customer;"
+            f"CREATE TABLE sums_{number} AS SELECT customer, SUM(number + {number}) AS n FROM orders GROUP BY customer;"
             if number % 2
-            else f"CREATE STREAM large_{number} AS SELECT customer, number FROM orders WHERE number > 0;",
+            else f"CREATE STREAM large_{number} AS SELECT customer, number + {number} AS n FROM orders WHERE number > 0;",
             properties=EARLIEST,
         )
-    last = f"{'SUMS' if count % 2 == 0 else 'LARGE'}_{count - 1}"
-    _until(lambda: _end(servers, last) > 0, f"a row of the last of {count} queries")
+    topics = [f"SUMS_{number}" if number % 2 else f"LARGE_{number}" for number in range(count)]
+    for topic in reversed(topics):
+        _until(partial(_end, servers, topic), f"a row in {topic}")
     started_s = time.monotonic() - began
-    delays = _delays(servers, last)
+    delays = _delays(servers, topics)
     time.sleep(SETTLE_S)
     before, began = _cpu_by_process(server), time.monotonic()
     time.sleep(seconds)
@@ -284,30 +287,41 @@ def _end(servers: str, topic: str) -> int:
         return admin.list_offsets({TopicPartition(topic, 0): -1})[TopicPartition(topic, 0)].offset
 
 
-def _delays(servers: str, topic: str) -> list[float]:
+def _delays(servers: str, topics: list[str]) -> list[float]:
+    """Seconds from a record until every topic has its row."""
     delays = []
     with (
         Producer(servers) as producer,
         Consumer(servers, auto_offset_reset="earliest", isolation_level="read_committed") as consumer,
     ):
-        consumer.assign([TopicPartition(topic, 0)])
-        _until(lambda: consumer.poll(0.5), f"a first row in {topic}")
+        consumer.assign([TopicPartition(topic, 0) for topic in topics])
+        _wait_for_rows(consumer, topics)
         while consumer.poll(2.0):
             continue
         for number in range(REPEATS):
             began = time.monotonic()
             producer.send_and_wait("orders", b'{"NUMBER":%d}' % (number + 2), key=b"bob")
-            _until(lambda: consumer.poll(0.05), f"a row in {topic}")
+            _wait_for_rows(consumer, topics)
             delays.append(time.monotonic() - began)
     return delays
 
 
-def _until(check: Callable[[], Any], what: str) -> None:
+def _wait_for_rows(consumer: Consumer, topics: list[str]) -> None:
+    missing = set(topics)
+
+    def have_all_come() -> bool:
+        missing.difference_update(record.topic for record in consumer.poll(0.05))
+        return not missing
+
+    _until(have_all_come, "a row of each query", every_s=0.0)
+
+
+def _until(check: Callable[[], Any], what: str, every_s: float = 0.1) -> None:
     deadline = time.monotonic() + PATIENCE_S
     while not check():
         if time.monotonic() > deadline:
             raise SystemExit(f"{what} did not come within {PATIENCE_S:g} s")
-        time.sleep(0.1)
+        time.sleep(every_s)
 
 
 if __name__ == "__main__":
