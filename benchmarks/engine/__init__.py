@@ -1,0 +1,1 @@
+"""The SQL server: what it costs, and when first rows come."""
