@@ -110,7 +110,7 @@ def main() -> None:
     for trick in without:
         os.environ[_VARIABLE] = trick
         WITHOUT[trick]()
-    engine_sessions._WORKERS_USE += (_HERE,)  # type: ignore[misc]
+    engine_sessions._WORKERS_USE += (_HERE,)  # type: ignore[misc, assignment]
     directory = scratch.EngineScratch()
     spark = engine_sessions.EngineSessions(directory).of_this_thread()
     figures = {}
