@@ -7,7 +7,7 @@ there, so no reading outlives the request that wanted it. Everything here runs o
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import AsyncIterator, Callable, Mapping
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from typing import Any, Final
@@ -70,6 +70,26 @@ class ScanStep:
         return self.left == 0
 
 
+class RecordTail:
+    """The records that arrive from now on."""
+
+    def __init__(self, consumer: AsyncConsumer, on_close: Callable[[], None]) -> None:
+        self._consumer = consumer
+        self._on_close = on_close
+        self._is_closed = False
+
+    async def poll(self, timeout_s: float) -> list[ConsumerRecord]:
+        """Returns what has arrived; an empty list after the time."""
+        return await self._consumer.poll(timeout_s, _POLL_RECORDS)
+
+    async def close(self) -> None:
+        """Idempotent."""
+        if not self._is_closed:
+            self._is_closed = True
+            self._on_close()
+            await self._consumer.close(commit=False)
+
+
 class ClusterReader:
     """Makes consumers and producers with the principal's own login."""
 
@@ -82,12 +102,15 @@ class ClusterReader:
 
     @asynccontextmanager
     async def _consumer(self, *, committed: bool) -> AsyncIterator[AsyncConsumer]:
-        level = "read_committed" if committed else "read_uncommitted"
-        consumer = AsyncConsumer(self._bootstrap, isolation_level=level, **{**self._settings, **_SETTINGS})
+        consumer = self._made(committed=committed)
         try:
             yield consumer
         finally:
             await consumer.close(commit=False)
+
+    def _made(self, *, committed: bool) -> AsyncConsumer:
+        level = "read_committed" if committed else "read_uncommitted"
+        return AsyncConsumer(self._bootstrap, isolation_level=level, **{**self._settings, **_SETTINGS})
 
     async def scan(
         self,
@@ -155,21 +178,24 @@ class ClusterReader:
                 consumer.pause(fresh)
         return times
 
-    @asynccontextmanager
-    async def tail(self, topic: str, partitions: list[int]) -> AsyncIterator[AsyncConsumer]:
-        """A consumer at the end of these partitions. KafkaError if there are too many tails."""
+    async def tail(self, topic: str, partitions: list[int]) -> RecordTail:
+        """Returns a reader at the end of these partitions, which has to be closed. KafkaError if there are too many."""
         if self._tails >= TAILS_MAX:
-            raise KafkaError(
-                ErrorCode.THROTTLING_QUOTA_EXCEEDED, f"{TAILS_MAX} tails are open: close one first"
-            )
+            line = f"{TAILS_MAX} live tails are open: close one of them first"
+            raise KafkaError(ErrorCode.THROTTLING_QUOTA_EXCEEDED, line)
         self._tails += 1
+        consumer = self._made(committed=True)
+        tail = RecordTail(consumer, self._tail_is_closed)
         try:
-            async with self._consumer(committed=True) as consumer:
-                await consumer.assign([TopicPartition(topic, number) for number in partitions])
-                consumer.seek_to_end()
-                yield consumer
-        finally:
-            self._tails -= 1
+            await consumer.assign([TopicPartition(topic, number) for number in partitions])
+            consumer.seek_to_end()
+        except BaseException:
+            await tail.close()
+            raise
+        return tail
+
+    def _tail_is_closed(self) -> None:
+        self._tails -= 1
 
     async def produce(
         self,

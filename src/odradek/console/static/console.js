@@ -40,6 +40,50 @@
     form.addEventListener("submit", (event) => { event.preventDefault(); clearTimeout(timer); search(); });
   }
 
+  // Rows of records: a search that goes on by itself, and a live tail. A button stops either.
+  const rows = document.getElementById("rows");
+  const ROWS_MAX = 300;
+  const rowsOf = (text) => [...new DOMParser().parseFromString(text, "text/html").querySelectorAll("tr")];
+  async function goOn() {
+    const stopping = new AbortController();
+    const stop = document.querySelector("#progress [data-stop]");
+    stop.hidden = false;
+    stop.addEventListener("click", () => stopping.abort());
+    let link = document.querySelector("#progress [data-go-on]");
+    try {
+      while (link && rows.children.length < ROWS_MAX) {
+        const response = await fetch(link.href, { signal: stopping.signal });
+        const fresh = new DOMParser().parseFromString(await response.text(), "text/html");
+        const progress = fresh.getElementById("progress");
+        if (!progress) break;
+        rows.append(...[...fresh.getElementById("rows").children].map((row) => document.adoptNode(row)));
+        if (rows.children.length) document.getElementById("no-rows")?.remove();
+        else document.getElementById("no-rows")?.replaceWith(document.adoptNode(fresh.getElementById("no-rows")));
+        for (const name of ["p", "a"]) {
+          const [old, other] = [document.querySelector(`#progress ${name}`), progress.querySelector(name)];
+          if (old && other) old.replaceWith(document.adoptNode(other)); else if (old) old.remove();
+        }
+        link = document.querySelector("#progress [data-go-on]");
+      }
+    } catch (error) {
+      if (error.name !== "AbortError") state.textContent = document.body.dataset.lost;
+    }
+    stop.hidden = true;
+  }
+  if (document.querySelector("#progress [data-go-on]")) goOn();
+  if (rows && rows.dataset.tail) {
+    const stop = document.querySelector("[data-stop]");
+    const tail = new EventSource(rows.dataset.tail);
+    const end = () => { tail.close(); stop.hidden = true; };
+    stop.hidden = false;
+    stop.addEventListener("click", end);
+    window.addEventListener("pagehide", end);
+    tail.addEventListener("records", (event) => {
+      rows.prepend(...rowsOf(`<table>${event.data}</table>`).map((row) => document.adoptNode(row)));
+      while (rows.children.length > ROWS_MAX) rows.lastElementChild.remove();
+    });
+  }
+
   // Keys: an element with `data-key` is reached by that key ("/" goes to the search); Escape leaves a field.
   document.addEventListener("keydown", (event) => {
     if (event.ctrlKey || event.metaKey || event.altKey) return;

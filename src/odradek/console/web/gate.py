@@ -18,6 +18,9 @@ REQUESTS_MAX: Final = 128
 RESPONSE_S: Final = 60.0
 LOOPBACK: Final = frozenset({"localhost", "127.0.0.1", "[::1]"})
 LIVE_PATH: Final = "/live"
+TAIL_PATH: Final = "/live/tail"
+_OPEN_PATHS: Final = frozenset({LIVE_PATH, TAIL_PATH})
+"""Responses here stay open; they have limits of their own."""
 SECURITY_HEADERS: Final = (
     (
         b"content-security-policy",
@@ -55,7 +58,7 @@ class ConsoleGate:
             status, line = refusal
             await PlainTextResponse(f"{line}\n", status)(scope, receive, send_safely)
             return
-        if scope["path"] == LIVE_PATH:  # it stays open, and has a limit of its own
+        if scope["path"] in _OPEN_PATHS:
             await self._app(scope, receive, send_safely)
             return
         self._inside += 1

@@ -115,7 +115,7 @@ class Visit:
 
     def render(self, template: str, status: int = 200, **values: Any) -> Response:
         """Returns the page of a template of `templates/`."""
-        text = self.console.templates.get_template(template).render(**self._values(), **values)
+        text = self.console.templates.get_template(template).render(**self.values(), **values)
         return HTMLResponse(text, status)
 
     def redirect(self, path: str, notice: str = "") -> Response:
@@ -133,7 +133,8 @@ class Visit:
         path = quote(self.request.url.path, safe="/")
         return f"{path}?{urlencode(values)}" if values else path
 
-    def _values(self) -> dict[str, Any]:
+    def values(self) -> dict[str, Any]:
+        """Returns what every template may use."""
         words = self.catalogue
         notice = f"notice.{self.query.get('notice', '')}"
         return {

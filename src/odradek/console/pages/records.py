@@ -1,0 +1,224 @@
+"""The records of a topic: a search that goes on step by step, a live tail, one record, and its bytes as a download."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator
+from typing import Final
+from urllib.parse import urlencode
+
+from starlette.responses import Response, StreamingResponse
+
+from odradek.client.consumer.consumer_record import ConsumerRecord
+from odradek.client.errors import explain
+from odradek.console.model.record_view import content_view, short_text
+from odradek.console.model.records import RecordTail, ScanStep
+from odradek.console.pages.record_forms import (
+    STARTS,
+    RecordQuery,
+    cursor_text,
+    offset_of,
+    partition_of,
+    record_query,
+    time_text,
+)
+from odradek.console.pages.topic import known_topic
+from odradek.console.web.application import ConsolePage
+from odradek.console.web.console import LIVE_STREAMS_MAX
+from odradek.console.web.gate import TAIL_PATH
+from odradek.console.web.visit import Visit
+from odradek.model.errors import ErrorCode, KafkaError, OdradekError
+from odradek.model.ids import TopicPartition
+
+MATCHES_MAX: Final = 50
+STEP_WAIT_S: Final = 25.0
+HEADERS_MAX: Final = 100
+TAIL_ROWS_MAX: Final = 50
+"""The rows of one event of a tail; of records that arrive faster the last ones are shown."""
+TAIL_S: Final = 900.0
+_TAIL_POLL_S: Final = 1.0
+
+
+async def show(visit: Visit) -> Response:
+    """Shows one step of a search, what it looked at, and where it goes on."""
+    topic = await known_topic(visit)
+    step, line, query = None, "", None
+    try:
+        query = record_query(visit, topic)
+        if visit.query.get("from") != "tail":
+            step = await _step(visit, topic.name, query)
+    except KafkaError:
+        raise
+    except OdradekError as error:
+        line = explain(error)
+    is_tail = visit.query.get("from") == "tail"
+    tail = {"topic": topic.name, "partition": visit.query.get("partition", "")}
+    return visit.render(
+        "records.html",
+        400 if line else 200,
+        active="topics",
+        topic=topic,
+        starts=STARTS,
+        step=step,
+        rows=[] if step is None else ordered(step.records, newest_first=_is_newest_first(visit)),
+        line=line,
+        query=visit.query,
+        progress=None if step is None or query is None else _progress(visit, query, step),
+        tail_path=f"{TAIL_PATH}?{urlencode(tail)}" if is_tail else "",
+        short=short_text,
+        time_text=time_text,
+    )
+
+
+async def _step(visit: Visit, topic: str, query: RecordQuery) -> ScanStep:
+    try:
+        async with asyncio.timeout(STEP_WAIT_S):
+            return await visit.run(
+                visit.model.reader.scan(
+                    topic,
+                    query.partitions,
+                    query.start,
+                    query.wanted,
+                    matches_max=MATCHES_MAX,
+                    committed=query.committed,
+                )
+            )
+    except TimeoutError:
+        line = visit.catalogue.text("records.slow", time=visit.catalogue.seconds(STEP_WAIT_S))
+        raise KafkaError(ErrorCode.REQUEST_TIMED_OUT, line) from None
+
+
+def _is_newest_first(visit: Visit) -> bool:
+    return visit.query.get("from", "last") == "last"
+
+
+def ordered(records: list[ConsumerRecord], *, newest_first: bool) -> list[ConsumerRecord]:
+    """Returns records of several partitions by time."""
+    return sorted(
+        records,
+        key=lambda record: (record.timestamp_ms, record.partition, record.offset),
+        reverse=newest_first,
+    )
+
+
+def _progress(visit: Visit, query: RecordQuery, step: ScanStep) -> dict[str, object]:
+    """Returns how far the search looked, and the path on which it goes on; an empty path at the end."""
+    scanned, size = query.scanned_before + step.scanned, query.bytes_before + step.scanned_bytes
+    further = ""
+    if not step.is_complete:
+        further = visit.here(cursor=cursor_text(step.positions), scanned=scanned, bytes=size)
+    return {
+        "scanned": scanned,
+        "scanned_bytes": size,
+        "until": time_text(step.until_ms),
+        "left": step.left,
+        "further": further,
+        "goes_on": bool(further) and not query.wanted.is_empty and len(step.records) < MATCHES_MAX,
+    }
+
+
+async def show_record(visit: Visit) -> Response:
+    """Shows one record."""
+    record = await known_record(visit)
+    return visit.render(
+        "record.html",
+        active="topics",
+        record=record,
+        key=content_view(record.key),
+        value=content_view(record.value),
+        headers=[
+            (name, short_text(value), len(value or b"")) for name, value in record.headers[:HEADERS_MAX]
+        ],
+        headers_left=max(0, len(record.headers) - HEADERS_MAX),
+        time_text=time_text,
+    )
+
+
+async def known_record(visit: Visit) -> ConsumerRecord:
+    """Returns the record that the path names. KafkaError if there is none."""
+    topic = await known_topic(visit)
+    params = visit.request.path_params
+    return await record_at(
+        visit,
+        TopicPartition(topic.name, partition_of(params["partition"], topic)),
+        offset_of(params["offset"]),
+    )
+
+
+async def record_at(visit: Visit, tp: TopicPartition, offset: int) -> ConsumerRecord:
+    """Returns one record, within a limit of time. KafkaError if there is none."""
+    try:
+        async with asyncio.timeout(STEP_WAIT_S):
+            return await visit.run(visit.model.reader.record(tp, offset))
+    except TimeoutError:
+        line = visit.catalogue.text("records.slow", time=visit.catalogue.seconds(STEP_WAIT_S))
+        raise KafkaError(ErrorCode.REQUEST_TIMED_OUT, line) from None
+
+
+async def download(visit: Visit) -> Response:
+    """Sends the bytes of a value or a key. Nothing of the record is in the headers."""
+    record = await known_record(visit)
+    part = visit.request.path_params["part"]
+    if part not in ("key", "value"):
+        raise KafkaError(ErrorCode.RESOURCE_NOT_FOUND, visit.catalogue.text("error.not_found"))
+    content = record.key if part == "key" else record.value
+    return Response(
+        content or b"",
+        media_type="application/octet-stream",
+        headers={
+            "content-disposition": f'attachment; filename="{part}-{record.partition}-{record.offset}.bin"'
+        },
+    )
+
+
+async def tail(visit: Visit) -> Response:
+    """Server-sent events: rows of records as they arrive."""
+    await visit.wait_until_read()
+    topic = visit.snapshot.topics.get(visit.query.get("topic", ""))
+    if topic is None:
+        return Response(status_code=404)
+    text = visit.query.get("partition", "")
+    partitions = [partition_of(text, topic)] if text else list(range(topic.partitions))
+    if visit.console.live_streams >= LIVE_STREAMS_MAX:
+        return Response(status_code=503)
+    reader = await visit.run(visit.model.reader.tail(topic.name, partitions))
+    return StreamingResponse(
+        _tail_events(visit, reader), media_type="text/event-stream", headers={"x-accel-buffering": "no"}
+    )
+
+
+async def _tail_events(visit: Visit, reader: RecordTail) -> AsyncIterator[str]:
+    console = visit.console
+    console.live_streams += 1
+    rows = console.templates.get_template("record_rows.html")
+    try:
+        yield "retry: 5000\n\n"
+        began_s = console.clock.monotonic()
+        while console.clock.monotonic() - began_s < TAIL_S:
+            records = await visit.run(reader.poll(_TAIL_POLL_S))
+            if not await visit.admit():
+                return
+            if not records:
+                yield ": alive\n\n"
+                continue
+            html = rows.render(
+                **visit.values(),
+                rows=ordered(records[-TAIL_ROWS_MAX:], newest_first=True),
+                short=short_text,
+                time_text=time_text,
+            )
+            data = "".join(f"data: {line}\n" for line in html.splitlines() if line.strip())
+            yield f"event: records\nid: {max(0, len(records) - TAIL_ROWS_MAX)}\n{data}\n"
+    except OdradekError:
+        return  # the browser opens the stream again
+    finally:
+        console.live_streams -= 1
+        console.background.start(reader.close())
+
+
+PAGES: Final = (
+    ConsolePage(path="/topics/{name}/records", show=show),
+    ConsolePage(path="/topics/{name}/records/{partition}/{offset}", show=show_record),
+    ConsolePage(path="/topics/{name}/records/{partition}/{offset}/{part}", show=download),
+    ConsolePage(path=TAIL_PATH, show=tail),
+)
