@@ -56,6 +56,7 @@ CASES: dict[str, tuple[GroupDetail, list[str]]] = {
     "everything is read": (group(row(0, 0), row(1, 0)), ["in_time"]),
     "no ends are known": (group(row(0, 0, end=-1)), ["unread"]),
     "members that commit nothing": (group(row(0, 5, position=-1)), ["uncommitted"]),
+    "one member that commits nothing": (group(row(0, 0), row(1, 5, "b", position=-1)), ["uncommitted"]),
     "no member": (group(row(0, 5, member=""), members=(), state="Empty"), ["no_member"]),
     "no member, and a transaction": (
         group(row(0, 5, member="", **HELD), members=(), state="Empty"),

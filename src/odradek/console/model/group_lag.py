@@ -127,10 +127,10 @@ def reasons_of(group: GroupDetail) -> list[LagReason]:
     """Returns why the group is behind, the surest cause first. There is always at least one reason."""
     late = [row for row in group.partitions if row.lag > 0]
     if not late:
-        if group.lag >= 0 or not group.partitions:
-            return [LagReason(kind="in_time")]
-        has_ends = any(row.end >= 0 for row in group.partitions)
-        return [LagReason(kind="uncommitted" if has_ends else "unread")]
+        silent = [row for row in group.partitions if row.position < 0 < row.end]
+        if silent:
+            return [LagReason(kind="uncommitted", values={"partitions": _examples(silent)})]
+        return [LagReason(kind="unread" if group.partitions and group.lag < 0 else "in_time")]
     if not group.members:
         return [LagReason(kind="no_member", values={"lag": group.lag}), *_held_back(group, late)]
     if group.state in _REBALANCING:

@@ -6,6 +6,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from enum import IntEnum
 from typing import Final
+from urllib.parse import urlencode
 
 from odradek.console.model.snapshot import ModelSnapshot, PartitionFigures, TopicFigures
 
@@ -150,4 +151,5 @@ def _of_groups(snapshot: ModelSnapshot) -> Iterator[Trouble]:
             kind="group_without_members",
             level=Urgency.WARNING,
             values={"group": group.group_id, "lag": group.lag},
+            path=f"/group?{urlencode({'id': group.group_id})}",
         )
