@@ -6,7 +6,6 @@ Without PySpark or Java the tests are skipped, and say what is absent.
 from __future__ import annotations
 
 import importlib.util
-import logging
 import os
 import queue
 import re
@@ -19,15 +18,17 @@ from pathlib import Path
 from typing import IO, TYPE_CHECKING, Any
 
 import pytest
+from tests.spark.programs.planners import PYTHONS, session_with_planners
 
 from odradek.client import Admin, Consumer, NewTopic, Producer
 from odradek.model.ids import TopicPartition
+from odradek.spark.engine import session as sessions
 from odradek.spark.engine.java import find_java
 from odradek.spark.engine.unpacked_pyspark import unpacked_pyspark
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
-    from pyspark.sql.streaming import StreamingQuery
+    from pyspark.sql.streaming.query import StreamingQuery
 
     from odradek.archive.location import ArchiveLocation
 
@@ -91,28 +92,25 @@ def _unpacked_pyspark() -> Iterator[None]:
 
 @pytest.fixture(scope="session")
 def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
-    from pyspark.sql import SparkSession
+    """A session as the SQL server's engine has it: `odradek.spark.engine` starts its JVM, and planners share a process.
 
+    Programs of `tests/spark/programs`, `tests/faults/sink` and `tests/interop/languages` are those of users who make their own.
+    """
     os.environ.setdefault("SPARK_LOCAL_IP", "127.0.0.1")
-    os.environ["PYSPARK_PYTHON"] = os.environ["PYSPARK_DRIVER_PYTHON"] = sys.executable
-    logging.getLogger("py4j").setLevel(logging.ERROR)
-    session = (
-        SparkSession.builder.appName("odradek-tests")
-        .master("local[2]")
-        .config("spark.ui.enabled", "false")
-        .config("spark.log.level", "OFF")
-        .config("spark.driver.bindAddress", "127.0.0.1")
-        .config(
-            "spark.driver.extraJavaOptions", "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"
-        )  # it lives briefly
-        .config("spark.sql.shuffle.partitions", "1")
-        .config("spark.sql.warehouse.dir", str(tmp_path_factory.mktemp("warehouse")))
-        .config("spark.sql.session.timeZone", "Asia/Tokyo")  # far from UTC: instants must not care
-        .config("spark.task.maxFailures", "1")
-        .getOrCreate()
-    )
-    yield session
-    session.stop()
+    settings = {
+        "spark.log.level": "OFF",
+        "spark.driver.bindAddress": "127.0.0.1",
+        "spark.sql.shuffle.partitions": "1",
+        "spark.sql.warehouse.dir": str(tmp_path_factory.mktemp("warehouse")),
+        "spark.sql.session.timeZone": "Asia/Tokyo",  # far from UTC: instants must not care
+        "spark.task.maxFailures": "1",
+    }
+    for name in PYTHONS:  # of programs that tests start
+        os.environ[name] = sys.executable
+    with session_with_planners(
+        lambda: sessions.new_session("odradek-tests", settings, master="local[2]")
+    ) as session:
+        yield session
 
 
 @pytest.fixture(autouse=True)
