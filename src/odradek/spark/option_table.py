@@ -92,157 +92,55 @@ def _option(
     return Option(name=name, use=use, meaning=meaning, type=type, default=default, tolerated=tolerated)
 
 
+# fmt: off
 _ROWS: Final = (
     _option("subscribe", Use.READ, "topics to read, separated by commas"),
     _option("subscribePattern", Use.READ, "regular expression that a topic's whole name must match"),
     _option("assign", Use.READ, 'partitions to read: {"topic": [0, 1]}'),
-    _option(
-        "startingOffsets",
-        Use.READ,
-        "earliest, latest (streams only), group:NAME or JSON, -2 earliest, -1 latest",
-    ),
-    _option(
-        "startingTimestamp",
-        Use.READ,
-        "milliseconds: the first record at or after it, in every partition",
-        type=whole(),
-    ),
+    _option("startingOffsets", Use.READ, "earliest, latest (streams only), group:NAME or JSON, -2 earliest, -1 latest"),
+    _option("startingTimestamp", Use.READ, "milliseconds: the first record at or after it, in every partition", type=whole()),
     _option("startingOffsetsByTimestamp", Use.READ, "the same for each partition, as JSON"),
-    _option(
-        "startingOffsetsByTimestampStrategy",
-        Use.READ,
-        "error or latest, where no record is that new",
-        type=choice(NoNewerRecord),
-        default=NoNewerRecord.ERROR,
-    ),
+    _option("startingOffsetsByTimestampStrategy", Use.READ, type=choice(NoNewerRecord), default=NoNewerRecord.ERROR, meaning=
+        "error or latest, where no record is that new"),
     _option("endingOffsets", Use.BATCH_READ, "latest or JSON, -1 latest"),
-    _option(
-        "endingTimestamp",
-        Use.BATCH_READ,
-        "milliseconds: stop before the first record at or after it",
-        type=whole(),
-    ),
+    _option("endingTimestamp", Use.BATCH_READ, "milliseconds: stop before the first record at or after it", type=whole()),
     _option("endingOffsetsByTimestamp", Use.BATCH_READ, "the same for each partition, as JSON"),
-    _option(
-        "failOnDataLoss",
-        Use.ALL,
-        "fail (true), or warn and go on (false), when offsets are gone, or a decided batch can no longer be committed",
-        type=BOOLEAN,
-        default=True,
-    ),
-    _option(
-        "maxOffsetsPerTrigger",
-        Use.STREAM_READ,
-        "records per micro-batch, at most",
-        type=whole(1),
-        tolerated=True,
-    ),
-    _option(
-        "minOffsetsPerTrigger",
-        Use.STREAM_READ,
-        "wait for so many records, but no longer",
-        type=whole(1),
-        tolerated=True,
-    ),
-    _option(
-        "maxTriggerDelay",
-        Use.STREAM_READ,
-        "than this (15m)",
-        type=DURATION_MS,
-        default=900_000,
-        tolerated=True,
-    ),
+    _option("failOnDataLoss", Use.ALL, type=BOOLEAN, default=True, meaning=
+        "fail (true), or warn and go on (false), when offsets are gone, or a decided batch can no longer be committed"),
+    _option("maxOffsetsPerTrigger", Use.STREAM_READ, "records per micro-batch, at most", type=whole(1), tolerated=True),
+    _option("minOffsetsPerTrigger", Use.STREAM_READ, type=whole(1), tolerated=True, meaning=
+        "wait for so many records, but no longer"),
+    _option("maxTriggerDelay", Use.STREAM_READ, "than this (15m)", type=DURATION_MS, default=900_000, tolerated=True),
     _option("minPartitions", Use.READ, "Spark partitions, at least", type=whole(1)),
-    _option(
-        "maxPartitions",
-        Use.READ,
-        "Spark partitions, at most: one reads several of the topic's",
-        type=whole(1),
-    ),
+    _option("maxPartitions", Use.READ, "Spark partitions, at most: one reads several of the topic's", type=whole(1)),
     _option("maxRecordsPerPartition", Use.READ, "records per Spark partition, at most", type=whole(1)),
-    _option(
-        "includeHeaders",
-        Use.READ | Use.WRITE,
-        "read: add the column headers; write: accepted, needless",
-        type=BOOLEAN,
-        default=False,
-    ),
+    _option("includeHeaders", Use.READ | Use.WRITE, type=BOOLEAN, default=False, meaning=
+        "read: add the column headers; write: accepted, needless"),
     _option("columns", Use.READ, "columns to produce, separated by commas: the others are never built"),
     _option("keyDecode", Use.READ, "binary, utf8 or json", type=choice(Decoding), default=Decoding.BINARY),
     _option("valueDecode", Use.READ, "binary, utf8 or json", type=choice(Decoding), default=Decoding.BINARY),
     _option("keySchema", Use.READ, "the key's fields for keyDecode=json, as DDL: id BIGINT, name STRING"),
     _option("valueSchema", Use.READ, "the value's fields for valueDecode=json, as DDL"),
-    _option(
-        "decodeErrors",
-        Use.READ,
-        "for what cannot be decoded: fail, null, or dead-letter (keep it in the column deadLetter)",
-        type=choice(OnDecodeError),
-        default=OnDecodeError.FAIL,
-    ),
-    _option(
-        "includeRecord",
-        Use.READ,
-        "add the column record: key, value and headers as they were read",
-        type=BOOLEAN,
-        default=False,
-    ),
-    _option(
-        "keyPartitioner",
-        Use.READ,
-        "murmur2: a filter on key reads one partition; unknown: all of them",
-        type=choice(KeyPartitioner),
-        default=KeyPartitioner.UNKNOWN,
-    ),
-    _option(
-        "filterPushdown",
-        Use.BATCH_READ,
-        "true: read no more than the query's filters need",
-        type=BOOLEAN,
-        default=False,
-    ),
-    _option(
-        "fetchOffset.numRetries",
-        Use.READ,
-        "how often to ask again for offsets that look wrong",
-        type=whole(),
-        default=3,
-    ),
-    _option(
-        "fetchOffset.retryIntervalMs", Use.READ, "and how long to wait before that", type=whole(), default=10
-    ),
-    _option(
-        "kafkaConsumer.pollTimeoutMs",
-        Use.READ,
-        "how long a task waits for its next records",
-        type=whole(1),
-        default=120_000,
-    ),
-    _option(
-        "offsetPollIntervalMs",
-        Use.STREAM_READ,
-        "how often an idle stream asks for new offsets",
-        type=whole(),
-        default=50,
-    ),
-    _option(
-        "idleWaitMs",
-        Use.STREAM_READ,
-        "a stream that has read everything waits for records so long, and asks for offsets once for all that wait; 0: never",
-        type=whole(),
-        default=0,
-    ),
-    _option(
-        "idleWaitQuery",
-        Use.STREAM_READ,
-        "a name that the sources of one query share, so that none waits for another",
-    ),
-    _option(
-        "partitionDiscoveryIntervalMs",
-        Use.STREAM_READ,
-        "how often it looks for new partitions",
-        type=whole(),
-        default=1_000,
-    ),
+    _option("decodeErrors", Use.READ, type=choice(OnDecodeError), default=OnDecodeError.FAIL, meaning=
+        "for what cannot be decoded: fail, null, or dead-letter (keep it in the column deadLetter)"),
+    _option("includeRecord", Use.READ, type=BOOLEAN, default=False, meaning=
+        "add the column record: key, value and headers as they were read"),
+    _option("keyPartitioner", Use.READ, type=choice(KeyPartitioner), default=KeyPartitioner.UNKNOWN, meaning=
+        "murmur2: a filter on key reads one partition; unknown: all of them"),
+    _option("filterPushdown", Use.BATCH_READ, type=BOOLEAN, default=False, meaning=
+        "true: read no more than the query's filters need"),
+    _option("fetchOffset.numRetries", Use.READ, type=whole(), default=3, meaning=
+        "how often to ask again for offsets that look wrong"),
+    _option("fetchOffset.retryIntervalMs", Use.READ, "and how long to wait before that", type=whole(), default=10),
+    _option("kafkaConsumer.pollTimeoutMs", Use.READ, type=whole(1), default=120_000, meaning=
+        "how long a task waits for its next records"),
+    _option("offsetPollIntervalMs", Use.STREAM_READ, type=whole(), default=50, meaning=
+        "how often an idle stream asks for new offsets"),
+    _option("idleWaitMs", Use.STREAM_READ, type=whole(), default=0, meaning=
+        "a stream that has read everything waits for records so long, and asks for offsets once for all that wait; 0: never"),
+    _option("idleWaitQuery", Use.STREAM_READ, "a name that the sources of one query share, so that none waits for another"),
+    _option("partitionDiscoveryIntervalMs", Use.STREAM_READ, type=whole(), default=1_000, meaning=
+        "how often it looks for new partitions"),
     _option("archive", Use.READ, "an archive of the topics: what they no longer hold is read there"),
     _option("archiveEndpoint", Use.READ, "the URL of its S3-compatible store"),
     _option("archiveRegion", Use.READ, "the region of its store"),
@@ -250,54 +148,25 @@ _ROWS: Final = (
     _option("groupIdPrefix", Use.READ, "accepted and ignored: reads use no consumer group", tolerated=True),
     _option("topic", Use.WRITE, "the topic of every row; without it, the column topic"),
     _option("deadLetterTopic", Use.WRITE, "where rows with a deadLetter go, in place of what they hold else"),
-    _option(
-        "leftOutLog",
-        Use.WRITE,
-        "of ours: the processing log, for rows of a streams program that are left out",
-    ),
-    _option(
-        "outputSuffix",
-        Use.WRITE,
-        "what the names of the written topics and of the sink end in: an output beside the first one",
-    ),
-    _option(
-        "delivery",
-        Use.WRITE,
-        "at_least_once or exactly_once",
-        type=choice(DeliveryGuarantee),
-        default=DeliveryGuarantee.AT_LEAST_ONCE,
-    ),
-    _option(
-        "sinkId",
-        Use.WRITE | Use.STREAM_READ,
-        "exactly once: a name of this output, the same from run to run (the query's name)",
-    ),
-    _option(
-        "idempotenceKey", Use.BATCH_WRITE, "exactly once: a write with the sink's last key is not done again"
-    ),
-    _option(
-        "takeOver",
-        Use.WRITE,
-        "exactly once: go on after another query's, or without a, decision",
-        type=BOOLEAN,
-        default=False,
-    ),
-    _option(
-        "resume",
-        Use.STREAM_READ | Use.STREAM_WRITE,
-        "without a checkpoint, go on from the sink's last decision",
-        type=BOOLEAN,
-        default=False,
-    ),
-    _option(
-        "publishOffsets",
-        Use.STREAM_READ | Use.STREAM_WRITE,
-        "a consumer group whose offsets say what the query has read",
-    ),
+    _option("leftOutLog", Use.WRITE, "of ours: the processing log, for rows of a streams program that are left out"),
+    _option("outputSuffix", Use.WRITE, meaning=
+        "what the names of the written topics and of the sink end in: an output beside the first one"),
+    _option("delivery", Use.WRITE, type=choice(DeliveryGuarantee), default=DeliveryGuarantee.AT_LEAST_ONCE, meaning=
+        "at_least_once or exactly_once"),
+    _option("sinkId", Use.WRITE | Use.STREAM_READ, meaning=
+        "exactly once: a name of this output, the same from run to run (the query's name)"),
+    _option("idempotenceKey", Use.BATCH_WRITE, "exactly once: a write with the sink's last key is not done again"),
+    _option("takeOver", Use.WRITE, type=BOOLEAN, default=False, meaning=
+        "exactly once: go on after another query's, or without a, decision"),
+    _option("resume", Use.STREAM_READ | Use.STREAM_WRITE, type=BOOLEAN, default=False, meaning=
+        "without a checkpoint, go on from the sink's last decision"),
+    _option("publishOffsets", Use.STREAM_READ | Use.STREAM_WRITE, meaning=
+        "a consumer group whose offsets say what the query has read"),
     _option("deliveryHeaders", Use.WRITE, "add headers by which a reader can drop duplicates", type=BOOLEAN),
     _option("checkpointLocation", Use.ALL, "Spark's own"),
     _option("queryName", Use.STREAM_WRITE, "Spark's own"),
 )
+# fmt: on
 OPTIONS: Final = OptionTable(_ROWS, _USE_NAMES, known_elsewhere=("kafka.bootstrap.servers",))
 CLIENT_PREFIX: Final = "kafka."
 _SINK_ID: Final = re.compile(r"[A-Za-z0-9._-]{1,200}")
