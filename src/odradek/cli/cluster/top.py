@@ -195,19 +195,19 @@ def top(
     Rates are those of the last interval. Name the metrics listener of every broker: each shows what it leads and coordinates.
     """
 
-    def look() -> MetricsSnapshot:
+    def read() -> MetricsSnapshot:
         pages = {
             listener: samples(metrics_page(listener, "/metrics", token_file, ca).decode("utf-8", "replace"))
             for listener in listeners
         }
         return MetricsSnapshot(at_s=time.monotonic(), by_broker=pages)
 
-    before = look()
+    before = read()
     with RefreshingTable(COLUMNS) as table:
         shown_count = 0
         while rounds is None or shown_count < rounds:
             time.sleep(interval)
-            now = look()
+            now = read()
             table.show(
                 rows(before, now, limit=limit), f"the last {interval:g} s of {len(listeners)} broker(s)"
             )
