@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from tests.interop.console.conftest import console_process
 
-from odradek.client import Admin, NewTopic
+from odradek.client import Admin, NewTopic, Producer
+from odradek.model.ids import TopicPartition
 from odradek.testing import LocalBroker
 
 if TYPE_CHECKING:
@@ -22,6 +23,10 @@ PAGES = (
     "/topics/flights/delete",
     "/topics/flights/settings/retention.ms",
     "/topics/new",
+    "/topics/flights/records",
+    "/topics/flights/produce",
+    "/groups",
+    "/dead-letters",
 )
 TOPICS = ("flights", "orders.eu", "orders.us")
 
@@ -134,3 +139,38 @@ def test_the_demo_has_something_to_look_at(chromium: Browser) -> None:
         page.get_by_text("No one reads for group billing").wait_for(timeout=60_000)
         assert page.locator(".broker").count() == 3
         page.close()
+
+
+def test_records_arrive_live_and_a_search_goes_on_by_itself(
+    page: Page, filled: str, broker: LocalBroker
+) -> None:
+    with Producer(broker.address) as producer:
+        page.goto(f"{filled}/topics/flights/records?from=tail&partition=0")
+        page.get_by_role("button", name="Stop").wait_for()
+        while not page.locator("#rows tr").count():  # the tail may begin behind the first records
+            producer.send("flights", b'{"to": "<b>RIX</b>"}', key=b"live", partition=0)
+            producer.flush()
+            page.wait_for_timeout(100)
+        assert "<b>RIX</b>" in page.locator("#rows").inner_text()
+        page.get_by_role("button", name="Stop").click()
+    page.goto(f"{filled}/topics/flights/records?from=beginning")
+    page.get_by_label("JSON in the value").fill("$.to ~ rix")
+    page.get_by_role("button", name="Show records").click()
+    page.locator("#rows tr").first.get_by_role("link").click()
+    page.get_by_role("heading", name="Partition 0, offset 0").wait_for()
+    with page.expect_download() as download:
+        page.get_by_role("link", name="Download").last.click()
+    assert download.value.suggested_filename == "value-0-0.bin"
+
+
+def test_a_group_is_found_and_its_offsets_are_set_by_hand(
+    page: Page, filled: str, broker: LocalBroker
+) -> None:
+    with Admin(broker.address) as admin:
+        admin.alter_group_offsets("travel <agency>", {TopicPartition("flights", 1): 0})
+    page.goto(f"{filled}/groups")
+    page.get_by_role("link", name="travel <agency>").click()
+    page.get_by_role("link", name="Reset offsets").click()
+    page.get_by_role("button", name="Show what would happen").click()
+    page.get_by_role("button", name="Set these offsets").click()
+    page.get_by_text("The offsets were set.").wait_for()

@@ -2,18 +2,16 @@
 
 from __future__ import annotations
 
-import re
 import sys
 import time
-from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any, Final, TypeVar
 
 import click
 
 from odradek.cli.cluster.access import check_reachable, client_arguments, open_admin
-from odradek.cli.dlq.listing import LIST_COLUMNS, grouped, letter_json, letter_lines
+from odradek.cli.dlq.listing import LIST_COLUMNS, group_row, letter_json, letter_lines
 from odradek.cli.numbers import Whole
 from odradek.cli.options import bootstrap_option, complete_topics, json_option
 from odradek.cli.output import (
@@ -27,17 +25,16 @@ from odradek.cli.output import (
     write_raw,
 )
 from odradek.cli.records.moments import parse_timestamp
+from odradek.dead_letters.grouping import RedriveTarget, grouped, holds_dead_letters, redrive_targets
 from odradek.dead_letters.letter import DeadLetter
 from odradek.dead_letters.redrive import RedriveProgress, redrive
-from odradek.dead_letters.redriven import REDRIVES_TOPIC
 from odradek.dead_letters.selection import PLACE_FORMS, PlaceRange, Selection, parse_place
-from odradek.dead_letters.sending_back import Fate, RedriveRequest, is_named_after
+from odradek.dead_letters.sending_back import Fate, RedriveRequest
 from odradek.dead_letters.topic import DeadLetterTopic
 from odradek.security.closed_topics import is_internal
 
 Command = TypeVar("Command", bound=Callable[..., Any])
 
-_LOOKS_DEAD: Final = re.compile(r"(^|[._-])(dlq|dlt|dead[._-]?letters?|dead)([._-]|$)", re.IGNORECASE)
 _REFUSED_SHOWN_MAX: Final = 10
 _FILTERS: Final = (
     click.option(
@@ -121,7 +118,7 @@ def list_(
                 dict(
                     zip(
                         names,
-                        (*letter_group.row()[:5], letter_group.oldest_ms, letter_group.newest_ms),
+                        (*group_row(letter_group)[:5], letter_group.oldest_ms, letter_group.newest_ms),
                         strict=True,
                     )
                 )
@@ -129,7 +126,7 @@ def list_(
             ]
         )
     elif letter_groups:
-        print_table(LIST_COLUMNS, [letter_group.row() for letter_group in letter_groups])
+        print_table(LIST_COLUMNS, [group_row(letter_group) for letter_group in letter_groups])
     else:
         remark("no dead letters")
 
@@ -258,40 +255,22 @@ def redrive_(
         raise click.ClickException(_refusal(where.topic, done.refused_topics))
 
 
-@dataclass(frozen=True, slots=True)
-class _Target:
-    """Letters that would go to a topic. `problem`: why they do not, or not yet."""
-
-    topic: str
-    letter_count: int
-    problem: str | None = None
-
-
-def _targets(bootstrap: str, name: str, request: RedriveRequest) -> list[_Target]:
+def _targets(bootstrap: str, name: str, request: RedriveRequest) -> list[RedriveTarget]:
     """Returns the topics that letters would go to, and how many each would get."""
-    counts: Counter[str] = Counter()
-    for letter, is_redriven in _letters(bootstrap, name, request.selection):
-        target = request.target_of(letter)
-        if target is not None and (request.again or not is_redriven):
-            counts[target] += 1
-        if request.count_max is not None and counts.total() >= request.count_max:
-            break
-    return [_Target(topic, count, _problem(request, name, topic)) for topic, count in counts.items()]
+    return redrive_targets(_letters(bootstrap, name, request.selection), name, request)
 
 
-def _problem(request: RedriveRequest, name: str, topic: str) -> str | None:
-    if request.to is not None or topic in request.allowed_topics:
-        return None
-    if is_internal(topic):
-        return "internal: never sent"
-    return None if is_named_after(name, topic) else "named by headers alone: --allow-topic"
+_PROBLEMS: Final[Mapping[Fate | None, str]] = {
+    Fate.INTERNAL: "internal: never sent",
+    Fate.NOT_ALLOWED: "named by headers alone: --allow-topic",
+}
 
 
-def _print_dry_run(targets: list[_Target], as_json: bool) -> None:
+def _print_dry_run(targets: list[RedriveTarget], as_json: bool) -> None:
     if as_json:
         print_json(
             [
-                {"topic": target.topic, "letters": target.letter_count, "refused": target.problem is not None}
+                {"topic": target.topic, "letters": target.letter_count, "refused": target.refusal is not None}
                 for target in targets
             ]
         )
@@ -300,17 +279,17 @@ def _print_dry_run(targets: list[_Target], as_json: bool) -> None:
     remark("nothing was sent: leave --dry-run out to do it")
 
 
-def _print_plan(targets: list[_Target]) -> None:
+def _print_plan(targets: list[RedriveTarget]) -> None:
     if not targets:
         remark("no dead letters to send")
-    elif any(target.problem for target in targets):
-        rows = [(target.topic, target.letter_count, target.problem) for target in targets]
+    elif any(target.refusal for target in targets):
+        rows = [(target.topic, target.letter_count, _PROBLEMS.get(target.refusal)) for target in targets]
         print_table(("sent to", "letters", "problem"), rows)
     else:
         print_table(("sent to", "letters"), [(target.topic, target.letter_count) for target in targets])
 
 
-def _confirmed(targets: list[_Target], name: str, request: RedriveRequest) -> RedriveRequest:
+def _confirmed(targets: list[RedriveTarget], name: str, request: RedriveRequest) -> RedriveRequest:
     """Returns the request, with the topics that a person has seen and said yes to."""
     _print_plan(targets)
     going = [target for target in targets if not is_internal(target.topic)]
@@ -362,4 +341,4 @@ def _letters(bootstrap: str, name: str, selection: Selection) -> Iterator[tuple[
 
 def _dead_letter_topics(bootstrap: str) -> list[str]:
     with open_admin(bootstrap) as admin:
-        return [name for name in admin.list_topics() if _LOOKS_DEAD.search(name) and name != REDRIVES_TOPIC]
+        return [name for name in admin.list_topics() if holds_dead_letters(name)]

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import base64
-from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
+from collections.abc import Iterator
 from typing import Any, Final
 
 from odradek.cli.records.moments import time_text
+from odradek.dead_letters.grouping import LetterGroup
 from odradek.dead_letters.headers import Origin
 from odradek.dead_letters.letter import DeadLetter
 
@@ -16,52 +16,16 @@ _SHOWN_BYTES_MAX: Final = 2_000
 _HEX_WIDTH: Final = 16
 
 
-@dataclass(slots=True, kw_only=True)
-class LetterGroup:
-    """Letters of one topic with one origin and one error."""
-
-    topic: str
-    origin: str | None
-    error: str
-    letter_count: int = 0
-    """The number of letters that were not sent back."""
-    redriven_count: int = 0
-    oldest_ms: int | None = None
-    newest_ms: int | None = None
-
-    def add(self, letter: DeadLetter, is_redriven: bool) -> None:
-        if is_redriven:
-            self.redriven_count += 1
-        else:
-            self.letter_count += 1
-        at = letter.failed_at_ms
-        self.oldest_ms = at if self.oldest_ms is None else min(self.oldest_ms, at)
-        self.newest_ms = at if self.newest_ms is None else max(self.newest_ms, at)
-
-    def row(self) -> tuple[Any, ...]:
-        return (
-            self.topic,
-            self.origin,
-            self.error,
-            self.letter_count,
-            self.redriven_count,
-            None if self.oldest_ms is None else time_text(self.oldest_ms),
-            None if self.newest_ms is None else time_text(self.newest_ms),
-        )
-
-
-def grouped(letters: Iterable[tuple[DeadLetter, bool]]) -> list[LetterGroup]:
-    """Groups letters by topic, origin topic and error; the largest group comes first."""
-    groups: dict[tuple[str, str | None, str], LetterGroup] = {}
-    for letter, is_redriven in letters:
-        origin = letter.origin.topic if letter.origin is not None else None
-        key = (letter.topic, origin, letter.failure.exception)
-        group = groups.get(key)
-        if group is None:
-            group = groups[key] = LetterGroup(topic=key[0], origin=key[1], error=key[2])
-        group.add(letter, is_redriven)
-    return sorted(
-        groups.values(), key=lambda entry: (-entry.letter_count, -entry.redriven_count, entry.error)
+def group_row(group: LetterGroup) -> tuple[Any, ...]:
+    """Returns the row of a group of letters, in the order of LIST_COLUMNS."""
+    return (
+        group.topic,
+        group.origin,
+        group.error,
+        group.letter_count,
+        group.redriven_count,
+        None if group.oldest_ms is None else time_text(group.oldest_ms),
+        None if group.newest_ms is None else time_text(group.newest_ms),
     )
 
 

@@ -10,11 +10,12 @@ import asyncio
 from collections.abc import AsyncIterator, Callable, Mapping
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
-from typing import Any, Final
+from typing import Any, Final, TypeVar
 
 from odradek.client.aio import AsyncConsumer, AsyncProducer
 from odradek.client.consumer.consumer_record import ConsumerRecord
 from odradek.console.model.record_filter import RecordFilter
+from odradek.dead_letters.topic import DeadLetterTopic
 from odradek.model.errors import ErrorCode, KafkaError
 from odradek.model.ids import TopicPartition
 from odradek.runtime.ports import Clock
@@ -38,6 +39,8 @@ _SETTINGS: Final[Mapping[str, Any]] = {
     "max_partition_fetch_bytes": 1 << 20,
     "prefetch_max_bytes": 16 << 20,
 }
+
+T = TypeVar("T")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -177,6 +180,16 @@ class ClusterReader:
                         times[tp] = record.timestamp_ms
                 consumer.pause(fresh)
         return times
+
+    async def with_dead_letters(self, topic: str, work: Callable[[DeadLetterTopic], T]) -> T:
+        """Calls `work` with a dead-letter topic, on a thread of its own."""
+
+        def call() -> T:
+            with DeadLetterTopic(self._bootstrap, topic, **self._settings) as letters:
+                return work(letters)
+
+        async with self._slots:
+            return await asyncio.to_thread(call)
 
     async def tail(self, topic: str, partitions: list[int]) -> RecordTail:
         """Returns a reader at the end of these partitions, which has to be closed. KafkaError if there are too many."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Final
 
 from odradek.console.pages import (
+    dead_letters,
     group_changes,
     groups,
     login,
@@ -27,6 +28,7 @@ PAGES: Final[tuple[ConsolePage, ...]] = (
     *topic.PAGES,
     *group_changes.PAGES,
     *groups.PAGES,
+    *dead_letters.PAGES,
     *login.PAGES,
     *preferences.PAGES,
 )

@@ -129,6 +129,7 @@ async def show_record(visit: Visit) -> Response:
         headers=[
             (name, short_text(value), len(value or b"")) for name, value in record.headers[:HEADERS_MAX]
         ],
+        download_path=f"/topics/{record.topic}/records/{record.partition}/{record.offset}",
         headers_left=max(0, len(record.headers) - HEADERS_MAX),
         time_text=time_text,
     )

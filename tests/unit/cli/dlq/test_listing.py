@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 
-from odradek.cli.dlq.dlq import _LOOKS_DEAD
-from odradek.cli.dlq.listing import grouped, letter_json, letter_lines
+from odradek.cli.dlq.listing import group_row, letter_json, letter_lines
+from odradek.dead_letters.grouping import grouped, holds_dead_letters
 from odradek.dead_letters.headers import FailedConsumer, Origin, RecordFailure
 from odradek.dead_letters.letter import DeadLetter
 
@@ -34,7 +34,7 @@ def letter(offset: int = 17, *, error: str = "KeyError", **more: Any) -> DeadLet
 def test_letters_are_counted_by_origin_and_error_the_largest_group_first() -> None:
     letters = [(letter(1), True), (letter(2, error="OSError"), False), (letter(3, error="OSError"), False)]
     letters += [(letter(4), False), (letter(5, origin=None), True)]
-    assert [letter_group.row() for letter_group in grouped(letters)] == [
+    assert [group_row(letter_group) for letter_group in grouped(letters)] == [
         ("orders.dlq", "orders", "OSError", 2, 0, "1970-01-01T00:00:02.000Z", "1970-01-01T00:00:03.000Z"),
         ("orders.dlq", "orders", "KeyError", 1, 1, "1970-01-01T00:00:01.000Z", "1970-01-01T00:00:04.000Z"),
         ("orders.dlq", None, "KeyError", 0, 1, "1970-01-01T00:00:05.000Z", "1970-01-01T00:00:05.000Z"),
@@ -88,9 +88,9 @@ def test_a_letter_for_programs_holds_any_bytes() -> None:
     "name", ["orders.dlq", "orders-dlt", "orders.DLT", "dlq.orders", "orders_dead_letters", "orders.dead"]
 )
 def test_topics_that_look_like_dead_letters(name: str) -> None:
-    assert _LOOKS_DEAD.search(name)
+    assert holds_dead_letters(name)
 
 
 @pytest.mark.parametrize("name", ["orders", "deadline", "sdlq1", "idlt"])
 def test_topics_that_do_not(name: str) -> None:
-    assert not _LOOKS_DEAD.search(name)
+    assert not holds_dead_letters(name)
