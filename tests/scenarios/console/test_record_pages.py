@@ -88,6 +88,17 @@ async def test_records_are_shown_from_anywhere(browser: Browser, topic: str) -> 
     assert "Looked at 10 records" in (await browser.get(PATH + "?from=beginning&text=nothing")).text
 
 
+async def test_the_last_records_are_the_newest_of_all_partitions(
+    browser: Browser, broker: LocalBroker, topic: str
+) -> None:
+    await asyncio.to_thread(write, broker, *[b"old"] * 100)
+    await asyncio.to_thread(write, broker, *[b"new"] * 3, partition=1)
+    page = await browser.get(PATH + "?from=last&value=3")
+    assert page.text.count("<code>new</code>") == 3
+    assert "<code>old</code>" not in page.text
+    assert "That is everything up to the end." in page.text
+
+
 async def test_a_search_goes_on_where_a_step_ended(
     browser: Browser, topic: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:

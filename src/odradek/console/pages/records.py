@@ -31,6 +31,9 @@ from odradek.model.errors import ErrorCode, KafkaError, OdradekError
 from odradek.model.ids import TopicPartition
 
 MATCHES_MAX: Final = 50
+LAST_MATCHES_MAX: Final = 10_000
+"""The matches among the last records of all partitions, of which the newest are shown."""
+LAST_SHOWN_MAX: Final = 500
 STEP_WAIT_S: Final = 25.0
 HEADERS_MAX: Final = 100
 TAIL_ROWS_MAX: Final = 50
@@ -60,7 +63,7 @@ async def show(visit: Visit) -> Response:
         topic=topic,
         starts=STARTS,
         step=step,
-        rows=[] if step is None else ordered(step.records, newest_first=_is_newest_first(visit)),
+        rows=[] if step is None or query is None else _rows(visit, query, step),
         line=line,
         query=visit.query,
         progress=None if step is None or query is None else _progress(visit, query, step),
@@ -79,13 +82,19 @@ async def _step(visit: Visit, topic: str, query: RecordQuery) -> ScanStep:
                     query.partitions,
                     query.start,
                     query.wanted,
-                    matches_max=MATCHES_MAX,
+                    matches_max=LAST_MATCHES_MAX if query.start.kind == "last" else MATCHES_MAX,
                     committed=query.committed,
                 )
             )
     except TimeoutError:
         line = visit.catalogue.text("records.slow", time=visit.catalogue.seconds(STEP_WAIT_S))
         raise KafkaError(ErrorCode.REQUEST_TIMED_OUT, line) from None
+
+
+def _rows(visit: Visit, query: RecordQuery, step: ScanStep) -> list[ConsumerRecord]:
+    """Returns the records to show: of the last ones, those that are the newest in all partitions together."""
+    rows = ordered(step.records, newest_first=_is_newest_first(visit))
+    return rows[: min(query.start.number, LAST_SHOWN_MAX)] if query.start.kind == "last" else rows
 
 
 def _is_newest_first(visit: Visit) -> bool:
