@@ -169,13 +169,26 @@ class RecordFilter:
         if self.header:
             tests.append(_header_test(self.header))
         if self.text:
-            has_text = _text_test(self.text)
-            tests.append(lambda record: has_text(record.value) or has_text(record.key))
+            tests.append(_any_text_test(self.text))
         if self.condition is not None:
             tests.append(_json_test(self.condition))
         if len(tests) == 1:
             return tests[0]
         return lambda record: all(test(record) for test in tests)
+
+
+def _any_text_test(text: str) -> Callable[[FilteredRecord], bool]:
+    """Returns the test of key and value; text of ASCII, which is usual, costs no further call for each."""
+    has_text = _text_test(text)
+    if not text.isascii():
+        return lambda record: has_text(record.value) or has_text(record.key)
+    part = text.lower().encode()
+
+    def test(record: FilteredRecord) -> bool:
+        value, key = record.value, record.key
+        return (value is not None and part in value.lower()) or (key is not None and part in key.lower())
+
+    return test
 
 
 def _text_test(text: str) -> Callable[[bytes | None], bool]:

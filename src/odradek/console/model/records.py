@@ -277,13 +277,16 @@ class _Step:
             consumer.seek(tp, offset)
             consumer.stop_at(tp, ends[tp])
         self.positions = dict(first)
+        limits = {tp.partition: end for tp, end in ends.items()}
         deadline_s = self._clock.monotonic() + STEP_S
         while any(self.positions[tp] < ends[tp] for tp in first):
             left_s = deadline_s - self._clock.monotonic()
             if left_s <= 0 or self._is_over():
                 return
             records = await consumer.poll(min(left_s, _POLL_S), _POLL_RECORDS)
-            if not all(self._looked_at(record, ends) for record in records):
+            if not self._look_at_all(
+                [record for record in records if record.offset < limits[record.partition]]
+            ):
                 return
             self.positions.update(consumer.positions())  # behind markers of transactions, too
             await asyncio.sleep(0)
@@ -293,20 +296,26 @@ class _Step:
         is_large = step.scanned_bytes >= STEP_BYTES_MAX or step.scanned >= STEP_RECORDS_MAX
         return is_large or len(step.records) >= self._matches_max or self._kept_bytes >= KEPT_BYTES_MAX
 
-    def _looked_at(self, record: ConsumerRecord, ends: Mapping[TopicPartition, int]) -> bool:
-        """Looks at a record; returns False, without having looked, if the step is over before it."""
-        if self._is_over():
-            return False
-        tp = TopicPartition(record.topic, record.partition)
-        if record.offset >= ends[tp]:
-            return True
-        step = self.step
-        size = len(record.value or b"") + len(record.key or b"")
-        step.scanned += 1
-        step.scanned_bytes += size
-        step.until_ms = max(step.until_ms, record.timestamp_ms)
-        self.positions[tp] = record.offset + 1
-        if self._test(record):
-            step.records.append(record)
-            self._kept_bytes += size
-        return True
+    def _look_at_all(self, records: list[ConsumerRecord]) -> bool:
+        """Looks at the records of a poll; returns False if the step was over before the last of them."""
+        step, test = self.step, self._test
+        seen = records[: STEP_RECORDS_MAX - step.scanned]
+        for index, record in enumerate(seen):
+            if test(record):
+                step.records.append(record)
+                self._kept_bytes += _size(record)
+                if self._is_over():
+                    seen = seen[: index + 1]
+                    break
+        if seen:
+            step.scanned += len(seen)
+            step.scanned_bytes += sum(map(_size, seen))
+            step.until_ms = max(step.until_ms, *[record.timestamp_ms for record in seen])
+            last = {record.partition: record.offset for record in seen}
+            topic = seen[0].topic
+            self.positions |= {TopicPartition(topic, number): offset + 1 for number, offset in last.items()}
+        return len(seen) == len(records)
+
+
+def _size(record: ConsumerRecord) -> int:
+    return len(record.value or b"") + len(record.key or b"")
