@@ -284,9 +284,7 @@ class _Step:
             if left_s <= 0 or self._is_over():
                 return
             records = await consumer.poll(min(left_s, _POLL_S), _POLL_RECORDS)
-            if not self._look_at_all(
-                [record for record in records if record.offset < limits[record.partition]]
-            ):
+            if not self._sift([record for record in records if record.offset < limits[record.partition]]):
                 return
             self.positions.update(consumer.positions())  # behind markers of transactions, too
             await asyncio.sleep(0)
@@ -296,8 +294,8 @@ class _Step:
         is_large = step.scanned_bytes >= STEP_BYTES_MAX or step.scanned >= STEP_RECORDS_MAX
         return is_large or len(step.records) >= self._matches_max or self._kept_bytes >= KEPT_BYTES_MAX
 
-    def _look_at_all(self, records: list[ConsumerRecord]) -> bool:
-        """Looks at the records of a poll; returns False if the step was over before the last of them."""
+    def _sift(self, records: list[ConsumerRecord]) -> bool:
+        """Tests the records of a poll; returns False if the step was over before the last of them."""
         step, test = self.step, self._test
         seen = records[: STEP_RECORDS_MAX - step.scanned]
         for index, record in enumerate(seen):
