@@ -139,7 +139,7 @@ class _Mark(NamedTuple):
 
 
 class Arrivals:
-    """When records arrived, by this process's own clock: one mark for each second in which any came, of the last minutes."""
+    """Marks of when records arrived, by this process's own clock: one for each second in which any came, of some minutes."""
 
     __slots__ = ("_marks",)
 
