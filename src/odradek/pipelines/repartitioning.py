@@ -28,9 +28,7 @@ class NoState(OdradekError):
 def checkpoints_with_state(directory: Path) -> list[Path]:
     """Returns the queries of a pipeline that keep state. NoState when there is none."""
     queries = sorted(
-        directory
-        for directory in directory.glob("*")
-        if all((directory / part).is_dir() for part in _OF_A_QUERY)
+        query for query in directory.glob("*") if all((query / part).is_dir() for part in _OF_A_QUERY)
     )
     if not queries:
         raise NoState(f"{directory}: no query with state has a checkpoint there, on this machine")

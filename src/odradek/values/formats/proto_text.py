@@ -171,8 +171,8 @@ class ProtoReader:
         entry = message.nested_type.add(name=name)
         entry.options.map_entry = True
         for number, (part, kind) in enumerate((("key", key), ("value", value)), 1):
-            field = entry.field.add(name=part, number=number, label=_OPTIONAL)
-            self._set_type(field, kind)
+            part_of_entry = entry.field.add(name=part, number=number, label=_OPTIONAL)
+            self._set_type(part_of_entry, kind)
         field.type_name, field.label = name, _REPEATED
 
     def _enum(self, enum: Any) -> None:
