@@ -11,12 +11,10 @@ from types import TracebackType
 from typing import Final, Self
 
 from odradek.net.scrape_server import HttpPage, PageRequest, ScrapeServer
-from odradek.telemetry import events
 from odradek.telemetry.exposition import chosen_type, written
 from odradek.telemetry.metrics import Family, bounded
 from odradek.telemetry.process_metrics import process_families
 
-_log = events.get("net")
 _SERIES_MAX: Final = 20_000
 _INDEX: Final = b"Odradek. /metrics (Prometheus, OpenMetrics), /livez\n"
 
@@ -42,7 +40,6 @@ class MetricsPage:
         except BaseException:
             self._server.close()
             raise
-        _log.info("metrics_listener_opened", address=self.address)
         return self
 
     def __exit__(
