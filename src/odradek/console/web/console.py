@@ -33,7 +33,7 @@ class ConsoleOptions:
     """What the command line says."""
 
     bootstrap: str
-    settings: Mapping[str, Any] = field(default_factory=dict)
+    settings: Mapping[str, Any] = field(default_factory=dict, repr=False)
     """How to connect; without name and password where each user logs in."""
     asks_for_login: bool = False
     read_only: bool = False
