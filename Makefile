@@ -17,7 +17,7 @@ ROUNDS ?= 5000
 # The tiers of the tests: each test is in one of them. What needs a Spark session has the marker `spark`, in whatever folder it is.
 FAST   := contract differential golden lint property sql unit
 BROKER := faults hostile interop scenarios security simulation soak streams
-SPARK  := faults spark sql streams
+SPARK  := faults interop spark sql streams
 PYTEST := $(BIN)/python -m pytest -q -n $(JOBS) --dist worksteal
 
 # Hundreds of processes start in the tests: each would compile everything again.

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 import click
 
-from odradek.cli.cluster.access import client_arguments
+from odradek.cli.cluster.access import NoBrokerError, check_reachable, client_arguments
 from odradek.cli.options import bootstrap_option
 from odradek.cli.output import remark, say
 from odradek.model.errors import ConfigError
@@ -85,6 +85,8 @@ def console(
         raise ConfigError(f"the console needs more ({error}): pip install 'odradek[console]'") from error
     if asks and certificate is None and not _is_loopback(host):
         remark("passwords travel in plain text on this address: use --tls-certificate, or a proxy with TLS")
+    if not demo:
+        _warn_if_unreachable(bootstrap)
     with console_demo.demo_cluster() if demo else nullcontext(bootstrap) as servers:
         asyncio.run(
             serve(
@@ -100,6 +102,14 @@ def console(
                 on_ready=lambda url: say(f"ready {url}"),
             )
         )
+
+
+def _warn_if_unreachable(bootstrap: str) -> None:
+    """ConfigError for what is no address. A cluster that is away is no error: the console shows it when it comes back."""
+    try:
+        check_reachable(bootstrap)
+    except NoBrokerError as error:
+        remark(str(error))
 
 
 def _login_settings(*, shared: bool) -> tuple[dict[str, Any], bool]:
