@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
@@ -60,11 +61,11 @@ def rows(page: Page) -> list[str]:
 def test_topics_are_searched_as_one_types(page: Page) -> None:
     page.keyboard.press("/")
     page.keyboard.type("orders")
-    page.get_by_text("2 of 3 topics").wait_for()
+    page.get_by_text(re.compile("2 of [0-9]+ topics")).wait_for()  # other tests make topics, too
     assert rows(page) == ["orders.eu", "orders.us"]
     assert page.url.endswith("search=orders")
     page.keyboard.type(".none")
-    page.get_by_text("No topic matches. All 3 topics were searched.").wait_for()
+    page.get_by_text(re.compile("No topic matches. All [0-9]+ topics were searched.")).wait_for()
 
 
 def test_a_page_follows_the_cluster_without_being_loaded_again(page: Page, broker: LocalBroker) -> None:

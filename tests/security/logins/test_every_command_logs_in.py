@@ -46,6 +46,7 @@ OPTIONS = {
     ("config", "show"): ["--topic", "t"],
     ("config", "set"): ["--topic", "t"],
     ("config", "unset"): ["--topic", "t"],
+    ("client-metrics", "alter"): ["--interval", "1000"],
     ("topic", "alter"): ["--partitions", "2"],
     ("user", "add"): ["--generate"],
     ("pipeline", "state", "export"): ["--to", "out"],

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import functools
 import importlib.util
+import sys
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -40,6 +42,15 @@ def _tracing() -> Any:
     return module
 
 
+def _forget_cached() -> None:
+    """Clears what functions of Odradek remember: earlier tests of this process must not spare a walk its calls."""
+    for name, module in list(sys.modules.items()):
+        if name.startswith("odradek."):
+            for value in list(vars(module).values()):
+                if isinstance(value, functools._lru_cache_wrapper):
+                    value.cache_clear()
+
+
 class Trace:
     """The calls of this process and of Spark's workers, which each write them to a file of one directory."""
 
@@ -49,6 +60,7 @@ class Trace:
     @contextmanager
     def recording(self) -> Iterator[None]:
         calls = _tracing().CallFile(self.directory)
+        _forget_cached()
         calls.begin()
         try:
             yield
