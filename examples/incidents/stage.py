@@ -17,6 +17,7 @@ import threading
 import time
 import urllib.error
 import urllib.request
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass
@@ -46,7 +47,7 @@ class Step:
     telling: str = ""
 
 
-class Incident:
+class Incident(ABC):
     """An incident: how it is made, which alert fires, and the steps from the alert to the end of it."""
 
     title = ""
@@ -64,21 +65,21 @@ class Incident:
         """Returns variables of the brokers' processes."""
         return {}
 
+    @abstractmethod
     def make(self, stage: Stage) -> None:
         """Makes the incident. It returns when the figures show it."""
-        raise NotImplementedError
 
+    @abstractmethod
     def steps(self, stage: Stage) -> Sequence[Step]:
         """The commands that show what is wrong, and why."""
-        raise NotImplementedError
 
+    @abstractmethod
     def mend(self, stage: Stage) -> Sequence[Step]:
         """Mends it by itself, or by the commands that it returns: they are run afterwards."""
-        raise NotImplementedError
 
+    @abstractmethod
     def is_over(self, stage: Stage) -> bool:
         """Whether the figures show that it is mended."""
-        raise NotImplementedError
 
 
 class Stage:

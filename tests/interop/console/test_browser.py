@@ -168,10 +168,14 @@ def test_a_group_is_found_and_its_offsets_are_set_by_hand(
     page: Page, filled: str, broker: LocalBroker
 ) -> None:
     with Admin(broker.address) as admin:
-        admin.alter_group_offsets("travel <agency>", {TopicPartition("flights", 1): 0})
+        admin.alter_group_offsets("travel <agency>", {TopicPartition("flights", 1): 1})
     page.goto(f"{filled}/groups")
     page.get_by_role("link", name="travel <agency>").click()
     page.get_by_role("link", name="Reset offsets").click()
     page.get_by_role("button", name="Show what would happen").click()
+    previewed = int(page.locator("tbody tr").first.locator("td").nth(1).inner_text())
+    assert previewed != 1, "the group had committed 1"
     page.get_by_role("button", name="Set these offsets").click()
     page.get_by_text("The offsets were set.").wait_for()
+    with Admin(broker.address) as admin:
+        assert admin.list_group_offsets("travel <agency>")[TopicPartition("flights", 1)].offset == previewed

@@ -41,7 +41,7 @@ Lineage = list[tuple[int, int]]
 
 @dataclass(slots=True)
 class Committed:
-    """Of one partition."""
+    """What is known to be committed in one partition."""
 
     offset: int = 0
     since: int = 0
@@ -241,7 +241,7 @@ def _lineage(partition: Partition) -> Lineage:
 
 
 def _clipped(lineage: Sequence[tuple[int, int]], since: int, below: int) -> Lineage:
-    """Of the epochs that wrote offsets from `since` on, and below."""
+    """Returns the epochs that wrote offsets from `since` on, and below `below`."""
     clipped: Lineage = []
     for start, epoch in lineage:
         if start >= below:

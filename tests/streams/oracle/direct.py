@@ -419,7 +419,7 @@ def answers(documents: list[Document]) -> list[Outputs | str]:
 
 
 def _moved_on(frame: DirectFrame, steps: tuple[int, ...], hops: int = 0) -> DirectFrame:
-    """As `frames.moved_on`."""
+    """Does what `frames.moved_on` does, row by row."""
 
     def order(row: DirectRow) -> list[int]:
         return [*row.order[:4], row.order[4] + hops, *row.order[5:], *steps]

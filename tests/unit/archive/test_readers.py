@@ -31,7 +31,7 @@ EXPECTED: list[Row] = [(n, b"value %d" % n, f"{n // 4} %/=é" if n // 4 else Non
 
 @pytest.fixture
 def archive(archive_by_bucket: TestArchive) -> TestArchive:
-    """With small files that were replaced, and files of a batch that was never committed."""
+    """An archive with small files that were replaced, and files of a batch that was never committed."""
     for number in range(3):
         archive_by_bucket.add(number, number * 4, number * 4 + 4)
     compact(archive_by_bucket.table, 1 << 20)
@@ -41,7 +41,7 @@ def archive(archive_by_bucket: TestArchive) -> TestArchive:
 
 
 def listed_files(archive: TestArchive) -> list[str]:
-    """From the symlink manifests, as Athena reads them."""
+    """Returns the files that the symlink manifests list, as Athena reads them."""
     write_file_list(archive.table, ListStyle.ATHENA)
     manifests = Path(archive.location.path, SYMLINKS).rglob("manifest")
     return [

@@ -128,7 +128,7 @@ class GroupBench:
         return NamedTicket(name)
 
     def execute(self, operation: Callable[[GroupMachine, Moment], Outcome[T]]) -> T:
-        """As a shard does it; raises what the operation refuses."""
+        """Executes an operation as a shard does; raises what it refuses."""
         return self._take(operation(self.machine, self._now))
 
     def marker(self, producer_id: int, *, is_commit: bool, epoch: int = 0) -> None:

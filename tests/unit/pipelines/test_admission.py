@@ -280,7 +280,8 @@ def test_harmless_settings_are_not_refused(admission: ProgramAdmission, allowed:
 def test_a_local_master_is_not_refused(
     admission: ProgramAdmission, allowed: Path, master: str | None
 ) -> None:
-    admission.admit(document(allowed / "totals.py", master=master))
+    sources = admission.admit(document(allowed / "totals.py", master=master))
+    assert str(allowed.resolve()) in sources.directories
 
 
 @pytest.mark.parametrize(
