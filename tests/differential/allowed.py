@@ -78,6 +78,11 @@ ON_PURPOSE: Final = (
         why="Odradek has no Raft quorum whose voters could be changed.",
     ),
     Allowed(
+        places=_api_keys(71, 72),
+        kafka=NOT_THERE,
+        why="Kafka offers these only with a plug-in that receives what clients send. Odradek receives it itself.",
+    ),
+    Allowed(
         places=_api_keys(88, 89),
         here=NOT_THERE,
         why="Streams groups are not served, so they are not offered.",

@@ -54,6 +54,8 @@ OPTIONS = {
 }
 OF_SPARK = {("archive", "run"), ("archive", "status"), ("archive", "verify")}
 """They read an archive first, by Spark; `tests/spark/test_archive.py` logs in with them."""
+OF_USERS = {("console",)}
+"""It connects when a user has logged in; `tests/scenarios/console` logs in with it."""
 
 
 class Stopped(OdradekError):
@@ -105,7 +107,7 @@ def test_the_list_of_commands_is_not_empty() -> None:
     assert len(TAKING) > 40
 
 
-@pytest.mark.parametrize("path", sorted(TAKING.keys() - OF_SPARK), ids=" ".join)
+@pytest.mark.parametrize("path", sorted(TAKING.keys() - OF_SPARK - OF_USERS), ids=" ".join)
 def test_the_first_client_of_a_command_has_the_login(
     path: tuple[str, ...], listening: str, config: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import functools
 import importlib.util
 import sys
 import time
@@ -47,8 +46,8 @@ def _forget_cached() -> None:
     for name, module in list(sys.modules.items()):
         if name.startswith("odradek."):
             for value in list(vars(module).values()):
-                if isinstance(value, functools._lru_cache_wrapper):
-                    value.cache_clear()
+                if callable(clear := getattr(value, "cache_clear", None)):
+                    clear()
 
 
 class Trace:

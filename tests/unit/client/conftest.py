@@ -83,6 +83,8 @@ HANG_UP = object()
 """What a handler returns to cut the connection instead of answering."""
 SILENCE = object()
 """What a handler returns to never answer."""
+UNSERVED = frozenset({"GetTelemetrySubscriptions", "PushTelemetry"})
+"""APIs that the broker offers only where a test sets `versions`: clients would ask on their own."""
 
 
 @dataclass(slots=True)
@@ -158,7 +160,9 @@ class ScriptedBroker:
     def answer_ApiVersions(self, asked: ReceivedRequest) -> Any:  # noqa: N802 - an API's name
         from odradek.protocol import APIS
 
-        offered = self.versions or {api.name: (api.versions.min, api.versions.max) for api in APIS.values()}
+        offered = self.versions or {
+            api.name: (api.versions.min, api.versions.max) for api in APIS.values() if api.name not in UNSERVED
+        }
         return ApiVersionsResponse(
             api_keys=[
                 ApiVersion(

@@ -208,8 +208,21 @@ class _OffsetSearch:
                     self._cluster, leader, questions, isolation=self._isolation, timeout_s=left_s
                 )
             )
+        await self._give_up_missing(left_s)
         for tp in self.open:
             raise self.result.errors.get(tp) or left_out_of_answer(tp)
+
+    async def _give_up_missing(self, left_s: float) -> None:
+        """Closes the partitions that the cluster no longer has: their topic was deleted, or made again with fewer."""
+        image = self._cluster.metadata.image
+        missing = [tp for tp in self.open if image.partition(tp) is None]
+        for topic in dict.fromkeys(tp.topic for tp in missing):
+            problem = await self._find_topic(topic, left_s)
+            image = self._cluster.metadata.image
+            for tp in missing:
+                if tp.topic == topic and image.partition(tp) is None:
+                    self.result.errors[tp] = problem or missing_partition(tp, image, left_s)
+                    del self.open[tp]
 
     def _note(self, answers: OffsetAnswers) -> None:
         self.result.found.update(answers.found)

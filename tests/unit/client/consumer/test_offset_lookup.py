@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from typing import Any
+from uuid import uuid4
 
 import pytest
 from tests.unit.client.scripted_log import QUICK, A, Log, Within, consumer_of
@@ -84,3 +85,28 @@ async def test_a_cluster_that_does_not_answer_has_not_said_that_a_topic_is_gone(
         broker.on["Metadata"] = lambda asked: hang_up
         with pytest.raises(TimedOutError, match="topic 'gone'"):
             await within(consumer.end_offsets([GONE], 0.3))
+
+
+@pytest.mark.parametrize("left", [{}, {"t": 1}], ids=["deleted", "made again with fewer partitions"])
+async def test_a_topic_that_goes_while_its_offsets_are_looked_up_is_given_up(
+    broker: Any, log: Log, within: Within, left: dict[str, int]
+) -> None:
+    """Its leader says so first, and then the metadata. The look-up may take a minute, and this test does not wait for it."""
+    last = TopicPartition("t", 1)
+    broker.topics = {"t": 2}
+    answer_offsets = broker.on["ListOffsets"]
+
+    def offsets(asked: Any) -> Any:
+        response = answer_offsets(asked)
+        for topic in response.topics:
+            for partition in topic.partitions:
+                if partition.partition_index == last.partition:
+                    partition.error_code = int(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
+        broker.topics, broker.topic_id = left, uuid4()
+        return response
+
+    broker.on["ListOffsets"] = offsets
+    async with consumer_of(broker) as consumer:
+        with pytest.raises(KafkaError, match=r"there is no topic 't'|topic 't' has partitions 0 to 0, not 1") as caught:
+            await within(consumer.end_offsets([last]))
+    assert caught.value.code is ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
