@@ -149,6 +149,8 @@ class Lifecycle:
     def started(self, now: float) -> None:
         """The process is there."""
         self._has_process = True
+        if self._run_key not in (None, self.document.run_key):
+            self.failures_in_a_row = 0  # they were another program's
         self._run_key = self.document.run_key
         self._running_since = self._last_command = self._reported_failure = None
         self._is_killed = self._falls_asleep = self._has_moved = False
@@ -201,8 +203,7 @@ class Lifecycle:
         elif is_clean and reported is None and self.inputs is not None:
             self._enter(Phase.SLEEPING, now)  # its queries read what there was: it goes on when there is more
         else:
-            if self._running_since is not None and now - self._running_since >= self._policy.healthy_after_s:
-                self.failures_in_a_row = 0
+            self._count_again_if_healthy(now)
             if reported is None:
                 self.failure = RunFailure(line=reason, at_ms=now_ms)
             assert self.failure is not None
@@ -216,6 +217,7 @@ class Lifecycle:
 
     def _step_process(self, now: float, now_ms: int) -> Effect | None:
         policy = self._policy
+        self._count_again_if_healthy(now)
         if self.phase is Phase.STOPPING:
             return self._kill_once() if now - self.phase_since >= policy.stopping_max_s else None
         if not self._may_run or self.document.run_key != self._run_key:
@@ -249,6 +251,10 @@ class Lifecycle:
         if self.phase is Phase.SLEEPING and not self._has_moved:
             return None
         return Start()
+
+    def _count_again_if_healthy(self, now: float) -> None:
+        if self._running_since is not None and now - self._running_since >= self._policy.healthy_after_s:
+            self.failures_in_a_row = 0
 
     @property
     def _may_run(self) -> bool:

@@ -17,6 +17,7 @@ from odradek.pipelines.status import Phase, RecordCoordinates
 DOCUMENT = PipelineDocument(
     name="totals", revision=1, versions=(PipelineVersion(number=1, program="/p.py", checkpoint="totals/v1"),)
 )
+VERSION_2 = PipelineVersion(number=2, program="/q.py", checkpoint="totals/v1")
 POLICY = RestartPolicy()
 STOP, PAUSE, RESUME = (
     SendCommand(command=command) for command in (Command.STOP, Command.PAUSE, Command.RESUME)
@@ -113,6 +114,29 @@ def test_a_process_that_ran_long_enough_begins_to_count_again(ran_s: float, fail
     way.later(ran_s)
     way.end()
     assert way.lifecycle.failures_in_a_row == failures
+
+
+@pytest.mark.parametrize(("ran_s", "failures"), [(59.0, 2), (60.0, 0)])
+def test_a_process_that_goes_on_running_has_no_failures_in_a_row(ran_s: float, failures: int) -> None:
+    way = Way()
+    way.effects()
+    for _ in range(2):
+        way.end()
+        way.later(100)
+    way.report(Running())
+    assert way.later(ran_s) == []
+    assert way.lifecycle.failures_in_a_row == failures
+
+
+def test_another_program_begins_to_count_again() -> None:
+    way = Way()
+    way.effects()
+    way.end()
+    way.later(100)
+    way.report(Running())
+    assert way.follow(versions=(*DOCUMENT.versions, VERSION_2)) == [STOP]
+    assert way.end() == [Start()]
+    assert way.lifecycle.failures_in_a_row == 0
 
 
 def test_a_failure_keeps_what_the_process_said_and_where() -> None:
