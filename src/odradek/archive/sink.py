@@ -70,7 +70,8 @@ class WrittenFiles(WriterCommitMessage):
 
 
 class ArchiveSink(PromptInput, DataSourceStreamArrowWriter):
-    """One batch. Spark makes it in the driver, pickles it for the tasks, and makes another one for the commit."""
+    """The archive's sink, which writes and commits one micro-batch. Spark makes it in the driver, pickles it for the tasks,
+    and makes another one for the commit."""
 
     def __init__(self, options: ArchiveWriteOptions, schema: StructType) -> None:
         if options.checkpoint is None:

@@ -94,7 +94,8 @@ class _Closing(Protocol):
 
 
 class Broker:
-    """`await start()`, serve, `await stop()`. `fatal` is set when the broker cannot go on (every log directory failed)."""
+    """A broker process's parts, started and stopped in order: `await start()`, serve, `await stop()`. `fatal` is set when
+    the broker cannot go on (every log directory failed)."""
 
     def __init__(
         self, config: BrokerConfig, runtime: Runtime, *, open_registry: OpenRegistry | None = None

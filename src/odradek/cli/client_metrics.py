@@ -23,7 +23,7 @@ _KEYS: Final = ("metrics", "interval.ms", "match")
 
 
 class UnknownClientMetricsError(OdradekError):
-    """There is no subscription of this name."""
+    """The error for a subscription name that does not exist."""
 
 
 @click.group("client-metrics")

@@ -45,7 +45,7 @@ class TimedOutError(KafkaError):
 
 
 class BufferFullError(TimedOutError):
-    """`buffer.memory` stayed full of records that could not be sent, for `max.block.ms`."""
+    """The error of a send that had no room in `buffer.memory` for `max.block.ms`, because earlier records could not be sent."""
 
 
 class DeliveryError(KafkaError):

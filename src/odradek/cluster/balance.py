@@ -34,7 +34,8 @@ class Move:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BalancePlan:
-    """All moves, and how many replicas and preferred partitions each broker has before and after."""
+    """A plan to balance the cluster: the moves, and how many replicas and preferred partitions each broker has before and
+    after."""
 
     moves: tuple[Move, ...]
     replicas_before: Mapping[BrokerId, int]

@@ -106,7 +106,7 @@ INTERNAL_TOPICS: Final = frozenset({CONSUMER_OFFSETS, TRANSACTION_STATE, SHARE_G
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FeatureLevels:
-    """Levels of features that were set (KIP-584), by name; `epoch` counts the changes."""
+    """The finalized levels of features (KIP-584), by name; `epoch` counts the changes."""
 
     epoch: int = 0
     levels: Mapping[str, int] = field(default_factory=dict)
@@ -114,7 +114,8 @@ class FeatureLevels:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ClusterImage:
-    """All of it. `version` grows with every change, so that answers made from an image can be cached."""
+    """The state of the whole cluster at one moment. `version` grows with every change, so that answers made from an image
+    can be cached."""
 
     version: int
     cluster_id: str

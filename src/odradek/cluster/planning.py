@@ -63,12 +63,11 @@ class ClusterDefaults:
 
 
 class TopicPlanner:
-    """`planned` holds the topics planned so far, by name.
+    """Plans the topics of one change. `planned` holds the topics planned so far, by name.
 
-    `chance` is a float in [0, 1): where dealing begins, so that topics do not all begin at the same broker. `absent` are
-    brokers of the cluster that are down: they get replicas where there are too few others, and join when they come back. Of
-    brokers that are `full`, all disks are: others come first.
-    """
+    `chance` is a float in [0, 1) that selects the broker at which assignment begins, so that topics do not all begin at the
+    same one. `absent` are brokers of the cluster that are down: they get replicas where there are too few others, and join
+    when they come back. Brokers in `full` have no disk with space: they get replicas last."""
 
     def __init__(
         self,

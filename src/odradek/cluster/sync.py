@@ -33,7 +33,7 @@ _FORMAT: Final = 1
 
 
 class UpdateKind(IntEnum):
-    """`kind` of a ClusterSync answer."""
+    """The kind of a ClusterSync answer: its `kind` field."""
 
     NOTHING = 0
     DELTA = 1

@@ -122,7 +122,7 @@ class ShareGroupConfig(Section):
 
 @section("group.")
 class GroupConfig(Section):
-    """Classic groups, and in sections of their own the newer kinds of groups."""
+    """Settings for classic groups; those for the newer kinds of groups are in sections of their own."""
 
     # fmt: off
     min_session_timeout_ms: Int = setting(default=6_000, valid=at_least(1), meaning=
@@ -140,7 +140,7 @@ class GroupConfig(Section):
 
 @section("offsets.")
 class OffsetsConfig(Section):
-    """Committed offsets, and the topic __consumer_offsets that holds them."""
+    """Settings for committed offsets, and for the topic __consumer_offsets that holds them."""
 
     # fmt: off
     metadata_max_bytes: Int = setting("offset.metadata.max.bytes", default=4096, valid=at_least(0), importance=HIGH,

@@ -108,7 +108,9 @@ def _setting_of(table_row: Field[Any], prefix: str, scope: Scope) -> Setting:
 
 
 class Section:
-    """Frozen. Its methods are here, once: `dataclass` would compile a set of them for each section at every start."""
+    """A group of settings as a frozen object, with a field for each setting.
+
+    Its methods are written here once: `dataclass` would compile a set of them for each section at every start."""
 
     __slots__ = ()
     __dataclass_fields__: ClassVar[dict[str, Field[Any]]]

@@ -124,7 +124,7 @@ class StorageConfig(Section):
 
 @section("log.cleaner.")
 class CleanerConfig(Section):
-    """Compaction."""
+    """Settings for compaction (Kafka's log cleaner)."""
 
     # fmt: off
     enable: Boolean = setting(default=True, meaning=

@@ -26,7 +26,7 @@ _HOSTS: Final = Bounds(allowed="https, or nothing", accepts=lambda name: name.lo
 
 @section("ssl.")
 class SslConfig(Section):
-    """Certificates, keys, and what of TLS is spoken."""
+    """Settings for TLS: certificates, keys, versions and cipher suites."""
 
     # fmt: off
     keystore_location: String | None = setting(default=None, importance=HIGH, dynamic=PER_BROKER, meaning=

@@ -92,7 +92,7 @@ async def _end(server: uvicorn.Server, ended: asyncio.Event | None) -> None:
 
 
 class _ConsoleServer(uvicorn.Server):
-    """Ends at a signal, and returns: uvicorn's own raises the signal again, and models would not be closed."""
+    """An HTTP server that returns at a signal: uvicorn's own raises the signal again, and models would not be closed."""
 
     @contextmanager
     def capture_signals(self) -> Iterator[None]:

@@ -68,7 +68,8 @@ def span_of(places: Iterable[PlaceRange], partition: int) -> tuple[int, int | No
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Selection:
-    """All that is set must hold; of several values of one kind, one must."""
+    """A selection of dead letters. A letter must match every field that is set, and one of the values where a field has
+    several."""
 
     errors: tuple[str, ...] = ()
     """Names of classes: full, or their last part, with * and ?."""

@@ -20,7 +20,7 @@ class DeadlineKey(NamedTuple):
 
 
 class Deadlines:
-    """Times are milliseconds on the monotonic clock."""
+    """A heap of deadlines by key, in milliseconds of the monotonic clock."""
 
     __slots__ = ("_count", "_heap", "_times")
 

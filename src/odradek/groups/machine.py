@@ -92,7 +92,8 @@ class KindParts:
 
 
 class GroupMachine:
-    """Implements `shards.Machine`. Kinds are installed before anything is replayed."""
+    """The state machine of one shard of `__consumer_offsets`: groups and their offsets. Implements `shards.Machine`. Kinds
+    are installed before anything is replayed."""
 
     def __init__(self, dependencies: GroupDependencies, kinds: Iterable[KindParts] = ()) -> None:
         self.dependencies: Final = dependencies

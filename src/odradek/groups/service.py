@@ -56,8 +56,10 @@ def commit_refusal(error: KafkaError) -> KafkaError:
 
 
 class GroupService:
-    """Used on the event loop only. What is refused is raised as KafkaError, COORDINATOR_LOAD_IN_PROGRESS and NOT_COORDINATOR
-    among them; refusals of JoinGroup and SyncGroup that concern a member come as responses."""
+    """The group coordinator's operations, which a broker's handlers call. Used on the event loop only.
+
+    Refusals are raised as KafkaError, COORDINATOR_LOAD_IN_PROGRESS and NOT_COORDINATOR among them; refusals of JoinGroup and
+    SyncGroup that concern a member come as responses."""
 
     def __init__(
         self, shards: Shards[GroupMachine], consumer: ConsumerGroups, share: ShareGroups, offload: Offload

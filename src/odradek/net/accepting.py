@@ -101,7 +101,7 @@ def _bound(family: int, address: tuple[object, ...], backlog: int) -> socket.soc
 
 
 class _Acceptor:
-    """Used on the event loop."""
+    """Accepts connections on listening sockets, and keeps a spare descriptor. Used on the event loop."""
 
     def __init__(
         self, loop: asyncio.AbstractEventLoop, make: MakeProtocol, sockets: Sequence[socket.socket]

@@ -40,7 +40,7 @@ class ConnectionOwner(Protocol):
 
 
 class AnswerObserver(Protocol):
-    """Hears when the answer of a request has left."""
+    """An observer that is called when the answer to a request has left."""
 
     def sent(self, queued_s: float, sending_s: float) -> None:
         """`queued_s`: the time for which the answer waited for earlier ones; `sending_s`: until the kernel had all of it."""

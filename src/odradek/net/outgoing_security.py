@@ -104,7 +104,7 @@ class LoginCredentials:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class OutgoingSecurity:
-    """None of both: plain text."""
+    """The TLS and the login of outgoing connections. Without both a connection is plain text."""
 
     context: Callable[[], ssl.SSLContext] | None = None
     login: LoginCredentials | None = None

@@ -65,10 +65,10 @@ _ERRNO: Final = re.compile(r"\[Errno ([0-9]+)\]")
 
 
 class PeerUnreachable(OdradekError):
-    """There is no answer from a broker, and there may be none for a while; the message says why.
+    """The error of a request to another broker that got no answer. There may be none for a while; the message says why.
 
-    `refused`: nothing listens at its address. `sent`: the request may have reached it, so it is unknown whether it acted.
-    """
+    `refused`: nothing listens at the broker's address. `sent`: the request may have reached it, so it is unknown whether it
+    acted."""
 
     def __init__(self, message: str, *, refused: bool = False, sent: bool = False) -> None:
         super().__init__(message)
@@ -85,7 +85,7 @@ class _Pending(NamedTuple):
 
 
 class PeerConnection(asyncio.BufferedProtocol):
-    """Used on the event loop. `open` one; once `closed` it stays so."""
+    """One connection to another broker. `open` it; once `closed` it stays closed. Used on the event loop."""
 
     def __init__(
         self, peer: str, *, client_id: str, now: Callable[[], float], on_lost: Callable[[], None]

@@ -41,7 +41,8 @@ def _plain(broker: BrokerId) -> None:
 
 
 class Peers:
-    """Used on the event loop only. `chance` gives a float in [0, 1)."""
+    """Sends requests to the other brokers, over a connection for each broker and lane. `chance` returns a float in [0, 1).
+    Used on the event loop only."""
 
     def __init__(
         self,

@@ -62,7 +62,7 @@ class ReplySlot:
 
 
 class ReplyQueue:
-    """Used on the event loop only."""
+    """The replies of one connection, which leave in the order of the requests. Used on the event loop only."""
 
     __slots__ = (
         "_now",

@@ -81,7 +81,8 @@ class _BadRequestError(Exception):
 
 
 class ScrapeServer:
-    """`page_for` runs on this server's thread. `open`, then `start`; `close` ends all of it and can be called twice."""
+    """An HTTP server for scrapers and probes, with its own thread and event loop. `page_for` runs on that thread. `open`,
+    then `start`; `close` ends all of it and can be called twice."""
 
     def __init__(
         self,

@@ -35,10 +35,10 @@ _AGAIN: Final = (ssl.SSLWantReadError, ssl.SSLWantWriteError, ssl.SSLSyscallErro
 
 
 class TlsFailure(Exception):
-    """No TLS with this peer; the message says why. `code`: OpenSSL's name of what it found, "" where it found nothing.
+    """The error of a connection whose TLS could not be agreed; the message says why.
 
-    `verify_code`: OpenSSL's number of what is wrong with the peer's certificate.
-    """
+    `code`: OpenSSL's name of the problem, "" where it named none. `verify_code`: OpenSSL's number of what is wrong with the
+    peer's certificate."""
 
     def __init__(self, message: str, *, code: str = "", verify_code: int | None = None) -> None:
         super().__init__(message)
@@ -72,12 +72,12 @@ class InnerProtocol(Protocol):
 
 
 class TlsLayer(asyncio.BufferedProtocol):
-    """Used on the event loop only. `on_end` hears once how the handshake went: None, or why there is no TLS. A server hears
-    None of a client, too, that left before its first byte.
+    """TLS between a plain transport and a protocol. Used on the event loop only.
 
-    `accepted` gets the plain transport before the handshake, and says whether to begin it. `connection_lost` reaches the inner
-    protocol in every case, `connection_made` only after the handshake.
-    """
+    `on_end` is called once with the outcome of the handshake: None, or why there is no TLS. On a server it is called also
+    when a client leaves before its first byte. `accepted` receives the plain transport before the handshake, and returns
+    whether to begin it. `connection_lost` reaches the inner protocol in every case, `connection_made` only after the
+    handshake."""
 
     def __init__(
         self,

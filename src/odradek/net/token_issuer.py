@@ -26,7 +26,7 @@ _PASSING: Final = (408, 429)
 
 
 class IssuerUnavailable(OdradekError):
-    """There is no token now; there may be one later."""
+    """The error of a token request that got no token now; a later attempt may get one."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -39,7 +39,7 @@ class TokenGrant:
 
 
 class TokenIssuer:
-    """Called from any thread."""
+    """A client of the issuer of OAUTHBEARER tokens. It may be called from any thread."""
 
     def __init__(self, url: str, client: TokenClient, *, connect_s: float, read_s: float) -> None:
         """Raises ConfigError for a URL that is not allowed."""

@@ -56,7 +56,7 @@ class SendCommand:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Kill:
-    """kill -9, the process and what it started."""
+    """The effect that kills the process and its children (SIGKILL)."""
 
 
 Effect = Start | SendCommand | Kill

@@ -27,7 +27,7 @@ class WrongProgram(OdradekError):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LoadedProgram:
-    """Exactly one of `app` and `pipeline` is there."""
+    """A loaded program: its module, and either `app` or `pipeline`, whichever it defines."""
 
     module: ModuleType
     app: Any = None

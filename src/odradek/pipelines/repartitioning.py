@@ -22,7 +22,7 @@ _OF_A_QUERY: Final = ("offsets", "state")
 
 
 class NoState(OdradekError):
-    """There is nothing to divide."""
+    """The error for a checkpoint that holds no state to divide."""
 
 
 def checkpoints_with_state(directory: Path) -> list[Path]:

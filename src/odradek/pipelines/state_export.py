@@ -46,7 +46,7 @@ def row_of(state: OperatorState, row: StateRow) -> dict[str, Any]:
 
 
 class JsonLines:
-    """One object a line."""
+    """Writes rows of state as JSON, one object on each line."""
 
     def __init__(self, lines: IO[str]) -> None:
         self._lines = lines
@@ -60,7 +60,8 @@ class JsonLines:
 
 
 class ParquetRows:
-    """The same columns; `key` and `value` are JSON as text, since an operator's rows need not look alike."""
+    """Writes rows of state as Parquet, in the columns of the JSON lines. `key` and `value` are JSON as text, since an
+    operator's rows need not look alike."""
 
     def __init__(self, file: IO[bytes]) -> None:
         texts = [(name, pa.string()) for name in ("output", "operator", "part", "key", "value")]

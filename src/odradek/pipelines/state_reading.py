@@ -34,7 +34,7 @@ ChangelogRow = tuple[int, bytes, bytes | None]
 
 
 class NoSuchState(OdradekError):
-    """There is no such state."""
+    """The error for a state that does not exist."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -37,8 +37,10 @@ class PipelineConflict(OdradekError):
 
 
 class PipelineStore:
-    """with PipelineStore("127.0.0.1:9092") as store:
-    store.change("totals", lambda document: document.changed(now_ms, "ann", "stop", desired=Desired.STOPPED))
+    """Reads and changes the documents of a cluster's pipelines.
+
+    with PipelineStore("127.0.0.1:9092") as store:
+        store.change("totals", lambda document: document.changed(now_ms, "ann", "stop", desired=Desired.STOPPED))
     """
 
     def __init__(

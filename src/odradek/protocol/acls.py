@@ -14,7 +14,8 @@ CLUSTER_NAME: Final = "kafka-cluster"
 
 
 class AclOperation(IntEnum):
-    """Kafka's numbers, in ACLs and in the bit fields of authorized operations (KIP-430)."""
+    """The operations that an ACL names, with Kafka's numbers. The bit fields of authorized operations use them, too
+    (KIP-430)."""
 
     UNKNOWN = 0
     ANY = 1
@@ -36,7 +37,7 @@ class AclOperation(IntEnum):
 
 
 class AclResourceType(IntEnum):
-    """Kafka's numbers. There is one CLUSTER, named `kafka-cluster`."""
+    """The types of resources that an ACL names, with Kafka's numbers. There is one CLUSTER, named `kafka-cluster`."""
 
     UNKNOWN = 0
     ANY = 1
@@ -62,7 +63,7 @@ class PatternType(IntEnum):
 
 
 class AclPermission(IntEnum):
-    """Kafka's numbers."""
+    """The permission of an ACL, allow or deny, with Kafka's numbers."""
 
     UNKNOWN = 0
     ANY = 1

@@ -22,7 +22,8 @@ _NO_TIMESTAMP: Final = -1
 
 
 class KeyMap:
-    """See `cleaning.KeyMap`. A dict: it takes several times the memory that it says, and the same limit of keys."""
+    """The key map of compaction as a dict; see `cleaning.KeyMap` for its methods. It takes several times the memory that it
+    reports, and has the same limit of keys."""
 
     __slots__ = ("_key_count_max", "_last", "_seed", "size_bytes")
 

@@ -38,7 +38,7 @@ _log = events.get("registry")
 
 
 class EmbeddedRegistry:
-    """See the module's text. Use `EmbeddedRegistry.open`."""
+    """A session with the registry of one machine, whose journal several processes may share. Use `EmbeddedRegistry.open`."""
 
     def __init__(
         self, runtime: Runtime, journal: SharedJournal, files: SessionFiles, session_timeout_s: float

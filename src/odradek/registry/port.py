@@ -42,7 +42,7 @@ class Node(NamedTuple):
 
 
 class Create(NamedTuple):
-    """Make a node that must not exist. Parents need not exist."""
+    """The operation that makes a node, which must not exist. Its parents need not exist."""
 
     path: str
     data: bytes
@@ -50,7 +50,7 @@ class Create(NamedTuple):
 
 
 class Put(NamedTuple):
-    """Replace a node whose version must be the one given."""
+    """The operation that replaces the data of a node, whose version must be the given one."""
 
     path: str
     data: bytes
@@ -58,14 +58,14 @@ class Put(NamedTuple):
 
 
 class Delete(NamedTuple):
-    """Remove a node whose version must be the one given."""
+    """The operation that removes a node, whose version must be the given one."""
 
     path: str
     version: int
 
 
 class Check(NamedTuple):
-    """Change nothing, but let the commit fail unless the node has this version."""
+    """The operation that changes nothing, and fails the commit unless the node has the given version."""
 
     path: str
     version: int
@@ -75,10 +75,10 @@ Operation = Create | Put | Delete | Check
 
 
 class Registry(Protocol):
-    """Durable once `commit` returns.
+    """A session with the coordination store. A commit is durable once `commit` returns.
 
-    Reads see every commit of this session that returned before them, and of others what returned before `sync` was called.
-    """
+    Reads see every commit of this session that returned before them, and those of other sessions that returned before `sync`
+    was called."""
 
     on_expired: Callable[[], None]
     """Called on the loop when the session is over, not when the connection is merely lost."""

@@ -34,7 +34,7 @@ _log = events.get("registry")
 
 
 class Head(NamedTuple):
-    """Up to where the journal is durable."""
+    """The journal's durable part: which rewriting of the file it is, and up to which byte it is durable."""
 
     generation: int
     length: int

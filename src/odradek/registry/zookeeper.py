@@ -42,7 +42,7 @@ _GRACE_SECONDS: Final = 3.0
 
 
 class ZooKeeperRegistry:
-    """`Registry`. Open it with `open`."""
+    """A session with the registry in ZooKeeper: implements `Registry`. Open it with `open`."""
 
     def __init__(self, config: ZooKeeperConfig, runtime: Runtime) -> None:
         self.on_expired: Callable[[], None] = lambda: None

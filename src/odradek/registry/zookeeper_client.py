@@ -39,7 +39,7 @@ def new_client(config: ZooKeeperConfig) -> tuple[Any, Threads]:
 
 
 class Threads(SequentialThreadingHandler):  # type: ignore[misc]
-    """kazoo's threads, but for how they connect.
+    """The threads of kazoo's client, with connections of our own.
 
     - TLS is our own: kazoo's would trust every authority of the system beside the one given.
     - A server has `api_timeout_s` to accept a connection and to answer the first request. kazoo would give it the whole of the
@@ -134,7 +134,7 @@ def _credentials(config: ZooKeeperConfig) -> dict[str, Any]:
 
 
 class _LogHandler(logging.Handler):
-    """kazoo's log, of which only what tells a person something new is kept: names that cannot be resolved."""
+    """Handles kazoo's log, and keeps only what tells a person something new: names that cannot be resolved."""
 
     def __init__(self, threads: Threads) -> None:
         super().__init__(logging.WARNING)

@@ -70,7 +70,8 @@ class RefusedStep:
 
 
 class Session:
-    """Begin it with `begin`; it ends with `close`, or by itself (`on_over`). Paths are ZooKeeper's."""
+    """One session of ZooKeeper, used from the event loop. Begin it with `begin`; it ends with `close`, or by itself
+    (`on_over`). Paths are ZooKeeper's."""
 
     def __init__(self, config: ZooKeeperConfig, *, watched: Callable[[], Iterable[str]]) -> None:
         self.addresses = parse_connect(config.connect or "").addresses

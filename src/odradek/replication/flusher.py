@@ -25,7 +25,7 @@ OnSynced = Callable[[Partition, float], None]
 
 
 class Flusher:
-    """Used on the event loop. `on_failure` takes the partition's log directory offline."""
+    """Flushes partitions in group commits. `on_failure` takes a partition's log directory offline. Used on the event loop."""
 
     def __init__(
         self,

@@ -55,7 +55,8 @@ SendToController = Callable[[int, Message], Awaitable[Message]]
 
 
 class AlterPartitions:
-    """Used on the event loop only; the `IsrProposals` of all partitions of a broker."""
+    """Sends the ISR proposals of a broker's partitions to the controller: implements `IsrProposals`. Used on the event loop
+    only."""
 
     def __init__(
         self, send: SendToController, *, broker_id: BrokerId, broker_epoch: Callable[[], int]

@@ -52,7 +52,7 @@ class IsrCounts:
 
 
 class ReplicationContext(NamedTuple):
-    """This broker as a member of a cluster, which all of its partitions share."""
+    """The settings and services of a broker in a cluster, which all of its partitions share."""
 
     broker_id: BrokerId
     lag_s_max: float

@@ -44,11 +44,11 @@ class Flushing(Protocol):
 
 
 class Partition:
-    """Used on the event loop only. `retire` it before its log is closed or deleted.
+    """A replica of a partition: its log, its role and its high watermark. `retire` it before its log is closed or deleted.
+    Used on the event loop only.
 
-    With a `member` it serves no one until `lead` or `follow` said what it is; without one it leads alone, for good.
-    `high_watermark` is the one that was checkpointed; what is known of it is bounded by what the log holds.
-    """
+    With a `member` it serves no one until `lead` or `follow` sets its role; without one it leads alone, for good.
+    `high_watermark` is the checkpointed one; it is bounded by what the log holds."""
 
     __slots__ = ("__weakref__", "_member", "_replica", "_role", "log", "name", "retired", "topic_id")
 

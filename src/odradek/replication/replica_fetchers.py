@@ -86,7 +86,8 @@ class PeerRequests(Protocol):
 
 
 class ReplicaFetchers:
-    """Used on the event loop. `broker_epoch` and `config` are asked for each request, since both change."""
+    """Fetches the partitions that this broker follows from their leaders. `broker_epoch` and `config` are called for each
+    request, since both change. Used on the event loop."""
 
     def __init__(
         self,

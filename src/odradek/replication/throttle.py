@@ -20,7 +20,7 @@ _ALL: Final = "*"
 
 
 class ReplicationThrottle:
-    """One side. `rate` gives the bytes a second that are allowed now."""
+    """The replication throttle of one side, leader or follower. `rate` returns the bytes a second that are allowed now."""
 
     def __init__(self, me: BrokerId, rate: Callable[[], int], window: Callable[[], Window]) -> None:
         self._me = me

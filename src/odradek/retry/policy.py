@@ -23,7 +23,7 @@ FOREVER_MS: Final = -1
 
 
 class Reject(Exception):
-    """Raise it in a handler: the record goes to the dead-letter topic at once, without further tries."""
+    """The exception by which a handler rejects a record: it goes to the dead-letter topic at once, without further tries."""
 
 
 class RetryMode(StrEnum):

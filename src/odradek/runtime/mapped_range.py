@@ -16,7 +16,7 @@ _GRANULARITY: Final = mmap.ALLOCATIONGRANULARITY
 
 
 class MappedRange(mmap.mmap):
-    """Unmapped when its last view goes. `on_unreadable` is called by the reader that got EFAULT."""
+    """A mapped range of a file, which is unmapped when its last view goes. The reader that got EFAULT calls `on_unreadable`."""
 
     on_unreadable: Callable[[], None]
 

@@ -18,7 +18,7 @@ Buffer = bytes | bytearray | memoryview
 
 
 class Clock(Protocol):
-    """Two clocks that must not be mixed up."""
+    """The wall clock and the monotonic clock, which must not be mixed up."""
 
     def wall_ms(self) -> int:
         """Milliseconds since 1970, UTC. It may jump either way: use it only for what is stored."""

@@ -8,7 +8,7 @@ import uuid
 
 
 class SystemClock:
-    """`Clock` of this machine."""
+    """The clocks of this machine: implements `Clock`."""
 
     __slots__ = ()
 
@@ -20,7 +20,7 @@ class SystemClock:
 
 
 class SystemEntropy:
-    """`Entropy` of the operating system: unpredictable, also after a fork."""
+    """The randomness of the operating system, unpredictable also after a fork: implements `Entropy`."""
 
     __slots__ = ()
 

@@ -50,7 +50,7 @@ class _Descriptor:
 
 
 class PosixFile:
-    """`DiskFile` over a descriptor. Safe to use from several threads at once, `close` included."""
+    """An open file of this machine: implements `DiskFile`. Several threads may use it at once, `close` included."""
 
     __slots__ = ("_access", "_descriptor", "_mappable", "path")
 
@@ -207,7 +207,7 @@ def _skip(buffers: Sequence[Buffer], count: int) -> list[memoryview]:
 
 
 class PosixLock:
-    """`DirectoryLock` by flock(2): the kernel releases it when the process ends, however it ends."""
+    """A lock on a directory by flock(2), which the kernel releases however the process ends: implements `DirectoryLock`."""
 
     __slots__ = ("_number",)
 
@@ -221,7 +221,7 @@ class PosixLock:
 
 
 class PosixDisk:
-    """`Disk` of this machine."""
+    """The file system of this machine: implements `Disk`."""
 
     __slots__ = ()
 

@@ -44,7 +44,7 @@ _LOOKS_MAX: Final = 120
 
 
 class _Nothing(Awaitable[None]):
-    """Awaited, it is over at once."""
+    """An awaitable that is over at once."""
 
     __slots__ = ()
 

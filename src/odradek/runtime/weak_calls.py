@@ -14,7 +14,7 @@ S = TypeVar("S")
 
 
 class WeakCall(Generic[S]):
-    """`function(owner)` as long as the owner is there; afterwards nothing happens."""
+    """A call of `function(owner)` that does not keep the owner alive. Once the owner is gone, the call does nothing."""
 
     __slots__ = ("_function", "_owner")
 

@@ -139,7 +139,7 @@ def _invalid(message: str) -> KafkaError:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AclFilter:
-    """Selects ACLs; None and ANY select all. `new_filter` makes one of what a request says."""
+    """A filter that selects ACLs; None and ANY select all. `new_filter` makes one from the fields of a request."""
 
     resource_type: AclResourceType = AclResourceType.ANY
     name: str | None = None

@@ -40,7 +40,8 @@ _PARTS: Final = ("api", "principal", "client", "resource", "outcome", "kind")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AuditEvent:
-    """`time_ms` since 1970. `outcome` is done, refused, failed, or asked (it was served; its outcome is not known)."""
+    """One event of the audit log. `time_ms` counts from 1970. `outcome` is done, refused, failed, or asked (it was served;
+    its outcome is not known)."""
 
     time_ms: int
     broker: int

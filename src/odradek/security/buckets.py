@@ -21,7 +21,8 @@ its limit, are back to normal a few minutes after it ends."""
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Window:
-    """`sample_count` samples of `sample_seconds` each: how Kafka's settings say how much may be saved up."""
+    """The time for which unused tokens are saved up, in the words of Kafka's settings: `sample_count` samples of
+    `sample_seconds` each."""
 
     sample_count: int = 11
     sample_seconds: float = 1.0
@@ -37,7 +38,8 @@ class Window:
 
 
 class Bucket:
-    """See the module. `limit` is tokens per second, `burst_seconds` how long tokens are saved up."""
+    """A token bucket, which measures one client against one limit. `limit` is tokens per second, `burst_seconds` how long
+    tokens are saved up."""
 
     __slots__ = ("_taken", "_updated_at")
 

@@ -30,7 +30,9 @@ class AuthenticatedPeer:
 
 
 class PrincipalBuilder(Protocol):
-    """Made without arguments. The same peer always gets the same principal: answers are remembered."""
+    """The port of `principal.builder.class`: it maps a connection's peer to a principal.
+
+    A class is made without arguments. It must return the same principal for the same peer: results are cached."""
 
     def build(self, peer: AuthenticatedPeer) -> str:
         """Returns the principal, as `Type:name`."""

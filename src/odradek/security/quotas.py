@@ -87,7 +87,7 @@ class _Measures:
 
 
 class Quotas:
-    """See the module. Used on the event loop only."""
+    """The quotas of a cluster, and the use of each client against them. Used on the event loop only."""
 
     def __init__(self, terms: QuotaTerms | None = None) -> None:
         self._terms = terms or QuotaTerms()

@@ -11,7 +11,8 @@ R = TypeVar("R")
 
 
 class Moment(NamedTuple):
-    """`now`, for cores. Durations and deadlines go by `monotonic_ms`; `wall_ms` is for what is stored."""
+    """The current time, for cores that read no clock. Durations and deadlines go by `monotonic_ms`; `wall_ms` is for what is
+    stored."""
 
     wall_ms: int
     monotonic_ms: int
@@ -48,8 +49,8 @@ class DeferredReply(Generic[R]):
 
 @dataclass(frozen=True, slots=True)
 class Outcome(Generic[T]):
-    """`records` are appended as one batch, so all of them survive a crash or none. `reply` and `answers` leave once they,
-    and everything written before, are durable."""
+    """The result of an operation on a machine. `records` are appended as one batch, so all of them survive a crash or none.
+    `reply` and `answers` leave once they, and everything written before, are durable."""
 
     reply: T
     records: Sequence[NewRecord] = ()

@@ -56,7 +56,8 @@ class ShardState(Enum):
 
 
 class Shard(Generic[M]):
-    """Used on the event loop only. It loads from the moment it is made; `close` it when others lead the partition."""
+    """A replicated state machine on one partition of an internal topic. It loads from the moment it is made; `close` it when
+    others lead the partition. Used on the event loop only."""
 
     def __init__(
         self,

@@ -18,8 +18,10 @@ T = TypeVar("T")
 
 
 class Shards(Generic[M]):
-    """Used on the event loop only. `count` says how many partitions the topic has, or will have once it exists;
-    `patience_seconds`, how long a reply may be held until what it shows is durable."""
+    """The shards of one internal topic that this broker coordinates. Used on the event loop only.
+
+    `count` returns how many partitions the topic has, or will have once it exists; `patience_seconds`, how long a reply may
+    be held until what it shows is durable."""
 
     def __init__(
         self,

@@ -32,11 +32,11 @@ _MARK: Final = re.compile(r"'(?:[^']|'')*'|`[^`]*`|--[^\n]*|(\?)")
 
 
 class Warning(Exception):  # noqa: A001 - PEP 249 wants this name
-    """PEP 249's; nothing raises it here."""
+    """The warning that PEP 249 asks for; nothing raises it here."""
 
 
 class Error(OdradekError):
-    """PEP 249's."""
+    """The root of this module's errors, as PEP 249 asks for it."""
 
 
 class InterfaceError(Error):
@@ -50,15 +50,15 @@ class DatabaseError(Error):
 
 
 class DataError(DatabaseError):
-    """PEP 249's; nothing raises it here."""
+    """The error that PEP 249 has for bad data; nothing raises it here."""
 
 
 class IntegrityError(DatabaseError):
-    """PEP 249's; nothing raises it here."""
+    """The error that PEP 249 has for violated integrity; nothing raises it here."""
 
 
 class InternalError(DatabaseError):
-    """PEP 249's; nothing raises it here."""
+    """The error that PEP 249 has for faults of the database; nothing raises it here."""
 
 
 class OperationalError(DatabaseError):
@@ -70,7 +70,7 @@ class ProgrammingError(DatabaseError):
 
 
 class NotSupportedError(DatabaseError):
-    """ksqlDB has no such thing."""
+    """The error of a call for something that ksqlDB does not have, such as a rollback."""
 
 
 def connect(
@@ -89,7 +89,8 @@ def connect(
 
 
 class SqlConnection:
-    """Statements are on their own: there are no transactions, `commit` does nothing and `rollback` is refused."""
+    """A connection to an SQL server (PEP 249). There are no transactions: each statement stands alone, `commit` does
+    nothing, and `rollback` is refused."""
 
     def __init__(self, client: RestClient, properties: Mapping[str, str]) -> None:
         self._client = client

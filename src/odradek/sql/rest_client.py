@@ -33,7 +33,7 @@ class ServerRefusal(OdradekError):
 
 
 class ServerUnreachable(OdradekError):
-    """There is no server at the address, or it went away."""
+    """The error of a request to a server that is not at its address, or went away."""
 
 
 @dataclass(slots=True)

@@ -102,7 +102,7 @@ def check_off_loop(operation: str, path: str) -> None:
 
 
 class GuardedFile:
-    """`DiskFile` that refuses what blocks."""
+    """A file that refuses operations that block the event loop: implements `DiskFile`."""
 
     __slots__ = ("_file", "_path")
 
@@ -155,7 +155,7 @@ class GuardedFile:
 
 
 class GuardedDisk:
-    """`Disk` that refuses what blocks."""
+    """A disk that refuses operations that block the event loop: implements `Disk`."""
 
     __slots__ = ("_disk",)
 

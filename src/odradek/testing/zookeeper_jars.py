@@ -54,7 +54,7 @@ _DEPENDENCY = Template(
 
 
 class ZooKeeperAbsent(OdradekError):
-    """There is no ZooKeeper on this machine; the message is one sentence that says why, and what to do."""
+    """The error where this machine has no ZooKeeper; the message is one sentence that says why, and what to do."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

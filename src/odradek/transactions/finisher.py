@@ -35,7 +35,7 @@ so whatever our transaction left there was ended before that epoch began."""
 
 
 class Finisher:
-    """Used on the event loop only."""
+    """Writes the markers of decided transactions, and completes them. Used on the event loop only."""
 
     def __init__(
         self,

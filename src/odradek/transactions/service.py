@@ -44,7 +44,8 @@ class TransactionSettings:
 
 
 class TransactionCoordinator:
-    """Used on the event loop only. The shards are made with `new_machine`; `close` before they are closed."""
+    """The transaction coordinator's operations, which a broker's handlers call. The shards are made with `new_machine`;
+    `close` before they are closed. Used on the event loop only."""
 
     def __init__(
         self,

@@ -18,7 +18,7 @@ TIMEOUT_NEVER: Final = 2**31 - 1
 
 
 class TransactionVersion(IntEnum):
-    """Levels of the feature `transaction.version`."""
+    """The levels of the feature `transaction.version`."""
 
     CLASSIC = 0
     FLEXIBLE_RECORDS = 1

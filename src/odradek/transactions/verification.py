@@ -12,7 +12,8 @@ from odradek.model.ids import TopicPartition
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class VerificationQuestion:
-    """May the producer write into the partitions now? With `adds` they become part of its transaction."""
+    """The question to a transaction coordinator whether a producer may write into partitions now. With `adds` they become
+    part of its transaction."""
 
     transactional_id: str
     producer_id: int

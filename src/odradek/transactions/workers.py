@@ -39,7 +39,7 @@ async def decided(
 
 
 class Workers:
-    """Used on the event loop only."""
+    """Runs one worker for each shard of transactions. Used on the event loop only."""
 
     def __init__(
         self,

@@ -50,7 +50,7 @@ _EXAMPLE: Final = "write fields such as 'id BIGINT, name STRING, tags ARRAY<STRI
 
 
 class DdlError(ValueError):
-    """Why a text is no DDL."""
+    """The error for a text that is not valid DDL, with the reason."""
 
 
 class DdlField(NamedTuple):
@@ -67,10 +67,9 @@ class DdlField(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Ddl:
-    """Parsed DDL of Spark.
+    """A parsed DDL text.
 
-    `fields` None: the text is one type, `kind`.
-    """
+    With `fields` None the text is one type, `kind`."""
 
     fields: tuple[DdlField, ...] | None
     kind: str

@@ -10,7 +10,7 @@ from odradek.model.errors import ConfigError
 
 
 class Position(NamedTuple):
-    """Both count from 1."""
+    """A position in a statement's text; line and column count from 1."""
 
     line: int
     column: int

@@ -76,7 +76,7 @@ class RegisteredSchema:
 
 
 class SchemaRegistry:
-    """Use `registry_of`: it keeps what the process knows already."""
+    """A client of a schema registry. Get one from `registry_of`, which keeps what the process has already read."""
 
     def __init__(self, terms: SchemaRegistryTerms) -> None:
         self._terms = terms

@@ -50,7 +50,8 @@ class KeyFormat(Protocol):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TextKeys:
-    """UTF-8, in the order of code points. With `is_text` off: bytes in their own order; people write them as text."""
+    """Keys as UTF-8, in the order of code points. With `is_text` off they are bytes in their own order; people write them as
+    text."""
 
     name: str
     is_text: bool
@@ -78,7 +79,8 @@ class TextKeys:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class IntegerKeys:
-    """Big-endian two's complement of one width, as Kafka's serializers write it; stored with the sign bit turned."""
+    """Keys as integers: big-endian two's complement of one width, as Kafka's serializers write it; stored with the sign bit
+    turned."""
 
     name: str
     size_bytes: int
@@ -109,7 +111,8 @@ class IntegerKeys:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DoubleKeys:
-    """IEEE 754, big-endian, as Kafka's serializer writes it; stored in the order of the numbers, -0.0 before 0.0."""
+    """Keys as doubles: IEEE 754, big-endian, as Kafka's serializer writes it; stored in the order of the numbers, -0.0
+    before 0.0."""
 
     name: str = "double"
     is_stored_as_is: bool = False
@@ -136,7 +139,7 @@ class DoubleKeys:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class JsonKeys:
-    """JSON text. Two texts of the same value are one key, whatever their spaces and the order of their members."""
+    """Keys as JSON text. Two texts of the same value are one key, whatever their spaces and the order of their members."""
 
     name: str = "json"
     is_stored_as_is: bool = False

@@ -27,7 +27,8 @@ WantedOffsets = Mapping[int, int] | Mapping[TopicPartition, int] | str
 
 
 class ViewCore:
-    """Made anywhere; `open`, `close` and `wait_until` run on the event loop that `post` leads to."""
+    """The state of a materialized view, without its way to wait. It may be made on any thread; `open`, `close` and
+    `wait_until` run on the event loop that `post` leads to."""
 
     def __init__(
         self,

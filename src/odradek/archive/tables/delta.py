@@ -61,7 +61,7 @@ _STATED_US: Final = (-62_135_596_800_000_000, 253_402_300_799_999_000)
 
 
 class DeltaArchive:
-    """See `ArchiveTable`."""
+    """An archive in a Delta Lake table; see `ArchiveTable` for its methods."""
 
     def __init__(self, location: ArchiveLocation) -> None:
         self.location = location

@@ -94,9 +94,10 @@ def _reaching_catalog(name: str) -> Iterator[None]:
 
 
 class IcebergArchive:
-    """See `ArchiveTable`. `catalog` is `NAME:NAMESPACE.TABLE`, a table in a catalog that pyiceberg is configured for; without
-    it the location is its own catalog.
-    """
+    """An archive in an Iceberg table; see `ArchiveTable` for its methods.
+
+    `catalog` is `NAME:NAMESPACE.TABLE`, a table in a catalog that pyiceberg is configured for; without it the location is
+    its own catalog."""
 
     format: Final = TableFormat.ICEBERG
     data_directory: Final = "data/"

@@ -67,7 +67,7 @@ class ManifestVersion:
 
 
 class ParquetArchive:
-    """See `ArchiveTable`."""
+    """An archive in plain Parquet files with a manifest of our own; see `ArchiveTable` for its methods."""
 
     def __init__(self, location: ArchiveLocation) -> None:
         self.location = location

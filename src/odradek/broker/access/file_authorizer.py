@@ -64,7 +64,7 @@ class FileRule:
 
 
 class FileAuthorizer:
-    """See `odradek.security.authorizer.Authorizer`."""
+    """An authorizer that decides by the rules of a local file; see `odradek.security.authorizer.Authorizer` for its methods."""
 
     def __init__(self) -> None:
         self._path = Path()

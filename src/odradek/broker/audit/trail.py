@@ -52,7 +52,7 @@ class _Outcome(IntEnum):
 
 
 class AuditSink(Protocol):
-    """Takes events for good, all of them, or raises."""
+    """A destination of audit events, which stores all events of a call or raises."""
 
     async def write(self, written: Sequence[AuditEvent]) -> None: ...
 
@@ -60,7 +60,8 @@ class AuditSink(Protocol):
 
 
 class AuditTrail:
-    """Used on the event loop only. `flush` is called again and again (`FLUSH_SECONDS`), and once when the broker stops."""
+    """The queue of a broker's audit events, and their way to the sinks. Used on the event loop only. `flush` is called again
+    and again (`FLUSH_SECONDS`), and once when the broker stops."""
 
     def __init__(
         self, config: Callable[[], AuditConfig], runtime: Runtime, sinks: Sequence[AuditSink], broker_id: int

@@ -56,7 +56,8 @@ def _is_older(disk: DiskState, known: Mapping[str, Generation]) -> bool:
 
 
 class DiskIdentity:
-    """`load` at the start; `claim` and `claimed` around the registration; then `raise_generation`. Used on the event loop."""
+    """Compares this broker's disks with the registry's record of them, and keeps both up to date. `load` at the start;
+    `claim` and `claimed` around the registration; then `raise_generation`. Used on the event loop."""
 
     def __init__(
         self,

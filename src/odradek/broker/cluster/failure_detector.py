@@ -32,10 +32,11 @@ _NO_BROKERS: Final[frozenset[BrokerId]] = frozenset()
 
 
 class FailureDetector:
-    """Used on the event loop. `fence` takes the registration from an incarnation (id, epoch), if this broker is the controller.
+    """Finds out whether a broker died when a connection to it broke. Used on the event loop. `fence` takes the registration
+    from an incarnation (id, epoch), if this broker is the controller.
 
-    `epoch_of` says which incarnation of a broker the image knows; None when it knows none. `looked` is called after each look.
-    """
+    `epoch_of` says which incarnation of a broker the image knows; None when it knows none. `looked` is called after each
+    look."""
 
     def __init__(
         self,

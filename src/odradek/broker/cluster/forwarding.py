@@ -53,7 +53,7 @@ class ForwardingCluster(Protocol):
 
 
 class Forwarding:
-    """Used on the event loop only."""
+    """Forwards clients' requests to the controller, and returns its answers. Used on the event loop only."""
 
     def __init__(self, cluster: ForwardingCluster) -> None:
         self._cluster = cluster

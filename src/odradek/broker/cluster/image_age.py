@@ -15,7 +15,8 @@ if TYPE_CHECKING:
 
 
 class ImageAge:
-    """Used on the event loop only. `now` is monotonic, in seconds."""
+    """The age of this broker's cluster image, with the limit above which it decides about super users only. Used on the
+    event loop only. `now` is monotonic, in seconds."""
 
     def __init__(self, now: Callable[[], float], *, max_s: float) -> None:
         self.now: Final = now

@@ -46,7 +46,8 @@ Apply = Callable[[ClusterImage, ClusterImage], Awaitable[asyncio.Future[None] | 
 
 
 class ClusterLink:
-    """Used on the event loop only. `apply` does what it takes to get from one image to the next."""
+    """The connection between a broker and its cluster: the image that the broker runs on, and the way to the controller.
+    Used on the event loop only. `apply` does what it takes to get from one image to the next."""
 
     def __init__(
         self,

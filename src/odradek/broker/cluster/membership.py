@@ -96,7 +96,8 @@ class JoiningDisk(Protocol):
 
 
 class ClusterMembership:
-    """Used on the event loop only. `join`, later `leave` if others are to take over, and `close`."""
+    """Keeps this broker registered, a candidate for controller, and a follower of the current controller. Used on the event
+    loop only. `join`, later `leave` if others are to take over, and `close`."""
 
     def __init__(
         self,
@@ -535,7 +536,7 @@ class ClusterMembership:
 
 
 class _Pause:
-    """Longer after each failure, and never the same for two brokers."""
+    """A pause between two attempts: longer after each failure, and never the same for two brokers."""
 
     def __init__(self, entropy: Entropy) -> None:
         self._entropy = entropy

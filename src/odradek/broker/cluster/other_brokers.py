@@ -34,7 +34,8 @@ def _plain() -> None:
 
 
 class OtherBrokers:
-    """Used on the event loop only. Nothing is imported or connected before there is a broker to ask."""
+    """The addresses of the other brokers and the connections to them. Used on the event loop only. Nothing is imported or
+    connected before there is a broker to ask."""
 
     def __init__(
         self,

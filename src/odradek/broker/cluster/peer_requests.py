@@ -34,7 +34,7 @@ class SendToPeer(Protocol):
 
 
 class NoPeers(OdradekError):
-    """This broker knows of no other."""
+    """The error of a request to another broker where this broker knows of no other."""
 
 
 async def no_peers(

@@ -57,7 +57,8 @@ class IncarnationEvidence(Enum):
 
 
 class PreviousIncarnation:
-    """`await gone()` before the broker registers for the first time."""
+    """Waits at the start until no earlier process of this broker runs: `await gone()` before the broker registers for the
+    first time."""
 
     def __init__(
         self,

@@ -15,7 +15,7 @@ _GROUP: Final = 32
 
 
 class SettingsByGroup(Generic[S]):
-    """Made once, until the broker's settings, or the group's, are others."""
+    """A cache of each group's settings. An entry is computed again when the broker's settings, or the group's, have changed."""
 
     __slots__ = ("_config", "_default", "_image", "_kept", "_made_from", "_of")
 

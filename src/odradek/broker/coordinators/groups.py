@@ -29,7 +29,7 @@ KINDS: Final[tuple[KindParts, ...]] = (CLASSIC, OFFSETS)
 
 
 class ImageTopics:
-    """`groups.machine.Topics` over the cluster's image as it is now."""
+    """The topics of the cluster's current image, as group machines read them: implements `groups.machine.Topics`."""
 
     __slots__ = ("_image",)
 

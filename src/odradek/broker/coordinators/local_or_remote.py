@@ -22,7 +22,9 @@ class RemoteAdapter(Protocol[P_co]):
 
 
 class LocalOrRemote(Generic[P]):
-    """`local` finds what does the work on this broker. `connect` makes the remote adapter, when another broker is asked for the
+    """Chooses the adapter that does a piece of work: the local one, or the remote one for another broker.
+
+    `local` returns the adapter for this broker. `connect` makes the remote adapter when another broker is asked for the
     first time; so it may import it then."""
 
     def __init__(

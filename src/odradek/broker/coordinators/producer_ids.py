@@ -26,7 +26,8 @@ _RESPONSE_SECONDS_MAX: Final = 5.0
 
 
 class ProducerIds:
-    """Never gives an id twice, not even after a crash: a block is durable before its first id is given."""
+    """Allocates producer ids. Never gives an id twice, not even after a crash: a block is durable before its first id is
+    given."""
 
     def __init__(self, allocate_block: Callable[[], Awaitable[range]]) -> None:
         self._allocate_block = allocate_block

@@ -29,7 +29,7 @@ Codes = Mapping[TopicPartition, ErrorCode]
 
 
 class RemoteMarkers:
-    """Used on the event loop only."""
+    """Writes transaction markers on other brokers by WriteTxnMarkers requests. Used on the event loop only."""
 
     def __init__(self, send_to_peer: Callable[[], SendToPeer]) -> None:
         self._send_to_peer = send_to_peer

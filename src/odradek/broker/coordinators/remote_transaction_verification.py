@@ -32,8 +32,9 @@ Codes = Mapping[TopicPartition, ErrorCode]
 
 
 class RemoteVerification:
-    """Used on the event loop only. A coordinator elsewhere does not wait for a transaction that is being completed: it is asked
-    again, for `add.partitions.to.txn.retry.backoff.max.ms`."""
+    """Verifies transactions with coordinators on other brokers by AddPartitionsToTxn requests. Used on the event loop only.
+    A coordinator elsewhere does not wait for a transaction that is being completed: it is asked again, for
+    `add.partitions.to.txn.retry.backoff.max.ms`."""
 
     def __init__(
         self,

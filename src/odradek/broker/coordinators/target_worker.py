@@ -19,7 +19,8 @@ _log = events.caused_by_peers("groups")
 
 
 class TargetWorker:
-    """Used on the event loop only. `shard_of` finds the shard that keeps a group, when the target is there."""
+    """Computes the target assignments of large groups on threads: implements `LargeTargets`. Used on the event loop only.
+    `shard_of` finds the shard that keeps a group, when the target is there."""
 
     def __init__(self, offload: Offload, shard_of: Callable[[str], Shard[GroupMachine]]) -> None:
         self._offload = offload

@@ -34,7 +34,8 @@ one connection keep their order: one partition must not delay the markers of all
 
 
 class ClusterMarkers:
-    """`Markers` over all partitions of the cluster, each on the broker that leads it by this broker's image."""
+    """Writes transaction markers into all partitions of the cluster, each on the broker that leads it by this broker's
+    image. Implements `Markers`."""
 
     def __init__(
         self,
@@ -87,7 +88,7 @@ class GroupShards(Protocol):
 
 
 class LocalMarkers:
-    """`Markers` over the partitions of this broker; it refuses those that others lead."""
+    """Writes transaction markers into partitions that this broker leads, and refuses the others. Implements `Markers`."""
 
     def __init__(
         self,

@@ -216,7 +216,7 @@ ALL_PARTITIONS_MAX: Final = 250_000
 
 
 class FetchSessions:
-    """All sessions of a broker, at most `slots` of them; those of consumers hold at most `partitions_max` partitions."""
+    """The fetch sessions of a broker, at most `slots` of them; those of consumers hold at most `partitions_max` partitions."""
 
     def __init__(
         self,

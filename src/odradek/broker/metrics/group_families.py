@@ -38,7 +38,7 @@ _STATES: Final = {
 
 
 class GroupFamilies:
-    """Filled by `collect`."""
+    """The metric families of the groups that this broker coordinates. `collect` fills them."""
 
     def __init__(self, broker: BrokerContext, history: EndHistory) -> None:
         self._broker = broker

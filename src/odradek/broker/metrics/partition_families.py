@@ -72,7 +72,7 @@ _TOTALS: Final = (
 
 
 class PartitionFamilies:
-    """Filled by `steps`, which yields between two partitions."""
+    """The metric families of this broker's partitions. `steps` fills them, and yields between two partitions."""
 
     def __init__(self, broker: BrokerContext) -> None:
         self._broker = broker

@@ -52,7 +52,7 @@ class IdleShare:
 
 
 class ServerFamilies:
-    """Filled by `collect`, which looks at each connection."""
+    """The metric families of connections, memory and the event loop. `collect` fills them: it reads every connection."""
 
     def __init__(self, server: Server, broker: BrokerContext) -> None:
         self._server = server

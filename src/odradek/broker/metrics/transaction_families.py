@@ -21,7 +21,7 @@ _SHOWN_MAX: Final = 10
 
 
 class TransactionFamilies:
-    """Filled by `collect`."""
+    """The metric families of the transactions that this broker coordinates. `collect` fills them."""
 
     def __init__(self, broker: BrokerContext) -> None:
         self._broker = broker

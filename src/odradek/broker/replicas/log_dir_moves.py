@@ -45,7 +45,7 @@ class _Move:
 
 
 class LogDirMoves:
-    """Used on the event loop only."""
+    """Moves partitions between this broker's data directories (AlterReplicaLogDirs). Used on the event loop only."""
 
     def __init__(self, replicas: ReplicaManager, offload: Offload) -> None:
         self._replicas = replicas

@@ -29,7 +29,7 @@ _TURN: Final = 256
 
 
 class ReplicaMaintenance:
-    """Used on the event loop only. Who calls when: the rounds of `app.py`."""
+    """Runs the regular work on open replicas. The rounds of `app.py` call it. Used on the event loop only."""
 
     def __init__(
         self,

@@ -51,7 +51,8 @@ class LogRemoval:
 
 
 class ReplicaOpening:
-    """Used on the event loop only; for each partition by one at a time (`PartitionLanes`)."""
+    """Opens and deletes the logs of this broker's replicas, one step after another, as the newest image requires. Used on
+    the event loop only; for each partition by one at a time (`PartitionLanes`)."""
 
     def __init__(
         self,

@@ -56,7 +56,8 @@ class _Queue:
 
 
 class PartitionLanes:
-    """Used on the event loop only. A step that raises is logged, and `on_failed` is called; the next one follows."""
+    """Runs steps of work in a lane for each partition: one after another within a partition, several partitions at a time.
+    Used on the event loop only. A step that raises is logged, and `on_failed` is called; the next one follows."""
 
     def __init__(
         self, *, at_once: int, made_at_once: int, on_failed: Callable[[TopicPartition, Exception], None]

@@ -15,7 +15,7 @@ from odradek.storage.directories.log_manager import LogManager
 
 
 class ReplicaHealth:
-    """Read from the replicas as they are now: nothing is kept here."""
+    """Reports the health of this broker's replicas. It reads them as they are now, and stores nothing."""
 
     def __init__(self, held: ReplicaRegistry, directories: LogManager, lanes: PartitionLanes) -> None:
         self._held = held

@@ -63,7 +63,8 @@ class DirectoryState:
 
 
 class ReplicaManager:
-    """Used on the event loop only. `member` is given where the broker may be one of several."""
+    """Opens, reconfigures and closes this broker's replicas as the cluster's image changes. Used on the event loop only.
+    `member` is given where the broker may be one of several."""
 
     def __init__(
         self,

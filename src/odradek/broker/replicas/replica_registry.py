@@ -24,7 +24,8 @@ ReplicaId = tuple[UUID, int]
 
 
 class ReplicaRegistry:
-    """Used on the event loop only. `image` is the newest that is being applied."""
+    """The table of this broker's replicas, by name and by topic id: open, or offline with the reason. Used on the event loop
+    only. `image` is the newest that is being applied."""
 
     def __init__(self, me: BrokerId) -> None:
         self.me: Final = me

@@ -33,7 +33,7 @@ class PartitionFetchers(Protocol):
 
 
 class ReplicaRoles:
-    """Used on the event loop only."""
+    """Makes each replica of this broker the leader or a follower, as the cluster's image says. Used on the event loop only."""
 
     def __init__(self, me: BrokerId, clock: Clock) -> None:
         self._me = me

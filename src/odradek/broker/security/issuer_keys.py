@@ -26,7 +26,9 @@ _UNKNOWN_MAX: Final = 1000
 
 
 class KeySource:
-    """`refresh` it in a round. `keys` are empty until the first fetch from a URL is done; a file is read at once."""
+    """The signing keys of the tokens' issuer, from a file or a URL.
+
+    Call `refresh` regularly. `keys` is empty until the first fetch from a URL is done; a file is read at once."""
 
     def __init__(self, config: SaslConfig, runtime: Runtime) -> None:
         """Raises ConfigError for a URL that is not allowed, or a file that cannot be used."""

@@ -74,10 +74,10 @@ def kerberos_logins(security: ListenerSecurity) -> Callable[[], ServerExchange] 
 
 
 class SecureListeners:
-    """Made before the first listener opens. ConfigError when a certificate or a key cannot be used.
+    """The certificates, logins and outgoing security of this broker's listeners.
 
-    `image` is asked at each login.
-    """
+    Make it before the first listener opens; raises ConfigError when a certificate or a key cannot be used. `image` is called
+    at each login."""
 
     def __init__(self, config: BrokerConfig, runtime: Runtime, image: Callable[[], ClusterImage]) -> None:
         self._config = config

@@ -19,7 +19,7 @@ _SECRET_PARTS: Final = 2
 
 
 class Mechanisms:
-    """Used on the event loop. `token`: a delegation token by mechanism and id."""
+    """The SASL mechanisms of one listener. Used on the event loop. `token`: a delegation token by mechanism and id."""
 
     def __init__(
         self,

@@ -69,7 +69,8 @@ class RemoteShareState:
 
 
 class _CoordinatorState(NamedTuple):
-    """Raises what the keeper refuses, and NETWORK_EXCEPTION when it cannot be asked."""
+    """The share-group state that one other broker keeps. Its methods raise what that broker refuses, and NETWORK_EXCEPTION
+    when it cannot be asked."""
 
     keeper: BrokerId
     remote: RemoteShareState

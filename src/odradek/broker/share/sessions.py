@@ -31,7 +31,7 @@ class ShareSessionKey(NamedTuple):
 
 
 class ShareSession:
-    """`partitions` in the order in which they are read next."""
+    """The share session of one member on this broker. `partitions` are in the order in which they are read next."""
 
     __slots__ = ("connection", "epoch", "key", "partitions")
 
@@ -59,7 +59,7 @@ class ShareSession:
 
 
 class ShareSessions:
-    """All sessions of a broker."""
+    """The share sessions of a broker, by member."""
 
     def __init__(self) -> None:
         self._sessions: dict[ShareSessionKey, ShareSession] = {}

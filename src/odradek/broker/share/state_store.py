@@ -20,7 +20,7 @@ UNREAD: Final = Summary(0, -1, UNKNOWN_OFFSET, 0)
 
 
 class ShareStateStore(Protocol):
-    """Everything raises the errors of the shard, at once or when it is awaited."""
+    """The store of share groups' progress. Its methods raise the errors of the shard, at once or when they are awaited."""
 
     def write(self, place: SharePlace, change: StateChange) -> asyncio.Future[None]:
         """Begun at once, so that writes of one place keep their order. FENCED_STATE_EPOCH, FENCED_LEADER_EPOCH; after other

@@ -94,7 +94,7 @@ class MetricsSubscription:
 
 
 class Subscriptions:
-    """All subscriptions of the cluster."""
+    """The subscriptions to client metrics of the whole cluster."""
 
     def __init__(self, configs: Mapping[str, Mapping[str, str]] | None = None) -> None:
         """`configs`: the settings of each, by name."""

@@ -28,7 +28,7 @@ _clock: Final = SystemClock()
 
 
 class NotRepartitioned(OdradekError):
-    """Spark did not do it."""
+    """The error of a state whose repartitioning by Spark failed."""
 
 
 @click.command()

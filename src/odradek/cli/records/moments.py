@@ -22,7 +22,7 @@ class Beginning:
 
 @dataclass(frozen=True, slots=True)
 class End:
-    """Only records that arrive from now on."""
+    """The end of the log as a position: only records that arrive from now on are read."""
 
 
 @dataclass(frozen=True, slots=True)

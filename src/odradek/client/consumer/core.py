@@ -56,7 +56,7 @@ GRACE_S: Final = 2.0
 
 
 class BufferedRecords(Enum):
-    """Records were taken, but not yet returned to the user, who iterates."""
+    """The event that stops `poll` while an iteration over records holds some that its user has not received."""
 
     RECORDS = auto()
 
@@ -66,10 +66,10 @@ Event = FetchedChunk | Handover | BufferedRecords
 
 
 class ConsumerCore(Generic[K, V]):
-    """Made anywhere; `start`, `finish` and what is a coroutine run on the event loop.
+    """The state and decisions of a consumer, without its way to wait. It may be made on any thread; `start`, `finish` and
+    the coroutines run on the event loop.
 
-    `wake` asks for a turn of the fetcher, from any thread.
-    """
+    `wake` asks for a turn of the fetcher, from any thread."""
 
     def __init__(
         self,

@@ -42,7 +42,7 @@ class OffsetAndTimestamp:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class OffsetAnswers:
-    """Per partition either a result (None: no record that late) or an error."""
+    """The outcome of an offset lookup: for each partition a result (None: no record that late) or an error."""
 
     found: dict[TopicPartition, OffsetAndTimestamp | None]
     errors: dict[TopicPartition, KafkaError]  # stored-error: given to the caller of one call

@@ -116,7 +116,8 @@ class HandoverTask:
 
 
 class Participation:
-    """See above. `positions`: what to commit for what the user was given, per partition."""
+    """A consumer's membership in its group as `poll` sees it. `positions` returns, for each partition, the offset to commit
+    for what the user has received."""
 
     def __init__(
         self,

@@ -152,7 +152,8 @@ class FetchPlan:
 
 
 class Assignment:
-    """See above. Methods marked *locked* are called with `lock` held; the others take it."""
+    """The partitions that a consumer reads, with their positions and buffered records. Methods marked *locked* are called
+    with `lock` held; the others take it."""
 
     def __init__(self, settings: ConsumerSettings) -> None:
         by_duration = settings.auto_offset_reset.startswith("by_duration:")

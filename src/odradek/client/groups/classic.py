@@ -53,7 +53,7 @@ _LATER: Final = COORDINATOR_MOVED | {ErrorCode.COORDINATOR_LOAD_IN_PROGRESS, Err
 
 
 class ClassicPhase(Enum):
-    """See above."""
+    """The phases of a member of a classic group, as the module's picture shows them."""
 
     OUT = auto()
     TO_JOIN = auto()
@@ -75,7 +75,7 @@ _ALIVE: Final = frozenset(
 
 
 class ClassicMember(MembershipState):
-    """See above."""
+    """The state machine of a member of a classic group: join, sync, heartbeat, and again after a rebalance."""
 
     def __init__(self, settings: MemberSettings, backoff: Backoff) -> None:
         super().__init__(settings, backoff)

@@ -53,7 +53,7 @@ _RETRIED: Final = frozenset({ErrorCode.REBALANCE_IN_PROGRESS, ErrorCode.STALE_ME
 
 
 class _RebalancingError(KafkaError):
-    """Refused for as long as the group rebalances."""
+    """The error of a commit or a fetch of offsets while the group rebalances. It is retriable."""
 
     def __init__(self, group_id: str, code: ErrorCode) -> None:
         super().__init__(ErrorCode.REBALANCE_IN_PROGRESS, f"group {group_id!r}: {code.meaning}")

@@ -23,7 +23,8 @@ class PartitionFacts:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Target:
-    """Exactly one way to say where to."""
+    """The offsets that a group's offsets are reset to. Exactly one of `word`, `offset`, `shift`, `timestamp_ms` and
+    `by_partition` is set."""
 
     word: str = ""
     """earliest, latest or current."""

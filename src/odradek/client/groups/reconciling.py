@@ -41,7 +41,7 @@ _LATER: Final = COORDINATOR_MOVED | {ErrorCode.COORDINATOR_LOAD_IN_PROGRESS}
 
 
 class ConsumerPhase(Enum):
-    """`IN` from the first heartbeat on."""
+    """The phases of a member in the consumer protocol. It is `IN` from its first heartbeat on."""
 
     OUT = auto()
     IN = auto()
@@ -62,7 +62,7 @@ class _SentFields:
 
 
 class ReconcilingMember(MembershipState):
-    """See above. `member_id` is the member's own choice."""
+    """The state machine of a member in the consumer protocol (KIP-848). `member_id` is the member's own choice."""
 
     def __init__(self, settings: MemberSettings, backoff: Backoff, *, member_id: str) -> None:
         super().__init__(settings, backoff)

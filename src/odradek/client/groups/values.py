@@ -70,11 +70,11 @@ class Handover:
 
 
 class RebalanceListener:
-    """Its methods are called when what a consumer reads changes, inside `poll`. Override what you need.
+    """A listener to rebalances: `poll` calls its methods when the consumer's partitions change. Override the methods that
+    you need.
 
-    With an AsyncConsumer, methods may be coroutines; these go on when the `poll` that called them is cancelled. Partitions are
-    handed to others only after `partitions_revoked` has returned.
-    """
+    With an AsyncConsumer, methods may be coroutines; these go on when the `poll` that called them is cancelled. Partitions
+    are handed to others only after `partitions_revoked` has returned."""
 
     def partitions_revoked(self, partitions: Partitions) -> Awaitable[None] | None:
         """Called before these partitions go to another member: the last chance to commit for them."""

@@ -31,7 +31,8 @@ _TRIES_BEFORE_WARNING: Final = 5
 
 
 class ClusterClient:
-    """Made on the event loop that it lives on. `start` first, `close` last."""
+    """A client's access to the cluster: its metadata, its connections, and requests to the right broker. It belongs to the
+    event loop on which it is made. Call `start` first, and `close` last."""
 
     def __init__(
         self, settings: ClientSettings, clock: Clock, entropy: Entropy, *, auto_create: bool = False

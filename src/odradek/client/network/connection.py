@@ -66,7 +66,7 @@ _REFUSED: Final = ErrorCode.UNSUPPORTED_VERSION.to_bytes(2, "big")
 
 
 class BrokerConnection(asyncio.BufferedProtocol):
-    """Open with `BrokerConnection.open`. Lives on one event loop."""
+    """One connection to one broker. Open it with `BrokerConnection.open`. It belongs to one event loop."""
 
     def __init__(self, address: Address, settings: ClientSettings, clock: Clock) -> None:
         self.address: Final = address

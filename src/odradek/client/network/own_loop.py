@@ -11,7 +11,8 @@ from odradek.client.errors import IllegalStateError
 
 
 class OwnLoop:
-    """`LoopThread` for a client that lives on the loop of its caller: nothing has to be handed over."""
+    """The event loop of an asynchronous client. It replaces `LoopThread` for a client on its caller's loop: calls need no
+    other thread."""
 
     def __init__(self, name: str) -> None:
         self.name: Final = name

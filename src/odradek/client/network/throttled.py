@@ -40,7 +40,8 @@ class ThrottleState:
 
 
 class SendGate:
-    """Requests pass it in their order, to `transmit`. It is closed while the broker is to be left alone, and during a login."""
+    """A gate in front of a connection: requests pass it in order, to `transmit`. It is closed during a broker's throttle
+    time, and during a login."""
 
     def __init__(
         self, clock: Clock, transmit: Callable[[OutgoingRequest], None], *, on_open: Callable[[], None]

@@ -71,7 +71,8 @@ class _Lingering(NamedTuple):
 
 
 class Accumulator:
-    """See above. Methods marked *locked* are called with `lock` held."""
+    """The buffer of a producer: records of all partitions that wait to be sent, within `buffer.memory`. Methods marked
+    *locked* are called with `lock` held."""
 
     def __init__(
         self, settings: ProducerSettings, clock: Clock, entropy: Entropy, *, wake: Callable[[], None]

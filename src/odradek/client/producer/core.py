@@ -46,7 +46,8 @@ Headers = tuple[tuple[str, bytes | None], ...]
 
 
 class ProducerCore:
-    """Made anywhere; `start` and `finish` run on the event loop. `wake` asks for a turn of the sender, from any thread."""
+    """The state and decisions of a producer, without its way to wait. It may be made on any thread; `start` and `finish` run
+    on the event loop. `wake` asks for a turn of the sender, from any thread."""
 
     def __init__(
         self,

@@ -65,7 +65,7 @@ class AttemptResult:
 
 
 class PartitionQueue:
-    """See above. `open` is the batch that takes records now, or None."""
+    """The batches of one partition that are not settled. `open` is the batch that takes records now, or None."""
 
     __slots__ = (
         "_in_flight_max",

@@ -44,7 +44,7 @@ class ProducerId:
 
 
 class TransactionalState(Enum):
-    """See above."""
+    """The states of a transactional producer, as the module's picture shows them."""
 
     UNINITIALIZED = auto()
     INITIALIZING = auto()

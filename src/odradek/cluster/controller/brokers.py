@@ -78,7 +78,8 @@ class _BrokerEntry:
 
 
 class BrokerChanges:
-    """All steps run within `Changes.alone`; see `Controller` for what each does, and raises."""
+    """The controller's changes that follow from brokers that come, go or report. All steps run within `Changes.alone`; see
+    `Controller` for what each does, and raises."""
 
     def __init__(self, changes: Changes, clock: Clock, defaults: TopicRules) -> None:
         self._changes = changes

@@ -117,10 +117,9 @@ class Changes:
 
 
 class SharedChange(Generic[Q, A]):
-    """Requests that come while a commit is under way share the next one.
+    """A queue of requests of one kind: those that come while a commit is under way share the next one.
 
-    `decide` is given all of them, within one change, and returns what each comes to, in order.
-    """
+    `decide` receives all waiting requests within one change, and returns the outcome of each, in order."""
 
     def __init__(
         self, changes: Changes, decide: Callable[[Sequence[Q]], Awaitable[Sequence[A | KafkaError]]]

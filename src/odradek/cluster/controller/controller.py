@@ -56,11 +56,11 @@ _log = events.get("cluster")
 
 
 class Controller:
-    """Make it with `load`, and let it take office with `begin`.
+    """The controller of a cluster: it checks every change of topics, partitions and settings, commits it, and publishes the
+    next image. Make it with `load`, and let it take office with `begin`.
 
     Every change raises KafkaError where it is refused, KAFKA_STORAGE_ERROR when the registry cannot write it, NOT_CONTROLLER
-    when this broker is not the controller any more.
-    """
+    when this broker is not the controller any more."""
 
     def __init__(
         self,

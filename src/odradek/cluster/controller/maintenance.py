@@ -41,7 +41,8 @@ class MaintenancePolicy(NamedTuple):
 
 
 class Maintenance:
-    """`run` it in a task, for as long as the controller is in office; `policy` is asked again for each round."""
+    """The controller's regular work: it heals lost replicas and restores preferred leaders. `run` it in a task, for as long
+    as the controller is in office; `policy` is called again for each round."""
 
     def __init__(
         self,

@@ -31,7 +31,8 @@ class _PartitionRequest:
 
 
 class PartitionChanges:
-    """See `Controller` for what each does, and raises."""
+    """The controller's changes of partitions: ISRs, reassignments, elections. See `Controller` for what each does, and
+    raises."""
 
     def __init__(self, changes: Changes, brokers: BrokerChanges) -> None:
         self._changes = changes

@@ -34,7 +34,8 @@ _log = events.get("cluster")
 
 
 class Publication:
-    """`latest` is the image of the last commit, `applied` the image that the local broker has applied so far."""
+    """The images that the controller publishes, and how far each broker has applied them. `latest` is the image of the last
+    commit, `applied` the image that the local broker has applied so far."""
 
     def __init__(self, image: ClusterImage, apply: Apply) -> None:
         self.latest = image

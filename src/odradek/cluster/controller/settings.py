@@ -21,7 +21,8 @@ DOCUMENT_BYTES_MAX: Final = 700_000
 
 
 class SettingChanges:
-    """See `Controller` for what each does, and raises."""
+    """The controller's changes of documents, and its allocation of producer ids. See `Controller` for what each does, and
+    raises."""
 
     def __init__(self, changes: Changes, defaults: TopicRules) -> None:
         self._changes = changes

@@ -27,7 +27,8 @@ _log = events.get("cluster")
 
 
 class TopicChanges:
-    """See `Controller` for what each does, and raises."""
+    """The controller's changes of topics: creation, deletion, growth, settings. See `Controller` for what each does, and
+    raises."""
 
     def __init__(
         self,

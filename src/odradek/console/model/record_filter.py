@@ -146,7 +146,8 @@ _COMPARISONS: Final[Mapping[str, Callable[[object, object], bool]]] = {
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RecordFilter:
-    """All that is set must hold. An empty filter means every record."""
+    """A search for records: text, key, header and a JSON condition, all of which must match. An empty filter matches every
+    record."""
 
     text: str = ""
     """Part of the key or the value, without regard to case."""

@@ -44,7 +44,8 @@ class ConsoleOptions:
 
 
 class Console:
-    """Shared by all requests. Lives on the loop of the pages; models live on the background loop."""
+    """A console's settings, models and sessions, which all requests share. It runs on the pages' event loop; models run on
+    the background loop."""
 
     def __init__(self, options: ConsoleOptions, clock: Clock | None = None) -> None:
         self.options: Final = options

@@ -25,7 +25,7 @@ NO_EXPIRY = None
 
 
 class ClassicGroup:
-    """Mutated by this sub-package alone. The order of `members` is the order in which they came."""
+    """A group of the classic protocol. Only this sub-package changes it. `members` are in the order in which they joined."""
 
     __slots__ = (
         "_awaited",

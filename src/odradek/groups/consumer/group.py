@@ -88,7 +88,8 @@ class GroupActions(Protocol):
 
 
 class ConsumerGroup:
-    """Implements `groups.kinds.Group`. Members and their parts are values, so that a copy of the group is cheap."""
+    """A group of the consumer protocol (KIP-848). Implements `groups.kinds.Group`. Members and their assignments are values,
+    so a copy of the group is cheap."""
 
     __slots__ = (
         "_actions",

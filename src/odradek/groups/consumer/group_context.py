@@ -15,7 +15,8 @@ from odradek.shards import Moment
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GroupContext:
-    """`timers` is filled while a decision is made, and applied at its end. `may_describe`: of the member that asks."""
+    """The inputs of a decision about a consumer group: topics, patterns, settings and time. `timers` collects changes of
+    deadlines, which are applied at its end. `may_describe` tells which topics the asking member may describe."""
 
     topics: ClusterTopics
     patterns: TopicPatterns

@@ -56,7 +56,8 @@ _REASONS: Final = {
 
 
 class ConsumerGroups:
-    """One for all shards of a broker: the settings of each group by its id, and the expressions that were compiled."""
+    """The operations on consumer groups. One object serves all shards of a broker: it has the settings of each group by its
+    id, and the expressions that were compiled."""
 
     def __init__(self, settings: Callable[[str], ConsumerGroupSettings]) -> None:
         self._settings = settings

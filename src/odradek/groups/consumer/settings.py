@@ -34,7 +34,7 @@ _NOTES_A_SESSION: Final = 3
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ConsumerGroupSettings:
-    """Kafka's defaults. Times are milliseconds."""
+    """The settings of one consumer group, with Kafka's defaults. Times are milliseconds."""
 
     heartbeat_interval_ms: int = 5_000
     session_timeout_ms: int = 45_000

@@ -77,7 +77,8 @@ class GroupSchema(Generic[K, V]):
 
 
 class GroupDraft(Generic[G, K, V]):
-    """`group` is for reading; it is the real one until something is written."""
+    """A group's state while a decision about it is made. `group` is read only; it is the real group until the first write,
+    and a copy after it."""
 
     __slots__ = ("_is_copy", "_schema", "group", "records")
 

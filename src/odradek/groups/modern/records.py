@@ -31,7 +31,7 @@ class GroupRecord(NamedTuple, Generic[K, V]):
 
 
 class GroupRecords(Generic[K, V]):
-    """`kinds` has the value of each key."""
+    """The types of the records of one kind of group. `kinds` maps the type of each key to that of its value."""
 
     def __init__(self, kinds: Mapping[type[K], type[V]]) -> None:
         self._kinds = {key.VERSIONS.min: (key, value) for key, value in kinds.items()}

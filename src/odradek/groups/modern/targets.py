@@ -27,7 +27,7 @@ V = TypeVar("V", bound=Message)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TargetQuestion:
-    """All that an assignor looks at, as it was for an epoch of the group. It never changes: any thread may read it."""
+    """The input of an assignor for one epoch of a group. It never changes, so any thread may read it."""
 
     group_id: str
     epoch: int

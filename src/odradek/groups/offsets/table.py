@@ -33,7 +33,7 @@ Place = tuple[str, int]
 
 
 class OffsetTable:
-    """Groups need not exist to have offsets."""
+    """The offsets of a shard by group, topic and partition. A group need not exist to have offsets."""
 
     __slots__ = ("_by_group", "_open", "_pending")
 

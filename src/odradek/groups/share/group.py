@@ -79,7 +79,7 @@ def _unlisted(topics: Iterable[formats.Partitions]) -> Assignment:
 
 
 class ShareGroup:
-    """Implements `groups.kinds.Group`. What its tables hold are values, so that a copy of the group is cheap."""
+    """A share group (KIP-932). Implements `groups.kinds.Group`. Its tables hold values, so a copy of the group is cheap."""
 
     __slots__ = ("_loaded", "group_id", "kind", *_NUMBERS, *_TABLES)
 

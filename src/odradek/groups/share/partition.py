@@ -96,7 +96,8 @@ _FRESH: Final = _InFlight(RecordState.AVAILABLE, 0)
 
 
 class SharePartition:
-    """`batches` is what was made durable before; offsets of the window that they leave out are available."""
+    """The delivery state of one partition for one share group. `batches` is its durable state from before; offsets of the
+    window that are in no batch are available."""
 
     def __init__(
         self, start_offset: int, limits: Callable[[], ShareLimits], batches: Iterable[StateBatch] = ()

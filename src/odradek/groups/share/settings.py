@@ -17,7 +17,7 @@ _DEFAULT_LIMITS: Final = ShareLimits(record_locks_max=2_000, delivery_count_max=
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ShareSettings:
-    """Kafka's defaults. Times are milliseconds."""
+    """The settings of one share group, with Kafka's defaults. Times are milliseconds."""
 
     heartbeat_interval_ms: int = 5_000
     session_timeout_ms: int = 45_000

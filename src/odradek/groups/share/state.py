@@ -75,7 +75,7 @@ class Summary(NamedTuple):
 
 
 class ShareStates:
-    """Used through a shard only."""
+    """The state machine of one shard of `__share_group_state`. It is used through a shard only."""
 
     def __init__(self, settings: Callable[[], StateSettings]) -> None:
         self._settings = settings

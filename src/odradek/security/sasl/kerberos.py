@@ -52,7 +52,8 @@ class KerberosAcceptor:
 
 
 class KerberosServer:
-    """`credentials`: of the library, to accept with. `service`: the first part of this broker's principal."""
+    """The broker's side of a GSSAPI login. `credentials` are the library's, to accept with; `service` is the first part of
+    this broker's principal."""
 
     def __init__(self, credentials: Any, names: LocalNames, service: str) -> None:
         self._context = _Context(creds=credentials, usage="accept")
@@ -95,7 +96,7 @@ class KerberosServer:
 
 
 class KerberosClient:
-    """`host`: of the broker, whose principal is SERVICE/HOST."""
+    """The client's side of a GSSAPI login at the broker on `host`, whose principal is SERVICE/HOST."""
 
     def __init__(self, identity: KerberosIdentity, host: str) -> None:
         self._identity = identity

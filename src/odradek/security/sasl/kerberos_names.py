@@ -29,7 +29,7 @@ _ESCAPES: Final = re.compile(r"\\(.)|\$([0-9])", re.DOTALL)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _LocalRule:
-    """`parts`: how many a principal must have."""
+    """One rule of `sasl.kerberos.principal.to.local.rules`, for principals of `parts` parts."""
 
     parts: int
     format: str

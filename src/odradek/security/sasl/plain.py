@@ -13,7 +13,7 @@ _NO_ONE: Final = "no one has this password"
 
 
 class PlainServer:
-    """`users`: passwords by name."""
+    """The broker's side of a PLAIN login. `users` maps names to passwords."""
 
     def __init__(self, users: Mapping[str, str]) -> None:
         self._users = users

@@ -85,7 +85,7 @@ class ScramLookup:
 
 
 class ScramServer:
-    """`nonce`: fresh, printable, without a comma."""
+    """The broker's side of a SCRAM login. `nonce` is fresh, printable, and without a comma."""
 
     def __init__(self, mechanism: str, lookup: ScramLookup, nonce: str) -> None:
         self._algorithm = HASHES[mechanism]
@@ -182,7 +182,7 @@ class ScramServer:
 
 
 class ScramClient:
-    """`is_token`: user and password are a delegation token's."""
+    """The client's side of a SCRAM login. With `is_token`, user and password are those of a delegation token."""
 
     def __init__(
         self, mechanism: str, user: str, password: str, nonce: str, *, is_token: bool = False

@@ -47,10 +47,10 @@ class HandshakeOutcome:
 
 
 class LoginSession:
-    """`exchanges`: what makes a login by each enabled mechanism. `lifetimes_ms`: `connections.max.reauth.ms` of each; 0: none.
+    """The login of one connection, and its renewals. `exchanges` maps each enabled mechanism to the function that begins its
+    exchange; `lifetimes_ms` holds `connections.max.reauth.ms` of each (0: none).
 
-    Times are monotonic seconds, `wall_ms` milliseconds since 1970: the expiry of a token is of the latter.
-    """
+    Times are monotonic seconds; `wall_ms`, which the expiry of a token is compared with, is milliseconds since 1970."""
 
     def __init__(
         self, exchanges: Mapping[str, Callable[[], ServerExchange]], lifetimes_ms: Mapping[str, int]

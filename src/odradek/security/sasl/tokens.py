@@ -46,7 +46,8 @@ _TOKEN_CHARACTERS_MAX: Final = 64 * 1024
 
 @dataclass(frozen=True, slots=True)
 class IssuerKey:
-    """`kind`: RSA, or the name of a curve. `algorithm`: the only one, where the issuer says so."""
+    """A public key of an issuer. `kind` is RSA or the name of a curve; `algorithm` the only allowed one, where the issuer
+    names it."""
 
     kind: str
     public_key: Any
@@ -108,7 +109,8 @@ def _number(text: str) -> int:
 
 
 class TokenValidator:
-    """`keys` gives those of the moment; `unknown_key` hears of a key id that is not among them. Times: ms since 1970."""
+    """Validates tokens of OAUTHBEARER. `keys` returns the issuer's current keys; `unknown_key` is called with a key id that
+    is not among them. Times are ms since 1970."""
 
     def __init__(
         self,

@@ -25,7 +25,7 @@ class _RememberingPackage(JavaPackage):  # type: ignore[misc]
 
 
 class _RememberingClass(JavaClass):  # type: ignore[misc]
-    """It remembers methods. A static field may change."""
+    """A Java class that caches its methods. A static field is read each time, because it may change."""
 
     def __getattr__(self, name: str) -> Any:
         return _remembered(self, name, super().__getattr__(name))

@@ -89,11 +89,11 @@ _memories: Final[dict[tuple[str, str], DriverMemory]] = {}
 
 
 class SinkDriver:
-    """One sink's, in one process. `failing_on_loss=False`: a batch that is lost is logged, and the query goes on.
+    """The driver's half of an exactly-once sink, one for each sink and process. With `failing_on_loss=False`, a batch that
+    is lost is logged, and the query goes on.
 
-    `transaction_timeout_s` is that of the tasks' transactions. `later` is given what no one has to wait for: without it, that
-    is done at once.
-    """
+    `transaction_timeout_s` is that of the tasks' transactions. `later` receives work that nothing waits for; without it,
+    that work is done at once."""
 
     def __init__(
         self,

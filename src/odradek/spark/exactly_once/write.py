@@ -60,7 +60,8 @@ class PreparedTask(WriterCommitMessage):
 
 
 class TwoPhaseWrite:
-    """One batch. Spark pickles it in the driver before the tasks run: that is when the batch begins."""
+    """The exactly-once write of one micro-batch. Spark pickles it in the driver before the tasks run: that is when the batch
+    begins."""
 
     def __init__(self, options: WriteOptions, delivery: ExactlyOnceOptions, layout: RowFormat) -> None:
         self.options = options

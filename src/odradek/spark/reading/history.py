@@ -30,7 +30,8 @@ class DividedRanges:
 
 
 class History(Protocol):
-    """One read's. Spark pickles it with the reader; each copy opens what it needs."""
+    """The part of a read that comes from outside of the topics. Spark pickles it with the reader; each copy opens what it
+    needs."""
 
     def over(self, brokers: Catalog) -> Catalog:
         """Returns the brokers, with logs that begin where what is kept begins."""

@@ -33,7 +33,7 @@ class RequestedPosition:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class UniformPosition:
-    """The same end of the log in every partition."""
+    """The earliest or the latest offset, in every partition."""
 
     bound: int
 

@@ -69,7 +69,7 @@ And it would put this process's environment into a session's variables."""
 
 @dataclass(slots=True)
 class DoorSession:
-    """All on one thread."""
+    """The Spark session of the doors, and the tables in its catalog. One thread uses it."""
 
     directory: Path
     order: OpenDoors

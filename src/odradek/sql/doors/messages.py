@@ -10,7 +10,8 @@ from odradek.sql.catalog import Source
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class OpenDoors:
-    """Ports on 127.0.0.1: None for a door that stays shut, 0 for any port. `options`: of `format("odradek")`."""
+    """The message that opens the doors. Ports are on 127.0.0.1: None for a door that stays shut, 0 for any port. `options`
+    are those of `format("odradek")`."""
 
     connect: int | None
     jdbc: int | None
@@ -21,7 +22,7 @@ class OpenDoors:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ShowSources:
-    """All that there is now."""
+    """The message that lists all streams and tables that the doors show from now on."""
 
     sources: tuple[Source, ...]
 
@@ -36,6 +37,6 @@ class DoorsOpen:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DoorsFailed:
-    """They do not open: one line."""
+    """The message that the doors cannot be opened, with the reason in one line."""
 
     problem: str

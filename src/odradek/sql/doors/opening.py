@@ -62,7 +62,7 @@ def _environment(ours: Mapping[str, str]) -> dict[str, str]:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DoorTerms:
-    """Ports of 127.0.0.1: of Spark Connect and of Thrift for JDBC. None: no such door; 0: any port."""
+    """The ports of the doors on 127.0.0.1: of Spark Connect, and of Thrift for JDBC. None: no such door; 0: any port."""
 
     connect: int | None = None
     jdbc: int | None = None

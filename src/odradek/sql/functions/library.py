@@ -55,7 +55,7 @@ class FunctionDescription:
 
 
 class FunctionLibrary:
-    """Immutable. `with_functions` gives a copy that has more: functions of users."""
+    """The functions that a statement may call. It is immutable; `with_functions` returns a copy with users' functions, too."""
 
     def __init__(self, definitions: Iterable[Definition]) -> None:
         self._definitions: dict[str, Definition] = {}

@@ -49,7 +49,8 @@ class Parameter:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Signature:
-    """`returns`: a pattern, in which the letters stand for what the call has bound."""
+    """The types of a function's parameters and result. `returns` is a pattern, whose letters stand for the types that the
+    call has bound."""
 
     parameters: tuple[Parameter, ...]
     returns: SqlType
@@ -209,7 +210,8 @@ class Call:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Overload:
-    """`result`: computes the type from those of the call where the signature cannot say it."""
+    """One signature of a scalar function, with its Spark SQL. `result` computes the result's type from those of the call
+    where the signature cannot express it."""
 
     signature: Signature
     spark: Template

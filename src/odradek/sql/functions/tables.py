@@ -34,7 +34,8 @@ class TableFunction:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TableDefinition:
-    """`overloads` return the type of one row's value; their text is an array."""
+    """A table function (UDTF), which makes several rows from one. `overloads` return the type of one row's value; their text
+    is an array."""
 
     name: str
     description: str

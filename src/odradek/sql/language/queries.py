@@ -16,7 +16,7 @@ JoinType: TypeAlias = Literal["inner", "left", "right", "outer"]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SelectExpression:
-    """`alias` None: a name is made."""
+    """An expression in SELECT. With `alias` None the column's name is generated."""
 
     expression: Expression
     alias: str | None
@@ -25,7 +25,7 @@ class SelectExpression:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SelectStar:
-    """`*`, of one source (`a.*`), or of a struct (`address->*`)."""
+    """A `*` in SELECT: of all sources, of one source (`a.*`), or of a struct (`address->*`)."""
 
     source: str | None = None
     struct: Expression | None = None
@@ -76,7 +76,8 @@ Relation: TypeAlias = NamedRelation | SubqueryRelation | JoinRelation
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class WindowClause:
-    """`size_ms`: the gap of a session. `advance_ms`: of hopping windows. None: not said."""
+    """The WINDOW clause of a query. `size_ms` is the size, or the gap of a session; `advance_ms` that of hopping windows.
+    Times that the clause leaves out are None."""
 
     kind: Literal["tumbling", "hopping", "session"]
     size_ms: int
@@ -88,7 +89,8 @@ class WindowClause:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Query:
-    """`emit` None: a pull query, or a persistent query, which emits changes. `subqueries`: those of WHERE, by `subquery_of`."""
+    """A query as it is written. With `emit` None it is a pull query, or a persistent query, which emits changes.
+    `subqueries` are those of WHERE, by `subquery_of`."""
 
     select: tuple[SelectExpression | SelectStar, ...]
     relation: Relation

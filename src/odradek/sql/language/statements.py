@@ -29,9 +29,8 @@ class Statement:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ColumnDefinition:
-    """`role`: a KEY column of a stream, a PRIMARY KEY one of a table, HEADERS (`header`: of one header only), or a value.
-    `type`: as it is written.
-    """
+    """A column in a CREATE statement. `role` is a KEY column of a stream, a PRIMARY KEY one of a table, HEADERS (`header`:
+    of one header only), or a value. `type` is the text as it is written."""
 
     name: str
     type: str
@@ -76,7 +75,7 @@ class InsertIntoSelect(Statement):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class InsertValues(Statement):
-    """`columns`: empty when none are named."""
+    """INSERT INTO name [(columns)] VALUES (…). `columns` is empty when the statement names none."""
 
     target: str
     columns: tuple[str, ...]

@@ -11,7 +11,8 @@ from odradek.streams.processors.ports import Fields
 
 
 class SqlAggregation:
-    """`functions` knows what a call does. The aggregate is the list of the calls' states."""
+    """The aggregate functions of a query as one fold. `functions` evaluates the calls. The aggregate is the list of the
+    calls' states."""
 
     def __init__(self, calls: tuple[AggregateCall, ...], functions: FunctionLibrary) -> None:
         self._calls = calls

@@ -68,7 +68,8 @@ CLEANUP_POLICIES: Final = ("delete", "compact", "compact,delete")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Plan:
-    """`sink`: what it fills, None for a SELECT. `key` and `value` name the columns of the frame at the end."""
+    """The plan of a statement with a query. `sink` is the stream or table that it fills, None for a SELECT. `key` and
+    `value` name the columns of the last frame."""
 
     query: QueryPlan
     key: tuple[OutputColumn, ...]

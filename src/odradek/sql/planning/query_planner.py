@@ -46,7 +46,8 @@ _GROUP_WINDOWS_HINT: Final = (
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class QueryPlan:
-    """`key`: names in the output, and the columns of the frame's key. `value`: the columns of the frame's value."""
+    """The planned steps of a query, and the columns that they end with. `key` has the output's names and the columns of the
+    frame's key; `value`, the columns of the frame's value."""
 
     step: Step
     key: tuple[OutputColumn, ...]
@@ -77,7 +78,7 @@ class _Item:
 
 
 class QueryPlanner:
-    """Plans one query. `needs_key`: the result is kept, so that its key has to be selected."""
+    """Plans one query. With `needs_key` the result is stored, so its key has to be selected."""
 
     def __init__(
         self, catalog: SqlCatalog, query: Query, planned: PlannedSteps, *, needs_key: bool, sink: str = ""

@@ -61,7 +61,7 @@ class PlannedSubquery(Protocol):
 
 
 class RelationPlanner:
-    """Plans one FROM."""
+    """Plans one FROM clause: its sources and joins."""
 
     def __init__(
         self,

@@ -13,7 +13,8 @@ from odradek.values.types import SqlType
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class KeyColumn:
-    """`texts`: the columns of the frame that hold it: one of them has to be selected, the first that is becomes the key."""
+    """A column of a relation's key. `texts` are the columns of the frame that hold it: one of them has to be selected, and
+    the first that is becomes the key."""
 
     name: str
     type: SqlType

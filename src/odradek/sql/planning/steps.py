@@ -28,7 +28,7 @@ class NamedColumn(NamedTuple):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Step:
-    """`inputs`: what it reads. `is_table`: it makes a table."""
+    """A step of a logical plan. `inputs` are the steps that it reads; `is_table` is whether it makes a table."""
 
     inputs: tuple[Step, ...] = ()
 
@@ -101,7 +101,8 @@ class ProjectStep(Step):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RekeyStep(Step):
-    """`key`: empty for no key. `keeps_null`: records whose key is null go on."""
+    """Gives each record another key. `key` is empty for no key. With `keeps_null`, records whose key is null are emitted,
+    too."""
 
     key: tuple[str, ...]
     keeps_null: bool
@@ -113,7 +114,8 @@ class RekeyStep(Step):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ExplodeStep(Step):
-    """One record for each element; `arrays`: a column for each, side by side, null where one is shorter. `kept`: the others."""
+    """Makes one record for each element of arrays. `arrays` has a column for each, side by side, null where one is shorter;
+    `carried` are the other columns."""
 
     carried: tuple[str, ...]
     arrays: tuple[NamedColumn, ...]
@@ -124,7 +126,7 @@ class ExplodeStep(Step):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AggregateCall:
-    """`arguments`: columns of the frame before. `result`: the column of what it says."""
+    """A call of an aggregate function. `arguments` are columns of the frame before it; `result` is the column of its result."""
 
     name: str
     kinds: tuple[SqlType, ...]
@@ -187,9 +189,11 @@ JoinWay: TypeAlias = Literal["inner", "left", "outer"]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class JoinStep(Step):
-    """Inputs have equal keys, or `on` says what of the left is the right key (a foreign key). `within`: before, after and grace
-    in ms, of two streams. `window`: of the left side, where the right one has none. `of_key`: `on` is a column of its key.
-    """
+    """A join of two inputs, whose keys are equal, or where `on` is the right side's key as a column of the left (a foreign
+    key).
+
+    `within`: before, after and grace in ms, for two streams. `window`: of the left side, where the right one has none.
+    `of_key`: `on` is a column of the left side's key."""
 
     way: JoinWay
     on: str | None = None

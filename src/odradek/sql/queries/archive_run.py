@@ -83,9 +83,8 @@ class ArchiveBuild:
 
 @dataclass(frozen=True, slots=True)
 class RowDecoding:
-    """Keys and values as structs with the columns of a source. Bytes that cannot be read are not lost: they are in
-    `undecoded` and `undecoded_key`.
-    """
+    """Decodes keys and values into structs with the columns of a source. Bytes that cannot be read are not lost: they are in
+    `undecoded` and `undecoded_key`."""
 
     source: SqlSource
 

@@ -120,7 +120,7 @@ class PushedRows:
 
 
 class SqlEngine:
-    """Use it from one event loop."""
+    """The server's face of the engine process: it starts, pauses and ends queries. Used from one event loop."""
 
     def __init__(
         self,

@@ -19,7 +19,8 @@ _TRIES: Final = 5
 
 
 class EngineScratch:
-    """This engine's directory. `parent`: where engines have theirs, by default the directory of temporary files."""
+    """The directory of one engine. `parent` is the directory of all engines' directories, by default that of temporary
+    files."""
 
     def __init__(self, parent: Path | None = None) -> None:
         """Removes the files of engines that ended without `close`."""

@@ -27,7 +27,7 @@ _SHOWN_MAX: Final = 3
 
 
 class Assertions:
-    """Each answers an entity, or refuses with ASSERT_FAILED when its time is over."""
+    """Runs ASSERT statements. Each method returns an entity, or refuses with ASSERT_FAILED when its time is over."""
 
     def __init__(self, parts: ServerParts) -> None:
         self._parts = parts

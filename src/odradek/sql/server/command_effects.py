@@ -35,9 +35,8 @@ _SINK_CHARS_MAX: Final = 100
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class QueryOrders:
-    """Makes the orders that start queries in the engine. `settings`: how to connect to the brokers, by Kafka's names;
-    `spark_options`: the same for Spark's source.
-    """
+    """Makes the orders that start queries in the engine. `settings` are those for connecting to the brokers, by Kafka's
+    names; `spark_options` are the same for Spark's source."""
 
     service_id: str
     servers: str
@@ -67,7 +66,7 @@ class QueryOrders:
 
 
 class CommandEffects:
-    """Commands and snapshots of the command topic take effect here. Use it from one event loop."""
+    """Applies the command topic's commands and snapshots to the server's state, engine and views. Used from one event loop."""
 
     def __init__(
         self, state: ServiceState, orders: QueryOrders, engine: SqlEngine, views: TableViews

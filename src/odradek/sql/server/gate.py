@@ -52,7 +52,7 @@ class GateLimits:
 
 @dataclass(frozen=True, slots=True)
 class HttpUsers:
-    """Passwords by name."""
+    """The users of the HTTP server, with their passwords by name."""
 
     passwords: Mapping[str, str] = field(repr=False)
 
@@ -89,10 +89,9 @@ class HttpUsers:
 
 
 class Shares:
-    """Places that clients share. One may take another place while it holds fewer than are left.
+    """A limited number of places that clients share. A client may take another place while it holds fewer than are left.
 
-    So one client alone gets half of them, and with n clients one part of n + 1 stays free for the next.
-    """
+    So one client alone gets half of them, and with n clients one part of n + 1 stays free for the next."""
 
     def __init__(self, count_max: int) -> None:
         self._max = count_max

@@ -20,9 +20,10 @@ from odradek.sql.server.topics import SourceTopics
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ServerParts:
-    """`broker_settings`: the brokers' addresses, and the settings for logging in, by Kafka's names. `archive_endpoints`: the
-    stores that a statement may name. `shown_properties`: the server's own properties, for SHOW PROPERTIES.
-    """
+    """The parts of an SQL server that statements use.
+
+    `broker_settings`: the brokers' addresses, and the settings for logging in, by Kafka's names. `archive_endpoints`: the
+    stores that a statement may name. `shown_properties`: the server's own properties, for SHOW PROPERTIES."""
 
     state: ServiceState
     commands: CommandTopic

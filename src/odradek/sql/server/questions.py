@@ -26,7 +26,7 @@ Properties = Mapping[str, str]
 
 
 class Questions:
-    """Answers from the catalog, the engine and the brokers."""
+    """Answers SHOW, DESCRIBE, EXPLAIN and the like from the catalog, the engine and the brokers."""
 
     def __init__(self, parts: ServerParts, archives: Archives, upgrades: Upgrades) -> None:
         self._parts = parts

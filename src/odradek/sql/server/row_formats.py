@@ -64,7 +64,7 @@ class DelimitedRows:
 
 @dataclass(frozen=True, slots=True)
 class ArrayRows:
-    """The same as one JSON array."""
+    """Writes the rows of a response as one JSON array."""
 
     def begin(self, query_answer: QueryAnswer) -> str:
         return "[" + json_text(_header(query_answer))

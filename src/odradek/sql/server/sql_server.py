@@ -117,7 +117,7 @@ class ServerTerms:
 
 
 class SqlServer:
-    """`SqlService` on a cluster. `start`, then requests, then `close`; all on one event loop."""
+    """An SQL server on a cluster: implements `SqlService`. `start`, then requests, then `close`; all on one event loop."""
 
     def __init__(self, terms: ServerTerms) -> None:
         self.terms: Final = terms

@@ -24,7 +24,7 @@ Properties = Mapping[str, str]
 
 
 class Statements:
-    """Gives each statement to what handles its kind."""
+    """Dispatches each statement to the handler of its kind."""
 
     def __init__(self, parts: ServerParts) -> None:
         archives, upgrades, assertions = Archives(parts), Upgrades(parts), Assertions(parts)

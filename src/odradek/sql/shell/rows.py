@@ -27,10 +27,10 @@ class RowLines(Protocol):
 
 
 class LiveTable:
-    """Columns are as wide as what they hold, as far as the terminal has room; numbers are set to the right.
+    """Draws rows as a table that grows. Columns are as wide as their content, as far as the terminal has room; numbers are
+    aligned right.
 
-    The head is drawn before the first rows, and again when later rows need wider columns.
-    """
+    The head is drawn before the first rows, and again when later rows need wider columns."""
 
     def __init__(self, columns: Columns, width: Callable[[], int]) -> None:
         self._names: Final = [safe_line(name) for name, _ in columns]

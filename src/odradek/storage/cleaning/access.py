@@ -45,7 +45,7 @@ class SegmentGroup:
 
 
 class CleaningAccess:
-    """Used on the event loop only. One compaction at a time."""
+    """A log's face for compaction, which runs one compaction at a time. Used on the event loop only."""
 
     __slots__ = (
         "_directory",

@@ -58,9 +58,9 @@ class Resources:
 
 
 class Compaction:
-    """`run` it once. It raises what the work raises: OSError, KafkaError for damaged batches, Abandoned, TooLargeError,
-    NoSpaceError, and whatever `drive` raises to stop; the log is whole then, and some groups may be done.
-    """
+    """One compaction of one log: `run` it once. It raises what the work raises: OSError, KafkaError for damaged batches,
+    Abandoned, TooLargeError, NoSpaceError, and whatever `drive` raises to stop; the log is whole then, and some groups may
+    be done."""
 
     def __init__(
         self, runtime: Runtime, log: Log, cleaning_range: CleaningRange, resources: Resources, drive: Drive

@@ -54,7 +54,7 @@ class CompactionTerms:
 
 
 class Fates:
-    """Shown every batch in order, gives what is to be written in its place."""
+    """Decides which records of each batch a compaction keeps. It must see every batch in order."""
 
     def __init__(self, terms: CompactionTerms, transactions: CleanedTransactions) -> None:
         self._terms = terms

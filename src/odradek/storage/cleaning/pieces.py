@@ -25,7 +25,7 @@ class IncrementalWork(Protocol):
 
 
 class IncrementalRun:
-    """Drives one work: `advance` on any thread, one call at a time, until it says that all is done."""
+    """Runs incremental work piece by piece: call `advance` on any thread, one call at a time, until it returns True."""
 
     def __init__(self, work: IncrementalWork) -> None:
         self._work: Final = work

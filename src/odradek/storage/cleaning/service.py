@@ -48,7 +48,8 @@ class _CleanerStopped(Exception):
 
 
 class LogCleaner:
-    """Used on the event loop. `run_round` again and again; `stop` before the logs are closed."""
+    """Compacts the logs of a broker in the background. Call `run_round` again and again; `stop` before the logs are closed.
+    Used on the event loop."""
 
     def __init__(self, runtime: Runtime, directories: LogManager) -> None:
         self._runtime = runtime

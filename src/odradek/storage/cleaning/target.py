@@ -31,11 +31,11 @@ class TooLargeError(Exception):
 
 
 class NoSpaceError(Exception):
-    """Not even for a name: nothing happened."""
+    """The error of a compaction for which the disk had no space, not even for the name of a file: nothing happened."""
 
 
 class CleanedSegment:
-    """One segment in the making. All methods block; they run on any thread, one at a time."""
+    """The segment that a compaction is writing. All methods block; they run on any thread, one at a time."""
 
     def __init__(
         self,

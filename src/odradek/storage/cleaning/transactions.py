@@ -13,7 +13,8 @@ from odradek.records import BatchHeader, ControlKind
 
 
 class CleanedTransactions:
-    """Shown every batch in order, tells which of them may go."""
+    """The aborted transactions and markers that a compaction meets; tells which of them may go. It must see every batch in
+    order."""
 
     __slots__ = ("_aborting", "_coming", "_committing")
 

@@ -17,7 +17,7 @@ log = events.get("storage")
 
 
 class DeletedDirectories:
-    """Used on the event loop."""
+    """Removes the directories of deleted partitions in the background. Used on the event loop."""
 
     def __init__(self, disk: Disk, offload: Offload) -> None:
         self._disk = disk

@@ -61,7 +61,7 @@ class _Slice:
 
 
 class DiskCondition:
-    """Used on the event loop only; `now` is the monotonic clock's."""
+    """The condition of one disk: well, full or slow. `now` is the monotonic clock's. Used on the event loop only."""
 
     def __init__(self) -> None:
         self.is_full = False

@@ -19,7 +19,7 @@ _SMALL_PROBE_BYTES = 4096
 
 
 class DiskWatch:
-    """Used on the event loop only. `check` is to be called every few seconds."""
+    """Watches the disks of the log directories. Call `check` every few seconds. Used on the event loop only."""
 
     def __init__(self, runtime: Runtime, placement: LogDirPlacement, failures: DirectoryFailures) -> None:
         self._runtime = runtime

@@ -20,7 +20,7 @@ _GROWTH_MAX: Final = 4
 
 
 class ExtentFile:
-    """`read` once; then the others, which block, on any thread, one at a time."""
+    """The file `log-extents` on a disk. `read` it once; then the other methods, which block, on any thread, one at a time."""
 
     def __init__(self, disk: Disk, directory: str) -> None:
         self._disk = disk

@@ -23,7 +23,7 @@ _VERSION = "1"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DiskGeneration:
-    """`number` belongs to `token`; the next one is higher by one."""
+    """The generation of a data directory, as its file has it. `number` belongs to `token`; the next one is higher by one."""
 
     number: int
     token: str

@@ -13,7 +13,7 @@ from odradek.storage.log.log import Log
 
 
 class ImperfectLogs:
-    """Used on the event loop only, but for `add`."""
+    """The names of open logs that may lack records or hold damaged ones. Used on the event loop only, but for `add`."""
 
     __slots__ = ("_logs", "_names")
 

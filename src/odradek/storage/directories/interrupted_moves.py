@@ -22,7 +22,8 @@ log = events.get("storage")
 
 @dataclass(slots=True)
 class InterruptedMoves:
-    """Collected from every directory by `note`; then `settle` finishes what was decided and gives up the rest."""
+    """The moves that a crash interrupted. `note` collects them from every directory; then `settle` finishes what was decided
+    and gives up the rest."""
 
     _futures: dict[tuple[TopicPartition, str], tuple[LogDirectory, str]] = field(default_factory=dict)
     _replaced: list[tuple[LogDirectory, str, MovingDirectory]] = field(default_factory=list)

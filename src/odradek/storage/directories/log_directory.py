@@ -90,7 +90,7 @@ def refuse_without_descriptors(path: str, error: OSError) -> None:
 
 
 class LogDirectory:
-    """See the module. `open` takes the lock; the rest is called in the order of the methods."""
+    """One data directory of a broker. `open` takes the lock; the rest is called in the order of the methods."""
 
     def __init__(self, disk: Disk, path: str, lock: DirectoryLock | None, offline: str | None) -> None:
         self._disk = disk

@@ -51,7 +51,8 @@ PRODUCER_ID_EXPIRATION_MS: Final = 86_400_000
 
 
 class LogManager:
-    """See the module. `open`, then `open_log` for every partition; at the end `close_logs` and `close`."""
+    """The data directories of a broker and their logs. `open`, then `open_log` for every partition; at the end `close_logs`
+    and `close`."""
 
     def __init__(
         self,

@@ -22,7 +22,7 @@ _CLOSED_IN_A_ROW: Final = 64
 
 
 class LogsShutdown:
-    """`close_logs` on the event loop, then `close`, which blocks."""
+    """Closes a broker's logs and directories: `close_logs` on the event loop, then `close`, which blocks."""
 
     def __init__(
         self,

@@ -41,7 +41,7 @@ def carry_out_together(many: Iterable[Steps[T]]) -> list[T | Exception]:
 
 
 class _Run(Generic[T]):
-    """One work, up to where it must be synced."""
+    """A generator of steps, run up to where it must be synced."""
 
     __slots__ = ("_error", "_result", "_steps", "sync")
 

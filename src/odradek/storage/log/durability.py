@@ -99,13 +99,13 @@ class ClosingJob(NamedTuple):
 
 
 class Closing(Protocol):
-    """Something open."""
+    """An open file, as `Durability` closes it."""
 
     def close(self) -> None: ...
 
 
 class Durability:
-    """Used on the event loop only."""
+    """Tracks which part of a log is durable, and what the next flush writes. Used on the event loop only."""
 
     __slots__ = (
         "_changes",

@@ -20,7 +20,8 @@ from odradek.storage.segment.segment import Segment
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RemovalJob:
-    """`run` on any thread, then `Log.removed(job)` on the loop. An OSError means that the directory failed."""
+    """The disk work that removes deleted segments. `run` it on any thread, then call `Log.removed(job)` on the loop. An
+    OSError means that the directory failed."""
 
     directory: str
     doomed: tuple[int, ...]

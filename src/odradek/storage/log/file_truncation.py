@@ -175,7 +175,8 @@ def _cut_epochs(disk: Disk, directory: str, plan: TruncationPlan) -> None:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NoteRemoval:
-    """Checkpoints that know of the truncation are durable: the file `truncation` of that truncation is not needed."""
+    """The disk work that removes the note `truncation` of a finished truncation, once checkpoints that know of the
+    truncation are durable."""
 
     disk: Disk
     directory: str

@@ -40,10 +40,9 @@ class LogFault:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RepairJob:
-    """Gives a log back after a full disk: `run` on any thread, then `Log.repaired(job)` on the loop.
+    """The disk work that repairs a log after a full disk: `run` it on any thread, then call `Log.repaired(job)` on the loop.
 
-    The cut is synced before the next append: a batch that was refused must not come back behind it after a power cut.
-    """
+    The cut is synced before the next append: a batch that was refused must not come back behind it after a power cut."""
 
     file: DiskFile
     good_length: int

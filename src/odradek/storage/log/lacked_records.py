@@ -15,7 +15,7 @@ log = events.caused_by_peers("storage")
 
 
 class LackedRecords:
-    """Used on the event loop only."""
+    """Tracks which durable records a log lacks, or may lack. Used on the event loop only."""
 
     __slots__ = (
         "_lost_below",

@@ -26,7 +26,7 @@ UNKNOWN_EPOCH_END = EpochEnd(-1, -1)
 
 
 class EpochHistory:
-    """Entries ascend strictly in epoch and in start offset."""
+    """The leader epochs of a log with their start offsets. Entries ascend strictly in both."""
 
     __slots__ = ("_entries",)
 

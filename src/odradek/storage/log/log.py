@@ -71,7 +71,7 @@ OnMoved: TypeAlias = Callable[["Log"], None]
 
 
 class Log:
-    """See the module. Make one with `Log.open`."""
+    """One partition's log. Make one with `Log.open`. Used on the event loop only."""
 
     def __init__(
         self,

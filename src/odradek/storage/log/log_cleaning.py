@@ -19,7 +19,7 @@ else:
 
 
 class LogCleaning:
-    """Used on the event loop only."""
+    """A log's compaction access, made when it is needed first. Used on the event loop only."""
 
     __slots__ = ("_access", "_context", "_durability", "_small_files", "_tail")
 

@@ -18,7 +18,8 @@ from odradek.storage.log.log_truncation import LogTruncation
 
 
 class LogJobs:
-    """Used on the event loop only. What is said of `Log`'s methods of the same names holds here."""
+    """Makes the disk jobs of a log, and notes their outcomes. `Log` documents the methods of the same names. Used on the
+    event loop only."""
 
     __slots__ = (
         "_context",

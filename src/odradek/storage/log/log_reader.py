@@ -14,7 +14,7 @@ from odradek.storage.segment.at_hand import Missing, NotAtHand, ReadProgress
 
 
 class LogReader:
-    """It changes nothing on the disk. What is said here of `Log`'s methods of the same names holds."""
+    """Reads a log, and changes nothing on the disk. `Log` documents the methods of the same names."""
 
     __slots__ = ("_files", "_health", "_lacked", "_segments", "_topic_partition")
 

@@ -20,7 +20,8 @@ log = events.get("storage")
 
 
 class LogRetention:
-    """Used on the event loop only. What is said of `Log`'s methods of the same names holds here."""
+    """Moves the start of a log: deletes records and segments. `Log` documents the methods of the same names. Used on the
+    event loop only."""
 
     __slots__ = (
         "_context",

@@ -28,7 +28,8 @@ log = events.get("storage")
 
 
 class LogTruncation:
-    """Used on the event loop only. What is said of `Log`'s methods of the same names holds here."""
+    """Truncates a log in memory, and tracks whether its files followed. `Log` documents the methods of the same names. Used
+    on the event loop only."""
 
     __slots__ = (
         "_cleaning",

@@ -16,7 +16,7 @@ from odradek.storage.recovery.context import OpenedLog
 
 
 class SmallFiles:
-    """Used on the event loop only."""
+    """Writes the small files beside a log's segments. Used on the event loop only."""
 
     __slots__ = (
         "_context",

@@ -14,7 +14,8 @@ from odradek.records import BatchHeader
 
 
 class Guard:
-    """Identifies one verification. Compared by identity: no other verification, and no other log, ever has the same."""
+    """The identity of one verification. It is compared by identity: no other verification, and no other log, ever has the
+    same."""
 
     __slots__ = ()
 

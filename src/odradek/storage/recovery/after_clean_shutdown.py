@@ -12,7 +12,7 @@ from odradek.storage.segment.transaction_index import is_sound
 
 
 class AfterCleanShutdown:
-    """Believes what the close left, as far as it fits together."""
+    """Opens a log after a clean shutdown: trusts its files as far as they fit together."""
 
     def __init__(self, context: LoadContext, segments: LoadedSegments) -> None:
         self._context = context

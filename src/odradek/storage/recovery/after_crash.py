@@ -16,7 +16,7 @@ from odradek.storage.segment.segment import Segment
 
 
 class AfterCrash:
-    """Believes nothing from the recovery point on."""
+    """Recovers a log after a crash: reads everything from the recovery point on, and trusts none of it."""
 
     def __init__(self, context: LoadContext, segments: LoadedSegments, producers: ProducersLoader) -> None:
         """`producers` are shown each batch that stays."""

@@ -12,7 +12,7 @@ from odradek.storage.recovery.loaded_segments import LoadedSegments
 
 
 class EpochsLoader:
-    """`load` when the names are known, `complete` when the segments are."""
+    """Loads the leader epochs of a log: `load` when the names are known, `complete` when the segments are."""
 
     def __init__(self, context: LoadContext, segments: LoadedSegments) -> None:
         self._context = context

@@ -13,7 +13,8 @@ from odradek.storage.segment.batch_walk import BrokenChain, walk
 
 
 class StartLoader:
-    """`note_deletions` before anything is tidied, `missing_from` when the segments are known, `load` when the log's end is."""
+    """Finds the start offset of a log that is being opened: `note_deletions` before anything is tidied, `missing_from` when
+    the segments are known, `load` when the log's end is."""
 
     def __init__(self, context: LoadContext, segments: LoadedSegments) -> None:
         self._context = context

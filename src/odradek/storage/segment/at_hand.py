@@ -32,7 +32,8 @@ class Missing(NamedTuple):
 
 
 class NotAtHand(Exception):
-    """Another thread is to do what is missing, and then the reading begins again. Not an error: no client hears of it."""
+    """The signal that a read would wait for a disk: another thread does what is missing, and then the read begins again. It
+    is no error: no client sees it."""
 
     def __init__(self, missing: Missing) -> None:
         super().__init__(missing.key)

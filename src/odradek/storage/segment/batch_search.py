@@ -16,7 +16,7 @@ _HINTS_MAX: Final = 64
 
 
 class BatchSearch:
-    """Used on the event loop only."""
+    """Finds the batches of one segment. Used on the event loop only."""
 
     __slots__ = ("_hints", "_index", "_records")
 

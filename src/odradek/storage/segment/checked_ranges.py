@@ -16,7 +16,7 @@ _EPOCH_MAX: Final = 2**31 - 1
 
 
 class CheckedRanges:
-    """Bytes from `checked` to `doubted` are in doubt."""
+    """The checked and the doubtful bytes of a segment: those from `checked` to `doubted` are in doubt."""
 
     __slots__ = ("checked", "doubted", "epoch_max", "gaps_below")
 

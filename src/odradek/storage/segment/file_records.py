@@ -23,7 +23,7 @@ log = events.caused_by_peers("storage")
 
 
 class FileRecords:
-    """Used on the event loop only."""
+    """The log file of one segment. Used on the event loop only."""
 
     __slots__ = (
         "appended_ms",

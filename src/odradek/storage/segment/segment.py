@@ -24,7 +24,7 @@ from odradek.storage.segment.writer import SegmentWriter
 
 
 class Segment:
-    """Used on the event loop only."""
+    """One segment of a log, active or sealed. Used on the event loop only."""
 
     __slots__ = (
         "aborted",

@@ -29,7 +29,7 @@ log = events.caused_by_peers("storage")
 
 
 class SegmentIndex:
-    """Used on the event loop only."""
+    """The offset index and the time index of one segment. Used on the event loop only."""
 
     __slots__ = (
         "_max_time",

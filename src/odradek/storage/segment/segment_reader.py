@@ -31,7 +31,7 @@ class Chunk(NamedTuple):
 
 
 class SegmentReader:
-    """Used on the event loop only."""
+    """Reads batches of one segment. Used on the event loop only."""
 
     __slots__ = ("_index", "_records", "_search", "checked")
 

@@ -37,7 +37,8 @@ class OffsetEntry(NamedTuple):
 
 
 class TimeEntry(NamedTuple):
-    """Nothing in the segment up to `offset` is later than `timestamp`, and the batch that ends there has it."""
+    """An entry of the time index: no record of the segment up to `offset` is later than `timestamp`, and the batch that ends
+    there has it."""
 
     timestamp: int
     offset: int

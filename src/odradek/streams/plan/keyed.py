@@ -166,9 +166,10 @@ class ForeignKeyJoin(KeyedOperator):
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class WindowTableJoin(ForeignKeyJoin):
-    """Inputs: a windowed table, and one that is not. `on` reads the left key only: a window refers to one right row for good.
-    `held_ms`: how long after its end a window is held. None: until its tombstone.
-    """
+    """A join of a windowed table with one that is not windowed. `on` reads the left key only: a window refers to one right
+    row for good.
+
+    `held_ms` is how long after its end a window is held; None: until its tombstone."""
 
     held_ms: int | None
 

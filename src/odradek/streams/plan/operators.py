@@ -131,7 +131,7 @@ class Exploded(Operator):
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Merged(Operator):
-    """All records of all inputs."""
+    """An operator that emits all records of all inputs."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -170,7 +170,7 @@ class AsTable(Operator):
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class TopicSink(Operator):
-    """Written to a topic, or to the topic that an expression names for each record."""
+    """An operator that writes records to a topic, or to the topic that an expression names for each record."""
 
     topic: str | None
     topic_expression: Expression | None = None

@@ -131,11 +131,10 @@ class SqlFold:
 
 
 class PythonFold:
-    """Functions of the user's. They see bare values as they are, others as dicts; so do the aggregates.
+    """A fold by the user's Python functions. They receive bare values as they are, others as dicts; aggregates, too.
 
-    `start` None: the first value is the first aggregate, as in Kafka Streams' reduce. A function may change an aggregate
-    in place: it always gets a copy, since what there was before is said as the old value.
-    """
+    `start` None: the first value is the first aggregate, as in Kafka Streams' reduce. A function may change an aggregate in
+    place: it always gets a copy, since the old value is emitted as well."""
 
     def __init__(
         self,
@@ -293,10 +292,10 @@ class ByPort:
 
 
 class AggregateProcessor:
-    """Payload: {"new": values to add, "old": values to take back}, either may be null. Output: value, old value.
+    """Aggregates the values of each key. Payload: {"new": values to add, "old": values to take back}, either may be null.
+    Output: value, old value.
 
-    `results`: the type of the values; a record whose result does not fit it fails.
-    """
+    `results` is the type of the values; a record whose result does not fit it fails."""
 
     runs_user_code = True
 

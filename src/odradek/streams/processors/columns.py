@@ -243,9 +243,8 @@ def key_codes(keys: pa.StructArray) -> KeyCodes | None:
 
 @dataclass(frozen=True, slots=True)
 class Groups:
-    """Rows of equal codes. `places`: the rows, group by group, in their order within each; group g is at `starts[g]` to
-    `ends[g]` of them. `by_last`: the groups in the order of their last rows.
-    """
+    """Groups of rows with equal codes. `row_numbers` has the rows, group by group, in their order within each; group g is at
+    `starts[g]` to `ends[g]` of them. `by_last` has the groups in the order of their last rows."""
 
     row_numbers: Numbers
     starts: Numbers

@@ -13,13 +13,13 @@ from odradek.streams.processors.ports import InputRow, TaskState, UpdateRow
 
 
 class ForeignKeyProcessor:
-    """Port 0: what a row of the left table says to a foreign key; port 1 is the right table. The key is the foreign key.
+    """Joins left rows with the right row that their foreign key names. Port 0 has the subscriptions of left rows; port 1 is
+    the right table. The key is the foreign key.
 
-    Payload of port 0: {"key": the left key, "value": its row, "instruction": what follows}. `keep`: the row refers to this key.
-    `move`: as keep,
-    and it referred to another one before, where its result is no more. `leave`: it no longer refers to this key, and another
-    key answers. `delete`: nothing answers any more. Output: left, right; both null for a delete. The key is the left one.
-    """
+    Payload of port 0: {"key": the left key, "value": its row, "instruction": what follows}. `keep`: the row refers to this
+    key. `move`: as keep, and it referred to another one before, where its result is no more. `leave`: it no longer refers to
+    this key, and another key answers. `delete`: nothing answers any more. Output: left, right; both null for a delete. The
+    key is the left one."""
 
     def __init__(self, kind: JoinKind) -> None:
         self._left = kind == "left"

@@ -19,12 +19,12 @@ def _time_of(record: tuple[int, Any]) -> int:
 
 
 class StreamStreamProcessor:
-    """Ports 0 and 1 are the streams. Records of one key match if the right one is at most `before_ms` older and `after_ms`
-    newer.
+    """Joins two streams by key and time; they come in on ports 0 and 1. Records of one key match if the right one is at most
+    `before_ms` older and `after_ms` newer.
 
-    Output: left, right. A record without match is said alone, where the kind of join wants that, when stream time has
-    passed all that could match it and the grace. What matches is kept for as long as the window and the grace, by time.
-    """
+    Output: left, right. A record without a match is emitted alone, where the kind of join requires that, when stream time
+    has passed all that could match it and the grace. Records are kept in the state, by time, for as long as the window and
+    the grace."""
 
     def __init__(self, kind: JoinKind, *, before_ms: int, after_ms: int, grace_ms: int) -> None:
         self._alone = {"inner": (False, False), "left": (True, False), "outer": (True, True)}[kind]

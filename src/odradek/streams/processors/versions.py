@@ -45,10 +45,10 @@ class VersionedProcessor:
 
 
 class VersionedJoinProcessor:
-    """Port 0 is the stream, port 1 the table, as in StreamTableProcessor: each record with what was true at its timestamp.
+    """Joins each record of a stream with the version of a table's row at the record's timestamp. Port 0 is the stream, port
+    1 the table, as in StreamTableProcessor.
 
-    `grace_ms`: records wait so long, in the stream's time, for versions that come late. None: they do not wait.
-    """
+    `grace_ms`: records wait so long, in the stream's time, for versions that come late. None: they do not wait."""
 
     def __init__(self, kind: JoinKind, *, history_ms: int, grace_ms: int | None) -> None:
         self._left = kind == "left"

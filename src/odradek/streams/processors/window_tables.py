@@ -22,15 +22,14 @@ _Listed: TypeAlias = dict[str, Fields]
 
 
 class WindowTableProcessor:
-    """Port 0: what a row of the windowed table says, {"key": its key, "value": its row}; port 1 is the table. The key is the
-    table's.
+    """Joins a windowed table with one that is not windowed. Port 0 has rows of the windowed table, {"key": its key, "value":
+    its row}; port 1 is the other table. The key is the other table's.
 
-    Output: window, row; both null for a delete. The key is the windowed one. As in a join by foreign key, an inner join says
-    the delete of a window that had no row, too. A delete of a window that is not there says nothing.
+    Output: window, row; both null for a delete. The key is the windowed one. As in a foreign-key join, an inner join emits
+    the delete of a window that had no row, too. A delete of a window that does not exist emits nothing.
 
-    `held_ms`: a window is forgotten, without a word, when stream time is so long after its end. An update that comes later
-    is joined with the row that there is then, and not kept.
-    """
+    `held_ms`: a window is forgotten, without output, when stream time is so long after its end. An update that comes later
+    is joined with the present row, and not kept."""
 
     def __init__(self, kind: JoinKind, *, held_ms: int | None = None) -> None:
         self._left = kind == "left"

@@ -33,11 +33,11 @@ _OPEN_UNTIL: Final = "open until"
 
 
 class WindowProcessor:
-    """Payload: {"new": values}. Output: value, old value; the key has the window's start and end (milliseconds) added.
+    """Aggregates the values of each key by window. Payload: {"new": values}. Output: value, old value; the key has the
+    window's start and end (milliseconds) added.
 
-    `final`: each window is said once, when it is closed. Otherwise each change of a window is an update. `idle_ms`: a task that
-    gets no record for so long, on the clock, closes all its windows. `results`: as of AggregateProcessor.
-    """
+    `final`: each window is emitted once, when it is closed. Otherwise each change of a window is an update. `idle_ms`: a
+    task that gets no record for so long, on the clock, closes all its windows. `results`: as in AggregateProcessor."""
 
     runs_user_code = True
 
@@ -172,10 +172,10 @@ class FixedWindows:
 
 
 class Sessions:
-    """Session windows. A record joins the sessions that are at most a gap away, and makes them one.
+    """The session windows of an aggregate. A record joins the sessions that are at most a gap away, and merges them into
+    one.
 
-    Both ends of a session are records.
-    """
+    Both ends of a session are records."""
 
     def __init__(self, kind: SessionWindows, fold: Fold) -> None:
         self._gap_ms, self._grace_ms, self._retention_ms = kind.gap_ms, kind.grace_ms, kind.store_retention_ms

@@ -53,9 +53,8 @@ def _no_letters(operator: str) -> Letters | None:
 
 @dataclass(frozen=True, slots=True)
 class Tasks:
-    """Into how many tasks keys are divided. `changelogs`: that of an operator's state, by its name; None: there are none.
-    `script`: what a test does between its rows.
-    """
+    """The tasks among which keys are divided. `changelogs` returns the changelog of an operator's state by its name; None:
+    there are none. `script` is what a test does between its rows."""
 
     count: int
     changelogs: Callable[[str], StateChangelog] | None = None

@@ -23,7 +23,7 @@ from odradek.testing.sim.trace import Trace
 
 
 class SimDisk:
-    """`Disk` of one life of a host. The medium survives it."""
+    """The simulated disk of one life of a host: implements `Disk`. The medium survives it."""
 
     def __init__(
         self,
@@ -276,7 +276,7 @@ class SimDisk:
 
 
 class SimLock:
-    """`DirectoryLock` of one mount: gone with it."""
+    """A lock on a simulated directory: implements `DirectoryLock`. It is gone with its mount."""
 
     __slots__ = ("_disk",)
 
@@ -295,7 +295,7 @@ _COLD_SHARE: Final = 0.1
 
 
 class SimFile:
-    """`DiskFile` of one mount. It keeps working when its name is removed, as POSIX has it."""
+    """A file of one simulated mount: implements `DiskFile`. It keeps working when its name is removed, as POSIX requires."""
 
     __slots__ = ("_closed", "_disk", "_inode", "_path", "_rests", "_writable")
 

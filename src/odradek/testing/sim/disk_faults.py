@@ -38,7 +38,7 @@ class CrashKind(Enum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Crash:
-    """Die at this point, after the share `done` (0 to 1) of the operation's effect."""
+    """The fault that ends the host at an I/O point, after the share `done` (0 to 1) of the operation's effect."""
 
     kind: CrashKind
     done: float
@@ -46,7 +46,7 @@ class Crash:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Failure:
-    """Answer OSError `number`, after the share `done` of a write went into the file."""
+    """The fault that raises OSError `number`, after the share `done` of a write went into the file."""
 
     number: int
     done: float = 0.0

@@ -21,7 +21,7 @@ def stream(seed: object, name: str) -> Random:
 
 
 class SimClock:
-    """`Clock` over virtual time; `jump_wall` is what a bad time server does."""
+    """The clocks of a simulated host, over virtual time: implements `Clock`. `jump_wall` does what a bad time server does."""
 
     __slots__ = ("_now_s", "_wall_offset_ms")
 
@@ -41,7 +41,7 @@ class SimClock:
 
 
 class SimEntropy:
-    """`Entropy` from a seeded stream."""
+    """The randomness of a simulated host, from a seeded stream: implements `Entropy`."""
 
     __slots__ = ("_rng",)
 

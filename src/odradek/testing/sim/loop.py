@@ -64,7 +64,7 @@ class _Handle(asyncio.Handle):
 
 
 class _TimerHandle(asyncio.TimerHandle):
-    """The same with a time."""
+    """The handle of a timer, made for the loop's callbacks like `_Handle`, with a time."""
 
     __slots__ = ()
 
@@ -88,9 +88,8 @@ class _TimerHandle(asyncio.TimerHandle):
 
 
 class SimLoop(asyncio.BaseEventLoop):
-    """Runs until done, until nothing can happen any more (`DeadlockError`), or until a bound
-    (`OutOfTimeError`).
-    """
+    """An event loop on virtual time. It runs until done, until nothing can happen any more (`DeadlockError`), or until a
+    bound (`OutOfTimeError`)."""
 
     def __init__(self, rng: Random, *, seconds_max: float = 3600.0, steps_max: int = 20_000_000) -> None:
         super().__init__()

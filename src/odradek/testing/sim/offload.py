@@ -109,7 +109,7 @@ def give_way() -> bool:
 
 
 class SimOffload:
-    """`Offload` of one life of a host."""
+    """The worker threads of one life of a host: implements `Offload`."""
 
     def __init__(
         self, loop: SimLoop, rng: Random, *, threads: int = 4, delays: OffloadDelays | None = None

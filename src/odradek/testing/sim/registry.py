@@ -175,7 +175,7 @@ class SimRegistryStore:
 
 
 class SimRegistry:
-    """`Registry` of one life of a host."""
+    """The registry session of one life of a host: implements `Registry`."""
 
     def __init__(self, store: SimRegistryStore, name: str, *, number: int) -> None:
         self.name = name

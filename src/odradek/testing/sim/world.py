@@ -172,7 +172,8 @@ class Host:
 
 
 class World:
-    """Everything that one seed rules. Use it as a context manager: leaving it ends every thread and task."""
+    """The simulated world of one seed. Everything that one seed rules. Use it as a context manager: leaving it ends every
+    thread and task."""
 
     def __init__(
         self,

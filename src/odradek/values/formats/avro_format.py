@@ -33,7 +33,7 @@ def _references(schema: RegisteredSchema) -> list[RegisteredSchema]:
 
 
 class AvroFormat:
-    """Data of any schema of the registry is read: fields find their columns by name."""
+    """The codec of AVRO. It reads data of any schema of the registry: fields find their columns by name."""
 
     def __init__(self, columns: tuple[FormatColumn, ...], info: FormatInfo, *, wrapped: bool) -> None:
         self._columns = columns

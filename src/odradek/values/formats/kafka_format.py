@@ -52,7 +52,7 @@ class KafkaFormat:
 
 
 class NoneFormat:
-    """Keys and values that are not there."""
+    """The codec of NONE, for keys and values that do not exist."""
 
     def encode(self, values: Mapping[str, Any]) -> None:
         return None

@@ -17,7 +17,7 @@ from odradek.values.types import struct_of_fields
 
 
 class ProtobufFormat:
-    """Data of any schema of the registry is read: fields find their columns by name."""
+    """The codec of PROTOBUF. It reads data of any schema of the registry: fields find their columns by name."""
 
     def __init__(self, columns: tuple[FormatColumn, ...], info: FormatInfo) -> None:
         text = proto_text(columns, info.schema_name, info.nullable)

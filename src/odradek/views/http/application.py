@@ -68,7 +68,7 @@ def application(
 
 
 class _Gate:
-    """Lets in as many as may be, and only those who mean this server."""
+    """Admits requests up to a number at a time, and only those whose Host names this server."""
 
     def __init__(self, app: ASGIApp, limits: HttpLimits, hosts: frozenset[str] | None) -> None:
         self._app = app

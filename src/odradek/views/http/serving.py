@@ -160,7 +160,8 @@ class ServingThread:
 
 
 class _Server(uvicorn.Server):
-    """Ends at a signal, and returns: uvicorn's own would raise the signal again, and the views would not be closed."""
+    """An HTTP server that returns at a signal: uvicorn's own would raise the signal again, and the views would not be
+    closed."""
 
     @contextmanager
     def capture_signals(self) -> Iterator[None]:

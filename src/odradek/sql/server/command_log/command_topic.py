@@ -82,11 +82,11 @@ class _StoredRecord:
 
 
 class _Moved(Exception):
-    """Records that were about to be read were deleted: another server wrote a snapshot."""
+    """The error of a read whose next records were deleted: another server wrote a snapshot."""
 
 
 class CommandConflict(OdradekError):
-    """Other servers write at the same time."""
+    """The error where other servers write to the command topic faster than this one can follow."""
 
 
 class CommandTopic:

@@ -21,7 +21,8 @@ _PLAIN: Final = (str, int, bool, float)
 
 
 class _Form(NamedTuple):
-    """`write` makes JSON of a value; `read` makes the value again, with ValueError, TypeError or KeyError for other JSON."""
+    """The two functions between values of a type and JSON. `write` makes JSON of a value; `read` makes the value again, with
+    ValueError, TypeError or KeyError for other JSON."""
 
     write: Callable[[Any], Any]
     read: Callable[[Any], Any]
