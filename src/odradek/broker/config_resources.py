@@ -119,7 +119,7 @@ def named_resource(kind: int, name: str) -> None:
     """Check the name of a group, or of a subscription to clients' metrics."""
     if not name:
         what = "group" if kind == GROUP else "subscription to clients' metrics"
-        raise KafkaError(ErrorCode.INVALID_REQUEST, f"the {what} has no name: there are no settings for all")
+        raise KafkaError(ErrorCode.INVALID_REQUEST, f"name a {what}: there are no settings for all of them")
 
 
 def unsupported(kind: int) -> KafkaError:

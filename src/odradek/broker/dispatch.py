@@ -317,7 +317,9 @@ class Dispatcher:
         except KafkaError as error:
             if error.code is not ErrorCode.NOT_CONTROLLER:
                 api = APIS[header.api_key].name
-                raise PeerError(f"{api} is not answered by a controller in doubt: {error.message}") from error
+                raise PeerError(
+                    f"{api} is not answered: this broker may not be the controller any more ({error.message})"
+                ) from error
             return await self._forward(connection, header, bytes(frame), requester)
         return response
 

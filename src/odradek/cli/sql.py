@@ -310,7 +310,7 @@ def _check_known(settings: Mapping[str, str]) -> None:
     known = (*_SETTINGS, *LOG_SETTINGS)
     for name in settings:
         if name not in known:
-            raise click.UsageError(f"--set {name}: there are only {', '.join(known)}")
+            raise click.UsageError(f"--set {name}: there is no such setting; there are {', '.join(known)}")
 
 
 def _python_functions(settings: Mapping[str, str]) -> bool:

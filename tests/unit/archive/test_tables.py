@@ -321,7 +321,7 @@ def test_a_place_may_be_an_archive_or_nothing(archive: TestArchive) -> None:
         (["topic", "offset", "value"], [], "partition is missing"),
         (SCHEMA.names, ["day"], "partitionBy names day, which is no column"),
         (SCHEMA.names, ["headers"], "column headers is list"),
-        (["topic", "partition", "offset"], ["topic", "partition", "offset"], "holds nothing"),
+        (["topic", "partition", "offset"], ["topic", "partition", "offset"], "leave at least one out"),
     ],
 )
 def test_a_table_that_could_not_work_is_not_made(

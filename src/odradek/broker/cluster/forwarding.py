@@ -119,6 +119,6 @@ class Forwarding:
             return None
         if response.error_code != ErrorCode.NONE:
             raise KafkaError(
-                ErrorCode.of(response.error_code), f"broker {controller} takes no forwarded request"
+                ErrorCode.of(response.error_code), f"broker {controller}, the controller, refuses forwarded requests"
             )
         return response

@@ -146,7 +146,7 @@ class PreviousIncarnation:
         return KafkaError(
             ErrorCode.DUPLICATE_BROKER_REGISTRATION,
             f"broker {self._me.broker_id} is running already, at {other.host or 'this machine'}:{other.port}: {why}. "
-            "It keeps its place; give this broker another broker.id and an empty data directory",
+            "That one keeps the id: give this broker another broker.id and an empty data directory",
         )
 
 

@@ -183,7 +183,10 @@ class FetchReader:
                 return  # it is said that there is none
             name = topic.name
         if not access.may(AclOperation.READ, AclResourceType.TOPIC, name):
-            raise KafkaError(ErrorCode.TOPIC_AUTHORIZATION_FAILED, f"topic {name!r} may not be read")
+            raise KafkaError(
+                ErrorCode.TOPIC_AUTHORIZATION_FAILED,
+                f"topic {name!r} may not be read: the client needs READ on it",
+            )
 
     def _partition(self, wanted: RequestedPartition) -> Partition:
         key = wanted.key
@@ -216,7 +219,7 @@ class FetchReader:
         index = wanted.key.partition
         if partition.config.compression_type == "zstd" and self._context.api_version < ZSTD_SINCE_FETCH:
             raise KafkaError(
-                ErrorCode.UNSUPPORTED_COMPRESSION_TYPE, "this topic is zstd: fetch with version 10 or newer"
+                ErrorCode.UNSUPPORTED_COMPRESSION_TYPE, "this topic is compressed with zstd: use Fetch version 10 or newer"
             )
         none: list[AbortedTransaction] | None = [] if self.committed_only else None
         if self._rack and (preferred := self._preferred(partition, wanted)) is not None:

@@ -272,7 +272,8 @@ class FetchSessions:
             )
         if session.uses_topic_ids != uses_topic_ids:
             raise KafkaError(
-                ErrorCode.FETCH_SESSION_TOPIC_ID_ERROR, "the session began with the other kind of topic names"
+                ErrorCode.FETCH_SESSION_TOPIC_ID_ERROR,
+                "a fetch session names topics by name or by id, and this request does it the other way",
             )
         grown_count = len(wanted) - len(forgotten)
         if not is_follower and (

@@ -268,7 +268,10 @@ class ReplicaOpening:
         name = partition.name
         if self._held.topic(partition.topic_id) is None:
             return KafkaError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"topic {name.topic!r} was deleted")
-        return KafkaError(ErrorCode.NOT_LEADER_OR_FOLLOWER, f"others have the replicas of {name} now")
+        return KafkaError(
+            ErrorCode.NOT_LEADER_OR_FOLLOWER,
+            f"this broker has no replica of {name} any more: others have them now",
+        )
 
     def retire(self, partition: Partition, reason: KafkaError) -> None:
         """Ends the replica on this broker; its log stays."""

@@ -26,7 +26,7 @@ def enabled_terms(config: BrokerConfig) -> DelegationTerms:
     if not config.delegation.secret_key:
         raise KafkaError(
             ErrorCode.DELEGATION_TOKEN_AUTH_DISABLED,
-            "delegation.token.secret.key is not set: there are no tokens",
+            "delegation tokens are off: set delegation.token.secret.key on the brokers",
         )
     return DelegationTerms(
         secret_key=config.delegation.secret_key,

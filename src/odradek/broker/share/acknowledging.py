@@ -49,9 +49,9 @@ class AcknowledgementTask(NamedTuple):
 def member_of(broker: BrokerContext, asked: AcknowledgementTask) -> ShareSessionKey:
     """Returns the member. Raises INVALID_REQUEST, or UNSUPPORTED_VERSION where the feature is off."""
     if level_of(broker.image, SHARE_VERSION) < 1:
-        raise KafkaError(ErrorCode.UNSUPPORTED_VERSION, "the feature share.version is off")
+        raise KafkaError(ErrorCode.UNSUPPORTED_VERSION, "share groups are off: set the feature share.version to 1")
     if not asked.group_id or not asked.member_id:
-        raise KafkaError(ErrorCode.INVALID_REQUEST, "a group's id and a member's id must be given")
+        raise KafkaError(ErrorCode.INVALID_REQUEST, "the request needs a group id and a member id")
     check_member_id(asked.member_id)
     return ShareSessionKey(asked.group_id, asked.member_id)
 
@@ -142,7 +142,10 @@ def check_readable(broker: BrokerContext, access: Access | None, place: ReadPlac
     if access is None or topic is None:
         return  # of a topic that is not there the caller says so
     if not access.may(AclOperation.READ, AclResourceType.TOPIC, topic.name):
-        raise KafkaError(ErrorCode.TOPIC_AUTHORIZATION_FAILED, f"topic {topic.name!r} may not be read")
+        raise KafkaError(
+            ErrorCode.TOPIC_AUTHORIZATION_FAILED,
+            f"topic {topic.name!r} may not be read: the client needs READ on it",
+        )
 
 
 def _check_count(batches: Sequence[AcknowledgementRequest]) -> None:
@@ -162,7 +165,7 @@ def _check_types(batches: Sequence[AcknowledgementRequest], *, renews: bool) -> 
         if AcknowledgeType.RENEW in batch.acknowledge_types and not renews:
             raise KafkaError(
                 ErrorCode.INVALID_REQUEST,
-                "locks are renewed only by a request that says so, if the group may",
+                "acknowledgement type 4 (renew) needs a request with is_renew_ack, and a group that may renew",
             )
 
 

@@ -209,8 +209,8 @@ def _group_settings(group_id: str | None, where: Start, partitions: Sequence[int
     reset = {Beginning(): "earliest", End(): "latest"}.get(where)
     if reset is None or partitions:
         raise click.UsageError(
-            "with --group the group's offsets say where to start, and the group who reads what: --from takes only"
-            " beginning or end (odradek group reset-offsets sets offsets), and --partition nothing",
+            "--group takes --from beginning or --from end, for a group without offsets, and no --partition: the group's offsets"
+            " say where to start, and its members share the partitions. `odradek group reset-offsets` sets offsets",
             click.get_current_context(),
         )
     return {"group.id": group_id, "auto.offset.reset": reset, "enable.auto.commit": "false"}

@@ -55,7 +55,7 @@ def sandbox(
     """
     known = {access.LESSON: access.access, **LESSONS} if secure else LESSONS
     if access.LESSON in lessons and not secure:
-        raise click.UsageError("the lesson access needs locked doors: odradek sandbox --secure access")
+        raise click.UsageError("the lesson access needs secure brokers: odradek sandbox --secure access")
     chosen = {name: known[name] for name in lessons or known}
     with tempfile.TemporaryDirectory(prefix="odradek-sandbox-") as temporary:
         teller = _Narrator(lang, quiet=as_json)

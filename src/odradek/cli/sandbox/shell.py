@@ -133,7 +133,7 @@ def _seconds(rest: list[str]) -> float:
 
 def _number(rest: list[str]) -> int:
     if len(rest) != 1 or not is_digits(rest[0]):
-        raise OdradekError("expected one number")
+        raise OdradekError("write one number after the command, such as a broker's id")
     return int(rest[0])
 
 

@@ -58,7 +58,7 @@ class LeaderEpochEnd:
 
 def left_out_of_answer(tp: TopicPartition) -> KafkaError:
     """Returns the error for a partition that was in the request but not in the answer. Retriable."""
-    return KafkaError(ErrorCode.NETWORK_EXCEPTION, f"{tp} was not answered for")
+    return KafkaError(ErrorCode.NETWORK_EXCEPTION, f"{tp}: the broker's answer leaves it out")
 
 
 async def list_leader_offsets(

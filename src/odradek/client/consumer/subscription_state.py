@@ -446,7 +446,8 @@ class Assignment:
         if chunk.next_offset == state.fetch_offset:
             raise KafkaError(
                 ErrorCode.RECORD_LIST_TOO_LARGE,
-                f"no whole batch within max.partition.fetch.bytes ({self._partition_bytes_max})",
+                f"{state.topic_partition}: the broker sent no whole batch at offset {state.fetch_offset} within "
+                f"max.partition.fetch.bytes ({self._partition_bytes_max}): set it higher",
             )
         state.trouble_count = 0
         state.bytes_per_record = chunk.size_bytes / (chunk.next_offset - state.fetch_offset)
@@ -490,7 +491,7 @@ class Assignment:
             return
         state.problem = KafkaError(
             ErrorCode.OFFSET_OUT_OF_RANGE,
-            f"{state.topic_partition} does not hold offset {state.fetch_offset}, and auto.offset.reset=none: seek",
+            f"{state.topic_partition} does not hold offset {state.fetch_offset}, and auto.offset.reset=none: seek to another",
         )
         self.notify()
 

@@ -431,7 +431,9 @@ class ClassicMember(MembershipState):
         if self._members and not self._skip_assignment:
             if self._assignor is None:
                 self._fail(
-                    ErrorCode.INCONSISTENT_GROUP_PROTOCOL, f"no assignor is named {self._protocol_name!r}"
+                    ErrorCode.INCONSISTENT_GROUP_PROTOCOL,
+                    f"the group uses the assignor {self._protocol_name!r}, which this member's "
+                    "partition.assignment.strategy does not name",
                 )
                 return
             if self._counts is None or any(topic not in self._counts for topic in self._group_topics()):

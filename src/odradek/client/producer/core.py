@@ -161,7 +161,7 @@ class ProducerCore:
 
     def need_transactions(self) -> ProducerTransactions:
         if self.transactions is None:
-            raise KafkaError(ErrorCode.INVALID_TXN_STATE, "this needs a transactional_id")
+            raise KafkaError(ErrorCode.INVALID_TXN_STATE, "transactions need the setting transactional_id")
         return self.transactions
 
     def begin_transaction(self) -> None:

@@ -123,7 +123,7 @@ class DefinitionReader:
         reader = self._reader
         if or_replace:
             raise SqlError(
-                "an archive is not replaced",
+                "CREATE OR REPLACE ARCHIVE is not supported",
                 self._position,
                 "Write DROP ARCHIVE, which keeps the files, and CREATE ARCHIVE: it goes on where the files end.",
             )

@@ -249,7 +249,7 @@ class CogroupFold:
         )
 
     def remove(self, key: Fields, aggregate: Any, values: Fields) -> Any:
-        raise TypeError("streams that are grouped together take nothing back")
+        raise TypeError("a co-grouped aggregate takes no value back: its inputs are streams")
 
     def merge(self, key: Fields, left: Any, right: Any) -> Any:
         if left is None or right is None:

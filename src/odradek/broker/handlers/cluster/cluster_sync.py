@@ -50,7 +50,7 @@ def _report(request: ClusterSyncRequest) -> BrokerReport:
     try:
         return report.with_data(request.payload)
     except (ValueError, TypeError, AttributeError, ArithmeticError, RecursionError) as error:
-        raise KafkaError(ErrorCode.INVALID_REQUEST, f"the report does not read: {error}") from error
+        raise KafkaError(ErrorCode.INVALID_REQUEST, f"the broker's report cannot be read: {error}") from error
 
 
 SERVED = ApiHandler(CLUSTER_SYNC, handle, holds=False)

@@ -181,7 +181,8 @@ def _answer(
     try:
         if wanted.timestamp < 0 and context.api_version < _SINCE.get(wanted.timestamp, 0):
             raise KafkaError(
-                ErrorCode.UNSUPPORTED_VERSION, f"timestamp {wanted.timestamp} needs a newer ListOffsets"
+                ErrorCode.UNSUPPORTED_VERSION,
+                f"timestamp {wanted.timestamp} needs version {_SINCE[wanted.timestamp]} of ListOffsets",
             )
         partition = broker.replicas.leader(topic, index)
         partition.check_leader_epoch(wanted.current_leader_epoch)
@@ -219,7 +220,7 @@ def _find(
         timestamped_offset = partition.log.max_timestamp_offset(end_offset=end_offset, beside=beside)
     elif timestamp < 0:
         raise KafkaError(
-            ErrorCode.UNSUPPORTED_VERSION, f"timestamp {timestamp} means nothing in this version"
+            ErrorCode.UNSUPPORTED_VERSION, f"timestamp {timestamp} has no meaning in ListOffsets"
         )
     else:
         timestamped_offset = partition.log.offset_for_timestamp(
@@ -235,7 +236,7 @@ def _find(
 def _not_available(partition: Partition) -> KafkaError:
     return KafkaError(
         ErrorCode.OFFSET_NOT_AVAILABLE,
-        f"{partition.name} was elected a leader that does not know yet how far it is committed: try again",
+        f"the new leader of {partition.name} does not know its high watermark yet: try again",
     )
 
 

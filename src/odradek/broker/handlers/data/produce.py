@@ -108,7 +108,7 @@ def _refusal(request: ProduceRequest, *, is_transactional: bool) -> KafkaError |
     if is_transactional and request.transactional_id is None:
         return KafkaError(
             ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED,
-            "transactional batches come without a transactional id: no one can be asked about them",
+            "the request has transactional batches and no transactional id: set one",
         )
     return None
 

@@ -65,7 +65,7 @@ def _one(broker: BrokerContext, context: RequestContext, topic: str, key: str) -
         if topic == SHARE_GROUP_STATE:
             _check_share_key(key)
         if not broker.coordinators.has(topic):
-            raise KafkaError(ErrorCode.COORDINATOR_NOT_AVAILABLE, f"this broker keeps no {topic}")
+            raise KafkaError(ErrorCode.COORDINATOR_NOT_AVAILABLE, f"this broker has no coordinator for {topic}")
         index, leader = broker.coordinators.coordinator_of(topic, key)
         for node in broker.image.brokers:
             if node.broker_id == leader and (address := context.address_of(node)) is not None:
@@ -73,7 +73,11 @@ def _one(broker: BrokerContext, context: RequestContext, topic: str, key: str) -
     except KafkaError as error:
         return _refused(key, error)
     return _refused(
-        key, KafkaError(ErrorCode.COORDINATOR_NOT_AVAILABLE, f"{topic}-{index} has no leader in reach")
+        key,
+        KafkaError(
+            ErrorCode.COORDINATOR_NOT_AVAILABLE,
+            f"{topic}-{index} has no leader that this client can reach: try again",
+        ),
     )
 
 
