@@ -116,7 +116,8 @@ def _derived(text: str) -> Derived:
 
 
 def with_kept_headers(records: DataFrame, columns: RowColumns) -> DataFrame:
-    """`records` has the `READ_COLUMNS`, and these rows have the `SOURCE_COLUMNS`. Of keys that become text, others are null."""
+    """Returns rows with the `SOURCE_COLUMNS`, made of `records` with the `READ_COLUMNS`. A time or key that the columns
+    cannot hold is kept in a header of its own."""
     time_ms, key = sql.col("timestampMs"), sql.col("key")
     is_strange_time = ~time_ms.between(-TIMESTAMP_MS_MAX, TIMESTAMP_MS_MAX)
     is_bad_key = sql.lit(columns.key_as_string) & key.isNotNull() & ~sql.is_valid_utf8(key.cast("string"))

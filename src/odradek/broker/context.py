@@ -152,7 +152,7 @@ class RequestContext:
 
     @property
     def principal(self) -> str:
-        """`Type:name`. Of a forwarded request: of the client that asked first."""
+        """The principal of the client, as `Type:name`. In a forwarded request it is that of the client that asked first."""
         return self.requester.principal
 
     @property

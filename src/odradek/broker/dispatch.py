@@ -110,7 +110,8 @@ class Dispatcher:
     async def _serve_when_joined(
         self, joining: asyncio.Event, connection: Connection, frame: memoryview, requester: Requester | None
     ) -> Chunks | None:
-        """This broker listens before it knows what it leads: it has to name its port. Clients wait for that, within a bound."""
+        """Serves a request once this broker has joined the cluster: it listens earlier, because it has to register its port.
+        Clients wait for that, within a bound."""
         await with_timeout(_set(joining), _JOIN_MS_MAX)
         header, position = decode_request_header(frame)
         return await _settled(self._serve_header(connection, header, frame, position, requester))

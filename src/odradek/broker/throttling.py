@@ -202,7 +202,7 @@ class Mutations:
         self._quotas.record_mutations(self._user, self._client_id, partition_count, now)
 
     def refusal(self, partition_count: int) -> KafkaError | None:
-        """`record`, with the error as a value."""
+        """Does what `record` does, and returns the error as a value."""
         try:
             self.record(partition_count)
         except KafkaError as error:

@@ -51,7 +51,7 @@ def _wrong(message: str) -> click.UsageError:
 
 
 def _resource(text: str) -> tuple[AclResourceType, str]:
-    """`topic:orders`, `cluster`."""
+    """Parses a resource such as `topic:orders` or `cluster`."""
     kind, colon, name = text.partition(":")
     if kind not in _KINDS:
         meant = nearest(kind, _KINDS)

@@ -105,7 +105,8 @@ def console(
 
 
 def _warn_if_unreachable(bootstrap: str) -> None:
-    """ConfigError for what is no address. A cluster that is away is no error: the console shows it when it comes back."""
+    """Raises ConfigError for an invalid address, and warns when the cluster is away: the console shows it when it comes
+    back."""
     try:
         check_reachable(bootstrap)
     except NoBrokerError as error:

@@ -214,7 +214,7 @@ _FILES: Final[dict[str, Callable[[Disk, str], Iterator[Row]]]] = {
 
 
 def _print_records(disk: Disk, path: str) -> list[str]:
-    """Records of a `.log` file as JSON lines; what cannot be read is a problem."""
+    """Prints the records of a `.log` file as JSON lines; returns what cannot be read as problems."""
     file = naming.parse_offset_file(os.path.basename(path))
     if file is None or file.kind != naming.LOG:
         raise ConfigError(f"{path}: only a .log file holds records")

@@ -134,7 +134,7 @@ def unescaped(text: str) -> bytes:
 
 
 def pairs(items: Iterable[str], option: str) -> dict[str, str]:
-    """`KEY=VALUE` items as a mapping; a UsageError names the option whose item has no `=`."""
+    """Parses `KEY=VALUE` items into a mapping; a UsageError names the option whose item has no `=`."""
     parsed = {}
     for pair in items:
         key, equals, value = pair.partition("=")

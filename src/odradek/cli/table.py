@@ -226,7 +226,7 @@ def _fetched(place: urllib.parse.SplitResult, path: str, *, is_wanted: bool) -> 
 
 
 def _by_topic(items: tuple[str, ...], topics: tuple[str, ...], option: str) -> dict[str, str]:
-    """`FORMAT` for all topics, `TOPIC=FORMAT` for one of them."""
+    """Parses `FORMAT` for all topics, or `TOPIC=FORMAT` for one of them, into a mapping by topic."""
     for_all = [setting for setting in items if "=" not in setting]
     given = dict.fromkeys(topics, for_all[-1]) if for_all else {}
     for setting in items:

@@ -307,7 +307,7 @@ class AdminSettings(ClientSettings):
 
 
 def _checked(setting: Setting, value: object) -> object:
-    """`value` as the attribute wants it; ConfigError when it has the wrong type or is out of bounds."""
+    """Returns `value` as the attribute holds it; raises ConfigError when it has the wrong type or is out of bounds."""
     if setting.key == "acks":
         word = str(value)
         setting.parse(word)

@@ -118,7 +118,7 @@ def was_elected_uncleanly(before: PartitionImage, after: PartitionImage) -> bool
 
 
 def renewed(before: PartitionImage, after: PartitionImage) -> PartitionImage:
-    """`after` with its epochs raised as far as it differs from `before`."""
+    """Returns `after` with its epochs raised as far as it differs from `before`."""
     if after == before:
         return before
     elected = after.leader != before.leader
@@ -130,7 +130,8 @@ def renewed(before: PartitionImage, after: PartitionImage) -> PartitionImage:
 
 
 def _with_new_leader(before: PartitionImage, after: PartitionImage) -> PartitionImage:
-    """`after` under another leader epoch, though its leader may be the same; without a leader, like `renewed`."""
+    """Returns `after` with a new leader epoch, though its leader may be the same; without a leader, does what `renewed`
+    does."""
     if after.leader == NO_LEADER:
         return renewed(before, after)
     return replace(
@@ -174,11 +175,10 @@ def _as_disks_allow(
 
 
 def _in_sync(partition: PartitionImage, availability: ReplicaAvailability) -> tuple[BrokerId, ...]:
-    """Returns the replicas that stay in sync: those that stay, if one of them is in service; else the alive ones, if any;
-    else all.
+    """Returns the ISR without the replicas that must leave it: only staying replicas if an electable one is among them; else
+    only live ones if a serving one is among them; else the whole ISR.
 
-    A broker that did not report yet is no reason to let others go: its replica may be damaged.
-    """
+    A broker that did not report yet is no reason to let others go: its replica may be damaged."""
     for kept, needed in (
         (availability.staying, availability.electable),
         (availability.alive, availability.serving),

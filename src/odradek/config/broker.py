@@ -96,11 +96,10 @@ class BrokerConfig(Section):
     def reconfigured(
         self, defaults: Mapping[str, str], own: Mapping[str, str] = MappingProxyType({})
     ) -> BrokerConfig:
-        """This configuration with dynamic settings on top of what it was loaded from: those of all brokers (`defaults`),
-        and above them this broker's own. ConfigError as in `load`.
+        """Returns this configuration with dynamic settings on top of what it was loaded from: those of all brokers
+        (`defaults`), and above them this broker's own. Raises ConfigError as `load` does.
 
-        Of the settings that are known, only those that a running broker may take are accepted.
-        """
+        Of the settings that are known, only those that a running broker may take are accepted."""
         return loading.reconfigure(self, defaults, own)
 
 

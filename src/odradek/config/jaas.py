@@ -106,7 +106,7 @@ def _module(tokens: list[Token], what: str) -> LoginModule:
 
 
 def parse_pairs(text: str, key: str) -> dict[str, str]:
-    """`name=alice,password="a,b"`: ConfigError, naming `key`, for what is not so."""
+    """Parses `name=alice,password="a,b"`; raises ConfigError, naming `key`, for another text."""
     pairs: dict[str, str] = {}
     for match in _PAIR.finditer(text):
         pairs[match[1]] = _ESCAPED.sub(r"\1", match[2]) if match[2] is not None else match[3]

@@ -203,7 +203,7 @@ def _settings() -> dict[str, tuple[type[Section], Setting]]:
 
 
 def _split_mechanism(name: str) -> tuple[str, str] | None:
-    """`scram-sha-256.sasl.jaas.config` -> (SCRAM-SHA-256, sasl.jaas.config)."""
+    """Splits `scram-sha-256.sasl.jaas.config` into (SCRAM-SHA-256, sasl.jaas.config)."""
     mechanism, _, rest = name.partition(".")
     if mechanism.upper() in MECHANISMS and rest in _OF_A_MECHANISM:
         return mechanism.upper(), rest

@@ -36,12 +36,12 @@ class Listener:
 
 
 def format_address(host: str, port: int) -> str:
-    """`host:port`, with the brackets that an IPv6 address needs."""
+    """Returns `host:port`, with the brackets that an IPv6 address needs."""
     return f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
 
 
 def parse_protocol_map(key: str, items: Iterable[str]) -> dict[str, str]:
-    """`listener.security.protocol.map`: listener names to security protocols; protocols name themselves."""
+    """Parses `listener.security.protocol.map`: listener names to security protocols; protocols name themselves."""
     protocols = {name: name for name in SECURITY_PROTOCOLS}
     for entry in items:
         name, colon, protocol = entry.partition(":")
@@ -84,7 +84,7 @@ def check_advertised(key: str, advertised: Iterable[Listener], listeners: Iterab
 
 
 def parse_host_port(text: str) -> tuple[str, int]:
-    """`HOST:PORT`, `[IPV6]:PORT` or `:PORT`; ConfigError says what is wrong."""
+    """Parses `HOST:PORT`, `[IPV6]:PORT` or `:PORT`; the ConfigError for another text names what is wrong."""
     match = _ADDRESS.match(f"X://{trimmed(text)}")
     if not match or int(match["port"]) > PORT_MAX:
         raise ConfigError(

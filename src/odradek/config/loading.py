@@ -196,7 +196,7 @@ def _consumer_groups(parsed: Values) -> Values:
 
 
 def _request_bytes(parsed: Values) -> Values:
-    """`queued.max.request.bytes` has room for the largest request: without a word about it, for two."""
+    """Checks that `queued.max.request.bytes` has room for the largest request; where it is not set, it has room for two."""
     largest = parsed.get("socket.request.max.bytes", BROKER_SETTINGS["socket.request.max.bytes"].default)
     default = BROKER_SETTINGS["queued.max.request.bytes"].default
     limit = parsed.get("queued.max.request.bytes")
@@ -303,7 +303,7 @@ def _registry_dir(parsed: Values) -> Values:
 
 
 def _connection_overrides(parsed: Values) -> Values:
-    """`max.connections.per.ip.overrides` as a mapping from address to count."""
+    """Parses `max.connections.per.ip.overrides` into a mapping from address to count."""
     key = "max.connections.per.ip.overrides"
     overrides: dict[str, int] = {}
     for entry in filter(None, (trimmed(entry) for entry in parsed.get(key, "").split(","))):

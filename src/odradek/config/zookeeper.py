@@ -40,7 +40,7 @@ class ConnectString(NamedTuple):
 
 
 def parse_connect(text: str) -> ConnectString:
-    """`HOST:PORT,HOST:PORT/CHROOT`; ConfigError where it is none."""
+    """Parses `HOST:PORT,HOST:PORT/CHROOT`; raises ConfigError for another text."""
     addresses, slash, path = trimmed(text).partition("/")
     chroot = (slash + path).rstrip("/")
     servers = []

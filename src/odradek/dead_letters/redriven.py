@@ -82,7 +82,8 @@ class RangeSet:
             self.add(start, end)
 
     def add(self, start: int, end: int) -> dict[int, int | None]:
-        """Add a range. What is to be written down: the end of the range that has it now, None for ranges that went into it."""
+        """Adds a range. Returns what is to be written down: the end of the range that has it now, None for ranges that went
+        into it."""
         if start >= end:
             return {}
         first = bisect_right(self._starts, start)

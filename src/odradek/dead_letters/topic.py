@@ -51,7 +51,7 @@ class DeadLetterTopic:
         self._partitions = topic.topic_partitions
 
     def close(self) -> None:
-        """Idempotent."""
+        """Closes the clients. Idempotent."""
         self.admin.close()
 
     def __enter__(self) -> Self:

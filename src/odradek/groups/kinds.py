@@ -97,7 +97,7 @@ class Group(Protocol):
 
     @property
     def is_empty(self) -> bool:
-        """No members, no one on the way: it may be deleted, or become a group of another kind."""
+        """Whether the group has no members, and none on the way: it may be deleted, or become a group of another kind."""
 
     def check_commit(self, committer: Committer) -> CheckPartition | None:
         """Raises UNKNOWN_MEMBER_ID, ILLEGAL_GENERATION, STALE_MEMBER_EPOCH, FENCED_INSTANCE_ID, REBALANCE_IN_PROGRESS. What is

@@ -100,7 +100,7 @@ class GroupService:
     async def consumer_heartbeat(
         self, request: ConsumerGroupHeartbeatRequest, caller: Caller
     ) -> ConsumerGroupHeartbeatResponse:
-        """See `consumer.heartbeats` for what is refused."""
+        """Handles a heartbeat of the consumer protocol; see `consumer.heartbeats` for what is refused."""
         decide = partial(self._consumer.heartbeat, request=request, caller=caller)
         return await self._with_matches(lambda: self._shard(request.group_id).execute(decide))
 

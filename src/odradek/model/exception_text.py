@@ -14,7 +14,8 @@ TEXT_LENGTH_MAX: Final = 10_000
 
 
 def text_of(error: BaseException, length_max: int = TEXT_LENGTH_MAX) -> str:
-    """`str(error)`, at most `length_max` characters of it, fit for UTF-8; a note of what went wrong where that raises."""
+    """Returns `str(error)`, at most `length_max` characters of it, fit for UTF-8; a note of what went wrong where that
+    raises."""
     try:
         text = str(error)
         return _encodable(text, length_max)
@@ -45,7 +46,7 @@ def class_name(kind: type) -> str:
 
 
 def represent(value: object, length_max: int = 200) -> str:
-    """`repr(value)` of an object of the user's; its class where that raises."""
+    """Returns `repr(value)` of an object of the user's; its class where that raises."""
     try:
         return _encodable(repr(value), length_max)
     except Exception:  # noqa: BLE001 - the user's code, which must end nothing

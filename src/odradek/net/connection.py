@@ -321,7 +321,7 @@ class Connection(asyncio.BufferedProtocol):
 
     @property
     def idle(self) -> bool:
-        """No request waits for its answer."""
+        """Whether no request waits for its answer."""
         return not self._replies.slots and not self._backlog
 
     @property

@@ -43,7 +43,8 @@ class AnswerObserver(Protocol):
     """An observer that is called when the answer to a request has left."""
 
     def sent(self, queued_s: float, sending_s: float) -> None:
-        """`queued_s`: the time for which the answer waited for earlier ones; `sending_s`: until the kernel had all of it."""
+        """Called when an answer has left. `queued_s`: the time for which the answer waited for earlier ones; `sending_s`:
+        until the kernel had all of it."""
 
 
 class ConnectionFigures:

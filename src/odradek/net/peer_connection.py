@@ -173,7 +173,7 @@ class PeerConnection(asyncio.BufferedProtocol):
 
     @property
     def is_expiring(self) -> bool:
-        """Its login will not count for long: use another connection, and `retire` this one."""
+        """Whether the connection's login ends soon: use another connection, and `retire` this one."""
         return self._now() >= self._expires
 
     def retire(self) -> None:

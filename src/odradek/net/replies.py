@@ -136,7 +136,7 @@ class ReplyQueue:
                 observer.sent(queued_s, sending_s)
 
     def give_up_from(self, failed: ReplySlot) -> None:
-        """This request gets no reply, nor do those behind it."""
+        """Gives up the reply to a request, and those behind it."""
         while failed in self.slots:
             slot = self.slots.pop()
             if slot.pending is not None:

@@ -68,7 +68,7 @@ class UnreadAnswers:
             self.counters.peak_bytes = self.held_bytes
 
     def forget(self, connection: object) -> None:
-        """Its peer has taken everything, or is gone."""
+        """Forgets a connection whose peer has taken everything, or is gone."""
         unread = self._unread.pop(connection, None)
         if unread is not None:
             self.held_bytes -= unread.bytes_held

@@ -72,7 +72,7 @@ def _missing(
 
 
 def _left(admin: Admin, output: str, topics: Collection[str]) -> Iterator[str]:
-    """Changelogs of operators that an earlier version had, and the one before this does not."""
+    """Returns the changelogs of operators that an earlier version had, and the one before this does not."""
     if not topics:
         return
     partitions = [

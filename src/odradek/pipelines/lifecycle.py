@@ -139,7 +139,7 @@ class Lifecycle:
         self._enter(Phase.SLEEPING, now)
 
     def moved(self) -> None:
-        """Its inputs have records that it has not read."""
+        """Notes that the inputs have records that the pipeline has not read."""
         self._has_moved = True
 
     def halt(self) -> None:

@@ -188,7 +188,8 @@ def _check_format(name: str, writer: Any) -> None:
 
 
 def _named(returned: Any) -> dict[str, Any]:
-    """Names stay, so that each query finds its checkpoint: a dict's keys, or numbers from 0."""
+    """Returns what a pipeline returned, by name: a dict's keys, or numbers from 0. Names stay, so that each query finds its
+    checkpoint."""
     if isinstance(returned, Mapping):
         named = {str(name): what for name, what in returned.items()}
     elif isinstance(returned, Sequence) and not isinstance(returned, str):

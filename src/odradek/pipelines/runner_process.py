@@ -97,7 +97,8 @@ class RunnerProcess:
         return [report for line in self._report_lines.read() if (report := report_in(line)) is not None]
 
     def end(self) -> int | None:
-        """Its exit code, negative for a signal; None while it lives. What it left running in its group is killed then."""
+        """Returns the process's exit code, negative for a signal; None while it lives. What it left running in its group is
+        killed then."""
         code = self._process.poll()
         if code is not None:
             self.kill()

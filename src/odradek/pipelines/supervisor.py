@@ -166,7 +166,7 @@ class Supervisor:
 
     @property
     def is_idle(self) -> bool:
-        """No pipeline has a process."""
+        """Whether no pipeline has a process."""
         return all(pipeline.runner is None for pipeline in self._pipelines.values())
 
     def statuses(self) -> tuple[tuple[str, PipelineStatus], ...]:

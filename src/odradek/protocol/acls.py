@@ -118,7 +118,8 @@ class RequiredAcl(NamedTuple):
 
 
 def parse_acls(text: str) -> tuple[tuple[RequiredAcl, ...], ...]:
-    """`A | B, C`: all groups between commas are asked for; of a group one is enough, or the request says which one counts."""
+    """Parses `A | B, C`. All groups between commas are asked for; of a group one is enough, or the request determines which
+    one counts."""
     return tuple(
         tuple(parse_acl(required) for required in group.split("|"))
         for group in text.split(",")
@@ -127,6 +128,6 @@ def parse_acls(text: str) -> tuple[tuple[RequiredAcl, ...], ...]:
 
 
 def parse_acl(required: str) -> RequiredAcl:
-    """`WRITE TOPIC`."""
+    """Parses `WRITE TOPIC`."""
     operation, resource = required.split()
     return RequiredAcl(AclOperation[operation], AclResourceType[resource])

@@ -59,7 +59,7 @@ def encode_chunks(
 
 
 def encode_steps(message: Message, version: int, head: bytearray) -> Steps[list[Buffer]]:
-    """`encode_chunks` for a large message."""
+    """Does what `encode_chunks` does, in steps, for a large message."""
     codec = message._stepped_encoders.get(version)
     if codec is None:
         codec = _compiled(EncoderSource, type(message), version, "encode", in_steps=True)
@@ -106,7 +106,7 @@ def decode(
 def decode_steps(
     cls: type[M], version: int, buffer: Buffer, position: int, elements_max: int
 ) -> Steps[tuple[M, int]]:
-    """`decode` for a large message."""
+    """Does what `decode` does, in steps, for a large message."""
     codec = cls._stepped_decoders.get(version)
     if codec is None:
         codec = _compiled(DecoderSource, cls, version, "decode", in_steps=True)

@@ -117,7 +117,7 @@ class FrameReader:
 
     @property
     def starved(self) -> bool:
-        """Nothing may be received before `allow` makes room."""
+        """Whether nothing may be received before `allow` makes room."""
         return self._frame is not None and self._end >= self._room_bytes
 
     def allow(self, room_bytes: int) -> None:

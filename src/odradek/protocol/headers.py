@@ -104,7 +104,7 @@ def encode_response(
 def encode_response_steps(
     api_key: int, version: int, correlation_id: int, message: Message
 ) -> Steps[list[Buffer]]:
-    """`encode_response` for a large message."""
+    """Does what `encode_response` does, in steps, for a large message."""
     head = _response_head(api_key, version, correlation_id)
     chunks = yield from encode_steps(message, version, head)
     return _with_size(chunks)

@@ -94,7 +94,7 @@ class BatchHeader(NamedTuple):
 
     @property
     def has_delete_horizon(self) -> bool:
-        """`base_timestamp` is then the time after which tombstones may go (KIP-534)."""
+        """Whether `base_timestamp` is the time after which tombstones may go (KIP-534)."""
         return bool(self.attributes & DELETE_HORIZON_BIT)
 
     @property

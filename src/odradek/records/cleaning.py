@@ -90,7 +90,7 @@ def new_key_map(slot_count: int, key_count_max: int, seed: bytes) -> KeyMap:
 
 
 def note_keys(keys: KeyMap, batch: Buffer, header: BatchHeader, from_offset: int) -> int:
-    """See `KeyMap.note`. INVALID_RECORD or CORRUPT_MESSAGE for a damaged batch."""
+    """Notes the keys of a batch in the map; see `KeyMap.note`. Raises INVALID_RECORD or CORRUPT_MESSAGE for a damaged batch."""
     return keys.note(records_of(batch, header, READ_LIMITS), frame_of(header), from_offset)
 
 

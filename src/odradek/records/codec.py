@@ -110,7 +110,7 @@ _LZ4_PIECE_BYTES_MAX: Final = 16 << 20
 
 
 def compress(codec: Codec, data: Buffer, level: int | None = None) -> bytes:
-    """`data` in the form that every Kafka client reads. `level` is the codec's own scale; snappy has none."""
+    """Returns `data`, compressed so that every Kafka client can read it. `level` is the codec's own scale; snappy has none."""
     if level is None:
         level = DEFAULT_LEVELS.get(codec, 0)
     if codec is Codec.NONE:

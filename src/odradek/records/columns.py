@@ -101,6 +101,7 @@ class ColumnEngine(Protocol):
     """The part of an engine for columns."""
 
     def ColumnReader(self, value_bytes: int = 0) -> ColumnReader:  # noqa: N802 - a module's class
-        """`value_bytes` is the room to make for values at once, for callers that know about how much will come."""
+        """Returns a reader. `value_bytes` is the room to make for values at once, for callers that know about how much will
+        come."""
 
     def ColumnWriter(self, columns: Columns) -> ColumnWriter: ...  # noqa: N802

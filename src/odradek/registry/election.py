@@ -86,7 +86,7 @@ class Election:
 
     @property
     def term(self) -> Term | None:
-        """This side's term, to its knowledge."""
+        """This side's term, as far as it knows."""
         return self._term
 
     async def start(self) -> None:

@@ -91,10 +91,10 @@ class FollowerRole:
         self._end = reason
 
     def when_own_records_are_readable(self) -> None:
-        """Its leader shows them."""
+        """Returns None: the partition's leader moves the high watermark."""
 
     def check_in_sync_replicas(self, now: float) -> None:
-        """Its leader does."""
+        """Does nothing: the partition's leader checks its ISR."""
 
     # -- taking what the leader has
 

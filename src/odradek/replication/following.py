@@ -68,7 +68,7 @@ class EpochLog(Protocol):
 
     @property
     def start_is_doubted(self) -> bool:
-        """It may begin later than it seems."""
+        """Whether the log may begin later than it seems."""
 
 
 class FollowedReplica(Protocol):
@@ -206,7 +206,7 @@ class FetchState:
 
     @property
     def has_news(self) -> bool:
-        """Something came or went, or is to be asked for again, since the last request."""
+        """Whether partitions came or went, or are to be asked for again, since the last request."""
         return bool(self._dirty)
 
     @property

@@ -348,7 +348,7 @@ class LeaderRole:
     # -- appending
 
     def begin_verification(self, header: BatchHeader, *, bumps_epoch: bool, now_ms: int) -> Guard | None:
-        """See `Producers.begin_verification`: the guard for a client's transactional batch, None when it needs none."""
+        """Returns the guard for a client's transactional batch, None when it needs none; see `Producers.begin_verification`."""
         self.leader()
         producers = self._replica.log.producers
         return producers.begin_verification(header, bumps_epoch=bumps_epoch, now_ms=now_ms)
@@ -441,7 +441,7 @@ class LeaderRole:
 
     @property
     def low_watermark(self) -> int:
-        """No one who lives and has a replica has records below it any more."""
+        """The lowest log start offset of all live replicas: no live replica has records below it."""
         start_offset = self._replica.log.start_offset
         return start_offset if self._in_sync is None else self._in_sync.low_watermark(start_offset)
 

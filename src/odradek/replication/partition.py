@@ -265,7 +265,8 @@ class Partition:
     # -- life
 
     def check_in_sync_replicas(self, now: float) -> None:
-        """See `LeaderRole.check_in_sync_replicas`; a follower has none to check."""
+        """Proposes to shrink the ISR where followers lag; see `LeaderRole.check_in_sync_replicas`. A follower has none to
+        check."""
         self._role.check_in_sync_replicas(now)
 
     def reconfigure(self, config: LogConfig) -> None:
@@ -273,7 +274,7 @@ class Partition:
         self._role.advance_high_watermark()
 
     def flush_if_due(self) -> None:
-        """`flush.ms` may be over, or the start have moved, although nothing was appended since."""
+        """Flushes if `flush.ms` is over, or the start has moved, although nothing was appended since."""
         if self.retired is None:
             self._replica.flush_if_due()
 

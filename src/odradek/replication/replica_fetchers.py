@@ -331,7 +331,7 @@ class _FetchLoop:
             await self._durable(followed)
 
     def _may_act(self, followed: FollowedPartition) -> bool:
-        """Its role and epoch are those under which the leader was asked."""
+        """Returns whether the partition still has the role and epoch under which the leader was asked."""
         partition = _partition_of(followed)
         return (
             self._state.follows(followed)

@@ -196,7 +196,7 @@ def _write_vector(number: int, buffers: Sequence[Buffer], position: int) -> int:
 
 
 def _skip(buffers: Sequence[Buffer], count: int) -> list[memoryview]:
-    """`buffers` without their first `count` bytes."""
+    """Returns `buffers` without their first `count` bytes."""
     rest = []
     for buffer in buffers:
         view = memoryview(buffer).cast("B")

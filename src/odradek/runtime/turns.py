@@ -157,11 +157,11 @@ class Turn:
         self.renew()
 
     def renew(self) -> None:
-        """Its turn has come: the caller waited for a place in the queue."""
+        """Begins the next slice: the caller waited in the queue, and its turn has come."""
         self._ends = self._now() + self._turns.slice_seconds
 
     async def map(self, make: Callable[[S], T], items: Iterable[S]) -> list[T]:
-        """`[make(item) for item in items]`, with a step before each."""
+        """Returns `[make(item) for item in items]`, with a step before each."""
         made = []
         for element in items:
             if self._now() >= self._ends:
@@ -178,7 +178,7 @@ class Turn:
         return list(seen)
 
     async def sort(self, items: Sequence[C]) -> list[C]:
-        """`sorted(items)`, in steps."""
+        """Returns `sorted(items)`, in steps."""
         runs = []
         for some in slices(items, _PLAIN_ITEMS):
             await self.step()
@@ -216,10 +216,9 @@ def in_one_go(work: Generator[None, None, T]) -> T:
 
 
 def slices(items: Sequence[S], size: int = SLICE_ITEMS) -> Iterator[Sequence[S]]:
-    """`items`, a few at a time, for work that is done for several at once: take a step before each slice.
+    """Yields `items`, a few at a time, for work that is done for several at once: take a step before each slice.
 
-    There is one slice, an empty one, of no items: what is asked for nothing may have an error of its own.
-    """
+    Without items there is one slice, an empty one: a request for nothing may have an error of its own."""
     return (items[start : start + size] for start in range(0, max(len(items), 1), size))
 
 

@@ -115,7 +115,7 @@ class AclIndex:
     def verdict(
         self, principal: str, host: str, operation: AclOperation, resource_type: AclResourceType, name: str
     ) -> AclVerdict:
-        """`host` in the form of `canonical_host`."""
+        """Decides by the ACLs whether a principal may do an operation. `host` has the form of `canonical_host`."""
         bit = 1 << operation
         is_known = is_allowed = False
         for rules in self._about(resource_type, name):

@@ -141,7 +141,7 @@ class AuditRules:
         return any(fnmatchcase(api, pattern) for pattern in self._accessed)
 
     def keeps(self, event: AuditEvent, chance: Callable[[], float]) -> bool:
-        """`chance` is drawn where only a share is kept."""
+        """Returns whether the rules keep an event. `chance` is drawn where only a share is kept."""
         rule = next((rule for rule in self._rules if rule.fits(event)), None)
         if rule is not None:
             share = rule.share if rule.keeps else 0.0
@@ -153,7 +153,8 @@ class AuditRules:
 
 
 def parse_rules(text: str) -> Sequence[AuditRule]:
-    """`keep api=Produce resource=TOPIC:orders* sample=0.01; drop principal=User:monitor`. ConfigError says what is wrong."""
+    """Parses rules such as `keep api=Produce resource=TOPIC:orders* sample=0.01; drop principal=User:monitor`. The
+    ConfigError for an invalid one names what is wrong."""
     rules = []
     for part in filter(None, (piece.strip() for piece in text.split(";"))):
         verb, *conditions = part.split()

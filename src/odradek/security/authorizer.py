@@ -144,7 +144,7 @@ def closed_suffixes(settings: Mapping[str, str]) -> tuple[str, ...]:
 
 
 def parse_super_users(text: str) -> frozenset[str]:
-    """`User:a;User:b`. ConfigError for what is no principal. Compared letter by letter."""
+    """Parses `User:a;User:b`. Raises ConfigError for a text that is not a principal. Names are compared letter by letter."""
     users = frozenset(part.strip() for part in text.split(";") if part.strip())
     for user in sorted(users):
         type_, colon, name = user.partition(":")

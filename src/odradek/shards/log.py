@@ -26,7 +26,7 @@ class ShardLog(Protocol):
 
     @property
     def batch_bytes_max(self) -> int:
-        """`max.message.bytes`: no batch may be larger."""
+        """The topic's `max.message.bytes`: no batch may be larger."""
 
     def check_writable(self) -> None:
         """Raises the errors of `append`: the log is offline, its disk is full, or others lead."""

@@ -60,14 +60,14 @@ class Shards(Generic[M]):
         return shard
 
     def elected(self, index: int, log: ShardLog) -> None:
-        """This broker leads the partition from now on: load it."""
+        """Loads a partition that this broker leads from now on."""
         self.resigned(index)
         self._shards[index] = Shard(
             log, lambda: self._make_machine(index), self._clock, self._patience_seconds
         )
 
     def resigned(self, index: int) -> None:
-        """This broker leads the partition no longer."""
+        """Closes the shard of a partition that this broker does not lead any more."""
         shard = self._shards.pop(index, None)
         if shard is not None:
             shard.close()

@@ -85,7 +85,7 @@ class Pool(Generic[C]):
 
     @contextmanager
     def lend(self, config: ClientConfig) -> Iterator[C]:
-        """A client for as long as the block runs."""
+        """Lends a client for as long as the block runs."""
         key = tuple(sorted(config.items()))
         lent = self._reuse(key) or self._make(config)
         try:

@@ -187,7 +187,7 @@ class SqlCatalog:
         return source
 
     def archive(self, name: str, position: tuple[int, int] | None = None) -> SqlArchive:
-        """SqlError with the nearest name."""
+        """Returns the archive of this name. Raises SqlError with the nearest name when there is none."""
         archive = self.archives.get(name)
         if archive is None:
             raise SqlError(f"Archive {name} does not exist.", position, nearest(name, self.archives))

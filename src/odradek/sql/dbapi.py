@@ -109,7 +109,7 @@ class SqlConnection:
         raise NotSupportedError("a statement that was run cannot be taken back: there are no transactions")
 
     def close(self) -> None:
-        """Idempotent."""
+        """Closes the connection. Idempotent."""
         self._is_closed = True
 
     def __enter__(self) -> Self:
@@ -185,7 +185,7 @@ class SqlCursor:
             yield row
 
     def close(self) -> None:
-        """Idempotent."""
+        """Closes the cursor. Idempotent."""
         self._end()
         self.description = None
 

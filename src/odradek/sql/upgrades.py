@@ -197,7 +197,7 @@ def mode_of(statement: AlterQuery) -> UpgradeMode | None:
 
 
 def with_mode(statement: AlterQuery, mode: UpgradeMode, topic: str | None = None) -> AlterQuery:
-    """Its text says all that it means. `topic`: of what is rebuilt."""
+    """Returns the statement with the mode, and the topic of the rebuilt source, in its properties and its text."""
     properties: Properties = (("MODE", mode.value), *((("KAFKA_TOPIC", topic),) if topic is not None else ()))
     head = f"ALTER {statement.kind.upper()} {quoted(statement.name)}{with_clause(properties)}"
     text = f"{head} AS {statement.query_text}"

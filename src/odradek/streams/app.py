@@ -228,11 +228,11 @@ class Streams:
         options: Mapping[str, str] | None = None,
         spark: SparkSession | None = None,
     ) -> Run:
-        """Run it: one query for each output, or for those that name the same one (`to(..., query=)`). `checkpoint`: a directory
-        that stays. `until_now`: end when all is read that was there. `changelog`: with delivery exactly_once, keep state in
-        topics, too; without its checkpoint, the program then goes on with them where it was. `spark`: the session to run in, in
-        place of the one that `Streams(spark=)` names.
-        """
+        """Runs the program: one query of Spark for each output, or for those that name the same one (`to(..., query=)`).
+
+        `checkpoint`: a directory that stays. `until_now`: end when all is read that was there. `changelog`: with delivery
+        exactly_once, keep state in topics, too; without its checkpoint, the program then continues with them where it was.
+        `spark`: the session to run in, in place of the one that `Streams(spark=)` names."""
         for problem in unread_topics(self._starting, self._topics):
             log.warning("%s", problem)
         if spark is not None:

@@ -34,7 +34,7 @@ class CheckpointDirectory:
 
     @property
     def local_path(self) -> str | None:
-        """The directory, where it is on this machine."""
+        """Returns the directory's path on this machine; None where it is elsewhere."""
         parts = urlsplit(self.uri)
         if parts.scheme not in ("", "file"):
             return None
@@ -76,7 +76,7 @@ class CheckpointDirectory:
             return True
 
     def remove(self) -> None:
-        """The directory with all that is in it, if there is one."""
+        """Removes the directory with all that is in it, if it exists."""
         system, path = self._opened()
         if system.get_file_info(path).type == fs.FileType.Directory:
             system.delete_dir(path)

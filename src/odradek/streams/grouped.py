@@ -127,9 +127,8 @@ class GroupedStream(Generic[TableT, StreamT]):
         return "every" if self._final else self._program.emit_or_default(asked)
 
     def agg(self, *aggregates: str, emit: Emit | None = None, name: str | None = None) -> TableT:
-        """A table of SQL aggregates, such as `agg("count(*) AS n", "sum(amount) AS total")`; docs/streams-reference.md lists
-        the functions.
-        """
+        """Returns a table of SQL aggregates, such as `agg("count(*) AS n", "sum(amount) AS total")`;
+        docs/streams-reference.md lists the functions."""
         return self._results.table(
             self._program,
             Aggregated(
@@ -179,7 +178,8 @@ class GroupedStream(Generic[TableT, StreamT]):
         emit: Emit | None = None,
         name: str | None = None,
     ) -> TableT:
-        """`add(aggregate, value)` makes the next aggregate; the first value is the first one. A table also needs `subtract`."""
+        """Returns a table of the values of each key, reduced to one: `add(aggregate, value)` makes the next aggregate; the
+        first value is the first one. A table also needs `subtract`."""
         return self._fold(None, add, subtract, None, None, emit, name)
 
     def aggregate(
@@ -193,14 +193,14 @@ class GroupedStream(Generic[TableT, StreamT]):
         emit: Emit | None = None,
         name: str | None = None,
     ) -> TableT:
-        """`add(key, value, aggregate)` makes the next aggregate, from `start()` on. `schema`: its type, as DDL. Sessions also
-        need `merge(key, one, other)`.
-        """
+        """Returns a table of aggregates: `add(key, value, aggregate)` makes the next aggregate, from `start()` on. `schema`:
+        its type, as DDL. Sessions also need `merge(key, one, other)`."""
         self._needs_merge(merge)
         return self._fold(start, add, subtract, merge, schema, emit, name)
 
     def fold(self, fold: Fold, *, schema: str, emit: Emit | None = None, name: str | None = None) -> TableT:
-        """A table of what a fold of yours says: an object that can be pickled. `schema`: the fields of its results, as DDL."""
+        """Returns a table of the results of your own fold, an object that can be pickled. `schema`: the fields of its
+        results, as DDL."""
         if isinstance(fold, type) or not isinstance(fold, Fold):
             raise ConfigError(
                 f"fold takes an object with the methods add, remove, merge, result and copied, not {fold!r:.80}"

@@ -119,7 +119,7 @@ def by_foreign_key(
     select: Select,
     name: str | None,
 ) -> ForeignKeyJoin:
-    """ConfigError for an outer join."""
+    """Returns the foreign-key join of two tables. Raises ConfigError for an outer join."""
     checked_join_kind(how)
     checked_prefix(prefix)
     if how == "outer":
@@ -144,7 +144,7 @@ def by_part_of_windowed_key(
     select: Select,
     name: str | None,
 ) -> WindowTableJoin:
-    """ConfigError for an outer join."""
+    """Returns the join of a windowed table with a table by a part of the windowed key. Raises ConfigError for an outer join."""
     checked_join_kind(how)
     checked_prefix(prefix)
     if how == "outer":

@@ -78,7 +78,7 @@ def odradek_spark() -> Iterator[SparkSession]:
 
 @pytest.fixture
 def odradek_loop_watchdog() -> Iterator[None]:
-    """The test fails when a callback of an event loop in this process takes more than 50 ms of CPU time."""
+    """Fails the test when a callback of an event loop in this process takes more than 50 ms of CPU time."""
     with loop_watchdog.callbacks_are_short() as results:
         yield
     assert not results, "\n".join(results)

@@ -358,7 +358,7 @@ _READERS: Final[dict[str, Callable[[_Parser, str], None]]] = {
 
 
 def _joined(tokens: list[_Token]) -> str:
-    """The tokens as text, with blanks where words and names would run together."""
+    """Returns the tokens as text, with blanks where words and names would run together."""
     parts: list[str] = []
     for before, token in zip([_END, *tokens], tokens, strict=False):
         is_tight = token.text in ("<", ">", "(", ")", ",", ":", ".") or before.text in (

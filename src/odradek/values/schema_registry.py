@@ -50,7 +50,7 @@ class SchemaRegistryTerms:
 
     @classmethod
     def of(cls, url: str) -> SchemaRegistryTerms:
-        """`http://user:password@host:port/path`. OdradekError for another kind of address."""
+        """Parses `http://user:password@host:port/path`. Raises OdradekError for another kind of address."""
         parts = urllib.parse.urlsplit(url)
         if parts.scheme not in ("http", "https") or not parts.hostname:
             raise OdradekError(f"the schema registry {url!r} has no address: write http://host:8081")
@@ -83,7 +83,7 @@ class SchemaRegistry:
         self._known: dict[int, RegisteredSchema] = {}
 
     def knows(self, schema_id: int) -> bool:
-        """`by_id` answers without a request."""
+        """Returns whether `by_id` answers without a request."""
         return schema_id in self._known
 
     def by_id(self, schema_id: int) -> RegisteredSchema:
@@ -100,7 +100,7 @@ class SchemaRegistry:
         return known
 
     def latest(self, subject: str) -> RegisteredSchema | None:
-        """None for a subject that does not exist. SchemaRegistryError."""
+        """Returns the latest schema of a subject; None for a subject that does not exist. Raises SchemaRegistryError."""
         try:
             content = self._request("GET", f"/subjects/{_quoted(subject)}/versions/latest")
         except SchemaRegistryError as error:

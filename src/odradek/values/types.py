@@ -123,7 +123,7 @@ class SqlType:
 
     @property
     def holds_map(self) -> bool:
-        """It is a MAP, or has one in it."""
+        """Whether the type is a MAP, or has one in it."""
         inner = [*self.parts, *(kind for _, kind in self.fields)]
         return self.kind == "MAP" or any(kind.holds_map for kind in inner)
 
@@ -137,7 +137,7 @@ class SqlType:
         return self.parts[0]
 
     def field(self, name: str) -> SqlType:
-        """SqlError with the nearest name when the STRUCT has no such field."""
+        """Returns the type of a STRUCT's field. Raises SqlError with the nearest name when it has no such field."""
         for field_name, kind in self.fields:
             if field_name == name:
                 return kind
@@ -161,7 +161,7 @@ UNIT: Final = SqlType(kind="UNIT")
 
 
 def decimal_of(precision: int, scale: int) -> SqlType:
-    """SqlError unless 0 <= scale <= precision <= 38."""
+    """Returns a DECIMAL type. Raises SqlError unless 0 <= scale <= precision <= 38."""
     if not 0 < precision <= DECIMAL_PRECISION_MAX or not 0 <= scale <= precision:
         raise SqlError(
             f"DECIMAL({precision}, {scale}) does not exist",
@@ -296,7 +296,7 @@ def can_cast(source: SqlType, target: SqlType) -> bool:
 
 
 def are_comparable(left: SqlType, right: SqlType) -> bool:
-    """`=` and `<` exist between them. A STRING beside a DATE, TIME or TIMESTAMP is read as one."""
+    """Returns whether `=` and `<` exist between two types. A STRING beside a DATE, TIME or TIMESTAMP is read as one."""
     if common_type(left, right) is not None:
         return True
     kinds = {left.kind, right.kind}

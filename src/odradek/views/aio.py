@@ -139,7 +139,8 @@ class AsyncTableView:
         return self._rows(self._core.reads.codec.key_range(start, end))
 
     def prefix(self, prefix: Any) -> AsyncIterator[TableRow]:
-        """Rows whose keys begin with `prefix`: of text or bytes; of JSON, strings, and arrays with these first items."""
+        """Returns the rows whose keys begin with `prefix`: of text or bytes; of JSON, strings, and arrays with these first
+        items."""
         return self._rows(self._core.reads.codec.prefix_range(prefix))
 
     def windows(

@@ -48,7 +48,8 @@ def decode(data: bytes) -> Any:
 
 
 def sortable_double(bits: int) -> int:
-    """The bits of a double, as a number that is larger when the double is: -inf first, NaN last (with the sign bit: first)."""
+    """Returns the bits of a double, as a number that is larger when the double is: -inf first, NaN last (with the sign bit:
+    first)."""
     return bits ^ (_ALL if bits & _SIGN else _SIGN)
 
 

@@ -113,7 +113,8 @@ def _clamped(time_ms: int) -> int:
 
 
 def windowed(keys: KeyFormat, windows: str | None) -> KeyFormat:
-    """`keys`, in windows if there are any: `"session"`, or the size of time windows, such as `"10 minutes"` or `"10m"`."""
+    """Returns `keys`, in windows if there are any: `"session"`, or the size of time windows, such as `"10 minutes"` or
+    `"10m"`."""
     if windows is None:
         return keys
     if windows.strip().lower() in (SESSION, "sessions"):

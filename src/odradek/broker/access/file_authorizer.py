@@ -105,7 +105,8 @@ class FileAuthorizer:
         return known
 
     def _allows(self, asked: Mapping[str, str], needs_name: bool) -> bool:
-        """The first rule that fits. A closed topic is opened by a rule whose pattern of resources means it."""
+        """Returns whether the first rule that fits allows it. A closed topic is opened by a rule whose pattern of resources
+        names it."""
         rule = next((rule for rule in self._rules if rule.fits(asked)), None)
         if rule is None or not rule.allows:
             return False

@@ -58,7 +58,7 @@ class Gate:
         self._report = report
 
     def report_to(self, report: Callable[[Api, RequestContext, RequiredAcl, str], None]) -> None:
-        """See `RequestGate`."""
+        """Sets the callback for refusals; see `RequestGate`."""
         self._report = report
 
     def access_of(self, api: Api, context: RequestContext, asker: Requester) -> Access:
@@ -82,7 +82,7 @@ class Gate:
         )
 
     def guarded(self, api: Api, served: ApiHandler) -> ApiHandler:
-        """See `RequestGate`."""
+        """Returns the handler with the access check before it; see `RequestGate`."""
 
         def handle(broker: BrokerContext, context: RequestContext, request: Any) -> Response:
             return self._serve(api, served, context, request)

@@ -66,7 +66,7 @@ def _without_topics(response: Any) -> Work:
 
 
 def refuse_unanswered(admission: Admission) -> None:
-    """A Produce request with acks=0 has no answer: as in Kafka, the connection is closed."""
+    """Raises the error that closes the connection of a Produce request with acks=0, which has no answer, as in Kafka."""
     refusals = [
         data
         for topics in admission.refused.values()

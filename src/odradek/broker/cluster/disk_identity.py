@@ -130,7 +130,8 @@ class DiskIdentity:
         return await former.gone()
 
     async def claim(self) -> DiskClaim:
-        """The step for the registration of a life: a new one begins, or the one that goes on is still what the record names."""
+        """Returns the step for the registration of a life: a new one begins, or the one that goes on is still what the
+        record names."""
         async with self._is_raising:
             return self._pending or await self._next(is_clean=False)
 

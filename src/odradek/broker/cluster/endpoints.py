@@ -18,11 +18,11 @@ _EVERY: Final = ("", "0.0.0.0", "::")
 def registration(
     config: BrokerConfig, addresses: Sequence[tuple[str, int]], *, directory_id: str
 ) -> Registration:
-    """`addresses` are those that the listeners got, in their order.
+    """Returns the registration of this broker, with the addresses of its listeners. `addresses` are those that the listeners
+    got, in their order.
 
-    A listener on every interface advertises the name of this machine; but where all brokers are on one machine it names none,
-    and clients get the address that they already use.
-    """
+    A listener on every interface advertises the name of this machine; but where all brokers are on one machine it names
+    none, and clients get the address that they already use."""
     endpoints: dict[str, tuple[str, int]] = {}
     advertised = {
         listener.name: (listener.host, listener.port) for listener in config.network.advertised_listeners

@@ -69,7 +69,7 @@ def level_of(image: ClusterImage, name: str) -> int:
 def check_update(
     image: ClusterImage, served_keys: Collection[int], name: str, level: int, update: int
 ) -> None:
-    """INVALID_UPDATE_VERSION, with what would be allowed, unless the feature may go to this level."""
+    """Raises INVALID_UPDATE_VERSION, with what would be allowed, unless the feature may go to this level."""
     feature = next((candidate for candidate in supported(served_keys) if candidate.name == name), None)
     if feature is None:
         raise _refused(f"feature {name!r} is not supported by this broker")

@@ -64,10 +64,11 @@ class Forwarding:
         asker: Requester,
         has_gone: Callable[[], bool] = lambda: False,
     ) -> list[Buffer] | None:
-        """The controller's answer, ready to send; None when there is no other controller, so that this broker has to answer.
+        """Returns the controller's answer, ready to send; None when there is no other controller, so that this broker has to
+        answer.
 
-        None, too, once `has_gone` says that nothing waits for it: it was not passed on, and must not be served any more.
-        """
+        Returns None, too, once `has_gone` tells that nothing waits for it: it was not passed on, and must not be served any
+        more."""
         request = ForwardRequest(
             request_data=frame,
             principal=asker.principal,

@@ -175,7 +175,7 @@ class ClusterLink:
         return self.membership.failed
 
     def give_up(self, error: KafkaError) -> None:
-        """This broker cannot belong to the cluster any more."""
+        """Ends the membership because this broker cannot belong to the cluster any more."""
         self.membership.give_up(error)
 
     def report_now(self) -> None:

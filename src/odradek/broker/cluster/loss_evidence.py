@@ -52,10 +52,9 @@ def judged(
     forgot: bool = False,
     findings: DiskFindings = ALL_THERE,
 ) -> LossFinding:
-    """`is_new`: the partition came to this broker in this life. `was_held`: something on its disks says that its log was made.
-    `is_on_older`: its log is in a directory that is an older copy. `forgot`: its records were acknowledged before they were on
-    the disk, and the machine lost its memory.
-    """
+    """Decides whether a partition's log on this broker lost records. `is_new`: the partition came to this broker in this
+    life. `was_held`: something on its disks says that its log was made. `is_on_older`: its log is in a directory that is an
+    older copy. `forgot`: its records were acknowledged before they were on the disk, and the machine lost its memory."""
     safe = {*state.isr, *state.eligible}
     others_have_it = bool(safe - {me})
     lack = "its log directory is an older copy of what this broker had" if is_on_older else None
@@ -87,7 +86,7 @@ ACCEPTED: Final = LossFinding(repairable=True, if_absent=MissingLogAction.MAKE)
 
 
 def is_loss_accepted(state: PartitionImage, me: BrokerId) -> bool:
-    """This broker was elected although it lacks something: by command, or because the topic allows it."""
+    """Returns whether this broker was elected although it lacks records: by command, or because the topic allows it."""
     return state.leader == me and state.recovering
 
 

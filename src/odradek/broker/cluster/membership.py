@@ -275,7 +275,7 @@ class ClusterMembership:
                 self._wake()
 
     def give_up(self, error: KafkaError) -> None:
-        """This broker cannot belong to the cluster any more."""
+        """Ends the membership because this broker cannot belong to the cluster any more."""
         _log.error("broker_cannot_go_on", reason=error.message)
         if self.failed is not None and not self.failed.done():
             self.failed.set_exception(error)
@@ -486,7 +486,8 @@ class ClusterMembership:
             self._cluster.changed()
 
     async def _report_failed(self, controller: BrokerId, error: OdradekError) -> None:
-        """No news: the controller is gone or deposed, moved to another address, or does not know us."""
+        """Handles a controller that sends no news: it is gone or deposed, moved to another address, or does not know this
+        broker."""
         code = error.code if isinstance(error, KafkaError) else None
         if code in (ErrorCode.STALE_BROKER_EPOCH, ErrorCode.BROKER_ID_NOT_REGISTERED):
             self._unregistered.set()

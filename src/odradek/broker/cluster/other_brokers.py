@@ -77,7 +77,7 @@ class OtherBrokers:
         return await peers.send(broker, api_key, request, timeout_s=timeout_s, lane=lane)
 
     def address_of(self, broker: BrokerId) -> tuple[str, int] | None:
-        """Its listener for brokers; None for a broker that is not known."""
+        """Returns the address of a broker's listener for brokers; None for a broker that is not known."""
         known = self._known(broker)
         return None if known is None else (known.host or _LOOPBACK, known.port)
 

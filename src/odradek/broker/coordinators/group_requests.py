@@ -63,7 +63,8 @@ def commit_then(
 async def commit_in_time(
     broker: BrokerContext, request: CommitRequest, made: CommitRecords | None = None
 ) -> Verdicts:
-    """See `commit_then`. Nothing is awaited before the shard has decided."""
+    """Commits offsets, and returns the outcome for each partition; see `commit_then`. Nothing is awaited before the shard
+    has decided."""
     outcome: asyncio.Future[Verdicts | KafkaError] = asyncio.get_running_loop().create_future()
 
     def answer(verdicts: Verdicts | KafkaError) -> None:

@@ -27,7 +27,7 @@ def segment_bytes(setting: int) -> str:
 
 
 def batch_bytes_max(topic: str, config: BrokerConfig, image: ClusterImage) -> int:
-    """`max.message.bytes` of an internal topic: its own, or the broker's."""
+    """Returns `max.message.bytes` of an internal topic: its own, or the broker's."""
     topic_image = image.topics.get(topic)
     own = None if topic_image is None else topic_image.configs.get("max.message.bytes")
     return config.log.max_message_bytes if own is None else int(own)

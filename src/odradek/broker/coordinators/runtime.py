@@ -94,7 +94,8 @@ class CoordinatorKind(Generic[M, S]):
             self._has_imports = True
 
     def led(self, index: int, log: ShardLog) -> None:
-        """This broker leads the partition `index`. Before the code is imported, that waits until the parts are made."""
+        """Begins to coordinate the partition `index`, which this broker leads. Before the code is imported, that waits until
+        the parts are made."""
         if self.is_imported:
             self.shards.elected(index, log)
         else:
@@ -246,7 +247,7 @@ class CoordinatorRuntime:
 
     @property
     def here(self) -> BrokerId:
-        """This broker."""
+        """The id of this broker."""
         return BrokerId(self._started().config.server.node_id)
 
     def _started(self) -> CoordinatorBroker:

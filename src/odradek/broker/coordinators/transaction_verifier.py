@@ -29,7 +29,7 @@ class CoordinatorDirectory(Protocol):
 
     @property
     def here(self) -> BrokerId:
-        """This broker."""
+        """The id of this broker."""
 
     @property
     def send_to_peer(self) -> SendToPeer: ...

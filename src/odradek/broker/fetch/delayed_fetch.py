@@ -127,7 +127,7 @@ class UnchangedPartitions(Generic[PartitionKeyT]):
         """The session's fetch, while it waits."""
 
     def rest(self, partition: Partition, key: PartitionKeyT) -> None:
-        """The follower knows everything about it."""
+        """Lets a partition rest in the session: the follower knows everything about it, until something changes."""
         self._known_marks[partition] = (key, partition.high_watermark)
         partition.watch_end(self)
         self._session.rest(key, partial(self._forget, partition))

@@ -109,7 +109,7 @@ class FetchReader:
         self._beside = None
 
     def read(self, wanted: Sequence[RequestedPartition] | None = None) -> list[Result]:
-        """`wanted`: in place of what was wanted at first, where something else has become worth looking at."""
+        """Reads the partitions that the request wants, in order. `wanted` replaces them for this read and later ones."""
         if wanted is not None:
             self._wanted = wanted
         self._begin()

@@ -334,7 +334,8 @@ class FetchSessions:
             session.close()
 
     def _forget_idle_followers(self, now: float) -> None:
-        """A follower that lost its connection begins another session, and never comes back to the old one."""
+        """Forgets sessions that followers have not used: a follower that lost its connection begins another session, and
+        never comes back to the old one."""
         for session in list(self._sessions.values()):
             if session.is_follower and now - session.last_used >= self._eviction_seconds:
                 del self._sessions[session.session_id]

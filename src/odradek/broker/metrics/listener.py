@@ -73,7 +73,7 @@ class MetricsListener:
         return list(self._server.addresses)
 
     def start(self) -> None:
-        """ListenError when an address cannot be had."""
+        """Listens on all addresses. Raises ListenError when one cannot be used."""
         try:
             for host, port in self._addresses:
                 self._server.open(host, port)

@@ -27,7 +27,8 @@ class IdleShare:
         self._snapshots: deque[tuple[float, float]] = deque()
 
     def lately(self, now: float, cpu_s: float) -> float:
-        """`cpu_s`: what the loop's thread ever used, in seconds."""
+        """Returns the share of time, lately, in which the loop's thread used no CPU. `cpu_s`: what the thread ever used, in
+        seconds."""
         snapshots = self._snapshots
         while len(snapshots) > 1 and snapshots[1][0] <= now - _WINDOW_S:
             snapshots.popleft()

@@ -44,7 +44,7 @@ class SlowRequests:
         """All that there ever were."""
 
     def note(self, api_key: int, version: int, connection: Connection, times_s: tuple[float, ...]) -> None:
-        """`times_s`: by stage, in the order of the fields."""
+        """Notes a slow request. `times_s`: by stage, in the order of the fields."""
         times_ms = [round(seconds * 1_000, 3) for seconds in times_s]
         queued_ms, handled_ms, waited_ms, response_queued_ms, sent_ms = times_ms
         self.count += 1

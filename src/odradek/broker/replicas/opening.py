@@ -186,7 +186,7 @@ class ReplicaOpening:
         )
 
     def succeed(self, partition: Partition, log: Log) -> None:
-        """`log` is what the partition goes on with."""
+        """Replaces a partition by one with the same state on another log, such as the copy of a move."""
         self.apply_newest_image(
             Partition(
                 partition.name,

@@ -127,7 +127,7 @@ class ReplicaHealth:
 
     @property
     def opening(self) -> frozenset[ReplicaId]:
-        """Replicas that are to be here, and that are not open yet."""
+        """The replicas that the image assigns to this broker, and that are not open yet."""
         replica_ids = set[ReplicaId]()
         for name in self._lanes.busy:
             topic = self._held.placed(name)

@@ -201,7 +201,7 @@ class SecureListeners:
         }
 
     async def make_first_users(self, cluster: ClusterLink) -> None:
-        """`odradek.scram.first.users`: where this broker is the controller, and there are no users yet."""
+        """Creates the users in `odradek.scram.first.users`, if this broker is the controller and there are no users yet."""
         text = self._config.sasl.scram_first_users
         if text is None or not cluster.leads or cluster.image.scram_users.users:
             return

@@ -80,7 +80,7 @@ async def open_session(broker: BrokerContext, key: ShareSessionKey, connection: 
 
 
 def _end_with(broker: BrokerContext, connection: Connection) -> None:
-    """Its sessions, that is."""
+    """Ends the share sessions of a connection when it is lost."""
     connection.on_lost[broker.shares] = lambda: _connection_lost(broker, connection)
 
 

@@ -92,7 +92,8 @@ class LivePartition:
     # -- changes
 
     def acknowledge(self, member_id: str, ranges: Sequence[AcknowledgedRange]) -> asyncio.Future[None] | None:
-        """INVALID_RECORD_STATE, INVALID_REQUEST at once; a refused write when what is returned is awaited."""
+        """Applies a member's acknowledgements. Raises INVALID_RECORD_STATE and INVALID_REQUEST at once; the returned future
+        raises a refused write."""
         kept = self._keep(self.core.acknowledge(member_id, ranges, now_ms=self._owner.now_ms()))
         self._wake()
         return kept

@@ -116,7 +116,7 @@ class ShareSessions:
             self._partition_count = total
 
     def move(self, session: ShareSession, connection: Connection) -> None:
-        """Its last request came by this connection."""
+        """Moves a session to the connection that its last request came by."""
         self._leave_connection(session)
         session.connection = connection
         self._of_connection.setdefault(connection, {})[session.key] = None

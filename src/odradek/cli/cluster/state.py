@@ -204,7 +204,7 @@ def log_dirs_of_some(admin: Admin, silent: dict[int, str]) -> Mapping[int, Seque
 
 
 def _min_isr(admin: Admin, topics: Mapping[str, TopicImage]) -> dict[str, int]:
-    """`min.insync.replicas` of topics whose replicas are not all in sync."""
+    """Returns `min.insync.replicas` of topics whose replicas are not all in sync."""
     resources = [
         ConfigResource.topic(name)
         for name, topic in topics.items()

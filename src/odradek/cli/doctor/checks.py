@@ -263,7 +263,7 @@ def check_descriptors() -> Finding:
 
 
 def check_clock(config: BrokerConfig) -> Iterator[Finding]:
-    """Retention and timestamps need a clock that is right."""
+    """Checks that the machine's clock is right, which retention and timestamps need."""
     now_s = time.time()
     newest_s = max((_modified_s(path) for path in config.storage.log_dirs), default=0.0)
     if now_s < YEAR_2024_S:

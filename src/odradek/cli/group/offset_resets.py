@@ -20,7 +20,7 @@ _SCOPE: Final = re.compile(r"(?P<topic>[^:]+)(?::(?P<partitions>[0-9]{1,9}(?:,[0
 
 
 def parse_scopes(scopes: Iterable[str]) -> dict[str, tuple[int, ...] | None]:
-    """`flights` or `flights:0,2`: partitions by topic, None for all of them."""
+    """Parses `flights` or `flights:0,2`: partitions by topic, None for all of them."""
     wanted: dict[str, tuple[int, ...] | None] = {}
     for scope in scopes:
         match = _SCOPE.match(scope)

@@ -155,5 +155,5 @@ def positions(inputs: Offsets) -> dict[TopicPartition, int]:
 
 
 def behind(position: int, end: int | None) -> int | None:
-    """Records between; None where the partition is gone."""
+    """Returns the number of records from `position` to `end`; None where the partition is gone."""
     return None if end is None else max(0, end - position)

@@ -184,7 +184,8 @@ def _json_bytes(fields: dict[str, Any], name: str) -> bytes | None:
 
 
 def _json_headers(value: Any) -> Headers:
-    """`{"name": "value"}`, or a list of `{"name": ..., "value": ... | "value_base64": ...}` where names repeat."""
+    """Parses headers from `{"name": "value"}`, or from a list of `{"name": ..., "value": ... | "value_base64": ...}` where
+    names repeat."""
     if value is None:
         return ()
     if isinstance(value, dict):

@@ -237,7 +237,7 @@ class Playground:
         self.admin.create_topics([NewTopic(topic, partitions, replicas, configs=settings)])
 
     def ensure(self, topic: str, partitions: int, **configs: str) -> bool:
-        """`create`, unless it is there; whether it was not."""
+        """Creates the topic unless it exists; returns whether it was created."""
         try:
             self.create(topic, partitions, **configs)
         except KafkaError as error:

@@ -124,7 +124,8 @@ class BrokerProcess:
         return settings
 
     def wait_until_ready(self, timeout_s: float = _START_SECONDS) -> str:
-        """Its address. OdradekError with the last lines of its log when it ended, or took longer than `timeout_s`."""
+        """Returns the broker's address once it is ready. Raises OdradekError with the last lines of its log when it ended,
+        or took longer than `timeout_s`."""
         process = self.process
         assert process is not None, "start() comes first"
         assert process.stdout is not None
@@ -247,9 +248,8 @@ class Fleet:
         log_files: bool = True,
         apart: bool = False,
     ) -> Self:
-        """`count` brokers below `directory`, whose ids and ports follow one another. Port 0 stands for any port; it is
-        the default. `apart`: Ctrl-C on our terminal does not reach them.
-        """
+        """Plans `count` brokers below `directory`, whose ids and ports follow one another. Port 0 stands for any port; it is
+        the default. `apart`: Ctrl-C on our terminal does not reach them."""
         shared = {"odradek.registry.dir": str(directory / "registry"), **(settings or {})}
         if shared.get("zookeeper.connect"):
             del shared["odradek.registry.dir"]

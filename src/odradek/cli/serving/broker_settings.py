@@ -74,7 +74,7 @@ def gather(
 
 
 def read_settings(descriptor: int) -> Source:
-    """The settings that a parent process writes to a pipe. Other users of the machine see command lines, and no pipes."""
+    """Reads the settings that a parent process writes to a pipe. Other users of the machine see command lines, and no pipes."""
     with open(descriptor, "rb") as pipe:
         return Source(name=FLAG, values=json.loads(pipe.read()))
 

@@ -76,7 +76,7 @@ class Admin:
         return cls(**AdminSettings.arguments(config), **more)
 
     def close(self) -> None:
-        """Idempotent."""
+        """Closes the client's connections. Idempotent."""
         if not self._closed:
             self._closed = True
             if self._loop.is_gone:

@@ -87,7 +87,7 @@ class AsyncAdmin:
         await self._session.start()
 
     async def close(self) -> None:
-        """Idempotent."""
+        """Closes the client's connections. Idempotent."""
         await self._session.close()
 
     async def __aenter__(self) -> Self:

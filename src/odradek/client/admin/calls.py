@@ -68,7 +68,7 @@ class AlreadyDone:
     result: Callable[[Any], Any]
 
     def settle(self, outcome: CallOutcome, in_doubt: Items) -> None:
-        """Errors of items whose earlier request was not answered become results."""
+        """Turns errors of items whose earlier request was not answered into results."""
         for subject in in_doubt:
             error = outcome.errors.get(subject)
             if error is not None and error.code is self.code:

@@ -44,7 +44,7 @@ class IssuedToken:
 
     @property
     def jaas_config(self) -> str:
-        """`sasl.jaas.config` of a client that logs in with it, by SCRAM. It is a secret."""
+        """The `sasl.jaas.config` of a client that logs in with the token, by SCRAM. It is a secret."""
         password = base64.b64encode(self.hmac).decode()
         return (
             "org.apache.kafka.common.security.scram.ScramLoginModule required "

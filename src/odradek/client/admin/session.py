@@ -38,14 +38,14 @@ class AdminSession:
         self._closed = False
 
     async def start(self) -> None:
-        """Idempotent. ClientClosedError after `close`."""
+        """Begins to work, on the running event loop. Idempotent. Raises ClientClosedError after `close`."""
         if self._closed:
             raise ClientClosedError("admin client")
         if self._loop.begin():
             self.cluster.start()
 
     async def close(self) -> None:
-        """Idempotent."""
+        """Closes the connections. Idempotent."""
         if self._closed:
             return
         if not self._loop.is_gone:

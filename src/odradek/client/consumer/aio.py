@@ -189,7 +189,7 @@ class AsyncConsumer(Generic[K, V]):
     async def seek_to_timestamp(
         self, timestamps_ms: Mapping[TopicPartition, int], timeout_s: float | None = None
     ) -> None:
-        """Go on at the first record not before each time (milliseconds since 1970), at the end if there is none."""
+        """Seeks to the first record at or after each time (milliseconds since 1970), or to the end if there is none."""
         await self.start()
         await self._core.seek_to_timestamp(timestamps_ms, LATEST, timeout_s)
 

@@ -109,7 +109,7 @@ class ConsumerCore(Generic[K, V]):
         self._arrow_schema: Any = None
 
     def start(self) -> None:
-        """Idempotent; on the loop."""
+        """Begins to fetch. Idempotent; called on the loop."""
         self.cluster.start()
 
     async def finish(self, failure: Exception, *, commit: bool = True) -> None:
@@ -187,10 +187,10 @@ class ConsumerCore(Generic[K, V]):
         leader_epoch: int = NO_EPOCH,
         topic_id: UUID = ZERO_UUID,
     ) -> None:
-        """`leader_epoch`: of the record before `offset`. If the log was cut below that since, the position goes back there.
+        """Moves the position to `offset`, or to the offset that ListOffsets returns for `reset_to`.
 
-        `topic_id`: the topic that it is an offset of, if that is known.
-        """
+        `leader_epoch` is that of the record before `offset`: if the log was cut below it since, the position goes back
+        there. `topic_id` is the topic that `offset` belongs to, if that is known."""
         if offset is not None and offset < 0:
             raise ValueError(
                 f"an offset is 0 or more, not {offset}: seek_to_beginning and seek_to_end go to the ends"
@@ -222,7 +222,7 @@ class ConsumerCore(Generic[K, V]):
         self._wake()
 
     def known_position(self, tp: TopicPartition) -> int | None:
-        """*locked.* The offset of the next record to be returned, once it is known. Raises what stands in the way."""
+        """*locked.* Returns the offset of the next record to be returned, once it is known. Raises what stands in the way."""
         if self.assignment.failure is not None:
             raise self.assignment.failure
         state = self.assignment.state_of(TopicPartition(*tp))

@@ -254,10 +254,9 @@ class Assignment:
         return state
 
     def next_chunk(self, *, quiet: bool = False) -> FetchedChunk | None:
-        """*locked.* A chunk with something left in it, of the partition that has waited longest; None without any.
+        """*locked.* Returns a chunk with records left in it, of the partition that has waited longest; None without any.
 
-        Unless `quiet`, raises the problem of a partition that has nothing buffered, once.
-        """
+        Unless `quiet`, raises the problem of a partition that has nothing buffered, once."""
         if self._failure is not None:
             raise self._failure.exception()
         partition_state = None
@@ -279,7 +278,7 @@ class Assignment:
         return partition_state.current
 
     def used(self, chunk: FetchedChunk) -> None:
-        """*locked.* The caller has taken from `chunk`: note the position, and let another partition be next."""
+        """*locked.* Notes the position after the caller has taken records from `chunk`; another partition is next."""
         tp = chunk.topic_partition
         state = self.states.get(tp)
         if state is None or state.current is not chunk:
@@ -301,7 +300,7 @@ class Assignment:
         self._watchers[tell] = None
 
     def unwatch(self, tell: Callable[[], None]) -> None:
-        """*locked.* The caller waits no longer."""
+        """*locked.* Removes the callback of a caller that waits no longer."""
         self._watchers.pop(tell, None)
 
     # -- the loop's side
@@ -342,7 +341,8 @@ class Assignment:
         self.notify()
 
     def _tie(self, state: PartitionState, image: MetadataSnapshot) -> None:
-        """No fetch is about to say which topic the position is of: it is of the one that is there now."""
+        """Ties a position to the topic that has the name now, where no fetch is about to tell which topic it is an offset
+        of."""
         if state.topic_id == ZERO_UUID and state.fetch_offset is not None:
             self._tied(state, image.topic_id(state.topic_partition.topic))
 
@@ -352,7 +352,8 @@ class Assignment:
             state.position_id = topic_id
 
     def _needs_nothing(self, state: PartitionState) -> bool:
-        """No position and no way to find one: that is the user's problem, and `poll` says so."""
+        """Returns whether a partition has no position and no way to find one: that is the user's problem, which `poll`
+        raises."""
         if state.fetch_offset is None and state.reset_to is None:
             if state.problem is None and not state.has_records:
                 state.problem = KafkaError(
@@ -423,7 +424,7 @@ class Assignment:
             return {tp: self.states[tp].generation for tp in partitions if tp in self.states}
 
     def state_for_answer(self, tp: TopicPartition, generation: int) -> PartitionState | None:
-        """*locked.* The state that an answer is for, or None if the answer has become worthless."""
+        """*locked.* Returns the state that an answer is for, or None if the answer is out of date."""
         state = self.states.get(tp)
         return state if state is not None and state.generation == generation else None
 
@@ -462,7 +463,8 @@ class Assignment:
         self.notify()
 
     def found(self, state: PartitionState, offset: int, topic_id: UUID = ZERO_UUID) -> None:
-        """*locked.* The answer to a lookup: fetch from here on. `topic_id`: the topic that was asked about, if known."""
+        """*locked.* Handles the answer to a lookup: the partition is fetched from `offset` on. `topic_id`: the topic that
+        was asked about, if known."""
         state.busy = False
         state.reset_to = None
         state.fetch_offset = offset
@@ -474,7 +476,7 @@ class Assignment:
         self.notify()
 
     def nothing_committed(self, state: PartitionState) -> None:
-        """*locked.* The group has no offset there: begin by the policy, or say so."""
+        """*locked.* Handles a group without an offset for the partition: applies auto.offset.reset, or notes the problem."""
         state.busy = False
         state.reset_to = self._policy
         state.trouble_count = 0
@@ -485,7 +487,8 @@ class Assignment:
             self._tied(state, topic_id)
 
     def out_of_range(self, state: PartitionState) -> None:
-        """*locked.* The partition does not hold `fetch_offset` (any more): start over by the policy, or say so."""
+        """*locked.* Handles an offset that the partition does not hold (any more): applies auto.offset.reset, or notes the
+        problem."""
         if self._policy is not None:
             state.reset_to = self._policy
             return

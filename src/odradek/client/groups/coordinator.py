@@ -80,7 +80,7 @@ class Coordinator:
             raise
 
     async def broker(self) -> int:
-        """Its id, in the cluster's image. One attempt; KafkaError."""
+        """Returns the id of the group's coordinator, in the cluster's image. Makes one attempt, and raises KafkaError."""
         broker, _ = self._found_at or await self._find()
         if broker not in self._cluster.image.brokers:
             self._cluster.metadata.request_update()

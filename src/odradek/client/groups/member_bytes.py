@@ -42,7 +42,7 @@ class MemberSubscription:
 
 
 def by_topic(partitions: Iterable[TopicPartition]) -> dict[str, list[int]]:
-    """Numbers per topic, both sorted."""
+    """Returns the partition numbers of each topic, both sorted."""
     grouped: dict[str, list[int]] = {}
     for tp in sorted(partitions):
         grouped.setdefault(tp.topic, []).append(tp.partition)
@@ -118,7 +118,7 @@ def write_sticky_data(owned: Iterable[TopicPartition], generation: int) -> bytes
 
 
 def read_sticky_data(content: bytes | None) -> tuple[Partitions, int]:
-    """(owned, generation); nothing where a member has said nothing, or nothing that can be read."""
+    """Returns (owned partitions, generation) from a member's user data; nothing where it sent none that can be read."""
     if not content:
         return (), NO_GENERATION
     owned: list[TopicPartition] = []

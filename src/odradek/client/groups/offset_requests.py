@@ -81,7 +81,7 @@ def fetch_request(
     ids: TopicIds,
     require_stable: bool,
 ) -> OffsetFetchRequest:
-    """`partitions` None: all that the group has committed."""
+    """Builds an OffsetFetch request. `partitions` None: all that the group has committed."""
     grouped = None if partitions is None else by_topic(partitions)
     stable = require_stable and version >= _FIRST_FETCH_OF_STABLE
     if version < _FIRST_FETCH_OF_GROUPS:

@@ -311,7 +311,7 @@ class OffsetStore:
         require_stable: bool,
         known_ids: Mapping[str, UUID],
     ) -> tuple[CommittedOffsets, dict[TopicPartition, KafkaError]]:
-        """`known_ids` count before those of the client's metadata."""
+        """Fetches committed offsets in one request. `known_ids` count before those of the client's metadata."""
         who = self._who()
         ids = {**self._ids(wanted), **known_ids} if wanted is not None else {}
         by_names = wanted is None or len(ids) < len({tp.topic for tp in wanted})

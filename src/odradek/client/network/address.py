@@ -20,7 +20,7 @@ class Address(NamedTuple):
 
 
 def parse_bootstrap(servers: str | Iterable[str]) -> tuple[Address, ...]:
-    """`"a:9092,b:9092"` or a list of such; ConfigError says which part is not host:port."""
+    """Parses `"a:9092,b:9092"` or a list of such; a ConfigError names the part that is not host:port."""
     parts = servers.split(",") if isinstance(servers, str) else list(servers)
     addresses = tuple(_parse_one(trimmed(part)) for part in parts if trimmed(part))
     if not addresses:

@@ -28,7 +28,7 @@ class PeerVersions:
 
     @classmethod
     def from_answer(cls, response: ApiVersionsResponse, who: str) -> PeerVersions:
-        """`who` names the broker in error messages."""
+        """Reads an answer to ApiVersions. `who` names the broker in error messages."""
         return cls(
             {
                 api_key.api_key: VersionRange(api_key.min_version, api_key.max_version)

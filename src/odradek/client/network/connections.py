@@ -67,7 +67,7 @@ class BrokerConnections:
         return connection if connection is not None and not connection.closed else None
 
     def begin(self, address: Address) -> None:
-        """See to it that there will be a connection, without waiting; `on_change` tells how it went."""
+        """Begins to connect, unless there is a connection or an attempt; `on_change` tells how it went. Does not wait."""
         if self._closed or self.ready(address) is not None or address in self._opening:
             return
         task = asyncio.get_running_loop().create_task(

@@ -27,7 +27,8 @@ class LeaderlessWarnings:
     def check(
         self, waiting: Iterable[TopicPartition], image: MetadataSnapshot, now: float, consequence: str
     ) -> None:
-        """`waiting`: what cannot go on now. Partitions that the cluster does not have are another warning's."""
+        """Warns about partitions that have had no leader for a while. `waiting`: those that cannot go on now. Partitions
+        that the cluster does not have are another warning's."""
         for tp in waiting:
             if image.partition(tp) is None:
                 continue

@@ -84,7 +84,7 @@ class Metadata:
         self._problem = ErrorValue.of(error) if error is not None else None
 
     def start(self) -> None:
-        """Idempotent."""
+        """Starts the task that refreshes the metadata. Idempotent."""
         if self._task is None:
             self._task = asyncio.get_running_loop().create_task(self._run(), name="odradek-metadata")
 

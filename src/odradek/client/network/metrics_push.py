@@ -81,7 +81,7 @@ class MetricsPush:
         """Set when the client has its id."""
 
     def start(self) -> None:
-        """Idempotent."""
+        """Starts the task that pushes metrics. Idempotent."""
         if self._task is None:
             self._pushed_ns = self._clock.wall_ms() * _NS_PER_MS
             self._task = asyncio.get_running_loop().create_task(self._run(), name="odradek-metrics-push")

@@ -187,7 +187,7 @@ class Accumulator:
         self._request_wake()
 
     def unwatch(self, tell: Callable[[], None]) -> None:
-        """*locked.* The caller waits no longer."""
+        """*locked.* Removes the callback of a caller that waits no longer."""
         self._room_watchers.pop(tell, None)
 
     def hurry(self) -> list[ProducerBatch]:
@@ -239,7 +239,7 @@ class Accumulator:
             return expired
 
     def drain(self, queue: PartitionQueue, broker: int) -> ProducerBatch:
-        """*locked.* The next batch of a queue for which `may_send(broker)` holds."""
+        """*locked.* Returns the next batch of a queue for which `may_send(broker)` holds."""
         if not queue.closed:
             self._close(queue)
         batch = queue.drain(broker)
@@ -277,7 +277,7 @@ class Accumulator:
                 self.mark(queue)
 
     def release(self, batch: ProducerBatch) -> None:
-        """*locked.* A batch has left its queue for good."""
+        """*locked.* Frees the memory of a batch that has left its queue for good."""
         self._unsettled.pop(batch, None)
         self._release(batch)
 

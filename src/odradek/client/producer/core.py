@@ -82,7 +82,7 @@ class ProducerCore:
         """Records without key and partition need no choice."""
 
     def start(self) -> None:
-        """Idempotent; on the loop."""
+        """Begins to send. Idempotent; called on the loop."""
         self.cluster.start()
 
     async def finish(self) -> None:

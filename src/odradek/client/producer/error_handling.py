@@ -53,8 +53,10 @@ def judge(
     may_retry: bool,
     transactional: bool = False,
 ) -> ProduceErrorAction:
-    """`may_retry`: the `retries` setting and the delivery timeout leave room for another attempt. `transactional`: only
-    the coordinator gives epochs and ids."""
+    """Decides what a producer does after an error.
+
+    `may_retry`: the `retries` setting and the delivery timeout leave room for another attempt. `transactional`: only the
+    coordinator gives epochs and ids."""
     if code is ErrorCode.NONE or (idempotent and code is ErrorCode.DUPLICATE_SEQUENCE_NUMBER):
         return ProduceErrorAction.DELIVERED
     if code in _TOO_LARGE and record_count > 1:

@@ -25,10 +25,8 @@ HeaderInput = Mapping[str, bytes | str | None] | Iterable[tuple[str, bytes | str
 
 
 def to_bytes(value: object, serializer: Serializer[Any] | None, what: str) -> Buffer | None:
-    """`value` for the wire: through the serializer if there is one; otherwise bytes as they are, text as UTF-8.
-
-    None stays None, which deletes the key of a compacted topic: no serializer is called for it.
-    """
+    """Returns `value` for the wire: through the serializer if there is one; otherwise bytes as they are, text as UTF-8. None
+    stays None, which deletes the key of a compacted topic: no serializer is called for it."""
     if value is None:
         return None
     if serializer is not None:

@@ -186,7 +186,8 @@ class TransactionCore:
     # -- batches
 
     def admits(self, tp: TopicPartition) -> bool:
-        """*locked.* A batch for the partition may be sent now; if not, it is among `to_add` where that would help."""
+        """*locked.* Returns whether a batch for the partition may be sent now; if not, it is among `to_add` where that would
+        help."""
         if self.state not in (TransactionalState.OPEN, TransactionalState.COMMITTING):
             return False
         if tp in self.partitions:

@@ -338,7 +338,7 @@ class Controller:
 
     @property
     def partition_changes(self) -> partitions.PartitionChanges:
-        """Made, and imported, for the first change of what several brokers hold."""
+        """The changes of partitions; made, and imported, for the first change of what several brokers hold."""
         if self._made_partitions is None:
             self._made_partitions = partitions.PartitionChanges(self.changes, self.brokers)
         return self._made_partitions

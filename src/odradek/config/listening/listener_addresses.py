@@ -45,11 +45,10 @@ def at_address(values: Mapping[str, str], address: str, *, asked_by: str = "--li
 
 
 def for_brokers(values: Mapping[str, str], count: int) -> list[dict[str, str]]:
-    """`listeners`, `advertised.listeners` and `metrics.listeners` of each of some brokers of one machine.
+    """Returns `listeners`, `advertised.listeners` and `metrics.listeners` of each of some brokers of one machine.
 
-    Their ports follow one another; port 0 stays: the system chooses then. ConfigError where two of the brokers would want one
-    port.
-    """
+    Their ports follow one another; port 0 stays: the system chooses then. Raises ConfigError where two of the brokers would
+    want one port."""
     own: list[dict[str, str]] = []
     taken: list[tuple[int, Listener]] = []
     for number in range(count):

@@ -86,7 +86,7 @@ class RecordTail:
         return await self._consumer.poll(timeout_s, _POLL_RECORDS)
 
     async def close(self) -> None:
-        """Idempotent."""
+        """Stops reading. Idempotent."""
         if not self._is_closed:
             self._is_closed = True
             self._on_close()

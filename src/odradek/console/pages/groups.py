@@ -85,7 +85,7 @@ async def show(visit: Visit) -> Response:
 
 
 def group_link(group_id: str, action: str = "") -> str:
-    """Returns the path of a group's page, or of something to do with it."""
+    """Returns the path of a group's page, or of an action on the group."""
     return f"/group{'/' + action if action else ''}?{urlencode({'id': group_id})}"
 
 

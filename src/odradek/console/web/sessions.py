@@ -117,7 +117,7 @@ class Attempts:
 
 
 def new_id() -> str:
-    """Returns an id that no one guesses, of letters that a cookie may have."""
+    """Returns an id that no one can guess, of letters that a cookie may have."""
     return secrets.token_urlsafe(32)
 
 

@@ -103,7 +103,7 @@ class ClassicGroup:
 
     @property
     def is_unstored(self) -> bool:
-        """No one is in it, and no record is about it (but there may be offsets)."""
+        """Whether the group has no members and no record (but it may have offsets)."""
         return self.stored is None and not self.members and not self.pending_joins
 
     def check_commit(self, committer: Committer) -> CheckPartition | None:
@@ -316,7 +316,7 @@ class ClassicGroup:
         self.statics[member.instance_id] = member_id
 
     def keep_alive(self, member: ClassicGroupMember, now: Moment, *, timeout_ms: int | None = None) -> None:
-        """Its session begins again."""
+        """Begins the member's session again."""
         timeout = member.session_timeout_ms if timeout_ms is None else timeout_ms
         self._deadlines.set(session_of(self.group_id, member.member_id), now.monotonic_ms + timeout)
 

@@ -160,7 +160,7 @@ class ConsumerGroupMember:
 
     @property
     def is_classic(self) -> bool:
-        """It speaks the classic protocol, in a group that is being moved from one to the other (KIP-848)."""
+        """Whether the member speaks the classic protocol, in a group that is being moved from one to the other (KIP-848)."""
         return self.profile.classic is not None
 
     @property

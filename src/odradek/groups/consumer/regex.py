@@ -104,7 +104,7 @@ class RegexWorker:
         self._free = asyncio.Lock()
 
     async def matching(self, offload: Offload, pattern: str, names: Collection[str]) -> list[str]:
-        """See `matching`."""
+        """Returns the names that match a pattern, as `matching` does, on the worker's thread."""
         await self._free.acquire()
         work = asyncio.ensure_future(offload.run(matching, pattern, names))
         work.add_done_callback(

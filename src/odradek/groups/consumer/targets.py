@@ -71,7 +71,7 @@ def _write_regex(draft: Draft, pattern: str, matching: frozenset[str], group_con
 
 
 def retarget(machine: GroupMachine, draft: Draft, group_context: GroupContext) -> None:
-    """See `modern.targets.retarget`."""
+    """Computes a new target assignment if one is due; see `modern.targets.retarget`."""
     targets.retarget(draft, _ConsumerTargets(machine, draft.group.group_id, group_context))
 
 

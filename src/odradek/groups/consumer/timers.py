@@ -59,13 +59,13 @@ class MemberTimers:
         self._changes.clear()
 
     def heartbeat_received(self, member: ConsumerGroupMember, settings: ConsumerGroupSettings) -> None:
-        """Its session begins again."""
+        """Begins the member's session again."""
         classic = member.profile.classic
         timeout_ms = settings.session_timeout_ms if classic is None else classic.session_timeout_ms
         self.begin(ConsumerTimer.SESSION, timeout_ms, member.member_id)
 
     def moved(self, member: ConsumerGroupMember) -> None:
-        """Its assignment changed: it has time to give back what it should, beginning with each change."""
+        """Begins, or ends, the time that a member has to give partitions back after its assignment changed."""
         if member.is_giving_back and not member.is_classic:
             self.begin(ConsumerTimer.REBALANCE, member.profile.rebalance_timeout_ms, member.member_id)
         else:

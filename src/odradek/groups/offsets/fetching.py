@@ -39,7 +39,8 @@ def fetch(
     wanted: Wanted | None,
     require_stable: bool,
 ) -> Outcome[dict[Place, FetchedOffset]]:
-    """`wanted` None asks for all. Raises what a group of the newer protocol says to a member that is not up to date."""
+    """Returns the committed offsets of a group. `wanted` None: all of them. Raises what a group of the newer protocol
+    answers to a member that is not up to date."""
     group = machine.groups.get(group_id)
     if group is not None:
         group.check_fetch(member_id, member_epoch)

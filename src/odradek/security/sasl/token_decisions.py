@@ -121,7 +121,7 @@ def token_of(
 
 
 def renewed(token: DelegationToken, terms: DelegationTerms, period_ms: int, now_ms: int) -> DelegationToken:
-    """`period_ms`: 0 or less for the usual one."""
+    """Returns the token with a later expiry. `period_ms`: 0 or less for the usual one."""
     longest_ms = terms.expiry_ms if period_ms <= 0 else min(period_ms, terms.expiry_ms)
     return replace(token, expires_ms=min(token.max_ms, now_ms + longest_ms))
 

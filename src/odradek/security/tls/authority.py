@@ -179,7 +179,7 @@ def _usage(*, signs_certificates: bool) -> Any:
 
 
 def _name(name: str) -> Any:
-    """`CN=alice,OU=people`, the last first as in RFC 2253; a plain name is the common name."""
+    """Parses `CN=alice,OU=people`, the last first as in RFC 2253; a plain name is the common name."""
     known = {
         "CN": oid.NameOID.COMMON_NAME,
         "OU": oid.NameOID.ORGANIZATIONAL_UNIT_NAME,

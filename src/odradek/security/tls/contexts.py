@@ -221,7 +221,7 @@ def _choose_ciphers(context: ssl.SSLContext, names: tuple[str, ...], prefix: str
 
 
 def _openssl_name(name: str) -> str:
-    """`TLS_ECDHE_RSA_WITH_AES_256_GCM_SHA384` -> `ECDHE-RSA-AES256-GCM-SHA384`."""
+    """Returns OpenSSL's name of a cipher suite: `TLS_ECDHE_RSA_WITH_AES_256_GCM_SHA384` is `ECDHE-RSA-AES256-GCM-SHA384`."""
     if not name.startswith("TLS_"):
         return name
     plain = name.removeprefix("TLS_").replace("_WITH_", "_").replace("_", "-").replace("-CBC-", "-")

@@ -58,7 +58,7 @@ class ListenerCertificates:
 
     @property
     def certificate(self) -> Mapping[str, Any]:
-        """This broker's own, as `ssl` shows certificates."""
+        """The broker's own certificate, as `ssl` shows certificates."""
         return self._material.certificate()
 
     @property

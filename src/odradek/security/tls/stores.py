@@ -49,7 +49,7 @@ class KeyMaterial:
 def key_from_pem(
     key: str, content: bytes, password: str | None, *, chain: bytes | None = None
 ) -> KeyMaterial:
-    """`chain`: where that is not with the key."""
+    """Reads a private key and its chain from PEM. `chain`: where that is not with the key."""
     private = _PRIVATE_KEY.search(content)
     if private is None:
         raise ConfigError(f"{key} holds no private key in PEM (-----BEGIN PRIVATE KEY-----)")

@@ -104,7 +104,7 @@ def _package(name: str) -> Path | None:
 
 
 def _make(home: Path, links: dict[str, Path]) -> None:
-    """Makes all of it or nothing: several processes may start at once."""
+    """Makes the directory of links, all of it or nothing: several processes may start at once."""
     home.parent.mkdir(parents=True, exist_ok=True)
     draft = Path(tempfile.mkdtemp(prefix=f"{home.name}-", dir=home.parent))
     try:

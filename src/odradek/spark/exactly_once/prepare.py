@@ -101,7 +101,8 @@ def reserve_name(servers: str, sink_id: str, terms: BatchTerms) -> TransactionNa
 
 
 def note_prepared(servers: str, sink_id: str, name: TransactionName, identity: TransactionIdentity) -> None:
-    """The transaction is left to the driver. Once it is committed, its producer can go on without a question."""
+    """Notes that a transaction was left to the driver. Once it is committed, its producer can begin the next one without
+    asking the coordinator."""
     names = known_names.get((servers, sink_id))
     if names is not None and names.writer == name.writer:
         names.prepared[name.transactional_id] = _Prepared(identity, time.monotonic())

@@ -127,7 +127,7 @@ class _Reading:
             self._left[extent.partition] = replace(extent, start=position)
 
     def _pass_gaps(self) -> None:
-        """A log does not hold what is next of it: go on behind that, once the loss has been reported."""
+        """Continues behind offsets that a log does not hold any more, once the loss has been reported."""
         cluster = catalog(self._options.client)
         ids = cluster.topic_ids(sorted({partition.topic for partition in self._left}))
         earliest, latest = log_ranges(self._left, cluster)

@@ -167,7 +167,7 @@ class IdleWaits:
         ] = weakref.WeakValueDictionary()
 
     def of(self, client: Mapping[str, str], query: str | None, wait_s: float) -> IdleWait:
-        """Returns what one source waits with. `query`: a name that the sources of a query share; None: it is alone."""
+        """Returns the wait of one source. `query`: a name that the sources of a query share; None: the source is alone."""
         cluster = frozenset(client.items())
         with self._lock:
             watch = self._watches.get(cluster)

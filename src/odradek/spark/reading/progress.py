@@ -156,7 +156,7 @@ class StreamProgress:
 
     @property
     def _may_wait(self) -> bool:
-        """Only records end a wait: no time limit of minOffsetsPerTrigger or of a last batch applies."""
+        """Returns whether only records end a wait: no time limit of minOffsetsPerTrigger or of a last batch applies."""
         return self._options.min_offsets_per_trigger is None and self._target is None
 
     def _next_end(self, start: StreamOffset, limit: int | None, *, everything: bool) -> StreamOffset:

@@ -122,11 +122,11 @@ class FunctionLibrary:
     def aggregate(
         self, name: str, kinds: Sequence[SqlType], constants: Sequence[Any] = (), *, of_table: bool = False
     ) -> SqlAggregate:
-        """`kinds`: the types of all arguments. `constants`: for each argument its value if it is written down, else None.
+        """Returns the aggregate function that a call means. `kinds`: the types of all arguments. `constants`: for each
+        argument its value if it is written down, else None.
 
         `of_table`: over a table, whose rows may be taken back. SqlError: no such name or types; an argument that must be a
-        constant; a function that cannot take back.
-        """
+        constant; a function that cannot take back."""
         definition = self._of_kind(name, AggregateDefinition, "AGGREGATE")
         assert isinstance(definition, AggregateDefinition)
         return definition.resolved(kinds, constants, of_table=of_table)

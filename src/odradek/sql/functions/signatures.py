@@ -60,7 +60,7 @@ class Signature:
         return self.parameters[min(index, len(self.parameters) - 1)]
 
     def accepts(self, count: int) -> bool:
-        """This number of arguments. The last of a variadic function may be left out."""
+        """Returns whether a call may have this number of arguments. The last of a variadic function may be left out."""
         return count >= len(self.parameters) - 1 if self.is_variadic else count == len(self.parameters)
 
     def __str__(self) -> str:

@@ -24,9 +24,9 @@ _BEGINNINGS: Final = {**DEFINITIONS, **COMMANDS}
 
 
 def parse(text: str, variables: Mapping[str, str] | None = None) -> list[Statement]:
-    """The statements of a text. `variables`: what `${name}` stands for; DEFINE and UNDEFINE in the text change that for what
-    follows. None: they are replaced already, and what looks like one is part of a value. SqlError for the first that is wrong.
-    """
+    """Returns the statements of a text. `variables`: what `${name}` stands for; DEFINE and UNDEFINE in the text change that
+    for what follows. None: they are replaced already, and what looks like one is part of a value. Raises SqlError for the
+    first statement that is wrong."""
     known = {name.upper(): value for name, value in (variables or {}).items()}
     statements: list[Statement] = []
     text_position = _TextPosition()

@@ -210,7 +210,8 @@ class QueryPlanner:
     def _keys_of_star(
         self, before: RelationShape, shape: RelationShape, items: list[_Item]
     ) -> Iterator[_Item]:
-        """`*` has the columns that PARTITION BY makes of expressions: `before` has none of them, and `shape` has."""
+        """Yields the columns that `*` has because PARTITION BY makes them of expressions: `before` has none of them, and
+        `shape` has."""
         stars = [part for part in self._query.select if isinstance(part, SelectStar) and part.struct is None]
         star = next((part for part in stars if part.source is None or not shape.is_join), None)
         if star is None or not shape.key:

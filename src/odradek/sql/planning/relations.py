@@ -379,7 +379,7 @@ class RelationPlanner:
         left: tuple[RelationShape, TypedText],
         right: tuple[RelationShape, TypedText],
     ) -> RelationShape:
-        """Windows with the row of a table that has none: the result has the windows, and their key."""
+        """Plans the join of a windowed source with a table that has no windows: the result has the windows, and their key."""
         is_swapped = left[0].window is None
         (windowed, on), (table, table_on) = (right, left) if is_swapped else (left, right)
         names = tuple(" and ".join(shape.scope.sources) for shape in (windowed, table))
@@ -484,7 +484,7 @@ def _index_in_key(shape: RelationShape, on: TypedText) -> int | None:
 
 
 def _windows_with_table(windowed: RelationShape, on: TypedText, table: Step, way: JoinWay) -> JoinStep:
-    """`on`: of the windowed side, what is the table's key."""
+    """Returns the join of a windowed relation with a table. `on` is the table's key as a text of the windowed side."""
     inputs, key_index = (windowed.step, table), _index_in_key(windowed, on)
     if key_index is None or not windowed.is_table:
         return JoinStep(inputs=inputs, way=way, on=on.text, window=windowed.window)

@@ -168,14 +168,14 @@ class SqlEngine:
         self._send_soon(order)
 
     def pause(self, query_id: str) -> None:
-        """Idempotent."""
+        """Pauses a query. Idempotent."""
         query = self.wanted.get(query_id)
         if query is not None and query.state != "PAUSED":
             self._set(query_id, query, "PAUSED")
             self._stop(query_id, query)
 
     def resume(self, query_id: str) -> None:
-        """Idempotent."""
+        """Resumes a paused query. Idempotent."""
         query = self.wanted.get(query_id)
         if query is not None and query.state == "PAUSED":
             query.failure_count, query.failing_since_ms = 0, None
@@ -187,7 +187,7 @@ class SqlEngine:
         return {query_id: query.read for query_id, query in self.wanted.items() if query.state == "SLEEPING"}
 
     def wake(self, query_id: str) -> None:
-        """Idempotent."""
+        """Wakes a query that sleeps. Idempotent."""
         query = self.wanted.get(query_id)
         if query is not None and query.state == "SLEEPING":
             _log.info("sql_query_woken", query=query_id)
@@ -195,7 +195,7 @@ class SqlEngine:
             self._send_soon(query.order)
 
     def terminate(self, query_id: str) -> None:
-        """Idempotent."""
+        """Ends a query for good. Idempotent."""
         query = self.wanted.pop(query_id, None)
         if query is not None:
             query.state = "TERMINATED"

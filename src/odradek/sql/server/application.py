@@ -78,7 +78,8 @@ def application(
     limits: GateLimits | None = None,
     connections: SqlConnections | None = None,
 ) -> ASGIApp:
-    """`users`: who may enter, by HTTP Basic; None: everyone. `connections`: those that requests come from."""
+    """Returns the server's ASGI application. `users`: who may enter, by HTTP Basic; None: everyone. `connections`: those
+    that requests come from."""
     doors = _Doors(service)
     app = Starlette(
         routes=[
@@ -230,7 +231,7 @@ class _Doors:
         return Response(status_code=307, headers={"Location": "/info"})
 
     async def web_socket(self, socket: WebSocket) -> None:
-        """`?request={"ksql": …}`: the columns, then a message for each row."""
+        """Runs the query in `?request={"ksql": …}`: sends the columns, then a message for each row."""
         await socket.accept()
         try:
             body = json.loads(socket.query_params.get("request", ""))

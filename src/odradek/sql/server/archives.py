@@ -214,7 +214,7 @@ def _check_may_be_deleted(archive: SqlArchive) -> None:
 
 
 def _delete(archive: SqlArchive) -> None:
-    """Idempotent."""
+    """Deletes the files of an archive. Idempotent."""
     if opening.format_at(archive.location) is not None:
         archive.location.file_system().delete_dir(archive.location.path)
 

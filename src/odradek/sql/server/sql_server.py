@@ -211,7 +211,7 @@ class SqlServer:
         self._effects.on_catalog = lambda catalog: doors.show(tuple(catalog.sources.values()))
 
     async def close(self) -> None:
-        """Idempotent."""
+        """Stops the server. Idempotent."""
         await self._rebuild_watch.close()
         await self.commands.close()
         await self._sleep_watch.close()

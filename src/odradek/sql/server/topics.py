@@ -150,7 +150,7 @@ class SourceTopics:
                     raise
 
     async def delete(self, topic: str) -> None:
-        """Idempotent."""
+        """Deletes a topic. Idempotent."""
         async with self._admin() as admin:
             try:
                 await admin.delete_topics([topic])

@@ -108,9 +108,10 @@ class Upgrades:
         source: SqlSource,
         columns_change: str | None = None,
     ) -> JudgedUpgrade | None:
-        """None where no query runs that could go on. `catalog`: before the statement; `source`: what the query fills;
-        `columns_change`: why its topic cannot take the new columns.
-        """
+        """Returns which upgrade modes are possible for a query; None where no query runs that could go on.
+
+        `catalog`: before the statement; `source`: what the query fills; `columns_change`: why its topic cannot take the new
+        columns."""
         query = self._running.catalog.queries.get(source.query_id or "")
         wanted = None if query is None else self._running.engine.wanted.get(query.id)
         if query is None or wanted is None or not isinstance(wanted.order, StartQuery):

@@ -95,7 +95,8 @@ class Fates:
         )
 
     def _is_last_of_producer(self, header: BatchHeader) -> bool:
-        """Its sequence numbers, or the epoch in a marker, are all that is known of a producer after a restart."""
+        """Returns whether a batch is the producer's last: its sequence numbers, or the epoch in a marker, are all that is
+        known of a producer after a restart."""
         last = self._terms.producers.get(header.producer_id) if header.producer_id >= 0 else None
         if last is None:
             return False

@@ -30,7 +30,7 @@ class BadCheckpointError(Exception):
 
 
 def format_offsets(offsets: Mapping[TopicPartition, int]) -> bytes:
-    """`recovery-point-offset-checkpoint` and its kin: a line `topic partition offset` each."""
+    """Formats `recovery-point-offset-checkpoint` and its kin: a line `topic partition offset` each."""
     return _format(f"{name.topic} {name.partition} {offset}" for name, offset in sorted(offsets.items()))
 
 
@@ -44,7 +44,7 @@ def _offset_line(line: str) -> tuple[TopicPartition, int]:
 
 
 def format_held(held: Mapping[TopicPartition, UUID]) -> bytes:
-    """`held-replicas`, a file of ours: a line `topic partition topic-id` each."""
+    """Formats `held-replicas`, a file of ours: a line `topic partition topic-id` each."""
     return _format(
         f"{name.topic} {name.partition} {kafka_id(topic_id)}" for name, topic_id in sorted(held.items())
     )
@@ -60,7 +60,7 @@ def _held_line(line: str) -> tuple[TopicPartition, UUID]:
 
 
 def format_epochs(entries: Iterable[EpochStart]) -> bytes:
-    """`leader-epoch-checkpoint`: a line `epoch start-offset` each, ascending."""
+    """Formats `leader-epoch-checkpoint`: a line `epoch start-offset` each, ascending."""
     return _format(f"{entry.epoch} {entry.start_offset}" for entry in entries)
 
 
@@ -104,7 +104,7 @@ def _number(text: str, largest: int) -> int:
 
 
 def format_partition_metadata(topic_id: UUID) -> bytes:
-    """`partition.metadata`: which topic, of all that ever had the name, the directory belongs to."""
+    """Formats `partition.metadata`: which topic, of all that ever had the name, the directory belongs to."""
     return f"version: {_VERSION}\ntopic_id: {kafka_id(topic_id)}".encode()
 
 
@@ -116,7 +116,8 @@ def parse_partition_metadata(data: bytes) -> UUID:
 
 
 def format_start_offset(offset: int) -> bytes:
-    """`log-start-offset`, a file of ours: records below it were deleted by request, though their segment is still there."""
+    """Formats `log-start-offset`, a file of ours: records below it were deleted by request, though their segment is still
+    there."""
     return sealed({"version": str(_VERSION), "start_offset": str(offset)})
 
 
@@ -129,7 +130,7 @@ def parse_start_offset(data: bytes) -> int:
 
 
 def format_transaction_sums(sums: Mapping[int, int]) -> bytes:
-    """`transaction-index-sums`, a file of ours: by base offset, the CRC of each transaction index that is complete."""
+    """Formats `transaction-index-sums`, a file of ours: by base offset, the CRC of each transaction index that is complete."""
     pairs = " ".join(f"{base_offset}:{crc}" for base_offset, crc in sums.items())
     return sealed({"version": str(_VERSION), "sums": pairs})
 
@@ -153,7 +154,7 @@ def is_among(data: bytes, sums: bytes) -> bool:
 
 
 def sealed(values: Mapping[str, str]) -> bytes:
-    """`key=value` lines, and a last one with their CRC."""
+    """Formats `key=value` lines, and a last one with their CRC."""
     body = format_properties(values)
     return body + format_properties({"crc": str(crc32c(body))})
 
@@ -166,7 +167,7 @@ def unsealed(data: bytes) -> dict[str, str]:
 
 
 def format_properties(values: Mapping[str, str]) -> bytes:
-    """`meta.properties`, and any other file of `key=value` lines."""
+    """Formats `meta.properties`, and any other file of `key=value` lines."""
     return "".join(f"{key}={value}\n" for key, value in values.items()).encode()
 
 

@@ -56,7 +56,7 @@ class _Slice:
 
     @property
     def is_fast(self) -> bool:
-        """It is below half of that."""
+        """Whether the 99th percentile of the slice is below half the bound."""
         return self.count > 0 and self.above_half_count * _PERCENT <= self.count
 
 
@@ -81,7 +81,7 @@ class DiskCondition:
 
     @property
     def name(self) -> str:
-        """`full`, `slow`, or empty."""
+        """The name of the condition: `full`, `slow`, or empty."""
         return "full" if self.is_full else "slow" if self.is_slow else ""
 
     # -- space

@@ -23,7 +23,7 @@ class ImperfectLogs:
         self._names: set[TopicPartition] = set()
 
     def add(self, name: TopicPartition) -> None:
-        """This log may be imperfect from now on. May be called on any thread."""
+        """Notes that a log may be imperfect from now on. May be called on any thread."""
         self._names.add(name)
 
     def opened(self, log: Log) -> None:

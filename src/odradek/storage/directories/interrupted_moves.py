@@ -47,10 +47,10 @@ class InterruptedMoves:
         on_finished: Callable[[TopicPartition, LogDirectory], None],
         doom: Callable[[str], None],
     ) -> None:
-        """`found` hears of a partition whose move was finished, `doom` of a directory that is to be removed.
+        """Finishes the moves that were decided, and gives up the others. `on_finished` is called for a partition whose move
+        was finished, `doom` for a directory that is to be removed.
 
-        An OSError takes the directory that it came from offline.
-        """
+        An OSError takes the directory that it came from offline."""
         for _, path, moving in self._replaced:
             future = self._futures.pop((moving.partition, moving.move_id), None)
             if future is not None and moving.partition not in placement:

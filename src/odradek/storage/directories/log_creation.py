@@ -23,7 +23,7 @@ class LogCreationBatch:
         self._under_way: dict[asyncio.Task[None], None] = {}
 
     async def carry_out(self, steps: Steps[T]) -> T:
-        """Its outcome, on another thread."""
+        """Runs the steps on another thread, together with others of this round, and returns their outcome."""
         loop = asyncio.get_running_loop()
         outcome: asyncio.Future[T] = loop.create_future()
         if not self._waiting:

@@ -368,7 +368,7 @@ class LogDirectory:
         return self._extent_file.content is None and bool(self.extents)
 
     def written(self, checkpoint: Checkpoint) -> None:
-        """`write` returned."""
+        """Notes that `write` returned, so that forgotten partitions are in no checkpoint file any more."""
         for name in checkpoint.forgotten:
             if name not in self.held and not any(name in offsets for offsets in self._all()):
                 self._stale.pop(name, None)

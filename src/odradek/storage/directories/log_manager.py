@@ -433,7 +433,8 @@ class LogManager:
         self._failures.on_failure = hear
 
     def on_damaged(self, hear: OnDamaged) -> None:
-        """`hear` of the first damaged batch of a log that a reader meets: its replica should not lead any longer."""
+        """Sets the callback for the first damaged batch of a log that a reader meets: its replica should not lead any
+        longer."""
         self._openings.on_damaged = hear
 
     @property

@@ -241,7 +241,7 @@ class Durability:
         )
 
     def done(self, job: FlushJob) -> None:
-        """`job.run()` returned. Jobs may end in any order; the offset never goes back."""
+        """Notes that `job.run()` returned. Jobs may end in any order; the offset never goes back."""
         if job.truncation_count != self.truncation_count:
             return  # what it did, or did not do any more, was for other files
         deferred = frozenset(job.deferred)

@@ -96,9 +96,8 @@ class LackedRecords:
 
     @property
     def lacks_records(self) -> bool:
-        """It ends before what it had, begins behind that, or is an older copy: it must not lead. What a reader met damaged is
-        another matter.
-        """
+        """Whether the log ends before what it had, begins behind that, or is an older copy: it must not lead. Damage that a
+        reader met does not count here."""
         if self.damage is None or self.is_only_doubted:
             return False
         return self.damage_offset is None or self.damage_offset < self._segments.base_offset

@@ -43,10 +43,9 @@ class EpochHistory:
         return self._entries[-1].epoch if self._entries else -1
 
     def assign(self, epoch: int, start_offset: int) -> bool:
-        """`epoch` begins (at the latest) with `start_offset`. True when that is news.
+        """Begins `epoch` (at the latest) with `start_offset`. Returns True when that is news.
 
-        An epoch that was assigned and wrote nothing is replaced by the next one that begins at the same offset.
-        """
+        An epoch that was assigned and wrote nothing is replaced by the next one that begins at the same offset."""
         if epoch <= self.latest or epoch < 0:
             return False
         while self._entries and self._entries[-1].start_offset >= start_offset:

@@ -290,7 +290,8 @@ class Log:
         self._appender.append_as_follower(batches, now_ms)
 
     def begin_epoch(self, leader_epoch: int) -> None:
-        """This replica leads from now on: what is appended next is of `leader_epoch`, even before anything is."""
+        """Begins a leader epoch in which this replica leads: later appends are of `leader_epoch`, which is noted even before
+        the first one."""
         self._appender.begin_epoch(leader_epoch)
 
     # ---- reading -----------------------------------------------------------------------------------------------------
@@ -389,7 +390,7 @@ class Log:
         return self.jobs.flush_job()
 
     def flushed(self, job: FlushJob) -> None:
-        """`job.run()` returned."""
+        """Notes that `job.run()` returned: the flushed offset moves."""
         self.jobs.flushed(job)
 
     # ---- damage and disk errors --------------------------------------------------------------------------------------
@@ -412,7 +413,7 @@ class Log:
 
     @property
     def is_uncertain(self) -> bool:
-        """It is unknown whether the log has all its records; see `LackedRecords.doubt`."""
+        """Whether it is unknown if the log has all its records; see `LackedRecords.doubt`."""
         return self.lacked.is_only_doubted
 
     @property

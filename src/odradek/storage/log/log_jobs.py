@@ -62,7 +62,7 @@ class LogJobs:
     # ---- flushes -----------------------------------------------------------------------------------------------------
 
     def flush_is_due(self, config: LogConfig) -> bool:
-        """See `Log.flush_due`."""
+        """Returns whether a flush is due; see `Log.flush_due`."""
         durability = self._durability
         if durability.has_sealed or durability.truncation is not None or self._small_files.start_waits:
             return True
@@ -105,7 +105,7 @@ class LogJobs:
         )
 
     def removed(self, job: RemovalJob, due_ms: int) -> None:
-        """`job.run()` returned. `due_ms`: when the files that it renamed are to be removed."""
+        """Notes that `job.run()` returned. `due_ms`: when the files that it renamed are to be removed."""
         if job.flush is not None:
             self.flushed(job.flush)
         if job.truncation_count == self._durability.truncation_count:

@@ -77,7 +77,7 @@ class LogRetention:
             self._small_files.write_epochs()
 
     def apply(self, config: LogConfig, now_ms: int, below: int | None) -> list[DeletedSegment]:
-        """See `Log.apply_retention`."""
+        """Removes segments that the settings no longer keep; see `Log.apply_retention`."""
         self._health.check_readable()
         if self._durability.truncation is not None:
             return []

@@ -163,7 +163,8 @@ class LogTruncation:
     def _truncated(
         self, plan: TruncationPlan, dropped: list[Segment], stale: list[DiskFile], config: LogConfig
     ) -> None:
-        """`stale`: open files of the last segment that no one needs any more."""
+        """Notes a truncation in memory, which the files have to follow. `stale`: open files of the last segment that no one
+        needs any more."""
         context, segments, now_ms = self._context, self._segments, self._context.runtime.clock.wall_ms()
         truncation = Truncation(
             context.runtime.disk,
@@ -245,7 +246,7 @@ class LogTruncation:
         )
 
     def forgotten(self, note: NoteRemoval) -> None:
-        """`note.run()` succeeded."""
+        """Notes that `note.run()` succeeded: the truncation is not on the disk any more."""
         if note.truncation_count == self._durability.truncation_count:
             self._is_noted = False
             self.high_watermark_max = OFFSET_MAX

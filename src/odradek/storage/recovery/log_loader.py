@@ -57,7 +57,7 @@ def load_log(runtime: Runtime, opening: Opening) -> Steps[OpenedLog]:
 
 
 def _load(runtime: Runtime, opening: Opening, *, damage: str | None) -> Steps[OpenedLog]:
-    """`damage`: why an opening that believed the checkpoints was given up."""
+    """Loads a log. `damage`: why an opening that believed the checkpoints was given up."""
     disk, directory = runtime.disk, opening.directory
     if not disk.exists(directory):
         disk.make_directory(directory)
@@ -122,7 +122,7 @@ class LogLoader:
         self._after_crash = AfterCrash(context, self._segments, self._producers)
 
     def close(self) -> None:
-        """`run` failed."""
+        """Closes the files after `run` failed."""
         self._segments.close()
 
     def run(self) -> Steps[OpenedLog]:

@@ -32,7 +32,8 @@ class RollLimits:
 
     @classmethod
     def of(cls, config: LogConfig, jitter: float) -> RollLimits:
-        """`jitter` in [0, 1): which part of segment.jitter.ms shortens this segment's life."""
+        """Returns the limits of a new segment. `jitter` in [0, 1): which part of segment.jitter.ms shortens this segment's
+        life."""
         segment_ms = config.segment_ms
         if "compact" in config.cleanup_policy:  # what is in the active segment is not compacted
             segment_ms = min(segment_ms, config.max_compaction_lag_ms)

@@ -69,7 +69,7 @@ class Segment:
 
     @property
     def writer(self) -> SegmentWriter | None:
-        """Its open files, while it is the active segment of an open log."""
+        """The segment's open files, while it is the active segment of an open log."""
         return self.records.writer
 
     def share(self, files: OpenFiles) -> None:

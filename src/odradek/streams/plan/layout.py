@@ -41,9 +41,8 @@ class _Node:
 
 
 def layered(widths: Mapping[str, float], edges: Iterable[tuple[str, str]], *, layer_height: float) -> Drawing:
-    """`widths` names the nodes, in the order in which they stand where nothing else says one. Edges of a cycle that would
-    lead up are drawn, but place nothing.
-    """
+    """Lays a graph out in layers. `widths` names the nodes, in the order in which they stand where nothing else says one.
+    Edges of a cycle that would lead up are drawn, but place nothing."""
     known = list(dict.fromkeys(edges))
     depths = _depths(list(widths), known)
     layers: list[list[_Node]] = [[] for _ in range(max(depths.values(), default=-1) + 1)]

@@ -64,7 +64,7 @@ class Program:
         return emit
 
     def check_errors(self) -> None:
-        """ConfigError where `on_error` and `bad` do not say how to handle a record, or `emit` when a table says an update."""
+        """Raises ConfigError for an invalid `on_error` or `emit`, and where dead letters have no topic (`bad`)."""
         self.emit_or_default(None)
         if self.on_error not in get_args(OnError):
             raise ConfigError(f"on_error is one of {', '.join(get_args(OnError))}, not {self.on_error!r}")

@@ -177,7 +177,7 @@ class TaskRun:
         return pa.Table.from_arrays(arrays, schema=self.schema)
 
     def passing(self, example: dict[str, Any], states: list[Any]) -> pa.Table:
-        """Rows that are no records, and look like one."""
+        """Returns side outputs as rows of the batch's schema: each state beside the fields of `example`."""
         return pa.Table.from_pylist([{**example, STATE: state} for state in states], schema=self.schema)
 
     def example(self, updates: pa.Table) -> dict[str, Any]:

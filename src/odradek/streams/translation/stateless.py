@@ -357,7 +357,8 @@ def _python_rows(batch: pa.RecordBatch) -> Iterator[tuple[dict[str, Any], Unread
 
 
 def _without(batch: pa.RecordBatch, failed: dict[int, dict[str, Any] | None]) -> pa.RecordBatch:
-    """`failed`: by place, what passes instead of the record; None where it is left out."""
+    """Returns the batch without its failed rows. `failed`: by row number, what passes instead of the record; None where it
+    is left out."""
     columns = batch.columns
     if STATE in batch.schema.names:
         number = batch.schema.get_field_index(STATE)

@@ -31,7 +31,7 @@ class Fiber(Protocol):
         """Go on with the function, until it gives way or ends."""
 
     def give_way(self) -> None:
-        """Called by the function: return from `resume`, and go on with the next one."""
+        """Lets `resume` return; the function continues with the next `resume`. The function calls it."""
 
 
 def _acquired_lock() -> _thread.LockType:

@@ -369,7 +369,7 @@ class _Attempt:
         self.outcome = outcome
 
     def answered(self, packet: Packet | None) -> None:
-        """`packet` came, or None did because nothing else will."""
+        """Handles the answer to a connection attempt; None because nothing will come."""
         if packet is not None and packet.kind is PacketKind.SYN_ACK:
             self._established()
         elif self.outcome.done():

@@ -86,7 +86,7 @@ class _Worker:
             _HERE.worker = before
 
     def give_way(self) -> None:
-        """Called by the job, at an I/O point."""
+        """Hands the baton back at an I/O point of the job, which calls it."""
         self.fiber.give_way()
         if self.job is not None and self.job.abandoned:
             raise HostCrashed

@@ -119,7 +119,7 @@ class SimRegistryStore:
         return self.world.loop.time()
 
     def later(self, delay_s: float, act: Callable[..., None], *arguments: object) -> None:
-        """Do something at the store."""
+        """Calls `act` at the store, after the delay."""
         self.at(self.now() + delay_s, act, *arguments)
 
     def at(self, when_s: float, act: Callable[..., None], *arguments: object) -> None:

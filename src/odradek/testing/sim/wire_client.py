@@ -49,7 +49,8 @@ class WireClient(asyncio.BufferedProtocol):
         login: LoginCredentials | None = None,
         tls: ssl.SSLContext | None = None,
     ) -> WireClient:
-        """`api_timeout_s` bounds the wait for the connection, and for each answer. LoginFailed."""
+        """Connects, and logs in. `api_timeout_s` bounds the wait for the connection, and for each answer. Raises
+        LoginFailed."""
         async with asyncio.timeout(api_timeout_s):
             _, client = await asyncio.get_running_loop().create_connection(
                 lambda: cls(api_timeout_s), host, port, ssl=tls

@@ -163,7 +163,8 @@ class AvroSchema:
 
 
 def parsed_schema(text: str | bytes, name: str, references: Iterable[tuple[str, str]] = ()) -> AvroSchema:
-    """`references`: name and text of the schemas that this one needs, in order. Raises SqlError for what is no schema."""
+    """Parses an Avro schema. `references`: name and text of the schemas that this one needs, in order. Raises SqlError for
+    what is no schema."""
     named: dict[str, Any] = {}
     root: Any = None
     for part_name, part in (*references, (name, text)):

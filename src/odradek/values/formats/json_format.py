@@ -109,7 +109,7 @@ def _key(name: Any) -> str:
 
 
 def read(value: Any, kind: SqlType) -> Any:  # noqa: C901 - a case for each type
-    """ValueError for what cannot become one of the type."""
+    """Reads a JSON value as one of this type. Raises ValueError where it cannot become one."""
     if value is None:
         return None
     match kind.kind:

@@ -230,7 +230,7 @@ class ProtoReader:
                 return " ".join(self._tokens[start : self._next])
 
     def _skip(self) -> None:
-        """To the end of a statement, or of the block that it has."""
+        """Skips to the end of a statement, or of the block that it has."""
         depth = 0
         while True:
             token = self._next_token()

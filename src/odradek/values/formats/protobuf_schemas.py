@@ -235,7 +235,7 @@ def _counted(messages: Iterable[Any]) -> list[Any]:
 
 
 def proto_file(schema: RegisteredSchema) -> ProtoFile:
-    """SqlError for a text that is no .proto file."""
+    """Parses a schema of the registry. Raises SqlError for a text that is not a .proto file."""
     pool = descriptor_pool.DescriptorPool()
     added: set[str] = set()
     reader = ProtoReader(f"schema-{schema.id}.proto", schema.text)

@@ -39,7 +39,7 @@ _FITTING: Final[dict[str, tuple[type, ...]]] = {
 
 
 def encoded_message(message_type: Any, kind: SqlType, value: Mapping[str, Any]) -> bytes:
-    """`kind`: a STRUCT. Raises ValueError for a value that the message does not have."""
+    """Encodes a struct of type `kind` as a message. Raises ValueError for a value that the message does not have."""
     message = message_type()
     try:
         _fill(message, kind, value)
@@ -49,7 +49,7 @@ def encoded_message(message_type: Any, kind: SqlType, value: Mapping[str, Any]) 
 
 
 def decoded_message(message_type: Any, kind: SqlType, data: bytes) -> dict[str, Any]:
-    """`kind`: a STRUCT. Raises ValueError for data that is no such message."""
+    """Decodes a message into a struct of type `kind`. Raises ValueError for data that is no such message."""
     message = message_type()
     try:
         message.ParseFromString(data)

@@ -60,7 +60,7 @@ class RecordFormat:
         return data + (end + start if self.window.kind == "session" else start)
 
     def decode(self, data: bytes) -> Mapping[str, Any] | None:
-        """ValueError for bytes that are none of this format."""
+        """Decodes a key or a value. Raises ValueError for bytes that are not in this format."""
         if self.window is None:
             return self._values(data)
         bounds = 2 if self.window.kind == "session" else 1
@@ -98,7 +98,8 @@ def record_format(
     is_key: bool,
     window: WindowInfo | None = None,
 ) -> RecordFormat:
-    """`columns`: (name in records, column in Spark, type). SqlError for a format that does not exist or cannot hold them."""
+    """Returns the codec of a format for these columns. `columns`: (name in records, column in Spark, type). Raises SqlError
+    for a format that does not exist or cannot hold them."""
     known = tuple(FormatColumn(*column) for column in columns)
     check_format(info.name)
     if known and info.name == "NONE":
@@ -148,7 +149,7 @@ def _has_other_keys(kind: SqlType) -> bool:
 
 
 def check_format(name: str) -> None:
-    """SqlError for an unknown one."""
+    """Raises SqlError for a format that does not exist."""
     if name not in FORMAT_NAMES:
         hint = nearest(name, FORMAT_NAMES) or f"There are {', '.join(FORMAT_NAMES)}"
         raise SqlError(f"Unknown format: {name}", hint=hint)

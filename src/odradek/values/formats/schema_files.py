@@ -8,7 +8,7 @@ from odradek.model.errors import ConfigError
 
 
 def read_schema_file(path: str | Path) -> bytes:
-    """ConfigError where it cannot be read."""
+    """Reads a file with a schema. Raises ConfigError where it cannot be read."""
     try:
         return Path(path).read_bytes()
     except OSError as error:

@@ -32,7 +32,8 @@ def line(value: Any) -> bytes:
 
 
 def row_as_json(row: TableRow) -> dict[str, Any]:
-    """`key` and `value`, or `key_base64` and `value_base64` for bytes that are not text; `window` where there is one."""
+    """Returns a row as JSON: `key` and `value`, or `key_base64` and `value_base64` for bytes that are not text; `window`
+    where there is one."""
     key = row.key
     document: dict[str, Any] = {}
     if isinstance(key, WindowedKey):
@@ -54,7 +55,7 @@ def _named(name: str, value: Any) -> dict[str, Any]:
 
 
 def freshness_as_json(freshness: Freshness, how: str) -> dict[str, Any]:
-    """`how`: full, or brief: without partitions."""
+    """Returns a view's freshness as JSON. `how`: full, or brief: without partitions."""
     if how not in ("full", "brief"):
         raise KafkaError(ErrorCode.INVALID_REQUEST, f"freshness={how}: it is full or brief")
     document = freshness.as_json()

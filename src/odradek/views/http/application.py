@@ -54,7 +54,8 @@ def application(
     limits: HttpLimits = DEFAULT_HTTP_LIMITS,
     hosts: frozenset[str] | None = None,
 ) -> ASGIApp:
-    """`hosts`: names that a request's Host may have; None: any. On loopback, others come from web pages of strangers."""
+    """Returns the ASGI application that serves views. `hosts`: names that a request's Host may have; None: any. On loopback,
+    others come from web pages of strangers."""
     tables = _Tables(views, limits)
     app = Starlette(
         routes=[

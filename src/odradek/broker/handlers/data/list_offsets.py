@@ -153,7 +153,7 @@ def _answers(
 
 
 def _named_twice(request: ListOffsetsRequest) -> Generator[None, None, set[tuple[str, int]]]:
-    """Topics and partitions that the request names more than once."""
+    """Returns the topics and partitions that the request names more than once."""
     named: set[tuple[str, int]] = set()
     twice: set[tuple[str, int]] = set()
     for topic in request.topics:

@@ -166,7 +166,8 @@ def _partition(
 
 
 async def _one_group(broker: BrokerContext, request: OffsetFetchRequest, version: int) -> OffsetFetchResponse:
-    """Up to version 7. Version 1 has no place for an error but the partitions."""
+    """Answers a request up to version 7, which is about one group. Version 1 has no field for an error except in the
+    partitions."""
     topics = (
         None
         if request.topics is None

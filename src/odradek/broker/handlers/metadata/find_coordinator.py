@@ -95,7 +95,8 @@ def _is_share_key(key: str) -> bool:
 
 
 def _check_share_key(key: str) -> None:
-    """`group:topic-id:partition`, the id in Kafka's base64 form or a UUID's; the group may hold colons itself."""
+    """Checks a key `group:topic-id:partition`, with the id in Kafka's base64 form or as a UUID; the group may hold colons
+    itself."""
     rest, _, partition = key.rpartition(":")
     group, _, topic_id = rest.rpartition(":")
     if not group or not topic_id or not is_digits(partition):

@@ -79,7 +79,7 @@ def _check(alteration: Alteration) -> None:
 async def _after(
     turn: Turn, before: ScramUsers, wanted: list[Alteration], refused: dict[str, KafkaError], seed: str
 ) -> ScramUsers:
-    """`refused` gets what turns out to be impossible."""
+    """Returns the users after the alterations. An alteration that is impossible is put into `refused`."""
     users = dict(before.users)
     for alteration in wanted:
         await turn.step()

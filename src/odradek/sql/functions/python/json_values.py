@@ -107,7 +107,8 @@ def concatenated(texts: list[str | None]) -> str | None:
 
 
 def array_contains(text: str | None, wanted: str | None) -> bool:
-    """`wanted`: a JSON object whose field v is the value; empty for null. Numbers with a point are not whole ones."""
+    """Returns whether a JSON array contains a value. `wanted`: a JSON object whose field v is the value; empty for null.
+    Numbers with a point are not whole ones."""
     try:
         value = read(text or "")
         looked_for = read(wanted or "{}").get("v")

@@ -12,9 +12,8 @@ _CONTEXT: Final = Context(prec=400)
 
 
 def rounded(number: str, scale: int, way: str) -> str:
-    """`way`: up (to the nearest, ties to the positive side) or down (towards zero). The number stays what it is if it is
-    infinite or no number.
-    """
+    """Rounds a number that is written as text. `way`: up (to the nearest, ties to the positive side) or down (towards zero).
+    The number stays what it is if it is infinite or no number."""
     value = Decimal(number)
     if not value.is_finite():
         return number

@@ -159,7 +159,7 @@ class CommandTopic:
         self._snapshot_soon()
 
     async def close(self) -> None:
-        """Idempotent. A snapshot that is being written is given up."""
+        """Stops reading and writing. A snapshot that is being written is given up. Idempotent."""
         for task in (self._writing_snapshot, self._following):
             if task is not None:
                 task.cancel()
@@ -402,7 +402,7 @@ class CommandTopic:
     # ---- snapshots
 
     def is_snapshot_due(self) -> bool:
-        """There are as many commands since the last snapshot as it holds objects, and not just a few."""
+        """Whether there are as many commands since the last snapshot as it holds objects, and not just a few."""
         return self._snapshots is not None and self._count_since >= max(
             self._commands_between, self._objects_then
         )
