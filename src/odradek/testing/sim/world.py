@@ -172,7 +172,7 @@ class Host:
 
 
 class World:
-    """The simulated world of one seed. Everything that one seed rules. Use it as a context manager: leaving it ends every
+    """The simulated world of one seed: its loop, network and hosts. Use it as a context manager: leaving it ends every
     thread and task."""
 
     def __init__(
