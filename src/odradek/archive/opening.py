@@ -207,7 +207,9 @@ def _check_new(schema: pa.Schema, partition_by: Sequence[str]) -> None:
         if kind not in ("string", "date32[day]", "int32", "int64", "int16", "int8", "bool"):
             raise ConfigError(f"column {name} is {kind}: partition by a string, date, integer or boolean")
     if set(schema.names) <= set(partition_by):
-        raise ConfigError("partitionBy names all columns of the archive: leave at least one out, for the files to hold")
+        raise ConfigError(
+            "partitionBy names all columns of the archive: leave at least one out, for the files to hold"
+        )
 
 
 def _check_same(table: ArchiveTable, schema: pa.Schema, partition_by: Sequence[str] | None) -> None:

@@ -56,7 +56,9 @@ def _authority(directory: Path, now: datetime.datetime) -> CertificateAuthority:
             IssuedCertificate(key=key.read_bytes(), certificate=certificate.read_bytes())
         )
     if key.exists() or certificate.exists():
-        raise ConfigError(f"{directory} holds only one of ca.key and ca.pem: restore the other one, or give another --dir")
+        raise ConfigError(
+            f"{directory} holds only one of ca.key and ca.pem: restore the other one, or give another --dir"
+        )
     signer = CertificateAuthority.new("odradek", now=now)
     directory.mkdir(parents=True, exist_ok=True, mode=0o700)
     write_private(key, signer.issued.key)

@@ -140,7 +140,8 @@ class TableView:
         return self._rows(self._core.reads.codec.key_range(start, end))
 
     def prefix(self, prefix: Any) -> Iterator[TableRow]:
-        """Rows whose keys begin with `prefix`: of text or bytes; of JSON, strings, and arrays with these first items."""
+        """Returns the rows whose keys begin with `prefix`: of text or bytes; of JSON, strings, and arrays with these first
+        items."""
         return self._rows(self._core.reads.codec.prefix_range(prefix))
 
     def windows(self, key: Any, from_ms: int | None = None, to_ms: int | None = None) -> Iterator[TableRow]:

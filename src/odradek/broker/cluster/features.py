@@ -80,7 +80,9 @@ def check_update(
     if update not in tuple(FeatureUpgrade):
         raise _refused(f"upgrade type {update} of feature {name} is not known")
     if level < level_of(image, name) and update == FeatureUpgrade.UPGRADE:
-        raise _refused(f"feature {name} is lowered to level {level} only by a downgrade: set the upgrade type 2 or 3")
+        raise _refused(
+            f"feature {name} is lowered to level {level} only by a downgrade: set the upgrade type 2 or 3"
+        )
 
 
 def _refused(message: str) -> KafkaError:

@@ -120,6 +120,7 @@ class Forwarding:
             return None
         if response.error_code != ErrorCode.NONE:
             raise KafkaError(
-                ErrorCode.of(response.error_code), f"broker {controller}, the controller, refuses forwarded requests"
+                ErrorCode.of(response.error_code),
+                f"broker {controller}, the controller, refuses forwarded requests",
             )
         return response

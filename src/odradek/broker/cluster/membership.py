@@ -438,7 +438,10 @@ class ClusterMembership:
         )
         assert isinstance(response, cluster_sync.ClusterSyncResponse)
         if response.error_code != ErrorCode.NONE:
-            raise KafkaError(ErrorCode.of(response.error_code), f"broker {controller}, the controller, sends no cluster image")
+            raise KafkaError(
+                ErrorCode.of(response.error_code),
+                f"broker {controller}, the controller, sends no cluster image",
+            )
         return SyncAnswer(
             controller_epoch=response.controller_epoch,
             version=response.version,

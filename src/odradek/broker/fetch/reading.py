@@ -219,7 +219,8 @@ class FetchReader:
         index = wanted.key.partition
         if partition.config.compression_type == "zstd" and self._context.api_version < ZSTD_SINCE_FETCH:
             raise KafkaError(
-                ErrorCode.UNSUPPORTED_COMPRESSION_TYPE, "this topic is compressed with zstd: use Fetch version 10 or newer"
+                ErrorCode.UNSUPPORTED_COMPRESSION_TYPE,
+                "this topic is compressed with zstd: use Fetch version 10 or newer",
             )
         none: list[AbortedTransaction] | None = [] if self.committed_only else None
         if self._rack and (preferred := self._preferred(partition, wanted)) is not None:

@@ -151,7 +151,8 @@ class ReplicaManager:
     def check_writable_by_clients(self, partition: Partition) -> None:
         if partition.name.topic in INTERNAL_TOPICS:
             raise KafkaError(
-                ErrorCode.INVALID_TOPIC_EXCEPTION, f"{partition.name.topic} is internal: only brokers write to it"
+                ErrorCode.INVALID_TOPIC_EXCEPTION,
+                f"{partition.name.topic} is internal: only brokers write to it",
             )
 
     @property

@@ -116,7 +116,9 @@ class LoginGate:
     def _greet(self, connection: Connection, header: RequestHeader, frame: memoryview) -> Reply:
         self._greetings += 1
         if self._greetings > _GREETINGS_MAX:
-            raise PeerError(f"the client sent ApiVersions more than {_GREETINGS_MAX} times, and did not log in")
+            raise PeerError(
+                f"the client sent ApiVersions more than {_GREETINGS_MAX} times, and did not log in"
+            )
         reply = self._serve(connection, frame)
         if header.api_version in APIS[API_VERSIONS].versions:
             self._session.greeted()

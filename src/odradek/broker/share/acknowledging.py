@@ -49,7 +49,9 @@ class AcknowledgementTask(NamedTuple):
 def member_of(broker: BrokerContext, asked: AcknowledgementTask) -> ShareSessionKey:
     """Returns the member. Raises INVALID_REQUEST, or UNSUPPORTED_VERSION where the feature is off."""
     if level_of(broker.image, SHARE_VERSION) < 1:
-        raise KafkaError(ErrorCode.UNSUPPORTED_VERSION, "share groups are off: set the feature share.version to 1")
+        raise KafkaError(
+            ErrorCode.UNSUPPORTED_VERSION, "share groups are off: set the feature share.version to 1"
+        )
     if not asked.group_id or not asked.member_id:
         raise KafkaError(ErrorCode.INVALID_REQUEST, "the request needs a group id and a member id")
     check_member_id(asked.member_id)

@@ -281,5 +281,7 @@ def assignors_of(setting: str) -> tuple[Assignor, ...]:
             )
         chosen[name] = ASSIGNORS[name]
     if not chosen:
-        raise ConfigError(f"partition.assignment.strategy names no assignor: expected any of {', '.join(ASSIGNORS)}")
+        raise ConfigError(
+            f"partition.assignment.strategy names no assignor: expected any of {', '.join(ASSIGNORS)}"
+        )
     return tuple(chosen.values())

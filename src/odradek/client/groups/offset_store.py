@@ -331,7 +331,9 @@ class OffsetStore:
         problems = {tp: KafkaError(refused, f"{tp}: {refused.meaning}") for tp, refused in errors.items()}
         for tp in wanted or ():
             if tp not in results and tp not in problems:  # it is not known that nothing is committed there
-                problems[tp] = KafkaError(ErrorCode.NETWORK_EXCEPTION, f"{tp}: the broker's answer leaves it out")
+                problems[tp] = KafkaError(
+                    ErrorCode.NETWORK_EXCEPTION, f"{tp}: the broker's answer leaves it out"
+                )
         return results, problems
 
     def _ids(self, partitions: Iterable[TopicPartition]) -> dict[str, UUID]:

@@ -214,7 +214,9 @@ class Metadata:
         request = MetadataRequest(
             topics=[MetadataRequestTopic(name=topic) for topic in topics], allow_auto_topic_creation=False
         )
-        problem = KafkaError(ErrorCode.BROKER_NOT_AVAILABLE, "topics cannot be described: no broker is reachable")
+        problem = KafkaError(
+            ErrorCode.BROKER_NOT_AVAILABLE, "topics cannot be described: no broker is reachable"
+        )
         for address in self._candidates():
             try:
                 response = await (await self._links.get(address)).send(request)

@@ -243,5 +243,7 @@ async def test_a_controller_that_cannot_reach_the_registry_refuses_nothing_by_wh
     cluster = Elsewhere(1)
     cluster.leads = True
     office = Office(cluster, ErrorCode.KAFKA_STORAGE_ERROR)
-    with pytest.raises(PeerError, match="DeleteTopics is not answered: this broker may not be the controller"):
+    with pytest.raises(
+        PeerError, match="DeleteTopics is not answered: this broker may not be the controller"
+    ):
         await deleted(FakeContext(cluster, office), client)

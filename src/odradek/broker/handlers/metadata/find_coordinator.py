@@ -65,7 +65,9 @@ def _one(broker: BrokerContext, context: RequestContext, topic: str, key: str) -
         if topic == SHARE_GROUP_STATE:
             _check_share_key(key)
         if not broker.coordinators.has(topic):
-            raise KafkaError(ErrorCode.COORDINATOR_NOT_AVAILABLE, f"this broker has no coordinator for {topic}")
+            raise KafkaError(
+                ErrorCode.COORDINATOR_NOT_AVAILABLE, f"this broker has no coordinator for {topic}"
+            )
         index, leader = broker.coordinators.coordinator_of(topic, key)
         for node in broker.image.brokers:
             if node.broker_id == leader and (address := context.address_of(node)) is not None:
