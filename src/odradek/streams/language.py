@@ -85,10 +85,14 @@ class Stream:
         name = self._program.operator_name("select", name)
         return self._then(Selected(name=name, inputs=(self.operator,), value=at_least_one(value, "select")))
 
-    def select_key(self, *key: Expression, name: str | None = None) -> Stream:
-        """Returns a new key of these columns. One column is a bare key."""
+    def select_key(self, *key: Expression, keeps_nulls: bool = False, name: str | None = None) -> Stream:
+        """Returns a new key of these columns. One column is a bare key.
+
+        A record whose columns are all null has no key. With `keeps_nulls`, several columns make a key of nulls.
+        """
         name = self._program.operator_name("select-key", name)
-        return self._then(Selected(name=name, inputs=(self.operator,), key=at_least_one(key, "select_key")))
+        key = at_least_one(key, "select_key")
+        return self._then(Selected(name=name, inputs=(self.operator,), key=key, key_keeps_nulls=keeps_nulls))
 
     def map(
         self,

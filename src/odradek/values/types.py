@@ -65,7 +65,7 @@ class SqlType:
             case "ARRAY" | "MAP" | "LAMBDA":
                 return f"{self.kind}<{', '.join(map(str, self.parts))}>"
             case "STRUCT":
-                return f"STRUCT<{', '.join(f'`{name}` {kind}' for name, kind in self.fields)}>"
+                return f"STRUCT<{', '.join(f'`{name}` {kind}' for name, kind in self.fields) or ' '}>"
         return self.kind
 
     @property
@@ -77,7 +77,7 @@ class SqlType:
             case "ARRAY" | "MAP":
                 return f"{self.kind}<{', '.join(part.described for part in self.parts)}>"
             case "STRUCT":
-                return f"STRUCT<{', '.join(f'{name} {kind.described}' for name, kind in self.fields)}>"
+                return f"STRUCT<{', '.join(f'{name} {kind.described}' for name, kind in self.fields) or ' '}>"
         return str(self)
 
     @property

@@ -103,7 +103,8 @@ def _inner_text(text: str, kind: SqlType, depth: int) -> str:
                 f"concat({quoted(f'{name}=')}, {_inner_text(f'{text}.`{name}`', part, depth + 1)})"
                 for name, part in kind.fields
             )
-            return f"if({text} is null, null, concat('Struct{{', concat_ws(',', {', '.join(fields)}), '}}'))"
+            parts = ", ".join(["','", *fields])
+            return f"if({text} is null, null, concat('Struct{{', concat_ws({parts}), '}}'))"
         case "DATE":
             return f"date_format({text}, 'yyyy-MM-dd')"
         case "TIME":

@@ -398,8 +398,6 @@ class ExpressionCompiler:
             if any(name.name == known for known, _ in fields):
                 raise SqlError(f"Duplicate field names found in STRUCT: `{name.name}`", position_of(name))
             fields.append((name.name, self.typed(value)))
-        if not fields:
-            raise SqlError("STRUCT needs at least one field")
         inside = ", ".join(f"{quoted(name)}, {value.text}" for name, value in fields)
         kind = struct_of_fields([(name, value.type) for name, value in fields])
         return TypedText(f"named_struct({inside})", kind)

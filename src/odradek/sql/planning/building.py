@@ -124,7 +124,8 @@ def _rekey(step: RekeyStep, app: Streams) -> Built:
     if not step.keeps_null:
         present = " and ".join(f"({text}) is not null" for text in step.key)
         source = source.filter(f"{HAS_VALUE} and {present}")
-    return source.select_key(*(f"{text} AS key_{index}" for index, text in enumerate(step.key)))
+    key = (f"{text} AS key_{index}" for index, text in enumerate(step.key))
+    return source.select_key(*key, keeps_nulls=step.keeps_null)
 
 
 @build.register

@@ -102,7 +102,8 @@ class ProjectStep(Step):
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RekeyStep(Step):
     """Gives each record another key. `key` is empty for no key. With `keeps_null`, records whose key is null are emitted,
-    too."""
+    too, and several parts that are null are a key.
+    """
 
     key: tuple[str, ...]
     keeps_null: bool

@@ -104,10 +104,13 @@ class Filtered(Operator):
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Selected(Operator):
-    """New key columns, new value columns, or both. None: they stay."""
+    """New key columns, new value columns, or both. None: they stay. `key_keeps_nulls`: several key columns that are all null
+    are a key.
+    """
 
     value: tuple[Expression, ...] | None = None
     key: tuple[Expression, ...] | None = None
+    key_keeps_nulls: bool = False
     timestamp: Expression | None = None
 
     @property

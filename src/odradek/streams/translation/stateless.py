@@ -189,7 +189,8 @@ def _selected(operator: Selected, translator: Translator) -> RecordFrame:
         outputs = named(seen, columns(operator.value, frame.fields("__value")), alone="value")
         changed["__value"] = struct_of(outputs, bare="value", present=sf.col("__value").isNotNull())
     if operator.key is not None:
-        changed["__key"] = key_struct(seen, columns(operator.key, frame.fields("__key")))
+        key = columns(operator.key, frame.fields("__key"))
+        changed["__key"] = key_struct(seen, key, keeps_nulls=operator.key_keeps_nulls)
     if operator.timestamp is not None:
         changed["__timestamp"] = columns([operator.timestamp])[0].cast("bigint")
     seen, changed = _tried(seen, changed, operator, translator)
@@ -223,9 +224,11 @@ def _tried(
     return passing, {name: sf.col("__outcome").getField(name) for name in computed}
 
 
-def key_struct(seen: DataFrame, outputs: list[Column]) -> Column:
-    """Returns a key of these columns: null when all of them are."""
+def key_struct(seen: DataFrame, outputs: list[Column], *, keeps_nulls: bool = False) -> Column:
+    """Returns a key of these columns: null when all of them are. With `keeps_nulls`, several columns make a key of nulls."""
     fields = named(seen, outputs, alone="key")
+    if keeps_nulls and len(fields) > 1:
+        return sf.struct(*(column for _, column in fields))
     present = reduce(
         lambda any_present, is_present: any_present | is_present, (column.isNotNull() for _, column in fields)
     )
