@@ -17,6 +17,7 @@ from odradek.sql.language.rewriting import with_default_formats
 from odradek.sql.language.statements import SetProperty
 from odradek.sql.planning import Plan
 from odradek.sql.planning.building import source_formats
+from odradek.sql.query_ids import check_query_id
 from odradek.streams import Streams
 from odradek.values.formats import RecordFormat
 
@@ -41,6 +42,7 @@ def planned(case: Case) -> tuple[SqlCatalog, list[Plan]]:
         if isinstance(statement, SetProperty):
             settings[statement.name] = statement.value
             continue
+        check_query_id(statement)
         applied = apply(catalog, with_default_formats(statement, settings), number)
         catalog = applied.catalog
         plans += [change.plan for change in applied.changes if isinstance(change, QueryStarted)]

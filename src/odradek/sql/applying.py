@@ -61,6 +61,7 @@ from odradek.sql.planning.plan import (
     topic_settings,
 )
 from odradek.sql.planning.timestamps import milliseconds
+from odradek.sql.query_ids import free_query_id, given_query_id
 from odradek.sql.upgrades import alter_query, check_rebuilding, check_replacement, swap
 from odradek.sql.user_functions import create_function, drop_function
 from odradek.values.errors import SqlError, nearest
@@ -439,7 +440,7 @@ def _create_as(catalog: SqlCatalog, statement: CreateAsSelect, number: int) -> A
     if any(source.name == statement.name for source in planned.sources):
         raise SqlError(f"{statement.name} cannot read itself", statement.position)
     prefix = "CSAS" if statement.kind == "stream" else "CTAS"
-    query_id = f"{prefix}_{statement.name}_{number}"
+    query_id = free_query_id(catalog.queries, f"{prefix}_{statement.name}", number)
     changes: list[Change] = []
     if known is not None:
         check_replacement(known, planned.sink, statement)
@@ -489,8 +490,7 @@ def _insert_into(catalog: SqlCatalog, statement: InsertIntoSelect, number: int) 
         raise SqlError(
             f"Cannot insert into read-only {planned.sink.kind}: {planned.sink.name}", statement.position
         )
-    named = dict(statement.properties).get("QUERY_ID")
-    query_id = str(named).upper() if named is not None else f"INSERTQUERY_{number}"
+    query_id = given_query_id(statement) or free_query_id(catalog.queries, "INSERTQUERY", number)
     if query_id in catalog.queries:
         raise SqlError(f"Query ID '{query_id}' already exists", statement.position)
     query = PersistentQuery(

@@ -28,6 +28,7 @@ from odradek.sql.language.statements import (
     PropertyValue,
 )
 from odradek.sql.planning.plan import SINK_PROPERTIES, planned_kind
+from odradek.sql.query_ids import free_query_id
 from odradek.values.errors import SqlError, nearest
 
 ARCHIVE_PROPERTIES: Final = (
@@ -61,7 +62,7 @@ def create_archive(catalog: SqlCatalog, statement: CreateArchive, number: int) -
         )
     assert statement.source is not None
     source = catalog.source(statement.source, statement.position)
-    query_id = f"ARCHIVE_{statement.name}_{number}"
+    query_id = free_query_id(catalog.queries, f"ARCHIVE_{statement.name}", number)
     archive = _archive(statement, source, query_id)
     for other in catalog.archives.values():
         if _overlap(archive.location, other.location):

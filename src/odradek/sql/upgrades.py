@@ -22,6 +22,7 @@ from odradek.sql.changes import (
 from odradek.sql.language.rewriting import quoted, with_clause
 from odradek.sql.language.statements import AlterQuery, AlterSwap, Properties, Statement
 from odradek.sql.planning.plan import Plan, checked_properties, plan
+from odradek.sql.query_ids import free_query_id
 from odradek.values.errors import SqlError, nearest
 
 _VERSION: Final = re.compile(r"\.v([0-9]+)$")
@@ -65,7 +66,8 @@ def _rebuild(
     reasons = rebuild_reasons(catalog, source)
     if reasons:
         raise SqlError(f"{source.name} cannot be rebuilt: {'; '.join(reasons)}", statement.position)
-    query_id = f"{'CTAS' if source.is_table else 'CSAS'}_{source.name}_{number}"
+    kind = f"{'CTAS' if source.is_table else 'CSAS'}_{source.name}"
+    query_id = free_query_id(catalog.queries, kind, number)
     topic = planned.sink.topic if planned.sink.topic != source.topic else next_topic(source)
     text = f"{source.text}; {statement.text}"
     candidate = replace(planned.sink, topic=topic, query_id=query_id, carried_at=None, text=text)

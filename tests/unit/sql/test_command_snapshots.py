@@ -155,6 +155,23 @@ async def test_ids_of_queries_count_on_after_the_commands_before_are_deleted(ser
     assert (await state_of_a_new_server(servers, "counting"))[0] == content
 
 
+async def test_an_id_that_an_older_command_has_given_is_not_generated(servers: str) -> None:
+    """An older server took QUERY_ID='INSERTQUERY_2', and the command at offset 2 generated the same id, and was refused."""
+    written = Written(servers, "given-ids")
+    insert = "INSERT INTO s SELECT * FROM s"
+    written.write(stream("s"), "INSERT INTO s WITH (QUERY_ID='INSERTQUERY_2') SELECT * FROM s")
+    written.write(insert, "INSERT INTO s WITH (QUERY_ID='csas_c_4') SELECT * FROM s")
+    written.write("CREATE STREAM c AS SELECT * FROM s")
+    ids = ["INSERTQUERY_2", "INSERTQUERY_2_2", "CSAS_C_4", "CSAS_C_4_2"]
+    assert list(written.state.catalog.queries) == list(written.state.runs) == ids
+    assert written.state.refused is None
+    await snapshot_of(servers, "given-ids")
+    written.write(insert)
+    content, applied = await state_of_a_new_server(servers, "given-ids")
+    assert content == written.content
+    assert len(applied) == 1  # the others are in the snapshot
+
+
 async def test_a_snapshot_is_written_when_there_are_enough_commands_and_as_many_as_objects(
     servers: str,
 ) -> None:

@@ -40,8 +40,6 @@ class StartQuery:
     starting: Mapping[str, str] = field(default_factory=dict)
     """The option `startingOffsets`, by topic; a topic that is missing here is read from its first record."""
     interval_ms: int = 500
-    replaces: str | None = None
-    """The id of the query that must have ended before this one begins."""
     left_out_log: ProcessingLog | None = None
     """The log for records that cannot be read."""
     tells_progress: bool = False

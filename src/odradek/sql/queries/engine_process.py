@@ -142,9 +142,7 @@ class EngineCore:
                 self._lanes.add([query_id], partial(self.stop, query_id, answers=message.answers), self.stops)
             case _:
                 self._ordered[query_id] = message
-                replaces = message.replaces if isinstance(message, StartQuery) else None
-                names = [query_id] if replaces is None else [query_id, replaces]
-                self._lanes.add(names, partial(self.start, message), self.starts)
+                self._lanes.add([query_id], partial(self.start, message), self.starts)
 
     def _open(self) -> None:
         """Opens a session early. `start` tries again, and reports why the JVM does not start."""

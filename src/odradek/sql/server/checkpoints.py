@@ -8,6 +8,13 @@ from collections.abc import Collection
 from dataclasses import dataclass
 from pathlib import Path
 
+from odradek.sql.queries.builds import program_name
+
+
+def _directory_name(query_id: str) -> str:
+    """Returns the name of a query's directory: its id, or a name with a digest where the id holds other signs."""
+    return program_name(query_id if not query_id.startswith(".") else f"/{query_id}")
+
 
 @dataclass(frozen=True, slots=True)
 class QueryCheckpoints:
@@ -19,12 +26,16 @@ class QueryCheckpoints:
     directory: Path
 
     def directory_of(self, query_id: str, carried_at: int | None) -> Path:
-        """Returns a query's checkpoint. `carried_at`: the number of the command that carried it over last."""
-        return self.directory / (query_id if carried_at is None else f"{query_id}.{carried_at}")
+        """Returns a query's checkpoint. `carried_at`: the number of the command that carried it over last.
+
+        It is within `directory`, whatever the id holds: names in back quotes may have signs of paths.
+        """
+        name = _directory_name(query_id)
+        return self.directory / (name if carried_at is None else f"{name}.{carried_at}")
 
     def remove_other_versions(self, query_id: str, current: Path) -> None:
-        """Removes the other checkpoints of a query that runs with `kept`."""
-        version = re.compile(rf"{re.escape(query_id)}(\.[0-9]+)?")
+        """Removes the other checkpoints of a query that runs with `current`."""
+        version = re.compile(rf"{re.escape(_directory_name(query_id))}(\.[0-9]+)?")
         for other in self._all():
             if other != current and version.fullmatch(other.name):
                 shutil.rmtree(other, ignore_errors=True)

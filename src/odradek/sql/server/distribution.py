@@ -22,6 +22,7 @@ from odradek.sql.language import statements as language
 from odradek.sql.language.rewriting import with_default_formats
 from odradek.sql.language.statements import Statement
 from odradek.sql.planning import Plan
+from odradek.sql.query_ids import check_query_id
 from odradek.sql.server import entities
 from odradek.sql.server.archives import Archives
 from odradek.sql.server.command_log.commands import SqlCommand
@@ -106,6 +107,7 @@ class CommandDistribution:
     async def distribute(self, statement: Statement, properties: Properties) -> Entity:
         """Checks a statement, makes its topics, and writes it to the command topic."""
         parts, identity = self._parts, command_id(statement)
+        check_query_id(statement)
         statement = await parts.schemas.with_columns(with_default_formats(statement, properties))
         checked_against = parts.catalog
         first = await parts.threads.run(apply, checked_against, statement, 0)

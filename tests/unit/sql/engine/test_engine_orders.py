@@ -194,28 +194,29 @@ class StandInApp:
         return self.run(None, "")
 
 
-def test_a_query_begins_after_the_one_that_it_replaces(lab: Lab, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_query_begins_after_the_statement_before_it_has_ended(
+    lab: Lab, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(engine_process, "streams_app", SimpleNamespace(Streams=StandInApp))
     before, after = StandInRun(stops=False), StandInRun()
-    lab.start("before", before)
-    assert lab.next() == QueryRunning(query_id="before")
-    lab.stop("before")
+    lab.start("q", before)
+    assert lab.next() == QueryRunning(query_id="q")
+    lab.stop("q")
     order = StartQuery(
-        query_id="after",
-        name="after",
+        query_id="q",
+        name="q",
         build=lambda app: setattr(app, "run", after),
         servers="",
         options={},
         checkpoint="",
-        replaces="before",
     )
     lab.core.obey(order)
     lab.start("other", StandInRun())
     assert lab.next() == QueryRunning(query_id="other")
     assert not after.begun.is_set()
     before.may_stop.set()
-    assert lab.next() == QueryHasStopped(query_id="before")
-    assert lab.next() == QueryRunning(query_id="after")
+    assert lab.next() == QueryHasStopped(query_id="q")
+    assert lab.next() == QueryRunning(query_id="q")
 
 
 def test_progress_and_death_are_reported_once(lab: Lab) -> None:
