@@ -43,7 +43,7 @@ else:
     sleeping = lazy("odradek.sql.queries.sleeping")
     opening = lazy("odradek.sql.doors.opening")
     gate = lazy("odradek.sql.server.gate")
-    processing_log = lazy("odradek.sql.server.processing_log")
+    processing_log = lazy("odradek.sql.server.left_out.processing_log")
     serving = lazy("odradek.sql.server.serving")
     sql_server = lazy("odradek.sql.server.sql_server")
     names = lazy("odradek.sql.shell.names")

@@ -17,6 +17,9 @@ _ROLE: Final = re.compile(r"the (key|value|timestamp)\b")
 _TEXT_CHARS_MAX: Final = 2_000
 ENTRIES_MAX: Final = 100
 """The entries that one batch of one task writes, and one second of a server; those beyond are counted in one entry more."""
+_LOGGER: Final = "processing."
+_MORE_STAGE: Final = "more"
+_MORE: Final = re.compile(r"([0-9]{1,12}) more records were left out")
 _PREFIX: Final = "ksql.logging.processing."
 TOPIC_NAME: Final = f"{_PREFIX}topic.name"
 TOPIC_AUTO_CREATE: Final = f"{_PREFIX}topic.auto.create"
@@ -85,7 +88,7 @@ class ProcessingLog:
         """Returns the entry that stands for `count` records that have none of their own."""
         text = f"{count} more records were left out, without entries of their own"
         error = {"errorMessage": text, "record": None, "cause": [text]}
-        return self._written("more", now_ms, _PROCESSING_ERROR, recordProcessingError=error)
+        return self._written(_MORE_STAGE, now_ms, _PROCESSING_ERROR, recordProcessingError=error)
 
     def _row(self, origin: Mapping[str, Any], role: str) -> Any:
         return origin.get(role) if self.includes_rows else None
@@ -103,3 +106,28 @@ class ProcessingLog:
         message = {"type": kind, **members, **error}
         entry = {"level": "ERROR", "logger": f"{self.logger}.{stage}", "time": now_ms, "message": message}
         return json.dumps(entry).encode()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LeftOut:
+    """The records that one entry is about. `topic`: empty where the entry names none, and stands for several records."""
+
+    query_id: str
+    topic: str
+    count: int
+
+
+def left_out_of(content: bytes | None) -> LeftOut | None:
+    """Reads an entry. None for bytes that are no entry about records: anyone may write to the topic."""
+    try:
+        entry = json.loads(content or b"")
+        logger, message = entry["logger"], entry["message"]
+        query_id, _, stage = logger.removeprefix(_LOGGER).rpartition(".")
+        error = message["deserializationError"] or message["recordProcessingError"]
+        topic = error.get("topic", "")
+        more = _MORE.match(error["errorMessage"]) if stage == _MORE_STAGE else None
+    except (ValueError, LookupError, TypeError, AttributeError, RecursionError):
+        return None
+    if not isinstance(topic, str) or (not topic and more is None):
+        return None
+    return LeftOut(query_id=query_id, topic=topic, count=1 if more is None else int(more[1]))

@@ -58,6 +58,9 @@ def test_queries_begin_side_by_side_end_when_that_is_said_and_say_that_they_fail
         assert failing["queryErrors"][0]["timestamp"] == failing["failingSince"]
         (explained,) = client.execute(f"EXPLAIN {failing['id']};")
         assert explained["queryDescription"]["failureCount"] >= failing["failureCount"]
+        (extended,) = client.execute("SHOW QUERIES EXTENDED;")
+        (of_failing,) = (query for query in extended["queryDescriptions"] if query["id"] == failing["id"])
+        assert "orders-fleeting" in of_failing["queryErrors"][-1]["errorMessage"]
         (described,) = client.execute("DESCRIBE failing;")
         assert described["sourceDescription"]["writeQueries"][0]["state"] == "ERROR"
         others = [query for sink, query in listed(client).items() if sink != "FAILING"]

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 from odradek.model.errors import OdradekError
 from odradek.model.lazy import lazy
-from odradek.sql.catalog import Catalog, PersistentQuery, SqlArchive
+from odradek.sql.catalog import Catalog, SqlArchive
 from odradek.sql.changes import AppliedChange, ArchiveCreated, ArchiveDropped, SourceCreated
 from odradek.sql.language import statements as language
 from odradek.sql.server.entities import Entity, QueryHealth, entity
@@ -119,14 +119,6 @@ class Archives:
         if table is None:
             return None
         return archive_checks.archive_status(table, topic_side.BrokerTopics(*self._parts.broker_settings))
-
-    def explained(self, query: PersistentQuery, health: QueryHealth, statement: language.Statement) -> Entity:
-        archive = self._parts.catalog.archive(query.sink)
-        return entity(
-            "queryDescription",
-            statement.text + ";",
-            queryDescription=described_archive(archive, query.id, health),
-        )
 
 
 def described_archive(archive: SqlArchive, query_id: str, health: QueryHealth | None) -> Entity:

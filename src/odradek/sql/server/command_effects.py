@@ -24,7 +24,7 @@ from odradek.sql.server.checkpoints import QueryCheckpoints
 from odradek.sql.server.command_log.commands import SqlCommand
 from odradek.sql.server.command_log.state import QueryRun, ServiceState
 from odradek.sql.server.command_log.state_format import state_content, state_of
-from odradek.sql.server.processing_log import ServerProcessingLog
+from odradek.sql.server.left_out.processing_log import ServerProcessingLog
 from odradek.sql.server.topics import starting_options
 from odradek.telemetry import events
 

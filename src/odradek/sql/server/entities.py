@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
@@ -106,8 +106,12 @@ def described_source(
     healths: Mapping[str, QueryHealth],
     topic: tuple[int, int] | None,
     statistics: str = "",
+    error_text: str = "",
+    error_stats: Sequence[Entity] = (),
 ) -> Entity:
-    """Describes a source. `topic`: partitions and replicas; None: not extended. `statistics`: those of its records."""
+    """Describes a source. `topic`: partitions and replicas; None: not extended. `statistics`: those of its records;
+    `error_text`, `error_stats`: those of records that were left out.
+    """
 
     def queries(ids: Iterable[str]) -> list[Entity]:
         return [
@@ -124,7 +128,7 @@ def described_source(
         "type": source.kind.upper(),
         "timestamp": "" if source.timestamp is None else source.timestamp.name,
         "statistics": statistics,
-        "errorStats": "",
+        "errorStats": error_text,
         "extended": topic is not None,
         "keyFormat": source.key_format.name,
         "valueFormat": source.value_format.name,
@@ -134,6 +138,8 @@ def described_source(
         "statement": source.text,
         "queryOffsetSummaries": [],
         "sourceConstraints": [],
+        "clusterStatistics": [],
+        "clusterErrorStats": list(error_stats),
     }
 
 

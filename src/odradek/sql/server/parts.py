@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 
 from odradek.client.producer.aio import AsyncProducer
@@ -14,6 +14,7 @@ from odradek.sql.server.beside import StatementThreads
 from odradek.sql.server.command_log.command_topic import CommandTopic
 from odradek.sql.server.command_log.state import ServiceState
 from odradek.sql.server.entities import QueryHealth
+from odradek.sql.server.left_out.error_statistics import ErrorStatistics
 from odradek.sql.server.schemas import StatementSchemas
 from odradek.sql.server.topics import SourceTopics
 
@@ -36,6 +37,9 @@ class ServerParts:
     broker_settings: tuple[str, Mapping[str, str]] = field(repr=False)
     archive_endpoints: frozenset[str]
     shown_properties: Mapping[str, str]
+    error_statistics: ErrorStatistics
+    address: Callable[[], str]
+    """Returns the address where requests arrive."""
 
     @property
     def catalog(self) -> Catalog:

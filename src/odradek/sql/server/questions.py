@@ -9,13 +9,13 @@ from typing import Any
 from odradek.runtime.real_clock import SystemClock
 from odradek.sql import changes
 from odradek.sql.applying import apply
-from odradek.sql.catalog import Catalog, Source
+from odradek.sql.catalog import Catalog, PersistentQuery, Source
 from odradek.sql.language import statements as language
 from odradek.sql.language.parsing import parse_one
 from odradek.sql.planning import explain, explained_plan, plan
 from odradek.sql.server import entities
 from odradek.sql.server.archives import Archives, described_archive
-from odradek.sql.server.entities import Entity, QueryHealth, entity
+from odradek.sql.server.entities import Entity, entity
 from odradek.sql.server.parts import ServerParts
 from odradek.sql.server.properties import PROPERTIES, SETTABLE, plain_property
 from odradek.sql.server.upgrades import Upgrades, explained
@@ -46,6 +46,12 @@ class Questions:
                     if source.kind + "s" == statement.what
                 ]
                 return entity(statement.what, text, **{statement.what: listed})
+            case "queries" if statement.extended:
+                run = self._parts.threads.run
+                descriptions = [
+                    await run(self._described_query, query) for _, query in sorted(catalog.queries.items())
+                ]
+                return entity("query_descriptions", text, queryDescriptions=descriptions)
             case "queries":
                 queries = [
                     entities.listed_query(catalog, query, self._parts.health(query.id))
@@ -100,9 +106,6 @@ class Questions:
             "defaultProperties": sorted(set(known) - set(overridden)),
         }
 
-    def _health(self, query_id: str) -> QueryHealth:
-        return QueryHealth.of(self._parts.engine.wanted.get(query_id))
-
     async def describe_archive(self, statement: language.DescribeArchive) -> Entity:
         return await self._archives.described(statement, self._parts.health)
 
@@ -123,8 +126,6 @@ class Questions:
             "sourceDescription",
             statement.text + ";",
             sourceDescription=described,
-            clusterStatistics=[],
-            clusterErrorStats=[],
         )
 
     async def describe_all(self, statement: language.DescribeAll) -> Entity:
@@ -139,13 +140,22 @@ class Questions:
         return entity("source_descriptions", text, sourceDescriptions=described)
 
     async def _source_json(self, source: Source, *, extended: bool) -> Entity:
-        topics, topic, statistics_text = self._parts.topics, None, ""
-        if extended:
-            topic = await topics.sizes(source.topic) or (0, 0)
-            statistics = await topics.statistics(source.topic, self._clock.wall_ms())
-            statistics_text = "" if statistics is None else statistics.text
-        healths = {query_id: self._parts.health(query_id) for query_id in self._parts.catalog.queries}
-        return entities.described_source(self._parts.catalog, source, healths, topic, statistics_text)
+        parts = self._parts
+        healths = {query_id: parts.health(query_id) for query_id in parts.catalog.queries}
+        if not extended:
+            return entities.described_source(parts.catalog, source, healths, None)
+        topic = await parts.topics.sizes(source.topic) or (0, 0)
+        statistics = await parts.topics.statistics(source.topic, self._clock.wall_ms())
+        errors, now_ms = await parts.error_statistics.of(source.topic), self._clock.wall_ms()
+        return entities.described_source(
+            parts.catalog,
+            source,
+            healths,
+            topic,
+            statistics="" if statistics is None else statistics.text,
+            error_text=errors.text(now_ms),
+            error_stats=errors.entities(parts.address(), now_ms),
+        )
 
     async def describe_function(self, statement: language.DescribeFunction) -> Entity:
         described = entities.described_function(self._parts.catalog.functions, statement.name)
@@ -155,11 +165,7 @@ class Questions:
         catalog = self._parts.catalog
         if statement.query_id is not None:
             query = catalog.query(statement.query_id, statement.position)
-            health = self._parts.health(query.id)
-            if query.fills_archive:
-                return self._archives.explained(query, health, statement)
-            planned = plan(catalog, parse_one(query.text))
-            described = entities.described_plan(planned, query.id, query.text, health)
+            described = await self._parts.threads.run(self._described_query, query)
         elif isinstance(statement.statement, language.AlterQuery):
             return await self._explain_alter(statement.statement, statement.text + ";")
         elif isinstance(statement.statement, language.CreateArchive):
@@ -169,6 +175,16 @@ class Questions:
             planned = explained_plan(catalog, statement.statement)
             described = entities.described_plan(planned, "", statement.statement.text, None)
         return entity("queryDescription", statement.text + ";", queryDescription=described)
+
+    def _described_query(self, query: PersistentQuery) -> Entity:
+        """Describes a query that runs or is paused, with its plan and its last errors."""
+        catalog, health = self._parts.catalog, self._parts.health(query.id)
+        if query.fills_archive:
+            described = described_archive(catalog.archives[query.sink], query.id, health)
+        else:
+            planned = plan(catalog, parse_one(query.text))
+            described = entities.described_plan(planned, query.id, query.text, health)
+        return {**described, "ksqlHostQueryStatus": {self._parts.address(): health.state}}
 
     async def _explain_alter(self, statement: language.AlterQuery, text: str) -> Entity:
         catalog = self._parts.catalog

@@ -42,8 +42,9 @@ from odradek.sql.server.command_log.command_topic import CommandTopic
 from odradek.sql.server.command_log.state import ServiceState
 from odradek.sql.server.connections import SqlConnections
 from odradek.sql.server.gate import LOOPBACK, GateLimits, HttpUsers
+from odradek.sql.server.left_out.error_statistics import ErrorStatistics
+from odradek.sql.server.left_out.processing_log import ProcessingLogTerms, ServerProcessingLog
 from odradek.sql.server.parts import ServerParts
-from odradek.sql.server.processing_log import ProcessingLogTerms, ServerProcessingLog
 from odradek.sql.server.properties import RESET, checked_properties, is_known, notes, with_settings
 from odradek.sql.server.rebuilding import RebuildWatch
 from odradek.sql.server.refusals import BAD_REQUEST, RestRefusal, refusal_of
@@ -153,6 +154,7 @@ class SqlServer:
         )
         self.schemas: Final = StatementSchemas(terms.schema_registry)
         self.threads: Final = StatementThreads()
+        self._error_statistics = ErrorStatistics(terms.servers, settings, lambda: self.catalog)
         parts = ServerParts(
             state=self.state,
             commands=self.commands,
@@ -165,13 +167,14 @@ class SqlServer:
             broker_settings=(terms.servers, terms.settings),
             archive_endpoints=terms.archive_endpoints,
             shown_properties=terms.shown_properties,
+            error_statistics=self._error_statistics,
+            address=lambda: self.address,
         )
         self._statements = Statements(parts)
         self._rebuild_watch = RebuildWatch(parts, self._swap)
         self._queries: dict[str, Callable[[], None]] = {}
         """Functions that end the running push queries, by query."""
-        self._entropy = SystemEntropy()
-        self._clock = SystemClock()
+        self._entropy, self._clock = SystemEntropy(), SystemClock()
         self._hosts = KnownHosts()
         self.address = f"pid-{os.getpid()}"
         """The address where requests arrive; known once the server listens."""
@@ -187,6 +190,8 @@ class SqlServer:
         async with AsyncAdmin(self.terms.servers, **self._settings) as admin:
             self._cluster_id = (await admin.describe_cluster()).cluster_id or ""
         await self.processing_log.start()
+        if self.processing_log.is_open:
+            await self._error_statistics.start(self.processing_log.topic)
         self.engine.hold()
         await self.commands.start()
         await asyncio.to_thread(self._checkpoints.remove_all_but, self._effects.query_checkpoints())
@@ -219,6 +224,7 @@ class SqlServer:
             await self._doors.close()
         await self.engine.close()
         await self.views.close()
+        await self._error_statistics.close()
         await self.processing_log.close()
         await self.producer.close()
         self.threads.close()

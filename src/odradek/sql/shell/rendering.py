@@ -221,6 +221,9 @@ def _source(entity: Entity) -> Iterable[str | TextTable]:
     if source.get("statistics"):
         yield "Statistics of the topic"
         yield f"  {source['statistics']}"
+    if source.get("errorStats"):
+        yield "Records of the topic that were left out"
+        yield f"  {' '.join(source['errorStats'].split())}"
     for member, title in (
         ("readQueries", "Queries that read from it"),
         ("writeQueries", "Queries that write to it"),
@@ -235,7 +238,10 @@ def _source(entity: Entity) -> Iterable[str | TextTable]:
 
 
 def _query(entity: Entity) -> Iterable[str | TextTable]:
-    query = entity["queryDescription"]
+    yield from _query_lines(entity["queryDescription"])
+
+
+def _query_lines(query: Entity) -> Iterable[str | TextTable]:
     yield f"ID                   : {query['id']}"
     yield f"SQL                  : {query['statementText']}"
     if query.get("state"):
@@ -388,6 +394,9 @@ RENDERERS: Final[dict[str, Callable[[Entity], Iterable[str | TextTable]]]] = {
         for line in (*_source({"sourceDescription": source}), "")
     ],
     "queryDescription": _query,
+    "query_descriptions": lambda entity: [
+        line for query in entity["queryDescriptions"] for line in (*_query_lines(query), "")
+    ],
     "describe_function": _function,
     "type_list": _types,
     "assert_stream": lambda entity: [f"Stream {entity['name']} is as asserted."],

@@ -14,7 +14,7 @@ from odradek.sql.server.checkpoints import QueryCheckpoints
 from odradek.sql.server.command_effects import CommandEffects, QueryOrders
 from odradek.sql.server.command_log.commands import SqlCommand
 from odradek.sql.server.command_log.state import ServiceState
-from odradek.sql.server.processing_log import ServerProcessingLog
+from odradek.sql.server.left_out.processing_log import ServerProcessingLog
 from odradek.sql.server.topics import SourceTopics
 
 COMMANDS = [

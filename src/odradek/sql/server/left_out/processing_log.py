@@ -87,7 +87,8 @@ class ServerProcessingLog:
         self._producer = producer
         self._clock = clock or SystemClock()
         self.topic: Final = "" if terms is None else terms.topic or f"{service_id}_ksql_processing_log"
-        self._is_open = False
+        self.is_open = False
+        """The topic is there; known after `start`."""
         self._waiting: deque[bytes] = deque()
         self._beyond: dict[str, int] = {}
         """Records without an entry, by query."""
@@ -100,17 +101,17 @@ class ServerProcessingLog:
         try:
             if self._terms.creates_topic:
                 await self._topics.ensure_topic(self.topic)
-            self._is_open = await self._topics.sizes(self.topic) is not None
+            self.is_open = await self._topics.sizes(self.topic) is not None
             reason = "there is no such topic"
         except OdradekError as error:
             reason = str(error)
-        if not self._is_open:
+        if not self.is_open:
             _log.warning("sql_processing_log_off", topic=self.topic, reason=reason)
 
     def stream_statement(self, catalog: Catalog) -> str | None:
         """Returns the statement that makes the stream; None where it is there, or is not to be made."""
         terms = self._terms
-        if terms is None or not terms.creates_stream or not self._is_open or terms.stream in catalog.sources:
+        if terms is None or not terms.creates_stream or not self.is_open or terms.stream in catalog.sources:
             return None
         return (
             f"CREATE STREAM IF NOT EXISTS {quoted(terms.stream)} ({STREAM_COLUMNS})"
@@ -119,7 +120,7 @@ class ServerProcessingLog:
 
     def of(self, query_id: str) -> ProcessingLog | None:
         """Returns the log to which a query writes its entries; None: it writes none."""
-        if self._terms is None or not self._is_open:
+        if self._terms is None or not self.is_open:
             return None
         includes_rows = self._terms.includes_rows
         return ProcessingLog(topic=self.topic, logger=f"processing.{query_id}", includes_rows=includes_rows)
