@@ -169,7 +169,7 @@ def test_the_doctor_sees_what_a_secured_configuration_leaves_open(pems: Pems, tm
         "warn this broker does not look which host it talks to",
         "warn the authority short expires in 5 days",
         "fail the list of revoked certificates, after which no certificate counts, expired 10 days ago",
-        "warn tokens without a signature count, so clients are whom they say they are",
+        "warn tokens without a signature count, so clients can claim to be anyone",
         "warn what no rule is about is open to everyone",
     ):
         assert expected in findings

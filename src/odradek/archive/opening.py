@@ -220,7 +220,7 @@ def _check_same(table: ArchiveTable, schema: pa.Schema, partition_by: Sequence[s
         first = differing[0]
         raise ConfigError(
             f"the archive at {table.location} has other columns: {first} is {there.get(first, 'absent')} there, and"
-            f" {asked.get(first, 'absent')} in what is to be written. Archive it to another location"
+            f" {asked.get(first, 'absent')} in the rows to write. Archive them to another location"
         )
     if partition_by is not None and tuple(partition_by) != table.partition_by:
         raise ConfigError(

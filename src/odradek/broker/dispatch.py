@@ -412,7 +412,7 @@ def _encoded_later(
         else:
             try:
                 chunks = encode(done.result())
-            except Exception as unfit:  # noqa: BLE001 - a connection waits for this: it must hear of any end
+            except Exception as unfit:  # noqa: BLE001 - a connection waits for this: it must learn of any end
                 target.set_exception(unfit)
                 return
             if isinstance(chunks, HeldReply):

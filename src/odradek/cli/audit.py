@@ -70,7 +70,7 @@ def tail(count: int, path: Path | None, bootstrap: str, as_json: bool) -> None:
 @bootstrap_option
 @json_option
 def search(path: Path | None, bootstrap: str, as_json: bool, since: str | None, **wanted: str | None) -> None:
-    """Show the events that fit; * and ? stand for other letters."""
+    """Show the events that fit; * and ? match other letters."""
     since_ms = 0 if since is None else _moment(since)
     any_fits = False
     for event in _events(path, bootstrap):
@@ -116,7 +116,7 @@ def _show(event: Event, *, as_json: bool) -> None:
 
 
 def _word(value: object) -> str:
-    """Returns a name as one word: with blanks in it, it stands in quotation marks, so that it cannot look like several."""
+    """Returns a name as one word: with blanks in it, it is in quotation marks, so that it cannot look like several."""
     text = str(value)
     return (
         text

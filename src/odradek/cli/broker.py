@@ -66,7 +66,7 @@ def access_options(command: Command) -> Command:
 @broker.command()
 @_metrics_option
 @access_options
-@click.option("--limit", type=Whole(1), default=20, show_default=True, help="At most so many.")
+@click.option("--limit", type=Whole(1), default=20, show_default=True, help="At most this many.")
 @json_option
 def slow(metrics: str, token_file: str | None, ca: str | None, limit: int, as_json: bool) -> None:
     """List the last slow requests, the newest first, with the milliseconds of each stage.

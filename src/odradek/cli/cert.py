@@ -69,7 +69,7 @@ def _authority(directory: Path, now: datetime.datetime) -> CertificateAuthority:
 @cert.command()
 @click.argument("file", type=click.Path(exists=True, dir_okay=False, path_type=Path))
 def show(file: Path) -> None:
-    """Say whom a certificate is for, who signed it, and when it expires."""
+    """Show who a certificate is for, who signed it, and when it expires."""
     decoded = decoded_certificate(file.read_bytes(), str(file))
     say(f"subject  {distinguished_name(decoded.get('subject', ()))}")
     say(f"issuer   {distinguished_name(decoded.get('issuer', ()))}")

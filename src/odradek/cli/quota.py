@@ -49,7 +49,7 @@ def _entity(named: dict[str, Any], *, required: bool) -> client.QuotaEntity:
         if name or is_any:
             results[field] = ANY if is_any else name
     if required and not results:
-        raise _wrong("say whom the quota is for: --user, --client, --ip, or --any-... for their defaults")
+        raise _wrong("name who the quota is for: --user, --client, --ip, or --any-... for their defaults")
     return client.QuotaEntity(**results)
 
 

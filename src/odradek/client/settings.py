@@ -144,7 +144,7 @@ class ProducerSettings(ClientSettings):
     acks: int = setting(default=-1, written_default="all", valid=one_of("all", "-1", "0", "1"), importance=HIGH,
         type_=STRING, meaning=
         "who must have a batch before it counts as sent: 0 no one, 1 the leader, all in-sync replicas")
-    """-1 stands for all."""
+    """The value -1, which means all."""
     enable_idempotence: Boolean = setting(default=True, meaning=
         "brokers drop duplicates that retries make, and order is kept")
     linger_ms: Int = setting(default=5, valid=at_least(0), meaning=

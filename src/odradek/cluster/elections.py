@@ -34,7 +34,7 @@ from odradek.model.ids import BrokerId, LeaderEpoch
 def settled(
     partition: PartitionImage, availability: ReplicaAvailability, rules: TopicRules
 ) -> PartitionImage:
-    """Returns the partition as brokers stand now; the same object when nothing changes."""
+    """Returns the partition after an election with the present brokers; the same object when nothing changes."""
     availability = _as_disks_allow(partition, availability, rules)
     if partition.leader in availability.staying - availability.relieved and availability.staying.issuperset(
         partition.isr

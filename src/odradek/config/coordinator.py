@@ -221,7 +221,7 @@ class ShareCoordinatorConfig(Section):
     state_topic_prune_interval_ms: Int = setting(default=300_000, valid=at_least(1), meaning=
         "How often records of __share_group_state that no restart needs are deleted.")
     snapshot_update_records_per_snapshot: Int = setting(default=500, valid=between(0, 500), meaning=
-        "After so many changes, what is known of a share group in a partition is written again as a whole.")
+        "After this many changes, what is known of a share group in a partition is written again as a whole.")
     cold_partition_snapshot_interval_ms: Int = setting(default=300_000, valid=at_least(1), meaning=
         "What was not written for so long is written again, so that older records can be deleted.")
     # fmt: on

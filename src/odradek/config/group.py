@@ -1,6 +1,6 @@
 """The settings of single groups (KIP-848, KIP-932): dynamic overrides of what the broker gives to every group.
 
-`GROUP_SETTINGS` knows each key, and the broker setting that stands in for it. What a group may choose lies between the broker's
+`GROUP_SETTINGS` knows each key, and the broker setting that stands in for it. What a group may choose is between the broker's
 own minimum and maximum, where there are some.
 """
 

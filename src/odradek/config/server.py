@@ -28,9 +28,9 @@ class ServerConfig(Section):
     node_id: Int = setting(default=1, valid=at_least(0), synonyms=("broker.id",), importance=HIGH, meaning=
         "This broker's number, unique in its cluster.")
     broker_rack: String | None = setting(default=None, meaning=
-        "Where this broker stands: clients see it.")
+        "The rack of this broker: clients see it.")
     config_providers: List = setting(default=(), importance=LOW, dynamic=CLUSTER_WIDE, as_started=True, meaning=
-        "Names of providers of values that stand elsewhere: ${file:PATH:KEY}, ${directory:PATH:FILE}, ${env:NAME}. "
+        "Names of providers of values that are stored elsewhere: ${file:PATH:KEY}, ${directory:PATH:FILE}, ${env:NAME}. "
         "config.providers.NAME.class says which of Kafka's three each is.")
     num_io_threads: Int = setting(default=8, valid=at_least(1), importance=HIGH, dynamic=CLUSTER_WIDE,
         as_started=True, meaning=

@@ -111,10 +111,10 @@ class LogConfig(Section):
         "The largest record batch, as compressed by its producer, that is accepted.")
     message_timestamp_after_max_ms: Long = setting(default=HOUR_MS, valid=at_least(0),
         broker="log.message.timestamp.after.max.ms", meaning=
-        "How far a record's CreateTime may lie ahead of the broker's clock.")
+        "How far a record's CreateTime may be ahead of the broker's clock.")
     message_timestamp_before_max_ms: Long = setting(default=LONG_MAX, valid=at_least(0),
         broker="log.message.timestamp.before.max.ms", meaning=
-        "How far a record's CreateTime may lie behind the broker's clock.")
+        "How far a record's CreateTime may be behind the broker's clock.")
     message_timestamp_type: String = setting(default="CreateTime", valid=one_of("CreateTime", "LogAppendTime"),
         broker="log.message.timestamp.type", meaning=
         "Whose clock stamps records: the producer's (CreateTime) or the broker's on arrival (LogAppendTime).")

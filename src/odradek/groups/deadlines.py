@@ -27,7 +27,7 @@ class Deadlines:
     def __init__(self) -> None:
         self._times: dict[DeadlineKey, int] = {}
         self._heap: list[tuple[int, int, DeadlineKey]] = []
-        """(Not later than its time, serial number, what). Each live deadline stands here at least once."""
+        """(Not later than its time, serial number, what). Each live deadline is in it at least once."""
         self._count = 0
 
     def __len__(self) -> int:

@@ -73,7 +73,7 @@ class GroupMetadataValue(Message, versions="0-4", flexible="4+"):
 
 
 def versioned(message: Message, version: int) -> bytes:
-    """Returns a key or value as it stands in the log: the version, then the message."""
+    """Returns a key or value as it is in the log: the version, then the message."""
     return version.to_bytes(_VERSION_BYTES, "big") + encode(message, version)
 
 

@@ -183,7 +183,7 @@ class GroupService:
     async def topics_deleted(self, topics: frozenset[str]) -> None:
         """Forgets the offsets of deleted topics. A shard that is not available now does so when it cleans up.
 
-        It waits for no other broker: the caller may be about to hear that one is dead.
+        It waits for no other broker: the caller may be about to learn that one is dead.
         """
         for _, shard in self.shards:
             try:

@@ -21,7 +21,7 @@ _NAMED: Final = {
     f"{sign}{name}": float(f"{sign}{name}") for sign in ("", "+", "-") for name in ("NaN", "Infinity")
 }
 _DIGITS_MAX: Final = 18
-"""Any number of so many digits has 64 bits."""
+"""Any number of this many digits has 64 bits."""
 _BLANKS: Final = "".join(map(chr, range(33)))
 """Java's `trim` removes these characters."""
 

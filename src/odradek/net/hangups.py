@@ -1,7 +1,7 @@
 """Peers that leave while no one reads from their connections.
 
 A connection that is muted, held, or waits for its peer to read is not read from, so the end of the stream does not reach it.
-The system is asked about those that have been paused for a while: it says so (POLLRDHUP) even when unread bytes lie before the
+The system is asked about those that have been paused for a while: it says so (POLLRDHUP) even when unread bytes precede the
 end. A simulated transport has no descriptor, and answers for itself (`hung_up`).
 """
 

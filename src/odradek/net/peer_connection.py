@@ -4,7 +4,7 @@ An overdue answer means that the broker, or the way to it, is stuck, and everyth
 is closed, and every request under way fails. Whether the broker acted on them is then unknown. So a half-open connection,
 whose peer lost its power, costs no more than the time that its oldest request was given.
 
-Answers are received straight into the frame reader's buffers, and decoded where they lie.
+Answers are received straight into the frame reader's buffers, and decoded in place.
 """
 
 from __future__ import annotations

@@ -55,8 +55,8 @@ class Peers:
         on_lost: Callable[[BrokerId], None] = _nothing,
         security: Callable[[BrokerId], OutgoingSecurity | None] = _plain,
     ) -> None:
-        """`on_lost` hears of connections that the other broker, or the network, ended. `security` is asked for each new one,
-        right after the address."""
+        """`on_lost` is called for connections that the other broker, or the network, ended. `security` is asked for each new
+        one, right after the address."""
         self._address_of = address_of
         self._client_id = client_id
         self._now = now

@@ -152,7 +152,7 @@ class ProgramAdmission:
     """Keys of Spark; with `*` at its end, a prefix."""
     masters: tuple[str, ...] = ()
     checkpoints: tuple[str, ...] = ()
-    """Checkpoints may lie below these directories and URLs, too."""
+    """Checkpoints may be below these directories and URLs, too."""
     approvals: Approvals | None = None
     """The runs that the supervisor's own user started by hand."""
 

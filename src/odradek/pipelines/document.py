@@ -55,7 +55,7 @@ class PipelineVersion:
     args: tuple[str, ...] = ()
     """The program's `sys.argv[1:]`."""
     checkpoint: str
-    """A directory or URL. A relative one lies below the supervisor's state directory."""
+    """A directory or URL. A relative one is below the supervisor's state directory."""
     made_ms: int = 0
     suffix: str = ""
     """The suffix of its outputs' names, and of a streams program's: a version that was rebuilt has its own."""

@@ -85,9 +85,7 @@ def load_program(file: Path, args: Sequence[str], sources: ProgramSources | None
     """
     file, source = _opened(file, sources)
     sys.argv[:] = [str(file), *args]
-    sys.path.append(
-        str(file.parent)
-    )  # last: a program called copy.py must not stand in for Python's own module
+    sys.path.append(str(file.parent))  # last: a program called copy.py must not replace Python's own module
     spec = importlib.util.spec_from_file_location(MODULE, file, loader=_Read(MODULE, str(file), source))
     assert spec is not None
     assert spec.loader is not None

@@ -26,10 +26,11 @@ class PipelineRunningError(OdradekError):
 
 
 def check_stopped(document: PipelineDocument, status: PipelineStatus | None) -> None:
-    """Raises PipelineRunningError unless it is to be stopped, and no process of it is known."""
+    """Raises PipelineRunningError unless the pipeline's desired state is stopped, and no process of it is known."""
     if document.desired is not Desired.STOPPED:
         raise PipelineRunningError(
-            f"pipeline {document.name} is to be {document.desired.value}: `odradek pipeline stop {document.name}` first"
+            f"the desired state of pipeline {document.name} is {document.desired.value}: "
+            f"`odradek pipeline stop {document.name}` first"
         )
     if status is not None and (status.phase not in _AT_REST or status.revision != document.revision):
         raise PipelineRunningError(

@@ -282,7 +282,7 @@ def _listen(descriptor: int, commands: queue.Queue[Command], has_begun: threadin
 
     def obey(command: Command) -> None:
         if command is Command.STOP and not has_begun.is_set():
-            os._exit(0)  # a session that is being made hears nothing, and there is no query to stop
+            os._exit(0)  # a session that is being made gets no signal, and there is no query to stop
         commands.put(command)
 
     with os.fdopen(descriptor, "rb") as lines:

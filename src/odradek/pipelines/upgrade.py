@@ -94,7 +94,7 @@ def _keep(before: ProgramOutline | None, after: ProgramOutline, _: str) -> Itera
         return
     if before.partitions != after.partitions:
         yield _Reason(
-            text=f"partitions was {before.partitions}, and is {after.partitions}: keys would lie in other tasks"
+            text=f"partitions was {before.partitions}, and is {after.partitions}: keys would be in other tasks"
         )
     for output, same in _outputs(before, after):
         yield from _same_states(output, same)
@@ -145,7 +145,7 @@ def _carry(before: ProgramOutline | None, after: ProgramOutline, delivery: str) 
         return
     if before.partitions != after.partitions:
         yield _Reason(
-            text=f"partitions was {before.partitions}, and is {after.partitions}: keys lie in other tasks, and so in other"
+            text=f"partitions was {before.partitions}, and is {after.partitions}: keys are in other tasks, and so in other"
             " partitions of the changelog topics"
         )
     for output, same in _outputs(before, after):

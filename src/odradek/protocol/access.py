@@ -1,7 +1,7 @@
 """The table of access rules: for each API, which field names resources, what must be allowed on them, and what is answered
 else.
 
-It stands beside the table of APIs (`api.py`), whose column of ACLs says the same in short: `tests/lint/access_table.py`
+It belongs to the table of APIs (`api.py`), whose column of ACLs says the same in short: `tests/lint/access_table.py`
 compares the two, so an API without rows fails `make check`. `broker/access` carries the rules out, and the matrix of access
 tests is made of them.
 

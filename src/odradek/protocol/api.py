@@ -1,6 +1,6 @@
 """The table of APIs: what a broker offers and who may ask for it, and where each API's messages and handler are.
 
-The numbers stand here, apart from the declarations, so that building an ApiVersions answer or reading a
+The numbers are here, apart from the declarations, so that building an ApiVersions answer or reading a
 request header imports no message module: `Api.request` and `Api.response` do that, once each. A test compares
 the two.
 """

@@ -44,7 +44,7 @@ class BatchBuilder:
 
     @property
     def size_bytes(self) -> int:
-        """The batch as it stands, header included, before compression."""
+        """The batch so far, header included, before compression."""
         return self._writer.size_bytes
 
     @property

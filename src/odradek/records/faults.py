@@ -1,7 +1,7 @@
 """The two ways in which a batch can be wrong, and which of Kafka's codes each one gets.
 
 A batch whose frame or CRC is wrong was damaged on its way: CORRUPT_MESSAGE, which a client may retry. A batch
-whose CRC is right but whose content lies was made that way: INVALID_RECORD, which no retry will mend.
+whose CRC is right but whose content is wrong was made that way: INVALID_RECORD, which no retry will mend.
 """
 
 from __future__ import annotations

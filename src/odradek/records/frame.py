@@ -7,7 +7,7 @@ from typing import Final, NamedTuple
 from odradek.records.record import TimestampType
 
 RECORD_BYTES_MIN: Final = 7
-"""Seven fields of a byte each: a header that counts more records than so many bytes can hold is lying."""
+"""Seven fields of a byte each: a header that counts more records than this many bytes can hold is wrong."""
 
 
 class Frame(NamedTuple):

@@ -93,7 +93,7 @@ def _line(entries: list[dict[str, Any]]) -> bytes:
 def lines_of(content: bytes, path: str, *, position: int = 0) -> tuple[list[bytes], int]:
     """Returns (bodies, their length with everything around them) of the lines in `content`, up to one that is torn.
 
-    `content` lies at `position` of the journal. A torn line is the last one: anything else that does not read is damage, and
+    `content` is at `position` of the journal. A torn line is the last one: anything else that does not read is damage, and
     guessing at the state of a cluster loses topics.
     """
     bodies: list[bytes] = []

@@ -2,7 +2,7 @@
 
 `registry.journal` holds the commits. `registry.lock` is what a writer locks, and its content (the head) says up to where the
 journal is durable, and which rewriting of it that is about: readers go by the head alone and need no lock. A writer, under the
-lock, appends, syncs, and only then moves the head. What lies behind the head was left by a writer that was killed: whole lines
+lock, appends, syncs, and only then moves the head. What is behind the head was left by a writer that was killed: whole lines
 are written again and kept (the power may have taken the head of a commit that was acknowledged), a torn one is cut. Rewriting
 the journal makes the head invalid, replaces the file, and publishes a head of the next generation; there readers that have
 the old file open learn of it. The head itself is never synced: after a power cut it may say less than the journal, which is the

@@ -2,7 +2,7 @@
 
 A partition is queued when it has records that are not durable. A few workers each take every queued partition that is not
 being flushed, run the flushes on a thread, and let the partitions move their high watermarks. A flush that fails is never
-retried: after a failed fsync the kernel may have dropped the pages and a second call would lie.
+retried: after a failed fsync the kernel may have dropped the pages and a second call would wrongly succeed.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ class Flusher:
         now: Callable[[], float] = float,
         on_synced: OnSynced | None = None,
     ) -> None:
-        """`on_synced` hears how long each flush took, by the clock of `now`."""
+        """`on_synced` is called with the time that each flush took, by the clock of `now`."""
         self._offload = offload
         self.on_failure = on_failure
         self._now = now

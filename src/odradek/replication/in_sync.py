@@ -11,12 +11,12 @@ The rules, and where they come from:
 - One that the controller took out, or refused, holds it back only after it wrote more, and some time after the last
   refusal: its disk may be full or slow.
 - It does not move while the confirmed ISR is smaller than `min.insync.replicas` (KIP-966), or than the number of replicas when
-  that is less: what is readable then is on so many replicas, whichever replica goes next.
+  that is less: what is readable then is on this many replicas, whichever replica goes next.
 - It also stands still while the controller regards a replica out of the ISR as eligible to lead (KIP-966), and, after members
   left, until the answer says whether it does. The controller's `min.insync.replicas` may differ from ours: it has a file of its
   own, or a change is on its way here.
 - A follower joins when it has everything below the high watermark and reached this leader's epoch (KAFKA-7128): what earlier
-  leaders committed may lie above the high watermark that this one knows. It must be the incarnation that the cluster knows
+  leaders committed may be above the high watermark that this one knows. It must be the incarnation that the cluster knows
   (KIP-841, KIP-903): an older one may have lost what the newer one reported, and the reverse.
 - A follower leaves when it has not been caught up for `replica.lag.time.max.ms`. It was caught up at its previous fetch when it
   now has everything that the leader had then: so a busy partition, whose end it never sees, keeps its followers.

@@ -1,10 +1,11 @@
 """One replica of a partition on this broker: its log, its role, its high watermark, and the waiters for any of them.
 
-The high watermark is the offset below which consumers may read and acks=all is acknowledged. A leader finds it out: it is what
-is durable on every in-sync replica, its own included (`in_sync.py`; durable is flushed, or with `flush.before.ack=false` merely
-appended, which is the page-cache promise). A follower hears of it, and goes by it as far as it has the records durably itself.
-It never goes back, but when the log is cut below it. Below it, or at it, is the last stable offset: where readers of committed
-records stop, before the oldest transaction that is not over. It moves only when the high watermark does.
+The high watermark is the offset below which consumers may read and acks=all is acknowledged. A leader finds it out: it is
+what is durable on every in-sync replica, its own included (`in_sync.py`; durable is flushed, or with `flush.before.ack=false`
+merely appended, which is the page-cache promise). A follower learns it from its leader, and uses it as far as it has the
+records durably itself. It never goes back, but when the log is cut below it. Below it, or at it, is the last stable offset:
+where readers of committed records stop, before the oldest transaction that is not over. It moves only when the high watermark
+does.
 
 A role (`leader_role.py`, `follower_role.py`) lasts for one leader epoch. A waiter for something of it, an acknowledgement
 or records, is sent away when it ends: nothing that happens under a later epoch, nor a flush that was begun under an earlier

@@ -501,7 +501,7 @@ _EXPECTED: Final = frozenset(
         ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
     }
 )
-"""Leader and follower do not hear of a new topic, or a new leader, at the same moment."""
+"""Leader and follower do not learn of a new topic, or a new leader, at the same moment."""
 _WORTH_NOTING: Final = 8
 """The number of failures in a row that this does not explain any more."""
 

@@ -50,7 +50,7 @@ class DescriptorBudget:
 
     @property
     def partitions_max(self) -> int:
-        """Replicas that a broker can serve with so many descriptors."""
+        """Replicas that a broker can serve with this many descriptors."""
         return self.writers * _PARTITIONS_PER_WRITER
 
 

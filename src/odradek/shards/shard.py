@@ -239,7 +239,7 @@ class Shard(Generic[M]):
                     f"{self._name} ends at {last_offset}, and not at {self._last_offset}: others write there",
                 )
             committed = self._shard_log.committed(last_offset)
-        except Exception as error:  # noqa: BLE001 - the root of a callback: waiters must hear of any end
+        except Exception as error:  # noqa: BLE001 - the root of a callback: waiters must learn of any end
             if not isinstance(error, KafkaError):
                 _log.exception("shard_not_written", shard=self._name)
                 error = KafkaError(ErrorCode.COORDINATOR_NOT_AVAILABLE, f"{self._name}: {error!r}")

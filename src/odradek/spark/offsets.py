@@ -80,7 +80,7 @@ def from_document(document: Mapping[str, Any]) -> StreamOffset:
 def ranges_between(start: StreamOffset, end: StreamOffset) -> list[OffsetRange]:
     """Returns the ranges that a batch reads, in order: a pure function of the two journaled offsets.
 
-    A partition whose end lies before its start has nothing to read: its topic was created again, which was
+    A partition whose end is before its start has nothing to read: its topic was created again, which was
     reported when the end was chosen.
     """
     ranges = [

@@ -109,7 +109,7 @@ _ROWS: Final = (
         "fail (true), or warn and go on (false), when offsets are gone, or a decided batch can no longer be committed"),
     _option("maxOffsetsPerTrigger", Use.STREAM_READ, "records per micro-batch, at most", type=whole(1), tolerated=True),
     _option("minOffsetsPerTrigger", Use.STREAM_READ, type=whole(1), tolerated=True, meaning=
-        "wait for so many records, but no longer"),
+        "wait for this many records, but no longer"),
     _option("maxTriggerDelay", Use.STREAM_READ, "than this (15m)", type=DURATION_MS, default=900_000, tolerated=True),
     _option("minPartitions", Use.READ, "Spark partitions, at least", type=whole(1)),
     _option("maxPartitions", Use.READ, "Spark partitions, at most: one reads several of the topic's", type=whole(1)),

@@ -144,7 +144,7 @@ class SinkChangelogs:
             if len(description.partitions) != self.tasks:
                 raise ConfigError(
                     f"topic {topic} has the state of {len(description.partitions)} tasks, and partitions={self.tasks}: keys"
-                    f" would lie in other tasks. Set partitions={len(description.partitions)}"
+                    f" would be in other tasks. Set partitions={len(description.partitions)}"
                 )
             self._resume(admin, topic, description.topic_id.hex)
             ranges = self._ranges(admin, description) if self.is_new else {}

@@ -116,7 +116,7 @@ class TestDriver:
         self._written_records = None
 
     def advance(self, time: Length) -> None:
-        """Lets so much time pass after the latest record: stream time, so windows close and timers come, and the clock that
+        """Lets this much time pass after the latest record: stream time, so windows close and timers come, and the clock that
         stamps rows without a timestamp.
         """
         self._clock_ms = max(self._clock_ms, self._latest_ms) + milliseconds(time, "advance")
@@ -125,7 +125,7 @@ class TestDriver:
         self._written_records = None
 
     def advance_wall_clock(self, time: Length) -> None:
-        """Lets so much time pass on the clock alone: wall-clock timers come, idle timeouts end. Stream time stays.
+        """Lets this much time pass on the clock alone: wall-clock timers come, idle timeouts end. Stream time stays.
 
         Rows that are fed later without a timestamp have the clock's.
         """

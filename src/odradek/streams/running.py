@@ -185,7 +185,7 @@ def start(
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _QueryTerms:
     """What one query has of its own. `names`: what Spark's checkpoint calls the sources. `has_even_tasks`: whether it calls the
-    tasks so that each lies in a partition of its own.
+    tasks so that each is in a partition of its own.
     """
 
     changelogs: SinkChangelogs | None = None

@@ -2,7 +2,7 @@
 `version i16 | fields`.
 
 A tombstone means that the id expired. Values of version 0 have no tagged fields; version 1 is written from level 1 of
-`transaction.version` on. Partitions stand sorted, so that equal states have equal bytes.
+`transaction.version` on. Partitions are sorted, so that equal states have equal bytes.
 """
 
 from __future__ import annotations

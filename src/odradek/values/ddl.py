@@ -54,7 +54,7 @@ class DdlError(ValueError):
 
 
 class DdlField(NamedTuple):
-    """One field. `kind`: the text of its type. `rest`: NOT NULL and COMMENT as they stand behind it; often empty."""
+    """One field. `kind`: the text of its type. `rest`: NOT NULL and COMMENT as they follow it; often empty."""
 
     name: str
     kind: str

@@ -25,7 +25,7 @@ WIDE: Final = Context(prec=76, traps=[InvalidOperation, DivisionByZero, Overflow
 
 
 def whole(value: Any, bits: int) -> int:
-    """What stands behind the point is left out, as Java does. ValueError for what is no number of so many bits.
+    """Drops the digits after the point, as Java does. ValueError for what is no number of this many bits.
 
     How large a decimal is, is looked at first: 1e999999999 is short as text, and has a billion digits as an integer.
     """

@@ -91,7 +91,7 @@ def encoded_row(
 
 
 def _plain(value: Any, kind: SqlType) -> Any:
-    """Days and milliseconds stand in place of dates and moments."""
+    """Replaces dates and moments by days and milliseconds."""
     if value is None:
         return None
     match kind.kind:

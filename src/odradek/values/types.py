@@ -245,7 +245,7 @@ def _common_struct(left: SqlType, right: SqlType) -> SqlType | None:
 
 
 def is_castable_implicitly(source: SqlType, target: SqlType) -> bool:
-    """A value of `source` may stand where `target` is wanted."""
+    """Returns whether a value of `source` can be used where `target` is wanted."""
     if source == target or source.kind == "NULL":
         return True
     if source.is_number and target.is_number:

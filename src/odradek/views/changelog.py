@@ -183,7 +183,7 @@ class Changelog:
         return self._core.collect_columns(chunk, ROWS_MAX)
 
     def positions(self) -> dict[int, int]:
-        """Returns the next offset of each partition: records that were taken, markers and what was aborted lie before it."""
+        """Returns the next offset of each partition: records that were taken, markers and aborted records are before it."""
         return {tp.partition: offset for tp, offset in self._core.positions().items()}
 
     def note(self, positions: Mapping[int, int]) -> None:

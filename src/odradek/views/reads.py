@@ -158,7 +158,7 @@ class ViewReads:
         return default if value is None else self.codec.value(stored, value)
 
     def page(self, keys: KeyRange, row_count_max: int = SCAN_ROWS_MAX) -> Page:
-        """Returns the first rows of a range: at most so many, and of bounded size."""
+        """Returns the first rows of a range: at most this many, and of bounded size."""
         before = self._tail.check_answers()
         limit = max(1, min(row_count_max, SCAN_ROWS_MAX))
         rows = self._store.scan(keys.start, keys.end, limit)

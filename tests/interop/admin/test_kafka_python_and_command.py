@@ -112,7 +112,7 @@ def test_quotas_are_set_listed_and_deleted(run: Callable[..., str], server: Serv
 @pytest.mark.parametrize(
     ("words", "reason"),
     [
-        (("set", "producer_byte_rate=1"), "say whom"),
+        (("set", "producer_byte_rate=1"), "name who"),
         (("set", "producer_byte_rat=1", "--user", "u"), "did you mean producer_byte_rate"),
         (("set", "producer_byte_rate=lots", "--user", "u"), "expected a number"),
         (("set", "producer_byte_rate=1", "--user", "u", "--any-user"), "exclude each other"),

@@ -380,7 +380,9 @@ def test_a_stopped_pipeline_begins_again(
     supervising("first")
     eventually(lambda: phase_of(name) == "running")
     run("pipeline", "reset", name, code=1)
-    assert errors == [f"odradek: pipeline {name} is to be running: `odradek pipeline stop {name}` first"]
+    assert errors == [
+        f"odradek: the desired state of pipeline {name} is running: `odradek pipeline stop {name}` first"
+    ]
     run("pipeline", "repartition", name, "2", code=1)
     assert "is to be running" in errors[0]
     run("pipeline", "stop", name)

@@ -105,7 +105,7 @@ def test_what_comes_and_goes_is_in_the_notes() -> None:
     [
         (outline(totals("sum(amount) AS n")), "the state of 'totals' changes: it was (key="),
         (outline(totals(name="sums")), "the operator 'sums' with state is new"),
-        (outline(totals(), partitions=2), "partitions was 1, and is 2: keys would lie in other tasks"),
+        (outline(totals(), partitions=2), "partitions was 1, and is 2: keys would be in other tasks"),
         (outline(totals(), name="store"), "the app was called 'shop', and is 'store'"),
         (PYSPARK, "it was a streams program, and is a pyspark one"),
     ],

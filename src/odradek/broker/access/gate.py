@@ -51,7 +51,7 @@ class Gate:
         *,
         image_age: ImageAge | None = None,
     ) -> None:
-        """`report` hears of refusals. `image_age`: of the cluster's ACLs, where it is bounded."""
+        """`report` is called with refusals. `image_age`: of the cluster's ACLs, where it is bounded."""
         self._image_age = image_age
         self.authorizer = authorizer
         self._broker = broker

@@ -158,7 +158,7 @@ class ClusterLink:
         report: Report,
         identity: JoiningDisk | None = None,
     ) -> None:
-        """Register, stand for controller, and return when an image that knows this broker was applied."""
+        """Registers, becomes a candidate for controller, and returns when an image that knows this broker was applied."""
         membership = self.membership
         await membership.join(registration, load_controller, report, identity)
         while not (membership.has_applied and self._knows_me()):

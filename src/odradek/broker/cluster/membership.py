@@ -5,9 +5,9 @@ Tasks, each woken by what happens and otherwise asleep:
 
 - *registering*: the registration is made again, under a new epoch, when the session ended or the controller took the node away;
 - *standing*: the election (`registry/election.py`), which begins and ends the time of a `Controller` here;
-- *following*: the controller, here or elsewhere, hears about this broker and is asked for news. What another broker's
+- *following*: the controller, here or elsewhere, gets this broker's report and is asked for news. What another broker's
   controller tells is applied, and the next question acknowledges it; what our own does is applied as it happens;
-- *reporting*: the controller hears at once of replicas that went offline, or came back.
+- *reporting*: the controller learns at once of replicas that went offline, or came back.
 """
 
 from __future__ import annotations
@@ -106,7 +106,7 @@ class ClusterMembership:
         entropy: Entropy,
         image_age: ImageAge | None = None,
     ) -> None:
-        """`image_age` hears how new the image is, where that matters."""
+        """`image_age` tracks how new the image is, where that matters."""
         self._image_age = image_age
         self._cluster = cluster
         self._registry = registry
@@ -146,7 +146,8 @@ class ClusterMembership:
         report: Report,
         identity: JoiningDisk | None = None,
     ) -> None:
-        """Register, and begin to stand for controller and to follow it. Raises what is in the way of the registration."""
+        """Registers, and begins to be a candidate for controller and to follow the current one. Raises what is in the way of
+        the registration."""
         self._registration, self._load_controller, self._report = registration, load_controller, report
         self._identity = identity
         self.failed = asyncio.get_running_loop().create_future()
@@ -360,7 +361,7 @@ class ClusterMembership:
             except OdradekError as error:
                 await self._report_failed(controller, error)
                 await pause.rest()
-            except Exception:  # noqa: BLE001 - the root of a task: without it this broker would never hear of anything
+            except Exception:  # noqa: BLE001 - the root of a task: without it this broker would never learn of anything
                 _log.exception("following_failed", controller=controller)
                 await pause.rest()
             else:

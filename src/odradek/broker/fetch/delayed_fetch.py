@@ -16,7 +16,7 @@ from odradek.protocol.messages.data.fetch import FetchResponse
 from odradek.replication.partition import Partition
 
 MARK_DELAY_S: Final = 0.005
-"""A follower hears so much later of a high watermark that moved, unless records take the news along."""
+"""A follower learns of a high watermark that moved after this delay, unless records carry it earlier."""
 
 
 MakeAnswer = Callable[[], FetchResponse | Coroutine[Any, Any, FetchResponse]]

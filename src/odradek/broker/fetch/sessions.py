@@ -54,7 +54,7 @@ class RequestedPartition:
     last_fetched_epoch: int = -1
     log_start_offset: int = -1
     high_watermark: int = INT64_MAX
-    """The one that a follower knows (KIP-1166); others say nothing, and need not hear of its moves."""
+    """The one that a follower knows (KIP-1166); others send none, and need no notice when it moves."""
 
 
 @dataclass(slots=True)

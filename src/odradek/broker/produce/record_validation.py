@@ -116,7 +116,7 @@ def checked_batches(
     summary = _summary(batch, header, inline)
     _check_content(summary, terms, batch, header)
     if summary.max_timestamp != header.max_timestamp:
-        # Indexes and retention go by the header, so it must not lie about what is inside.
+        # Indexes and retention go by the header, so it must not be wrong about what is inside.
         assign(batch, header.base_offset, header.partition_leader_epoch, max_timestamp=summary.max_timestamp)
         header = read_header(batch)
     target = _TARGET_CODEC.get(terms.config.compression_type)

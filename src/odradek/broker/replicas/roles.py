@@ -56,7 +56,7 @@ class ReplicaRoles:
         return self._live
 
     def brokers_changed(self, image: ClusterImage) -> None:
-        # One mapping for all partitions, changed in place: none of them has to hear of it.
+        # One mapping for all partitions, changed in place: none of them has to be called.
         self._live.clear()
         self._live.update(
             {broker.broker_id: broker.epoch for broker in image.brokers if not broker.is_leaving}

@@ -172,7 +172,7 @@ def _check_types(batches: Sequence[AcknowledgementRequest], *, renews: bool) -> 
 
 
 async def settled(kept: Sequence[Awaitable[None]]) -> None:
-    """Wait for all; what was refused is loaded again, so no one needs to hear of it."""
+    """Wait for all; what was refused is loaded again, so no one needs to know of it."""
     for outcome in kept:
         try:
             await outcome

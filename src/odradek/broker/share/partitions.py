@@ -161,7 +161,7 @@ class LivePartition:
         self._owner.drop_if(self)
         if not kept.done():
             kept.set_exception(_refused(error) if isinstance(error, KafkaError) else error)
-            kept.exception()  # the waiter hears it; no one has to
+            kept.exception()  # the waiter gets it; no one has to
 
     def drop(self) -> None:
         self.is_dropped = True

@@ -23,7 +23,7 @@ class FetchLimits:
     by_batches: bool
     """Whether whole batches are returned rather than an exact number of records (KIP-1206)."""
     batch_size: int = 0
-    """Ranges are cut behind so many records, where a batch of the log ends; 0: nowhere."""
+    """The count of records after which ranges are cut, where a batch of the log ends; 0: nowhere."""
 
 
 class FetchedRange(NamedTuple):

@@ -132,7 +132,7 @@ class ClientInstances:
         return len(self._known)
 
     def subscribe(self, configs: Mapping[str, Mapping[str, str]]) -> None:
-        """Sets the subscriptions. Each client hears of a change when it comes next."""
+        """Sets the subscriptions. Each client learns of a change with its next request."""
         if configs != self._subscriptions.configs:
             self._subscriptions = Subscriptions(configs)
 

@@ -95,7 +95,7 @@ def _throttle_option(command: Callable[..., None]) -> Callable[..., None]:
         "--throttle",
         type=Whole(1, bits=31),
         metavar="BYTES",
-        help="Copy at most so many bytes a second, by each broker, while it lasts.",
+        help="Copy at most this many bytes a second, by each broker, while it lasts.",
     )(command)
 
 

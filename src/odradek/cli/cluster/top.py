@@ -180,8 +180,8 @@ def _largest(shown: Iterable[Row], limit: int, columns: Sequence[int]) -> list[R
 )
 @access_options
 @click.option("--interval", type=Real(0.1), default=2.0, show_default=True, help="Seconds between two looks.")
-@click.option("--limit", type=Whole(1), default=10, show_default=True, help="At most so many of each kind.")
-@click.option("--rounds", type=Whole(1), help="End after so many looks; else Ctrl-C does.")
+@click.option("--limit", type=Whole(1), default=10, show_default=True, help="At most this many of each kind.")
+@click.option("--rounds", type=Whole(1), help="End after this many refreshes; without it, at Ctrl-C.")
 def top(
     listeners: tuple[str, ...],
     token_file: str | None,

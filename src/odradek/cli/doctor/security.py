@@ -58,7 +58,7 @@ def _check_listener(config: BrokerConfig, listener: Listener) -> Iterator[Findin
     if OAUTHBEARER in security.mechanisms and security.sasl.oauthbearer_unsecured_enable:
         yield warn(
             about,
-            "tokens without a signature count, so clients are whom they say they are",
+            "tokens without a signature count, so clients can claim to be anyone",
             "unset odradek.sasl.oauthbearer.unsecured.enable",
         )
     if not security.uses_tls:

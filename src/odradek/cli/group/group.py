@@ -89,7 +89,7 @@ def list_(states: tuple[str, ...], types: tuple[str, ...], bootstrap: str, as_js
     metavar="SECONDS",
     help="With --watch.",
 )
-@click.option("--times", type=Whole(min=1), help="With --watch: end after so many looks.")
+@click.option("--times", type=Whole(min=1), help="With --watch: end after this many refreshes.")
 @bootstrap_option
 @json_option
 def describe(

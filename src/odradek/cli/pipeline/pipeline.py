@@ -223,7 +223,7 @@ _change_command(
 
 @pipeline.command()
 @name_argument
-@click.option("--lines", "-n", type=Whole(min=1), help="The last so many only.")
+@click.option("--lines", "-n", type=Whole(min=1), help="Show the last lines only, this many.")
 @bootstrap_option
 @json_option
 def logs(name: str, lines: int | None, bootstrap: str, as_json: bool) -> None:

@@ -46,7 +46,7 @@ _ASK_AGAIN_S: Final = 0.1
 @click.option(
     "--partition", "-p", "partitions", type=Whole(min=0, bits=31), multiple=True, help="Only this one."
 )
-@click.option("--max", "-n", "record_limit", type=Whole(min=1), help="End after so many records.")
+@click.option("--max", "-n", "record_limit", type=Whole(min=1), help="End after this many records.")
 @click.option(
     "--group",
     "-g",

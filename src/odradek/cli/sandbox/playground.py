@@ -123,7 +123,7 @@ class PlaygroundConsumer:
 
 
 class Load:
-    """A producer that sends numbered records, so many a second, until it is stopped; it remembers what was acknowledged."""
+    """A producer that sends numbered records, this many a second, until it is stopped; it remembers what was acknowledged."""
 
     def __init__(
         self, address: str, topic: str, *, first: int, per_second: int, settings: Mapping[str, Any]
@@ -247,7 +247,7 @@ class Playground:
         return True
 
     def produce(self, topic: str, count: int) -> list[tuple[int, int, bytes]]:
-        """Send so many numbered records, and wait; (partition, offset, value) of each."""
+        """Send this many numbered records, and wait; (partition, offset, value) of each."""
         first = self._numbers[topic]
         self._numbers[topic] += count
         with Producer(self.address, acks="all", **self.client_settings) as producer:

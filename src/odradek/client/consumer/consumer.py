@@ -134,7 +134,7 @@ class Consumer(Generic[K, V]):
     ) -> None:
         """Read these topics, or all whose names match `pattern`, together with the other members of the group.
 
-        Replaces an earlier subscription. Partitions come and go inside `poll`; `listener` hears of it. With
+        Replaces an earlier subscription. Partitions come and go inside `poll`; `listener` is called for it. With
         group.protocol=consumer the broker resolves the pattern (RE2), else this client does (Python's re).
         """
         subscription = self._core.subscribe(topics, pattern, listener)

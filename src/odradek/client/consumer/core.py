@@ -306,7 +306,7 @@ class ConsumerCore(Generic[K, V]):
         return self._with_place(pa.RecordBatch.from_pylist([], schema=arrow.SCHEMA), TopicPartition("", 0))
 
     def next_event(self) -> Event | None:
-        """*locked.* What `poll` has to do next. Raises what stands in the way of more."""
+        """*locked.* Returns what `poll` has to do next. Raises what stands in the way of more."""
         if self.group is not None and self.assignment.failure is None:
             handover = self.group.next_handover()
             if handover is not None:

@@ -193,7 +193,7 @@ class Participation:
         return handover is not None and handover.number > self._done_number
 
     def poll_began(self) -> bool:
-        """True when the service must hear of it (`membership.polled`)."""
+        """Returns whether the service must be notified (`membership.polled`)."""
         self.member.in_poll = True
         self.member.polled_at = self._clock.monotonic()
         return self.subscribed and self.member.awaits_poll

@@ -114,7 +114,7 @@ class ProducerBatch:
         self.base_offset = -1
         self.log_append_time_ms = -1
         self.observed = False
-        """Someone asked how it ended, or will hear it."""
+        """Whether someone asked how it ended, or will be called."""
         self.parent: ProducerBatch | None = None
         self.parts: tuple[ProducerBatch, ...] = ()
         self.process_id: Final = os.getpid()

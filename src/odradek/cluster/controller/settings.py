@@ -58,7 +58,7 @@ class SettingChanges:
         return after
 
     def _with_fewer_eligible(self, image: ClusterImage) -> list[TopicImage]:
-        """Topics that inherit min.insync.replicas: who is eligible is settled before the leaders hear of the new value."""
+        """Topics that inherit min.insync.replicas: who is eligible is settled before the leaders get the new value."""
         return [
             with_fewer_eligible(topic, rules_of(image, topic, self._defaults))
             for topic in image.topics.values()

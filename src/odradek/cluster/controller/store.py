@@ -165,7 +165,7 @@ class ClusterStore:
         self._remember(operations)
 
     async def allocate_producer_ids(self, count: int) -> int:
-        """Returns the first of so many producer ids that no one was given before."""
+        """Returns the first of `count` producer ids that no one was given before."""
         try:
             node = await self._read(PRODUCER_IDS)
         except RegistryError as error:

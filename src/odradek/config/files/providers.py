@@ -1,4 +1,4 @@
-"""Values that stand elsewhere (KIP-297): `${file:/etc/secrets.properties:password}` in place of the password.
+"""Values that are stored elsewhere (KIP-297): `${file:/etc/secrets.properties:password}` in place of the password.
 
     config.providers=file
     config.providers.file.class=org.apache.kafka.common.config.provider.FileConfigProvider

@@ -1,6 +1,6 @@
 """The assignors that a broker runs for consumer groups (KIP-848), as pure functions.
 
-Both take every member's subscription, the partition counts of the topics, and the target that stands so far; both return
+Both take every member's subscription, the partition counts of the topics, and the present target; both return
 the new target of every member. The same arguments give the same answer, in whatever order they come, and both are sticky:
 a partition changes hands only where balance asks for it.
 

@@ -27,7 +27,7 @@ LEAVE_FOR_A_WHILE_EPOCH: Final = -2
 
 
 class MemberState(IntEnum):
-    """How a member stands to its target. The numbers are those of the log."""
+    """The state of a member with regard to its target. The numbers are those of the log."""
 
     STABLE = 0
     """It has all of the target of its epoch."""

@@ -1,4 +1,4 @@
-"""The target assignment of a group: who shall read what (Kafka's TargetAssignmentBuilder).
+"""The target assignment of a group: which member reads what (Kafka's TargetAssignmentBuilder).
 
 A target is worked out for the newest epoch of a group, by the next heartbeat of any member, but not more often than the
 assignment interval allows. A large one is worked out on another thread (`large_targets.py`), and written later.

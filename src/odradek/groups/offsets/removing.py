@@ -168,7 +168,7 @@ def _is_expired(
 def _topic_is_gone(machine: GroupMachine, topic: str, committed: CommittedOffset, now: Moment) -> bool:
     """Returns whether an offset's topic was deleted while this shard was elsewhere, or on its way.
 
-    An offset that was committed a moment ago may be of a topic that this broker has yet to hear of."""
+    An offset that was committed a moment ago may be of a topic that this broker does not know yet."""
     if now.wall_ms - committed.commit_timestamp_ms < machine.settings.offsets_retention_check_interval_ms:
         return False
     topic_id = machine.dependencies.topics.topic_id(topic)

@@ -1,7 +1,7 @@
 """One shard of `__share_group_state`: how far share groups are in partitions. Implements `shards.Machine`.
 
 A change is written as an update, and every so many updates as a snapshot, which makes what was written before it superfluous.
-So the topic is not compacted, which would lose updates: what lies before the oldest snapshot that counts is deleted
+So the topic is not compacted, which would lose updates: what is before the oldest snapshot that counts is deleted
 (`needed_from`). A partition that no one acknowledges anything in is written again from time to time, so that this goes on.
 """
 

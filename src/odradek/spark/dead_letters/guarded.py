@@ -108,7 +108,7 @@ def guarded(
 
         orders.transform(price.apply, "price", "value.item", "value.amount")
 
-    `name` stands in the dead letters as their stage; by default the function's own.
+    `name` is the stage in the dead letters; by default the function's own.
     """
     return lambda function: GuardedFunction(function, returns, name)
 

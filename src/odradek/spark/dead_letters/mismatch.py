@@ -12,7 +12,7 @@ from odradek.model.exception_text import class_name, text_of
 from odradek.spark.option_table import Decoding
 
 SCHEMA_MISMATCH: Final = "odradek.spark.SchemaMismatch"
-"""Stands where an exception's class stands: the value is JSON, but not of the declared type."""
+"""The name in place of an exception's class: the value is JSON, but not of the declared type."""
 _SHOWN_MAX: Final = 80
 _INTEGER_BITS: Final = {"int8": 8, "int16": 16, "int32": 32, "int64": 64}
 

@@ -22,7 +22,7 @@ def share_zip_directories(importers: Iterable[object] | None = None) -> None:
     for importer in list(sys.path_importer_cache.values()) if importers is None else importers:
         directory = getattr(importer, "_files", None)
         if isinstance(importer, zipimport.zipimporter) and isinstance(directory, dict):
-            # what was read later lies together, in memory that can be given back
+            # what was read later is together, in memory that can be given back
             first = directories.setdefault(importer.archive, directory)
             if first is not directory and first == directory:
                 importer._files = first  # type: ignore[attr-defined]

@@ -37,7 +37,7 @@ _PACKED: Final = struct.Struct(f">{WRITER_BYTES}sHqh")
 _FIRST_CHUNK: Final = 64
 _CHUNK: Final = 160
 """Participants in one offset's metadata: 18 bytes each, as base64, in less than offset.metadata.max.bytes (4,096). The
-first one has fewer: a query's name, or a key, of 500 characters stands there, too."""
+first one has fewer: a query's name, or a key, of 500 characters is in it, too."""
 PARTICIPANTS_MAX: Final = _FIRST_CHUNK + _CHUNK * (DECISIONS_PARTITIONS - 2)
 _DECISION: Final = TopicPartition(DECISIONS_TOPIC, 0)
 _ENDED: Final = TopicPartition(DECISIONS_TOPIC, DECISIONS_PARTITIONS - 1)

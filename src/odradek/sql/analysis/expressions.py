@@ -234,7 +234,7 @@ class ExpressionCompiler:
         return TypedText(f"coalesce({at_least} and {at_most}, false)", BOOLEAN)
 
     def in_list(self, tree: exp.In) -> TypedText:
-        """Members that need the same conversion of the value stand in one IN, so that the text grows with the list only."""
+        """Members that need the same conversion of the value are in one IN, so that the text grows with the list only."""
         if tree.args.get("query"):
             raise SqlError(
                 "IN (SELECT …) is a condition of WHERE on its own, or between ANDs",

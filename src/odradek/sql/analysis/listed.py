@@ -1,4 +1,4 @@
-"""Values of one list: those of IN, ARRAY and MAP, whose literals take the type of what stands before them."""
+"""Values of one list: those of IN, ARRAY and MAP, whose literals take the type of what is before them."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def in_one_type(
     """Yields the values, with each literal in the type of those before it. Raises SqlError for a text that is no such value.
 
     `IN (1, '2')` has two numbers, and `ARRAY['a', 2]` two texts. What is no literal stays as it is. `kind`: the first type.
-    Each value is compiled once: lists that stand in each other would be compiled again and again.
+    Each value is compiled once: nested lists would be compiled again and again.
     """
     for tree in trees:
         written = _in_type(tree, kind)

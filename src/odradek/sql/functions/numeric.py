@@ -229,7 +229,7 @@ NUMERIC: Final[tuple[ScalarDefinition, ...]] = (
     scalar(
         "ROUND",
         _CATEGORY,
-        "The nearest number with so many decimal places, 0 if not given. Ties go up: -1.5 becomes -1.",
+        "The nearest number with this many decimal places, 0 if not given. Ties go up: -1.5 becomes -1.",
         ("INT value -> BIGINT", "cast({0} as bigint)"),
         ("BIGINT value -> BIGINT", "{0}"),
         ("DEC value -> DEC", _as_result("floor({0} + 0.5BD)"), _whole_digits),
@@ -253,7 +253,7 @@ NUMERIC: Final[tuple[ScalarDefinition, ...]] = (
     scalar(
         "TRUNC",
         _CATEGORY,
-        "The number without what is behind so many decimal places, 0 if not given.",
+        "The number, cut after this many decimal places, 0 if not given.",
         ("INT value -> BIGINT", "cast({0} as bigint)"),
         ("BIGINT value -> BIGINT", "{0}"),
         ("DEC value -> DEC", _as_result("if({0} >= 0, floor({0}), ceil({0}))"), _whole_digits),

@@ -114,7 +114,7 @@ class Ksql(Dialect):
             return this and self.expression(exp.Not(this=this))
 
         def _parse_types(self, *_: Any, **__: Any) -> exp.Expr | None:
-            """Types stand in CAST only."""
+            """Types occur in CAST only."""
             return None
 
         def _parse_type(self, *_: Any, **__: Any) -> exp.Expr | None:
@@ -298,7 +298,7 @@ def _with_names_as_kept(tree: exp.Expr) -> exp.Expr:
             name.set("this", name.this.upper())
             name.set("quoted", True)
     for pair in list(tree.find_all(exp.PropertyEQ)):
-        # sqlglot takes what stands before := for a name. In a MAP it is an expression.
+        # sqlglot takes what is before := for a name. In a MAP it is an expression.
         parent, key = pair.parent, pair.this
         if (
             isinstance(parent, exp.Anonymous)

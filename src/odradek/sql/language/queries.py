@@ -106,7 +106,7 @@ class Query:
 
 
 def mark_subquery(tree: exp.In, number: int) -> None:
-    """Puts a mark into the brackets of an IN that stands for the subquery of that number."""
+    """Puts a mark into the brackets of an IN, for the subquery of that number."""
     tree.set("expressions", [])
     tree.set("query", exp.Placeholder(this=str(number)))
 

@@ -69,7 +69,7 @@ class QueryPlan:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Item:
-    """A column of the result. `name` None: one is made. `is_written`: it stands in SELECT itself, and comes from no `*`."""
+    """A column of the result. `name` None: one is made. `is_written`: it is in SELECT itself, and comes from no `*`."""
 
     name: str | None
     tree: exp.Expr

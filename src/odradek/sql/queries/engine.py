@@ -61,7 +61,7 @@ class QueryFailure:
 
 @dataclass(slots=True)
 class SupervisedQuery:
-    """A persistent query that shall run, and how it fares."""
+    """A persistent query that must run, and its state."""
 
     order: StartQuery | StartArchive
     state: str = "STARTING"

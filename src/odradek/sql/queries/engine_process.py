@@ -119,7 +119,7 @@ class EngineCore:
     idle: IdleQueries = field(default_factory=lambda: IdleQueries(SleepTerms()))
     _lanes: Lanes = field(default_factory=Lanes)
     _ordered: dict[str, StartOrder] = field(default_factory=dict)
-    """The last order to start each query; none of a query that shall end."""
+    """The last order to start each query; none of a query that must end."""
     _running: dict[str, _Running] = field(default_factory=dict)
     _lock: threading.Lock = field(default_factory=threading.Lock)
     _idle_lock: threading.Lock = field(default_factory=threading.Lock)
@@ -153,7 +153,7 @@ class EngineCore:
             _log.warning("sql_session_not_started", reason=str(error))
 
     def start(self, order: StartOrder) -> None:
-        """Starts a query, and tells the server with QueryRunning or QueryEnded; nothing of a query that shall end."""
+        """Starts a query, and tells the server with QueryRunning or QueryEnded; nothing of a query that must end."""
         query_id = order.query_id
         checkpoint: Path | None = None
         if self._ordered.get(query_id) is not order:

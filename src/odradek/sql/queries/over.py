@@ -24,7 +24,7 @@ ROWS_MAX: Final = 100_000
 """The server has all of them in memory at once."""
 Values: TypeAlias = list[Any]
 Peers: TypeAlias = list[list[Row]]
-"""The rows of a partition in order; those that are equal in it stand together."""
+"""The rows of a partition in order; those that are equal in it are next to each other."""
 _MARK: Final = "\0over "
 """No column of a user begins so."""
 _RANKING: Final = ("ROW_NUMBER", "RANK", "DENSE_RANK")

@@ -106,7 +106,8 @@ async def scanned(
     earliest: bool,
     leave_out: Callable[[Any, str], None] = lambda record, reason: None,
 ) -> QueryAnswer:
-    """A push query (`query.emit`), or all of a stream as it is now. `leave_out` hears of records that are no rows, and why."""
+    """A push query (`query.emit`), or all of a stream as it is now. `leave_out` is called with records that are no rows, and
+    why."""
     reading = await TopicReading.begin(
         servers, settings, rows.source.topic, earliest=earliest, to_end=query.emit is None
     )

@@ -38,8 +38,8 @@ Offsets: TypeAlias = Mapping[TopicPartition, int]
 class SleepTerms:
     """The settings by which idle queries sleep.
 
-    `awake_count_max`: so many queries run although nothing comes. Of those beyond, the ones that had nothing to read for
-    `idle_s` sleep; for `crowded_idle_s`, while more than twice as many run.
+    `awake_count_max`: the number of queries that run although nothing comes. Of those beyond, the ones that had nothing to
+    read for `idle_s` sleep; for `crowded_idle_s`, while more than twice as many run.
     """
 
     awake_count_max: int = 10

@@ -15,7 +15,7 @@ Columns = Sequence[tuple[str, str]]
 """Name and type of each."""
 _NUMBERS: Final = ("INTEGER", "INT", "BIGINT", "DOUBLE", "DECIMAL")
 _GROWTH: Final = 4
-"""A column that becomes wider gets so many cells more than it needs, so that the head is seldom drawn again."""
+"""A column that becomes wider gets this many cells more than it needs, so that the head is seldom drawn again."""
 
 
 class RowLines(Protocol):

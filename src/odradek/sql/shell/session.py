@@ -26,7 +26,7 @@ else:
 
 _SCRIPTS_DEEP_MAX: Final = 16
 _ROWS_TOGETHER_MAX: Final = 1_000
-"""Rows of an answer that ends are drawn together, at most so many, in columns that fit all of them."""
+"""Rows of an answer that ends are drawn together, at most this many, in columns that fit all of them."""
 _NAME: Final = re.compile(r"[A-Za-z_]\w*\Z")
 
 HELP: Final = """\

@@ -71,7 +71,7 @@ class CleaningAccess:
         life: LogLifetime,
         on_replaced: Callable[[], None],
     ) -> None:
-        """`on_replaced` hears that segments were replaced: the transaction indexes are other ones."""
+        """`on_replaced` is called when segments were replaced: the transaction indexes are other ones."""
         self._disk = disk
         self._directory = directory
         self._segments = segments

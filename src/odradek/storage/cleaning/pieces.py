@@ -51,6 +51,6 @@ class CleanerThrottle:
         self._free_at = 0.0
 
     def delay(self, moved_bytes: int, bytes_per_second: float, now: float) -> float:
-        """Seconds to wait after so many bytes were moved; `now` in seconds on a clock that never goes back."""
+        """Seconds to wait after this many bytes were moved; `now` in seconds on a clock that never goes back."""
         self._free_at = max(self._free_at, now) + moved_bytes / bytes_per_second
         return self._free_at - now

@@ -42,7 +42,8 @@ class Checkpointing:
         logs: Mapping[TopicPartition, Log],
         on_error: Callable[[LogDirectory, OSError], None],
     ) -> None:
-        """`on_error` hears of each error of a directory's disk, and takes the directory offline unless the error passes."""
+        """`on_error` is called with each error of a directory's disk, and takes the directory offline unless the error
+        passes."""
         self._offload: Final = offload
         self._on_error: Final = on_error
         self._placement: Final = placement

@@ -26,8 +26,8 @@ from odradek.storage.segment.writer import SegmentWriter
 class FlushJob:
     """One group commit. `run` blocks and may be called on any thread; then give the job to `Log.flushed` on the loop.
 
-    An OSError from `run` is final: the kernel may have dropped the pages, so a second call would lie. Give the error to
-    `LogDirectories.fail` instead.
+    An OSError from `run` is final: the kernel may have dropped the pages, so a second call would wrongly succeed. Give the
+    error to `LogDirectories.fail` instead.
     """
 
     end_offset: int

@@ -71,7 +71,7 @@ class RepairJob:
 
 
 class Health:
-    """Whether a log can be used, and what its callers hear when it cannot."""
+    """Whether a log can be used, and the error that its callers get when it cannot."""
 
     __slots__ = ("_on_failed", "_topic_partition", "fault")
 

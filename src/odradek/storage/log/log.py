@@ -158,7 +158,7 @@ class Log:
     ) -> Steps[Log]:
         """Opens a log, or creates an empty one; see `Opening` for the errors. Blocks; it may run on any thread.
 
-        KAFKA_STORAGE_ERROR when the disk fails, too. `on_failed` hears of an error in reading or writing,
+        KAFKA_STORAGE_ERROR when the disk fails, too. `on_failed` is called with an error in reading or writing,
         `on_damaged` of the first batch that a reader met damaged, `on_moved` that `extent` may be another one,
         `on_lack` that the log lacks something that was durable.
         """
@@ -308,7 +308,7 @@ class Log:
         """Returns whole batches from the one that contains `offset`, at most `max_bytes`, all of them below `end_offset`.
 
         Never a partial batch. A first batch that is larger than `max_bytes` is returned whole if `at_least_one`, else
-        nothing. Its first record may lie below `offset`. Raises OFFSET_OUT_OF_RANGE outside of
+        nothing. Its first record may be below `offset`. Raises OFFSET_OUT_OF_RANGE outside of
         [start_offset, end_offset of the log], and KAFKA_STORAGE_ERROR. A sequential reader costs one `pread` a call.
 
         With `to_send` large data may be a range of the file that must go to a socket untouched: only the kernel may read it

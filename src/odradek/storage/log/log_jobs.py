@@ -45,7 +45,7 @@ class LogJobs:
         on_moved: Callable[[], None],
         index_offset: int,
     ) -> None:
-        """`on_moved` hears that something became durable. `index_offset`: where the log ended when its index files were
+        """`on_moved` is called when something became durable. `index_offset`: where the log ended when its index files were
         complete; -1 when they are not."""
         self._context = context
         self._segments = context.segments

@@ -56,7 +56,7 @@ class LogTruncation:
         opened: OpenedLog,
         on_moved: Callable[[], None],
     ) -> None:
-        """`on_moved` hears that the files followed."""
+        """`on_moved` is called when the files followed."""
         self._context = context
         self._segments = context.segments
         self._health = context.health

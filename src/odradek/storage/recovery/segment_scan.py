@@ -1,7 +1,7 @@
 """Finding out how much of a segment can be trusted after a crash, and cutting the rest.
 
 A scan reads every batch, once, and checks its CRC, its place in the file and its offsets. The first batch that fails ends the
-segment. What lies behind it is usually a torn tail: part of the last write. If good batches follow, the file system wrote
+segment. What follows it is usually a torn tail: part of the last write. If good batches follow, the file system wrote
 later blocks and not earlier ones, or something was damaged afterwards: what is cut is then kept in a side file.
 """
 

@@ -131,7 +131,7 @@ class ActiveIndex:
         self._bytes_since_entry += size_bytes
 
     def cut(self, position: int) -> ActiveIndex:
-        """Returns the entries of batches that begin before byte `position`; what lies behind the last of them is not in it."""
+        """Returns the entries of batches that begin before byte `position`; what is behind the last of them is not in it."""
         count = bisect_left(self._positions, position)
         reach = self._offsets[count - 1] if count else -1
         time_count = bisect_right(self._time_offsets, reach)

@@ -82,7 +82,7 @@ class SegmentWriter:
             return False
         self.resting = True
         if self.index_files:
-            # No one synced them, and no one will hear of an error: what is in them is written once more from memory.
+            # No one synced them, and no one will notice an error: what is in them is written once more from memory.
             for file in self.index_files:
                 file.close()
             self.index_files = ()

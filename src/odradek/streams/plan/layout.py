@@ -41,7 +41,7 @@ class _Node:
 
 
 def layered(widths: Mapping[str, float], edges: Iterable[tuple[str, str]], *, layer_height: float) -> Drawing:
-    """Lays a graph out in layers. `widths` names the nodes, in the order in which they stand where nothing else says one.
+    """Lays a graph out in layers. `widths` names the nodes, in the order in which they are drawn where nothing else gives one.
     Edges of a cycle that would lead up are drawn, but place nothing."""
     known = list(dict.fromkeys(edges))
     depths = _depths(list(widths), known)
@@ -141,7 +141,7 @@ def _straighten(layers: list[list[_Node]]) -> None:
 def _apart(layer: Sequence[_Node], wanted: Sequence[float]) -> list[float]:
     """Places in this order and at their distance, as near as may be to those that are wanted.
 
-    Neighbours that come too close form a block, which stands where its members would like it in the mean.
+    Neighbours that come too close form a block, which is placed where its members would be in the mean.
     """
     blocks: list[tuple[float, float, int]] = []  # (sum of wanted starts, length, members)
     offsets: list[float] = []

@@ -25,7 +25,7 @@ def source_names(ends: Iterable[Operator]) -> dict[TopicSource, str]:
 
 
 def can_be_named(end: Operator) -> bool:
-    """Whether Spark takes names for the sources of this output: then all of them need one, and each stands in the plan once.
+    """Whether Spark takes names for the sources of this output: then all of them need one, and each occurs in the plan once.
 
     A DataFrame of the user's is not ours to name. A stream that is read in two ways and merged again is in the plan twice.
     """

@@ -50,7 +50,7 @@ class TimeWindows(WindowKind):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SlidingWindows(WindowKind):
-    """A window for every set of records that lie at most `size_ms` apart."""
+    """A window for every set of records that are at most `size_ms` apart."""
 
     size_ms: int
 

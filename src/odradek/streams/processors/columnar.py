@@ -243,8 +243,8 @@ class _Reach:
         return cls(first, np.maximum(0, times // every - first + 1))
 
     def ranges(self, pair_count_max: int) -> Iterator[tuple[int, int]]:
-        """All numbers of windows, in ranges that have so many pairs at most. It is at least the number of rows, so that a
-        range has a window.
+        """Yields all numbers of windows, in ranges that have this many pairs at most. It is at least the number of rows, so
+        that a range has a window.
         """
         is_taken = self.counts > 0
         if not is_taken.any():

@@ -1,4 +1,4 @@
-"""Sliding windows: one for every set of records that lie close together."""
+"""Sliding windows: one for every set of records that are close together."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ class Sliding:
         yield from change.early() if arrival.timestamp < self._size_ms else change.usual()
 
     def open_until(self, window: Window) -> int:
-        """A record may lie at the end of a window: it is final a millisecond later than one that ends before its end."""
+        """A record may be at the end of a window: it is final a millisecond later than one that ends before its end."""
         return window[1] + self._grace_ms
 
     def retained_until(self, window: Window) -> int:

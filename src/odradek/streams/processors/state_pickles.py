@@ -32,7 +32,8 @@ class ObjectMaker(Protocol):
 
 
 def pickled_value(data: bytes, make: ObjectMaker, loaded: Loaded) -> Any:
-    """Returns the value of a pickle. What stands in it twice is made once. Any error of Python's for bytes that hold none."""
+    """Returns the value of a pickle. An object that occurs twice is made once. Any error of Python's for bytes that hold
+    none."""
     return _Revival(make, loaded).again(_OldReader(io.BytesIO(data)).load())
 
 

@@ -155,7 +155,7 @@ def own_state(store: ByteStore, name: str, tasks: int) -> None:
                 " the program that wrote it, or a new checkpoint; names that you give (name=) stay when operators are added"
             )
         raise ConfigError(
-            f"partitions was {before} at the first start and is {tasks} now: keys would lie in other tasks"
+            f"partitions was {before} at the first start and is {tasks} now: keys would be in other tasks"
         )
 
 

@@ -402,7 +402,7 @@ def _as_table(operator: AsTable, translator: Translator) -> RecordFrame:
 
 
 def matching_key(rows: DataFrame, column: str, key: StructType, operator: Operator) -> Column:
-    """Returns the key under the names of the table's. Types must agree: else equal values would lie in other tasks."""
+    """Returns the key under the names of the table's. Types must agree: else equal values would be in different tasks."""
     kind = struct_in(rows, column)
     ours, theirs = ([field.dataType.simpleString() for field in struct.fields] for struct in (kind, key))
     if ours != theirs:

@@ -1,4 +1,4 @@
-"""The translator: every operator of a plan becomes a DataFrame once. What each kind does stands in the modules of its
+"""The translator: every operator of a plan becomes a DataFrame once. What each kind does is in the modules of its
 family.
 """
 

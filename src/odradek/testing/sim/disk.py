@@ -377,7 +377,7 @@ class SimFile:
         if self._closed or not self._leads_here():
             return False
         if self._inode.is_dirty:
-            # The kernel writes it back while no one has it open: no one hears of an error of that.
+            # The kernel writes it back while no one has it open: no one learns of an error of that.
             self._inode.fail_sync(self._disk.chance())
         self._rests = True
         return True

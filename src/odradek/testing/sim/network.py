@@ -137,7 +137,7 @@ class SimServer(asyncio.AbstractServer):
 
 
 class Network:
-    """Every machine, and what lies between them."""
+    """The network between all machines of a world."""
 
     def __init__(
         self, loop: SimLoop, rng: Random, *, trace: Trace, conditions: Conditions | None = None

@@ -16,7 +16,7 @@ from odradek.values.formats.schema_files import read_schema_file
 class Avro:
     """The format of records in Avro, by a schema file.
 
-    `schema_file`: the schema as JSON (.avsc). `confluent`: a magic byte and a schema id stand before the data;
+    `schema_file`: the schema as JSON (.avsc). `confluent`: a magic byte and a schema id precede the data;
     `schema_id`: the id to write, and the only one to read.
     """
 

@@ -103,7 +103,7 @@ def fields_of(text: str, delimiter: str) -> list[str]:
 
 
 def _unquoted(text: str, start: int) -> tuple[str, int]:
-    """What stands between quotes, from `start` on, and where the text goes on. Two quotes are one."""
+    """Returns the text between quotes, from `start` on, and where the rest begins. Two quotes are one."""
     pieces: list[str] = []
     while (end := text.find('"', start)) >= 0:
         pieces.append(text[start:end])

@@ -77,7 +77,7 @@ class SchemaIds:
         self._own = RegisteredSchema(id=info.schema_id or 0, type=kind, text=text)
 
     def head(self) -> tuple[bytes, int]:
-        """Returns what stands before the data that is written, and the id in it. Raises ValueError when there is none."""
+        """Returns the bytes before the data that is written, and the id in them. Raises ValueError when there is none."""
         if self._written_id is None:
             raise ValueError(f"writing {self._format} needs the id of a schema in the registry")
         return _head(self._written_id), self._written_id

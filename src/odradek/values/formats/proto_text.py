@@ -121,7 +121,7 @@ class ProtoReader:
                         optional.append(field)
                 case _:
                     self._field(message, token, path).label = _OPTIONAL
-        # a oneof of its own says whether the field is there; those stand after the others
+        # a oneof of its own says whether the field is there; those come after the others
         for field in optional:
             field.proto3_optional = True
             field.oneof_index = len(message.oneof_decl)

@@ -18,7 +18,7 @@ SCHEMA_TYPES: Final = {"AVRO": "AVRO", "PROTOBUF": "PROTOBUF", "JSON_SR": "JSON"
 
 
 def is_bare(info: FormatInfo, columns: tuple[FormatColumn, ...], *, is_key: bool) -> bool:
-    """A single column stands without an object around it; PROTOBUF always has the object."""
+    """A single column is written without an object around it; PROTOBUF always has the object."""
     if len(columns) != 1 or info.name.startswith("PROTOBUF"):
         return False
     return is_key or not info.wrapped

@@ -1,4 +1,4 @@
-"""DescribeConfigs (32). Versions 1-4: settings, where each value comes from, what would stand in for it, and what it means.
+"""DescribeConfigs (32). Versions 1-4: settings, where each value comes from, what would replace it, and what it means.
 
 Of topics; of this broker, or by the name "" the dynamic settings of all brokers; of the broker's loggers; of any group, whether
 it exists or not; of subscriptions to clients' metrics. What is named twice is answered once, for the answer is a thousand times

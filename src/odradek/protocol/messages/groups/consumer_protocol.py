@@ -2,7 +2,7 @@
 assignments.
 
 These bytes are opaque to a broker's group code; a client, and a tool that describes groups, reads them. On
-the wire an int16 with the version stands in front. A reader that meets a newer version than it knows reads it
+the wire an int16 with the version comes first. A reader that meets a newer version than it knows reads it
 as the newest one it does know, so fields are only ever added at the end.
 
 Subscription versions: 1 owned partitions, for cooperative rebalancing (KIP-429); 2 generation, to tell stale

@@ -1,4 +1,4 @@
-"""DescribeLogDirs (key 35): log directories of this broker, and what lies in them (KIP-113).
+"""DescribeLogDirs (key 35): log directories of this broker, and their content (KIP-113).
 
 Versions
      1  quota violations are answered first and throttled afterwards (KIP-219)

@@ -104,7 +104,7 @@ def zone_of(name: str) -> tzinfo:
 class _Pattern:
     """A pattern of java.time, parsed.
 
-    `pieces`: letters of a field ("yyyy"), or text that stands as it is (with a " in front).
+    `pieces`: letters of a field ("yyyy"), or text that is taken as it is (with a " in front).
     """
 
     pieces: tuple[str, ...]

@@ -1,4 +1,4 @@
-"""The state of a service by its command log: the catalog, the queries that shall run, and the status of each command. Pure."""
+"""The state of a service by its command log: the catalog, the queries that must run, and the status of each command. Pure."""
 
 from __future__ import annotations
 
