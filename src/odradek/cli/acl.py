@@ -83,10 +83,16 @@ def _principal(text: str) -> str:
 def _rule_options(command: Command) -> Command:
     for option in (
         click.option(
-            "--host", default="*", show_default=True, metavar="ADDRESS", help="From this address only."
+            "--host",
+            default="*",
+            show_default=True,
+            metavar="ADDRESS",
+            help="Let the rule hold for this client address only.",
         ),
-        click.option("--deny", is_flag=True, help="Forbid it: a DENY beats every ALLOW."),
-        click.option("--prefix", is_flag=True, help="Of every resource whose name begins so."),
+        click.option("--deny", is_flag=True, help="Forbid it instead: a DENY beats every ALLOW."),
+        click.option(
+            "--prefix", is_flag=True, help="Let the rule hold for every resource whose name begins with NAME."
+        ),
     ):
         command = option(command)
     return command
@@ -113,7 +119,7 @@ def _acls(user: str, operations: str, resource: str, *, host: str, deny: bool, p
 
 @click.group()
 def acl() -> None:
-    """Say who may do what.
+    """List, add, remove and explain access rules: who may do what.
 
     RESOURCE is topic:NAME, group:NAME, transactional-id:NAME or cluster; NAME * is all of them. OPERATIONS are words with
     commas between them: read, write, create, delete, alter, describe, describe-configs, alter-configs, all. USER is a name,
@@ -123,7 +129,7 @@ def acl() -> None:
 
 @acl.command("list")
 @click.argument("resource", required=False)
-@click.option("--user", metavar="USER", help="Of this user only.")
+@click.option("--user", metavar="USER", help="List the rules of this user only.")
 @bootstrap_option
 @json_option
 def list_(resource: str | None, user: str | None, bootstrap: str, as_json: bool) -> None:
@@ -221,10 +227,12 @@ def remove(user: str, operations: str, resource: str, bootstrap: str, **rule: An
 @click.argument("user")
 @click.argument("operation")
 @click.argument("resource")
-@click.option("--host", default="127.0.0.1", show_default=True, metavar="ADDRESS", help="From where.")
+@click.option(
+    "--host", default="127.0.0.1", show_default=True, metavar="ADDRESS", help="The client's address."
+)
 @bootstrap_option
 def explain(user: str, operation: str, resource: str, host: str, bootstrap: str) -> None:
-    """Say whether USER may do OPERATION to RESOURCE, and which rule decides."""
+    """Tell whether USER may do OPERATION to RESOURCE, and which rule decides."""
     kind, name = _resource(resource)
     (wanted,) = _operations(operation, kind)
     with open_admin(bootstrap) as admin:

@@ -48,7 +48,9 @@ def _source_options(command: Command) -> Command:
 
 
 @audit.command()
-@click.option("-n", "count", type=Whole(min=1), default=20, show_default=True, help="How many events.")
+@click.option(
+    "-n", "count", type=Whole(min=1), default=20, show_default=True, help="The number of events to show."
+)
 @_source_options
 @bootstrap_option
 @json_option
@@ -59,13 +61,17 @@ def tail(count: int, path: Path | None, bootstrap: str, as_json: bool) -> None:
 
 
 @audit.command()
-@click.option("--principal", metavar="PATTERN", help="Who, such as User:alice or *.")
-@click.option("--api", metavar="PATTERN", help="Such as CreateTopics or Delete*.")
-@click.option("--resource", metavar="PATTERN", help="Such as TOPIC:orders*.")
-@click.option("--kind", metavar="KIND", help="change, login, refusal, access or lost.")
-@click.option("--outcome", metavar="OUTCOME", help="done, refused, failed or asked.")
-@click.option("--host", metavar="PATTERN", help="From which address.")
-@click.option("--since", metavar="TIME", help="Not before: 2026-05-01 or 2026-05-01T12:00 (UTC).")
+@click.option(
+    "--principal",
+    metavar="PATTERN",
+    help="Only of this principal, such as User:alice; * and ? match other letters.",
+)
+@click.option("--api", metavar="PATTERN", help="Only requests of this API, such as CreateTopics or Delete*.")
+@click.option("--resource", metavar="PATTERN", help="Only about this resource, such as TOPIC:orders*.")
+@click.option("--kind", metavar="KIND", help="Only this kind: change, login, refusal, access or lost.")
+@click.option("--outcome", metavar="OUTCOME", help="Only with this outcome: done, refused, failed or asked.")
+@click.option("--host", metavar="PATTERN", help="Only from this address.")
+@click.option("--since", metavar="TIME", help="Only since this time: 2026-05-01 or 2026-05-01T12:00 (UTC).")
 @_source_options
 @bootstrap_option
 @json_option

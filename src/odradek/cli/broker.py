@@ -66,7 +66,9 @@ def access_options(command: Command) -> Command:
 @broker.command()
 @_metrics_option
 @access_options
-@click.option("--limit", type=Whole(1), default=20, show_default=True, help="At most this many.")
+@click.option(
+    "--limit", type=Whole(1), default=20, show_default=True, help="Show at most this many requests."
+)
 @json_option
 def slow(metrics: str, token_file: str | None, ca: str | None, limit: int, as_json: bool) -> None:
     """List the last slow requests, the newest first, with the milliseconds of each stage.
@@ -99,9 +101,9 @@ def slow(metrics: str, token_file: str | None, ca: str | None, limit: int, as_js
 @_metrics_option
 @access_options
 @click.option(
-    "--client", metavar="ID", help="Only this client id, or this client instance; with its metrics."
+    "--client", metavar="ID", help="Show the metrics of this client id, or of this client instance."
 )
-@click.option("--name", metavar="PREFIX", default="", help="Only metrics whose names begin so.")
+@click.option("--name", metavar="PREFIX", default="", help="Only metrics whose names begin with this.")
 @json_option
 def clients(
     metrics: str, token_file: str | None, ca: str | None, client: str | None, name: str, as_json: bool

@@ -38,7 +38,13 @@ def cert() -> None:
     metavar="NAME",
     help="A host that a broker is reached by; several times.",
 )
-@click.option("--days", type=Whole(1, 36_500), default=397, show_default=True, help="How long it is valid.")
+@click.option(
+    "--days",
+    type=Whole(1, 36_500),
+    default=397,
+    show_default=True,
+    help="The days for which the certificate is valid.",
+)
 def issue(name: str, directory: Path, hosts: tuple[str, ...], days: int) -> None:
     """Make a key and a certificate, in DIR/NAME.pem; the authority, too, if DIR has none. For a broker name its hosts."""
     now = datetime.datetime.now(datetime.UTC)

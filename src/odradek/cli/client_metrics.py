@@ -28,7 +28,7 @@ class UnknownClientMetricsError(OdradekError):
 
 @click.group("client-metrics")
 def client_metrics() -> None:
-    """Say which metrics clients push to brokers.
+    """List and change which metrics clients push to brokers.
 
     A subscription asks all clients that match it. What they push is in the brokers' /metrics, and in `odradek broker clients`.
     """
@@ -88,7 +88,7 @@ def describe(name: str | None, bootstrap: str, as_json: bool) -> None:
 )
 @bootstrap_option
 def alter(name: str, metrics: str | None, interval: int | None, match: str | None, bootstrap: str) -> None:
-    """Make a subscription, or change what is named of it.
+    """Make a subscription, or change what the options name.
 
     An empty value takes it back to its default: no metrics, five minutes, all clients.
     """
@@ -108,7 +108,7 @@ def alter(name: str, metrics: str | None, interval: int | None, match: str | Non
 @click.argument("name")
 @bootstrap_option
 def delete(name: str, bootstrap: str) -> None:
-    """Delete a subscription. Clients stop to push for it when they ask next."""
+    """Delete a subscription. Clients stop pushing for it when they next ask for their subscriptions."""
     with open_admin(bootstrap) as admin:
         if name not in _names(admin):
             raise _no_such(name)

@@ -49,7 +49,7 @@ def config() -> None:
 @config.command()
 @broker_settings_options
 @_resource_options
-@click.option("--all", "everything", is_flag=True, help="Defaults too.")
+@click.option("--all", "everything", is_flag=True, help="Show settings at their defaults, too.")
 @bootstrap_option
 @json_option
 def show(

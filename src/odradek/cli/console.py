@@ -48,7 +48,7 @@ _OWN_LOGIN: Final = ("sasl_username", "sasl_password", "sasl_jaas_config", "java
     "hosts",
     multiple=True,
     metavar="NAME",
-    help="A name by which browsers reach it; may be repeated.",
+    help="A host name by which browsers reach the console; may be repeated.",
 )
 @click.option(
     "--tls-certificate", "certificate", metavar="FILE", help="Speak HTTPS, with this certificate (PEM)."

@@ -42,7 +42,9 @@ def log() -> None:
 
 @log.command("dump")
 @click.argument("path", type=click.Path())
-@click.option("--records", is_flag=True, help="Of a .log file: the records, as `consume --json` prints them.")
+@click.option(
+    "--records", is_flag=True, help="Print the records of a .log file, as `consume --json` prints them."
+)
 @json_option
 @click.pass_context
 def dump_(context: click.Context, path: str, records: bool, as_json: bool) -> None:

@@ -31,17 +31,17 @@ COMMANDS: Final = {
     "group": ("odradek.cli.group.group", "group", "List, describe and delete groups, and set their offsets."),
     "dlq": ("odradek.cli.dlq.dlq", "dlq", "Look at dead letters, and send them back."),
     "txn": ("odradek.cli.txn", "txn", "List and describe transactions, and abort those that hang."),
-    "table": ("odradek.cli.table", "table", "Ask compacted topics as tables, while they change."),
+    "table": ("odradek.cli.table", "table", "Query compacted topics as tables, while they change."),
     "pipeline": ("odradek.cli.pipeline.pipeline", "pipeline", "Run Spark pipelines, and look after them."),
     "pipelines": ("odradek.cli.pipeline.serve", "pipelines", "Supervise the pipelines of a cluster."),
-    "sql": ("odradek.cli.sql", "sql", "Ask streams and tables in SQL."),
+    "sql": ("odradek.cli.sql", "sql", "Query streams and tables in SQL."),
     "archive": (
         "odradek.cli.archive.archive",
         "archive",
         "Keep topics as tables in files or object storage.",
     ),
-    "acl": ("odradek.cli.acl", "acl", "Say who may do what."),
-    "audit": ("odradek.cli.audit", "audit", "Look at what was done, by whom."),
+    "acl": ("odradek.cli.acl", "acl", "List, add, remove and explain access rules."),
+    "audit": ("odradek.cli.audit", "audit", "Show what was done, and who did it."),
     "quota": ("odradek.cli.quota", "quota", "Limit what users, clients and addresses may use."),
     "user": ("odradek.cli.user", "user", "Add, list and remove users that log in by SCRAM."),
     "token": ("odradek.cli.token", "token", "Let others act for a user for a while."),
@@ -50,7 +50,7 @@ COMMANDS: Final = {
     "client-metrics": (
         "odradek.cli.client_metrics",
         "client_metrics",
-        "Say which metrics clients push to brokers.",
+        "List and change which metrics clients push to brokers.",
     ),
     "cluster": (
         "odradek.cli.cluster.cluster",
@@ -63,7 +63,7 @@ COMMANDS: Final = {
     "sandbox": (
         "odradek.cli.sandbox.command",
         "sandbox",
-        "Play with three brokers, and see what a Kafka does.",
+        "Play with three brokers, and see how a Kafka cluster works.",
     ),
     "log": ("odradek.cli.log", "log", "Look into the files of a log."),
     "doctor": (

@@ -62,7 +62,7 @@ def quota() -> None:
     """Limit what users, client ids and addresses may use.
 
     A client comes under the most specific limit: of its user and client id together, then of its user, then of its client
-    id; and --any-... gives those a limit that have none of their own.
+    id; and --any-... sets the limit of those that have none of their own.
     """
 
 
@@ -71,7 +71,7 @@ def quota() -> None:
 @bootstrap_option
 @json_option
 def list_(bootstrap: str, as_json: bool, **named: Any) -> None:
-    """List quotas: all of them, or those of the named."""
+    """List quotas: all of them, or those of the named entities."""
     with open_admin(bootstrap) as admin:
         quotas = admin.describe_quotas(_entity(named, required=False))
     rows = [
@@ -115,7 +115,7 @@ def set_(limits: tuple[str, ...], bootstrap: str, **named: Any) -> None:
 @_entity_options
 @bootstrap_option
 def delete(keys: tuple[str, ...], bootstrap: str, **named: Any) -> None:
-    """Remove quotas of the named; all that they have when no QUOTA is given."""
+    """Remove quotas of the named entities; all that they have when no QUOTA is given."""
     entity = _entity(named, required=True)
     for key in keys:
         _known(key)

@@ -73,13 +73,13 @@ _SETTINGS: Final = (
     envvar="ODRADEK_SQL",
     default="http://127.0.0.1:8088",
     show_default=True,
-    help="Of the SQL server; a ksqlDB server will do, too.",
+    help="The URL of the SQL server; a ksqlDB server works, too.",
 )
 @click.option(
     "--user", help="To log in to the server; the password is asked for, or in ODRADEK_SQL_PASSWORD."
 )
 @click.option("--ca", type=click.Path(path_type=Path), help="The authority of an https server, as PEM.")
-@click.option("-e", "--execute", "texts", metavar="SQL", multiple=True, help="Run it, and end.")
+@click.option("-e", "--execute", "texts", metavar="SQL", multiple=True, help="Run this statement, and end.")
 @click.option("-f", "--file", "file", type=click.Path(path_type=Path), help="Run a script, and end.")
 @click.option("--define", "defined", metavar="NAME=VALUE", multiple=True, help="A variable, for ${NAME}.")
 @click.option(
@@ -117,7 +117,7 @@ def sql(
     sandbox: bool,
     lang: str,
 ) -> None:
-    """Ask streams and tables in SQL, in the manner of ksqlDB.
+    """Query streams and tables in SQL, as in ksqlDB.
 
     Without -e and -f it reads statements from the terminal, or from a pipe. It needs a server: `odradek sql serve`.
     """
@@ -206,7 +206,7 @@ def _report(error: OdradekError) -> None:
     "--service-id",
     default="default",
     show_default=True,
-    help="Servers of one service share its statements; another id is another world.",
+    help="Servers with the same id share statements, streams, tables and queries.",
 )
 @click.option(
     "--data",
@@ -216,10 +216,16 @@ def _report(error: OdradekError) -> None:
 @click.option(
     "--users",
     type=click.Path(path_type=Path, dir_okay=False),
-    help="Who may enter: a file with a line name:password for each.",
+    help="A file with the users who may connect: a line name:password for each.",
 )
-@click.option("--certificate", type=click.Path(path_type=Path, dir_okay=False), help="For https: PEM.")
-@click.option("--key", type=click.Path(path_type=Path, dir_okay=False), help="Its private key: PEM.")
+@click.option(
+    "--certificate",
+    type=click.Path(path_type=Path, dir_okay=False),
+    help="The certificate for https, as PEM.",
+)
+@click.option(
+    "--key", type=click.Path(path_type=Path, dir_okay=False), help="The certificate's private key, as PEM."
+)
 @click.option(
     "--schema-registry",
     metavar="URL",

@@ -42,7 +42,7 @@ _formats: Final = {
 
 @click.group()
 def table() -> None:
-    """Ask compacted topics as tables, while they change."""
+    """Query compacted topics as tables, while they change."""
 
 
 @table.command()

@@ -19,17 +19,23 @@ from odradek.model.errors import ErrorCode, KafkaError
 def token() -> None:
     """Let others act for a user for a while, without its password (KIP-48).
 
-    Who has a token's id and HMAC logs in by SCRAM and is its owner, until the token expires. Tokens are made by clients that
-    logged in themselves, where brokers have delegation.token.secret.key.
+    A client with a token's id and HMAC logs in by SCRAM as the token's owner, until the token expires. Tokens are made by
+    clients that logged in themselves, where brokers have delegation.token.secret.key.
     """
 
 
 @token.command()
-@click.option("--owner", metavar="User:NAME", help="For whom; by default for the user that asks.")
 @click.option(
-    "--renewer", "renewers", metavar="User:NAME", multiple=True, help="Who else may renew and end it."
+    "--owner", metavar="User:NAME", help="The user that the token is for; by default the one that runs this."
 )
-@click.option("--max-lifetime", metavar="7d", help="It cannot be renewed beyond this.")
+@click.option(
+    "--renewer",
+    "renewers",
+    metavar="User:NAME",
+    multiple=True,
+    help="A user who may renew and expire it, too.",
+)
+@click.option("--max-lifetime", metavar="7d", help="The longest life: it cannot be renewed beyond this.")
 @click.option(
     "--jaas", is_flag=True, help="Print only the sasl.jaas.config of a client that logs in with it."
 )
@@ -60,10 +66,12 @@ def create(
 
 @token.command()
 @click.argument("token_id", metavar="ID")
-@click.option("--period", metavar="1d", help="For how long; by default for delegation.token.expiry.time.ms.")
+@click.option(
+    "--period", metavar="1d", help="The time until it expires; by default delegation.token.expiry.time.ms."
+)
 @bootstrap_option
 def renew(token_id: str, period: str | None, bootstrap: str) -> None:
-    """Let a token count for longer."""
+    """Extend the life of a token."""
     period_ms = -1 if period is None else duration_ms(period)
     with open_admin(bootstrap) as admin:
         expires_ms = admin.renew_delegation_token(_hmac_of(admin, token_id), period_ms=period_ms)
@@ -72,7 +80,7 @@ def renew(token_id: str, period: str | None, bootstrap: str) -> None:
 
 @token.command()
 @click.argument("token_id", metavar="ID")
-@click.option("--after", metavar="1h", help="When; by default now.")
+@click.option("--after", metavar="1h", help="The time until it ends; by default it ends now.")
 @bootstrap_option
 def expire(token_id: str, after: str | None, bootstrap: str) -> None:
     """End a token."""
@@ -83,11 +91,11 @@ def expire(token_id: str, after: str | None, bootstrap: str) -> None:
 
 
 @token.command("list")
-@click.option("--owner", "owners", metavar="User:NAME", multiple=True, help="Only tokens of these.")
+@click.option("--owner", "owners", metavar="User:NAME", multiple=True, help="Only tokens of these owners.")
 @bootstrap_option
 @json_option
 def list_(owners: tuple[str, ...], bootstrap: str, as_json: bool) -> None:
-    """List the tokens that you may see, without what one logs in with."""
+    """List the tokens that you may see, without their secrets."""
     with open_admin(bootstrap) as admin:
         tokens = admin.describe_delegation_tokens(owners or None)
     if as_json:

@@ -42,14 +42,18 @@ def topic() -> None:
 @topic.command()
 @click.argument("name")
 @click.option(
-    "--partitions", "-p", type=Whole(min=1, bits=31), default=None, help="By default num.partitions."
+    "--partitions",
+    "-p",
+    type=Whole(min=1, bits=31),
+    default=None,
+    help="The number of partitions; by default num.partitions.",
 )
 @click.option(
     "--replication-factor",
     "-r",
     type=Whole(min=1, bits=15),
     default=None,
-    help="By default default.replication.factor.",
+    help="The number of replicas of each partition; by default default.replication.factor.",
 )
 @config_option
 @click.option("--if-not-exists", is_flag=True, help="Leave a topic of this name alone.")
@@ -98,7 +102,7 @@ def _count(number: int, noun: str) -> str:
 
 
 @topic.command("list")
-@click.option("--internal", is_flag=True, help="Kafka's own topics too.")
+@click.option("--internal", is_flag=True, help="List Kafka's internal topics, too.")
 @bootstrap_option
 @json_option
 def list_(internal: bool, bootstrap: str, as_json: bool) -> None:

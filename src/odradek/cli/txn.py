@@ -61,7 +61,7 @@ def txn() -> None:
 @bootstrap_option
 @json_option
 def list_(states: tuple[str, ...], longer_than: str | None, bootstrap: str, as_json: bool) -> None:
-    """List transactional ids, and whose they are where their names tell: a sink of Spark, its driver or its tasks."""
+    """List transactional ids, and their owners where the name shows them: a sink of Spark, its driver or its tasks."""
     duration_ms = None
     if longer_than is not None:
         now_ms = round(time.time() * 1000)
@@ -124,7 +124,7 @@ def describe(names: tuple[str, ...], bootstrap: str, as_json: bool) -> None:
     metavar="DURATION",
     default="15m",
     show_default=True,
-    help="Only those to which nothing was written for so long: transaction.max.timeout.ms is a good choice.",
+    help="Only those to which nothing was written for this long: transaction.max.timeout.ms is a good choice.",
 )
 @bootstrap_option
 @json_option
@@ -188,7 +188,7 @@ def abort(
 @click.option("--yes", "-y", is_flag=True, help="Do not ask. (It asks on a terminal only.)")
 @bootstrap_option
 def terminate(names: tuple[str, ...], yes: bool, bootstrap: str) -> None:
-    """Abort open transactions of which the coordinator knows, and shut their producers out.
+    """Abort open transactions that the coordinator knows, and fence their producers.
 
     A producer that still lives fails with PRODUCER_FENCED. Of a sink of Spark, `pipeline forget` ends what it left.
     """

@@ -23,7 +23,7 @@ mechanism_option = click.option(
     type=click.Choice(_MECHANISMS),
     default=_MECHANISMS[0],
     show_default=True,
-    help="How to log in.",
+    help="The SASL mechanism.",
 )
 
 
@@ -42,7 +42,7 @@ def user() -> None:
     type=Whole(4096, 16384),
     default=DEFAULT_ITERATIONS,
     show_default=True,
-    help="How much work a guess is.",
+    help="The iterations of the hash: more make a guess more expensive.",
 )
 @bootstrap_option
 def add(

@@ -96,14 +96,21 @@ def archive() -> None:
 @archive.command()
 @place_options
 @click.option(
-    "--topic", "-t", "topics", multiple=True, shell_complete=complete_topics, help="May be repeated."
+    "--topic",
+    "-t",
+    "topics",
+    multiple=True,
+    shell_complete=complete_topics,
+    help="A topic to archive; may be repeated.",
 )
-@click.option("--pattern", metavar="REGEX", help="All topics whose whole name matches.")
+@click.option(
+    "--pattern", metavar="REGEX", help="Archive all topics whose whole name matches this expression."
+)
 @click.option(
     "--format",
     "table_format",
     type=click.Choice([table_format.value for table_format in TableFormat]),
-    help="Of a new archive.  [default: delta]",
+    help="The format of a new archive.  [default: delta]",
 )
 @click.option("--once", is_flag=True, help="Archive what is there now, and end.")
 @click.option(
@@ -111,12 +118,12 @@ def archive() -> None:
     metavar="DURATION",
     default="10m",
     show_default=True,
-    help="How long records wait for others, at most.",
+    help="The longest time that records wait for others, to be in one file.",
 )
 @click.option(
     "--file-bytes", metavar="SIZE", default="128MiB", show_default=True, help="How large files are to become."
 )
-@click.option("--writers", type=Whole(min=1), help="Files of a batch, at most.  [default: cores]")
+@click.option("--writers", type=Whole(min=1), help="The most files that a batch writes.  [default: cores]")
 @click.option(
     "--partition-by",
     metavar="COLUMN|NAME=SQL",
@@ -128,23 +135,27 @@ def archive() -> None:
     type=click.Choice(["raw", "string", "json", "csv"]),
     default="raw",
     show_default=True,
-    help="What to make of values.",
+    help="How values are stored.",
 )
-@click.option("--schema", metavar="DDL", help="Of values as json or csv: 'id BIGINT, name STRING'.")
+@click.option(
+    "--schema", metavar="DDL", help="The schema of values as json or csv: 'id BIGINT, name STRING'."
+)
 @click.option(
     "--key",
     type=click.Choice(["raw", "string"]),
     default="raw",
     show_default=True,
-    help="What to make of keys.",
+    help="How keys are stored.",
 )
 @click.option(
     "--skip-lost", is_flag=True, help="Go on behind records that the topic lost before they were archived."
 )
-@click.option("--sink", default="archive", show_default=True, help="Names this run in commits.")
+@click.option("--sink", default="archive", show_default=True, help="The name of this run in commits.")
 @click.option("--master", metavar="URL", help="Spark's master.  [default: local[*]]")
 @click.option(
-    "--checkpoint", metavar="DIR", help="Of Spark's query; needed with a cluster.  [default: a temporary one]"
+    "--checkpoint",
+    metavar="DIR",
+    help="The checkpoint of Spark's query; needed with a cluster.  [default: a temporary one]",
 )
 @client_option
 @bootstrap_option

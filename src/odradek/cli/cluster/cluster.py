@@ -107,7 +107,7 @@ def _throttle_option(command: Callable[..., None]) -> Callable[..., None]:
     type=Whole(bits=31),
     multiple=True,
     metavar="BROKER",
-    help="As if this one were to be emptied.",
+    help="Plan as if this broker had to be emptied.",
 )
 @json_option
 def plan(bootstrap: str, drained: tuple[int, ...], as_json: bool) -> None:
@@ -157,9 +157,7 @@ def _move(bootstrap: str, drained: tuple[int, ...], *, yes: bool, throttle: int 
 @cluster.command()
 @bootstrap_option
 @click.argument("partitions", nargs=-1, required=True)
-@click.option(
-    "--unclean", is_flag=True, help="Where no broker leads: let the best replica lead that is there."
-)
+@click.option("--unclean", is_flag=True, help="Where no broker leads, let the best available replica lead.")
 @click.option("--yes", is_flag=True, help="Do not ask before records are given up.")
 def elect(bootstrap: str, partitions: tuple[str, ...], unclean: bool, yes: bool) -> None:
     """Let PARTITIONS (such as flights-0) be led by their preferred replicas.

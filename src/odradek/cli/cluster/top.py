@@ -179,7 +179,9 @@ def _largest(shown: Iterable[Row], limit: int, columns: Sequence[int]) -> list[R
     help="The metrics listener of a broker; once for each broker.",
 )
 @access_options
-@click.option("--interval", type=Real(0.1), default=2.0, show_default=True, help="Seconds between two looks.")
+@click.option(
+    "--interval", type=Real(0.1), default=2.0, show_default=True, help="The seconds between two refreshes."
+)
 @click.option("--limit", type=Whole(1), default=10, show_default=True, help="At most this many of each kind.")
 @click.option("--rounds", type=Whole(1), help="End after this many refreshes; without it, at Ctrl-C.")
 def top(

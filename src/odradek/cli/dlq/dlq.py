@@ -45,19 +45,23 @@ _FILTERS: Final = (
         multiple=True,
         help="Only this error: its full name or its last part, * ?.",
     ),
-    click.option("--text", metavar="TEXT", help="Only errors whose message has this."),
+    click.option("--text", metavar="TEXT", help="Only errors whose message contains this text."),
     click.option(
         "--origin", "-o", "origins", metavar="PLACE", multiple=True, help=f"Only from there: {PLACE_FORMS}."
     ),
     click.option("--group", "-g", "groups", multiple=True, help="Only what this consumer group gave up."),
     click.option("--query", "queries", multiple=True, help="Only what this streaming query gave up."),
-    click.option("--since", metavar="TIME", help="Given up at or after: 2013-07-04T12:00:00Z, or 2h (ago)."),
-    click.option("--until", metavar="TIME", help="Given up before."),
+    click.option(
+        "--since",
+        metavar="TIME",
+        help="Only letters that were given up at or after this time: 2013-07-04T12:00:00Z, or 2h (ago).",
+    ),
+    click.option("--until", metavar="TIME", help="Only letters that were given up before this time."),
     click.option(
         "--redrives-below",
         metavar="N",
         type=Whole(min=1),
-        help="Sent back less often than this before.",
+        help="Only letters that were sent back less often than this.",
     ),
 )
 
@@ -93,7 +97,9 @@ def dlq() -> None:
 @dlq.command("list")
 @click.argument("topics", metavar="[TOPIC...]", nargs=-1, shell_complete=complete_topics)
 @filter_options
-@click.option("--all", "-a", "with_redriven", is_flag=True, help="Groups of which all were sent back, too.")
+@click.option(
+    "--all", "-a", "with_redriven", is_flag=True, help="Also list groups whose letters were all sent back."
+)
 @bootstrap_option
 @json_option
 def list_(
@@ -141,11 +147,11 @@ def list_(
     type=Whole(min=1),
     default=10,
     show_default=True,
-    help="So many, at most.",
+    help="Handle at most this many letters.",
 )
-@click.option("--all", "-a", "with_redriven", is_flag=True, help="Letters that were sent back, too.")
-@click.option("--stacktrace", "-s", is_flag=True, help="The stack trace, too.")
-@click.option("--raw", is_flag=True, help="Nothing but the bytes of the first value.")
+@click.option("--all", "-a", "with_redriven", is_flag=True, help="Also show letters that were sent back.")
+@click.option("--stacktrace", "-s", is_flag=True, help="Print the stack trace, too.")
+@click.option("--raw", is_flag=True, help="Print nothing but the bytes of the first value.")
 @bootstrap_option
 @json_option
 def show(
@@ -191,7 +197,10 @@ def show(
 @click.argument("place", metavar="TOPIC[:PARTITION[:OFFSET]]")
 @filter_options
 @click.option(
-    "--to", metavar="TOPIC", shell_complete=complete_topics, help="Send them there, not to their origin."
+    "--to",
+    metavar="TOPIC",
+    shell_complete=complete_topics,
+    help="Send all letters to this topic, not to their origin.",
 )
 @click.option(
     "--allow-topic",
@@ -201,8 +210,8 @@ def show(
     shell_complete=complete_topics,
     help="Letters may go there if their headers say so. (Always allowed: topics that the dead-letter topic is named after.)",
 )
-@click.option("--max", "-n", "count_max", type=Whole(min=1), help="So many, at most.")
-@click.option("--again", is_flag=True, help="Letters that were sent back before, too.")
+@click.option("--max", "-n", "count_max", type=Whole(min=1), help="Handle at most this many letters.")
+@click.option("--again", is_flag=True, help="Also send letters that were sent back before.")
 @click.option("--dry-run", is_flag=True, help="Only show what would be sent, and where to.")
 @click.option("--yes", "-y", is_flag=True, help="Do not ask. (It asks on a terminal only.)")
 @bootstrap_option

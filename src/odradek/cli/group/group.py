@@ -79,7 +79,9 @@ def list_(states: tuple[str, ...], types: tuple[str, ...], bootstrap: str, as_js
 
 @group.command()
 @groups_argument
-@click.option("--members", "-m", is_flag=True, help="Who is in it, and what they read, in place of the lag.")
+@click.option(
+    "--members", "-m", is_flag=True, help="Show the members and what each reads, in place of the lag."
+)
 @click.option("--watch", "-w", is_flag=True, help="Show the lag again and again, in place, until Ctrl-C.")
 @click.option(
     "--every",
@@ -87,7 +89,7 @@ def list_(states: tuple[str, ...], types: tuple[str, ...], bootstrap: str, as_js
     default=2.0,
     show_default=True,
     metavar="SECONDS",
-    help="With --watch.",
+    help="With --watch: the seconds between two refreshes.",
 )
 @click.option("--times", type=Whole(min=1), help="With --watch: end after this many refreshes.")
 @bootstrap_option
@@ -167,26 +169,49 @@ def _lag_rows(group: dict[str, Any]) -> list[list[object]]:
     shell_complete=complete_topics,
     help="A topic, or some of its partitions. By default every topic that the group has offsets of.",
 )
-@click.option("--to-earliest", "words", flag_value="earliest", multiple=True, help="To the first record.")
-@click.option("--to-latest", "words", flag_value="latest", multiple=True, help="Behind the last record.")
 @click.option(
-    "--to-current", "words", flag_value="current", multiple=True, help="To where they are: prints them."
-)
-@click.option("--to-offset", type=Whole(min=0), help="To this offset.")
-@click.option("--shift-by", type=Whole(), metavar="N", help="So many records forth, or back if negative.")
-@click.option(
-    "--to-datetime", metavar="TIME", help="To the first record not before this: 2013-07-04T12:00:00Z."
+    "--to-earliest", "words", flag_value="earliest", multiple=True, help="Set offsets to the first record."
 )
 @click.option(
-    "--by-duration", metavar="DURATION", help="To the first record not older than this: 15m, PT15M."
+    "--to-latest",
+    "words",
+    flag_value="latest",
+    multiple=True,
+    help="Set offsets to the end, behind the last record.",
+)
+@click.option(
+    "--to-current",
+    "words",
+    flag_value="current",
+    multiple=True,
+    help="Set offsets to where they are, which prints them.",
+)
+@click.option("--to-offset", type=Whole(min=0), help="Set offsets to this one.")
+@click.option(
+    "--shift-by",
+    type=Whole(),
+    metavar="N",
+    help="Move offsets by this many records: forward, or back if negative.",
+)
+@click.option(
+    "--to-datetime",
+    metavar="TIME",
+    help="Set offsets to the first record at or after this time: 2013-07-04T12:00:00Z.",
+)
+@click.option(
+    "--by-duration",
+    metavar="DURATION",
+    help="Set offsets to the first record that is not older than this: 15m, PT15M.",
 )
 @click.option(
     "--from-file",
     type=click.Path(exists=True, dir_okay=False, allow_dash=True, path_type=Path),
-    help="To the offsets in a file: what --json prints, or lines topic,partition,offset.",
+    help="Set offsets to those in a file: what --json prints, or lines topic,partition,offset.",
 )
-@click.option("--execute", is_flag=True, help="Do it. Without this it only shows what would be done.")
-@click.option("--dry-run", is_flag=True, help="Only show it: the default.")
+@click.option(
+    "--execute", is_flag=True, help="Set the offsets. Without this the command only shows what it would do."
+)
+@click.option("--dry-run", is_flag=True, help="Only show what would be done: the default.")
 @bootstrap_option
 @json_option
 def reset_offsets(

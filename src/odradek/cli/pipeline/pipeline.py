@@ -60,8 +60,10 @@ name_argument: Final = click.argument("name")
 @pipeline.command("run")
 @click.argument("file", type=click.Path(exists=True, dir_okay=False, resolve_path=True))
 @click.argument("args", nargs=-1)
-@click.option("--name", "-n", help="By default the file's, without .py.")
-@click.option("--master", metavar="URL", help="Of a Spark cluster; by default this machine (local[*]).")
+@click.option("--name", "-n", help="The pipeline's name; by default the file's, without .py.")
+@click.option(
+    "--master", metavar="URL", help="The master of a Spark cluster; by default this machine (local[*])."
+)
 @click.option(
     "--conf",
     "settings",
@@ -81,15 +83,17 @@ name_argument: Final = click.argument("name")
     type=click.Choice(DELIVERIES),
     default=DELIVERIES[0],
     show_default=True,
-    help="Of streams programs.",
+    help="The delivery guarantee of a streams program.",
 )
 @click.option(
-    "--checkpoint", metavar="PLACE", help="A directory or URL; by default below the supervisor's --state."
+    "--checkpoint",
+    metavar="PLACE",
+    help="The directory or URL of the checkpoint; by default below the supervisor's --state.",
 )
 @click.option(
     "--sleep-after",
     metavar="DURATION",
-    help="End its process after so long without input (10m), and start it when offsets of its inputs move.",
+    help="End its process after this long without input (10m), and start it when offsets of its inputs move.",
 )
 @bootstrap_option
 @json_option
@@ -140,7 +144,7 @@ def run_(
 @bootstrap_option
 @json_option
 def list_(bootstrap: str, as_json: bool) -> None:
-    """List pipelines: what is wanted of each, and what it does."""
+    """List pipelines: the desired state of each, and what it does."""
     with open_store(bootstrap) as store:
         table, statuses = store.table(), store.statuses()
         owner = membership.supervisor_of(store.admin)

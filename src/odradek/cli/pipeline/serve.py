@@ -48,7 +48,7 @@ def pipelines() -> None:
 @click.option(
     "--processes-max",
     type=Whole(min=1),
-    help="So many pipelines run at the same time; others wait until one stops or falls asleep. By default all run.",
+    help="The most pipelines that run at the same time; others wait until one stops or sleeps. By default all run.",
 )
 @click.option(
     "--programs",
@@ -74,7 +74,7 @@ def pipelines() -> None:
 @click.option(
     "--metrics",
     metavar="HOST:PORT",
-    help="Show the pipelines as metrics here, for Prometheus: http://HOST:PORT/metrics. No one is asked for a login.",
+    help="Serve metrics of the pipelines here, for Prometheus: http://HOST:PORT/metrics. There is no login.",
 )
 @click.option("--json-log", is_flag=True, help="The log as JSON, one object a line.")
 @bootstrap_option
@@ -89,7 +89,7 @@ def serve(
     json_log: bool,
     bootstrap: str,
 ) -> None:
-    """Run pipelines as `odradek pipeline` has them, until SIGTERM or Ctrl-C. Asked twice, it kills them.
+    """Run pipelines as `odradek pipeline` has them, until SIGTERM or Ctrl-C. A second signal kills them.
 
     Of several supervisors of one cluster one works and the others wait. Pipelines run as processes of this machine.
     """

@@ -62,14 +62,14 @@ def reset(name: str, empty_outputs: bool, yes: bool, bootstrap: str, as_json: bo
 @click.option(
     "--state",
     metavar="DIR",
-    help="The supervisor's, on this machine; by default `pipelines` in Odradek's data directory.",
+    help="The supervisor's --state directory on this machine; by default `pipelines` in Odradek's data directory.",
     type=click.Path(file_okay=False),
 )
 @bootstrap_option
 def repartition(name: str, partitions: int, state: str | None, bootstrap: str) -> None:
     """Divide the state of a stopped pipeline among PARTITIONS tasks. Its checkpoint has to be on this machine.
 
-    For plain PySpark. A streams program says its own number: `Streams(partitions=...)`, and `upgrade`.
+    For plain PySpark. A streams program sets its own number: `Streams(partitions=...)`, and `upgrade`.
     """
     with open_store(bootstrap) as store:
         document, status = store.document(name), store.statuses().get(name)

@@ -33,7 +33,9 @@ _operator_argument: Final = click.argument("operator", required=False)
 
 
 def _output_option(function: Callable[..., Any]) -> Callable[..., Any]:
-    return click.option("--output", metavar="NAME", help="Of this output of the program only.")(function)
+    return click.option("--output", metavar="NAME", help="Only the state of this output of the program.")(
+        function
+    )
 
 
 @click.group("state")
@@ -53,9 +55,9 @@ def state_group() -> None:
     type=Whole(min=1),
     default=100,
     show_default=True,
-    help="So many rows of each operator.",
+    help="Show at most this many rows of each operator.",
 )
-@click.option("--json", "as_json", is_flag=True, help="All rows, one JSON object a line.")
+@click.option("--json", "as_json", is_flag=True, help="Print all rows, one JSON object on each line.")
 @bootstrap_option
 def show(
     name: str, operator: str | None, output: str | None, limit: int, as_json: bool, bootstrap: str

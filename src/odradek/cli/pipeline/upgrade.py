@@ -39,7 +39,7 @@ _COLUMNS: Final = ("mode", "possible", "why not, and what to know")
     help="keep: the same checkpoint. carry: a new one, with the state of the changelog topics. rebuild: read everything"
     " into topics of its own, and swap when its lag is small.",
 )
-@click.option("--dry-run", is_flag=True, help="Say which modes are possible, and why the others are not.")
+@click.option("--dry-run", is_flag=True, help="Show which modes are possible, and why the others are not.")
 @click.option(
     "--swap-lag",
     type=Whole(min=0),

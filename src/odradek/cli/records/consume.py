@@ -44,7 +44,12 @@ _ASK_AGAIN_S: Final = 0.1
     "--from", "-o", "start", metavar="WHERE", default="beginning", show_default=True, help=START_FORMS + "."
 )
 @click.option(
-    "--partition", "-p", "partitions", type=Whole(min=0, bits=31), multiple=True, help="Only this one."
+    "--partition",
+    "-p",
+    "partitions",
+    type=Whole(min=0, bits=31),
+    multiple=True,
+    help="Read this partition only.",
 )
 @click.option("--max", "-n", "record_limit", type=Whole(min=1), help="End after this many records.")
 @click.option(
@@ -61,7 +66,12 @@ _ASK_AGAIN_S: Final = 0.1
     show_default=True,
     help="Whether records of open and aborted transactions are printed.",
 )
-@click.option("--exit-at-end", "-e", is_flag=True, help="End at what was the last record when this began.")
+@click.option(
+    "--exit-at-end",
+    "-e",
+    is_flag=True,
+    help="End at the record that was the last one when the command began.",
+)
 @click.option(
     "--format",
     "-f",
@@ -89,18 +99,20 @@ _ASK_AGAIN_S: Final = 0.1
     is_flag=True,
     help="Bytes as they are, on a terminal, too. There control characters are escaped else; a file or a pipe gets all bytes.",
 )
-@click.option("--keys", "-k", is_flag=True, help="Keys too, before the values.")
-@click.option("--headers", "-H", is_flag=True, help="Headers too.")
-@click.option("--timestamps", "-T", is_flag=True, help="Timestamps too.")
-@click.option("--offsets", "-O", is_flag=True, help="PARTITION:OFFSET too.")
+@click.option("--keys", "-k", is_flag=True, help="Print keys, too, before the values.")
+@click.option("--headers", "-H", is_flag=True, help="Print headers, too.")
+@click.option("--timestamps", "-T", is_flag=True, help="Print timestamps, too.")
+@click.option("--offsets", "-O", is_flag=True, help="Print PARTITION:OFFSET, too.")
 @click.option(
     "--key-separator",
     "-K",
     metavar="TEXT",
     default="\\t",
-    help="Between the parts of a line.  [default: \\t]",
+    help="The text between the parts of a line.  [default: \\t]",
 )
-@click.option("--null", metavar="TEXT", default="", help="What stands for null.  [default: nothing]")
+@click.option(
+    "--null", metavar="TEXT", default="", help="The text that is printed for null.  [default: nothing]"
+)
 @click.option(
     "--property",
     "-X",

@@ -49,12 +49,12 @@ ABANDON_S: Final = 2.0
     ),
 )
 @click.option("--json", "as_json", is_flag=True, help="The same as --format json.")
-@click.option("--key-separator", "-K", metavar="TEXT", help="Lines hold a key, this, and a value.")
+@click.option("--key-separator", "-K", metavar="TEXT", help="The text between key and value in each line.")
 @click.option("--key", "-k", metavar="TEXT", help="The key of every record that has none of its own.")
 @click.option(
     "--header", "-H", "headers", metavar="NAME=VALUE", multiple=True, help="A header of every record."
 )
-@click.option("--null", metavar="TEXT", help="A key or value that reads so becomes null.")
+@click.option("--null", metavar="TEXT", help="The text of a key or value that becomes null.")
 @click.option("--partition", "-p", type=Whole(min=0, bits=31), help="Send everything to this partition.")
 @click.option("--timestamp", metavar="TIME", help="The timestamp of every record: ISO 8601 or milliseconds.")
 @click.option(
@@ -78,7 +78,7 @@ ABANDON_S: Final = 2.0
     multiple=True,
     help="Any setting of a producer, by Kafka's name, such as linger.ms=50.",
 )
-@click.option("--progress/--no-progress", default=None, help="By default on a terminal.")
+@click.option("--progress/--no-progress", default=None, help="Show a progress bar; by default on a terminal.")
 @click.option("--summary", is_flag=True, help="Print what was sent as JSON on standard output.")
 @bootstrap_option
 def produce(

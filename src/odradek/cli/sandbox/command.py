@@ -31,7 +31,9 @@ _LINE_CHARACTERS_MAX: Final = 100
     "--lang", type=click.Choice(LANGUAGES), default="en", show_default=True, help="The language of the story."
 )
 @click.option(
-    "--data", metavar="DIR", help="Keep the brokers' data and logs here; otherwise they go in the end."
+    "--data",
+    metavar="DIR",
+    help="Keep the brokers' data and logs here; otherwise they are deleted at the end.",
 )
 @click.option(
     "--secure", is_flag=True, help="With TLS, users, ACLs and an audit, and a lesson about them: access."

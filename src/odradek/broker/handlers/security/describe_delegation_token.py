@@ -1,4 +1,4 @@
-"""DescribeDelegationToken (41). Versions 1-3: the tokens that the asker may see, with what one logs in with (KIP-48).
+"""DescribeDelegationToken (41). Versions 1-3: the tokens that the asker may see, with their secrets (KIP-48).
 
 Those that it owns or may renew; others with DESCRIBE on the token or DESCRIBE_TOKENS on its owner. No owners: no tokens.
 DELEGATION_TOKEN_REQUEST_NOT_ALLOWED and DELEGATION_TOKEN_AUTH_DISABLED as in CreateDelegationToken.
