@@ -7,8 +7,8 @@ One broker process and one `odradek sql serve` on it. Measured are
   second in all. A request's time begins at its moment, also when the client is late;
 - *push*: from the statement to its first row, of a query that groups: *cold* (Java starts) and *warm* (the median of five);
 - *queries*: so many persistent queries, half of them with groups; Spark makes other code for each. The proportional memory of
-  server, JVM and workers; their CPU while nothing comes, as a share of one core; and from a record to its rows in the topics of
-  all queries, the median of five.
+  server, JVM and workers; their CPU while nothing comes, as a share of one core; from a record to its rows in the topics of all
+  queries, the median of five; and the CPU seconds of one of these batches.
 
 Needs Java. `load` is the load average before.
 """
@@ -267,19 +267,26 @@ def _queries(
     for topic in reversed(topics):
         _until(partial(_end, servers, topic), f"a row in {topic}")
     started_s = time.monotonic() - began
+    before = _cpu_by_process(server)
     delays = _delays(servers, topics)
+    batches_s = _used_s(before, server)
     time.sleep(SETTLE_S)
     before, began = _cpu_by_process(server), time.monotonic()
     time.sleep(seconds)
-    after = _cpu_by_process(server)
-    used_s = sum(after[pid] - before.get(pid, 0.0) for pid in after)
+    used_s = _used_s(before, server)
     return {
         f"queries_{count}_started_s": started_s,
         f"queries_{count}_memory_mb": _memory_mb(server),
         f"queries_{count}_processes": len(_family(server)),
         f"queries_{count}_idle_share_of_core": used_s / (time.monotonic() - began),
         f"queries_{count}_delay_s": statistics.median(delays),
+        f"queries_{count}_batch_cpu_s": batches_s / (REPEATS * count),
     }
+
+
+def _used_s(before: dict[int, float], server: psutil.Process) -> float:
+    """Returns the CPU seconds of the server's processes since `before`."""
+    return sum(seconds - before.get(pid, 0.0) for pid, seconds in _cpu_by_process(server).items())
 
 
 def _end(servers: str, topic: str) -> int:

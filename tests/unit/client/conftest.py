@@ -161,7 +161,9 @@ class ScriptedBroker:
         from odradek.protocol import APIS
 
         offered = self.versions or {
-            api.name: (api.versions.min, api.versions.max) for api in APIS.values() if api.name not in UNSERVED
+            api.name: (api.versions.min, api.versions.max)
+            for api in APIS.values()
+            if api.name not in UNSERVED
         }
         return ApiVersionsResponse(
             api_keys=[

@@ -107,6 +107,8 @@ async def test_a_topic_that_goes_while_its_offsets_are_looked_up_is_given_up(
 
     broker.on["ListOffsets"] = offsets
     async with consumer_of(broker) as consumer:
-        with pytest.raises(KafkaError, match=r"there is no topic 't'|topic 't' has partitions 0 to 0, not 1") as caught:
+        with pytest.raises(
+            KafkaError, match=r"there is no topic 't'|topic 't' has partitions 0 to 0, not 1"
+        ) as caught:
             await within(consumer.end_offsets([last]))
     assert caught.value.code is ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
