@@ -60,6 +60,7 @@ COMMANDS: Final = {
     "console": ("odradek.cli.console", "console", "Look at a cluster in the browser."),
     "broker": ("odradek.cli.broker", "broker", "Look at one broker."),
     "top": ("odradek.cli.cluster.top", "top", "Watch brokers, topics, groups and clients."),
+    "bench": ("odradek.cli.bench.bench", "bench", "Measure how fast a cluster is, from this machine."),
     "sandbox": (
         "odradek.cli.sandbox.command",
         "sandbox",
