@@ -21,16 +21,16 @@ from odradek.testing import LocalBroker
 def bench() -> Iterator[Callable[..., Result]]:
     with LocalBroker() as broker:
 
-        def run(*words: str) -> Result:
+        def invoke(*words: str) -> Result:
             return CliRunner().invoke(cli, ["bench", *words, "--bootstrap", broker.address])
 
-        run.address = broker.address  # type: ignore[attr-defined]
-        yield run
+        invoke.address = broker.address  # type: ignore[attr-defined]
+        yield invoke
 
 
-def figures(result: Result) -> dict[str, Any]:
-    assert result.exit_code == 0, (result.output, result.exception)
-    document: dict[str, Any] = json.loads(result.stdout)
+def figures(run: Result) -> dict[str, Any]:
+    assert run.exit_code == 0, (run.output, run.exception)
+    document: dict[str, Any] = json.loads(run.stdout)
     assert document["records_per_second"] == pytest.approx(
         document["records"] / document["seconds"], rel=1e-3
     )
@@ -48,12 +48,12 @@ def test_records_that_are_sent_are_counted_and_their_topic_goes(bench: Any) -> N
 
 
 def test_a_run_of_some_seconds_ends_and_is_drawn(bench: Any) -> None:
-    result = bench("produce", "--seconds", "1.5", "--rate", "200", "-z", "zstd")
-    assert result.exit_code == 0
-    assert "300 records sent" in result.stdout
-    assert "each second" in result.stdout
-    assert "until acknowledged, ms: mean" in result.stdout
-    assert "≤" in result.stdout
+    run = bench("produce", "--seconds", "1.5", "--rate", "200", "-z", "zstd")
+    assert run.exit_code == 0
+    assert "300 records sent" in run.stdout
+    assert "each second" in run.stdout
+    assert "until acknowledged, ms: mean" in run.stdout
+    assert "≤" in run.stdout
 
 
 def test_a_topic_of_the_user_s_keeps_what_was_sent_and_is_read_whole(bench: Any) -> None:
@@ -83,9 +83,9 @@ def test_a_record_s_way_is_longer_than_its_acknowledgement_takes(bench: Any) -> 
     "words", [("produce", "--records", "1"), ("consume",), ("end-to-end", "--seconds", "1")]
 )
 def test_a_topic_that_is_not_there_is_not_made(bench: Any, words: tuple[str, ...]) -> None:
-    result = bench(*words, "--topic", "absent")
-    assert isinstance(result.exception, KafkaError)
-    assert "absent" in str(result.exception)
+    run = bench(*words, "--topic", "absent")
+    assert isinstance(run.exception, KafkaError)
+    assert "absent" in str(run.exception)
     with Admin(bench.address) as admin:
         assert "absent" not in admin.list_topics()
 
@@ -101,5 +101,5 @@ def test_the_topic_goes_when_the_run_fails(bench: Any, monkeypatch: pytest.Monke
 
 
 def test_fill_is_for_topics_that_it_makes(bench: Any) -> None:
-    result = bench("consume", "--topic", "mine", "--fill", "5")
-    assert "leave out --topic or --fill" in str(result.exception)
+    run = bench("consume", "--topic", "mine", "--fill", "5")
+    assert "leave out --topic or --fill" in str(run.exception)

@@ -41,7 +41,10 @@ _SETTINGS: Final = {
     "spark.sql.streaming.numRecentProgressUpdates": "2",
     "spark.sql.codegen.cache.maxEntries": "500",  # a query has two to five classes: beyond 100, each batch compiles them again
     "spark.python.sql.dataFrameDebugging.enabled": "false",  # half of the calls of a program's start say where in Python it is
-    "spark.sql.ui.retainedExecutions": "10", "spark.sql.ui.explainMode": "simple", "spark.sql.maxPlanStringLength": "1000", "spark.sql.debug.maxToStringFields": "3",
+    "spark.sql.ui.retainedExecutions": "10",
+    "spark.sql.ui.explainMode": "simple",
+    "spark.sql.maxPlanStringLength": "1000",
+    "spark.sql.debug.maxToStringFields": "3",
     "spark.ui.retainedJobs": "10",
     "spark.ui.retainedStages": "10",
     "spark.ui.retainedTasks": "100",
