@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any, Final, TypeVar
 
 import click
@@ -13,7 +13,7 @@ from odradek.cli.options import bootstrap_option, json_option
 from odradek.cli.output import print_json, print_table, remark, say
 from odradek.client import ConfigResource
 from odradek.config.definition import nearest
-from odradek.model.errors import ConfigError, KafkaError
+from odradek.model.errors import KafkaError
 from odradek.protocol.acls import (
     CLUSTER_NAME,
     OPERATIONS_OF,
@@ -22,10 +22,8 @@ from odradek.protocol.acls import (
     AclResourceType,
     PatternType,
 )
-from odradek.security.acl_index import AclIndex, AclVerdict
+from odradek.security.acl_decision import DECIDING_SETTINGS, AclDecision, AclJudge, DecidedBy
 from odradek.security.acls import Acl, AclFilter, AclPattern, canonical_host, new_acl
-from odradek.security.authorizer import closed_suffixes, parse_super_users
-from odradek.security.closed_topics import is_closed, is_of_the_system, means
 
 Command = TypeVar("Command", bound=Callable[..., Any])
 
@@ -38,12 +36,6 @@ _KINDS: Final = {
     "user": AclResourceType.USER,
 }
 _KIND_NAMES: Final = {kind: name for name, kind in _KINDS.items()}
-_SETTINGS: Final = (
-    "authorizer.class.name",
-    "super.users",
-    "allow.everyone.if.no.acl.found",
-    "odradek.closed.topic.suffixes",
-)
 
 
 def _wrong(message: str) -> click.UsageError:
@@ -203,20 +195,8 @@ def add(user: str, operations: str, resource: str, bootstrap: str, **rule: Any) 
 def remove(user: str, operations: str, resource: str, bootstrap: str, **rule: Any) -> None:
     """Remove rules: the same words as for `add`."""
     acls = _acls(user, operations, resource, **rule)
-    filters = [
-        AclFilter(
-            resource_type=removed_acl.pattern.resource_type,
-            name=removed_acl.pattern.name,
-            pattern_type=removed_acl.pattern.pattern_type,
-            principal=removed_acl.principal,
-            host=removed_acl.host,
-            operation=removed_acl.operation,
-            permission=removed_acl.permission,
-        )
-        for removed_acl in acls
-    ]
     with open_admin(bootstrap) as admin:
-        gone = admin.delete_acls(filters)
+        gone = admin.delete_acls([AclFilter.only(removed_acl) for removed_acl in acls])
     for removed_acl in gone:
         remark(f"removed: {removed_acl}")
     if not gone:
@@ -238,10 +218,10 @@ def explain(user: str, operation: str, resource: str, host: str, bootstrap: str)
     with open_admin(bootstrap) as admin:
         acls = admin.describe_acls(AclFilter(resource_type=kind, name=name, pattern_type=PatternType.MATCH))
         settings = _settings(admin)
-    allowed, reasons = decision(acls, settings, _principal(user), _address(host), wanted, kind, name)
-    verb = "may" if allowed else "may not"
+    decision = AclJudge(acls, settings).decide(_principal(user), _address(host), wanted, kind, name)
+    verb = "may" if decision.is_allowed else "may not"
     say(f"{_principal(user)} {verb} {operation} {_text(AclPattern(kind, name))} from {host}:")
-    for reason in reasons:
+    for reason in _reasons(decision, _principal(user), settings):
         say(f"  {reason}")
 
 
@@ -259,51 +239,20 @@ def _settings(admin: client.Admin) -> dict[str, str] | None:
         entries = admin.describe_configs([broker])[broker]
     except KafkaError:
         return None
-    return {key: entry.value or "" for key in _SETTINGS if (entry := entries.get(key)) is not None}
+    return {key: entry.value or "" for key in DECIDING_SETTINGS if (entry := entries.get(key)) is not None}
 
 
-def decision(
-    acls: list[Acl],
-    settings: dict[str, str] | None,
-    principal: str,
-    host: str,
-    operation: AclOperation,
-    kind: AclResourceType,
-    name: str,
-) -> tuple[bool, list[str]]:
-    """Decides whether an operation is allowed, and why, by the ACLs about a resource and the brokers' settings."""
-    known = settings or {}
-    try:
-        super_users = parse_super_users(known.get("super.users", ""))
-    except ConfigError:
-        super_users = frozenset()
-    if principal in super_users:
-        return True, [f"{principal} is a super user (super.users): no rule counts"]
-    index = AclIndex(acls)
-    verdict = index.verdict(principal, host, operation, kind, name)
-    reasons = [str(acl) for acl in index.deciding(principal, host, operation, kind, name)]
-    if verdict is AclVerdict.NO_ACLS:
-        is_free = known.get("allow.everyone.if.no.acl.found") == "true"
-        reasons = [f"no rule is about it, and allow.everyone.if.no.acl.found is {str(is_free).lower()}"]
-        allowed = is_free
-    else:
-        allowed = verdict is AclVerdict.ALLOWED
-        if verdict is AclVerdict.NOT_ALLOWED:
-            reasons = ["there are rules about it, and none allows it"]
-    if allowed and kind is AclResourceType.TOPIC and is_closed(name, operation, closed_suffixes(known)):
-        resource = AclPattern(kind, name)
-        if verdict is AclVerdict.NO_ACLS:
-            allowed = not is_of_the_system(name)
-        else:
-            allowed = index.is_allowed_by(principal, host, operation, resource, means)
-        if not allowed:
-            reasons = ["the topic is closed: only a rule that names it counts (docs/authorization.md)"]
-        elif verdict is not AclVerdict.NO_ACLS:
-            reasons = [
-                str(acl)
-                for acl in index.deciding(principal, host, operation, kind, name)
-                if means(acl.pattern, name)
-            ]
-    if settings is None:
-        reasons.append("the brokers' settings are not shown to you: whether this is a super user is unknown")
-    return allowed, reasons
+def _reasons(decision: AclDecision, principal: str, settings: Mapping[str, str] | None) -> list[str]:
+    is_free = (settings or {}).get("allow.everyone.if.no.acl.found") == "true"
+    lines = {
+        DecidedBy.SUPER_USER: [f"{principal} is a super user (super.users): no rule counts"],
+        DecidedBy.RULES: [str(acl) for acl in decision.rules],
+        DecidedBy.NO_RULE_ALLOWS: ["there are rules about it, and none allows it"],
+        DecidedBy.NO_RULES: [
+            f"no rule is about it, and allow.everyone.if.no.acl.found is {str(is_free).lower()}"
+        ],
+        DecidedBy.CLOSED: ["the topic is closed: only a rule that names it counts (docs/authorization.md)"],
+    }[decision.by]
+    if not decision.knows_settings:
+        lines.append("the brokers' settings are not shown to you: whether this is a super user is unknown")
+    return lines

@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-import json
 from collections import deque
 from collections.abc import Callable, Iterator
 from datetime import UTC, datetime
-from fnmatch import fnmatchcase
 from pathlib import Path
 from typing import Any, Final, TypeVar
 
@@ -22,9 +20,9 @@ from odradek.model.errors import OdradekError
 from odradek.model.java_numbers import is_digits
 from odradek.model.safe_text import safe_json
 from odradek.security.audit import AUDIT_TOPIC
+from odradek.security.audit_search import AuditDocument, audit_document, fits
 
 Command = TypeVar("Command", bound=Callable[..., Any])
-Event = dict[str, Any]
 
 _POLL_S: Final = 0.25
 _SHOWN: Final = ("kind", "outcome", "principal", "host", "api", "operation")
@@ -87,17 +85,6 @@ def search(path: Path | None, bootstrap: str, as_json: bool, since: str | None, 
         say("No event fits.")
 
 
-def fits(event: Event, wanted: dict[str, str | None]) -> bool:
-    """Tells whether an event matches all patterns."""
-    for key, pattern in wanted.items():
-        if pattern is None:
-            continue
-        values = event.get("resources", []) if key == "resource" else [event.get(key, "")]
-        if not any(fnmatchcase(value, pattern) for value in values):
-            return False
-    return True
-
-
 def _moment(text: str) -> int:
     try:
         moment = datetime.fromisoformat(text)
@@ -106,7 +93,7 @@ def _moment(text: str) -> int:
     return int((moment if moment.tzinfo else moment.replace(tzinfo=UTC)).timestamp() * 1000)
 
 
-def _show(event: Event, *, as_json: bool) -> None:
+def _show(event: AuditDocument, *, as_json: bool) -> None:
     if as_json:
         print_json_line(event)
         return
@@ -131,12 +118,12 @@ def _word(value: object) -> str:
     )
 
 
-def _events(path: Path | None, bootstrap: str) -> Iterator[Event]:
+def _events(path: Path | None, bootstrap: str) -> Iterator[AuditDocument]:
     """Yields the events from the oldest to the newest."""
     yield from _of_topic(bootstrap) if path is None else of_files(path)
 
 
-def of_files(path: Path) -> Iterator[Event]:
+def of_files(path: Path) -> Iterator[AuditDocument]:
     """Yields the events of a file's rotated predecessors, then those of the file. Incomplete lines are left out."""
     aside = sorted(
         (file for file in path.parent.glob(f"{path.name}.*") if is_digits(file.suffix[1:])),
@@ -148,19 +135,11 @@ def of_files(path: Path) -> Iterator[Event]:
     for file in files:
         with file.open(encoding="utf-8") as lines:
             for line in lines:
-                if (event := _parsed(line)) is not None:
+                if (event := audit_document(line)) is not None:
                     yield event
 
 
-def _parsed(line: str | bytes) -> Event | None:
-    try:
-        event = json.loads(line)
-    except ValueError:
-        return None
-    return event if isinstance(event, dict) else None
-
-
-def _of_topic(bootstrap: str) -> Iterator[Event]:
+def _of_topic(bootstrap: str) -> Iterator[AuditDocument]:
     with open_admin(bootstrap) as admin:
         if AUDIT_TOPIC not in admin.list_topics():
             raise NoAuditError(
@@ -179,7 +158,7 @@ def _of_topic(bootstrap: str) -> Iterator[Event]:
             records = consumer.poll(_POLL_S)
             same.check()
             for record in records:
-                event = _parsed(record.value or b"")
+                event = audit_document(record.value or b"")
                 if event is not None:
                     events.append(event)
     yield from sorted(events, key=lambda event: event.get("time_ms", 0))

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any, Final, TypeVar
+from typing import Any, Final, TypeVar
 
 import click
 
@@ -11,22 +11,13 @@ from odradek import client
 from odradek.cli.cluster.access import open_admin
 from odradek.cli.options import bootstrap_option, json_option, pairs
 from odradek.cli.output import print_json, print_table, remark, say
+from odradek.client.admin.quotas import QUOTA_MEANINGS
 from odradek.config.definition import nearest
 from odradek.model.java_numbers import finite_number
-
-if TYPE_CHECKING:
-    pass
 
 Command = TypeVar("Command", bound=Callable[..., Any])
 
 ANY: Final = ""
-_QUOTAS: Final = {
-    "producer_byte_rate": "bytes a second that may be produced",
-    "consumer_byte_rate": "bytes a second that may be consumed",
-    "request_percentage": "percent of a broker's time that requests may take",
-    "controller_mutation_rate": "partitions a second that may be created and deleted",
-    "connection_creation_rate": "connections a second from an address",
-}
 
 
 def _entity_options(command: Command) -> Command:
@@ -131,11 +122,11 @@ def _number(key: str, value: str | None) -> float:
     try:
         return finite_number(value or "")
     except ValueError:
-        raise _wrong(f"{key}={value!s:.80}: expected a number, {_QUOTAS[key]}") from None
+        raise _wrong(f"{key}={value!s:.80}: expected a number, {QUOTA_MEANINGS[key]}") from None
 
 
 def _known(key: str) -> None:
-    if key not in _QUOTAS:
-        meant = nearest(key, _QUOTAS)
-        hint = f"did you mean {meant}?" if meant else f"there are {', '.join(_QUOTAS)}"
+    if key not in QUOTA_MEANINGS:
+        meant = nearest(key, QUOTA_MEANINGS)
+        hint = f"did you mean {meant}?" if meant else f"there are {', '.join(QUOTA_MEANINGS)}"
         raise _wrong(f"there is no quota {key!r}; {hint}")

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import secrets
 import sys
-import unicodedata
 from typing import Final
 
 import click
@@ -13,7 +12,7 @@ from odradek.cli.cluster.access import open_admin
 from odradek.cli.numbers import Whole
 from odradek.cli.options import bootstrap_option, json_option
 from odradek.cli.output import print_json, print_table, remark, say
-from odradek.client.admin.users import DEFAULT_ITERATIONS, NewPassword
+from odradek.client.admin.users import DEFAULT_ITERATIONS, NewPassword, user_name_problem
 
 _MECHANISMS: Final = ("SCRAM-SHA-512", "SCRAM-SHA-256")
 _PASSWORD_BYTES: Final = 18
@@ -73,25 +72,11 @@ def _line_of_standard_input() -> str:
 
 
 def _check_name(name: str) -> None:
-    """Raises UsageError for a name with which no client could log in, or not from a file of settings."""
-    problem = None
-    if not name:
-        problem = "is empty"
-    elif not _is_text(name):
-        problem = "is not UTF-8 text"
-    elif any(unicodedata.category(character) == "Cc" for character in name):
-        problem = "has a control character"
-    elif name != name.strip():
-        problem = "begins or ends with a blank, which files of settings drop"
+    problem = user_name_problem(name)
     if problem is not None:
         raise click.UsageError(
             f"the name {name!r} {problem}: no client could log in with it", click.get_current_context()
         )
-
-
-def _is_text(text: str) -> bool:
-    """Tells whether the text was valid UTF-8: other bytes of a command line reach us as lone surrogates."""
-    return not any(unicodedata.category(character) == "Cs" for character in text)
 
 
 @user.command("list")

@@ -149,6 +149,19 @@ class AclFilter:
     operation: AclOperation = AclOperation.ANY
     permission: AclPermission = AclPermission.ANY
 
+    @classmethod
+    def only(cls, acl: Acl) -> AclFilter:
+        """Returns the filter that selects exactly this ACL."""
+        return cls(
+            resource_type=acl.pattern.resource_type,
+            name=acl.pattern.name,
+            pattern_type=acl.pattern.pattern_type,
+            principal=acl.principal,
+            host=acl.host,
+            operation=acl.operation,
+            permission=acl.permission,
+        )
+
     def selects(self, acl: Acl) -> bool:
         return (
             self.resource_type in (AclResourceType.ANY, acl.pattern.resource_type)

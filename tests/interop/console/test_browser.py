@@ -28,6 +28,20 @@ PAGES = (
     "/topics/flights/produce",
     "/groups",
     "/dead-letters",
+    "/people",
+    "/people/users/password",
+    "/people/users/password?name=ann&mechanism=SCRAM-SHA-512",
+    "/people/rules",
+    "/people/rules/new",
+    "/people/quotas",
+    "/people/quotas/change",
+    "/people/quotas/change?user=ann",
+    "/people/explain?principal=ann&operation=read&kind=topic&name=flights",
+    "/people/audit",
+    "/cluster",
+    "/cluster/plan",
+    "/cluster/cancel",
+    "/cluster/elect",
 )
 TOPICS = ("flights", "orders.eu", "orders.us")
 

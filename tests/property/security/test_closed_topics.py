@@ -13,11 +13,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from odradek.broker.access.file_authorizer import FileAuthorizer
-from odradek.cli.acl import decision
 from odradek.dead_letters.redriven import REDRIVES_TOPIC
 from odradek.pipelines.document import PIPELINES_TOPIC
 from odradek.pipelines.status import STATUS_TOPIC
 from odradek.protocol.acls import AclOperation, AclPermission, AclResourceType, PatternType
+from odradek.security.acl_decision import AclJudge, DecidedBy
 from odradek.security.acl_index import AclIndex, AclVerdict
 from odradek.security.acls import Acl, AclPattern
 from odradek.security.audit import AUDIT_TOPIC
@@ -102,9 +102,9 @@ def test_a_closed_topic_is_changed_by_those_whom_a_rule_means(
         free = verdict is AclVerdict.NO_ACLS and topic in STATE
         expected = expected and (by_rule or free)
     assert authorizer.may(ALICE, HOST, operation, TOPIC, topic) is expected
-    explained, reasons = decision(list(acls), settings, ALICE, HOST, operation, TOPIC, topic)
-    assert explained is expected
-    assert reasons
+    explained = AclJudge(acls, settings).decide(ALICE, HOST, operation, TOPIC, topic)
+    assert explained.is_allowed is expected
+    assert explained.rules or explained.by is not DecidedBy.RULES
 
 
 @given(st.sets(ACLS, max_size=4), QUESTIONS)

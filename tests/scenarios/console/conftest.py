@@ -12,6 +12,7 @@ import pytest
 
 import odradek.client.network.security  # noqa: F401 - two threads must not rewrite its asserts at the same time
 from odradek.client import Admin
+from odradek.client.settings import AdminSettings
 from odradek.console.pages.all_pages import PAGES
 from odradek.console.web.application import application
 from odradek.console.web.console import Console, ConsoleOptions
@@ -45,6 +46,23 @@ def token_of(page: str) -> str:
     match = re.search(r'name="token" value="([0-9a-f]{64})"', page)
     assert match is not None, page
     return match[1]
+
+
+def login_options(broker: LocalBroker, *, read_only: bool = False) -> ConsoleOptions:
+    """Returns the options of a console to which each user logs in by name and password."""
+    settings = AdminSettings.arguments({"bootstrap.servers": "", **broker.client_settings})
+    for name in ("bootstrap_servers", "sasl_username", "sasl_password"):
+        settings.pop(name, None)
+    return ConsoleOptions(
+        bootstrap=broker.address, settings=settings, asks_for_login=True, hosts=HOSTS, read_only=read_only
+    )
+
+
+def login_of(broker: LocalBroker) -> dict[str, str]:
+    return {
+        "name": broker.client_settings["sasl.username"],
+        "password": broker.client_settings["sasl.password"],
+    }
 
 
 @asynccontextmanager

@@ -6,12 +6,10 @@ import asyncio
 from collections.abc import AsyncIterator
 
 import pytest
-from tests.scenarios.console.conftest import HOSTS, Browser, browser_of, token_of
+from tests.scenarios.console.conftest import Browser, browser_of, login_of, login_options, token_of
 
 from odradek.client import Admin, NewTopic
 from odradek.client.admin.users import NewPassword
-from odradek.client.settings import AdminSettings
-from odradek.console.web.console import ConsoleOptions
 from odradek.console.web.sessions import FREE_ATTEMPTS
 from odradek.console.web.visit import SESSION_COOKIE
 from odradek.security.acls import (
@@ -26,21 +24,8 @@ from odradek.testing import LocalBroker
 
 @pytest.fixture
 async def browser(secure_broker: LocalBroker) -> AsyncIterator[Browser]:
-    settings = AdminSettings.arguments({"bootstrap.servers": "", **secure_broker.client_settings})
-    for name in ("bootstrap_servers", "sasl_username", "sasl_password"):
-        settings.pop(name, None)
-    options = ConsoleOptions(
-        bootstrap=secure_broker.address, settings=settings, asks_for_login=True, hosts=HOSTS
-    )
-    async with browser_of(options) as running:
+    async with browser_of(login_options(secure_broker)) as running:
         yield running
-
-
-def login_of(broker: LocalBroker) -> dict[str, str]:
-    return {
-        "name": broker.client_settings["sasl.username"],
-        "password": broker.client_settings["sasl.password"],
-    }
 
 
 async def test_every_page_asks_for_a_login_first(browser: Browser) -> None:

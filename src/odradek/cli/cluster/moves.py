@@ -6,33 +6,22 @@ import time
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Final
 
-from odradek import client
 from odradek.cli.cluster.state import ClusterState, describe
 from odradek.cli.output import RefreshingTable, bytes_text, print_json, print_table, say
-from odradek.cluster.balance import BalancePlan, Move, plan
-from odradek.model.errors import ErrorCode, KafkaError
+from odradek.client.admin.moves import next_moves, plan_for, throttle_changes
+from odradek.cluster.balance import BalancePlan, Move
 from odradek.model.ids import BrokerId, TopicPartition
 
 if TYPE_CHECKING:
     from odradek.client import Admin
 
 _LOOK_SECONDS: Final = 1.0
-_AT_ONCE: Final = 50
-"""Partitions that move at the same time: what is begun can be cancelled, and what is not begun costs nothing."""
 _ROWS_MAX: Final = 40
-_THROTTLES: Final = ("leader.replication.throttled.rate", "follower.replication.throttled.rate")
-_THROTTLED: Final = ("leader.replication.throttled.replicas", "follower.replication.throttled.replicas")
 
 
 def make_plan(state: ClusterState, drained: Sequence[int], *, spread: bool) -> BalancePlan:
-    """A KafkaError says why it cannot be made; an unknown broker is one that no one has heard of."""
-    for broker in drained:
-        if broker not in state.known_brokers:
-            known = ", ".join(map(str, state.known_brokers))
-            raise KafkaError(
-                ErrorCode.BROKER_NOT_AVAILABLE, f"there is no broker {broker}; there are {known}"
-            )
-    return plan(state.image, state.sizes, drained=[BrokerId(broker) for broker in drained], spread=spread)
+    """Returns the plan. Raises KafkaError where there is none, and for a broker that neither lives nor holds replicas."""
+    return plan_for(state.image, state.sizes, drained, spread=spread)
 
 
 def plan_as_json(made: BalancePlan) -> dict[str, Any]:
@@ -101,8 +90,8 @@ def carry_out(admin: Admin, made: BalancePlan, *, throttle: int | None) -> None:
         with RefreshingTable(["partition", "to", "copied", "of"]) as shown:
             while True:
                 state = describe(admin)
-                if left and len(state.moves) < _AT_ONCE:
-                    begun, left = left[: _AT_ONCE - len(state.moves)], left[_AT_ONCE - len(state.moves) :]
+                begun, left = next_moves(left, len(state.moves))
+                if begun:
                     admin.reassign_partitions({move.name: move.after for move in begun})
                     continue
                 shown.show(_progress(state), f"{len(state.moves)} under way, {len(left)} to begin")
@@ -129,17 +118,9 @@ def _progress(state: ClusterState) -> list[list[object]]:
 
 
 def _throttle(admin: Admin, moves: Sequence[Move], rate: int | None) -> None:
-    """Kafka's way (KIP-73): a rate for the brokers, and which replicas it is for; None takes both away."""
-    brokers = {broker for move in moves for broker in (*move.before, *move.after)}
-    topics = {move.name.topic for move in moves}
-    if not moves:
-        return
-    for broker in brokers:
-        value = None if rate is None else str(rate)
-        admin.alter_configs({client.ConfigResource.broker(int(broker)): dict.fromkeys(_THROTTLES, value)})
-    for topic in topics:
-        value = None if rate is None else "*"
-        admin.alter_configs({client.ConfigResource.topic(topic): dict.fromkeys(_THROTTLED, value)})
+    if moves:
+        alive = {broker.broker_id for broker in admin.describe_cluster().brokers}
+        admin.alter_configs(throttle_changes(moves, rate, alive))
 
 
 def _elect(admin: Admin, made: BalancePlan) -> None:

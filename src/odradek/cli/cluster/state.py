@@ -7,10 +7,11 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
+from odradek.client.admin.moves import cluster_image, known_brokers
 from odradek.client.admin.types import ConfigResource
 from odradek.client.errors import PartialFailureError
-from odradek.cluster.image import BrokerImage, ClusterImage, PartitionImage, TopicImage
-from odradek.model.ids import BrokerId, LeaderEpoch, TopicPartition
+from odradek.cluster.image import ClusterImage, PartitionImage, TopicImage
+from odradek.model.ids import BrokerId, TopicPartition
 from odradek.storage.directories.disk_condition import SPACE_BYTES
 
 if TYPE_CHECKING:
@@ -63,9 +64,7 @@ class ClusterState:
     @property
     def known_brokers(self) -> list[int]:
         """Returns the brokers that live, and those that hold replicas without living."""
-        alive = {broker.broker_id for broker in self.image.brokers}
-        held = {replica for _, partition in self.partitions() for replica in partition.replicas}
-        return sorted(alive | held)
+        return known_brokers(self.image)
 
     def partitions(self) -> list[tuple[TopicPartition, PartitionImage]]:
         return [
@@ -147,38 +146,7 @@ def describe(admin: Admin, *, all_must_answer: bool = True) -> ClusterState:
                 sizes[name] = max(sizes.get(name, 0), replica.size_bytes)
                 held[broker] = held.get(broker, 0) + replica.size_bytes
                 copied[name, broker] = replica.size_bytes
-    images = {
-        name: TopicImage(
-            name=name,
-            topic_id=topic.topic_id,
-            partitions=tuple(
-                PartitionImage(
-                    leader=BrokerId(partition.leader),
-                    leader_epoch=LeaderEpoch(partition.leader_epoch),
-                    replicas=tuple(map(BrokerId, partition.replicas)),
-                    isr=tuple(map(BrokerId, partition.isr)),
-                )
-                for partition in topic.partitions
-            ),
-        )
-        for name, topic in topics.items()
-    }
-    image = ClusterImage(
-        version=0,
-        cluster_id=cluster.cluster_id or "",
-        controller_id=BrokerId(cluster.controller_id),
-        brokers=tuple(
-            BrokerImage(
-                broker_id=BrokerId(broker_description.broker_id),
-                host=broker_description.host,
-                port=broker_description.port,
-                rack=broker_description.rack,
-            )
-            for broker_description in cluster.brokers
-        ),
-        topics=images,
-        topics_by_id={topic.topic_id: topic for topic in images.values()},
-    )
+    image = cluster_image(cluster, topics.values())
     return ClusterState(
         image=image,
         sizes=sizes,
@@ -187,7 +155,7 @@ def describe(admin: Admin, *, all_must_answer: bool = True) -> ClusterState:
         copied=copied,
         disks=tuple(disks),
         silent=silent,
-        min_isr=_min_isr(admin, images),
+        min_isr=_min_isr(admin, image.topics),
     )
 
 

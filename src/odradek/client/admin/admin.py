@@ -24,6 +24,7 @@ from odradek.client.admin.transaction_descriptions import (
 )
 from odradek.client.admin.types import (
     ClusterDescription,
+    ClusterOperations,
     ConfigChange,
     ConfigEntry,
     ConfigResource,
@@ -169,6 +170,10 @@ class Admin:
     def describe_cluster(self, *, timeout_s: float | None = None) -> ClusterDescription:
         """Brokers and controller."""
         return self._loop.call(self._admin.describe_cluster(timeout_s=timeout_s))
+
+    def describe_cluster_operations(self, *, timeout_s: float | None = None) -> ClusterOperations:
+        """Returns what this client may do to the cluster as a whole (KIP-430); None where the brokers do not say."""
+        return self._loop.call(self._admin.describe_cluster_operations(timeout_s=timeout_s))
 
     def describe_log_dirs(
         self, brokers: Iterable[int] | None = None, *, timeout_s: float | None = None

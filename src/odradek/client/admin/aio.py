@@ -25,6 +25,7 @@ from odradek.client.admin.transaction_descriptions import (
 )
 from odradek.client.admin.types import (
     ClusterDescription,
+    ClusterOperations,
     ConfigChange,
     ConfigEntry,
     ConfigResource,
@@ -36,12 +37,10 @@ from odradek.client.admin.types import (
 )
 from odradek.client.admin.users import UserChanges
 from odradek.client.consumer.offset_lookup import OffsetAndTimestamp, find_offsets
-from odradek.client.groups.coordinator import GROUP, TRANSACTION
-from odradek.client.groups.offset_store import OffsetStore
+from odradek.client.groups.coordinator import TRANSACTION
 from odradek.client.groups.values import (
     CommitFailedError,
     CommittedOffsets,
-    GroupMetadata,
     OffsetsToCommit,
     as_committable,
 )
@@ -210,6 +209,12 @@ class AsyncAdmin:
         await self.start()
         limit_s = self._session.limit_s(timeout_s)
         return requests.cluster_of(await self._session.cluster.metadata.refresh(limit_s))
+
+    async def describe_cluster_operations(self, *, timeout_s: float | None = None) -> ClusterOperations:
+        """Returns what this client may do to the cluster as a whole (KIP-430); None where the brokers do not say."""
+        exchange = requests.cluster_operations()
+        response = await self._session.one("describe_cluster_operations", timeout_s, exchange)
+        return requests.operations_in(response)
 
     async def describe_log_dirs(
         self, brokers: Iterable[int] | None = None, *, timeout_s: float | None = None
@@ -382,12 +387,18 @@ class AsyncAdmin:
         """State, assignor and members of groups, classic or not."""
         await self.start()
         limit_s = self._session.limit_s(timeout_s)
-        return await described_groups(self._session, self._by_group, list(dict.fromkeys(group_ids)), limit_s)
+        return await described_groups(
+            self._session, self._session.by_group, list(dict.fromkeys(group_ids)), limit_s
+        )
 
     async def delete_groups(self, group_ids: Iterable[str], *, timeout_s: float | None = None) -> None:
         """Delete groups without members, and all their offsets."""
         await self._session.each(
-            "delete_groups", dict.fromkeys(group_ids), timeout_s, groups.delete_groups, by=self._by_group
+            "delete_groups",
+            dict.fromkeys(group_ids),
+            timeout_s,
+            groups.delete_groups,
+            by=self._session.by_group,
         )
 
     async def list_group_offsets(
@@ -403,14 +414,14 @@ class AsyncAdmin:
         Offsets of a topic that was deleted and made again count no more, where brokers take topic ids (Kafka 4.1).
         `require_stable` waits for the end of transactions that commit some of them (KIP-447).
         """
-        store, limit_s = await self._offsets_of(group_id), self._session.limit_s(timeout_s)
+        store, limit_s = await self._session.offsets_of(group_id), self._session.limit_s(timeout_s)
         return await store.fetch_by_ids(partitions, limit_s, require_stable=require_stable)
 
     async def alter_group_offsets(
         self, group_id: str, offsets: OffsetsToCommit, *, timeout_s: float | None = None
     ) -> None:
         """Set committed offsets, and make the group if need be. Refused while it has members."""
-        store, limit_s = await self._offsets_of(group_id), self._session.limit_s(timeout_s)
+        store, limit_s = await self._session.offsets_of(group_id), self._session.limit_s(timeout_s)
         try:
             await store.commit(as_committable(offsets), limit_s)
         except CommitFailedError as error:
@@ -428,7 +439,7 @@ class AsyncAdmin:
             {group_id: None},
             timeout_s,
             lambda _, __: groups.delete_offsets(group_id, wanted).whole(group_id),
-            by=self._by_group,
+            by=self._session.by_group,
         )
         Failures("delete_group_offsets", response[group_id].errors).raise_or(response[group_id].results)
 
@@ -582,18 +593,6 @@ class AsyncAdmin:
     ) -> dict[TopicPartition, ReassignmentDescription]:
         """Returns all moves under way."""
         return dict((await self._session.one("list_reassignments", timeout_s, list_reassignments())).results)
-
-    async def _by_group(self, items: Mapping[Any, Any], timeout_s: float) -> Any:
-        return await self._session.calls.by_coordinator(GROUP, items, timeout_s)
-
-    async def _offsets_of(self, group_id: str) -> OffsetStore:
-        await self.start()
-        await self._session.cluster.connection()
-        coordinator = self._session.coordinator_of(group_id)
-        no_member = GroupMetadata(group_id=group_id)
-        return OffsetStore(
-            self._session.cluster, coordinator, who=lambda: no_member, fenced=lambda code: None
-        )
 
 
 def _new_topic(topic: NewTopic | str) -> NewTopic:

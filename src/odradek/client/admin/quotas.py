@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from typing import Final
 
 from odradek.client.admin.calls import CallOutcome, Exchange
 from odradek.client.admin.types import ConfigResource, ResourceType
@@ -33,6 +34,14 @@ from odradek.protocol.messages.topics.alter_replica_log_dirs import (
 )
 
 _EXACT, _DEFAULT = 0, 1
+QUOTA_MEANINGS: Final = {
+    "producer_byte_rate": "bytes a second that may be produced",
+    "consumer_byte_rate": "bytes a second that may be consumed",
+    "request_percentage": "percent of a broker's time that requests may take",
+    "controller_mutation_rate": "partitions a second that may be created and deleted",
+    "connection_creation_rate": "connections a second from an address",
+}
+"""Each quota, and what it limits."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

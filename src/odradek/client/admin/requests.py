@@ -10,6 +10,7 @@ from odradek.client.admin.types import (
     Append,
     BrokerDescription,
     ClusterDescription,
+    ClusterOperations,
     ConfigChange,
     ConfigEntry,
     ConfigResource,
@@ -26,6 +27,7 @@ from odradek.client.admin.types import (
 from odradek.client.network.metadata_snapshot import MetadataSnapshot
 from odradek.model.errors import ErrorCode, KafkaError
 from odradek.model.ids import TopicPartition
+from odradek.protocol.acls import AclOperation
 from odradek.protocol.messages.configs.describe_configs import (
     DescribeConfigsRequest,
     DescribeConfigsResource,
@@ -43,6 +45,10 @@ from odradek.protocol.messages.data.delete_records import (
     DeleteRecordsRequest,
     DeleteRecordsResponse,
     DeleteRecordsTopic,
+)
+from odradek.protocol.messages.metadata.describe_cluster import (
+    DescribeClusterRequest,
+    DescribeClusterResponse,
 )
 from odradek.protocol.messages.metadata.metadata import (
     MetadataRequest,
@@ -74,6 +80,8 @@ from odradek.protocol.messages.topics.describe_log_dirs import (
     DescribeLogDirsResult,
 )
 
+_UNREPORTED: Final = -(2**31)
+"""The bits of authorized operations where a broker does not report any."""
 _SET, _DELETE, _APPEND, _SUBTRACT = range(4)
 _SOURCES: Final = {source.value: source for source in ConfigSource}
 _TYPES: Final = {kind.value: kind for kind in ResourceType}
@@ -331,6 +339,29 @@ def cluster_of(image: MetadataSnapshot) -> ClusterDescription:
             for broker, address in sorted(image.brokers.items())
         ),
     )
+
+
+def cluster_operations() -> Exchange:
+    """Asks what this client may do to the cluster (KIP-430). The result "operations" is None where brokers do not say."""
+
+    def read(response: DescribeClusterResponse) -> CallOutcome:
+        if response.error_code:
+            code = ErrorCode.of(response.error_code)
+            raise KafkaError(code, response.error_message or code.meaning)
+        bits = response.cluster_authorized_operations
+        operations = frozenset(
+            operation for operation in AclOperation if operation > AclOperation.ALL and bits >> operation & 1
+        )
+        return CallOutcome(results={"operations": None if bits == _UNREPORTED else operations}, errors={})
+
+    request = DescribeClusterRequest(include_cluster_authorized_operations=True)
+    return Exchange(request=request, answer=DescribeClusterResponse, read=read)
+
+
+def operations_in(outcome: CallOutcome) -> ClusterOperations:
+    """Returns the operations of the answer to `cluster_operations`."""
+    operations: ClusterOperations = outcome.results["operations"]
+    return operations
 
 
 class _FinalError(KafkaError):

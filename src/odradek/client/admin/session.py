@@ -9,6 +9,8 @@ from typing import Any, Final, TypeVar
 from odradek.client.admin.calls import AdminCalls, AlreadyDone, Failures
 from odradek.client.errors import ClientClosedError
 from odradek.client.groups.coordinator import GROUP, Coordinator
+from odradek.client.groups.offset_store import OffsetStore
+from odradek.client.groups.values import GroupMetadata
 from odradek.client.network.cancellation import to_its_end
 from odradek.client.network.cluster import ClusterClient
 from odradek.client.network.own_loop import OwnLoop
@@ -65,6 +67,19 @@ class AdminSession:
         if len(self._groups) > _GROUPS_MAX:
             del self._groups[next(iter(self._groups))]
         return coordinator
+
+    async def by_group(self, items: Mapping[Any, Any], timeout_s: float) -> Any:
+        """Groups items, whose keys are ids of groups, by the groups' coordinators."""
+        return await self.calls.by_coordinator(GROUP, items, timeout_s)
+
+    async def offsets_of(self, group_id: str) -> OffsetStore:
+        """Returns the offsets of a group, as one that is no member of it sees them."""
+        await self.start()
+        await self.cluster.connection()
+        no_member = GroupMetadata(group_id=group_id)
+        return OffsetStore(
+            self.cluster, self.coordinator_of(group_id), who=lambda: no_member, fenced=lambda code: None
+        )
 
     async def each(
         self,

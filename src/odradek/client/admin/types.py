@@ -8,6 +8,7 @@ from enum import IntEnum
 from uuid import UUID
 
 from odradek.model.ids import ZERO_UUID, TopicPartition
+from odradek.protocol.acls import AclOperation
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,6 +77,10 @@ class ClusterDescription:
     cluster_id: str | None
     controller_id: int
     brokers: tuple[BrokerDescription, ...]
+
+
+ClusterOperations = frozenset[AclOperation] | None
+"""What a client may do to the cluster as a whole (KIP-430); None where brokers do not say."""
 
 
 class ResourceType(IntEnum):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import secrets
+import unicodedata
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Final
@@ -38,6 +39,20 @@ class NewPassword:
 
 UserChanges = Mapping[str, NewPassword | str]
 """A new password, or the name of the mechanism whose credentials are deleted, by user."""
+
+
+def user_name_problem(name: str) -> str | None:
+    """Returns what is wrong with a name by which no client could log in, or not from a file of settings; else None."""
+    categories = {unicodedata.category(character) for character in name}
+    if not name:
+        return "is empty"
+    if "Cs" in categories:  # lone surrogates stand for other bytes of a command line
+        return "is not UTF-8 text"
+    if "Cc" in categories:
+        return "has a control character"
+    if name != name.strip():
+        return "begins or ends with a blank, which files of settings drop"
+    return None
 
 
 def describe_users() -> Exchange:

@@ -10,11 +10,10 @@ import asyncio
 from collections.abc import AsyncIterator, Callable, Mapping
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
-from typing import Any, Final, TypeVar
+from typing import Any, Final, Protocol, TypeVar
 
 from odradek.client.aio import AsyncConsumer, AsyncProducer
 from odradek.client.consumer.consumer_record import ConsumerRecord
-from odradek.console.model.record_filter import RecordFilter
 from odradek.dead_letters.topic import DeadLetterTopic
 from odradek.model.errors import ErrorCode, KafkaError
 from odradek.model.ids import TopicPartition
@@ -93,6 +92,13 @@ class RecordTail:
             await self._consumer.close(commit=False)
 
 
+class RecordSieve(Protocol):
+    """What a scan looks for, such as a `RecordFilter`."""
+
+    def test(self) -> Callable[[ConsumerRecord], bool]:
+        """Returns a function that tells whether a record is wanted."""
+
+
 class ClusterReader:
     """Makes consumers and producers with the principal's own login."""
 
@@ -120,7 +126,7 @@ class ClusterReader:
         topic: str,
         partitions: list[int],
         start: ScanStart,
-        wanted: RecordFilter,
+        wanted: RecordSieve,
         *,
         matches_max: int,
         committed: bool = True,
@@ -259,7 +265,7 @@ async def _first_offsets(
 class _Step:
     """One step of a scan while it runs."""
 
-    def __init__(self, clock: Clock, wanted: RecordFilter, matches_max: int) -> None:
+    def __init__(self, clock: Clock, wanted: RecordSieve, matches_max: int) -> None:
         self.step: Final = ScanStep()
         self.positions: dict[TopicPartition, int] = {}
         self._clock = clock

@@ -12,15 +12,19 @@ from array import array
 from collections import OrderedDict
 from collections.abc import Awaitable, Callable, Iterable, Mapping
 from dataclasses import replace
+from functools import partial
 from typing import Any, Final
 
 from odradek.client import EARLIEST, LATEST
 from odradek.client.admin.types import ClusterDescription, ConfigResource, LogDirDescription
 from odradek.client.aio import AsyncAdmin
 from odradek.client.errors import PartialFailureError, explain
+from odradek.console.model.access_reading import AccessReader, SharedReading
 from odradek.console.model.assembly import brokers_of, tabulated
 from odradek.console.model.group_reading import GroupReader, readable
+from odradek.console.model.moving import read_progress
 from odradek.console.model.records import ClusterReader
+from odradek.console.model.rights import ClusterRights
 from odradek.console.model.snapshot import (
     UNKNOWN,
     DiskFigures,
@@ -32,6 +36,7 @@ from odradek.console.model.snapshot import (
     disk_figures,
     partition_names,
 )
+from odradek.console.model.time_line import ClusterTimeLine
 from odradek.console.model.troubles import Trouble, troubles_of
 from odradek.model.errors import OdradekError
 from odradek.runtime.ports import Clock
@@ -54,9 +59,13 @@ GROUPS_MAX: Final = 2_000
 """The number of groups whose members and lag are read; others are listed only."""
 SETTINGS_MAX: Final = 200
 """The number of topics with replicas out of sync whose min.insync.replicas is read."""
+MOVES_AGE_S: Final = 2.0
+"""The time for which pages share a reading of the moves under way."""
 DETAILS_MAX: Final = 100
 DETAIL_AGE_MS: Final = 3_000
 _MIN_ISR: Final = "min.insync.replicas"
+_WATCHED: Final = frozenset({"brokers", "topics"})
+"""The parts whose changes are events of the time line."""
 
 
 class ClusterModel:
@@ -69,6 +78,10 @@ class ClusterModel:
         self.clock: Final = clock
         self._admin = AsyncAdmin(bootstrap, **settings)
         self.reader: Final = ClusterReader(bootstrap, settings, clock)
+        self.rights: Final = ClusterRights(self._admin, clock)
+        self.access: Final = AccessReader(self._admin, clock)
+        self.time_line: Final = ClusterTimeLine()
+        self.moves: Final = SharedReading(partial(read_progress, self._admin), clock, MOVES_AGE_S)
         self.groups: Final = GroupReader(self._admin, self.reader, clock, lambda: self.snapshot)
         self._touched_s = clock.monotonic()
         self._tasks: list[asyncio.Task[None]] = []
@@ -145,6 +158,8 @@ class ClusterModel:
                 self._note(part, f"unexpected {type(error).__name__}")
             else:
                 self._note(part, "")
+                if part in _WATCHED:
+                    self.time_line.note(self.snapshot, self.clock.wall_ms())
             took_s = self.clock.monotonic() - began_s
             pause_s = max(PAUSES_S[part], min(PAUSE_MAX_S, SHARE * took_s))
             if self.clock.monotonic() - self._touched_s > IDLE_AFTER_S:

@@ -5,6 +5,8 @@ from __future__ import annotations
 from typing import Final
 
 from odradek.console.pages import (
+    audit,
+    cluster,
     dead_letters,
     group_changes,
     groups,
@@ -12,10 +14,13 @@ from odradek.console.pages import (
     overview,
     preferences,
     produce,
+    quotas,
     records,
+    rules,
     topic,
     topic_changes,
     topics,
+    users,
 )
 from odradek.console.web.application import ConsolePage
 
@@ -29,6 +34,11 @@ PAGES: Final[tuple[ConsolePage, ...]] = (
     *group_changes.PAGES,
     *groups.PAGES,
     *dead_letters.PAGES,
+    *cluster.PAGES,
+    *users.PAGES,
+    *rules.PAGES,
+    *quotas.PAGES,
+    *audit.PAGES,
     *login.PAGES,
     *preferences.PAGES,
 )

@@ -30,6 +30,7 @@ LIVE_STEP_S: Final = 1.0
 LIVE_STREAM_S: Final = 900.0
 """A stream of updates ends after this; browsers open it again."""
 _STATUS: Final = {
+    ErrorCode.INVALID_REQUEST: 400,
     ErrorCode.UNKNOWN_TOPIC_OR_PARTITION: 404,
     ErrorCode.GROUP_ID_NOT_FOUND: 404,
     ErrorCode.RESOURCE_NOT_FOUND: 404,

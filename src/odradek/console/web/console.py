@@ -14,6 +14,7 @@ from markupsafe import Markup
 
 from odradek.console.background import BackgroundLoop
 from odradek.console.model.models import ClusterModels
+from odradek.console.model.moving import MoveRuns
 from odradek.console.model.refreshing import ClusterModel
 from odradek.console.web.sessions import Attempts, ConsoleSessions
 from odradek.model.safe_text import safe_line
@@ -52,6 +53,8 @@ class Console:
         self.clock: Final = clock or SystemClock()
         self.background: Final = BackgroundLoop()
         self.models: Final = ClusterModels(options.bootstrap, self.background, self.clock)
+        self.moves: Final = MoveRuns(options.bootstrap, self.clock)
+        """Rebalances and drains; on the background loop."""
         self.sessions: Final = ConsoleSessions()
         self.attempts: Final = Attempts()
         self.key: Final = os.urandom(32)
@@ -81,6 +84,7 @@ class Console:
 
     async def close(self) -> None:
         """Closes the models, and ends the background loop."""
+        await self.background.run(self.moves.close())
         await self.models.close()
         self.background.stop()
 

@@ -1,0 +1,82 @@
+"""What a page about users, access or the cluster offers: what the user's rights permit, and nothing in read-only mode."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any, Final, TypeVar
+
+from odradek.client.errors import explain
+from odradek.console.model.access_reading import SharedReading
+from odradek.console.pages.topics import page_number, pages_of
+from odradek.console.web.visit import Visit
+from odradek.model.errors import OdradekError
+from odradek.protocol.acls import AclOperation
+
+PAGE_ROWS: Final = 50
+SEARCH_LENGTH_MAX: Final = 500
+T = TypeVar("T")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PageOffers:
+    """Whether changes are offered. The cluster decides in any case: an offer is no permission."""
+
+    alter: bool
+    """Users, access rules, moves, elections: ALTER on the cluster."""
+    alter_configs: bool
+    """Quotas and throttles: ALTER_CONFIGS on the cluster."""
+
+
+async def offers_of(visit: Visit) -> PageOffers:
+    """Asks the cluster what the user may do, or remembers it."""
+    if visit.console.options.read_only:
+        return PageOffers(alter=False, alter_configs=False)
+    operations = await visit.run(visit.model.rights.operations())
+    return PageOffers(
+        alter=operations is None or AclOperation.ALTER in operations,
+        alter_configs=operations is None or AclOperation.ALTER_CONFIGS in operations,
+    )
+
+
+async def reading_of(visit: Visit, reading: SharedReading[T], empty: T) -> tuple[T, str]:
+    """Returns what was read and "", or `empty` and the reason why it could not be read."""
+    try:
+        return await visit.run(reading.get()), ""
+    except OdradekError as error:
+        return empty, explain(error)
+
+
+def age_of(visit: Visit, reading: SharedReading[Any]) -> float | None:
+    """Returns the seconds since the last success; None before one."""
+    if reading.read_ms < 0:
+        return None
+    return max(0.0, (visit.console.clock.wall_ms() - reading.read_ms) / 1000)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ListPage:
+    """One page of the rows that match a search."""
+
+    rows: Sequence[Any]
+    search: str
+    matching: int
+    total: int
+    page: int
+    pages: int
+
+
+def list_page(visit: Visit, rows: Sequence[tuple[str, Any]]) -> ListPage:
+    """Returns the page of a query: rows whose text has every word of `search`, in any case. Rows: text, and what is shown."""
+    search = visit.query.get("search", "").strip()[:SEARCH_LENGTH_MAX]
+    words = search.lower().split()
+    matching = [shown for text, shown in rows if all(word in text.lower() for word in words)]
+    page = page_number(visit.query.get("page", ""), len(matching), PAGE_ROWS)
+    return ListPage(
+        rows=matching[(page - 1) * PAGE_ROWS : page * PAGE_ROWS],
+        search=search,
+        matching=len(matching),
+        total=len(rows),
+        page=page,
+        pages=pages_of(len(matching), PAGE_ROWS),
+    )

@@ -1,0 +1,166 @@
+"""Rebalance, drain and elections through the console's pages, on brokers that are processes of their own."""
+
+from __future__ import annotations
+
+import asyncio
+import html
+import re
+from collections.abc import AsyncIterator, Iterator
+
+import pytest
+from tests.scenarios.console.conftest import HOSTS, Browser, browser_of, token_of
+
+from odradek.client import Admin, ConfigResource, NewTopic, Producer
+from odradek.client.admin.moves import THROTTLE_RATES, THROTTLED_REPLICAS
+from odradek.console.web.console import ConsoleOptions
+from odradek.testing import Cluster
+
+pytestmark = pytest.mark.interop
+TOPIC = "heavy"
+PARTITIONS = 4
+
+
+@pytest.fixture(scope="module")
+def cluster() -> Iterator[Cluster]:
+    with Cluster(brokers=2) as running:
+        with Admin(running.address) as admin:
+            first = sorted(broker.broker_id for broker in admin.describe_cluster().brokers)[0]
+            admin.create_topics([NewTopic(TOPIC, assignments=[[first]] * PARTITIONS)])
+        with Producer(running.address) as producer:
+            for number in range(200):
+                producer.send(TOPIC, bytes(10_000), partition=number % PARTITIONS)
+        yield running
+
+
+@pytest.fixture
+def admin(cluster: Cluster) -> Iterator[Admin]:
+    with Admin(cluster.address) as client:
+        yield client
+
+
+@pytest.fixture
+async def browser(cluster: Cluster) -> AsyncIterator[Browser]:
+    async with browser_of(ConsoleOptions(bootstrap=cluster.address, hosts=HOSTS)) as running:
+        yield running
+
+
+@pytest.fixture(autouse=True)
+def _callbacks_are_short() -> None:
+    """Takes the place of the check of callbacks: the console has a thread for callbacks that decode large answers."""
+
+
+def replicas(admin: Admin) -> list[tuple[int, ...]]:
+    partitions = admin.describe_topics([TOPIC])[TOPIC].partitions
+    return [tuple(partition.replicas) for partition in partitions]
+
+
+def plan_of(page: str) -> str:
+    match = re.search(r'<textarea name="plan" hidden>(.*?)</textarea>', page, re.DOTALL)
+    assert match is not None, page
+    return html.unescape(match[1])
+
+
+async def carried_out(browser: Browser, path: str, **fields: str) -> None:
+    page = await browser.get(path)
+    begun = await browser.post(
+        "/cluster/plan", token=token_of(page.text), plan=plan_of(page.text), sure="1", **fields
+    )
+    assert begun.headers["location"] == "/cluster?notice=moves_begun", begun.text
+    async with asyncio.timeout(60):
+        while (run := browser.console.moves.last) is not None and not run.is_over:
+            await asyncio.sleep(0.1)
+    assert run is not None
+    assert (run.state, run.problems, run.left) == ("done", [], [])
+
+
+async def test_a_rebalance_moves_what_its_plan_showed_and_takes_its_throttle_away(
+    browser: Browser, admin: Admin
+) -> None:
+    before = await asyncio.to_thread(replicas, admin)
+    page = await browser.get("/cluster/plan")
+    lines = [line.split() for line in plan_of(page.text).splitlines() if line.startswith(f"{TOPIC} ")]
+    assert len(lines) == PARTITIONS // 2
+    assert await asyncio.to_thread(replicas, admin) == before, "a plan moves nothing"
+    assert (
+        await browser.post("/cluster/plan", token=token_of(page.text), plan="", throttle="0")
+    ).status_code == 400
+    await carried_out(browser, "/cluster/plan", throttle="100")
+    after = await asyncio.to_thread(replicas, admin)
+    for _, partition, _, then, _ in lines:
+        assert after[int(partition)] == tuple(map(int, then.split(",")))
+    resources = [ConfigResource.topic(TOPIC)]
+    resources += [ConfigResource.broker(brokers[0]) for brokers in after]
+    settings = await asyncio.to_thread(admin.describe_configs, resources)
+    for entries in settings.values():
+        for name in (*THROTTLE_RATES, *THROTTLED_REPLICAS):
+            assert name not in entries or entries[name].value in ("", str(2**63 - 1), None), name
+    shown = await browser.get("/cluster")
+    assert "not begun: 0." in shown.text
+
+
+async def test_a_broker_is_drained_and_the_time_line_says_what_moved(browser: Browser, admin: Admin) -> None:
+    await browser.get("/cluster")
+    drained = max(brokers[0] for brokers in await asyncio.to_thread(replicas, admin))
+    drain = await browser.get(f"/cluster/plan?drain={drained}")
+    assert f"Drain broker {drained}" in drain.text
+    moved = [line.split() for line in plan_of(drain.text).splitlines()]
+    assert {line[2] for line in moved} == {str(drained)}
+    await carried_out(browser, f"/cluster/plan?drain={drained}")
+    assert drained not in {
+        broker for brokers in await asyncio.to_thread(replicas, admin) for broker in brokers
+    }
+    async with asyncio.timeout(20):
+        while "Partitions that have other replicas" not in (await browser.get("/cluster")).text:
+            await asyncio.sleep(0.2)
+    assert (await browser.get(f"/cluster/plan?drain={drained}")).text.count("Nothing has to move.") == 1
+    assert (await browser.get("/cluster/plan?drain=77")).status_code == 400
+    assert (await browser.get("/cluster/plan?drain=x")).status_code == 400
+
+
+async def test_what_cannot_be_moved_is_named_and_holds_nothing_up(browser: Browser, admin: Admin) -> None:
+    before = await asyncio.to_thread(replicas, admin)
+    other = 3 - before[0][0]
+    text = f"{TOPIC} 0 {before[0][0]} {other} 0\nno-such-topic 0 1 1 0"
+    token = token_of((await browser.get("/cluster")).text)
+    begun = await browser.post("/cluster/plan", token=token, plan=text, sure="1")
+    assert begun.status_code == 303, begun.text
+    async with asyncio.timeout(60):
+        while (run := browser.console.moves.last) is not None and not run.is_over:
+            await asyncio.sleep(0.1)
+    assert run is not None
+    assert run.state == "done"
+    assert any("no-such-topic" in problem for problem in run.problems)
+    assert (await asyncio.to_thread(replicas, admin))[0] == (other,)
+
+
+async def test_nonsense_for_a_plan_is_refused(browser: Browser) -> None:
+    token = token_of((await browser.get("/cluster")).text)
+    for plan in ("", "x", f"{TOPIC} 0 1", f"{TOPIC} zero 1 2 3"):
+        assert (await browser.post("/cluster/plan", token=token, plan=plan)).status_code == 400
+    assert browser.console.moves.last is None
+
+
+async def test_a_move_is_cancelled(browser: Browser, admin: Admin, cluster: Cluster) -> None:
+    def prepare() -> None:
+        admin.create_topics([NewTopic("stays", assignments=[[1]])])
+        with Producer(cluster.address) as producer:
+            for _ in range(300):
+                producer.send("stays", bytes(50_000), partition=0)
+
+    await asyncio.to_thread(prepare)
+    token = token_of((await browser.get("/cluster")).text)
+    begun = await browser.post(
+        "/cluster/plan", token=token, plan="stays 0 1 2 15000000", throttle="1", sure="1"
+    )
+    assert begun.status_code == 303, begun.text
+    async with asyncio.timeout(30):
+        while "stays-0" not in (shown := (await browser.get("/cluster")).text):
+            await asyncio.sleep(0.1)
+    assert "/cluster/cancel" in shown
+    assert "moves are cancelled: 1" in (await browser.get("/cluster/cancel")).text
+    assert (await browser.post("/cluster/cancel", token=token, sure="1")).status_code == 303
+    async with asyncio.timeout(60):
+        while (run := browser.console.moves.last) is not None and not run.is_over:
+            await asyncio.sleep(0.1)
+    partitions = (await asyncio.to_thread(admin.describe_topics, ["stays"]))["stays"].partitions
+    assert partitions[0].replicas == (1,)
