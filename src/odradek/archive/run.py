@@ -13,7 +13,7 @@ import re
 import sys
 import tempfile
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Final, TypeAlias
 
@@ -35,8 +35,11 @@ if TYPE_CHECKING:
     from pyspark.sql.streaming.query import StreamingQuery
 
     from odradek.archive import opening
+    from odradek.net.metrics_page import PageTerms
+    from odradek.spark import query_metrics
 else:
     opening = lazy("odradek.archive.opening")
+    query_metrics = lazy("odradek.spark.query_metrics")
     sql = lazy("pyspark.sql")
 
 log: Final = logging.getLogger("odradek.archive")
@@ -76,6 +79,8 @@ class RunTerms:
     checkpoint: str | None = None
     master: str | None = None
     client: Mapping[str, str] = field(default_factory=dict, repr=False)
+    metrics: PageTerms | None = None
+    """A listener for the query's metrics; None: there is none."""
 
     def __post_init__(self) -> None:
         try:
@@ -150,7 +155,11 @@ def run_archive(terms: RunTerms, tell: Tell, should_stop: Callable[[], bool]) ->
     with (
         spark_session(terms.master, BRIEF if terms.once else LASTING) as spark,
         _checkpoint_directory(terms) as checkpoint,
+        ExitStack() as closing,
     ):
+        if terms.metrics is not None:
+            page = closing.enter_context(query_metrics.SessionMetrics(spark, terms.metrics))
+            tell(f"metrics on {page.url}")
         try:
             query = start_archiving(spark, terms, checkpoint)
             _follow(query, tell, should_stop)

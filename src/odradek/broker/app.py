@@ -62,6 +62,7 @@ if TYPE_CHECKING:
     from odradek.broker.audit.trail import AuditTrail
     from odradek.broker.coordinators import groups as coordinators_groups
     from odradek.broker.coordinators import transactions as coordinators_transactions
+    from odradek.broker.metrics.record_traces import RecordTraces
     from odradek.broker.share import wiring
     from odradek.runtime.real_loop_watch import LoopWatch
     from odradek.security import principal_builder
@@ -128,6 +129,8 @@ class Broker:
         """The event loop, as long work shares it."""
         self.addresses: list[tuple[str, int]] = []
         self.fatal = asyncio.Event()
+        self.traces: RecordTraces | None = None
+        """Makes spans of traced records; set before the start."""
         self.loop_watch: LoopWatch | None = None
         """Its `counts` say how often, and for how long, the event loop was held."""
 
@@ -292,6 +295,7 @@ class Broker:
             if config.access.principal_builder_class == DEFAULT_PRINCIPAL_BUILDER
             else principal_builder.make_principals(config.access.principal_builder_class),
             turns=self.turns,
+            traces=self.traces,
         )
 
     async def _join(

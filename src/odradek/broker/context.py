@@ -33,6 +33,7 @@ if TYPE_CHECKING:
     from odradek.broker.access.asker import Access
     from odradek.broker.coordinators import transaction_verifier
     from odradek.broker.coordinators.runtime import CoordinatorKind, CoordinatorRuntime
+    from odradek.broker.metrics.record_traces import RecordTraces
     from odradek.broker.share.partitions import SharePartitions
     from odradek.groups.machine import GroupMachine
     from odradek.groups.service import GroupService
@@ -90,6 +91,8 @@ class BrokerContext:
     """Matches what clients list with expressions."""
     client_telemetry: ClientTelemetry = field(init=False)
     """Metrics that clients pushed."""
+    traces: RecordTraces | None = None
+    """Makes spans of traced records; None where no collector is set."""
     turns: Turns
     """Turns on the event loop, for handlers whose work grows with the request."""
     answer_room_bytes: Callable[[], int] = lambda: 2**31 - 1

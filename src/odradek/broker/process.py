@@ -22,8 +22,10 @@ from odradek.telemetry import events
 
 if TYPE_CHECKING:
     from odradek.broker.metrics import listener as metrics_listener
+    from odradek.broker.metrics import otlp_export
 else:
     metrics_listener = lazy("odradek.broker.metrics.listener")
+    otlp_export = lazy("odradek.broker.metrics.otlp_export")
 
 _log = events.get("broker")
 _SWITCH_SECONDS: Final = 0.005
@@ -67,9 +69,12 @@ async def _serve(config: BrokerConfig, lifeline: int | None) -> int:
         loop.add_reader(lifeline, _cut, lifeline, stopping)
     stopped, failed = loop.create_task(_wait(stopping)), loop.create_task(_wait(broker.fatal))
     try:
+        export = otlp_export.OtlpExport(broker, config, runtime) if config.otlp.endpoint else None
         metrics = metrics_listener.MetricsListener(broker, config) if config.metrics.listeners else None
         if metrics is not None:
             metrics.start()
+        if export is not None:
+            export.start()
     except OdradekError as error:
         print(f"odradek: {error}", file=sys.stderr)  # noqa: T201 - as below
         stopped.cancel()
@@ -80,6 +85,8 @@ async def _serve(config: BrokerConfig, lifeline: int | None) -> int:
     finally:
         if metrics is not None:
             metrics.close()
+        if export is not None:
+            await export.close()
 
 
 async def _run(

@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any, Final
 import click
 
 from odradek.cli.cluster.access import check_reachable, connection_settings
+from odradek.cli.metrics import metrics_options, metrics_terms
 from odradek.cli.numbers import Whole
 from odradek.cli.options import bootstrap_option, pairs
 from odradek.cli.output import remark, say, say_in_red, say_lines
@@ -254,6 +255,7 @@ def _report(error: OdradekError) -> None:
     metavar="PORT",
     help="Open a door for JDBC (Spark's Thrift server) on this port of 127.0.0.1. It only reads.",
 )
+@metrics_options
 @click.option("--json-log", is_flag=True, help="The log as JSON, one object a line.")
 @click.option(
     "--lifeline", type=Whole(min=0), hidden=True, help="A pipe: the server stops when its other end closes."
@@ -300,6 +302,7 @@ def serve(
             sleep=_sleep_terms(given),
             processing_log=processing_log.ProcessingLogTerms.of(given),
             archive_endpoints=_archive_endpoints(given),
+            metrics=metrics_terms(),
             commands_between_snapshots=max(1, _whole(given, _SNAPSHOT_COMMANDS, 500)),
         )
         http = serving.HttpTerms(host=host.strip("[]"), port=int(port), certificate=certificate, key=key)

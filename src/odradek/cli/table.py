@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any, Final
 import click
 
 from odradek.cli.cluster.access import check_reachable, client_arguments
+from odradek.cli.metrics import metrics_options, metrics_terms
 from odradek.cli.options import bootstrap_option, complete_topics, json_option
 from odradek.cli.output import print_json, print_table, remark, say, say_lines
 from odradek.model.errors import ConfigError, ErrorCode, KafkaError, OdradekError
@@ -63,6 +64,7 @@ def table() -> None:
     show_default=True,
     help="Where to listen. No one has to log in: think before you leave this machine.",
 )
+@metrics_options
 @bootstrap_option
 def serve(
     topics: tuple[str, ...],
@@ -83,6 +85,7 @@ def serve(
         for items, option in ((keys, "--key"), (values, "--value"), (windows, "--windows"))
     )
     host, port = _address(listen)
+    metrics = metrics_terms()
     check_reachable(bootstrap)
     try:
         served = tuple(
@@ -104,6 +107,7 @@ def serve(
             port=port,
             directory=directory,
             settings=client_arguments(),
+            metrics=metrics,
             on_ready=lambda address: say(f"ready {address}"),
         )
     )

@@ -84,6 +84,7 @@ class ProducerOptions(ClientOptions, total=False):
     partitioner_adaptive_partitioning_enable: bool
     partitioner_ignore_keys: bool
     enable_metrics_push: bool
+    enable_opentelemetry: bool
 
 
 class ConsumerOptions(ClientOptions, total=False):
@@ -111,6 +112,7 @@ class ConsumerOptions(ClientOptions, total=False):
     allow_auto_create_topics: bool
     default_api_timeout_ms: int
     enable_metrics_push: bool
+    enable_opentelemetry: bool
 
 
 class AdminOptions(ClientOptions, total=False):

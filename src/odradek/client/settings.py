@@ -179,6 +179,8 @@ class ProducerSettings(ClientSettings):
         "spread records with a key as if they had none")
     enable_metrics_push: Boolean = setting(default=True, meaning=
         "push metrics of this client to brokers that ask for them (KIP-714)")
+    enable_opentelemetry: Boolean = setting(default=False, meaning=
+        "Odradek's own: a span of OpenTelemetry for each record sent, whose context goes into its headers; needs odradek[otel]")
     # fmt: on
 
     @property
@@ -273,6 +275,8 @@ class ConsumerSettings(ClientSettings):
         "how long calls without a timeout of their own may take")
     enable_metrics_push: Boolean = setting(default=True, meaning=
         "push metrics of this client to brokers that ask for them (KIP-714)")
+    enable_opentelemetry: Boolean = setting(default=False, meaning=
+        "Odradek's own: a span of OpenTelemetry for each record of a trace that poll returns; needs odradek[otel]")
     # fmt: on
 
     @property

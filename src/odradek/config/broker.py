@@ -23,6 +23,7 @@ from odradek.config.section import Path, Section, declared, section, value_at
 from odradek.config.server import (
     CleanerConfig,
     MetricsConfig,
+    OtlpConfig,
     ServerConfig,
     StorageConfig,
     TopicCreationConfig,
@@ -76,6 +77,7 @@ class BrokerConfig(Section):
     """Each listener's security by its name: the sections `ssl` and `sasl`, and the settings of that listener alone."""
     audit: AuditConfig = field(default_factory=AuditConfig)
     metrics: MetricsConfig = field(default_factory=MetricsConfig)
+    otlp: OtlpConfig = field(default_factory=OtlpConfig)
 
     originals: Mapping[str, str] = field(default_factory=dict, repr=False)
     """The values that `load` got, as text: the broker's static configuration. Not in its `repr`: it may hold

@@ -85,6 +85,27 @@ class MetricsConfig(Section):
 
 
 @section()
+class OtlpConfig(Section):
+    """Says which OpenTelemetry collector gets traces and metrics, and how much of them."""
+
+    # fmt: off
+    endpoint: String = setting("odradek.otlp.endpoint", default="", meaning=
+        "The address of an OpenTelemetry collector that takes OTLP over HTTP, such as http://127.0.0.1:4318. It needs "
+        "odradek[otel]. Headers and certificates: OpenTelemetry's environment variables. Not set: nothing is sent.")
+    metrics_interval_ms: Int = setting("odradek.otlp.metrics.interval.ms", default=60_000, valid=at_least(0), meaning=
+        "How often metrics are sent to odradek.otlp.endpoint. 0: never.")
+    metrics_series_max: Int = setting("odradek.otlp.metrics.series.max", default=20_000, valid=at_least(1), meaning=
+        "The most series that are sent at one time. Totals come first; those beyond are left out, and counted in "
+        "odradek_metrics_series_left_out.")
+    traced_records_per_second_max: Int = setting("odradek.otlp.traced.records.per.second.max", default=100,
+        valid=at_least(0), meaning=
+        "The most records with a sampled trace context in their headers whose way through this broker becomes spans. 0: none.")
+    traced_batch_bytes_max: Int = setting("odradek.otlp.traced.batch.bytes.max", default=64 << 10, valid=at_least(0), meaning=
+        "The headers of larger batches are not looked at for a trace context. Compressed ones count expanded.")
+    # fmt: on
+
+
+@section()
 class TopicCreationConfig(Section):
     """Settings for creating and deleting topics, and defaults for topics whose creator sets none."""
 

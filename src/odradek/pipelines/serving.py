@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from odradek.model.errors import OdradekError
-from odradek.net.metrics_page import MetricsPage
+from odradek.net.metrics_page import MetricsPage, PageTerms
 from odradek.pipelines.document import PipelineDocument
 from odradek.pipelines.lifecycle import RestartPolicy
 from odradek.pipelines.membership import SESSION_MS, SupervisedTopics
@@ -46,8 +46,8 @@ class ServeTerms:
     """Settings of all its clients, such as how they log in, by their Python names."""
     policy: RestartPolicy = field(default_factory=RestartPolicy)
     session_ms: int = SESSION_MS
-    metrics_address: tuple[str, int] | None = None
-    """Host and port of a metrics listener; None: there is none."""
+    metrics: PageTerms | None = None
+    """The metrics listener; None: there is none."""
 
 
 class AnotherSupervisor(OdradekError):
@@ -72,9 +72,9 @@ def serve(
     """
     serving = _Serving(terms, launch, clock, entropy, pause, tell, should_kill)
     with _only_one(terms.state_directory), ExitStack() as closing:
-        if terms.metrics_address is not None:
-            page = closing.enter_context(MetricsPage(*terms.metrics_address, serving.families))
-            tell(f"metrics on http://{page.address}/metrics")
+        if terms.metrics is not None:
+            page = closing.enter_context(MetricsPage(terms.metrics, serving.families))
+            tell(f"metrics on {page.url}")
         serving.run(should_stop)
 
 

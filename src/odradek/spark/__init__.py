@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from odradek.spark.duplicates import deduplicate
     from odradek.spark.lag import publish_offsets
     from odradek.spark.login import connection_options
+    from odradek.spark.query_metrics import serve_metrics
     from odradek.spark.source import OdradekDataSource
 
 __all__ = [
@@ -29,6 +30,7 @@ __all__ = [
     "deduplicate",
     "guarded",
     "publish_offsets",
+    "serve_metrics",
     "split_dead_letters",
     "where_or_dead",
 ]
@@ -46,5 +48,6 @@ __getattr__ = lazy_names(
         ),
         "odradek.spark.lag": ("publish_offsets",),
         "odradek.spark.login": ("connection_options",),
+        "odradek.spark.query_metrics": ("serve_metrics",),
     },
 )

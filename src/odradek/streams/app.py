@@ -35,11 +35,13 @@ if TYPE_CHECKING:
 
     from pyspark.sql import DataFrame, SparkSession
 
+    from odradek.net import metrics_page
     from odradek.streams import driver, picture, running
     from odradek.streams.driver import TestDriver
     from odradek.streams.running import Run
 else:
     driver = lazy("odradek.streams.driver")
+    metrics_page = lazy("odradek.net.metrics_page")
     picture = lazy("odradek.streams.picture")
     running = lazy("odradek.streams.running")
 
@@ -227,12 +229,15 @@ class Streams:
         changelog: bool = True,
         options: Mapping[str, str] | None = None,
         spark: SparkSession | None = None,
+        metrics: str | None = None,
     ) -> Run:
         """Runs the program: one query of Spark for each output, or for those that name the same one (`to(..., query=)`).
 
         `checkpoint`: a directory that stays. `until_now`: end when all is read that was there. `changelog`: with delivery
         exactly_once, keep state in topics, too; without its checkpoint, the program then continues with them where it was.
-        `spark`: the session to run in, in place of the one that `Streams(spark=)` names."""
+        `spark`: the session to run in, in place of the one that `Streams(spark=)` names. `metrics`: HOST:PORT; the
+        metrics of the session's queries are served there until the run is stopped (`odradek.spark.serve_metrics` has tokens and TLS).
+        """
         for problem in unread_topics(self._starting, self._topics):
             log.warning("%s", problem)
         if spark is not None:
@@ -245,4 +250,5 @@ class Streams:
             until_now=until_now,
             changelog=changelog,
             options=dict(options or {}),
+            metrics=None if metrics is None else metrics_page.PageTerms.of(metrics),
         )

@@ -13,6 +13,7 @@ import pyarrow as pa
 from pyspark.sql.types import StructType
 
 from odradek.model.errors import ConfigError
+from odradek.model.lazy import lazy
 from odradek.spark import connections
 from odradek.spark.dead_letters.left_out import LeftOutRecords
 from odradek.spark.dead_letters.letters import QUERY_PROPERTY, MicroBatch
@@ -48,7 +49,12 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
     from pyspark.sql.streaming.query import StreamingQuery
 
+    from odradek.net.metrics_page import PageTerms
+    from odradek.spark import query_metrics
+    from odradek.spark.query_metrics import SessionMetrics
     from odradek.views.table_view import TableView
+else:
+    query_metrics = lazy("odradek.spark.query_metrics")
 
 
 ROWS_PER_BATCH: Final = 1_000_000
@@ -76,8 +82,11 @@ class Run:
         queries: Mapping[str, StreamingQuery],
         tables: QueryableTables,
         with_named_sources: frozenset[str] = frozenset(),
+        metrics: SessionMetrics | None = None,
     ) -> None:
+        """`metrics`: the listener that ends with the run."""
         self.queries = dict(queries)
+        self._metrics = metrics
         self.with_named_sources: Final = with_named_sources
         """The outputs whose checkpoint knows their sources by names."""
         self._tables = tables
@@ -95,6 +104,11 @@ class Run:
         """
         return self._tables.serve(host, port)
 
+    @property
+    def metrics_url(self) -> str | None:
+        """The address of the run's metrics; None without `start(metrics=)`."""
+        return None if self._metrics is None else self._metrics.url
+
     def __enter__(self) -> Self:
         return self
 
@@ -105,6 +119,8 @@ class Run:
         for query in self.queries.values():
             query.stop()
         self._tables.close()
+        if self._metrics is not None:
+            self._metrics.close()
         connections.close_idle()
 
     def wait(self, timeout_s: int | None = None) -> bool:
@@ -129,8 +145,9 @@ def start(
     interval: str,
     until_now: bool,
     options: Mapping[str, str],
+    metrics: PageTerms | None = None,
 ) -> Run:
-    """Starts the queries. `interval`: of Spark's trigger; `until_now`: the trigger is availableNow.
+    """Starts the queries. `interval`: of Spark's trigger; `until_now`: the trigger is availableNow; `metrics`: their listener.
 
     ConfigError for outputs that one query cannot write, and for a program that writes nothing, or has no servers.
     """
@@ -138,13 +155,12 @@ def start(
     if not planned:
         raise ConfigError(f"{program.name} writes nothing: end a stream with to(...) or foreach(...)")
     queries: dict[str, StreamingQuery] = {}
-    topics: dict[str, int] = {}
-    tables: dict[str, QueryableTable] = {}
-    client_options = {} if program.servers is None else _client_options(program)
-    queryable = QueryableTables(client_options, tables)
+    topics, tables = dict[str, int](), dict[str, QueryableTable]()
+    queryable = QueryableTables({} if program.servers is None else _client_options(program), tables)
     rules = _letter_rules(program, planned)
     settings = {} if until_now else {JAVA_OPTIONS: LASTING}
     spark = session_with_state(program.name, program.spark, program.partitions, settings)
+    page = None if metrics is None else query_metrics.SessionMetrics(spark, metrics).__enter__()
     named: set[str] = set()
     has_changelog = changelog and delivery == "exactly_once"
     for_now = _SettingsForNow(spark)
@@ -175,11 +191,11 @@ def start(
             with in_one_line(query.name):
                 queries[query.name] = writer.outputMode("append").start()
     except BaseException:
-        Run(queries, queryable).stop()
+        Run(queries, queryable, metrics=page).stop()
         raise
     finally:
         for_now.restore()
-    return Run(queries, queryable, frozenset(named))
+    return Run(queries, queryable, frozenset(named), page)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

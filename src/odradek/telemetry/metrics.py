@@ -7,6 +7,7 @@ request's path is an addition, and no lock is taken.
 
 from __future__ import annotations
 
+import re
 from bisect import bisect_left
 from collections.abc import Iterable, Sequence
 from enum import Enum
@@ -16,6 +17,9 @@ LATENCY_BOUNDS_S: Final = (
     0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0,
 )  # fmt: skip
 """Upper bounds of latencies, in seconds."""
+
+_LABEL: Final = re.compile(r'([a-zA-Z_][a-zA-Z0-9_]*)="((?:[^"\\]|\\.)*)"')
+_UNESCAPING: Final = re.compile(r"\\(.)")
 
 
 class MetricKind(Enum):
@@ -126,6 +130,15 @@ def escaped(text: str) -> str:
     if "\\" in text or '"' in text or "\n" in text:
         text = text.replace("\\", r"\\").replace("\n", r"\n").replace('"', r"\"")
     return text
+
+
+def label_pairs(text: str) -> dict[str, str]:
+    """Returns the labels in a text that `labels` made."""
+    return {name: _UNESCAPING.sub(_unescaped, value) for name, value in _LABEL.findall(text)}
+
+
+def _unescaped(match: re.Match[str]) -> str:
+    return "\n" if match[1] == "n" else match[1]
 
 
 def bounded(families: Iterable[Family], series_max: int) -> list[Family]:

@@ -14,10 +14,10 @@ from click.testing import CliRunner
 from tests.security.conftest import Pems, SecureScene
 
 from odradek.broker.metrics.listener import MetricsListener
-from odradek.broker.metrics.page_access import PageTokens
 from odradek.cli.main import cli
 from odradek.config.broker import BrokerConfig
 from odradek.model.errors import ConfigError
+from odradek.net.page_access import PageTokens
 
 SECONDS = 20
 TOKEN = "a-token-of-many-characters"

@@ -7,7 +7,7 @@ from dataclasses import replace
 
 from prometheus_client.parser import text_string_to_metric_families
 
-from odradek.net.metrics_page import MetricsPage
+from odradek.net.metrics_page import MetricsPage, PageTerms
 from odradek.pipelines.document import run_key
 from odradek.pipelines.status import Phase, PipelineStatus, RunFailure, pipeline_families
 
@@ -34,7 +34,7 @@ STATUSES = [("totals", FINE), (run_key("totals", 2), FAILED)]
 
 
 def test_the_listener_shows_what_the_statuses_say() -> None:
-    with MetricsPage("127.0.0.1", 0, lambda: pipeline_families(STATUSES, 100_000)) as page:
+    with MetricsPage(PageTerms.of("127.0.0.1:0"), lambda: pipeline_families(STATUSES, 100_000)) as page:
         with urllib.request.urlopen(f"http://{page.address}/metrics", timeout=SECONDS) as page_read:
             text = page_read.read().decode()
         with urllib.request.urlopen(f"http://{page.address}/livez", timeout=SECONDS) as page_read:

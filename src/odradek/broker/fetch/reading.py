@@ -94,6 +94,8 @@ class FetchReader:
         self._is_first = True
         self._looks_left = _LOOKS_FOR_COLD
         self._beside: ReadProgress | None = None
+        self.traced: list[tuple[Partition, int, int]] = []
+        """The ranges of offsets, of partitions with traced records, that were read."""
         self.cold: list[Missing] = []
         """Data that is only on the disk: another thread must load it (`bring`) before it is read here."""
 
@@ -137,6 +139,7 @@ class FetchReader:
         self.has_news = False
         self.partitions = {}
         self.cold = []
+        self.traced = []
         self._looks_left -= 1
         self._memory_room_bytes = self._broker.answer_room_bytes() if self.follower is None else _UNBOUNDED
 
@@ -260,7 +263,29 @@ class FetchReader:
             now = self._broker.runtime.clock.monotonic()
             self._broker.replicas.leader_throttle.copied(len(read.records), now)
         aborted = _aborted(partition, wanted.fetch_offset, read.next_offset) if self.committed_only else None
+        self._note_traced(partition, wanted.fetch_offset, read.next_offset)
         return _found(partition, index, read.records, aborted)
+
+    def _note_traced(self, partition: Partition, start_offset: int, end_offset: int) -> None:
+        traces = self._broker.traces
+        if traces is not None and traces.remembers(partition):
+            self.traced.append((partition, start_offset, end_offset))
+
+    def trace(self) -> None:
+        """Makes spans of the traced records that were read last: they are what is answered."""
+        traces = self._broker.traces
+        if traces is None or not self.traced:
+            return
+        context = self._context
+        for partition, start_offset, end_offset in self.traced:
+            traces.fetched(
+                partition,
+                start_offset,
+                end_offset,
+                began=context.connection.figures.arrived_at,
+                client_id=context.client_id,
+                by_follower=self.follower is not None,
+            )
 
     def _is_cold(self, partition: Partition, fetch_offset: int, limit: int) -> bool:
         """Tells whether it must be loaded first. It counts as found, so that no more is loaded than one answer takes."""

@@ -58,6 +58,7 @@ class MetricsCollection:
             *self._idle.families(context.runtime.clock.monotonic()),
             *server.families(),
             *of_flushes(context),
+            *([] if context.traces is None else context.traces.families()),
             *transactions.families(),
             *context.requests.families(),
             *of_directories(context),

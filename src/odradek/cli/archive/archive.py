@@ -14,6 +14,7 @@ from odradek.archive.location import ArchiveLocation, archive_location
 from odradek.archive.tables.port import TableFormat
 from odradek.archive.values import ArchiveError
 from odradek.cli.cluster.access import check_reachable, connection_settings
+from odradek.cli.metrics import metrics_options, metrics_terms
 from odradek.cli.numbers import Whole
 from odradek.cli.options import bootstrap_option, complete_topics, json_option, pairs
 from odradek.cli.output import bytes_text, print_json, print_table, remark, say
@@ -158,6 +159,7 @@ def archive() -> None:
     help="The checkpoint of Spark's query; needed with a cluster.  [default: a temporary one]",
 )
 @client_option
+@metrics_options
 @bootstrap_option
 def run(
     place: str,
@@ -213,6 +215,7 @@ def run(
         checkpoint=checkpoint,
         master=master,
         client=_client(properties),
+        metrics=metrics_terms(),
     )
     check_reachable(bootstrap)
     running.run_archive(terms, remark, _stopped_by_signals().is_set)

@@ -12,12 +12,12 @@ from typing import TYPE_CHECKING
 import click
 
 from odradek.cli.cluster.access import check_reachable, client_arguments
+from odradek.cli.metrics import metrics_options, metrics_terms
 from odradek.cli.numbers import Whole
 from odradek.cli.options import bootstrap_option
 from odradek.cli.output import say
 from odradek.cli.pipeline.access import program_environment
 from odradek.config.data_directory import default_data_directory
-from odradek.config.listeners import parse_host_port
 from odradek.model.lazy import lazy
 from odradek.pipelines.admission import Approvals, ProgramAdmission
 from odradek.pipelines.lifecycle import RestartPolicy
@@ -71,11 +71,7 @@ def pipelines() -> None:
     multiple=True,
     help="Let pipelines have checkpoints below this directory or URL, beside --state.",
 )
-@click.option(
-    "--metrics",
-    metavar="HOST:PORT",
-    help="Serve metrics of the pipelines here, for Prometheus: http://HOST:PORT/metrics. There is no login.",
-)
+@metrics_options
 @click.option("--json-log", is_flag=True, help="The log as JSON, one object a line.")
 @bootstrap_option
 def serve(
@@ -85,7 +81,6 @@ def serve(
     allow_conf: tuple[str, ...],
     allow_master: tuple[str, ...],
     allow_checkpoints: tuple[str, ...],
-    metrics: str | None,
     json_log: bool,
     bootstrap: str,
 ) -> None:
@@ -93,7 +88,7 @@ def serve(
 
     Of several supervisors of one cluster one works and the others wait. Pipelines run as processes of this machine.
     """
-    metrics_address = None if metrics is None else parse_host_port(metrics)
+    metrics = metrics_terms()
     events.configure(level="INFO", json_lines=json_log)
     check_reachable(bootstrap)
     directory = Path(state or Path(default_data_directory()) / "pipelines").absolute()
@@ -126,7 +121,7 @@ def serve(
         state_directory=directory,
         policy=RestartPolicy(starting_count_max=os.cpu_count() or 1, process_count_max=processes_max),
         name=name,
-        metrics_address=metrics_address,
+        metrics=metrics,
     )
     serving.serve(
         terms,

@@ -42,11 +42,14 @@ from odradek.runtime.real_clock import SystemClock, SystemEntropy
 if TYPE_CHECKING:
     import pyarrow as pa
 
+    from odradek.client import tracing
     from odradek.records import arrow
 else:
     arrow = lazy("odradek.records.arrow")
     pa = lazy("pyarrow")
+    tracing = lazy("odradek.client.tracing")
 
+_NS_PER_MS: Final = 1_000_000
 R = TypeVar("R")
 Deserializer = Callable[[bytes], R]
 """Is not called for null, as in Java."""
@@ -102,6 +105,11 @@ class ConsumerCore(Generic[K, V]):
         if settings.enable_metrics_push:
             labels = {"group_id": settings.group_id, "group_instance_id": settings.group_instance_id}
             self.cluster.push_metrics(lambda: self.metrics.read(settings.client_id), labels)
+        self._spans = (
+            tracing.ConsumerSpans(settings.client_id, settings.group_id)
+            if settings.enable_opentelemetry
+            else None
+        )
         self._kept: deque[ConsumerRecord[K, V]] = deque()
         self._returned_ids: dict[TopicPartition, UUID] = {}
         """The topics of the records that the user was given last."""
@@ -259,6 +267,7 @@ class ConsumerCore(Generic[K, V]):
     def collect(self, first: FetchedChunk, record_count_max: int) -> list[ConsumerRecord[K, V]]:
         """Records from `first` and, up to the limit, from whatever else is buffered. On the caller's thread."""
         records: list[ConsumerRecord[K, V]] = []
+        began_ns = self.clock.wall_ms() * _NS_PER_MS if self._spans is not None else 0
         chunk: FetchedChunk | None = first
         ids: dict[TopicPartition, UUID] = {}
         while chunk is not None and len(records) < record_count_max:
@@ -279,6 +288,8 @@ class ConsumerCore(Generic[K, V]):
             chunk = self._go_on(chunk)
         self._returned_ids.update(ids)
         self.metrics.records.add(len(records))
+        if self._spans is not None:
+            self._spans.received(records, began_ns)
         return records
 
     def collect_arrow(self, chunk: FetchedChunk, record_count_max: int) -> pa.RecordBatch | None:

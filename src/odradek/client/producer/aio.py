@@ -17,7 +17,7 @@ from odradek.client.options import ProducerOptions
 from odradek.client.producer.core import SHUTDOWN_S, ProducerCore
 from odradek.client.producer.delivery import Delivery, RecordMetadata
 from odradek.client.producer.partitioner import Partitioner
-from odradek.client.producer.record_input import HeaderInput, K, Serializer, V
+from odradek.client.producer.record_input import HeaderInput, K, Serializer, TracedHeaders, V
 from odradek.client.settings import ProducerSettings
 from odradek.client.transactions.prepared import TransactionIdentity
 from odradek.model.exception_text import add_note
@@ -97,6 +97,18 @@ class AsyncProducer(Generic[K, V]):
         Waits, up to max.block.ms, for the topic's metadata and while buffer.memory is full.
         """
         core = self._core
+        if core.spans is not None and headers.__class__ is not TracedHeaders:
+            with core.spans.sending(topic, headers) as span:
+                delivery = await self.send(
+                    topic,
+                    value,
+                    key=key,
+                    headers=span.headers,
+                    partition=partition,
+                    timestamp_ms=timestamp_ms,
+                )
+                span.follow(delivery)
+                return delivery
         if not self._loop.is_current or self._closed:
             await self.start()
         if core.transactions is not None:
@@ -109,9 +121,9 @@ class AsyncProducer(Generic[K, V]):
         deadline: float | None = None
         while True:
             with core.accumulator.lock:
-                delivery = core.accumulator.append(queues, queue, timestamp_ms, key_bytes, value_bytes, pairs)
-            if delivery is not None:
-                return delivery
+                appended = core.accumulator.append(queues, queue, timestamp_ms, key_bytes, value_bytes, pairs)
+            if appended is not None:
+                return appended
             now = core.clock.monotonic()
             deadline = deadline or now + core.max_block_s
             await self._wait_for_room(deadline - now)

@@ -31,9 +31,11 @@ from odradek.runtime.real_clock import SystemClock, SystemEntropy
 from odradek.telemetry import events
 
 if TYPE_CHECKING:
+    from odradek.client import tracing
     from odradek.client.producer import arrow_rows
 else:
     arrow_rows = lazy("odradek.client.producer.arrow_rows")
+    tracing = lazy("odradek.client.tracing")
 
 _log = events.get("client")
 
@@ -73,6 +75,9 @@ class ProducerCore:
         self.sender.transactions = self.transactions
         if settings.enable_metrics_push:
             self.cluster.push_metrics(self.metrics, {"transactional_id": settings.transactional_id})
+        self.spans: Final = (
+            tracing.ProducerSpans(settings.client_id) if settings.enable_opentelemetry else None
+        )
         self._ending: asyncio.Task[None] | None = None
         """The end of a transaction's block, under way."""
         self.max_block_s: Final = settings.max_block_ms / 1000

@@ -296,6 +296,18 @@ class Delivery:
         self.batch.observed = True
         self.batch.when_done(lambda: _call(tell, self))
 
+    def when_settled(self, tell: Callable[[int, int, Exception | None], None]) -> None:
+        """Calls `tell` with partition, offset (-1: unknown) and error once the fate is known, on the client's own thread.
+
+        It does not count as a look at the failure: `flush` still raises it. `tell` must not raise.
+        """
+        self.batch.when_done(lambda: tell(*self._outcome()))
+
+    def _outcome(self) -> tuple[int, int, Exception | None]:
+        batch, index = self.batch.outcome_of(self._index)
+        offset = batch.base_offset + index if batch.base_offset >= 0 else -1
+        return batch.topic_partition.partition, offset, batch.error
+
     def __await__(self) -> Generator[object, None, RecordMetadata]:
         yield from self.batch.wait_async().__await__()
         return self.result()

@@ -24,6 +24,12 @@ Serializer = Callable[[S], Buffer | str | None]
 HeaderInput = Mapping[str, bytes | str | None] | Iterable[tuple[str, bytes | str | None]]
 
 
+class TracedHeaders(tuple[tuple[str, bytes | None], ...]):
+    """Headers that have the context of a span: the record is being sent within it."""
+
+    __slots__ = ()
+
+
 def to_bytes(value: object, serializer: Serializer[Any] | None, what: str) -> Buffer | None:
     """Returns `value` for the wire: through the serializer if there is one; otherwise bytes as they are, text as UTF-8. None
     stays None, which deletes the key of a compacted topic: no serializer is called for it."""

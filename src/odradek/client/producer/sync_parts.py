@@ -21,7 +21,7 @@ from odradek.client.producer.accumulator import TopicQueues
 from odradek.client.producer.core import SHUTDOWN_S, ProducerCore
 from odradek.client.producer.delivery import Delivery
 from odradek.client.producer.partitioner import Partitioner
-from odradek.client.producer.record_input import HeaderInput, K, Serializer, V
+from odradek.client.producer.record_input import HeaderInput, K, Serializer, TracedHeaders, V
 from odradek.client.settings import ProducerSettings
 from odradek.runtime.ports import Clock, Entropy
 from odradek.telemetry import events
@@ -79,6 +79,7 @@ class ProducerSyncParts(Generic[K, V]):
         self._choose: Any = core.choose
         self._plain = core.plain
         self._sticky = core.sticky
+        self._spans = core.spans
         transactions = core.transactions
         self._check_sendable = transactions.core.check_sendable if transactions is not None else None
         _open_producers.add(self)
@@ -101,6 +102,18 @@ class ProducerSyncParts(Generic[K, V]):
         Blocks up to max.block.ms for the topic's metadata and while buffer.memory is full; raises KafkaError then, at
         once for a record that is too large, and whatever ended the producer in the background.
         """
+        if self._spans is not None and headers.__class__ is not TracedHeaders:
+            with self._spans.sending(topic, headers) as span:
+                traced = self.send(
+                    topic,
+                    value,
+                    key=key,
+                    headers=span.headers,
+                    partition=partition,
+                    timestamp_ms=timestamp_ms,
+                )
+                span.follow(traced)
+                return traced
         if self._check_sendable is not None:
             self._check_sendable()
         if headers or not self._plain or not _is_plain(value) or not _is_plain(key):

@@ -18,6 +18,7 @@ from typing import Any, Final
 from odradek.dead_letters.processing_log import ProcessingLog
 from odradek.model.exception_text import text_of
 from odradek.model.ids import TopicPartition
+from odradek.spark.query_figures import SessionFigures
 
 _HEADER: Final = struct.Struct(">II")
 """The number of bytes of the query's id, and of the value."""
@@ -67,6 +68,14 @@ class StartPush:
     starting: Mapping[str, str] = field(default_factory=dict)
     interval_ms: int = 100
     left_out_log: ProcessingLog | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MeasureQueries:
+    """The engine reports with EngineFigures at intervals from now on."""
+
+    query_id: str = ""
+    interval_s: float = 2.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -121,6 +130,14 @@ class QueryEnded:
 
     query_id: str
     problem: str | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class EngineFigures:
+    """The figures of all queries of the engine."""
+
+    figures: SessionFigures
+    query_id: str = ""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

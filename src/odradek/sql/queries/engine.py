@@ -20,7 +20,10 @@ from odradek.model.errors import OdradekError
 from odradek.model.exception_text import text_of
 from odradek.runtime.ports import Clock
 from odradek.runtime.real_clock import SystemClock
+from odradek.spark.query_figures import SessionFigures
 from odradek.sql.queries.channel import (
+    EngineFigures,
+    MeasureQueries,
     QueryEnded,
     QueryHasStopped,
     QueryProgressed,
@@ -127,8 +130,13 @@ class SqlEngine:
         changed: Callable[[str, SupervisedQuery], None] = lambda query_id, query: None,
         sleep: SleepTerms | None = None,
         clock: Clock | None = None,
+        *,
+        measures: bool = False,
     ) -> None:
-        """`changed`: of a persistent query whose state is another one now."""
+        """`changed`: of a persistent query whose state is another one now. `measures`: the engine reports `figures`."""
+        self._measures = measures
+        self.figures = SessionFigures()
+        """The engine's last report of its queries."""
         self._clock = clock or SystemClock()
         self._sleep = sleep or SleepTerms()
         self.wanted: Final[dict[str, SupervisedQuery]] = {}
@@ -151,6 +159,11 @@ class SqlEngine:
         return None if self._process is None else self._process.pid
 
     # ---- persistent queries
+
+    @property
+    def push_count(self) -> int:
+        """The push queries that run in the engine."""
+        return len(self._pushes)
 
     def hold(self) -> None:
         """Starts no query before `release`: while commands are read again, a query may be replaced, or end."""
@@ -316,6 +329,8 @@ class SqlEngine:
             )
         reader, self._writer = await asyncio.open_connection(sock=ours)
         self._writer.write(framed(self._sleep))
+        if self._measures:
+            self._writer.write(framed(MeasureQueries()))
         _log.info("sql_engine_started", process_id=self._process.pid)
         self._reading = asyncio.get_running_loop().create_task(
             self._read(reader, self._process), name="odradek-sql-engine"
@@ -336,6 +351,7 @@ class SqlEngine:
                 self._has_stopped(query_id)
         if self._is_closing:
             return
+        self.figures = SessionFigures()
         _log.warning("sql_engine_ended", exit_code=code)
         problem = f"the engine ended (exit code {code})"
         for query_id in list(self._pushes):
@@ -346,10 +362,18 @@ class SqlEngine:
 
     def _receive(
         self,
-        message: QueryRunning | QueryProgressed | QuerySlept | QueryRows | QueryEnded | QueryHasStopped,
+        message: QueryRunning
+        | QueryProgressed
+        | QuerySlept
+        | QueryRows
+        | QueryEnded
+        | QueryHasStopped
+        | EngineFigures,
     ) -> None:
         query_id = message.query_id
-        if isinstance(message, QueryHasStopped):
+        if isinstance(message, EngineFigures):
+            self.figures = message.figures
+        elif isinstance(message, QueryHasStopped):
             self._has_stopped(query_id)
         elif query_id in self._pushes:
             self._receive_push(query_id, message)

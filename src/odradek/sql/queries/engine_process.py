@@ -23,6 +23,8 @@ from odradek.spark.engine import jvm_end
 from odradek.spark.engine import session as spark_sessions
 from odradek.sql.queries.channel import (
     EngineChannel,
+    EngineFigures,
+    MeasureQueries,
     QueryEnded,
     QueryHasStopped,
     QueryProgressed,
@@ -124,6 +126,9 @@ class EngineCore:
     _lock: threading.Lock = field(default_factory=threading.Lock)
     _idle_lock: threading.Lock = field(default_factory=threading.Lock)
     _is_rest_due: bool = False
+    _report_figures_s: float | None = None
+    """The interval of reports for the server's metrics listener; None: it has none."""
+    _figures_at: float = 0.0
 
     def begin(self) -> None:
         """Starts the JVM on a thread: this process is here because a query needs it."""
@@ -143,6 +148,16 @@ class EngineCore:
             case _:
                 self._ordered[query_id] = message
                 self._lanes.add([query_id], partial(self.start, message), self.starts)
+
+    def measure(self, order: MeasureQueries) -> None:
+        """Reports the figures of queries from now on."""
+        self._report_figures_s = order.interval_s
+        self.sessions.measure()
+
+    def _report_figures(self, now: float) -> None:
+        if self._report_figures_s is not None and now - self._figures_at >= self._report_figures_s:
+            self._figures_at = now
+            self.channel.send(EngineFigures(figures=self.sessions.measure().figures()))
 
     def _open(self) -> None:
         """Opens a session early. `start` tries again, and reports why the JVM does not start."""
@@ -291,6 +306,7 @@ class EngineCore:
             try:
                 self._report()
                 now = self.clock.monotonic()
+                self._report_figures(now)
                 if now - looked_at >= _LOOK_EVERY_S:
                     looked_at = now
                     if not self._is_rest_due:
@@ -353,6 +369,8 @@ def main(descriptor: int) -> None:
         match message:
             case SleepTerms():
                 core.idle = IdleQueries(message)
+            case MeasureQueries():
+                core.measure(message)
             case _:
                 core.obey(message)
     ended.set()

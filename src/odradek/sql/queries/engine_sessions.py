@@ -7,16 +7,20 @@ import threading
 from typing import TYPE_CHECKING, Any, Final
 
 from odradek.model.lazy import lazy
+from odradek.runtime.real_clock import SystemClock
 from odradek.spark.engine.own_session import DIRECTORIES
 from odradek.sql.queries.scratch import EngineScratch
 from odradek.telemetry import events
 
 if TYPE_CHECKING:
+    from odradek.spark import query_metrics
     from odradek.spark.engine import session as spark_sessions
     from odradek.spark.engine import shared_planners
     from odradek.spark.engine.session import SessionQueries
+    from odradek.spark.query_metrics import QueryProgressListener
     from odradek.sql.functions import registering
 else:
+    query_metrics = lazy("odradek.spark.query_metrics")
     registering = lazy("odradek.sql.functions.registering")
     shared_planners = lazy("odradek.spark.engine.shared_planners")
     spark_sessions = lazy("odradek.spark.engine.session")
@@ -69,6 +73,9 @@ class EngineSessions:
         self._of_thread: Final = threading.local()
         self._first: Any = None
         self._queries: Final[list[SessionQueries]] = []
+        self._listener: QueryProgressListener | None = None
+        self._measured: Final[list[Any]] = []
+        """The sessions that a listener would be added to."""
 
     def of_this_thread(self) -> Any:
         """Returns the session of the calling thread. The first thread that asks starts the JVM, and the others wait for it."""
@@ -80,9 +87,22 @@ class EngineSessions:
                 else:
                     spark = spark_sessions.beside(self._first)
             registering.register(spark)
+            with self._lock:
+                if self._listener is not None:
+                    spark.streams.addListener(self._listener)
+                self._measured.append(spark)
             self._of_thread.spark = spark
             self._queries.append(spark_sessions.SessionQueries(spark))
         return spark
+
+    def measure(self) -> QueryProgressListener:
+        """Returns the listener of all sessions: those that there are, and those that come."""
+        with self._lock:
+            if self._listener is None:
+                self._listener = query_metrics.QueryProgressListener(SystemClock())
+                for spark in self._measured:
+                    spark.streams.addListener(self._listener)
+            return self._listener
 
     @property
     def active_count(self) -> int:

@@ -16,6 +16,7 @@ from odradek.client.admin.aio import AsyncAdmin
 from odradek.client.producer.aio import AsyncProducer
 from odradek.client.settings import ConsumerSettings
 from odradek.model.errors import OdradekError
+from odradek.net.metrics_page import MetricsPage, PageTerms
 from odradek.runtime.real_clock import SystemClock, SystemEntropy
 from odradek.sql.catalog import Catalog, Source
 from odradek.sql.doors.opening import DoorTerms, SparkDoors
@@ -28,6 +29,7 @@ from odradek.sql.queries.answer import COMPLETED, LIMIT_REACHED, AnswerColumn, Q
 from odradek.sql.queries.builds import PlannedText, PushBuild
 from odradek.sql.queries.channel import StartPush, StartQuery
 from odradek.sql.queries.engine import PushedRows, SqlEngine, SupervisedQuery
+from odradek.sql.queries.engine_families import EngineSnapshots
 from odradek.sql.queries.expressions import NeedsSpark
 from odradek.sql.queries.scan import printed, scanned
 from odradek.sql.queries.sleeping import SleepTerms, SleepWatch
@@ -88,6 +90,9 @@ class ServerTerms:
     archive_endpoints: frozenset[str] = frozenset()
     """Stores of archives that statements may name, as well as those of AWS and the one of the server's environment."""
 
+    metrics: PageTerms | None = None
+    """The metrics listener; None: there is none."""
+
     @property
     def client_settings(self) -> dict[str, Any]:
         """The settings of our clients, as keyword arguments."""
@@ -126,7 +131,7 @@ class SqlServer:
             catalog=Catalog(allows_python=terms.python_functions, registry=terms.schema_registry)
         )
         settings = terms.client_settings
-        self.engine: Final = SqlEngine(self._query_changed, terms.sleep)
+        self.engine: Final = SqlEngine(self._query_changed, terms.sleep, measures=terms.metrics is not None)
         self._checkpoints = QueryCheckpoints(terms.directory / terms.service_id)
         self._sleep_watch = SleepWatch(terms.servers, settings, self.engine.sleeping, self.engine.wake)
         self.topics: Final = SourceTopics(terms.servers, settings)
@@ -504,11 +509,17 @@ async def serve(
     """Serves until `ended`. Calls `on_ready(URL)` once it answers requests, and once each of the doors is open."""
     if doors is not None:
         doors.check()
-    with contextlib.closing(listening(http)) as opened:
+    with contextlib.closing(listening(http)) as opened, contextlib.ExitStack() as closing:
         server = SqlServer(terms)
         server.address = url(http, opened).partition("://")[2]
         try:
             await server.start()
+            if terms.metrics is not None:
+                measured = EngineSnapshots(server.engine)
+                page = closing.enter_context(MetricsPage(terms.metrics, measured.families))
+                _log.info("metrics_listener_opened", url=page.url)
+                following = asyncio.create_task(measured.follow(), name="odradek-sql-metrics")
+                closing.callback(following.cancel)
             if doors is not None:
                 server.open_doors(doors, on_ready)
             is_loopback = opened.getsockname()[0] in ("127.0.0.1", "::1")

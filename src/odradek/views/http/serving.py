@@ -16,8 +16,10 @@ from typing import Any, Final
 import uvicorn
 
 from odradek.model.errors import ConfigError, ErrorValue
+from odradek.net.metrics_page import MetricsPage, PageTerms
 from odradek.views.aio import AsyncTableView
 from odradek.views.http.application import DEFAULT_HTTP_LIMITS, HttpLimits, application
+from odradek.views.view_families import ViewSnapshots
 
 DEFAULT_PORT: Final = 8085
 CONNECTIONS_MAX: Final = 512
@@ -43,12 +45,17 @@ async def serve(
     directory: Path | None = None,
     limits: HttpLimits = DEFAULT_HTTP_LIMITS,
     settings: Mapping[str, Any] | None = None,
+    metrics: PageTerms | None = None,
     on_ready: Callable[[str], object] = lambda address: None,
     ended: asyncio.Event | None = None,
 ) -> None:
-    """Serves tables until SIGINT or SIGTERM, or until `ended` is set. `directory`: each table has one of its name there; None:
-    in memory. `on_ready(URL)` is called when it listens; tables may still be restored then. Raises ConfigError when the address
-    is not available."""
+    """Serves tables until SIGINT or SIGTERM, or until `ended` is set.
+
+    `directory`: each table has one of its name there; None: in memory. `metrics`: the metrics listener; None: there is none.
+    `on_ready(URL)` is called when it listens; tables may still be restored then. Raises ConfigError when the address is not
+    available, ListenError when that of `metrics` is not.
+    """
+    loop = asyncio.get_running_loop()
     async with AsyncExitStack() as stack:
         listening = stack.enter_context(_listening(host, port))
         views: dict[str, AsyncTableView] = {}
@@ -65,6 +72,10 @@ async def serve(
                     **(settings or {}),
                 )
             )
+        if metrics is not None:
+            snapshots = ViewSnapshots(views)
+            stack.enter_context(MetricsPage(metrics, snapshots.families))
+            stack.callback(loop.create_task(snapshots.follow(), name="odradek-tables-metrics").cancel)
         address = listening.getsockname()
         hosts = _LOOPBACK if address[0] in ("127.0.0.1", "::1") else None
         server = _Server(
@@ -82,7 +93,7 @@ async def serve(
         )
         name = f"[{address[0]}]" if ":" in address[0] else address[0]
         on_ready(f"http://{name}:{address[1]}")
-        ending = asyncio.get_running_loop().create_task(_end(server, ended), name="odradek-tables-end")
+        ending = loop.create_task(_end(server, ended), name="odradek-tables-end")
         try:
             await server.serve(sockets=[listening])
         finally:

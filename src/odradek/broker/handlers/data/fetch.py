@@ -118,7 +118,7 @@ def _answer(
         return _read_again(broker, context, plan, reading)
 
     if not _waits(request, plan, reading):
-        return _response(broker, context, plan, results, by_follower=follower is not None)
+        return _response(broker, context, plan, results, reading)
     wait_s = request.max_wait_ms / 1000
     missing_bytes = request.min_bytes - reading.found_bytes
     if follower is not None:
@@ -144,14 +144,14 @@ def _read_again(
     results = reading.read(wanted)
     if reading.cold:
         return _bring_and_answer(broker, context, plan, reading)
-    return _response(broker, context, plan, results, by_follower=reading.follower is not None)
+    return _response(broker, context, plan, results, reading)
 
 
 async def _bring_and_answer(
     broker: BrokerContext, context: RequestContext, plan: SessionFetchPlan, reading: FetchReader
 ) -> FetchResponse:
     results = await _brought(broker, reading)
-    return _response(broker, context, plan, results, by_follower=reading.follower is not None)
+    return _response(broker, context, plan, results, reading)
 
 
 def _waits(request: FetchRequest, plan: SessionFetchPlan, reading: FetchReader) -> bool:
@@ -221,6 +221,7 @@ async def _fetch_many(
             committed_only=reading.committed_only,
         ).response
         results = await _read_many(broker, turn, reading)
+    reading.trace()
     kept = []
     for reading_result in results:
         await turn.step()
@@ -262,7 +263,7 @@ def _follower_waits(
         return _read_again(broker, context, plan, reading, wanted)
 
     def nothing() -> FetchResponse:
-        return _response(broker, context, plan, () if plan.incremental else results, by_follower=True)
+        return _response(broker, context, plan, () if plan.incremental else results, reading)
 
     waiting = FollowerWaiting(
         _known_high_watermarks(reading, plan),
@@ -402,9 +403,10 @@ def _response(
     context: RequestContext,
     plan: SessionFetchPlan,
     results: Iterable[Result],
-    *,
-    by_follower: bool,
+    reading: FetchReader,
 ) -> FetchResponse:
+    reading.trace()
+    by_follower = reading.follower is not None
     session = plan.session
     if session is not None:
         kept = [

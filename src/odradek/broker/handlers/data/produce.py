@@ -136,6 +136,7 @@ class _Work:
         self.waiting: dict[int, tuple[Partition, asyncio.Future[None]]] = {}
         """What responses wait for, by the `id()` of the response, which lives as long as this object."""
         self._monotonic = broker.runtime.clock.monotonic
+        self._began = self._monotonic() if broker.traces is not None else 0.0
         self._is_replicated = False
         """Whether an append waits for followers, too."""
         self._durable_at = -1.0
@@ -312,6 +313,10 @@ class _Work:
                 raise  # whatever went wrong, its producer aborts the transaction, and writes nothing twice
             raise self._judged(leader, error) from None
         self._count(partition, batches, appended)
+        if self._broker.traces is not None:
+            self._broker.traces.appended(
+                partition, batches, appended, began=self._began, client_id=self._context.client_id
+            )
         response = PartitionProduceResponse(
             index=data.index,
             error_code=ErrorCode.NONE,

@@ -1,0 +1,142 @@
+"""OpenTelemetry's spans of a client, with `enable.opentelemetry=true` and `odradek[otel]`.
+
+A producer makes a span for each record that `send` takes, and writes its context into the record's headers (`traceparent`)
+with the propagator that the application set. A consumer makes a span for each traced record that `poll` returns. The
+application's own tracer provider decides what is sampled and where it goes: without one, all of this does nothing.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
+from typing import Any, Final
+
+from odradek.client.consumer.consumer_record import ConsumerRecord
+from odradek.client.producer.delivery import Delivery
+from odradek.client.producer.record_input import HeaderInput, TracedHeaders, to_headers
+from odradek.model.errors import ConfigError
+from odradek.model.version import __version__
+from odradek.telemetry.trace_context import TRACEPARENT
+
+try:
+    from opentelemetry import propagate, trace
+    from opentelemetry.context import Context
+    from opentelemetry.trace.status import Status, StatusCode
+except ImportError as missing:
+    raise ConfigError(
+        f"enable.opentelemetry=true needs more ({missing}): pip install 'odradek[otel]'"
+    ) from None
+
+_TEXT_BYTES_MAX: Final = 8_192
+"""Longer headers are no part of a trace context."""
+
+
+def context_of(record: ConsumerRecord[Any, Any]) -> Context:
+    """Returns the context in a record's headers, as the parent of spans: an empty one if there is none.
+
+    with tracer.start_as_current_span("process", context=context_of(record)):
+        ...
+    """
+    carrier = {
+        name: value.decode("utf-8", "replace")
+        for name, value in record.headers
+        if value is not None and len(value) <= _TEXT_BYTES_MAX
+    }
+    return propagate.extract(carrier, context=Context())
+
+
+class SendSpan:
+    """The span of one record, from `send` to its acknowledgement. `headers` are the record's, with the context."""
+
+    def __init__(self, span: trace.Span, headers: TracedHeaders) -> None:
+        self._span = span
+        self.headers: Final = headers
+
+    def follow(self, delivery: Delivery) -> None:
+        """The span ends with the delivery, on the client's own thread."""
+        if self._span.is_recording():
+            delivery.when_settled(self._settled)
+
+    def fail(self, error: BaseException) -> None:
+        self._span.set_status(Status(StatusCode.ERROR, str(error)))
+        self._span.end()
+
+    def _settled(self, partition: int, offset: int, error: Exception | None) -> None:
+        self._span.set_attribute("messaging.destination.partition.id", str(partition))
+        if error is not None:
+            self.fail(error)
+            return
+        if offset >= 0:
+            self._span.set_attribute("messaging.kafka.offset", offset)
+        self._span.end()
+
+
+class ProducerSpans:
+    """Makes the spans of one producer. Used on any thread."""
+
+    def __init__(self, client_id: str) -> None:
+        self._tracer = trace.get_tracer("odradek", __version__)
+        self._client_id = client_id
+
+    @contextmanager
+    def sending(self, topic: str, headers: HeaderInput) -> Iterator[SendSpan]:
+        """Yields the span of a record that is about to be sent. An error that leaves the block ends it.
+
+        Headers of the trace that the record had before are replaced: the span is a child of the application's current one.
+        """
+        span = self._tracer.start_span(
+            f"send {topic}",
+            kind=trace.SpanKind.PRODUCER,
+            attributes={
+                "messaging.system": "kafka",
+                "messaging.operation.name": "send",
+                "messaging.destination.name": topic,
+                "messaging.client.id": self._client_id,
+            },
+        )
+        sent = SendSpan(span, _with_context(span, to_headers(headers)))
+        try:
+            yield sent
+        except BaseException as error:
+            sent.fail(error)
+            raise
+
+
+def _with_context(span: trace.Span, headers: tuple[tuple[str, bytes | None], ...]) -> TracedHeaders:
+    carrier: dict[str, str] = {}
+    propagate.inject(carrier, context=trace.set_span_in_context(span))
+    kept = [pair for pair in headers if pair[0] not in carrier]
+    return TracedHeaders([*kept, *((name, value.encode()) for name, value in carrier.items())])
+
+
+class ConsumerSpans:
+    """Makes the spans of one consumer, on the thread that polls."""
+
+    def __init__(self, client_id: str, group_id: str) -> None:
+        self._tracer = trace.get_tracer("odradek", __version__)
+        self._own = {"messaging.system": "kafka", "messaging.client.id": client_id}
+        if group_id:
+            self._own["messaging.consumer.group.name"] = group_id
+
+    def received(self, records: Iterable[ConsumerRecord[Any, Any]], began_ns: int) -> None:
+        """Makes a span for each traced record; `began_ns`: the wall time when the poll had something to return."""
+        for record in records:
+            if not record.headers or not any(name == TRACEPARENT for name, _ in record.headers):
+                continue
+            context = context_of(record)
+            if not trace.get_current_span(context).get_span_context().trace_flags.sampled:
+                continue
+            span = self._tracer.start_span(
+                f"receive {record.topic}",
+                context=context,
+                kind=trace.SpanKind.CONSUMER,
+                start_time=began_ns,
+                attributes={
+                    **self._own,
+                    "messaging.operation.name": "receive",
+                    "messaging.destination.name": record.topic,
+                    "messaging.destination.partition.id": str(record.partition),
+                    "messaging.kafka.offset": record.offset,
+                },
+            )
+            span.end()
