@@ -52,7 +52,8 @@ def test_a_program_shows_what_its_query_does_until_it_is_stopped(
     run = app.start(checkpoint=tmp_path, metrics="127.0.0.1:0")
     try:
         assert run.metrics_url is not None
-        name = f"measured.{totals.name}"
+        (query,) = run.queries.values()
+        name = query.name
         of_query = (("query", name),)
         samples = scraped_when(
             run.metrics_url, lambda samples: samples.get(("query_input_rows_total", of_query)) == 3

@@ -15,6 +15,7 @@ from typing import Any, Final
 
 import uvicorn
 
+from odradek.config.listeners import format_address
 from odradek.model.errors import ConfigError, ErrorValue
 from odradek.net.metrics_page import MetricsPage, PageTerms
 from odradek.views.aio import AsyncTableView
@@ -75,7 +76,7 @@ async def serve(
         if metrics is not None:
             snapshots = ViewSnapshots(views)
             stack.enter_context(MetricsPage(metrics, snapshots.families))
-            stack.callback(loop.create_task(snapshots.follow(), name="odradek-tables-metrics").cancel)
+            stack.callback(loop.create_task(snapshots.follow(), name="odradek-view-metrics").cancel)
         address = listening.getsockname()
         hosts = _LOOPBACK if address[0] in ("127.0.0.1", "::1") else None
         server = _Server(
@@ -91,8 +92,7 @@ async def serve(
                 timeout_graceful_shutdown=5,
             )
         )
-        name = f"[{address[0]}]" if ":" in address[0] else address[0]
-        on_ready(f"http://{name}:{address[1]}")
+        on_ready(f"http://{format_address(*address[:2])}")
         ending = loop.create_task(_end(server, ended), name="odradek-tables-end")
         try:
             await server.serve(sockets=[listening])
