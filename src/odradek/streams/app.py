@@ -235,8 +235,8 @@ class Streams:
 
         `checkpoint`: a directory that stays. `until_now`: end when all is read that was there. `changelog`: with delivery
         exactly_once, keep state in topics, too; without its checkpoint, the program then continues with them where it was.
-        `spark`: the session to run in, in place of the one that `Streams(spark=)` names. `metrics`: HOST:PORT; the
-        metrics of the session's queries are served there until the run is stopped (`odradek.spark.serve_metrics` has tokens and TLS).
+        `spark`: the session to run in, in place of the one that `Streams(spark=)` names. `metrics`: HOST:PORT, where
+        the metrics of the session's queries are served until the run ends (`odradek.spark.serve_metrics` has tokens and TLS).
         """
         for problem in unread_topics(self._starting, self._topics):
             log.warning("%s", problem)

@@ -50,11 +50,9 @@ async def serve(
     on_ready: Callable[[str], object] = lambda address: None,
     ended: asyncio.Event | None = None,
 ) -> None:
-    """Serves tables until SIGINT or SIGTERM, or until `ended` is set.
-
-    `directory`: each table has one of its name there; None: in memory. `metrics`: the metrics listener; None: there is none.
-    `on_ready(URL)` is called when it listens; tables may still be restored then. Raises ConfigError when the address is not
-    available, ListenError when that of `metrics` is not.
+    """Serves tables until SIGINT or SIGTERM, or until `ended` is set. `directory`: each table has one of its name there; None:
+    in memory. `metrics`: the metrics listener; None: there is none. `on_ready(URL)` is called when it listens; tables may still
+    be restored then. Raises ConfigError when the address is not available, ListenError when that of `metrics` is not.
     """
     loop = asyncio.get_running_loop()
     async with AsyncExitStack() as stack:
