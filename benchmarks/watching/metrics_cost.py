@@ -1,6 +1,6 @@
 """What metrics cost a broker: a sample on a request's path, traces, a scrape of many partitions, a loaded broker.
 
-    python -m benchmarks.metrics_cost [--partitions 10000] [--rounds 5] [--records 500000]
+    python -m benchmarks.watching.metrics_cost [--partitions 10000] [--rounds 5] [--records 500000]
 
 The scrape runs in this process, on a broker of its own, so that the longest time for which it holds the loop can be seen. The
 load runs beside itself: rounds with a scrape each second alternate with rounds without. Costs are CPU time, which a busy

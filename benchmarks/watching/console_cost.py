@@ -1,6 +1,6 @@
 """The cost to a broker of being watched by the console.
 
-    python -m benchmarks.console_cost [--topics 1000] [--rounds 6] [--records 3000000]
+    python -m benchmarks.watching.console_cost [--topics 1000] [--rounds 6] [--records 3000000]
 
 One broker with so many topics of four partitions, one producer at full speed, and `odradek console` with a browser that asks
 for the overview and the topics once a second. Rounds with the console alternate with rounds in which it is stopped (SIGSTOP).

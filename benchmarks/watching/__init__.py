@@ -1,0 +1,1 @@
+"""What it costs a broker to be watched: by metrics, by the console."""
