@@ -40,6 +40,7 @@ def test_a_statement_is_refused(case: Case) -> None:
         planned(case)
     assert case.error is not None
     assert case.error in refused.value.text(case.statements)
+    assert ".. " not in str(refused.value), "a message and its hint are two sentences"
 
 
 @pytest.mark.spark

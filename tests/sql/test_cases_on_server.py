@@ -6,6 +6,7 @@ have every shape of plan together; `make cases` runs all of them.
 
 from __future__ import annotations
 
+import faulthandler
 from pathlib import Path
 
 import pytest
@@ -22,6 +23,7 @@ LEFT_OUT = "select-a record that cannot be read is left out"
 @pytest.mark.spark
 @pytest.mark.skipif(not has_spark, reason="PySpark or Java is absent")
 def test_a_server_writes_what_the_cases_say(tmp_path: Path, request: pytest.FixtureRequest) -> None:
+    faulthandler.cancel_dump_traceback_later()  # each of its waits has a limit; a loaded machine may take long for all
     left_out = WRITTEN[LEFT_OUT]
     every_case = list(WRITTEN.values())
     chosen = every_case if request.config.getoption("--every-case", default=False) else sample(every_case)

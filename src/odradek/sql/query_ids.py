@@ -32,12 +32,17 @@ def given_query_id(statement: InsertIntoSelect) -> str | None:
     return None if written is None else str(written).upper()
 
 
+def is_generated(query_id: str) -> bool:
+    """Tells whether an id has the form of those that statements generate: no two queries have had the same."""
+    return query_id.startswith(_RESERVED)
+
+
 def check_query_id(statement: Statement) -> None:
     """Raises SqlError for an id that ksqlDB refuses. Call it for new statements: older commands keep the ids that they have."""
     query_id = given_query_id(statement) if isinstance(statement, InsertIntoSelect) else None
     if query_id is None:
         return
-    if query_id.startswith(_RESERVED):
+    if is_generated(query_id):
         raise SqlError(
             f"Query IDs must not start with a reserved query ID prefix ({', '.join(_RESERVED)}). Got '{query_id:.200}'.",
             statement.position,

@@ -25,7 +25,7 @@ class SqlError(ConfigError):
         self.message: Final = message
         self.position: Final = None if position is None else Position(*position)
         self.hint: Final = hint
-        super().__init__(message if hint is None else f"{message}. {hint}")
+        super().__init__(message if hint is None else f"{message.removesuffix('.')}. {hint}")
 
     def at(self, position: tuple[int, int] | None) -> SqlError:
         """The same error with a position, unless it has one."""

@@ -183,13 +183,15 @@ def assert_equal(first: ServiceState, second: ServiceState) -> None:
     ]
     assert list(first.statuses.items()) == list(second.statuses.items())
     assert first.applied_count == second.applied_count
+    assert list(first.ended_ids) == list(second.ended_ids)
     assert list(first.runs) == list(second.runs)
     for query_id, run in first.runs.items():
         other = second.runs[query_id]
-        assert (run.text.statement, run.starting, run.carried_at) == (
+        assert (run.text.statement, run.starting, run.carried_at, run.begun_at) == (
             other.text.statement,
             other.starting,
             other.carried_at,
+            other.begun_at,
         )
         part, others = run.text.part, other.text.part
         assert (part.sources, part.types, part.registry) == (others.sources, others.types, others.registry)

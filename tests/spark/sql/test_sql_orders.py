@@ -67,3 +67,21 @@ def test_queries_begin_side_by_side_end_when_that_is_said_and_say_that_they_fail
         assert [query["state"] for query in others] == ["RUNNING"] * (QUERIES - 1)
         client.execute(f"TERMINATE {failing['id']};")
         assert "FAILING" not in listed(client)
+
+
+def test_a_query_with_the_id_of_one_that_ended_begins_anew(servers: str, tmp_path: Path) -> None:
+    with serving(servers, "again", tmp_path / "a") as (client, _):
+        client.execute(
+            "CREATE STREAM firsts (k STRING KEY, v INT)"
+            " WITH (KAFKA_TOPIC='again-firsts', VALUE_FORMAT='JSON', PARTITIONS=1);"
+            "CREATE STREAM both (k STRING KEY, v INT) WITH (KAFKA_TOPIC='again-both', VALUE_FORMAT='JSON', PARTITIONS=1);"
+            "SET 'auto.offset.reset'='earliest';"
+            "INSERT INTO both WITH (QUERY_ID='copy') SELECT k, v FROM firsts;"
+            "INSERT INTO firsts VALUES ('a', 1);"
+        )
+        assert committed(servers, "again-both", 1) == [b'{"V":1}']
+        client.execute(
+            "TERMINATE copy; SET 'auto.offset.reset'='earliest';"
+            "INSERT INTO both WITH (QUERY_ID='copy') SELECT k, v + 100 AS v FROM firsts;"
+        )
+        assert committed(servers, "again-both", 2) == [b'{"V":1}', b'{"V":101}']

@@ -49,11 +49,11 @@ class QueryOrders:
         """Returns the order to start a query that writes to a topic."""
         return StartQuery(
             query_id=run.query_id,
-            name=program_name(f"sql.{self.service_id}.{run.query_id}"),
+            name=program_name(f"sql.{self.service_id}.{run.run_id}"),
             build=PersistentBuild(text=run.text),
             servers=self.servers,
             options=self.spark_options,
-            checkpoint=str(self.checkpoints.directory_of(run.query_id, run.carried_at)),
+            checkpoint=str(self.checkpoints.directory_of(run.run_id, run.carried_at)),
             starting=starting_options(run.starting),
             left_out_log=self.processing_log.of(run.query_id),
         )
@@ -179,7 +179,7 @@ class CommandEffects:
         """Tells whether an order is the one of a run."""
         if isinstance(order, StartArchive):
             return isinstance(order.start, ArchiveBuild) and order.start.text.statement == run.text.statement
-        directory = str(self._orders.checkpoints.directory_of(run.query_id, run.carried_at))
+        directory = str(self._orders.checkpoints.directory_of(run.run_id, run.carried_at))
         build = order.build
         return (
             isinstance(build, PersistentBuild)

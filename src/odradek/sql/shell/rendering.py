@@ -242,7 +242,8 @@ def _query(entity: Entity) -> Iterable[str | TextTable]:
 
 
 def _query_lines(query: Entity) -> Iterable[str | TextTable]:
-    yield f"ID                   : {query['id']}"
+    if query["id"]:
+        yield f"ID                   : {query['id']}"
     yield f"SQL                  : {query['statementText']}"
     if query.get("state"):
         yield f"State                : {query['state']}"

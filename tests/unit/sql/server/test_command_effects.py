@@ -8,10 +8,12 @@ import pytest
 
 from odradek.client.producer.aio import AsyncProducer
 from odradek.sql.catalog import Catalog
+from odradek.sql.queries.channel import StartQuery
 from odradek.sql.queries.engine import SqlEngine
 from odradek.sql.queries.tables import TableViews
 from odradek.sql.server.checkpoints import QueryCheckpoints
 from odradek.sql.server.command_effects import CommandEffects, QueryOrders
+from odradek.sql.server.command_log import state
 from odradek.sql.server.command_log.commands import SqlCommand
 from odradek.sql.server.command_log.state import ServiceState
 from odradek.sql.server.left_out.processing_log import ServerProcessingLog
@@ -31,6 +33,7 @@ COMMANDS = [
     "DROP ARCHIVE kept",
     "TERMINATE ALL",
     "CREATE STREAM again AS SELECT * FROM s",
+    "INSERT INTO again WITH (QUERY_ID='inserted') SELECT * FROM s WHERE a > 2",
 ]
 
 
@@ -88,3 +91,27 @@ async def test_a_query_that_is_the_same_goes_on_undisturbed() -> None:
     server.effects.restore(await whole.effects.content())
     assert all(server.engine.wanted[query_id] is query for query_id, query in before.items())
     assert server.engine.wanted.keys() - before.keys() == {"ARCHIVE_KEPT_4"}
+
+
+async def test_a_query_does_not_go_on_from_where_another_with_its_id_has_ended() -> None:
+    server = EffectsOnAHeldEngine()
+    server.apply(0, 6)
+    before = server.engine.wanted["INSERTED"].order
+    server.apply(6, len(COMMANDS))
+    after = server.engine.wanted["INSERTED"].order
+    assert isinstance(before, StartQuery)
+    assert isinstance(after, StartQuery)
+    assert (before.name, before.checkpoint) == ("sql.s.INSERTED", "/checkpoints/INSERTED")
+    assert (after.name, after.checkpoint) == ("sql.s.INSERTED.13", "/checkpoints/INSERTED.13")
+    assert after.starting != before.starting
+
+
+def test_ids_of_ended_queries_are_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(state, "ENDED_IDS_MAX", 3)
+    service = ServiceState()
+    texts = [COMMANDS[0]]
+    for number in range(5):
+        texts += [f"INSERT INTO s WITH (QUERY_ID='q{number}') SELECT * FROM s", f"TERMINATE q{number}"]
+    for offset, text in enumerate([*texts, "CREATE STREAM t AS SELECT * FROM s", "TERMINATE CSAS_T_11"]):
+        assert service.replay(offset, SqlCommand(command_id=text, statement=text)) is not None
+    assert list(service.ended_ids) == ["Q2", "Q3", "Q4"]

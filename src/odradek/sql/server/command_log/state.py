@@ -26,10 +26,13 @@ from odradek.sql.language.statements import (
     Statement,
 )
 from odradek.sql.queries.builds import PlannedText
+from odradek.sql.query_ids import is_generated
 from odradek.sql.server.command_log.commands import SqlCommand
 
 STATUSES_MAX: Final = 1_000
 """The most statuses of commands that are kept; the oldest go first."""
+ENDED_IDS_MAX: Final = 10_000
+"""The most ids of ended queries that are kept; the oldest go first."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -37,12 +40,19 @@ class QueryRun:
     """How a persistent query runs: its statement, with the part of the catalog that the statement names.
 
     `starting`: by topic and partition, the first offset to read. `carried_at`: the number of the command that carried it over.
+    `begun_at`: the number of the command that started it, where another query had the id before.
     """
 
     query_id: str
     text: PlannedText
     starting: Mapping[str, Mapping[int, int]]
     carried_at: int | None = None
+    begun_at: int | None = None
+
+    @property
+    def run_id(self) -> str:
+        """The name of its program and checkpoint: what another query with the same id has left is not its own."""
+        return self.query_id if self.begun_at is None else f"{self.query_id}.{self.begun_at}"
 
 
 @dataclass(slots=True)
@@ -57,6 +67,8 @@ class ServiceState:
     statuses: dict[str, dict[str, Any]] = field(default_factory=dict)
     runs: dict[str, QueryRun] = field(default_factory=dict)
     """The queries of the catalog, by id; a paused query is among them."""
+    ended_ids: dict[str, None] = field(default_factory=dict)
+    """The ids that QUERY_ID has given to queries that ended, in the order of their ends."""
     refused: str | None = None
     """The first command that this server refused. Others may have applied it, so that this state is not the service's."""
 
@@ -84,14 +96,16 @@ class ServiceState:
             match change:
                 case QueryStarted(query=query, plan=planned):
                     sink = planned.sink
+                    begun_at = offset if query.id in self.ended_ids else None
                     carried_at = None if sink is None or not query.creates_sink else sink.carried_at
-                    self._run(query.id, before, command, carried_at)
+                    self._run(query.id, before, command, carried_at, begun_at)
                     query_id = query_id or query.id
                 case ArchiveCreated(query=query):
                     self._run(query.id, before, command, None)
                     query_id = query_id or query.id
                 case QueryStopped(query=query):
                     self.runs.pop(query.id, None)
+                    self._note_end(query.id)
         self._note(command, "SUCCESS", applied.message, query_id)
         return applied
 
@@ -99,13 +113,30 @@ class ServiceState:
         """Makes this state equal to another one."""
         self.catalog, self.applied_count = other.catalog, other.applied_count
         self.statuses, self.runs, self.refused = dict(other.statuses), dict(other.runs), other.refused
+        self.ended_ids = dict(other.ended_ids)
 
-    def _run(self, query_id: str, before: Catalog, command: SqlCommand, carried_at: int | None) -> None:
+    def _note_end(self, query_id: str) -> None:
+        if is_generated(query_id):
+            return
+        self.ended_ids.pop(query_id, None)
+        self.ended_ids[query_id] = None
+        if len(self.ended_ids) > ENDED_IDS_MAX:
+            del self.ended_ids[next(iter(self.ended_ids))]
+
+    def _run(
+        self,
+        query_id: str,
+        before: Catalog,
+        command: SqlCommand,
+        carried_at: int | None,
+        begun_at: int | None = None,
+    ) -> None:
         self.runs[query_id] = QueryRun(
             query_id=query_id,
             text=PlannedText.of(before, command.statement),
             starting=command.starting,
             carried_at=carried_at,
+            begun_at=begun_at,
         )
 
     def _note(self, command: SqlCommand, status: str, message: str, query_id: str | None) -> None:

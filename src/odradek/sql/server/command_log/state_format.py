@@ -90,11 +90,13 @@ def state_content(state: ServiceState) -> bytes:
                     for topic, offsets in run.starting.items()
                 },
                 "carried_at": run.carried_at,
+                "begun_at": run.begun_at,
             }
             for run in state.runs.values()
         ],
         "statuses": [[command_id, status] for command_id, status in state.statuses.items()],
         "applied_count": state.applied_count,
+        "ended_ids": list(state.ended_ids),
     }
     content["shared"] = {"sources": sources.values, "functions": functions.values}
     return json.dumps(content, ensure_ascii=False, separators=(",", ":")).encode()
@@ -147,6 +149,7 @@ class _Reading:
             applied_count=content["applied_count"],
             statuses=dict(content["statuses"]),
             runs={run.query_id: run for run in runs},
+            ended_ids=dict.fromkeys(content.get("ended_ids", ())),  # a snapshot of an older version has none
         )
         if state.runs.keys() != state.catalog.queries.keys():
             raise ValueError("the queries that run are not those of the catalog")
@@ -194,6 +197,7 @@ class _Reading:
                 for topic, offsets in json["starting"].items()
             },
             carried_at=json["carried_at"],
+            begun_at=json.get("begun_at"),
         )
 
     def _function(self, json: dict[str, Any]) -> CreatedFunction:
