@@ -48,19 +48,32 @@ Shapes = Mapping[str, TopicShape]
 class QueryEnds:
     """The ends of one query's topics when each of its sources looked last. Its sources may be on different threads.
 
-    A source must not wait while another one of its query has something to read: Spark asks one after another.
+    A source must not wait while another one of its query has something to read: Spark asks one after another, and begins the
+    batch when it has asked all.
     """
 
     def __init__(self) -> None:
         self._lock: Final = threading.Lock()
+        self._with_news: Final[weakref.WeakSet[object]] = weakref.WeakSet()
+        """The sources whose last look found something to read."""
         self._of_sources: Final[weakref.WeakKeyDictionary[object, tuple[Offsets, Shapes]]] = (
             weakref.WeakKeyDictionary()
         )
 
-    def note(self, source: object, ends: Offsets, shapes: Shapes) -> None:
-        """Records what a source has seen. Its entry goes when the source does."""
+    def note(self, source: object, ends: Offsets, shapes: Shapes, *, has_news: bool = False) -> None:
+        """Records what a source has seen, and whether it found something to read. Its entry goes when the source does."""
         with self._lock:
             self._of_sources[source] = ends, shapes
+            if has_news:
+                self._with_news.add(source)
+            else:
+                self._with_news.discard(source)
+
+    @property
+    def has_news(self) -> bool:
+        """Tells whether the last look of any source found something to read."""
+        with self._lock:
+            return bool(self._with_news)
 
     def known(self) -> dict[TopicPartition, int]:
         """Returns the end of each partition that every source has seen that reads it."""
@@ -190,9 +203,11 @@ class IdleWait:
     wait_s: float
 
     def wait(self, source: object, ends: Offsets, shapes: Shapes) -> None:
-        """Waits while the topics of the query are as its sources have seen them.
+        """Waits while the topics of the query are as its sources have seen them, and none of these has found something to read.
 
         `ends`, `shapes`: what this source saw last.
         """
         self.ends.note(source, ends, shapes)
+        if self.ends.has_news:
+            return
         self.watch.wait(self.ends.known(), self.wait_s, self.ends.shapes())

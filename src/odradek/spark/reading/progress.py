@@ -138,8 +138,8 @@ class StreamProgress:
             self._idle.wait(self, self._latest, self._shapes())
             self._looked_at = None
             end = self._next_end(start, limit, everything=everything)
-        elif self._idle is not None:
-            self._idle.ends.note(self, self._latest, self._shapes())
+        if self._idle is not None:
+            self._idle.ends.note(self, self._latest, self._shapes(), has_news=end is not start)
         self._idle_at = start if end is start else None
         return end
 

@@ -7,6 +7,7 @@ import threading
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
+from random import Random
 from uuid import UUID
 
 import pytest
@@ -255,3 +256,91 @@ def test_no_wait_where_time_itself_ends_a_batch() -> None:
     for _ in range(3):
         progress.latest(at(5), None)
     assert not watch.known
+
+
+class BlockingWatch(EndsWatch):
+    """A wait that nothing would end but its time fails the test where a source has something to read."""
+
+    def __init__(self, query: JoiningQuery) -> None:
+        super().__init__(query.logs, lambda seconds: None)
+        self.query = query
+        self.wait_count = 0
+
+    def wait(
+        self,
+        known: Mapping[TopicPartition, int],
+        timeout_s: float,
+        shapes: Sequence[tuple[str, TopicShape]] = (),
+    ) -> None:
+        self.wait_count += 1
+        unread = {at for at, (_, end) in self.query.logs.spans.items() if self.query.read[at] < end}
+        moved = {at for at, end in known.items() if self.query.logs.spans[at][1] != end}
+        assert moved or not unread, f"{unread} waits until {timeout_s} s are over"
+        self.query.write()
+
+
+class JoiningQuery:
+    """A query of several sources, as Spark runs it: each trigger asks all of them, and then reads what they have."""
+
+    def __init__(self, random: Random) -> None:
+        self.partitions = [TopicPartition(topic, 0) for topic in "tuv"]
+        self.logs = Logs(dict.fromkeys(self.partitions, (0, 0)))
+        self.read = dict.fromkeys(self.partitions, 0)
+        self.random = random
+        self.watch = BlockingWatch(self)
+        ends = QueryEnds()
+        self.sources = {
+            partition: StreamProgress(
+                read_options(
+                    {
+                        "kafka.bootstrap.servers": "h:1",
+                        "offsetPollIntervalMs": "0",
+                        "subscribe": partition.topic,
+                    },
+                    Use.STREAM_READ,
+                ),
+                self.logs,
+                SystemClock(),
+                lambda seconds: None,
+                IdleWait(watch=self.watch, ends=ends, wait_s=LONG_S),
+            )
+            for partition in self.partitions
+        }
+
+    def write(self) -> None:
+        """Writes a record to one of the topics, or to none."""
+        if self.random.random() < 0.4:
+            partition = self.random.choice(self.partitions)
+            start, end = self.logs.spans[partition]
+            self.logs.spans[partition] = (start, end + 1)
+
+    def trigger(self) -> None:
+        ends = {}
+        for partition, source in self.sources.items():
+            start = StreamOffset(
+                next_offsets={partition: self.read[partition]}, topic_ids={partition.topic: FIRST_ID}
+            )
+            ends[partition] = source.latest(start, None).next_offsets[partition]
+            self.write()
+        self.read = ends
+
+
+@pytest.mark.parametrize("seed", range(20))
+def test_no_source_waits_while_another_one_of_its_query_has_something_to_read(seed: int) -> None:
+    query = JoiningQuery(Random(seed))
+    for _ in range(300):
+        query.trigger()
+    assert query.watch.wait_count > 20
+
+
+def test_a_source_does_not_wait_after_another_one_that_has_found_a_record() -> None:
+    query = JoiningQuery(Random(0))
+    query.write = lambda: None  # type: ignore[method-assign]
+    for _ in range(3):
+        query.trigger()
+    waits = query.watch.wait_count
+    assert waits > 0
+    query.logs.spans[query.partitions[0]] = (0, 1)
+    query.trigger()
+    assert query.read[query.partitions[0]] == 1
+    assert query.watch.wait_count <= waits + 1
