@@ -129,7 +129,7 @@ def _tokens(text: str) -> Iterator[_Token]:
             wrong = text[position]
             if wrong in "'\"`":
                 raise DdlError(f"the {wrong} that opens at {text[position : position + 20]!r} is not closed")
-            raise DdlError(f"{wrong!r} cannot stand there; put names with such characters into `backquotes`")
+            raise DdlError(f"{wrong!r} is not allowed there; put names with such characters into `backquotes`")
         position = match.end()
         kind = str(match.lastgroup)
         if kind != "blank":

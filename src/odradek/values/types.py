@@ -333,7 +333,7 @@ class _TypeReading:
         while index < len(text):
             match = _TOKEN.match(text, index)
             if match is None:
-                raise SqlError(f"{self._text!r} is no type: {text[index:].strip()!r} cannot stand there")
+                raise SqlError(f"{self._text!r} is no type: unexpected {text[index:].strip()!r}")
             quoted, name, number, sign = match.groups()
             if quoted is not None:
                 yield "quoted", quoted.replace("``", "`")

@@ -70,7 +70,7 @@ def test_a_decoded_value_is_a_struct_of_the_users_fields(ddl: str) -> None:
         ("tags ARRAY", "field tags, ARRAY needs '<' where its end stands"),
         ("tags ARRAY<STRNG>", "field tags has the type STRNG, which does not exist"),
         ("m MAP<STRING>", "field m, MAP needs ',' where '>' stands"),
-        ("first-name STRING", "'-' cannot stand there; put names with such characters into `backquotes`"),
+        ("first-name STRING", "'-' is not allowed there; put names with such characters into `backquotes`"),
         ("a DECIMAL(39,2)", "field a is DECIMAL(39,2): at most 38 digits"),
         ("a DECIMAL(4,5)", "field a is DECIMAL(4,5): at most 38 digits"),
         ("a DECIMAL(4", "field a, DECIMAL needs ')' where its end stands"),

@@ -65,7 +65,7 @@ def test_numbers_widen_to_what_the_overload_takes() -> None:
         ("CONCAT", [STRING, BYTES], "does not accept"),
         ("ARRAY_MAX", [array_of(array_of(INTEGER))], "does not accept"),
         ("DATEADD", [STRING, INTEGER, DATE], "does not accept"),
-        ("SUM", [INTEGER], "aggregate function, and here stands a scalar one"),
+        ("SUM", [INTEGER], "aggregate function, and a scalar one is needed here"),
     ],
 )
 def test_a_call_that_fits_nothing_is_refused(name: str, kinds: list[SqlType], message: str) -> None:

@@ -70,7 +70,7 @@ def test_a_type_has_a_text_for_ksql_and_one_for_spark(
         ("STRUCT<A INT, A INT>", "twice"),
         ("DECIMAL(39, 2)", "1 to 38"),
         ("DECIMAL(2, 3)", "scale"),
-        ("INT;", "cannot stand"),
+        ("INT;", "unexpected ';'"),
     ],
 )
 def test_what_is_no_type_is_refused_and_named(text: str, message: str) -> None:

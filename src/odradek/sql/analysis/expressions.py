@@ -419,11 +419,11 @@ class ExpressionCompiler:
         if functions.is_aggregate(name):
             if self.on_aggregate is None:
                 raise SqlError(
-                    f"{name} is an aggregate function: it stands in SELECT and HAVING of a query with GROUP BY"
+                    f"{name} is an aggregate function: use it in SELECT and HAVING of a query with GROUP BY"
                 )
             return self.on_aggregate(name, tree)
         if functions.is_table(name):
-            raise SqlError(f"{name} is a table function: it stands alone in SELECT")
+            raise SqlError(f"{name} is a table function: it must be a whole column of SELECT")
         arguments = self.arguments(name, tree)
         function = functions.scalar(name, [argument.type for argument in arguments])
         return TypedText(function.spark([argument.text for argument in arguments]), function.returns)
@@ -448,7 +448,7 @@ class ExpressionCompiler:
         if is_unit and not any(column.name == tree.name for column in self.scope.columns):
             return TypedText(tree.name, SqlType(kind="UNIT"))
         if isinstance(tree, exp.Star):
-            raise SqlError("* stands in COUNT(*) only")
+            raise SqlError("* can be an argument of COUNT(*) only")
         return self.typed(tree)
 
     def _lambda(self, tree: exp.Lambda, inputs: tuple[SqlType, ...]) -> TypedText:

@@ -141,7 +141,7 @@ class FunctionLibrary:
         definition = self.definition(name)
         if not isinstance(definition, wanted):
             raise SqlError(
-                f"{definition.name} is {_article(definition.kind)} function, and here stands {_article(kind)} one"
+                f"{definition.name} is {_article(definition.kind)} function, and {_article(kind)} one is needed here"
             )
         return definition
 

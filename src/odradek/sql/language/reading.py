@@ -91,10 +91,10 @@ class StatementReader:
     def unexpected(self, *expected: str) -> SqlError:
         wanted = " or ".join(expected)
         if self.at_end:
-            return SqlError(f"the statement ends where {wanted} is needed", self.position())
+            return SqlError(f"the statement ends too early: {wanted} is needed", self.position())
         shown = self._tokens[self._next].text
         return SqlError(
-            f"{shown!r} stands where {wanted} is needed", self.position(), nearest(shown, expected)
+            f"unexpected {shown!r}: {wanted} is needed here", self.position(), nearest(shown, expected)
         )
 
     def end(self) -> None:
@@ -190,7 +190,7 @@ class StatementReader:
         tree = expression_of(prepare(tokens), self._text)
         if isinstance(tree, exp.Alias):
             raise SqlError(
-                f"{tree.alias!r} is too much: a name for an expression stands in SELECT only",
+                f"{tree.alias!r} is not allowed here: only SELECT gives names to expressions",
                 token_position(tokens[-1]),
             )
         return tree

@@ -142,7 +142,7 @@ class RelationPlanner:
             raise SqlError("EMIT and LIMIT are for the whole query, not for a subquery", query.position)
         if _depth_of(query.relation) >= _DEPTH_MAX:
             raise SqlError(
-                f"subqueries stand at most {_DEPTH_MAX} deep",
+                f"subqueries are nested more than {_DEPTH_MAX} deep",
                 query.position,
                 "Write CREATE STREAM … AS or CREATE TABLE … AS of the inner ones, and read that.",
             )

@@ -398,7 +398,7 @@ class _Reader:
     def typed(self, *kinds: type) -> Any:
         value = self.value()
         if type(value) not in kinds:
-            raise ValueError(f"a {type(value).__name__} stands in a wrong place")
+            raise ValueError(f"a {type(value).__name__} is in a wrong place")
         return value
 
     def zone(self) -> datetime.tzinfo | None:

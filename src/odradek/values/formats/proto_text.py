@@ -205,7 +205,7 @@ class ProtoReader:
     def _expect(self, sign: str) -> None:
         token = self._next_token()
         if token != sign:
-            raise SqlError(f"{self._name} is no .proto file: {token!r} stands where {sign!r} is needed")
+            raise SqlError(f"{self._name} is no .proto file: unexpected {token!r}, {sign!r} is needed")
 
     def _text(self) -> str:
         return self._next_token().strip("\"'")

@@ -127,7 +127,7 @@ def _compiled(pattern: str) -> _Pattern:
         elif match[3] in "[]":
             expression += "(?:" if match[3] == "[" else ")?"
         elif match[3] in "{}#'":
-            raise ValueError(f"{match[3]} cannot stand in a pattern: {pattern}")
+            raise ValueError(f"{match[3]} is not allowed in a pattern: {pattern}")
         else:
             pieces.append('"' + match[3])
             expression += re.escape(match[3])
