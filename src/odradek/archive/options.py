@@ -147,7 +147,7 @@ def _location(parsed: GivenOptions) -> ArchiveLocation:
 
 
 def names_in(text: str, what: str) -> tuple[str, ...]:
-    """Names that are separated by commas, each once."""
+    """Returns the names that are separated by commas, each once."""
     names = tuple(name.strip() for name in text.split(",") if name.strip())
     twice = {name for name in names if names.count(name) > 1}
     if twice:

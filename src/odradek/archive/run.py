@@ -213,8 +213,8 @@ def _checkpoint_directory(terms: RunTerms) -> Iterator[str]:
 def start_archiving(
     spark: SparkSession, terms: RunTerms, checkpoint: str, decode: Decode | None = None
 ) -> StreamingQuery:
-    """The query that continues the archive where it ends. `checkpoint`: an empty directory. `decode` makes other columns of the
-    records, before those to partition by are computed.
+    """Returns the query that continues the archive where it ends. `checkpoint`: an empty directory. `decode` makes other
+    columns of the records, before those to partition by are computed.
     """
     writers = terms.writers or spark.sparkContext.defaultParallelism
     table, state = _existing(terms)

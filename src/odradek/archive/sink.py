@@ -44,7 +44,8 @@ else:
 
 
 def batch_ranges(checkpoint: str, batch: int) -> list[OffsetRange]:
-    """The range of each partition that the batch's sources read; ConfigError when the checkpoint cannot be read from here.
+    """Returns the range of each partition that the batch's sources read; ConfigError when the checkpoint cannot be read from
+    here.
 
     A partition without a beginning was not read: a batch of `format("odradek")` that reads it says where it begins.
     """

@@ -39,7 +39,7 @@ class SmallObjects(Protocol):
     def has(self, name: str) -> bool: ...
 
     def names(self, directory: str) -> list[str]:
-        """The names in a directory, without the directory, in order; none where there is no directory."""
+        """Returns the names in a directory, without the directory, in order; none where there is no directory."""
 
     def remove(self, name: str) -> None:
         """Removes an object; no error where there is none."""
@@ -137,11 +137,10 @@ def small_objects(location: ArchiveLocation) -> SmallObjects:
 
 
 def make_durable(location: ArchiveLocation, names: Iterable[str]) -> None:
-    """Files that a commit is about to name must outlive a power cut: sync them, and the directories that name them. In S3 what
-    is put is durable.
+    """Makes files durable that a commit is about to name: syncs them, and the directories that name them. In S3 what is put
+    is durable.
 
-    ArchiveError when one is gone, in any store.
-    """
+    ArchiveError when one is gone, in any store."""
     listed = list(names)
     if location.is_s3:
         infos = location.file_system().get_file_info([location.within(listed_name) for listed_name in listed])

@@ -70,7 +70,7 @@ class BackgroundWork:
             await self._offload.run(return_free_memory)
 
     async def stop(self) -> None:
-        """A round under way comes to its end: what it does on other threads must not go on behind our back."""
+        """Stops the rounds. A round under way comes to its end: its work on other threads must not go on after this returns."""
         self._stopping.set()
         await asyncio.gather(*self._tasks, *([self._returning] if self._returning is not None else []))
         self._tasks.clear()

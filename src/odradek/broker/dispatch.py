@@ -388,7 +388,7 @@ class Dispatcher:
 
 
 def _waits_for_join(connection: Connection, header: RequestHeader) -> bool:
-    """A client's request that depends on what this broker leads, or on who else is there."""
+    """Returns whether a client's request depends on what this broker leads, or on which other brokers exist."""
     return connection.client_software[0] != BROKER_SOFTWARE and header.api_key not in _BEFORE_JOIN
 
 

@@ -33,8 +33,8 @@ async def read(broker: BrokerContext, header: RequestHeader, frame: Buffer, posi
 
 
 def refusal(config: BrokerConfig, header: RequestHeader) -> Message:
-    """The answer to a request with too many elements: INVALID_REQUEST. PeerError for an API whose response has no place for an
-    error of the whole request; Kafka hangs up on what it cannot read, too.
+    """Returns the answer to a request with too many elements: INVALID_REQUEST. PeerError for an API whose response has no
+    place for an error of the whole request; Kafka hangs up on what it cannot read, too.
     """
     api = APIS[header.api_key]
     reason = (

@@ -114,8 +114,8 @@ def _open_directories(config: BrokerConfig, runtime: Runtime, cluster_id: str | 
 
 
 def _known_cluster(config: BrokerConfig, runtime: Runtime) -> str | None:
-    """The cluster that the data belongs to; None when it is new. Whether all directories agree is looked at when they are
-    opened.
+    """Returns the cluster that the data belongs to; None when it is new. Whether all directories agree is looked at when they
+    are opened.
     """
     for directory in config.storage.log_dirs:
         path = posixpath.join(directory, _IDENTITY)
@@ -127,5 +127,5 @@ def _known_cluster(config: BrokerConfig, runtime: Runtime) -> str | None:
 
 
 def _new_id(runtime: Runtime) -> Callable[[], str]:
-    """Kafka's form of an id: the 16 bytes of a UUID in URL-safe base64, 22 characters."""
+    """Returns a new id in Kafka's form: the 16 bytes of a UUID in URL-safe base64, 22 characters."""
     return lambda: base64.urlsafe_b64encode(runtime.entropy.uuid().bytes).decode().rstrip("=")

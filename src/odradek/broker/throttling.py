@@ -56,7 +56,8 @@ def quota_user(context: RequestContext) -> str:
 
 
 def fetch_bytes_max(broker: BrokerContext, context: RequestContext) -> int:
-    """A fetch is answered with no more than the quota's whole window brings, so that no client is muted for long."""
+    """Returns the most bytes of a fetch's answer: no more than the quota's whole window brings, so that no client is muted
+    for long."""
     most = broker.quotas.amount_max(QuotaKind.FETCH, quota_user(context), context.client_id)
     return int(min(most, 2**31 - 1))
 

@@ -85,12 +85,12 @@ def broker_settings_options(command: Command) -> Command:
 
 
 def complete_topics(context: click.Context, _: click.Parameter, incomplete: str) -> list[str]:
-    """Names of topics for the shell; none when no broker answers at once."""
+    """Returns the names of topics for the shell; none when no broker answers at once."""
     return _completions(context, incomplete, lambda admin: admin.list_topics())
 
 
 def complete_groups(context: click.Context, _: click.Parameter, incomplete: str) -> list[str]:
-    """Names of groups for the shell; none when no broker answers at once."""
+    """Returns the names of groups for the shell; none when no broker answers at once."""
     return _completions(context, incomplete, lambda admin: [group.group_id for group in admin.list_groups()])
 
 

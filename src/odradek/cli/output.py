@@ -175,8 +175,8 @@ def _cells(columns: Sequence[str], rows: Iterable[Sequence[object]]) -> tuple[li
 
 
 def cell_text(value: object) -> str:
-    """A cell on one line, safe for a terminal. It does not look like two: blanks at its ends, and those behind a blank, are
-    escaped.
+    """Returns a cell on one line, safe for a terminal. It does not look like two: blanks at its ends, and those behind a
+    blank, are escaped.
     """
     return _SEPARATING.sub(_escaped_blank, safe_line(_text(value)))
 

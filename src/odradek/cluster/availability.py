@@ -133,7 +133,7 @@ def without(availability: ReplicaAvailability, brokers: frozenset[BrokerId]) -> 
 
 
 def relieved_brokers(slow_since: Mapping[BrokerId, float], serving_count: int) -> frozenset[BrokerId]:
-    """Brokers that hand over what they lead because their disks are slow: at most half of those in service.
+    """Returns the brokers that hand over what they lead because their disks are slow: at most half of those in service.
 
     Those whose disks became slow first come first. The others keep what they lead: where most disks are slow, a move
     would only put more load on the few that are left.

@@ -76,7 +76,8 @@ def healing_to_cancel(
 def preferred_leaders_to_restore(
     image: ClusterImage, standing_for: StandingFor, *, percentage: int
 ) -> list[TopicPartition]:
-    """Partitions that their preferred leader could lead, of each broker that lacks more than this share of its own."""
+    """Returns the partitions that their preferred leader could lead, of each broker that lacks more than this share of its
+    own."""
     preferred: dict[BrokerId, list[tuple[TopicPartition, PartitionImage]]] = {}
     for name, partition in _partitions(image):
         preferred.setdefault(partition.replicas[0], []).append((name, partition))

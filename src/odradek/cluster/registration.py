@@ -206,7 +206,8 @@ async def registered(registry: Registry) -> dict[BrokerId, tuple[Registration, i
 
 
 async def registered_before(registry: Registry, live: Collection[BrokerId]) -> dict[BrokerId, Registration]:
-    """Brokers of the cluster that are not among the `live` ones: they were registered, and no one unregistered them."""
+    """Returns the brokers of the cluster that are not among the `live` ones: they were registered, and no one unregistered
+    them."""
     last_words = {}
     for name in await registry.children(LIVES):
         broker_id = BrokerId(int(name))

@@ -185,7 +185,7 @@ def is_sensitive_of_listener(key: str) -> bool:
 
 
 def _overrides(values: Mapping[str, str]) -> dict[str, dict[str, str]]:
-    """Keys of each listener without their prefix, by its name in lower case."""
+    """Returns the keys of each listener without their prefix, by its name in lower case."""
     overrides: dict[str, dict[str, str]] = {}
     for key, text in values.items():
         if is_of_listener(key):

@@ -62,7 +62,8 @@ class ProcessingLog:
         return cls(topic=topic, logger=logger, includes_rows=includes_rows)
 
     def entry(self, failure: Mapping[str, Any], now_ms: int) -> bytes | None:
-        """The entry about a record. `failure` has origin, message and stage; key and value of the origin are in base 64.
+        """Returns the entry about a record. `failure` has origin, message and stage; key and value of the origin are in base
+        64.
 
         None for a record of the log itself, so that its stream does not feed itself.
         """

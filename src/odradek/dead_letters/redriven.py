@@ -54,7 +54,7 @@ class RedrivenState:
             yield key, None if end is None else json.dumps({"topic": self._topic, "end": end}).encode()
 
     def _place(self, key: bytes | None) -> tuple[int, int] | None:
-        """Partition and first offset, of keys that concern this topic."""
+        """Returns partition and first offset from keys that concern this topic."""
         parts = (key or b"").decode("utf-8", "replace").rsplit("/", 2)
         if len(parts) != 3 or parts[0] != self._name:
             return None

@@ -133,7 +133,7 @@ class RedriveCore:
         return fate
 
     def settle(self, partition: int, position: int) -> None:
-        """All letters below `position` have had their fate: those that were sent are done with the present transaction."""
+        """Notes that all letters below `position` are handled: those that were sent are done with the present transaction."""
         self._close_run(partition, position)
         self._run_starts[partition] = position
 

@@ -143,11 +143,11 @@ class Lifecycle:
         self._has_moved = True
 
     def halt(self) -> None:
-        """The supervisor ends: nothing is started any more, what runs is stopped."""
+        """Notes that the supervisor ends: nothing is started any more, what runs is stopped."""
         self._is_halting = True
 
     def started(self, now: float) -> None:
-        """The process is there."""
+        """Notes that the process exists."""
         self._has_process = True
         if self._run_key not in (None, self.document.run_key):
             self.failures_in_a_row = 0  # they were another program's
@@ -163,11 +163,11 @@ class Lifecycle:
             self._enter(Phase.WAITING, now)
 
     def could_not_start(self, line: str, now: float, now_ms: int) -> None:
-        """The system gave no process."""
+        """Notes that the system gave no process."""
         self._fail(RunFailure(line=line, at_ms=now_ms), now)
 
     def refused(self, line: str, now: float, now_ms: int) -> None:
-        """The supervisor may not run it. Only another document, or another supervisor, changes that."""
+        """Notes that the supervisor may not run the pipeline. Only another document, or another supervisor, changes that."""
         self._fail(RunFailure(line=line, at_ms=now_ms), now, is_final=True)
 
     def reported(self, report: Report, now: float, now_ms: int) -> None:
@@ -193,7 +193,8 @@ class Lifecycle:
                 self._reported_failure = report
 
     def ended(self, reason: str, is_clean: bool, now: float, now_ms: int) -> None:
-        """The process has ended. `reason` says how, for the case that it said nothing itself; `is_clean`: with code 0."""
+        """Notes that the process has ended. `reason` tells how, for the case that it reported nothing itself; `is_clean`:
+        with code 0."""
         self._has_process = False
         reported, self._reported_failure = self._reported_failure, None
         was_asked = self._last_command is Command.STOP

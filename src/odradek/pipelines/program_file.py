@@ -112,7 +112,8 @@ class _Read(SourceFileLoader):
 
 
 def _opened(file: Path, sources: ProgramSources | None) -> tuple[Path, bytes]:
-    """The program's path, and what it holds. With `places`, the path is real, and the file that was opened is the one there.
+    """Returns the program's path, and what it holds. With `places`, the path is real, and the file that was opened is the one
+    there.
 
     So a link that changes after a check leads to nothing that was not checked.
     """

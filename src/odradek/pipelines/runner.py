@@ -215,7 +215,8 @@ def _positions(ends: Sequence[str | None]) -> Offsets | None:
 
 
 def light_session(terms: RunnerTerms, tasks: int | None) -> SparkSession:
-    """A session for one pipeline. `tasks`: into how many an operator's keys are divided; Spark keeps that in the checkpoint."""
+    """Returns a session for one pipeline. `tasks`: into how many an operator's keys are divided; Spark keeps that in the
+    checkpoint."""
     master = terms.master or LOCAL
     settings = {STATE_STORE: ROCKS_DB, "spark.ui.showConsoleProgress": "false", "spark.log.level": "ERROR"}
     if is_local(master):

@@ -197,7 +197,8 @@ def _only_one(state_directory: Path) -> Iterator[None]:
 
 
 def runner_command(document: PipelineDocument) -> Callable[[int, int], list[str]]:
-    """The words that start the runner of a document. Every user of the machine can read them, so they hold no setting."""
+    """Returns the words that start the runner of a document. Every user of the machine can read them, so they hold no
+    setting."""
 
     def words(commands: int, reports: int) -> list[str]:
         return [

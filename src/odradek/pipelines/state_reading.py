@@ -51,7 +51,8 @@ class StateRow:
 def chosen_states(
     name: str, status: PipelineStatus | None, operator: str | None, output: str | None
 ) -> list[OperatorState]:
-    """The states of a pipeline that ran: all, or those of an operator, or of an output. NoSuchState when there is none."""
+    """Returns the states of a pipeline that ran: all, or those of an operator, or of an output. NoSuchState when there is
+    none."""
     outline = None if status is None else status.outline
     if outline is None:
         raise NoSuchState(f"pipeline {name} has not said yet what it keeps: start it once")
@@ -77,7 +78,7 @@ def chosen_states(
 def committed_rows(
     admin: Admin, servers: str, topic: str, clock: Clock, **settings: Any
 ) -> Iterator[Iterator[StateRow]]:
-    """The rows of a changelog as they are committed now, in the order of their names.
+    """A context with the rows of a changelog as they are committed now, in the order of their names.
 
     NoSuchState when there is no such topic. `settings` are for the consumer.
     """

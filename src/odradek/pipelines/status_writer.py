@@ -65,7 +65,8 @@ class StatusWriter:
             delivery.add_done_callback(partial(self._delivered, name))
 
     def unsent(self) -> frozenset[str]:
-        """The pipelines whose statuses did not arrive, each once. Nothing while it would not help to send them again."""
+        """Returns the pipelines whose statuses did not arrive, each once. Nothing while it would not help to send them
+        again."""
         if self._clock.monotonic() < self._quiet_until:
             return frozenset()
         with self._lock:

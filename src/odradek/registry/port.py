@@ -90,7 +90,7 @@ class Registry(Protocol):
     async def get(self, path: str) -> Node | None: ...
 
     async def children(self, path: str) -> list[str]:
-        """Names one level below `path`, sorted."""
+        """Returns the names one level below `path`, sorted."""
 
     async def commit(self, operations: Sequence[Operation]) -> None:
         """Makes all of the operations or none; raises `RegistryConflict` when one does not apply."""

@@ -99,8 +99,8 @@ class RetryConsumer(Generic[K, V]):
         key_deserializer: Deserializer[K] | None = None,
         value_deserializer: Deserializer[V] | None = None,
     ) -> Self:
-        """All of it from a mapping: `topics`, what `RetryPolicy.from_config` takes, a consumer's settings with Kafka's names,
-        a producer's after `producer.`."""
+        """Makes a consumer from a mapping: `topics`, what `RetryPolicy.from_config` takes, a consumer's settings with
+        Kafka's names, a producer's after `producer.`."""
         given = given_config(config)
         return cls(
             given.bootstrap_servers,

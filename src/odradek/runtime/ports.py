@@ -51,7 +51,7 @@ class DiskFile(Protocol):
         """Returns up to `length` bytes at `position`; fewer only at the end of the file."""
 
     def map(self, length: int, position: int) -> memoryview | None:
-        """Bytes of the file for the kernel to read, not for this process: see `runtime/mapped_range.py`.
+        """Returns the bytes of the file for the kernel to read, not for this process: see `runtime/mapped_range.py`.
 
         None where there is no such thing: use `pread`.
         """

@@ -58,8 +58,6 @@ def means(pattern: AclPattern, topic: str) -> bool:
 
 
 def is_internal(topic: str) -> bool:
-    """The topic belongs to brokers or programs, by its name: Kafka's `__*`, those of the system, an application's state.
-
-    No record of one goes there because a header says so.
-    """
+    """Returns whether a topic belongs to brokers or programs, by its name: Kafka's `__*`, those of the system, an
+    application's state. No record of one goes there because a header names it."""
     return topic.startswith("__") or is_of_the_system(topic) or topic.endswith(CLOSED_SUFFIXES)

@@ -384,7 +384,8 @@ def _named(values: tuple[Any, ...], names: list[str]) -> dict[str, Any]:
 
 
 def with_dicts(value: Any, kind: pa.DataType) -> Any:
-    """A fitted value as functions of Spark return it: a map, which Arrow takes as pairs, is a dict, and a VARIANT an object."""
+    """Returns a fitted value as functions of Spark return it: a map, which Arrow takes as pairs, is a dict, and a VARIANT an
+    object."""
     types = pa.types
     if value is None:
         return None

@@ -219,7 +219,7 @@ class SqlCatalog:
         return replace(self, queries=MappingProxyType({**self.queries, query.id: query}))
 
     def without_query(self, query_id: str) -> SqlCatalog:
-        """A candidate goes with its query."""
+        """Returns the catalog without a query, and without the candidate that goes with it."""
         candidates = {name: source for name, source in self.candidates.items() if source.query_id != query_id}
         return replace(
             self, queries=_without(self.queries, query_id), candidates=MappingProxyType(candidates)

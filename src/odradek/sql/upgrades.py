@@ -207,7 +207,7 @@ def with_mode(statement: AlterQuery, mode: UpgradeMode, topic: str | None = None
 
 
 def check_replacement(known: SqlSource, source: SqlSource, statement: Statement) -> None:
-    """Columns may be added at the end; nothing else changes."""
+    """Raises SqlError unless the replacement only adds columns at the end."""
     if (known.topic, known.key_format.name, known.value_format.name) != (
         source.topic,
         source.key_format.name,

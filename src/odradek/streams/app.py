@@ -102,10 +102,9 @@ class Streams:
         options: Mapping[str, str] | None = None,
         name: str | None = None,
     ) -> Stream:
-        """The records of a topic. `key` and `value` are DDL: one bare type, or fields; BINARY when they are not given. A format
-        with a schema file, such as `value_format=Avro("order.avsc")`, needs none. `timestamp`: an expression in milliseconds.
-        `bad`: the topic for records that cannot be decoded.
-        """
+        """Returns the records of a topic as a stream. `key` and `value` are DDL: one bare type, or fields; BINARY when they
+        are not given. A format with a schema file, such as `value_format=Avro("order.avsc")`, needs none. `timestamp`: an
+        expression in milliseconds. `bad`: the topic for records that cannot be decoded."""
         source = self._source(topic, key, value, key_format, value_format, options, name, timestamp, bad)
         return Stream(self.program, source)
 
@@ -122,7 +121,8 @@ class Streams:
         options: Mapping[str, str] | None = None,
         name: str | None = None,
     ) -> Table:
-        """A compacted topic as a table: its last value for each key. A null value deletes; a record without key is left out.
+        """Returns a compacted topic as a table: its last value for each key. A null value deletes; a record without key is
+        left out.
 
         `versioned`, such as "1 hour": the table goes by timestamps, remembers what was true for so long, and leaves out what
         comes later than that. Streams join what was true at their records' time.

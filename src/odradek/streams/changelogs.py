@@ -269,7 +269,7 @@ def _wait_until_none(problem: Callable[[], str | None]) -> None:
 
 
 def make_compacted(options: Mapping[str, str], topic: str) -> None:
-    """The topic of a table: made if it is not there. A warning if it is there and forgets rows."""
+    """Makes the topic of a table if it does not exist. Warns if it exists and deletes rows."""
     client = kafka_client(options, topic)
     with connections.administering(client) as admin:
         if described(admin, topic) is None:

@@ -111,7 +111,7 @@ class TestDriver:
         self._written_records = None
 
     def cut(self) -> None:
-        """A batch ends here, and the program is stopped and started: `emit="latest"` says what it has, state goes on."""
+        """Ends a batch here, and stops and starts the program: `emit="latest"` emits what it has, state goes on."""
         self._script.append(ScriptStep(self._count - 1, None))
         self._written_records = None
 

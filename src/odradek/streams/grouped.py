@@ -94,11 +94,10 @@ class GroupedStream(Generic[TableT, StreamT]):
         retention: Length | None = None,
         idle_timeout: Length | None = None,
     ) -> GroupedStream[TableT, StreamT]:
-        """Records that are at most `gap` apart belong together. `idle_timeout` as in `window`.
+        """Groups records in sessions: those that are at most `gap` apart belong together. `idle_timeout` as in `window`.
 
         `retention`: how long after its end a session can be joined to others by a record that is not late (Kafka Streams:
-        `Materialized.withRetention`). It is at least the gap and the grace, which it is when it is not given.
-        """
+        `Materialized.withRetention`). It is at least the gap and the grace, which it is when it is not given."""
         kind = SessionWindows(
             gap_ms=positive_milliseconds(gap, "session"),
             grace_ms=milliseconds(grace, "grace"),

@@ -81,7 +81,8 @@ class Stream:
         return self._then(Filtered(name=name, inputs=(self.operator,), condition=condition, negated=True))
 
     def select(self, *value: Expression, name: str | None = None) -> Stream:
-        """A new value of these columns; the key stays (Kafka Streams: mapValues). One column called `value` is a bare value."""
+        """Returns a stream with a new value of these columns; the key stays (Kafka Streams: mapValues). One column called
+        `value` is a bare value."""
         name = self._program.operator_name("select", name)
         return self._then(Selected(name=name, inputs=(self.operator,), value=at_least_one(value, "select")))
 
@@ -186,8 +187,8 @@ class Stream:
         self.foreach(lambda record: print(f"{label}{record.key} {record.value}"), name=name)  # noqa: T201
 
     def repartition(self, *, name: str | None = None) -> Stream:
-        """The records that have a key, and the others where a left or outer join follows, as in Kafka Streams. Spark divides
-        keys among tasks where an operator needs it.
+        """Returns the records that have a key, and the others where a left or outer join follows, as in Kafka Streams. Spark
+        divides keys among tasks where an operator needs it.
         """
         name = self._program.operator_name("repartition", name)
         return self._then(Repartitioned(name=name, inputs=(self.operator,)))
@@ -229,11 +230,11 @@ class Stream:
         return Table(self._program, AsTable(name=name, inputs=(self.operator,)))
 
     def group_by(self, *key: Expression) -> GroupedStream[Table, Stream]:
-        """Records with equal values of these. A record with a null key, or a null value, takes no part."""
+        """Groups records with equal values of these expressions. A record with a null key, or a null value, takes no part."""
         return GroupedStream(self._program, self.operator, at_least_one(key, "group_by"), _RESULTS)
 
     def group_by_key(self) -> GroupedStream[Table, Stream]:
-        """Records with equal keys."""
+        """Groups records with equal keys."""
         return GroupedStream(self._program, self.operator, None, _RESULTS)
 
     @overload
@@ -356,7 +357,8 @@ class Table:
         return Table(self._program, operator)
 
     def group_by(self, *key: Expression) -> GroupedStream[Table, Stream]:
-        """The rows by another key. When a row changes, its old value is taken back from the aggregate of its old key."""
+        """Returns the rows by another key. When a row changes, its old value is taken back from the aggregate of its old
+        key."""
         return GroupedStream(self._program, self.operator, at_least_one(key, "group_by"), _RESULTS)
 
     def suppress(self, *, until: TimeLimit, name: str | None = None) -> Table:
@@ -442,12 +444,11 @@ class Table:
         select: Expression | Iterable[Expression] | None = None,
         name: str | None = None,
     ) -> Table:
-        """Each window of this table with the row of `other`, a table without windows. `by`: the columns of this table's key
-        that are the other one's. The result has the windowed key.
+        """Joins each window of this table with the row of `other`, a table without windows. `by`: the columns of this
+        table's key that are the other one's. The result has the windowed key.
 
         An update of `other` makes an update of each window of its key that is held: until stream time is `held` after the
-        window's end; without it, until the window is deleted.
-        """
+        window's end; without it, until the window is deleted."""
         needed = "join_windows takes a table without windows, such as app.table('users', …)"
         inputs = (self.operator, _operator_of(self._program, other, needed, Table))
         return Table(

@@ -50,7 +50,7 @@ class Box:
 
     @classmethod
     def of(cls, kind: str, name: str, details: str, full: str, *, is_topic: bool, has_state: bool) -> Box:
-        """A box with its texts cut to what has room."""
+        """Returns a box with its texts cut to what has room."""
         return cls(
             kind=kind,
             is_topic=is_topic,

@@ -85,7 +85,8 @@ class QueryableTables:
         return view
 
     def serve(self, host: str, port: int) -> str:
-        """All tables over HTTP, by views of their own; the URL. ConfigError when there is no table, or the address is taken."""
+        """Serves all tables over HTTP, by views of their own; returns the URL. Raises ConfigError when there is no table, or
+        the address is taken."""
         if not self.tables:
             raise ConfigError("the program writes no table: there is nothing to serve")
         if self._serving is not None:

@@ -99,9 +99,8 @@ class Run:
         return self._tables[topic]
 
     def serve(self, *, port: int = 8085, host: str = "127.0.0.1") -> str:
-        """All tables that the program writes, over HTTP, until it is stopped: GET /tables, /tables/TOPIC/KEY (docs/views.md has
-        the rest). Port 0: a free one. Return the URL.
-        """
+        """Serves all tables that the program writes over HTTP, until it is stopped: GET /tables, /tables/TOPIC/KEY
+        (docs/views.md has the rest). Returns the URL. Port 0: a free one."""
         return self._tables.serve(host, port)
 
     @property

@@ -172,10 +172,9 @@ def add_partitions(
     client_version: TransactionVersion,
     now_ms: int,
 ) -> Transaction | None:
-    """Partitions join the transaction, which begins with the first; None if all of them are in it already.
+    """Adds partitions to the transaction, which begins with the first; returns None if all of them are in it already.
 
-    INVALID_PRODUCER_ID_MAPPING, PRODUCER_FENCED, CONCURRENT_TRANSACTIONS.
-    """
+    INVALID_PRODUCER_ID_MAPPING, PRODUCER_FENCED, CONCURRENT_TRANSACTIONS."""
     _check_not_prepared(current)
     current = check_producer(current, who)
     ongoing = current.state is ONGOING

@@ -180,8 +180,8 @@ class TransactionCoordinator:
         )
 
     async def verify(self, question: VerificationQuestion) -> dict[TopicPartition, ErrorCode]:
-        """A `TransactionVerifier`, for those who lead the partitions. With `adds` they join the transaction (Produce 12,
-        TxnOffsetCommit 5), else they must be part of it."""
+        """Answers a `TransactionVerifier`, for the brokers that lead the partitions. With `adds` the partitions join the
+        transaction (Produce 12, TxnOffsetCommit 5), else they must be part of it."""
         wanted = question.partitions
         who = ProducerIdentity(producer_id=question.producer_id, producer_epoch=question.producer_epoch)
         try:

@@ -88,7 +88,7 @@ _END: Final = _Token("end", "")
 
 
 def quoted(name: str) -> str:
-    """A name in backquotes."""
+    """Returns a name in backquotes."""
     return f"`{name.replace('`', '``')}`"
 
 
@@ -129,7 +129,9 @@ def _tokens(text: str) -> Iterator[_Token]:
             wrong = text[position]
             if wrong in "'\"`":
                 raise DdlError(f"the {wrong} that opens at {text[position : position + 20]!r} is not closed")
-            raise DdlError(f"{wrong!r} is not allowed there; put names with such characters into `backquotes`")
+            raise DdlError(
+                f"{wrong!r} is not allowed there; put names with such characters into `backquotes`"
+            )
         position = match.end()
         kind = str(match.lastgroup)
         if kind != "blank":
@@ -181,7 +183,7 @@ class _Parser:
         return _joined(self._tokens[start : self._next])
 
     def _is_at(self, *words: str) -> bool:
-        """Are these the next tokens, in any case?"""
+        """Returns whether these are the next tokens, in any case."""
         tokens = self._tokens[self._next : self._next + len(words)]
         return [token.text.lower() for token in tokens] == list(words)
 
@@ -261,7 +263,7 @@ class _Parser:
         self._expect(">", where)
 
     def _numbers(self, where: str, count_max: int) -> list[int]:
-        """Whole numbers in brackets, if there are brackets."""
+        """Returns the whole numbers in brackets, if there are brackets."""
         if not self._accepts("("):
             return []
         numbers = [self._number(where)]

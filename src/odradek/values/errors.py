@@ -45,7 +45,7 @@ class SqlError(ConfigError):
 
 
 def nearest(name: str, known: Iterable[str]) -> str | None:
-    """A hint that names what there is: "Did you mean ORDERS?". None when nothing is near."""
+    """Returns a hint that names what there is: "Did you mean ORDERS?". None when nothing is near."""
     names = {each_name.upper(): each_name for each_name in known}
     close = get_close_matches(name.upper(), list(names), n=1, cutoff=0.6)
     return f"Did you mean {names[close[0]]}?" if close else None

@@ -43,7 +43,7 @@ def whole(value: Any, bits: int) -> int:
 
 
 def whole_of_literal(text: str) -> int:
-    """A whole number of a statement, perhaps with a sign. Raises SqlError for one that no BIGINT holds."""
+    """Returns a whole number of a statement, perhaps with a sign. Raises SqlError for one that no BIGINT holds."""
     number = whole_number(text) if len(text) <= _DIGITS_MAX + 1 else 1 << BIGINT_BITS
     if not -(1 << BIGINT_BITS) <= number < 1 << BIGINT_BITS:
         raise SqlError(

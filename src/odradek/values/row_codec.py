@@ -130,7 +130,7 @@ def _as_spark(value: Any, kind: SqlType) -> Any:
 
 
 def of_json(value: Any, kind: SqlType) -> Any:
-    """A value of /inserts-stream as one of a column: as in a record, and times may be texts. Raises ValueError."""
+    """Returns a value of /inserts-stream as one of a column: as in a record, and times may be texts. Raises ValueError."""
     if value is None:
         return None
     match kind.kind:
@@ -171,7 +171,7 @@ def exact_json(value: Any) -> str:
 
 
 def shown(value: Any, kind: SqlType) -> Any:
-    """A value as the REST API's JSON has it. Takes what Spark gives, too: dates, moments, bytearrays, Rows as dicts."""
+    """Returns a value as the REST API's JSON has it. Takes what Spark gives, too: dates, moments, bytearrays, Rows as dicts."""
     if value is None:
         return None
     match kind.kind:

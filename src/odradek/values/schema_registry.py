@@ -135,7 +135,7 @@ class SchemaRegistry:
         return any(version["subject"] == subject for version in versions)
 
     def delete(self, subject: str) -> None:
-        """All of its versions. Idempotent. SchemaRegistryError."""
+        """Deletes all versions of a subject. Idempotent. Raises SchemaRegistryError."""
         try:
             self._request("DELETE", f"/subjects/{_quoted(subject)}")
         except SchemaRegistryError as error:

@@ -86,7 +86,7 @@ def moment_text(milliseconds: int) -> str:
 
 
 def time_of_text(text: str, kind: SqlType) -> int:
-    """A DATE, TIME or TIMESTAMP that is written as text: days, or milliseconds. Raises ValueError for other text."""
+    """Returns a DATE, TIME or TIMESTAMP that is written as text: days, or milliseconds. Raises ValueError for other text."""
     pattern, form = _WRITTEN[kind.kind]
     match = pattern.fullmatch(text.strip())
     if match is None:

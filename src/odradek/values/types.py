@@ -183,7 +183,7 @@ def struct_of_fields(fields: Sequence[tuple[str, SqlType]]) -> SqlType:
 
 
 def lambda_of(body_type: SqlType) -> SqlType:
-    """An argument such as `x => x + 1`, whose body has this type."""
+    """Returns the type of an argument such as `x => x + 1`, whose body has this type."""
     return SqlType(kind="LAMBDA", parts=(body_type,))
 
 

@@ -141,7 +141,8 @@ class Changelog:
         return question.ends
 
     async def tombstones_kept_ms(self) -> int | None:
-        """delete.retention.ms of the topic, None where it is not compacted; Kafka's default where that may not be asked."""
+        """Returns delete.retention.ms of the topic, None where it is not compacted; Kafka's default where that may not be
+        asked."""
         resource = ConfigResource.topic(self.topic)
         try:
             async with AsyncAdmin(self._servers, **self._admin_settings) as admin:
@@ -179,7 +180,7 @@ class Changelog:
         return event if isinstance(event, FetchedChunk) else None
 
     def columns_of(self, chunk: FetchedChunk) -> Columns | None:
-        """Records of the chunk: about ROWS_MAX. May be called on another thread."""
+        """Returns the records of the chunk: about ROWS_MAX. May be called on another thread."""
         return self._core.collect_columns(chunk, ROWS_MAX)
 
     def positions(self) -> dict[int, int]:

@@ -96,13 +96,13 @@ class RowCodec:
     # -- ranges
 
     def key_range(self, start: Any = None, end: Any = None) -> KeyRange:
-        """Keys from `start` on, before `end`; None: without that bound."""
+        """Returns the keys from `start` on, before `end`; None: without that bound."""
         return KeyRange(
             b"" if start is None else self._bound(start), None if end is None else self._bound(end)
         )
 
     def prefix_range(self, prefix: Any) -> KeyRange:
-        """Keys that begin with `prefix`."""
+        """Returns the keys that begin with `prefix`."""
         try:
             start = self.keys.prefix(prefix)
         except _WRONG_KEY as error:

@@ -98,7 +98,7 @@ def _select(mine: OffsetRuns, other: OffsetRuns, *, in_other: bool) -> OffsetRun
 
 
 def spell(runs: OffsetRuns, most: int = 3) -> str:
-    """The first runs for people: `5, 7-9 and 12 runs more`."""
+    """Returns the first runs for people: `5, 7-9 and 12 runs more`."""
     texts = [str(start) if end == start + 1 else f"{start}-{end - 1}" for start, end in runs]
     shown = ", ".join(texts[:most])
     return shown if len(texts) <= most else f"{shown} and {len(texts) - most} runs more"

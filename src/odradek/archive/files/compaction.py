@@ -37,7 +37,7 @@ class CompactionResult:
 
 
 def plan_compaction(files: Sequence[DataFile], file_bytes: int) -> list[tuple[DataFile, ...]]:
-    """Groups of small files of one partition, neighbours by offset, each to become one file of about `file_bytes`."""
+    """Returns groups of small files of one partition, neighbours by offset, each to become one file of about `file_bytes`."""
     small: dict[PartitionValues, list[DataFile]] = defaultdict(list)
     for file in files:
         if file.size_bytes < SMALL * file_bytes:

@@ -27,7 +27,8 @@ class FileReader:
     def read(
         self, file: DataFile, system: Any = None, *, offsets: tuple[int, int] | None = None
     ) -> Iterator[pa.RecordBatch]:
-        """All rows of a file, in its order; with `offsets` (first, and behind the last) without parts that have none of these.
+        """Yields all rows of a file, in its order; with `offsets` (first, and behind the last) without parts that have none
+        of these.
 
         ArchiveError when the file is gone or damaged.
         """
@@ -76,7 +77,8 @@ def _may_hold(group: pq.RowGroupMetaData, offsets: tuple[int, int]) -> bool:
 
 
 def share_files(files: Sequence[DataFile], most_bytes: int) -> list[tuple[DataFile, ...]]:
-    """Files in shares of about `most_bytes`, in order: one task reads one share. A larger file is a share of its own."""
+    """Returns files in shares of about `most_bytes`, in order: one task reads one share. A larger file is a share of its
+    own."""
     shares: list[tuple[DataFile, ...]] = []
     share: list[DataFile] = []
     total = 0

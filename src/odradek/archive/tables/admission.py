@@ -36,7 +36,7 @@ def is_new(batch: NewBatch, state: ArchiveState, *, leaving_gaps: bool = False) 
 
 
 def gaps_before(batch: NewBatch, state: ArchiveState) -> list[OffsetRange]:
-    """The offsets between the archive's ends and the batch's beginnings, that no row will have."""
+    """Returns the offsets between the archive's ends and the batch's beginnings, that no row will have."""
     positions = state.positions
     return [
         OffsetRange(partition=span.partition, start=positions[span.partition], end=span.start)
@@ -46,7 +46,7 @@ def gaps_before(batch: NewBatch, state: ArchiveState) -> list[OffsetRange]:
 
 
 def _check_same_cut(batch: NewBatch, beyond: Sequence[OffsetRange]) -> None:
-    """A number that comes again with other offsets would lose those that the archive lacks."""
+    """Raises ArchiveError where a batch's number comes again with other offsets: those that the archive lacks would be lost."""
     if beyond:
         raise ArchiveError(
             f"batch {batch.id.batch} of sink {batch.id.sink} is in the archive, but not up to offset {beyond[0].end - 1} of"
@@ -72,7 +72,8 @@ def _check_continues(extent: OffsetRange, position: int | None, *, leaving_gaps:
 
 
 def _check_files(batch: NewBatch) -> None:
-    """A row outside of what was read would not be missed, nor found, later."""
+    """Raises ArchiveError for a file with a row that the batch has not read: such a row would not be missed, nor noticed,
+    later."""
     read = {span.partition: span for span in batch.ranges}
     for file in batch.files:
         for rows in file.ranges:

@@ -399,7 +399,7 @@ def _text(value: Any, kind: IcebergType) -> str | None:
 
 
 def _without_bounds(footer: pq.FileMetaData) -> list[str]:
-    """Columns whose smallest or largest value pyiceberg could not hold: a time beyond the year 9999."""
+    """Returns the columns whose smallest or largest value pyiceberg could not hold: a time beyond the year 9999."""
     names = set()
     for index in range(footer.num_row_groups):
         group = footer.row_group(index)

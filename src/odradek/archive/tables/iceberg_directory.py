@@ -83,8 +83,8 @@ class DirectoryCatalog(NoopCatalog):
         )
 
     def old_versions(self, before_ms: int) -> list[str]:
-        """Files of versions that were put before a moment and are not the newest, in order: a version is there as long as the
-        one before it (see `commit_table`).
+        """Returns the files of versions that were put before a moment and are not the newest, in order: a version is there as
+        long as the one before it (see `commit_table`).
         """
         newest = self._newest_version()
         old = [

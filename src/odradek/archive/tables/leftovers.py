@@ -18,7 +18,7 @@ _NS_PER_MS = 1_000_000
 
 
 def old_files(location: ArchiveLocation, before_ms: int, directories: Iterable[str] = ("",)) -> list[str]:
-    """Names of files that were last written before a moment, in order.
+    """Returns the names of files that were last written before a moment, in order.
 
     Below the directories nothing is looked at whose name begins with `_` or `.`.
     """
@@ -37,7 +37,7 @@ def old_files(location: ArchiveLocation, before_ms: int, directories: Iterable[s
 
 
 def list_files(location: ArchiveLocation, directory: str) -> list[str]:
-    """Names of all files below a directory; none where there is no directory."""
+    """Returns the names of all files below a directory; none where there is no directory."""
     selector = fs.FileSelector(location.within(directory), recursive=True, allow_not_found=True)
     infos = location.file_system().get_file_info(selector)
     return sorted(_below(location, info.path) for info in infos if info.type == fs.FileType.File)

@@ -150,11 +150,11 @@ class DiskIdentity:
             self._pending = None
 
     async def raise_generation(self, *, is_clean: bool = False) -> None:
-        """A copy of a disk that was made before this is recognised from now on. `is_clean`: this life ends.
+        """Raises the generation, so that a copy of a disk that was made before this is recognised from now on. `is_clean`:
+        this life ends.
 
-        DUPLICATE_BROKER_REGISTRATION when another process, on a copy, did so meanwhile. RegistryError, RegistryConflict: it may
-        have happened, and is tried again the next time.
-        """
+        DUPLICATE_BROKER_REGISTRATION when another process, on a copy, did so meanwhile. RegistryError, RegistryConflict: it
+        may have happened, and is tried again the next time."""
         async with self._is_raising:
             if self._pending is not None:
                 await self._commit_claim(self._pending)

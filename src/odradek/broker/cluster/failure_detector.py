@@ -73,7 +73,7 @@ class FailureDetector:
         return left_s if left_s > 0 and (self._looking or self.dead()) else 0.0
 
     def dead(self) -> frozenset[BrokerId]:
-        """Brokers that the image knows, but which have died since, as far as this broker saw."""
+        """Returns the brokers that the image knows, but which have died since, as far as this broker saw."""
         if not self._dead:
             return _NO_BROKERS
         now = self._now()

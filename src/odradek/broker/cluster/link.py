@@ -183,7 +183,7 @@ class ClusterLink:
         self.membership.report_now()
 
     def lost_sight_of(self, broker: BrokerId, epoch: int) -> None:
-        """The connection to a broker that waited for news broke; the controller has a look whether it is dead."""
+        """Lets the controller look whether a broker is dead, because its connection, on which it waited for news, broke."""
         if self.leads:
             self._detect_failure(broker, epoch)
 
@@ -367,15 +367,17 @@ class ClusterLink:
         timeout_s: float | None = None,
         lane: str = "",
     ) -> Message:
-        """The answer of a broker that is asked as the controller: at its control plane, if it has one for which this broker has
-        settings. Else at its listener for brokers: so a cluster gets control planes broker by broker. Raises PeerUnreachable.
+        """Returns the answer of a broker that is asked as the controller: at its control plane, if it has one for which this
+        broker has settings. Else at its listener for brokers: so a cluster gets control planes broker by broker. Raises
+        PeerUnreachable.
         """
         return await self._others.send_to_control_plane(
             broker, api_key, request, timeout_s=timeout_s, lane=lane
         )
 
     async def send_to_controller(self, api_key: int, request: Message) -> Message:
-        """The answer of a controller that is another broker. Raises PeerUnreachable; NOT_CONTROLLER when none is known."""
+        """Returns the answer of a controller that is another broker. Raises PeerUnreachable; NOT_CONTROLLER when none is
+        known."""
         controller = self.controller_id
         if controller is None or controller == self._broker_id:
             raise KafkaError(ErrorCode.NOT_CONTROLLER, "no other controller is known: try again")

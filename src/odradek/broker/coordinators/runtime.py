@@ -136,7 +136,7 @@ class CoordinatorRuntime:
         make: Callable[[], CoordinatorParts[M, S]],
         imports: Callable[[], object] = lambda: None,
     ) -> CoordinatorKind[M, S]:
-        """A kind of coordinator, which this broker has from now on. `imports` runs before `make`, on a thread."""
+        """Adds a kind of coordinator, which this broker has from now on. `imports` runs before `make`, on a thread."""
         kind = self._kinds[topic] = CoordinatorKind(topic, make, imports)
         return kind
 
@@ -166,7 +166,8 @@ class CoordinatorRuntime:
         return topic in self._kinds
 
     def coordinator_of(self, topic: str, key: str) -> tuple[int, BrokerId]:
-        """The partition that a key belongs to, and the broker that coordinates it; COORDINATOR_NOT_AVAILABLE while no one does.
+        """Returns the partition that a key belongs to, and the broker that coordinates it; COORDINATOR_NOT_AVAILABLE while no
+        one does.
 
         No service is made for the asking: a broker that only leads partitions needs none.
         """

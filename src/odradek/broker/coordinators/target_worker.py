@@ -41,7 +41,7 @@ class TargetWorker:
         self._under_way[target.group_id] = task
 
     def close(self) -> None:
-        """The next coordinator works them out."""
+        """Drops the targets under way: the next coordinator works them out."""
         for task in self._under_way.values():
             task.cancel()
 

@@ -34,7 +34,8 @@ class CoordinatorDirectory(Protocol):
     @property
     def send_to_peer(self) -> SendToPeer: ...
     def coordinator_of(self, topic: str, key: str) -> tuple[int, BrokerId]:
-        """The partition that a key belongs to, and the broker that coordinates it; COORDINATOR_NOT_AVAILABLE without one."""
+        """Returns the partition that a key belongs to, and the broker that coordinates it; COORDINATOR_NOT_AVAILABLE without
+        one."""
 
     def on_close(self, close: Callable[[], None]) -> None:
         """Registers a callback for the end of the coordinators."""

@@ -196,7 +196,7 @@ class FollowerWaiting(_DelayedFetch):
             self._answer_with_marks()
 
     def hurry(self) -> None:
-        """The follower does not want to wait any longer."""
+        """Answers now, because the follower does not want to wait any longer."""
         self._time_is_up()
 
     def _time_is_up(self) -> None:

@@ -98,7 +98,7 @@ class ControllerFamilies:
         self._totals: list[Family] = []
 
     def steps(self) -> Iterator[None]:
-        """A step for each topic."""
+        """Collects the figures, with a step for each topic."""
         leads = self._broker.cluster.leads
         image = self._broker.image
         offline = imbalanced = count = 0
@@ -132,7 +132,7 @@ class ControllerFamilies:
 
 
 def of_process(broker: Broker) -> list[Family]:
-    """The broker as a whole: what it is, its connections, and how often something held its loop."""
+    """Returns the families of the broker as a whole: what it is, its connections, and how often something held its loop."""
     info = gauge("odradek_build_info", "The version of this broker; always 1.")
     info.add(1, labels(version=__version__))
     connections = gauge("odradek_server_connections", "Open connections to this broker.")
@@ -154,7 +154,7 @@ def of_process(broker: Broker) -> list[Family]:
 
 
 def of_directories(broker: BrokerContext) -> list[Family]:
-    """The data directories: whether they can be used, and their disks."""
+    """Returns the families of the data directories: whether they can be used, and their disks."""
     offline = gauge("kafka_log_logmanager_offlinelogdirectorycount", "Data directories that cannot be used.")
     offline_replicas = gauge(
         "kafka_server_replicamanager_offlinereplicacount", "Replicas that should be here and cannot be used."

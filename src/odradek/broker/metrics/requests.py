@@ -187,7 +187,7 @@ class ServedRequest:
             own.received_s = 0.0
 
     def waited(self, future: asyncio.Future[list[Buffer] | None]) -> None:
-        """The answer came later, or the request was given up."""
+        """Notes that the answer came later, or that the request was given up."""
         self._api.pending_count -= 1
         if not future.cancelled():
             total_s = self._all.now() - self._began

@@ -129,7 +129,7 @@ class ServerFamilies:
         return figures
 
     def _largest_clients(self) -> list[Family]:
-        """The clients with the most bytes, requests or time of the event loop, over connections that are open now."""
+        """Returns the clients with the most bytes, requests or time of the event loop, over connections that are open now."""
         requests = gauge("odradek_client_requests", "Requests of the largest clients, by open connections.")
         moved = gauge("odradek_client_bytes", "Bytes of the largest clients, over their open connections.")
         busy = gauge(
@@ -155,7 +155,7 @@ def _bytes_of(sums: list[float]) -> float:
 
 
 def of_flushes(broker: BrokerContext) -> list[Family]:
-    """How long flushes of logs took: by directory, and Kafka's LogFlushStats."""
+    """Returns how long flushes of logs took: by directory, and as Kafka's LogFlushStats."""
     seconds = histogram("odradek_log_flush_seconds", "How long flushes of logs took, by data directory.")
     total = Histogram()
     for directory in broker.replicas.directories.all():

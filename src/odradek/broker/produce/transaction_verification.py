@@ -44,7 +44,8 @@ class TransactionVerification:
         return bool(self._guards)
 
     def add(self, partition: Partition, header: BatchHeader, now_ms: int) -> None:
-        """A batch that is to be appended. INVALID_PRODUCER_ID_MAPPING when the request has more than one producer."""
+        """Adds a batch that is to be appended. Raises INVALID_PRODUCER_ID_MAPPING when the request has more than one
+        producer."""
         if header.producer_id < 0:
             return
         producer = (header.producer_id, header.producer_epoch)
@@ -60,7 +61,7 @@ class TransactionVerification:
             self._guards[partition] = guard
 
     async def verify(self) -> None:
-        """All questions at once; `guard_of` tells the outcomes."""
+        """Sends all questions at once; `guard_of` tells the outcomes."""
         if self._producer is None or not self._guards:
             return
         partitions = {partition.name: partition for partition in self._guards}

@@ -73,7 +73,7 @@ class ReplicaMaintenance:
         await self._cleaner.run_round(compacted, config)
 
     def stop_compacting(self) -> None:
-        """A round under way ends soon, and none begins any more."""
+        """Ends the round of compaction under way soon, and begins none any more."""
         self._compacts = False
         if self._cleaner is not None:
             self._cleaner.stop()

@@ -90,7 +90,7 @@ class ReplicaOpening:
     # -- the next step
 
     def retry_offline(self, name: TopicPartition, *, at_any_rate: bool = False) -> None:
-        """An offline replica may be opened now."""
+        """Lets an offline replica be opened again."""
         self._again[name] = at_any_rate or self._again.get(name, False)
 
     def cancel_retry(self, name: TopicPartition) -> None:
@@ -232,7 +232,7 @@ class ReplicaOpening:
         return None if after == note else (partition.log, after)
 
     async def settle_lack(self, name: TopicPartition) -> None:
-        """The note about what a log lacks follows the image, durably."""
+        """Makes the note about what a log lacks follow the image, durably."""
         owed = self._owed_note(name)
         if owed is None:
             return

@@ -23,7 +23,7 @@ class ReplicaHealth:
         self._lanes = lanes
 
     def report(self) -> BrokerReport:
-        """All of it. The broker epoch is not known here."""
+        """Returns the whole report. The broker epoch is not known here."""
         return BrokerReport(
             broker_id=self._held.me,
             broker_epoch=-1,

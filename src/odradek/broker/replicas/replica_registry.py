@@ -50,7 +50,8 @@ class ReplicaRegistry:
     # -- finding
 
     def leader(self, topic: str, index: int) -> Partition:
-        """The partition that this broker leads; raises as `replica` does, and NOT_LEADER_OR_FOLLOWER where it only follows."""
+        """Returns the partition that this broker leads; raises as `replica` does, and NOT_LEADER_OR_FOLLOWER where it only
+        follows."""
         partition = self.replica(topic, index)
         partition.check_leads()
         return partition
@@ -62,8 +63,8 @@ class ReplicaRegistry:
         return partition
 
     def replica(self, topic: str, index: int) -> Partition:
-        """The partition, led or followed. UNKNOWN_TOPIC_OR_PARTITION, NOT_LEADER_OR_FOLLOWER where it is not open here, or
-        KAFKA_STORAGE_ERROR while it is offline."""
+        """Returns the partition, led or followed. UNKNOWN_TOPIC_OR_PARTITION, NOT_LEADER_OR_FOLLOWER where it is not open
+        here, or KAFKA_STORAGE_ERROR while it is offline."""
         name = TopicPartition(topic, index)
         partition = self.partitions.get(name)
         if partition is None:

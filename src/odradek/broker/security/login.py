@@ -199,7 +199,7 @@ class LoginGate:
         )
 
     async def _last_words(self, chunks: Chunks | None) -> Chunks | None:
-        """The answer to a failed login, and the end of the connection after it."""
+        """Returns the answer to a failed login, and the end of the connection after it."""
         await asyncio.sleep(self._terms.failure_delay_s)
         # Not at once: clients that find the end of the stream behind the answer do not look at the answer.
         asyncio.get_running_loop().call_later(_READ_SECONDS, self._connection.finish)

@@ -108,12 +108,12 @@ class LivePartition:
         self._behind(self._keep(self.core.acknowledge(member_id, ranges, now_ms=self._owner.now_ms())))
 
     def follow_log_start(self) -> None:
-        """Records that the log has deleted are not waited for any more."""
+        """Stops waiting for records that the log has deleted."""
         if self.partition.start_offset > self.core.start_offset:
             self._behind(self._keep(self.core.begin_at(self.partition.start_offset)))
 
     def locked(self) -> None:
-        """Records were acquired: look after them when their time is over."""
+        """Watches the time of records that were acquired."""
         if self._timer is None and not self.is_dropped:
             deadline_ms = self.core.next_deadline_ms()
             if deadline_ms is not None:

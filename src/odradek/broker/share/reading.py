@@ -44,8 +44,8 @@ class AcquiredBatches(NamedTuple):
 def read_acquirable(
     live: LivePartition, limit_bytes: int, *, at_least_one: bool, beside: ReadProgress
 ) -> FetchedRange | None:
-    """Read from where the first record is that could be had. NOT_LEADER_OR_FOLLOWER, KAFKA_STORAGE_ERROR, and what else reading
-    may raise; NotAtHand for what another thread should bring first."""
+    """Reads from the first record that could be acquired on. Raises NOT_LEADER_OR_FOLLOWER, KAFKA_STORAGE_ERROR, and what
+    else reading may raise; NotAtHand for what another thread should read first."""
     live.check_leads()
     live.follow_log_start()
     core, partition = live.core, live.partition
@@ -66,7 +66,7 @@ def read_acquirable(
 
 
 def acquire(seen: FetchedRange, member_id: str, room: FetchLimits, now_ms: int) -> AcquiredBatches | None:
-    """Acquire of what was read as much as there is room for. None when that is nothing."""
+    """Acquires as much of what was read as there is room for. Returns None when that is nothing."""
     live = seen.live
     last_offset, records_max = seen.next_offset - 1, room.records
     if room.by_batches:

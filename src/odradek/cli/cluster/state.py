@@ -74,8 +74,8 @@ class ClusterState:
         ]
 
     def troubles(self) -> dict[str, list[str]]:
-        """Partitions that no broker leads, whose replicas are not all in sync, that refuse acks=all for that, and that others
-        than the preferred one lead."""
+        """Returns the partitions that no broker leads, whose replicas are not all in sync, that refuse acks=all for that, and
+        that others than the preferred one lead."""
         results: dict[str, list[str]] = {
             "leaderless": [],
             "under_replicated": [],

@@ -30,7 +30,7 @@ def group_row(group: LetterGroup) -> tuple[Any, ...]:
 
 
 def letter_json(letter: DeadLetter, is_redriven: bool) -> dict[str, Any]:
-    """All of a letter; bytes that are no text as base64, in fields that say so."""
+    """Returns all of a letter; bytes that are no text as base64, in fields that say so."""
     origin, failure, by = letter.origin, letter.failure, letter.by
     document: dict[str, Any] = {
         "topic": letter.topic,

@@ -21,7 +21,7 @@ _SECRET: Final = re.compile(r"(?i)secret|password|token|access[.]?key")
 
 
 def rows(document: PipelineDocument, statuses: Statuses, now_ms: int) -> list[tuple[object, ...]]:
-    """Lines of the table: the pipeline, and a version that is being rebuilt."""
+    """Returns the lines of the table: the pipeline, and a version that is being rebuilt."""
     return [
         _row(key, wanted.current.number, wanted.desired.value, statuses.get(key), now_ms)
         for key, wanted in runs_of(document).items()

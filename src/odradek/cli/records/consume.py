@@ -229,14 +229,16 @@ def _group_settings(group_id: str | None, where: Start, partitions: Sequence[int
 
 
 def _subscribe(consumer: Consumer, topic: str) -> list[TopicPartition]:
-    """All partitions: which of them the group gives to this member, it says later."""
+    """Subscribes to the topic and returns all of its partitions: which of them the group gives to this member is known
+    later."""
     partitions = [TopicPartition(topic, partition) for partition in _partitions(consumer, topic)]
     consumer.subscribe([topic])
     return partitions
 
 
 def _partitions(consumer: Consumer, topic: str) -> tuple[int, ...]:
-    """Partitions of the topic. A broker may need a moment to learn of a topic that was created through another broker."""
+    """Returns the partitions of the topic. A broker may need a moment to learn of a topic that was created through another
+    broker."""
     deadline = time.monotonic() + _NEW_TOPIC_S
     while not (partitions := consumer.partitions_for(topic)):
         if time.monotonic() >= deadline:

@@ -96,7 +96,7 @@ class _Narrator:
             click.echo(_wrapped(text))
 
     def run_lesson(self, name: str, lesson: Lesson, playground: Playground) -> None:
-        """A lesson that cannot go on is a claim that does not hold."""
+        """Runs a lesson. One that cannot go on is a claim that does not hold."""
         self.say(f"\n{click.style(title(name, self.language), bold=True)}")
         try:
             for step in lesson(playground):

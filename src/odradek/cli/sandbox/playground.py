@@ -354,7 +354,7 @@ class Playground:
         return gone
 
     def lag(self, group: str, topic: str) -> int:
-        """Records that the group has not committed yet."""
+        """Returns the number of records that the group has not committed yet."""
         committed = self.admin.list_group_offsets(group)
         read = {
             partition.partition: known.offset for partition, known in committed.items() if known is not None

@@ -82,7 +82,7 @@ def member_rows(playground: Playground) -> list[list[object]]:
 
 
 def picture(playground: Playground, topics: Iterable[str]) -> Any:
-    """All of it, for `rich` to print."""
+    """Returns the whole screen, for `rich` to print."""
 
     parts: list[Any] = [
         _table(["broker", "address", "state", "leads", "lags in"], broker_rows(playground)),

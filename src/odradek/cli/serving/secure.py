@@ -92,7 +92,7 @@ def _make(place: Path, listen: str | None, brokers: int) -> str:
 
 
 def write_private(path: Path, content: bytes) -> None:
-    """A file that only its owner can read, from its first byte on; also one that was there already. Not through a link."""
+    """Writes a file that only its owner can read, from its first byte on, also where it exists already. Follows no link."""
     descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_NOFOLLOW, 0o600)
     with os.fdopen(descriptor, "wb") as file:
         os.fchmod(descriptor, 0o600)

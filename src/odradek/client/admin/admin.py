@@ -118,7 +118,7 @@ class Admin:
         )
 
     def list_topics(self, *, internal: bool = False, timeout_s: float | None = None) -> list[str]:
-        """Names of all topics, sorted; those that Kafka keeps for itself only with `internal`."""
+        """Returns the names of all topics, sorted; those that Kafka keeps for itself only with `internal`."""
         return self._loop.call(self._admin.list_topics(internal=internal, timeout_s=timeout_s))
 
     def describe_topics(
@@ -168,7 +168,7 @@ class Admin:
     # -- the cluster
 
     def describe_cluster(self, *, timeout_s: float | None = None) -> ClusterDescription:
-        """Brokers and controller."""
+        """Describes the cluster: its brokers and its controller."""
         return self._loop.call(self._admin.describe_cluster(timeout_s=timeout_s))
 
     def describe_cluster_operations(self, *, timeout_s: float | None = None) -> ClusterOperations:
@@ -218,7 +218,7 @@ class Admin:
         return self._loop.call(self._admin.describe_acls(wanted, timeout_s=timeout_s))
 
     def create_acls(self, acls: Sequence[Acl], *, timeout_s: float | None = None) -> None:
-        """Add ACLs; every broker goes by them when this returns. One that is there already stays."""
+        """Adds ACLs; every broker applies them when this returns. One that exists already stays."""
         self._loop.call(self._admin.create_acls(acls, timeout_s=timeout_s))
 
     def delete_acls(self, filters: Sequence[AclFilter], *, timeout_s: float | None = None) -> list[Acl]:
@@ -285,7 +285,7 @@ class Admin:
     def list_groups(
         self, *, states: Sequence[str] = (), types: Sequence[str] = (), timeout_s: float | None = None
     ) -> list[GroupListing]:
-        """The groups of all brokers, sorted; `states` (Stable, Empty, ...) and `types` (classic, consumer, share) filter."""
+        """Returns all groups, sorted; `states` (Stable, Empty, ...) and `types` (classic, consumer, share) filter."""
         return self._loop.call(self._admin.list_groups(states=states, types=types, timeout_s=timeout_s))
 
     def describe_groups(

@@ -132,7 +132,7 @@ class AsyncAdmin:
         )
 
     async def list_topics(self, *, internal: bool = False, timeout_s: float | None = None) -> list[str]:
-        """Names of all topics, sorted; those that Kafka keeps for itself only with `internal`."""
+        """Returns the names of all topics, sorted; those that Kafka keeps for itself only with `internal`."""
         response = await self._session.one("list_topics", timeout_s, requests.describe_topics(None))
         return sorted(name for name, topic in response.results.items() if internal or not topic.internal)
 
@@ -205,7 +205,7 @@ class AsyncAdmin:
     # -- the cluster
 
     async def describe_cluster(self, *, timeout_s: float | None = None) -> ClusterDescription:
-        """Brokers and controller."""
+        """Describes the cluster: its brokers and its controller."""
         await self.start()
         limit_s = self._session.limit_s(timeout_s)
         return requests.cluster_of(await self._session.cluster.metadata.refresh(limit_s))
@@ -289,7 +289,7 @@ class AsyncAdmin:
         return list((await self._session.one("describe_acls", timeout_s, exchange)).results)
 
     async def create_acls(self, acls: Sequence[Acl], *, timeout_s: float | None = None) -> None:
-        """Add ACLs; every broker goes by them when this returns. One that is there already stays."""
+        """Adds ACLs; every broker applies them when this returns. One that exists already stays."""
         response = await self._session.one("create_acls", timeout_s, acl_requests.create_acls(acls))
         Failures("create_acls", response.errors).raise_or(response.results)
 
@@ -372,7 +372,7 @@ class AsyncAdmin:
     async def list_groups(
         self, *, states: Sequence[str] = (), types: Sequence[str] = (), timeout_s: float | None = None
     ) -> list[GroupListing]:
-        """The groups of all brokers, sorted; `states` (Stable, Empty, ...) and `types` (classic, consumer, share) filter."""
+        """Returns all groups, sorted; `states` (Stable, Empty, ...) and `types` (classic, consumer, share) filter."""
         answers = await self._session.everywhere(
             "list_groups", timeout_s, lambda broker, _, __: groups.list_groups(broker, states, types)
         )

@@ -175,7 +175,7 @@ class AdminCalls:
         return {image.controller if image.controller in image.brokers else NO_BROKER: dict(items)}
 
     async def by_coordinator(self, key_type: int, items: Items, timeout_s: float) -> Grouped:
-        """The items are groups or transactional ids."""
+        """Groups groups or transactional ids by their coordinator."""
         grouped: Grouped = {}
         for key, content in items.items():
             coordinator = Coordinator(self._cluster, key, key_type)
@@ -201,7 +201,8 @@ class AdminCalls:
         return grouped
 
     async def by_config_owner(self, items: Items, timeout_s: float) -> Grouped:
-        """A broker answers for its own settings, any broker for the rest."""
+        """Groups config resources by the broker that answers for them: a broker for its own settings, any broker for the
+        rest."""
         grouped: Grouped = {}
         for resource, content in items.items():
             assert isinstance(resource, ConfigResource)
@@ -224,7 +225,7 @@ class AdminCalls:
         return grouped
 
     async def by_itself(self, items: Items, timeout_s: float) -> Grouped:
-        """The items are brokers."""
+        """Groups brokers, each of which answers for itself."""
         return {broker: {broker: content} for broker, content in items.items()}
 
 

@@ -141,7 +141,7 @@ def describe_producers(wanted: Iterable[TopicPartition], timeout_s: float) -> Ex
 
 
 def abort_transactions(wanted: Mapping[TopicPartition, OpenTransaction], timeout_s: float) -> Exchange:
-    """Abort markers, written into the partitions as a coordinator would."""
+    """Writes abort markers into the partitions, as a coordinator would."""
     request = WriteTxnMarkersRequest(
         markers=[
             WritableTxnMarker(

@@ -256,7 +256,7 @@ class AsyncConsumer(Generic[K, V]):
 
     @by_one_task
     async def poll_arrow(self, timeout_s: float = 1.0, max_records: int = 100_000) -> pyarrow.RecordBatch:
-        """Records of one partition as a pyarrow.RecordBatch, in order; without rows when none came in time.
+        """Returns the records of one partition as a pyarrow.RecordBatch, in order; without rows when none came in time.
 
         Columns: topic, partition, offset, timestamp (ms), timestamp_type (0 create, 1 append), key, value, headers.
         Whole record batches are taken, so there may be more than `max_records` rows when a single batch has more.
@@ -359,7 +359,8 @@ class AsyncConsumer(Generic[K, V]):
         return image.topic_id(topic) if topic in image.topics else None
 
     def metrics(self) -> dict[MetricName, float]:
-        """The figures of this consumer now, under Kafka's names; docs/client.md lists them. May be called at any time."""
+        """Returns the figures of this consumer now, under Kafka's names; docs/client.md lists them. May be called at any
+        time."""
         return self._core.metrics.read(self._core.settings.client_id)
 
     async def client_instance_id(self, timeout_s: float | None = None) -> str:

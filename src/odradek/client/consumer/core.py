@@ -265,7 +265,7 @@ class ConsumerCore(Generic[K, V]):
     # -- reading
 
     def collect(self, first: FetchedChunk, record_count_max: int) -> list[ConsumerRecord[K, V]]:
-        """Records from `first` and, up to the limit, from whatever else is buffered. On the caller's thread."""
+        """Returns the records from `first` and, up to the limit, from whatever else is buffered. On the caller's thread."""
         records: list[ConsumerRecord[K, V]] = []
         began_ns = self.clock.wall_ms() * _NS_PER_MS if self._spans is not None else 0
         chunk: FetchedChunk | None = first
@@ -454,7 +454,7 @@ class ConsumerCore(Generic[K, V]):
     async def offsets(
         self, wanted: Mapping[TopicPartition, int], timeout_s: float | None
     ) -> dict[TopicPartition, OffsetAndTimestamp | None]:
-        """ListOffsets for each partition; the first error is raised."""
+        """Asks ListOffsets for each partition; raises the first error."""
         answers = await find_offsets(
             self.cluster,
             {TopicPartition(*tp): timestamp for tp, timestamp in wanted.items()},

@@ -174,7 +174,7 @@ class Participation:
     # -- polling, on the user's side
 
     def next_handover(self) -> Handover | None:
-        """*locked.* What has to be done before more can be read. Raises what keeps us out of the group."""
+        """*locked.* Returns what has to be done before more can be read. Raises what keeps this member out of the group."""
         if not self.subscribed:
             return None
         if self.membership.failure is not None:
@@ -238,7 +238,7 @@ class Participation:
             yield HandoverStep.ASSIGNED, added
 
     def call_listener(self, step: HandoverStep, partitions: Partitions) -> Awaitable[None] | None:
-        """Call what the user wants to have called."""
+        """Calls the rebalance listener."""
         if step is HandoverStep.REVOKED:
             return self.listener.partitions_revoked(partitions)
         if step is HandoverStep.LOST:
@@ -278,7 +278,7 @@ class Participation:
         tied: OffsetsToCommit,
         explicit: bool,
     ) -> None:
-        """A commit whose outcome nothing waits for. `tied`: the offsets, with the topics that they are of."""
+        """Commits offsets without waiting for the outcome. `tied`: the offsets, with the topics that they are of."""
         problem: Exception | None = None
         try:
             await self.commit(tied, explicit=explicit)
@@ -299,7 +299,7 @@ class Participation:
         task.add_done_callback(lambda done: self._tasks.pop(done, None))
 
     async def commit_quietly(self, offsets: OffsetsToCommit, timeout_s: float | None = None) -> None:
-        """Auto commit: a failure is logged, and made good by the next one, or by reading again."""
+        """Commits automatically: a failure is logged, and made good by the next commit, or by reading again."""
         try:
             await self.commit(offsets, timeout_s, explicit=False)
         except asyncio.CancelledError:
@@ -310,7 +310,7 @@ class Participation:
             _log.warning("auto_commit_failed", group=self._settings.group_id, reason=explain(error))
 
     async def commit_before_giving_up(self, partitions: Partitions) -> None:
-        """The end of a member's time with partitions, if it commits by itself."""
+        """Commits once more before the member gives partitions up, if it commits by itself."""
         if self._auto_commit_s is not None:
             positions = self._positions()
             offsets = {tp: positions[tp] for tp in partitions if tp in positions}

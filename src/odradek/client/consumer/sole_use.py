@@ -62,7 +62,7 @@ class ThreadUse:
 
 
 def by_one_task(method: F) -> F:
-    """A coroutine method that refuses to run beside another one of its kind."""
+    """Decorates a coroutine method so that it refuses to run beside another one of its kind."""
     assert inspect.iscoroutinefunction(method)
 
     @wraps(method)
@@ -78,7 +78,8 @@ def by_one_task(method: F) -> F:
 
 
 def on_own_loop(method: F) -> F:
-    """A method that does its work between two steps of the client's loop, so that other tasks may call it at any time."""
+    """Decorates a method so that it does its work between two steps of the client's loop, so that other tasks may call it at
+    any time."""
     if inspect.iscoroutinefunction(method):
 
         @wraps(method)
@@ -97,7 +98,7 @@ def on_own_loop(method: F) -> F:
 
 
 def by_one_thread(method: F) -> F:
-    """A method that refuses to run while another thread runs one of its kind."""
+    """Decorates a method so that it refuses to run while another thread runs one of its kind."""
 
     @wraps(method)
     def alone(self: Any, *arguments: Any, **named: Any) -> Any:

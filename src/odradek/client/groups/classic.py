@@ -361,7 +361,8 @@ class ClassicMember(MembershipState):
             self._to_join(now)
 
     def _stall(self) -> None:
-        """Another member should have the partitions of a user who does not come for records."""
+        """Gives up the partitions of a user who does not poll, for another member; leaves the group unless the member is
+        static."""
         if self.member_id and self.settings.group_instance_id is None and self.generation != NO_GENERATION:
             self._leave_request = self._leave_ask(self.member_id, "no poll within max.poll.interval.ms")
             self.member_id = ""

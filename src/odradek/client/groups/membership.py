@@ -88,7 +88,7 @@ class GroupMembership:
         await self.links.close()
 
     def polled(self) -> None:
-        """The user has come back, and the member waited for that."""
+        """Notes that the user has polled again, and the member waited for that."""
         if self._active:
             self.member.poll_began(self._now())
             self.turn()

@@ -352,7 +352,7 @@ class OffsetStore:
 def _with_and_without(
     partitions: list[TopicPartition] | None, ids: Mapping[str, UUID]
 ) -> list[list[TopicPartition] | None]:
-    """Partitions whose topics have ids, and the others: one request cannot hold both."""
+    """Returns the partitions whose topics have ids, and the others: one request cannot hold both."""
     if partitions is None or not ids:
         return [partitions]
     known = [tp for tp in partitions if tp.topic in ids]

@@ -264,7 +264,7 @@ class ReconcilingMember(MembershipState):
             self._join(now)
 
     def _stall(self) -> None:
-        """Another member should have the partitions of a user who does not come for records."""
+        """Gives up the partitions of a user who does not poll, so that another member gets them."""
         if self.generation != NO_GENERATION:
             self._leave_request = self._leave_ask()
         self.generation = NO_GENERATION

@@ -139,7 +139,7 @@ class BrokerConnections:
         return connection
 
     def _note(self, address: Address, trouble: _UnreachableAddress | None, error: KafkaError) -> None:
-        """A failure to connect. A broker that was there may restart, so the log has it only when it stays away."""
+        """Notes a failure to connect. A broker that was there may restart, so the log has it only when it stays away."""
         now = self._clock.monotonic()
         failures, since, is_reported = (
             (0, now, False)

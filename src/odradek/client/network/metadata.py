@@ -181,7 +181,8 @@ class Metadata:
                 until = deadline
 
     async def find(self, name: str, timeout_s: float) -> TopicSnapshot | None:
-        """The topic, or None at the first answer that there is none. KafkaError when it is not known within `timeout_s`.
+        """Returns the topic, or None at the first answer that there is none. KafkaError when it is not known within
+        `timeout_s`.
 
         Refreshes do not go on to ask about a topic that is not there.
         """

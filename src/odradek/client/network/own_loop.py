@@ -56,7 +56,7 @@ class OwnLoop:
         )
 
     def stop(self) -> None:
-        """The loop is the user's: nothing of it ends."""
+        """Does nothing: the loop is the user's."""
 
     def post(self, work: Callable[[], object]) -> None:
         """Do it now. Before the client has begun there is nothing to do."""

@@ -62,7 +62,7 @@ class ConnectionLogin:
         self._gate.end_login()
 
     def cancel(self) -> None:
-        """The connection is closed."""
+        """Cancels the login because the connection is closed."""
         self._is_cancelled = True
         if self._renewal is not None:
             self._renewal.cancel()

@@ -78,7 +78,7 @@ class SendGate:
         return longer_s
 
     def begin_login(self) -> None:
-        """Requests wait until `end_login`."""
+        """Holds requests back until `end_login`."""
         self._is_logging_in = True
 
     def end_login(self) -> None:

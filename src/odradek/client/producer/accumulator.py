@@ -331,7 +331,8 @@ class Accumulator:
             return dropped
 
     def renumber(self) -> None:
-        """Another producer id or epoch: every partition begins at 0 under it. Nothing is in flight that counts."""
+        """Numbers batches under another producer id or epoch: every partition begins at 0 under it. Nothing is in flight
+        that counts."""
         with self.lock:
             for topic in [*self.topics.values(), *self._resting.values()]:
                 for queue in topic.queues:

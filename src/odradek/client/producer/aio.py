@@ -202,7 +202,7 @@ class AsyncProducer(Generic[K, V]):
         await self._core.need_transactions().init(timeout_s)
 
     def begin_transaction(self) -> None:
-        """Records sent, and offsets committed through this producer, are part of it from now on."""
+        """Begins a transaction: records sent, and offsets committed through this producer, are part of it from now on."""
         self._loop.check()
         self._core.begin_transaction()
 
@@ -263,7 +263,8 @@ class AsyncProducer(Generic[K, V]):
         await self._core.end_block(None, timeout_s)
 
     def metrics(self) -> dict[MetricName, float]:
-        """The figures of this producer now, under Kafka's names; docs/client.md lists them. May be called at any time."""
+        """Returns the figures of this producer now, under Kafka's names; docs/client.md lists them. May be called at any
+        time."""
         return self._core.metrics()
 
     async def client_instance_id(self, timeout_s: float | None = None) -> str:

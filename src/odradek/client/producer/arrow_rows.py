@@ -36,12 +36,12 @@ class RowsOfPartition(NamedTuple):
 def by_partition(
     topic: str, rows: pa.RecordBatch, partition_count: int, choose: ChoosePartition | None = None
 ) -> Iterator[RowsOfPartition]:
-    """Groups of rows. A row's own column `partition` counts first, then its key; rows of a group keep their order.
+    """Yields groups of rows by partition. A row's own column `partition` counts first, then its key; rows of a group keep
+    their order.
 
     Keys go where the Java client puts them, unless `choose` says otherwise.
 
-    UNKNOWN_TOPIC_OR_PARTITION for a partition that the topic does not have.
-    """
+    UNKNOWN_TOPIC_OR_PARTITION for a partition that the topic does not have."""
     if rows.num_rows == 0:
         return
     numbers = _numbers(rows, partition_count, choose)

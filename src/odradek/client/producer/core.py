@@ -170,7 +170,7 @@ class ProducerCore:
         return self.transactions
 
     def begin_transaction(self) -> None:
-        """Records and offsets are part of it from now on."""
+        """Begins a transaction: records and offsets are part of it from now on."""
         self.check_usable()
         self.need_transactions().core.begin()
 
@@ -195,7 +195,7 @@ class ProducerCore:
             _log.info("transaction_not_ended", reason=explain(error))
 
     async def begin_block(self, timeout_s: float | None) -> None:
-        """The beginning of a `with` block; the abort of the last one is seen through first, if it was cancelled or too late."""
+        """Begins a `with` block; the abort of the last one is seen through first, if it was cancelled or too late."""
         self.check_usable()
         transactions = self.need_transactions()
         if self._ending is not None:
@@ -205,11 +205,11 @@ class ProducerCore:
         transactions.core.begin()
 
     async def end_block(self, error: BaseException | None, timeout_s: float | None) -> None:
-        """The end of a `with` block: commit, or abort if something failed. Raises what the caller does not know yet.
+        """Ends a `with` block: commits, or aborts if something failed. Raises what the caller does not know yet. Raises what
+        the caller does not know yet.
 
         A caller that is cancelled meanwhile waits for the end: a commit that has not been asked for becomes an abort, one
-        that has is seen through. `SHUTDOWN_S` later it is given up, and the next block sees an abort through.
-        """
+        that has is seen through. `SHUTDOWN_S` later it is given up, and the next block sees an abort through."""
         ending = asyncio.get_running_loop().create_task(
             self._end_block(error, timeout_s), name="odradek-transaction-end"
         )

@@ -262,5 +262,5 @@ class PartitionQueue:
 
 
 def _never_written(code: ErrorCode) -> bool:
-    """A refusal, as opposed to an answer that came too late or not at all."""
+    """Returns whether an answer is a refusal, as opposed to one that came too late or not at all."""
     return not code.retriable and code is not ErrorCode.UNKNOWN_SERVER_ERROR

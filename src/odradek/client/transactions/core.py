@@ -87,8 +87,8 @@ _IN_WORDS: Final = {
 
 
 def epoch_after_commit(epoch: int, *, epoch_per_transaction: bool) -> int | None:
-    """The epoch that follows, without a question to the coordinator; None where only it can tell. `epoch_per_transaction`:
-    KIP-890."""
+    """Returns the epoch that follows, without a question to the coordinator; None where only it can tell.
+    `epoch_per_transaction`: KIP-890."""
     return epoch + 1 if epoch_per_transaction and epoch < _FORESEEABLE_EPOCH_MAX else None
 
 
@@ -152,17 +152,17 @@ class TransactionCore:
             raise self._refusal()
 
     def prepare(self) -> ProducerId:
-        """Everything sent is acknowledged. Returns who the transaction belongs to."""
+        """Prepares the transaction once everything sent is acknowledged. Returns who the transaction belongs to."""
         self.check_preparable()
         assert self.identity is not None
         self.state = TransactionalState.PREPARED
         return self.identity
 
     def resume(self, committed: ProducerId) -> ProducerId | None:
-        """The transaction of `committed` is known to be committed: who the producer is from then on, and READY again.
+        """Notes that the transaction of `committed` is known to be committed: returns who the producer is from then on, and
+        is READY again.
 
-        None when it is not the one that this producer prepared, or when only the coordinator can tell.
-        """
+        None when it is not the one that this producer prepared, or when only the coordinator can tell."""
         if self.state is not TransactionalState.PREPARED or committed != self.identity:
             return None
         epoch = epoch_after_commit(committed.producer_epoch, epoch_per_transaction=self.epoch_per_transaction)

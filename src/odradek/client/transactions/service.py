@@ -113,7 +113,7 @@ class ProducerTransactions:
         await self._initialize(timeout_s)
 
     async def commit(self, timeout_s: float | None) -> None:
-        """Everything sent is acknowledged and visible at once, or nothing of it ever is."""
+        """Commits the transaction: everything sent is acknowledged and visible at once, or nothing of it ever is."""
         core = self.core
         core.begin_commit()
         await self._settle_batches("commit_transaction", timeout_s)
@@ -122,7 +122,8 @@ class ProducerTransactions:
         await self._end(committed=True, timeout_s=timeout_s)
 
     async def prepare(self, timeout_s: float | None) -> TransactionIdentity:
-        """Everything sent is acknowledged; the transaction stays open, for another process to end."""
+        """Prepares the transaction: everything sent is acknowledged, and the transaction stays open, for another process to
+        end."""
         core = self.core
         core.check_preparable()
         await self._settle_batches("prepare_transaction", timeout_s)
@@ -187,7 +188,7 @@ class ProducerTransactions:
             self._adding.add_done_callback(self._done_adding)
 
     def batch_failed(self, error: Exception) -> None:
-        """A batch was given up, and the transaction with it; so is what waits to be sent."""
+        """Notes that a batch was given up, and the transaction with it; so is what waits to be sent."""
         self.core.batch_failed(error)
         self._drop_if_broken()
 

@@ -127,7 +127,7 @@ class BrokerChanges:
         return relieved_brokers(slow_since, len(serving))
 
     def without_space(self) -> frozenset[BrokerId]:
-        """Brokers in service whose disks are all full: others hold new replicas, if they can."""
+        """Returns the brokers in service whose disks are all full: others hold new replicas, if they can."""
         return frozenset(
             broker_id
             for broker_id, known in self._known.items()
@@ -135,7 +135,8 @@ class BrokerChanges:
         )
 
     def absent(self) -> list[BrokerImage]:
-        """Brokers of the cluster that are not in service: they may hold replicas, which join when they come back."""
+        """Returns the brokers of the cluster that are not in service: they may hold replicas, which join when they come
+        back."""
         cordoned = cordons(self._changes.image)
         waiting = {
             broker_id: known.image(cordoned)
@@ -275,7 +276,7 @@ class BrokerChanges:
             self._silence.heard(report.broker_id)
 
     def newly_silent(self, limit_s: float) -> list[BrokerId]:
-        """Returns brokers that have become silent. Call it about once a second."""
+        """Returns the brokers that have become silent. Call it about once a second."""
         serving = [broker for broker, known in self._known.items() if known.is_in_service]
         silent = self._silence.silent_brokers(serving, self._now(), limit_s)
         return [broker for broker in silent if not self._known[broker].is_silent]

@@ -226,7 +226,7 @@ class TopicDetail:
     """The reasons why some of it could not be read."""
 
     def records(self) -> int:
-        """The number of offsets between start and end of all partitions; UNKNOWN without them."""
+        """Returns the number of offsets between start and end of all partitions; UNKNOWN without them."""
         known = [self.ends[number] - start for number, start in self.starts.items() if number in self.ends]
         return sum(known) if known else UNKNOWN
 

@@ -109,7 +109,7 @@ def leave_temporarily(draft: Draft, member: ConsumerGroupMember) -> None:
 
 
 def remove(draft: Draft, member_ids: list[str], group_context: GroupContext) -> None:
-    """Members are gone, and what they had is free; the next heartbeat of any other works out who gets it."""
+    """Removes members: what they had is free, and the next heartbeat of any other works out who gets it."""
     for member_id in member_ids:
         regex = draft.group.members[member_id].profile.regex
         draft.delete_member(member_id)

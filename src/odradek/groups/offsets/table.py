@@ -52,7 +52,7 @@ class OffsetTable:
         return self._by_group.get(group_id, {}).get(place)
 
     def groups(self) -> Iterator[str]:
-        """Groups with offsets, decided or not."""
+        """Yields the groups with offsets, decided or not."""
         yield from self._by_group
         yield from (group_id for group_id in self._open if group_id not in self._by_group)
 

@@ -85,7 +85,7 @@ class LoginSession:
             raise IllegalSaslState(f"a request of API {api_key} came before the login was done")
 
     def greeted(self) -> None:
-        """ApiVersions was answered without an error."""
+        """Notes that ApiVersions was answered without an error."""
         if self.state is LoginState.CONNECTED:
             self.state = LoginState.GREETED
 

@@ -121,7 +121,8 @@ def where_or_dead(frame: DataFrame, condition: str | Column) -> DataFrame:
 
 
 def split_dead_letters(frame: DataFrame) -> tuple[DataFrame, DataFrame]:
-    """The good rows, without `deadLetter`, for anything that cannot carry it along, such as an aggregate; and the others.
+    """Returns the good rows, without `deadLetter`, for anything that cannot carry it along, such as an aggregate; and the
+    others.
 
     `add_dead_letters` puts the two together again before they are written. Both halves read the source, so this takes
     twice the reading; and it refuses rows of guarded functions, which would be called twice and might answer differently.

@@ -29,9 +29,8 @@ _JSON: Final = b"{"
 def passing_rows(
     rows: Iterable[tuple[str, pa.Buffer]], micro_batch: MicroBatch, left_out: LeftOutRecords | None = None
 ) -> Iterator[tuple[str, pa.RecordBatch]]:
-    """The records in rows (topic, records) that pass, by topic. Those that failed are dead letters, or go to `left_out`; its
-    owner closes it. Without one, they are lines of the log.
-    """
+    """Yields the records in rows (topic, records) that pass, by topic. Those that failed are dead letters, or go to
+    `left_out`; its owner closes it. Without one, they are lines of the log."""
     letters: dict[str, list[Letter]] = {}
     for topic, records in rows:
         if topic == LOGGED:

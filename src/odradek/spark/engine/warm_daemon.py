@@ -103,7 +103,7 @@ def _received(asking: socket.socket) -> tuple[dict[str, Any], list[int]]:
 
 
 def _become(request: dict[str, Any], descriptors: Sequence[int], asking: socket.socket) -> NoReturn:
-    """The daemon that was asked for. While it lives, it holds the connection: the asking process waits for its end."""
+    """Runs the daemon that was asked for. While it lives, it holds the connection: the asking process waits for its end."""
     code = 1
     try:
         for number, descriptor in enumerate(descriptors):

@@ -96,7 +96,8 @@ def _fingerprint(documents: Any) -> str:
 
 
 def source_offsets(checkpoint: str, batch: int) -> list[StreamOffset]:
-    """The end of a batch in each of its sources, in the query's order; without offsets for sources that are no Kafka topics.
+    """Returns the end of a batch in each of its sources, in the query's order; without offsets for sources that are no Kafka
+    topics.
 
     ConfigError when the checkpoint cannot be read from here.
     """

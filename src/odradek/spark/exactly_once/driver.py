@@ -238,7 +238,7 @@ class SinkDriver:
             self.carry_out(decided)
 
     def _check_age(self, terms: BatchTerms, name: BatchName) -> None:
-        """A transaction that timed out must not be decided: its rows would be lost."""
+        """Raises ConfigError for a transaction that has timed out: it must not be decided, since its rows would be lost."""
         age_s = self._clock() - terms.begun_at
         if age_s > _TIMEOUT_SHARE * self._transaction_timeout_s:
             raise ConfigError(

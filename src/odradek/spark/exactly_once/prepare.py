@@ -48,7 +48,8 @@ class _Names:
     def acquire_committed(
         self, transactional_id: str, committed: frozenset[ProducerAndEpoch]
     ) -> TransactionIdentity | None:
-        """The last transaction under the id, if it is one of `committed` and brokers remember it. It is given out once."""
+        """Returns the last transaction under the id, if it is one of `committed` and brokers remember it. It is given out
+        once."""
         last = self.prepared.pop(transactional_id, None)
         if last is None or time.monotonic() - last.prepared_at > RESUMED_WITHIN_S:
             return None

@@ -200,7 +200,7 @@ class TwoPhaseWrite:
         return known.held(read.next_offsets, read.topic_ids, catalog, real.SystemClock())
 
     def _check_repeated(self, first: PreparedTask) -> None:
-        """A batch that is passed over must have read what the decided one had."""
+        """Checks that a batch that is passed over has read what the decided one had."""
         decided, read = first.terms.decided, self._input(first.name)
         if decided is None or read is None:
             return

@@ -33,7 +33,7 @@ class Catalog(Protocol):
     """
 
     def topics(self) -> list[str]:
-        """Names of all topics, internal ones left out."""
+        """Returns the names of all topics, internal ones left out."""
 
     def partition_counts(self, topics: Iterable[str]) -> dict[str, int]:
         """Returns the number of partitions of each topic that exists; the others are left out."""
@@ -51,7 +51,8 @@ class Catalog(Protocol):
     def committed(
         self, group: str, partitions: Iterable[TopicPartition], topic_ids: Mapping[str, UUID]
     ) -> dict[TopicPartition, int]:
-        """The next offset of each partition that a group has committed; others are left out. Waits for open transactions.
+        """Returns the next offset of each partition that a group has committed; others are left out. Waits for open
+        transactions.
 
         What the group has committed for topics with other ids than `topic_ids` says is left out, too.
         """

@@ -191,7 +191,7 @@ class StreamProgress:
         return without_topics(start, topics)
 
     def known_latest(self) -> StreamOffset | None:
-        """The ends of the logs, and the ids of their topics, when they were last asked for."""
+        """Returns the ends of the logs, and the ids of their topics, when they were last asked for."""
         if not self._latest:
             return None
         topics = {partition.topic for partition in self._latest}

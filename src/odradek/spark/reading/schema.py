@@ -54,7 +54,8 @@ _SIMPLE_TYPES: Final[dict[type[DataType], str]] = {
 
 
 def read_ddl(projection: Projection, comment: str | None = None) -> str:
-    """The schema of a read, for Spark to parse; `comment` is that of the first column, without quotes and backslashes."""
+    """Returns the schema of a read, for Spark to parse; `comment` is that of the first column, without quotes and
+    backslashes."""
     columns = [f"`{column}` {_column_type(projection, column)}" for column in projection.columns]
     if comment is not None:
         columns[0] += f" COMMENT '{comment}'"

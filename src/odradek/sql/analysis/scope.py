@@ -14,7 +14,8 @@ _PLAIN: Final = re.compile(r"(?!Q_|KEY_[0-9]|VALUE_[0-9]|WINDOW_START$|WINDOW_EN
 
 
 def physical_name(name: str) -> str:
-    """A name that Spark takes, which does not look at case: different names stay different, and none is one of a key."""
+    """Returns a name that Spark takes, which does not look at case: different names stay different, and none is one of a
+    key."""
     return name if _PLAIN.fullmatch(name) else f"Q_{name.encode().hex().upper()}"
 
 

@@ -290,8 +290,8 @@ def top_rows(size: int, names: tuple[str, ...]) -> ValueFold:
 
 
 def deviation() -> ValueFold:
-    """The sample standard deviation; 0 of fewer than two values. The state is count, sum and the sum of squared distances
-    (Youngs and Cramer, 1971).
+    """Returns the sample standard deviation; 0 of fewer than two values. The state is count, sum and the sum of squared
+    distances (Youngs and Cramer, 1971).
     """
 
     def step(n: int, total_before: float, value: float) -> float:

@@ -201,7 +201,7 @@ def tokens_of(text: str) -> list[Token]:
 
 
 def _with_whole_names(tokens: Sequence[Token]) -> list[Token]:
-    """A name may begin with a digit, and may have an @ after its first letter: `1R`, `A@1`. sqlglot cuts it there."""
+    """Joins names that sqlglot cuts: a name may begin with a digit, and may have an @ after its first letter (`1R`, `A@1`)."""
     whole: list[Token] = []
     for token in tokens:
         before = whole[-1] if whole else None

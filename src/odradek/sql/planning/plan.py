@@ -437,7 +437,8 @@ def _format_name(written: PropertyValue, statement: Statement) -> str:
 
 
 def count_of(properties: Mapping[str, PropertyValue], name: str, statement: Statement) -> int | None:
-    """A number of partitions, replicas or milliseconds; None when it is not written. Raises SqlError for what Kafka refuses."""
+    """Returns a number of partitions, replicas or milliseconds; None when it is not written. Raises SqlError for what Kafka
+    refuses."""
     value = properties.get(name)
     if value is None:
         return None
@@ -495,7 +496,8 @@ def explain(plan: Plan) -> str:
 
 
 def explained_plan(catalog: SqlCatalog, statement: Statement) -> Plan:
-    """The plan of a statement that EXPLAIN names. SqlError as of `plan`: its hint says which operators are fine, too."""
+    """Returns the plan of a statement that EXPLAIN names. SqlError as of `plan`: its hint says which operators are fine,
+    too."""
     planned = PlannedSteps()
     try:
         return plan(catalog, statement, planned)

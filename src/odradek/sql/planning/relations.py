@@ -196,7 +196,8 @@ class RelationPlanner:
     def semi_join(
         self, shape: RelationShape, member: TypedText, subquery: Query, *, is_in: bool
     ) -> RelationShape:
-        """The rows whose `member` is, or is not, a key of the table that the subquery makes. SqlError when it makes none."""
+        """Returns the rows whose `member` is, or is not, a key of the table that the subquery makes. SqlError when it makes
+        none."""
         planned = self.plan(SubqueryRelation(query=subquery, alias="", position=subquery.position))
         self._planned.next = "filter"
         columns = [column for column in planned.scope.columns if not column.is_pseudo]

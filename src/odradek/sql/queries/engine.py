@@ -412,7 +412,7 @@ class SqlEngine:
                 del self._stopping[query_id]
 
     def _recovered(self, query_id: str, query: SupervisedQuery) -> None:
-        """A query that failed has ended a batch. Its failures stay, to be looked at."""
+        """Notes that a query that failed has ended a batch. Its failures stay, to be looked at."""
         _log.info("sql_query_recovered", query=query_id, failures=query.failure_count)
         query.failure_count, query.failing_since_ms = 0, None
         self._set(query_id, query, "RUNNING")

@@ -28,9 +28,8 @@ _POLL_RECORDS_MAX: Final = 2_000
 
 
 def by_time(records: Sequence[Any]) -> list[Any]:
-    """Partitions side by side, by time. Each keeps the order of its offsets, whatever its timestamps are: a record comes
-    with the latest timestamp that its partition has had.
-    """
+    """Merges partitions by time. Each keeps the order of its offsets, whatever its timestamps are: a record comes with the
+    latest timestamp that its partition has had."""
     latest: dict[int, int] = {}
     times = []
     for record in records:
@@ -76,7 +75,8 @@ class TopicReading:
         return cls(consumer, last if to_end else None)
 
     async def records(self) -> AsyncGenerator[list[Any]]:
-        """Records as they come; an empty list when nothing came for a second. Of a reading to the end: by time."""
+        """Yields records as they come; an empty list when nothing came for a second. A reading to the end yields them by
+        time."""
         while self.ends is None or not await self.has_read(self.ends):
             records = await self.consumer.poll(_POLL_S, _POLL_RECORDS_MAX)
             if self.ends is not None:
@@ -106,8 +106,8 @@ async def scanned(
     earliest: bool,
     leave_out: Callable[[Any, str], None] = lambda record, reason: None,
 ) -> QueryAnswer:
-    """A push query (`query.emit`), or all of a stream as it is now. `leave_out` is called with records that are no rows, and
-    why."""
+    """Answers a push query (`query.emit`), or reads all of a stream as it is now. `leave_out` is called with records that
+    are no rows, and why."""
     reading = await TopicReading.begin(
         servers, settings, rows.source.topic, earliest=earliest, to_end=query.emit is None
     )

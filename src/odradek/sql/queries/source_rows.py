@@ -184,7 +184,7 @@ def selection(query: Query, rows: SourceRows, *, with_coordinates: bool) -> Loca
 
 
 def _keys_of_pulled(query: Query, source: Source) -> set[str]:
-    """The names that a header marks as keys: only those of a pull query over a table have one, as in ksqlDB."""
+    """Returns the names that a header marks as keys: only those of a pull query over a table have one, as in ksqlDB."""
     if query.emit is not None or not source.is_table:
         return set()
     bounds = () if source.window is None else ("WINDOWSTART", "WINDOWEND")

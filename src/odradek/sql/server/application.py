@@ -137,7 +137,7 @@ class _Doors:
         return StreamingResponse(body, media_type=kind)
 
     async def inserts(self, request: Request) -> Response:
-        """The first line names the stream; each other line is a row. An answer for each row, in order."""
+        """Writes rows to a stream: the first line names it; each other line is a row. Answers for each row, in order."""
         lines = _lines(request.stream())
         try:
             head = json.loads(await anext(lines))

@@ -59,7 +59,8 @@ class Archives:
     # ---- statements that change something
 
     async def check(self, statement: language.Statement, applied: AppliedChange) -> None:
-        """The topic is there, and the place can be an archive; files that are to be deleted are this archive's. SqlError."""
+        """Checks that the topic exists, and that the place can be an archive; files that are to be deleted must be this
+        archive's. Raises SqlError."""
         new_topics = {change.source.topic for change in applied.changes if isinstance(change, SourceCreated)}
         for change in applied.changes:
             try:

@@ -84,8 +84,9 @@ def _status(
 
 
 def ending_statements(catalog: SqlCatalog, wanted: Any) -> list[str]:
-    """The statements that end all queries and drop all sources. `wanted`: topics to delete, names or with `.*` for any text;
-    only topics that queries write are deleted, as with ksqlDB. Raises RestRefusal for what is no list of such names.
+    """Returns the statements that end all queries and drop all sources. `wanted`: topics to delete, names or with `.*` for
+    any text; only topics that queries write are deleted, as with ksqlDB. Raises RestRefusal for what is no list of such
+    names.
     """
     patterns = [_checked(pattern) for pattern in wanted] if isinstance(wanted, list) else None
     if patterns is None:

@@ -61,13 +61,13 @@ class SqlConnections:
         return True
 
     def begin(self, peer: Peer) -> None:
-        """A complete request of this connection is being answered."""
+        """Notes that a complete request of this connection is being answered."""
         if peer in self._open:
             self._busy[peer] += 1
             self._stop_waiting(peer)
 
     def end(self, peer: Peer) -> None:
-        """A request that `begin` named is answered."""
+        """Notes that a request that `begin` named is answered."""
         self._busy[peer] -= 1
         if self._busy[peer] > 0:
             return

@@ -58,9 +58,8 @@ class HttpUsers:
 
     @classmethod
     def from_file(cls, path: Path) -> HttpUsers:
-        """A line for each user: `name:password`. Empty lines, and those that begin with #, are left out. ConfigError, also for
-        a file that every user of the machine can read.
-        """
+        """Reads the users of a file: a line `name:password` for each. Empty lines, and those that begin with #, are left
+        out. Raises ConfigError, also for a file that every user of the machine can read."""
         content = secret_files.read_secret_file("--users", str(path), others_may_read=False)
         passwords = {}
         for number, line in enumerate(content.decode("utf-8", "replace").splitlines(), 1):

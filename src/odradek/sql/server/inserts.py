@@ -49,7 +49,7 @@ class Inserts:
         await self._write(source, values, timestamp_ms)
 
     async def json(self, target: str, row: Mapping[str, Any]) -> None:
-        """A row of /inserts-stream. SqlError."""
+        """Writes a row of /inserts-stream. Raises SqlError."""
         quoted = target.startswith("`") and target.endswith("`")
         source = self._parts.catalog.source(target.strip("`") if quoted else target.upper())
         by_name = {column.name: column for column in source.columns}

@@ -98,7 +98,7 @@ class RebuildWatch:
 def lag(
     ends: dict[TopicPartition, int], begins: dict[TopicPartition, int], read: dict[TopicPartition, int]
 ) -> int:
-    """Records between what was read and the ends; of partitions that nothing was read of, all records."""
+    """Returns the number of records between what was read and the ends; of partitions that nothing was read of, all records."""
     return sum(
         max(0, end - max(begins[partition], read.get(partition, 0))) for partition, end in ends.items()
     )

@@ -129,7 +129,8 @@ class StatementSchemas:
     # ---- ids
 
     async def with_ids(self, statement: Statement, applied: AppliedChange) -> Statement:
-        """The statement with the ids of the schemas that it registers. SqlError: there is no registry, or it refuses."""
+        """Returns the statement with the ids of the schemas that it registers. Raises SqlError where there is no registry,
+        or it refuses."""
         created = next(
             (change.source for change in applied.changes if isinstance(change, SourceCreated)), None
         )

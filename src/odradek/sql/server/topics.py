@@ -58,7 +58,7 @@ class SourceTopics:
         return AsyncAdmin(self.servers, **self.settings)
 
     async def sizes(self, topic: str) -> tuple[int, int] | None:
-        """Partitions and replicas; None when there is no such topic."""
+        """Returns the numbers of partitions and replicas; None when there is no such topic."""
         async with self._admin() as admin:
             try:
                 described = (await admin.describe_topics([topic]))[topic]

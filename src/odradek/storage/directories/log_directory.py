@@ -384,7 +384,7 @@ class LogDirectory:
             self._lock = None
 
     def space(self) -> tuple[int, int]:
-        """Bytes in total and free on the file system; -1 where that is not known."""
+        """Returns the bytes in total and free on the file system; -1 where that is not known."""
         try:
             return self._disk.total_bytes(self.path), self._disk.free_bytes(self.path)
         except OSError:

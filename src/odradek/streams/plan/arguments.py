@@ -61,7 +61,8 @@ def checked_text(text: Any, what: str, needed: str) -> str:
 
 
 def checked_name(name: Any, what: str, needed: str) -> str:
-    """A name that is a part of topics' names and of checkpoint paths. ConfigError for one that Kafka Streams refuses, too."""
+    """Returns the name, which becomes a part of names of topics and of checkpoint paths. Raises ConfigError for one that
+    Kafka Streams refuses, too."""
     checked_text(name, what, needed)
     try:
         check_topic_name(name)

@@ -24,7 +24,7 @@ class Calendar:
         self._name = name
 
     def note(self, time: int, key: Fields) -> None:
-        """The key is due as soon as stream time is after `time`."""
+        """Notes that a key is due as soon as stream time is after `time`."""
         number = time // _PAGE_MS
         pages = self._state.get(self._name, _PAGES) or []
         page = self._state.get(self._name, {"page": number})

@@ -134,8 +134,8 @@ def table_table(
 def _updates_per_key(
     processor: TableTableProcessor, rows: TaskColumns, groups: Groups, sides: list[_TableSide]
 ) -> tuple[Numbers, Numbers, Numbers]:
-    """The first and the last update of each key that has some, and the timestamp of every row's update. Places are those in
-    `groups.places`.
+    """Returns the first and the last update of each key that has some, and the timestamp of every row's update. Places are
+    those in `groups.places`.
     """
     is_right = rows.ports.to_numpy()[groups.row_numbers] == 1
     times = rows.timestamps.to_numpy()[groups.row_numbers]

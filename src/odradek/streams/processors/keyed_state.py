@@ -155,9 +155,8 @@ class KeyedVersions:
         self._entries = entries_of(state, name, key)
 
     def put(self, entry: Any, value: Any, timestamp: int) -> bool:
-        """The value is true from `timestamp` on, until the next one. None: there is none. False for a time before the
-        history: nothing changes then.
-        """
+        """Sets the value that is true from `timestamp` on, until the next one; None: there is none. Returns False for a time
+        before the history: nothing changes then."""
         when = timestamp_type().fitted(timestamp)
         if when is None:
             raise ValueError("a version needs a timestamp in milliseconds, not None")
@@ -179,7 +178,8 @@ class KeyedVersions:
         return before
 
     def get(self, entry: Any, as_of: int | None = None) -> Version | None:
-        """The latest version, or the one that was true at `as_of`. None where there is none, or the history is shorter."""
+        """Returns the latest version, or the one that was true at `as_of`. None where there is none, or the history is
+        shorter."""
         versions = self._versions(entry)
         index = (
             len(versions) if as_of is None else bisect_right(versions, as_of, key=lambda version: version[0])

@@ -66,7 +66,7 @@ class StreamStreamProcessor:
         self._keep(row, buffers, state)
 
     def time_passed(self, row: InputRow, state: TaskState) -> Iterator[UpdateRow]:
-        """Records that nothing can match any more."""
+        """Emits records that nothing can match any more."""
         if any(self._alone):
             yield from self._unmatched(row, state)
 

@@ -101,7 +101,7 @@ class CachedState:
         self._written.add(entry)
 
     def undo_by(self, undo: Callable[[], Any]) -> None:
-        """A batch that fails is not flushed."""
+        """Registers what undoes a change: a batch that fails is not flushed."""
 
     def fire(self, key: Fields, time: int, timer: Callable[[], Iterable[UpdateRow]]) -> list[UpdateRow]:
         try:

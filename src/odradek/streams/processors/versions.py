@@ -75,14 +75,14 @@ class VersionedJoinProcessor:
             yield from self._ready(seen, state)
 
     def time_passed(self, row: InputRow, state: TaskState) -> Iterator[UpdateRow]:
-        """Records whose time to wait is over, though no record of the stream came."""
+        """Emits records whose time to wait is over, though no record of the stream came."""
         if self._grace_ms is not None:
             seen = max(row.timestamp, state.get("seen", _STREAM) or 0)
             state.put("seen", _STREAM, seen)
             yield from self._ready(seen, state)
 
     def _ready(self, seen: int, state: TaskState) -> Iterator[UpdateRow]:
-        """Records whose time to wait is over, by time."""
+        """Yields the records whose time to wait is over, by time."""
         assert self._grace_ms is not None
         ready: list[tuple[int, str, Fields, Fields, Any]] = []
         for _, key in Calendar(state, "waiting").due(seen + 1):

@@ -280,7 +280,7 @@ class TaskProcessor(StatefulProcessor):
             yield self._row(packed(passed))
 
     def _set_timer(self, store: ByteStore, timer_values: Any) -> None:
-        """A timer of Spark for what the processor waits for."""
+        """Sets a timer of Spark for what the processor waits for."""
         if not has_wall_clock(self._run.processor):
             return
         due = next_wall_clock(self._run.processor, store)

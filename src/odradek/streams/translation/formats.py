@@ -139,10 +139,8 @@ def _by_schema(column: Column, schema: DeclaredSchema, form: SchemaFormat) -> De
 
 
 def decoder(form: SchemaFormat, kind: DataType) -> Callable[[pa.Array], pa.Array]:
-    """Bytes to {value, problem}.
-
-    A record that cannot be decoded, or does not fit the type, is null with its problem: the others of the batch go on.
-    """
+    """Returns a function from bytes to {value, problem}. A record that cannot be decoded, or does not fit the type, is null
+    with its problem: the others of the batch go on."""
     arrow = to_arrow_type(kind, timezone="UTC")
 
     def decode(datas: pa.Array) -> pa.Array:

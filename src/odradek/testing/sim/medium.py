@@ -125,7 +125,7 @@ class Inode:
         return content
 
     def _torn_prefix(self, rng: Random) -> bytearray:
-        """Some changes in full, and of the next one the sectors up to a point."""
+        """Returns some changes in full, and of the next one the sectors up to a point."""
         count = rng.randrange(len(self._unsynced))
         content = self._replayed(count)
         change = self._unsynced[count]
@@ -136,7 +136,7 @@ class Inode:
         return content
 
     def _scattered(self, rng: Random) -> bytearray:
-        """Each sector in one of the versions that it had, and one of the lengths that the file had."""
+        """Returns each sector in one of the versions that it had, and one of the lengths that the file had."""
         running = bytearray(self.platter)
         lengths = [len(running)]
         versions: dict[int, list[bytes]] = {}

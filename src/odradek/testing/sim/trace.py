@@ -39,7 +39,7 @@ class Trace:
             self.lines.append(line)
 
     def remark(self, text: str) -> None:
-        """A line for people, kept with the others but no part of the hash."""
+        """Adds a line for people, kept with the others but no part of the hash."""
         if self.lines is not None:
             self.lines.append(f"{self._now():.9f} # {text}\n")
 

@@ -27,7 +27,7 @@ def _parsed(schema: RegisteredSchema) -> AvroSchema:
 
 
 def _references(schema: RegisteredSchema) -> list[RegisteredSchema]:
-    """All schemas that this one needs, each after those that it needs."""
+    """Returns all schemas that this one needs, each after those that it needs."""
     needed = [part for _, reference in schema.references for part in (*_references(reference), reference)]
     return list(dict.fromkeys(needed))
 

@@ -73,7 +73,7 @@ def _text(value: Any) -> str:
 
 
 def written(value: Any, kind: SqlType) -> str:
-    """A value as JSON."""
+    """Returns a value as JSON."""
     if value is None:
         return "null"
     match kind.kind:

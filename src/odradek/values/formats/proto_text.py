@@ -64,7 +64,7 @@ class ProtoReader:
         self.decimals: Final[dict[str, tuple[int, int]]] = {}
 
     def file(self) -> Any:
-        """A FileDescriptorProto. SqlError for a text that is none."""
+        """Returns a FileDescriptorProto. SqlError for a text that is none."""
         file = descriptor_pb2.FileDescriptorProto(name=self._name)
         while self._next < len(self._tokens):
             match self._next_token():

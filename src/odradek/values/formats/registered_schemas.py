@@ -25,7 +25,7 @@ def is_bare(info: FormatInfo, columns: tuple[FormatColumn, ...], *, is_key: bool
 
 
 def schema_text(info: FormatInfo, columns: tuple[FormatColumn, ...], *, is_key: bool) -> str:
-    """What is registered for these columns. SqlError for a type that the format does not have."""
+    """Returns what is registered for these columns. Raises SqlError for a type that the format does not have."""
     wrapped = not is_bare(info, columns, is_key=is_key)
     match info.name:
         case "AVRO":

@@ -51,8 +51,8 @@ async def handle(
 async def _wanted(
     turn: Turn, topics: Sequence[AlterShareGroupOffsetsRequestTopic]
 ) -> dict[str, dict[int, int]]:
-    """The offset of each partition of each topic. Of a partition that is named again, the last one holds: each is a write,
-    and a request of 3 MB can name one partition 230,000 times.
+    """Returns the offset of each partition of each topic. Of a partition that is named again, the last one holds: each is a
+    write, and a request of 3 MB can name one partition 230,000 times.
     """
     wanted: dict[str, dict[int, int]] = {}
     for topic in topics:

@@ -109,7 +109,7 @@ async def _codes(
 async def _refused(
     turn: Turn, image: ClusterImage, wanted: Iterable[TopicPartition], *, by_client: bool
 ) -> dict[TopicPartition, ErrorCode]:
-    """Partitions that do not exist, or that clients may not write."""
+    """Returns the partitions that do not exist, or that clients may not write."""
     refused = {}
     for name in wanted:
         await turn.step()

@@ -130,8 +130,8 @@ def _is_whole(number: str) -> bool:
 
 
 def at_path(text: str, path: str) -> str | None:
-    """The value at a JSONPath: a text without its quotes, anything else as JSON, numbers digit by digit; `null` for JSON's
-    null. Null if there is none.
+    """Returns the value at a JSONPath: a text without its quotes, anything else as JSON, numbers digit by digit; `null` for
+    JSON's null. Null if there is none.
 
     Raises ValueError for text that is no JSON, and for a path that is none.
     """
@@ -150,7 +150,7 @@ def at_path(text: str, path: str) -> str | None:
 
 @lru_cache(256)
 def path_steps(path: str) -> tuple[str, ...]:
-    """The names and indexes of `$.a['b'][0]`. Raises ValueError for a path that is none."""
+    """Returns the names and indexes of `$.a['b'][0]`. Raises ValueError for a path that is none."""
     if not path.startswith("$"):
         raise ValueError(f"the path {path!r:.80} does not begin with $")
     steps, index = [], 1

@@ -65,7 +65,7 @@ class SnapshotSource(Protocol):
         """The number of objects that a snapshot would hold."""
 
     def why_none(self) -> str | None:
-        """Why this server may not write a snapshot; None: it may."""
+        """Returns why this server may not write a snapshot; None: it may."""
 
     async def content(self) -> bytes:
         """Returns the state as it is at the call."""
