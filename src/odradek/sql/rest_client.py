@@ -18,6 +18,10 @@ from odradek.model.errors import ConfigError, OdradekError
 
 DEFAULT_URL: Final = "http://127.0.0.1:8088"
 _CONNECT_S: Final = 5.0
+LINE_BYTES_MAX: Final = 16 << 20
+"""The longest row that a client reads."""
+ANSWER_BYTES_MAX: Final = 64 << 20
+"""The largest answer to statements that a client reads."""
 _MEDIA: Final = "application/vnd.ksql.v1+json"
 _DELIMITED: Final = "application/vnd.ksqlapi.delimited.v1"
 
@@ -48,10 +52,25 @@ class OpenQuery:
 
     def __iter__(self) -> Iterator[list[Any]]:
         """Yields rows until the query ends, or `close`. Raises ServerRefusal if the query fails."""
+        for line in self.lines():
+            try:
+                yield row_of(line)
+            except ValueError as error:
+                raise ServerUnreachable(f"the server sent a row that is no JSON: {error}") from error
+
+    def lines(self, line_bytes_max: int = LINE_BYTES_MAX) -> Iterator[bytes]:
+        """Yields rows as the server wrote them, each the JSON of a list, for `row_of`. Otherwise as `__iter__`.
+
+        A longer line ends the query with ServerUnreachable: it would have to be held in memory.
+        """
         try:
-            for line in self._response:
+            while line := self._response.readline(line_bytes_max + 1):
+                if len(line) > line_bytes_max:
+                    raise ValueError(f"a row has more than {line_bytes_max} bytes")
+                if line.startswith(b"{"):
+                    raise _failure(line)
                 if line.strip():
-                    yield _row(line)
+                    yield line
         except (OSError, http.client.HTTPException, ValueError, AttributeError) as error:
             if self._connection.sock is None:
                 return  # it was closed by us
@@ -75,12 +94,20 @@ class OpenQuery:
         self.close()
 
 
-def _row(line: bytes) -> list[Any]:
-    row = json.loads(line)
-    if isinstance(row, dict):
-        raise ServerRefusal(row.get("error_code", 50000), row.get("message", str(row)))
-    assert isinstance(row, list)
+def row_of(line: bytes) -> list[Any]:
+    """Returns the values of a line of `OpenQuery.lines`. Raises ValueError for other bytes."""
+    try:
+        row = json.loads(line)
+    except RecursionError:
+        raise ValueError("its values are nested too deep") from None
+    if not isinstance(row, list):
+        raise ValueError(f"expected a list of values, not {line[:100]!r}")
     return row
+
+
+def _failure(line: bytes) -> ServerRefusal:
+    content = json.loads(line)
+    return ServerRefusal(content.get("error_code", 50000), content.get("message", str(content)))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -151,9 +178,11 @@ class RestClient:
         connection = self._connection()
         try:
             response = self._sent(connection, method, path, body, _MEDIA)
-            content = response.read()
+            content = response.read(ANSWER_BYTES_MAX + 1)
             if response.status != 200:
                 raise _refusal(response.status, content)
+            if len(content) > ANSWER_BYTES_MAX:
+                raise ValueError(f"it has more than {ANSWER_BYTES_MAX} bytes")
             return json.loads(content) if content else None
         except (OSError, http.client.HTTPException, ValueError) as error:
             raise ServerUnreachable(f"the server at {self.url} gave no answer: {error}") from error
@@ -181,15 +210,26 @@ class RestClient:
             ) from error
 
     def _connection(self) -> http.client.HTTPConnection:
-        url = urllib.parse.urlsplit(self.url)
-        if url.scheme not in ("http", "https") or not url.hostname:
-            raise ConfigError(f"the address of a server is http://HOST:PORT, not {self.url!r}")
+        url = check_url(self.url)
+        assert url.hostname is not None
         if url.scheme == "https":
             context = ssl.create_default_context(cafile=None if self.ca is None else str(self.ca))
             return http.client.HTTPSConnection(
                 url.hostname, url.port or 8088, timeout=_CONNECT_S, context=context
             )
         return http.client.HTTPConnection(url.hostname, url.port or 8088, timeout=_CONNECT_S)
+
+
+def check_url(text: str) -> urllib.parse.SplitResult:
+    """Returns the parts of a server's address. Raises ConfigError for another text."""
+    try:
+        url = urllib.parse.urlsplit(text)
+        is_address = url.scheme in ("http", "https") and bool(url.hostname) and url.port != 0
+    except ValueError:  # a port that is no number
+        is_address = False
+    if not is_address:
+        raise ConfigError(f"the address of a server is http://HOST:PORT, not {text!r:.200}")
+    return url
 
 
 def _refusal(status: int, content: bytes) -> ServerRefusal:

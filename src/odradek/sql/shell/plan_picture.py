@@ -14,7 +14,14 @@ _TABLE: Final = re.compile(r"\b(?:table|aggregate|count)\b", re.I)
 
 
 def svg(name: str, plan: str) -> str:
-    """Returns the picture of a plan. Its lines are operators; those that are set in deeper are the inputs of the one above."""
+    """Returns the picture of a plan."""
+    return boxes_svg(name, *plan_graph(plan))
+
+
+def plan_graph(plan: str) -> tuple[dict[str, Box], list[Edge]]:
+    """Returns a plan as boxes and lines. Lines of the text are operators; those that are set in deeper are the inputs of the
+    one above.
+    """
     boxes: dict[str, Box] = {}
     edges: list[Edge] = []
     above: list[tuple[int, str]] = []
@@ -28,7 +35,7 @@ def svg(name: str, plan: str) -> str:
         if above:
             edges.append((key, above[-1][1]))
         above.append((depth, key))
-    return boxes_svg(name, boxes, edges)
+    return boxes, edges
 
 
 def _box(text: str, *, has_state: bool) -> Box:

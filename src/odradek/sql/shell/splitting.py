@@ -69,7 +69,7 @@ def placed_statements(text: str) -> Iterator[tuple[int, str]]:
         word = _WORD_LINE.match(text, _first_index(text, start, len(text)))
         end = _end_of_statement(text, start) if word is None else word.end()
         whole = text[start:end]
-        if _bare(whole).rstrip(";").strip():
+        if bare_statement(whole).rstrip(";").strip():
             yield text.count("\n", 0, _first_index(text, start, end)) + 1, whole.strip()
         start = end
 
@@ -86,7 +86,7 @@ def _first_index(text: str, start: int, end: int) -> int:
     return start + len(text[start:end]) - len(text[start:end].lstrip())
 
 
-def _bare(text: str) -> str:
+def bare_statement(text: str) -> str:
     """Returns a statement without the comments before it."""
     while (match := _COMMENT.match(text)) is not None:
         text = text[match.end() :]
@@ -99,7 +99,7 @@ def is_complete(text: str) -> bool:
         return True
     if _OPEN.search(_SKIPPED.sub("", text)):
         return False
-    return _bare(text.rstrip()).endswith(";") and not _OPEN.search(_SKIPPED.sub("", text))
+    return bare_statement(text.rstrip()).endswith(";") and not _OPEN.search(_SKIPPED.sub("", text))
 
 
 def shell_word(text: str) -> tuple[str, str] | None:
@@ -113,7 +113,7 @@ def shell_word(text: str) -> tuple[str, str] | None:
 
 def step_of(statement: str) -> ShellStep:
     """Returns the step that one statement asks for."""
-    text = _bare(statement).rstrip().removesuffix(";").rstrip()
+    text = bare_statement(statement).rstrip().removesuffix(";").rstrip()
     word = shell_word(text)
     if word is not None:
         return ShellStep("word", statement, word)
