@@ -34,6 +34,9 @@ _CANDIDATE: Final = "~v"
 _NUMBERED: Final = re.compile(r"/v[0-9]+$")
 """The end of the path of a version's checkpoint."""
 _NAME: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,199}")
+_SECRET: Final = re.compile(r"(?i)secret|password|token|access[.]?key")
+"""The default of `spark.redaction.regex`."""
+HIDDEN: Final = "(hidden)"
 
 
 class Desired(StrEnum):
@@ -43,6 +46,15 @@ class Desired(StrEnum):
     PAUSED = "paused"
     """It reads nothing, and is quick to go on: its process stays, if it has one."""
     STOPPED = "stopped"
+
+
+DESIRED_BY_VERB: Final = {
+    "start": Desired.RUNNING,
+    "stop": Desired.STOPPED,
+    "pause": Desired.PAUSED,
+    "resume": Desired.RUNNING,
+}
+"""The verbs by which users change the desired state."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -150,6 +162,19 @@ class PipelineDocument:
         history = (*self.history, Change(at_ms=at_ms, by=by, what=what))[-HISTORY_MAX:]
         return replace(self, revision=self.revision + 1, history=history, **fields)
 
+    def refusal(self, verb: str) -> str | None:
+        """Returns why a verb of `DESIRED_BY_VERB` does not apply now, in words after the name; None where it does."""
+        if verb == "pause" and self.desired is Desired.STOPPED:
+            return "is stopped"
+        if verb == "resume" and self.desired is not Desired.PAUSED:
+            return f"is {self.desired.value}, not paused: `start` starts it"
+        return None
+
+    @property
+    def shown_conf(self) -> tuple[tuple[str, str], ...]:
+        """The settings of its Spark session, without secrets. Spark hides the same in its own pages."""
+        return tuple((key, HIDDEN if is_secret(key, value) else value) for key, value in self.conf)
+
     def to_bytes(self) -> bytes:
         return json.dumps(
             {"format": FORMAT, **asdict(self)}, separators=(",", ":"), ensure_ascii=False
@@ -201,6 +226,11 @@ def _text(value: object) -> str:
 
 def _some(version: PipelineVersion | None) -> tuple[PipelineVersion, ...]:
     return () if version is None else (version,)
+
+
+def is_secret(key: str, value: str) -> bool:
+    """Tells whether a setting of Spark is secret."""
+    return _SECRET.search(key) is not None or _SECRET.search(value) is not None
 
 
 def runs_of(document: PipelineDocument) -> dict[str, PipelineDocument]:

@@ -9,6 +9,7 @@ from enum import StrEnum
 from typing import Any, Final, Self
 
 from odradek.model.errors import ErrorCode, KafkaError
+from odradek.model.ids import TopicPartition
 from odradek.pipelines.document import is_candidate
 from odradek.pipelines.outline import ProgramOutline
 from odradek.telemetry.metrics import Family, gauge, labels
@@ -61,6 +62,13 @@ class RunFailure:
     place: RecordCoordinates | None = None
     """The record that it failed at, where that is known."""
 
+    @property
+    def text(self) -> str:
+        """The failure in one line, with its record where that is known."""
+        if self.place is None or str(self.place) in self.line:
+            return self.line
+        return f"{self.line} [{self.place}]"
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PipelineStatus:
@@ -90,6 +98,15 @@ class PipelineStatus:
     """The outline of the program that ran last."""
     log: tuple[str, ...] = field(default=())
     """The last lines of its process."""
+
+    @property
+    def positions(self) -> dict[TopicPartition, int]:
+        """The next offset of each input partition; empty where its sources do not report them."""
+        return {
+            TopicPartition(topic, partition): offset
+            for topic, parts in (self.inputs or {}).items()
+            for partition, offset in parts.items()
+        }
 
     def to_bytes(self) -> bytes:
         return json.dumps(asdict(self), separators=(",", ":"), ensure_ascii=False).encode()

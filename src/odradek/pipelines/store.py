@@ -12,7 +12,7 @@ from typing import Any, Final, Self
 
 from odradek.client import Admin, FatalTransactionError, Producer, TransactionError
 from odradek.model.errors import ErrorCode, KafkaError, OdradekError
-from odradek.pipelines.document import PIPELINES_TOPIC, PipelineDocument
+from odradek.pipelines.document import DESIRED_BY_VERB, PIPELINES_TOPIC, PipelineDocument
 from odradek.pipelines.status import STATUS_TOPIC, PipelineStatus
 from odradek.pipelines.tables import (
     DocumentTable,
@@ -34,6 +34,10 @@ Decide = Callable[[PipelineDocument | None], PipelineDocument | None]
 
 class PipelineConflict(OdradekError):
     """Someone else changed the pipeline first."""
+
+
+class WrongPipelineState(OdradekError):
+    """The pipeline is not where the command could do something."""
 
 
 class PipelineStore:
@@ -112,6 +116,23 @@ class PipelineStore:
             f"pipeline {name}: others changed pipelines {_TRIES} times meanwhile{self._last_change(name)}: try again"
             f" ({problem})"
         )
+
+    def set_desired(self, name: str, verb: str, *, by: str, now_ms: int) -> PipelineDocument:
+        """Writes the desired state of a verb of `DESIRED_BY_VERB`. Raises WrongPipelineState where it does not apply;
+        KafkaError RESOURCE_NOT_FOUND when there is no such pipeline.
+        """
+
+        def decide(before: PipelineDocument | None) -> PipelineDocument:
+            if before is None:
+                raise no_such_pipeline(name, [])
+            reason = before.refusal(verb)
+            if reason is not None:
+                raise WrongPipelineState(f"pipeline {name} {reason}")
+            return before.changed(now_ms, by, verb, desired=DESIRED_BY_VERB[verb])
+
+        changed = self.change(name, decide)
+        assert changed is not None
+        return changed
 
     def _try(
         self,

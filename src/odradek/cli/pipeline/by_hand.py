@@ -6,12 +6,11 @@ from collections.abc import Iterable, Sequence
 from pathlib import Path
 
 from odradek.cli.output import remark
-from odradek.cli.pipeline.listing import is_secret
 from odradek.config.files.properties import parse_properties
 from odradek.config.files.secret_files import check_private
 from odradek.model.errors import ConfigError
 from odradek.pipelines.admission import Approval, Approvals
-from odradek.pipelines.document import PipelineDocument
+from odradek.pipelines.document import PipelineDocument, is_secret
 
 
 def spark_settings(words: Sequence[str], properties_file: str | None) -> tuple[tuple[str, str], ...]:

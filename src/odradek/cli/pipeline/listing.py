@@ -3,21 +3,16 @@
 from __future__ import annotations
 
 import dataclasses
-import re
 from collections.abc import Iterator, Mapping
 from typing import Any, Final
 
 from odradek.cli.records.moments import time_text
-from odradek.model.ids import TopicPartition
 from odradek.pipelines.document import PipelineDocument, PipelineVersion, run_key, runs_of
-from odradek.pipelines.status import Offsets, PipelineStatus, RunFailure
+from odradek.pipelines.status import PipelineStatus
 
 Statuses = Mapping[str, PipelineStatus]
 
 COLUMNS: Final = ("pipeline", "wanted", "state", "for", "version", "rows", "failures", "last failure")
-
-_SECRET: Final = re.compile(r"(?i)secret|password|token|access[.]?key")
-"""The default of `spark.redaction.regex`."""
 
 
 def rows(document: PipelineDocument, statuses: Statuses, now_ms: int) -> list[tuple[object, ...]]:
@@ -46,14 +41,14 @@ def _row(
         version,
         status.rows_count,
         status.failures_in_a_row,
-        None if status.failure is None else failure_text(status.failure),
+        None if status.failure is None else status.failure.text,
     )
 
 
 def as_json(document: PipelineDocument, statuses: Statuses) -> dict[str, Any]:
     """Returns everything that is known, except the log. `candidate_status` is of a version that is being rebuilt."""
     content = dataclasses.asdict(document)
-    content["conf"] = [(key, _shown(key, value)) for key, value in document.conf]
+    content["conf"] = list(document.shown_conf)
     known = [_status_json(statuses.get(key)) for key in runs_of(document)]
     content["status"], content["candidate_status"] = known[0], known[1] if known[1:] else None
     return content
@@ -76,10 +71,10 @@ def description(
     yield f"wanted      {document.desired.value} (revision {document.revision})"
     yield f"state       {_state(status, now_ms)}"
     if status is not None and status.failure is not None:
-        yield f"failure     {failure_text(status.failure)} ({time_text(status.failure.at_ms)})"
+        yield f"failure     {status.failure.text} ({time_text(status.failure.at_ms)})"
     yield f"supervisor  {owner or 'none'}"
     yield f"program     {' '.join((version.program, *version.args))}"
-    settings = "".join(f", {key}={_shown(key, value)}" for key, value in document.conf)
+    settings = "".join(f", {key}={value}" for key, value in document.shown_conf)
     yield f"spark       {document.master or 'this machine'}, delivery {document.delivery}{settings}"
     if document.sleep_after_s is not None:
         yield f"sleeps      after {document.sleep_after_s:g} s without input"
@@ -97,19 +92,9 @@ def description(
         beside = statuses.get(run_key(document.name, candidate.number))
         yield f"            {_state(beside, now_ms)}; it swaps when {document.swap_lag} records are left"
         if beside is not None and beside.failure is not None:
-            yield f"            {failure_text(beside.failure)} ({time_text(beside.failure.at_ms)})"
+            yield f"            {beside.failure.text} ({time_text(beside.failure.at_ms)})"
     for change in document.history:
         yield f"history     {time_text(change.at_ms)}  {change.what}  by {change.by}"
-
-
-def _shown(key: str, value: str) -> str:
-    """Spark hides the same settings in its own pages."""
-    return "(hidden)" if is_secret(key, value) else value
-
-
-def is_secret(key: str, value: str) -> bool:
-    """Tells whether a setting of Spark is secret."""
-    return _SECRET.search(key) is not None or _SECRET.search(value) is not None
 
 
 def _version(version: PipelineVersion) -> str:
@@ -130,13 +115,6 @@ def _state(status: PipelineStatus | None, now_ms: int) -> str:
     return text
 
 
-def failure_text(failure: RunFailure) -> str:
-    """Returns one line about a failure, with the record where it is known."""
-    if failure.place is None or str(failure.place) in failure.line:
-        return failure.line
-    return f"{failure.line} [{failure.place}]"
-
-
 def age(age_ms: int) -> str:
     """Writes an age as people say it: 3 s, 5 min, 2 h, 4 d."""
     seconds = max(0, age_ms) // 1000
@@ -144,14 +122,6 @@ def age(age_ms: int) -> str:
         if seconds >= size:
             return f"{seconds // size} {unit}"
     return f"{seconds} s"
-
-
-def positions(inputs: Offsets) -> dict[TopicPartition, int]:
-    return {
-        TopicPartition(topic, partition): offset
-        for topic, parts in inputs.items()
-        for partition, offset in parts.items()
-    }
 
 
 def behind(position: int, end: int | None) -> int | None:

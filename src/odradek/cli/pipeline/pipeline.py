@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import sys
-from collections.abc import Callable
 from typing import TYPE_CHECKING, Final
 
 import click
@@ -20,9 +19,8 @@ from odradek.cli.pipeline.state import repartition, reset
 from odradek.cli.pipeline.state_show import state_group
 from odradek.cli.pipeline.upgrade import upgrade
 from odradek.cli.records.moments import duration_ms
-from odradek.model.errors import OdradekError
 from odradek.model.lazy import lazy
-from odradek.pipelines.document import DELIVERIES, Desired, PipelineDocument, PipelineVersion
+from odradek.pipelines.document import DELIVERIES, PipelineDocument, PipelineVersion
 from odradek.runtime.real_clock import SystemClock
 
 if TYPE_CHECKING:
@@ -35,10 +33,6 @@ else:
     pipeline_store = lazy("odradek.pipelines.store")
 
 _clock: Final = SystemClock()
-
-
-class WrongPipelineState(OdradekError):
-    """The pipeline is not where the command could do something."""
 
 
 @click.group()
@@ -128,7 +122,7 @@ def run_(
 
     def decide(before: PipelineDocument | None) -> PipelineDocument:
         if before is not None:
-            raise WrongPipelineState(
+            raise pipeline_store.WrongPipelineState(
                 f"there is a pipeline {name} already: choose another --name, or delete it first"
             )
         return document.changed(now_ms, who(), f"run {file}")
@@ -176,53 +170,23 @@ def describe(name: str, bootstrap: str, as_json: bool) -> None:
             say(line)
 
 
-def _change_command(
-    verb: str, help_text: str, refusal: Callable[[PipelineDocument], str | None], to: Desired
-) -> None:
+def _change_command(verb: str, help_text: str) -> None:
     @click.argument("names", metavar="NAME...", nargs=-1, required=True)
     @bootstrap_option
     @json_option
     def command(names: tuple[str, ...], bootstrap: str, as_json: bool) -> None:
         with open_store(bootstrap) as store:
             for name in names:
-                changed = store.change(name, lambda before, name=name: _decided(before, name))  # type: ignore[misc]
-                assert changed is not None
-                say_what_follows(store, changed, as_json, f"pipeline {name} is to be {to.value}")
-
-    def _decided(before: PipelineDocument | None, name: str) -> PipelineDocument:
-        if before is None:
-            raise pipeline_store.no_such_pipeline(name, [])
-        reason = refusal(before)
-        if reason is not None:
-            raise WrongPipelineState(f"pipeline {name} {reason}")
-        return before.changed(_clock.wall_ms(), who(), verb, desired=to)
+                changed = store.set_desired(name, verb, by=who(), now_ms=_clock.wall_ms())
+                say_what_follows(store, changed, as_json, f"pipeline {name} is to be {changed.desired.value}")
 
     pipeline.command(verb, help=help_text)(command)
 
 
-_change_command(
-    "start",
-    "Have pipelines run. One that failed tries again at once.",
-    lambda document: None,
-    Desired.RUNNING,
-)
-_change_command("stop", "Have pipelines stop: their processes end.", lambda document: None, Desired.STOPPED)
-_change_command(
-    "pause",
-    "Have pipelines read nothing; their processes stay, so that they go on at once.",
-    lambda document: "is stopped" if document.desired is Desired.STOPPED else None,
-    Desired.PAUSED,
-)
-_change_command(
-    "resume",
-    "Have paused pipelines go on.",
-    lambda document: (
-        None
-        if document.desired is Desired.PAUSED
-        else f"is {document.desired.value}, not paused: `start` starts it"
-    ),
-    Desired.RUNNING,
-)
+_change_command("start", "Have pipelines run. One that failed tries again at once.")
+_change_command("stop", "Have pipelines stop: their processes end.")
+_change_command("pause", "Have pipelines read nothing; their processes stay, so that they go on at once.")
+_change_command("resume", "Have paused pipelines go on.")
 
 
 @pipeline.command()
@@ -253,8 +217,8 @@ def lag(name: str, bootstrap: str, as_json: bool) -> None:
         store.document(name)
         status = store.statuses().get(name)
         if status is None or status.inputs is None:
-            raise WrongPipelineState(f"pipeline {name} has not said yet what it reads")
-        positions = listing.positions(status.inputs)
+            raise pipeline_store.WrongPipelineState(f"pipeline {name} has not said yet what it reads")
+        positions = status.positions
         ends = group_lag.end_offsets(store.admin, positions)
     columns = ("topic", "partition", "position", "end", "lag")
     rows = [
