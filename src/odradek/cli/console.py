@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import asyncio
 import ipaddress
+import os
 from contextlib import nullcontext
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 import click
@@ -19,11 +21,15 @@ from odradek.model.lazy import lazy
 if TYPE_CHECKING:
     from odradek.cli import console_demo
     from odradek.console import serving
+    from odradek.console.sql import access
     from odradek.console.web import console as console_state
+    from odradek.sql import rest_client
 else:
     console_demo = lazy("odradek.cli.console_demo")
     serving = lazy("odradek.console.serving")
     console_state = lazy("odradek.console.web.console")
+    access = lazy("odradek.console.sql.access")
+    rest_client = lazy("odradek.sql.rest_client")
 
 _LOGIN_MECHANISMS: Final = ("PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512")
 _OWN_LOGIN: Final = ("sasl_username", "sasl_password", "sasl_jaas_config", "java_security_auth_login_config")
@@ -61,6 +67,23 @@ _OWN_LOGIN: Final = ("sasl_username", "sasl_password", "sasl_jaas_config", "java
     is_flag=True,
     help="Start three brokers with flights, and look at these. They end with the console.",
 )
+@click.option(
+    "--sql",
+    "sql_url",
+    metavar="URL",
+    envvar="ODRADEK_SQL",
+    help="Show streams, tables and queries of this SQL server, and offer an editor.",
+)
+@click.option(
+    "--sql-user",
+    metavar="NAME",
+    help="A login of the SQL server that everyone uses here; the password is asked for, or in ODRADEK_SQL_PASSWORD.",
+)
+@click.option(
+    "--sql-ca",
+    type=click.Path(path_type=Path, exists=True, dir_okay=False),
+    help="The authority of an https SQL server, as PEM.",
+)
 @bootstrap_option
 def console(
     listen: str,
@@ -70,9 +93,12 @@ def console(
     certificate: str | None,
     key: str | None,
     demo: bool,
+    sql_url: str | None,
+    sql_user: str | None,
+    sql_ca: Path | None,
     bootstrap: str,
 ) -> None:
-    """Show a cluster in the browser: what is wrong, topics, settings.
+    """Show a cluster in the browser: what is wrong, topics, settings, groups, records, pipelines, SQL.
 
     Where the cluster wants a login by name and password, each user logs in and sees what their rights allow. The other
     settings of --command-config say how to connect.
@@ -97,11 +123,28 @@ def console(
                     read_only=read_only,
                     hosts=serving.own_hosts(host, hosts),
                     secure_cookies=certificate is not None,
+                    sql=_sql_terms(sql_url, sql_user, sql_ca, asks=asks),
                 ),
                 serving.ConsoleAddress(host=host, port=port, certificate=certificate, key=key),
                 on_ready=lambda url: say(f"ready {url}"),
             )
         )
+
+
+def _sql_terms(url: str | None, user: str | None, ca: Path | None, *, asks: bool) -> Any:
+    """Returns the SQL server and its login. `asks`: users of the console log in, so they do to the SQL server, too."""
+    if url is None:
+        if user is not None or ca is not None:
+            raise ConfigError("--sql-user and --sql-ca are for a SQL server: name it with --sql URL")
+        return None
+    rest_client.check_url(url)
+    password = ""
+    if user is not None:
+        password = os.environ.get("ODRADEK_SQL_PASSWORD", "") or click.prompt(
+            "Password of the SQL server", hide_input=True, err=True
+        )
+    is_shared = user is not None or not asks
+    return access.SqlTerms(url=url, user=user, password=password, ca=ca, is_shared=is_shared)
 
 
 def _warn_if_unreachable(bootstrap: str) -> None:

@@ -23,6 +23,7 @@ from odradek.console.model.access_reading import AccessReader, SharedReading
 from odradek.console.model.assembly import brokers_of, tabulated
 from odradek.console.model.group_reading import GroupReader, readable
 from odradek.console.model.moving import read_progress
+from odradek.console.model.pipeline_reading import PipelineReader
 from odradek.console.model.records import ClusterReader
 from odradek.console.model.rights import ClusterRights
 from odradek.console.model.snapshot import (
@@ -83,6 +84,7 @@ class ClusterModel:
         self.time_line: Final = ClusterTimeLine()
         self.moves: Final = SharedReading(partial(read_progress, self._admin), clock, MOVES_AGE_S)
         self.groups: Final = GroupReader(self._admin, self.reader, clock, lambda: self.snapshot)
+        self.pipelines: Final = PipelineReader(bootstrap, settings, clock)
         self._touched_s = clock.monotonic()
         self._tasks: list[asyncio.Task[None]] = []
         self._cluster: ClusterDescription | None = None

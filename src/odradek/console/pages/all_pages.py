@@ -12,6 +12,7 @@ from odradek.console.pages import (
     groups,
     login,
     overview,
+    pipelines,
     preferences,
     produce,
     quotas,
@@ -22,6 +23,9 @@ from odradek.console.pages import (
     topics,
     users,
 )
+from odradek.console.pages.sql import editor as sql_editor
+from odradek.console.pages.sql import login as sql_login
+from odradek.console.pages.sql import sources as sql_sources
 from odradek.console.web.application import ConsolePage
 
 PAGES: Final[tuple[ConsolePage, ...]] = (
@@ -39,6 +43,10 @@ PAGES: Final[tuple[ConsolePage, ...]] = (
     *rules.PAGES,
     *quotas.PAGES,
     *audit.PAGES,
+    *pipelines.PAGES,
+    *sql_sources.PAGES,
+    *sql_editor.PAGES,
+    *sql_login.PAGES,
     *login.PAGES,
     *preferences.PAGES,
 )

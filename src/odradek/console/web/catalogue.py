@@ -1,6 +1,7 @@
 """The words of the pages in each language, and how numbers, sizes and times are written in it.
 
-A language is a file of `texts/`. Its keys and the fields of its texts are those of English; a test compares them.
+A language is the files of `texts/` that begin with its code: `en.toml`, `en-sql.toml`. Its keys and the fields of its texts
+are those of English; a test compares them.
 """
 
 from __future__ import annotations
@@ -72,8 +73,10 @@ class Catalogue:
 @cache
 def catalogue(language: str) -> Catalogue:
     """Returns the catalogue of a language of `LANGUAGES`."""
-    with (_FOLDER / f"{language}.toml").open("rb") as file:
-        return Catalogue(language, dict(_flat(tomllib.load(file))))
+    texts: dict[str, str] = {}
+    for path in (_FOLDER / f"{language}.toml", *sorted(_FOLDER.glob(f"{language}-*.toml"))):
+        texts |= _flat(tomllib.loads(path.read_text(encoding="utf-8")))
+    return Catalogue(language, texts)
 
 
 def _flat(table: Mapping[str, Any], prefix: str = "") -> list[tuple[str, str]]:

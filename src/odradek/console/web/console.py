@@ -16,6 +16,7 @@ from odradek.console.background import BackgroundLoop
 from odradek.console.model.models import ClusterModels
 from odradek.console.model.moving import MoveRuns
 from odradek.console.model.refreshing import ClusterModel
+from odradek.console.sql.access import SqlServers, SqlTerms
 from odradek.console.web.sessions import Attempts, ConsoleSessions
 from odradek.model.safe_text import safe_line
 from odradek.runtime.ports import Clock
@@ -42,6 +43,8 @@ class ConsoleOptions:
     """The names that a Host header may have; None: any."""
     secure_cookies: bool = False
     """Whether browsers may send the cookie over TLS only."""
+    sql: SqlTerms | None = None
+    """The SQL server whose streams, tables and queries are shown; None: there is none."""
 
 
 class Console:
@@ -60,6 +63,7 @@ class Console:
         self.key: Final = os.urandom(32)
         """Makes the tokens of forms; another one in each process."""
         self.templates: Final = _templates()
+        self.sql: Final = None if options.sql is None else SqlServers(options.sql, self.clock)
         self.live_streams = 0
 
     async def model_of(self, principal: str, password: str = "") -> ClusterModel:
@@ -83,8 +87,10 @@ class Console:
                     await self.models.drop(principal)
 
     async def close(self) -> None:
-        """Closes the models, and ends the background loop."""
+        """Closes the models, ends queries, and ends the background loop."""
         await self.background.run(self.moves.close())
+        if self.sql is not None:
+            self.sql.close()
         await self.models.close()
         self.background.stop()
 

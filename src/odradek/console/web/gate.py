@@ -19,7 +19,8 @@ RESPONSE_S: Final = 60.0
 LOOPBACK: Final = frozenset({"localhost", "127.0.0.1", "[::1]"})
 LIVE_PATH: Final = "/live"
 TAIL_PATH: Final = "/live/tail"
-_OPEN_PATHS: Final = frozenset({LIVE_PATH, TAIL_PATH})
+SQL_LIVE_PATH: Final = "/live/sql"
+_OPEN_PATHS: Final = frozenset({LIVE_PATH, TAIL_PATH, SQL_LIVE_PATH})
 """Responses here stay open; they have limits of their own."""
 SECURITY_HEADERS: Final = (
     (

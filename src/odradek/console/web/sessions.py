@@ -22,12 +22,17 @@ SUBJECTS_MAX: Final = 10_000
 
 @dataclass(slots=True)
 class ConsoleSession:
-    """One login. `secret` is the name and password for the cluster; it never leaves this process."""
+    """One login. `password` is for the cluster; `sql_user` and `sql_password` are for the SQL server, once it was logged in to.
+
+    No password leaves this process, but to the server that it is for.
+    """
 
     principal: str
     password: str
     began_s: float
     used_s: float
+    sql_user: str = ""
+    sql_password: str = ""
 
     def __repr__(self) -> str:
         return f"Session({self.principal!r})"
