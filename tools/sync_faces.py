@@ -31,7 +31,7 @@ _WORDS: Final = (
     (r"\basync with\b", "with"),
     (r"\basync for\b", "for"),
     (r"\basync def\b", "def"),
-    (r"\bAsync(Producer|Consumer|Admin|Iterator|RetryConsumer|TableView)\b", r"\1"),
+    (r"\bAsync(Producer|ShareConsumer|Consumer|Admin|Iterator|RetryConsumer|TableView)\b", r"\1"),
     (r"\basynccontextmanager\b", "contextmanager"),
     (r"\bLoopWaiting\b", "ThreadWaiting"),
     (r"\bTaskUse\b", "ThreadUse"),
@@ -71,6 +71,20 @@ FACES: Final = (
                 " A second thread gets ConcurrentUseError, except in `close` and in questions to brokers.",
             ),
             ("on the event loop.", "on the client's own thread."),
+        ),
+    ),
+    Face(
+        source=CLIENT / "share" / "aio.py",
+        target=CLIENT / "share" / "share_consumer.py",
+        parts=CLIENT / "share" / "sync_parts.py",
+        title="The synchronous share consumer: requests go from a thread behind it; decoding happens on the caller's.",
+        words=(
+            ("Reads topics as queues from one event loop (KIP-932).", "Reads topics as queues (KIP-932)."),
+            (
+                "Use it from one task at a time: a second one that polls gets\n    ConcurrentUseError.",
+                "Use it from one thread at a time: a second one that polls gets\n    ConcurrentUseError.",
+            ),
+            ("From any task.", "From any thread."),
         ),
     ),
     Face(

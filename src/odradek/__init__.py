@@ -11,6 +11,7 @@ from odradek.model.lazy import lazy_names
 
 if TYPE_CHECKING:
     from odradek.client import (
+        AcknowledgeType,
         Admin,
         CommitFailedError,
         ConfigResource,
@@ -24,14 +25,17 @@ if TYPE_CHECKING:
         ProducerFencedError,
         RebalanceListener,
         RecordMetadata,
+        ShareConsumer,
+        ShareRecord,
     )
-    from odradek.client.aio import AsyncAdmin, AsyncConsumer, AsyncProducer
+    from odradek.client.aio import AsyncAdmin, AsyncConsumer, AsyncProducer, AsyncShareConsumer
     from odradek.model.errors import ConfigError, ErrorCode, KafkaError, OdradekError
     from odradek.model.ids import TopicPartition
     from odradek.model.version import __version__
 
 _WHERE: Final = {
     "odradek.client": (
+        "AcknowledgeType",
         "Admin",
         "CommitFailedError",
         "ConfigResource",
@@ -45,18 +49,22 @@ _WHERE: Final = {
         "ProducerFencedError",
         "RebalanceListener",
         "RecordMetadata",
+        "ShareConsumer",
+        "ShareRecord",
     ),
-    "odradek.client.aio": ("AsyncAdmin", "AsyncConsumer", "AsyncProducer"),
+    "odradek.client.aio": ("AsyncAdmin", "AsyncConsumer", "AsyncProducer", "AsyncShareConsumer"),
     "odradek.model.errors": ("ConfigError", "ErrorCode", "KafkaError", "OdradekError"),
     "odradek.model.ids": ("TopicPartition",),
     "odradek.model.version": ("__version__",),
 }
 
 __all__ = [
+    "AcknowledgeType",
     "Admin",
     "AsyncAdmin",
     "AsyncConsumer",
     "AsyncProducer",
+    "AsyncShareConsumer",
     "CommitFailedError",
     "ConfigError",
     "ConfigResource",
@@ -73,6 +81,8 @@ __all__ = [
     "ProducerFencedError",
     "RebalanceListener",
     "RecordMetadata",
+    "ShareConsumer",
+    "ShareRecord",
     "TopicPartition",
     "__version__",
 ]

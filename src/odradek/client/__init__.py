@@ -1,4 +1,4 @@
-"""The Python client of Odradek and of any Kafka: producer, consumer, admin. Names are imported when first used."""
+"""The Python client of Odradek and of any Kafka. Names are imported when first used."""
 
 from __future__ import annotations
 
@@ -50,6 +50,9 @@ if TYPE_CHECKING:
     from odradek.client.metrics import MetricName
     from odradek.client.producer.delivery import Delivery, RecordMetadata
     from odradek.client.producer.producer import Producer
+    from odradek.client.share.acknowledgements import AcknowledgedOffsets
+    from odradek.client.share.share_consumer import ShareConsumer
+    from odradek.client.share.share_record import ShareRecord
     from odradek.client.transactions.error_actions import (
         FatalTransactionError,
         ProducerFencedError,
@@ -57,6 +60,7 @@ if TYPE_CHECKING:
         TransactionError,
     )
     from odradek.client.transactions.prepared import TransactionIdentity
+    from odradek.protocol.acknowledge_types import AcknowledgeType
 
 _WHERE: Final = {
     "odradek.client.admin.admin": ("Admin",),
@@ -102,6 +106,10 @@ _WHERE: Final = {
     ),
     "odradek.client.consumer.offset_lookup": ("OffsetAndTimestamp",),
     "odradek.client.producer.producer": ("Producer",),
+    "odradek.client.share.acknowledgements": ("AcknowledgedOffsets",),
+    "odradek.client.share.share_consumer": ("ShareConsumer",),
+    "odradek.client.share.share_record": ("ShareRecord",),
+    "odradek.protocol.acknowledge_types": ("AcknowledgeType",),
     "odradek.client.transactions.prepared": ("TransactionIdentity",),
     "odradek.client.transactions.error_actions": (
         "FatalTransactionError",
@@ -115,6 +123,8 @@ __all__ = [
     "EARLIEST",
     "LATEST",
     "MAX_TIMESTAMP",
+    "AcknowledgeType",
+    "AcknowledgedOffsets",
     "Admin",
     "Append",
     "BrokerDescription",
@@ -150,6 +160,8 @@ __all__ = [
     "RecordMetadata",
     "ReplicaLogDescription",
     "ResourceType",
+    "ShareConsumer",
+    "ShareRecord",
     "Subtract",
     "TimedOutError",
     "TopicDescription",

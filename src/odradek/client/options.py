@@ -1,4 +1,4 @@
-"""The keyword arguments of the three clients, for type checkers and editors.
+"""The keyword arguments of the clients, for type checkers and editors.
 
 `settings.py` declares them; a test holds the two against each other.
 """
@@ -113,6 +113,23 @@ class ConsumerOptions(ClientOptions, total=False):
     default_api_timeout_ms: int
     enable_metrics_push: bool
     enable_opentelemetry: bool
+
+
+class ShareConsumerOptions(ClientOptions, total=False):
+    """Lists the settings of a share consumer."""
+
+    group_id: str
+    share_acknowledgement_mode: Literal["implicit", "explicit"]
+    share_acquire_mode: Literal["batch_optimized", "record_limit"]
+    max_poll_records: int
+    max_poll_interval_ms: int
+    fetch_min_bytes: int
+    fetch_max_wait_ms: int
+    fetch_max_bytes: int
+    check_crcs: bool
+    client_rack: str
+    default_api_timeout_ms: int
+    enable_metrics_push: bool
 
 
 class AdminOptions(ClientOptions, total=False):

@@ -1,4 +1,4 @@
-"""The settings of the three clients: Kafka's names, defaults and meaning (Apache Kafka 4.3), each declared once.
+"""The settings of the clients: Kafka's names, defaults and meaning (Apache Kafka 4.3), each declared once.
 
 In Python a setting is a keyword argument with underscores (`linger_ms=5`); `from_config` takes Kafka's own spelling
 (`{"linger.ms": 5}`), with values of the right type or as text. What is not declared here is refused, never ignored.
@@ -51,6 +51,22 @@ _ANSWERS_TO: Final[Mapping[str, str]] = MappingProxyType(
     }
 )
 """Answers for settings of other Kafka clients that users may try."""
+_OF_SHARE_GROUPS: Final = "it is a setting of the group: `odradek config set --group GROUP {}=...`"
+_ANSWERS_TO_SHARE_CONSUMERS: Final[Mapping[str, str]] = MappingProxyType(
+    {
+        "auto.offset.reset": _OF_SHARE_GROUPS.format("share.auto.offset.reset"),
+        "isolation.level": _OF_SHARE_GROUPS.format("share.isolation.level"),
+        "session.timeout.ms": _OF_SHARE_GROUPS.format("share.session.timeout.ms"),
+        "heartbeat.interval.ms": _OF_SHARE_GROUPS.format("share.heartbeat.interval.ms"),
+        "enable.auto.commit": "records are acknowledged one by one: see share.acknowledgement.mode",
+        "auto.commit.interval.ms": "records are acknowledged one by one: see share.acknowledgement.mode",
+        "group.instance.id": "share groups have no static members",
+        "group.protocol": "share groups have one protocol",
+        "group.remote.assignor": "share groups have one assignor, of the broker",
+        "partition.assignment.strategy": "share groups have one assignor, of the broker",
+    }
+)
+"""Answers for settings of a `Consumer` that a `ShareConsumer` does not have."""
 
 
 @section()
@@ -88,6 +104,7 @@ class ClientSettings(SecuritySettings):
     # fmt: on
 
     WHOSE: ClassVar[str] = "client"
+    ANSWERS: ClassVar[Mapping[str, str]] = _ANSWERS_TO
 
     @classmethod
     def of(cls, bootstrap_servers: str | list[str] | tuple[str, ...], given: Mapping[str, object]) -> Self:
@@ -96,7 +113,7 @@ class ClientSettings(SecuritySettings):
         for name, value in given.items():
             setting = cls.settings.get(name)
             if setting is None:
-                raise ConfigError(_unknown(cls.WHOSE, name, [*cls.settings, "bootstrap_servers"]))
+                raise ConfigError(_unknown(cls, name, [*cls.settings, "bootstrap_servers"]))
             values[name] = _checked(setting, value)
         settings = cls(bootstrap=parse_bootstrap(bootstrap_servers), **values)
         return settings.check_security()._completed(frozenset(values))
@@ -117,7 +134,7 @@ class ClientSettings(SecuritySettings):
         arguments: dict[str, Any] = {}
         for key, value in config.items():
             if key not in names:
-                raise ConfigError(_unknown(cls.WHOSE, key, list(names)))
+                raise ConfigError(_unknown(cls, key, list(names)))
             arguments[names[key]] = value
         if "bootstrap_servers" not in arguments:
             raise ConfigError("bootstrap.servers is missing: name at least one broker, as host:port")
@@ -299,6 +316,48 @@ class ConsumerSettings(ClientSettings):
 
 
 @section()
+class ShareConsumerSettings(ClientSettings):
+    """A share consumer's."""
+
+    WHOSE: ClassVar[str] = "share consumer"
+    ANSWERS: ClassVar[Mapping[str, str]] = MappingProxyType({**_ANSWERS_TO, **_ANSWERS_TO_SHARE_CONSUMERS})
+
+    # fmt: off
+    group_id: String = setting(default="", meaning=
+        "the share group that this consumer is a member of; it must be set")
+    share_acknowledgement_mode: String = setting(default="implicit", valid=one_of("implicit", "explicit"), meaning=
+        "implicit: the next poll() or commit() accepts what the last poll() returned; explicit: acknowledge() decides about"
+        " each record")
+    share_acquire_mode: String = setting(default="batch_optimized", valid=one_of("batch_optimized", "record_limit"), meaning=
+        "batch_optimized: brokers lock whole batches for this consumer, which may exceed max.poll.records; record_limit: never"
+        " more records than that (KIP-1206)")
+    max_poll_records: Int = setting(default=500, valid=at_least(1), meaning=
+        "the most records that poll() returns, and that a request asks for")
+    max_poll_interval_ms: Int = setting(default=300_000, valid=at_least(1), meaning=
+        "a member whose user does not poll for this long leaves the group until the next poll()")
+    fetch_min_bytes: Int = setting(default=1, valid=at_least(0), meaning=
+        "a broker waits until it has this much to answer with")
+    fetch_max_wait_ms: Int = setting(default=500, valid=at_least(0), meaning=
+        "but no longer than this")
+    fetch_max_bytes: Int = setting(default=50 << 20, valid=at_least(1), meaning=
+        "the most that one answer should hold")
+    check_crcs: Boolean = setting(default=True, meaning=
+        "check each batch's CRC32C before it is read")
+    client_rack: String = setting(default="", meaning=
+        "the rack of this client, which its heartbeats carry; empty: none")
+    default_api_timeout_ms: Int = setting(default=60_000, valid=at_least(1), meaning=
+        "how long calls without a timeout of their own may take")
+    enable_metrics_push: Boolean = setting(default=True, meaning=
+        "push metrics of this client to brokers that ask for them (KIP-714)")
+    # fmt: on
+
+    def _completed(self, given: frozenset[str]) -> Self:
+        if not self.group_id:
+            raise ConfigError("a share consumer needs group.id: the name of its share group")
+        return self
+
+
+@section()
 class AdminSettings(ClientSettings):
     """An admin client's."""
 
@@ -329,8 +388,8 @@ def _checked(setting: Setting, value: object) -> object:
     return value
 
 
-def _unknown(whose: str, key: str, known: list[str]) -> str:
-    advice = _ANSWERS_TO.get(key.replace("_", "."))
+def _unknown(settings: type[ClientSettings], key: str, known: list[str]) -> str:
+    whose, advice = settings.WHOSE, settings.ANSWERS.get(key.replace("_", "."))
     if advice:
         return f"{whose} setting {key!r} is not supported: {advice}"
     likely = nearest(key, known)

@@ -81,7 +81,7 @@ class Changelog:
             wake=lambda: post(core.fetcher.turn_soon),
         )
         self.clock: Final = core.clock
-        self._waiting = LoopWaiting(core.assignment, core.clock)
+        self._waiting = LoopWaiting(core.assignment.news, core.clock)
         self._noted: dict[TopicPartition, int] = {}
         """The position of each partition that the view knows of."""
 

@@ -7,14 +7,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis.stateful import Bundle, RuleBasedStateMachine, invariant, rule
 
-from odradek.groups.share.partition import (
-    AcknowledgedRange,
-    AcknowledgeType,
-    RecordState,
-    ShareLimits,
-    SharePartition,
-    StateBatch,
-)
+from odradek.groups.share.partition import AcknowledgedRange, RecordState, ShareLimits, SharePartition, StateBatch
+from odradek.protocol.acknowledge_types import AcknowledgeType
 from odradek.model.errors import ErrorCode, KafkaError
 
 LOCK_MS = 100

@@ -12,7 +12,7 @@ from collections import Counter
 from dataclasses import dataclass, field
 from typing import Final, NamedTuple
 
-from odradek.groups.share.partition import AcknowledgeType
+from odradek.protocol.acknowledge_types import AcknowledgeType
 from odradek.testing.sim.failures import ViolationError
 
 _FOR_GOOD: Final = (AcknowledgeType.ACCEPT, AcknowledgeType.REJECT)

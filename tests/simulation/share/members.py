@@ -13,7 +13,7 @@ from tests.simulation.broker.clients import ClientContext, check_code
 from tests.simulation.groups.members import GROUP, find_coordinator
 from tests.simulation.share.history import Acknowledgement, ShareHistory
 
-from odradek.groups.share.partition import AcknowledgeType
+from odradek.protocol.acknowledge_types import AcknowledgeType
 from odradek.model.errors import ErrorCode
 from odradek.protocol.messages.share import share_acknowledge as acknowledging
 from odradek.protocol.messages.share import share_fetch as fetching

@@ -7,7 +7,8 @@ from dataclasses import dataclass
 from typing import Final, NamedTuple
 
 from odradek.broker.share.partitions import LivePartition
-from odradek.groups.share.partition import AcknowledgedRange, AcknowledgeType, AcquiredRange
+from odradek.groups.share.partition import AcknowledgedRange, AcquiredRange
+from odradek.protocol.acknowledge_types import AcknowledgeType
 from odradek.records import BatchHeader, data_batches, split_batches
 from odradek.storage.segment.at_hand import NotAtHand, ReadProgress
 

@@ -78,7 +78,7 @@ class AsyncConsumer(Generic[K, V]):
         )
         loop = self._loop = OwnLoop("odradek-consumer")
         # sync: loop.post(core.start)
-        self._waiting = LoopWaiting(core.assignment, core.clock)
+        self._waiting = LoopWaiting(core.assignment.news, core.clock)
         self._use = TaskUse()
         self._closed = False
 

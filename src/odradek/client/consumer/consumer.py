@@ -82,7 +82,7 @@ class Consumer(Generic[K, V]):
         )
         loop = self._loop = LoopThread("odradek-consumer")
         loop.post(core.start)
-        self._waiting = ThreadWaiting(core.assignment, core.clock)
+        self._waiting = ThreadWaiting(core.assignment.news, core.clock)
         self._use = ThreadUse()
         self._closed = False
 

@@ -10,15 +10,15 @@ No I/O and no clock: times are arguments.
 
 from __future__ import annotations
 
-import threading
 from collections import deque
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Final
 from uuid import UUID
 
 from odradek.client.consumer.completed_fetch import FetchedChunk
 from odradek.client.consumer.fetch_session import PartitionFetch
+from odradek.client.consumer.news import News
 from odradek.client.network.metadata_snapshot import MetadataSnapshot, missing_partition
 from odradek.client.settings import ConsumerSettings
 from odradek.model.errors import ErrorCode, ErrorValue, KafkaError, OdradekError
@@ -163,9 +163,8 @@ class Assignment:
         self._api_timeout_s = settings.default_api_timeout_ms / 1000
         self._check_crcs = settings.check_crcs
         self._read_committed = settings.isolation_level == "read_committed"
-        self.lock: Final = threading.Lock()
-        self._news = threading.Condition(self.lock)
-        self._watchers: dict[Callable[[], None], None] = {}
+        self.news: Final = News()
+        self.lock: Final = self.news.lock
         self.states: Final[dict[TopicPartition, PartitionState]] = {}
         self._buffered_bytes = 0
         self._failure: ErrorValue[Exception] | None = None
@@ -290,18 +289,6 @@ class Assignment:
                 state.position, state.position_id = state.fetch_offset, state.topic_id
             del self.states[tp]  # to the end of the line
             self.states[tp] = state
-
-    def wait_for_news(self, timeout_s: float) -> None:
-        """*locked.* Block this thread until something changed, or `timeout_s` passed."""
-        self._news.wait(timeout_s)
-
-    def watch_for_news(self, tell: Callable[[], None]) -> None:
-        """*locked.* Like `wait_for_news` for a caller that cannot block: `tell` is called once, unless `unwatch`ed."""
-        self._watchers[tell] = None
-
-    def unwatch(self, tell: Callable[[], None]) -> None:
-        """*locked.* Removes the callback of a caller that waits no longer."""
-        self._watchers.pop(tell, None)
 
     # -- the loop's side
 
@@ -515,10 +502,7 @@ class Assignment:
 
     def notify(self) -> None:
         """*locked.* Something changed."""
-        self._news.notify_all()
-        watchers, self._watchers = self._watchers, {}
-        for tell in watchers:
-            tell()
+        self.news.publish()
 
     def _drop_buffered(self, state: PartitionState) -> None:
         self._buffered_bytes -= state.buffered_bytes

@@ -7,7 +7,7 @@ from collections.abc import Callable
 from functools import partial
 from typing import Final, TypeVar
 
-from odradek.client.consumer.subscription_state import Assignment
+from odradek.client.consumer.news import News
 from odradek.runtime.ports import Clock
 
 T = TypeVar("T")
@@ -16,13 +16,13 @@ T = TypeVar("T")
 class LoopWaiting:
     """Waits on the event loop."""
 
-    def __init__(self, assignment: Assignment, clock: Clock) -> None:
-        self._assignment: Final = assignment
+    def __init__(self, news: News, clock: Clock) -> None:
+        self._news: Final = news
 
     async def until(self, look: Callable[[], T], timeout_s: float) -> T:
         """Returns the first result of `look` that is not None, or None after the timeout. `look` is called with the
-        assignment's lock held."""
-        with self._assignment.lock:
+        lock of the news held."""
+        with self._news.lock:
             seen = look()
         if seen is not None:
             return seen
@@ -34,37 +34,37 @@ class LoopWaiting:
 
     async def _next(self, look: Callable[[], T]) -> T:
         while True:
-            news: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-            tell = partial(_settle, news)
-            with self._assignment.lock:
+            changed: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+            tell = partial(_settle, changed)
+            with self._news.lock:
                 seen = look()
                 if seen is not None:
                     return seen
-                self._assignment.watch_for_news(tell)
+                self._news.watch(tell)
             try:
-                await news
+                await changed
             finally:
-                with self._assignment.lock:
-                    self._assignment.unwatch(tell)
+                with self._news.lock:
+                    self._news.unwatch(tell)
 
 
 class ThreadWaiting:
     """Waits on the caller's thread."""
 
-    def __init__(self, assignment: Assignment, clock: Clock) -> None:
-        self._assignment: Final = assignment
+    def __init__(self, news: News, clock: Clock) -> None:
+        self._news: Final = news
         self._clock: Final = clock
 
     def until(self, look: Callable[[], T], timeout_s: float) -> T:
         """Does the same as `LoopWaiting.until`."""
         deadline = self._clock.monotonic() + timeout_s
-        with self._assignment.lock:
+        with self._news.lock:
             while True:
                 seen = look()
                 left_s = deadline - self._clock.monotonic()
                 if seen is not None or left_s <= 0:
                     return seen
-                self._assignment.wait_for_news(left_s)
+                self._news.wait(left_s)
 
 
 def _settle(future: asyncio.Future[None]) -> None:

@@ -18,6 +18,7 @@ from enum import IntEnum
 from typing import Final, NamedTuple
 
 from odradek.model.errors import ErrorCode, KafkaError
+from odradek.protocol.acknowledge_types import AcknowledgeType
 
 RECORD_LOCKS_MAX: Final = 10_000
 """`group.share.partition.max.record.locks` allows no group more."""
@@ -30,18 +31,6 @@ class RecordState(IntEnum):
     ACQUIRED = 1
     ACKNOWLEDGED = 2
     ARCHIVED = 4
-
-
-class AcknowledgeType(IntEnum):
-    """A member's decision about records that it acquired."""
-
-    GAP = 0
-    """There is no record at this offset."""
-    ACCEPT = 1
-    RELEASE = 2
-    REJECT = 3
-    RENEW = 4
-    """Not done yet: the lock begins again (KIP-1222)."""
 
 
 class StateBatch(NamedTuple):

@@ -15,7 +15,8 @@ from odradek.broker.share.sessions import ShareSessionKey
 from odradek.broker.share.state_store import UNREAD
 from odradek.cluster.image import PartitionImage
 from odradek.config.topic import LogConfig
-from odradek.groups.share.partition import AcknowledgedRange, AcknowledgeType, RecordState, StateBatch
+from odradek.groups.share.partition import AcknowledgedRange, RecordState, StateBatch
+from odradek.protocol.acknowledge_types import AcknowledgeType
 from odradek.groups.share.settings import ShareSettings
 from odradek.groups.share.state import ShareState, StateChange
 from odradek.groups.share.state_formats import SharePlace

@@ -1,0 +1,249 @@
+"""The synchronous share consumer: requests go from a thread behind it; decoding happens on the caller's.
+
+Written by `make faces` from `aio.py`: change that one.
+"""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Iterable, Iterator, Mapping
+from types import TracebackType
+from typing import Any, Generic, Self, Unpack
+
+from odradek.client.consumer.consumer_record import K, V
+from odradek.client.consumer.core import GRACE_S, Deserializer
+from odradek.client.consumer.sole_use import ThreadUse, by_one_thread
+from odradek.client.consumer.waiting import ThreadWaiting
+from odradek.client.errors import ClientClosedError
+from odradek.client.metrics import MetricName
+from odradek.client.network.cancellation import to_its_end
+from odradek.client.network.loop_thread import LoopThread
+from odradek.client.options import ShareConsumerOptions
+from odradek.client.settings import ShareConsumerSettings
+from odradek.client.share.share_core import SHUTDOWN_S, AcknowledgementCallback, ShareConsumerCore
+from odradek.client.share.share_record import ShareRecord
+from odradek.model.ids import TopicPartition
+from odradek.protocol.acknowledge_types import AcknowledgeType
+from odradek.runtime.ports import Clock, Entropy
+
+
+class ShareConsumer(Generic[K, V]):
+    """Reads topics as queues (KIP-932).
+
+        with ShareConsumer("127.0.0.1:9092", group_id="mailers") as consumer:
+            consumer.subscribe(["mails"])
+            for record in consumer:
+                send(record.value)
+
+    All members of a share group may read the same partitions: a record is with one member at a time, locked for as long as the
+    group's setting share.record.lock.duration.ms says. What is not acknowledged by then, or by a member that dies, is delivered
+    again, to any member. So records are handled at least once, in no certain order, by as many members as the work needs.
+
+    With share.acknowledgement.mode=implicit (the default) the next `poll` or `commit` accepts what the last `poll` returned.
+    With explicit, `acknowledge` decides about each record. Use it from one thread at a time: a second one that polls gets
+    ConcurrentUseError.
+
+    Settings are Kafka's, as keyword arguments; see `ShareConsumerSettings` for all of them. `K` and `V` are what the
+    deserializers return: a record's key is a `K` or None, its value a `V` or None.
+    """
+
+    def __init__(
+        self,
+        bootstrap_servers: str | list[str] | tuple[str, ...],
+        *,
+        key_deserializer: Deserializer[K] | None = None,
+        value_deserializer: Deserializer[V] | None = None,
+        clock: Clock | None = None,
+        entropy: Entropy | None = None,
+        **settings: Unpack[ShareConsumerOptions],
+    ) -> None:
+        checked = ShareConsumerSettings.of(bootstrap_servers, dict(settings))
+        core = self._core = ShareConsumerCore[K, V](
+            checked,
+            key_deserializer=key_deserializer,
+            value_deserializer=value_deserializer,
+            clock=clock,
+            entropy=entropy,
+        )
+        self._loop = LoopThread("odradek-share-consumer")
+        self._loop.post(core.start)
+        self._waiting = ThreadWaiting(core.deliveries.news, core.clock)
+        self._use = ThreadUse()
+        self._closed = False
+
+    @classmethod
+    def from_config(
+        cls,
+        config: Mapping[str, object],
+        *,
+        key_deserializer: Deserializer[K] | None = None,
+        value_deserializer: Deserializer[V] | None = None,
+        **more: Any,
+    ) -> Self:
+        """Makes a consumer from a mapping with Kafka's names: `{"bootstrap.servers": "...", "group.id": "mailers"}`."""
+        return cls(
+            key_deserializer=key_deserializer,
+            value_deserializer=value_deserializer,
+            **ShareConsumerSettings.arguments(config),
+            **more,
+        )
+
+    def close(self) -> None:
+        """Send what was decided, release every other record, and leave the group.
+
+        Also with implicit acknowledgement: what the last `poll` returned is delivered again unless `commit` came first.
+        Idempotent. A `poll` that waits raises ClientClosedError. In a forked process this does nothing.
+        """
+        if self._closed:
+            return
+        if self._loop.is_gone:
+            self._closed = True
+            return
+        self._loop.check()
+        self._closed = True
+        try:
+            self._loop.call(
+                to_its_end(self._core.finish(ClientClosedError("share consumer")), grace_s=GRACE_S)
+            )
+        finally:
+            self._loop.stop()
+            self._core.call_back()
+
+    # -- the group
+
+    @by_one_thread
+    def subscribe(self, topics: Iterable[str] | str) -> None:
+        """Read these topics, as a member of the share group. Replaces an earlier subscription."""
+        subscription = self._core.subscribe(topics)
+        self._loop.post(lambda: self._core.joined(subscription))
+
+    @by_one_thread
+    def unsubscribe(self) -> None:
+        """Send what was decided, release every other record, leave the group, and read nothing."""
+        self._loop.call(to_its_end(self._core.unsubscribe(), grace_s=SHUTDOWN_S))
+        self._core.call_back()
+
+    def subscription(self) -> frozenset[str]:
+        """Returns the topics of the last `subscribe`; empty without one."""
+        subscription = self._core.subscription
+        return frozenset(subscription.topics if subscription is not None else ())
+
+    def assignment(self) -> tuple[TopicPartition, ...]:
+        """Returns the partitions that the group has this member read; others may read them at the same time."""
+        return self._core.assignment()
+
+    # -- reading
+
+    @by_one_thread
+    def poll(self, timeout_s: float = 1.0, max_records: int | None = None) -> list[ShareRecord[K, V]]:
+        """Returns records, at most max.poll.records or `max_records`; waits up to `timeout_s` for the first.
+
+        First it ends the time with the records of the last `poll`: implicitly all are accepted; with explicit acknowledgement
+        the decisions are sent, and IllegalStateError is raised if there is none for some record. A record that was renewed is
+        returned again.
+        """
+        limit = max_records or self._core.settings.max_poll_records
+        return self._poll(timeout_s, limit, limit)
+
+    def __iter__(self) -> Iterator[ShareRecord[K, V]]:
+        """Records for ever, one by one. To ask for the next one ends the time with the last one, as `poll` does."""
+        while True:
+            yield from self._next_record()
+
+    def wakeup(self) -> None:
+        """Have a `poll` that waits, or the next one that would wait, return no records at once. From any thread."""
+        self._core.deliveries.wakeup()
+
+    # -- acknowledgements
+
+    def acknowledge(
+        self,
+        record: ShareRecord[Any, Any] | tuple[TopicPartition, int],
+        kind: AcknowledgeType = AcknowledgeType.ACCEPT,
+    ) -> None:
+        """Decide about a record that the last `poll` returned: the record, or its partition and offset.
+
+        The decision is sent by the next `poll`, `commit`, `commit_async` or `close`, and may be changed until then. ACCEPT: it
+        is done. RELEASE: it is delivered again, until the group's limit of deliveries. REJECT: it is never delivered again.
+        RENEW: its lock begins again, and the next `poll` returns it again. Needs share.acknowledgement.mode=explicit.
+        """
+        self._core.acknowledge(record, kind)
+
+    @by_one_thread
+    def commit(self, timeout_s: float | None = None) -> None:
+        """Send all decisions, and wait until brokers have stored them. Implicitly all records of the last `poll` are accepted.
+
+        PartialFailureError names the partitions whose acknowledgements were refused, for instance because a lock had ended:
+        those records are delivered again. TimedOutError: some are still on their way, or will be refused.
+        """
+        try:
+            self._loop.call(self._core.commit(timeout_s))
+        finally:
+            self._core.call_back()
+
+    def commit_async(self) -> None:
+        """Sends all decisions without waiting. `on_acknowledged` hears what became of them."""
+        self._core.commit_soon()
+        self._loop.post(self._core.fetcher.turn_soon)
+
+    def on_acknowledged(self, callback: AcknowledgementCallback | None) -> None:
+        """Have `callback(outcome)` called for the acknowledgements of a partition, once brokers have stored or refused them.
+
+        It is called inside `poll`, `commit`, `unsubscribe` and `close`. `outcome.error` is None, or says why; what was refused
+        is delivered again. Without a callback refusals are logged, unless `commit` raises them.
+        """
+        self._core.on_acknowledged(callback)
+
+    @property
+    def acquisition_lock_timeout_ms(self) -> int | None:
+        """For how long the group locks a record for a member, in ms; None before the first answer of a broker."""
+        return self._core.fetcher.lock_timeout_ms
+
+    # -- about this client
+
+    def metrics(self) -> dict[MetricName, float]:
+        """The figures of this consumer now, under Kafka's names; docs/client.md lists them. May be called at any time."""
+        return self._core.metrics.read(self._core.settings.client_id)
+
+    def client_instance_id(self, timeout_s: float | None = None) -> str:
+        """Returns the id with which brokers show this consumer's metrics (KIP-714), as `odradek broker clients` prints it."""
+        return self._loop.call(
+            self._core.cluster.instance_id(self._core.api_timeout_s if timeout_s is None else timeout_s)
+        )
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+    @by_one_thread
+    def _next_record(self) -> list[ShareRecord[K, V]]:
+        """Returns the next record, from what is buffered or from as many as a poll would bring."""
+        return self._poll(1.0, 1, self._core.settings.max_poll_records)
+
+    def _poll(
+        self, timeout_s: float, record_count_max: int, record_count_wanted: int
+    ) -> list[ShareRecord[K, V]]:
+        """Returns at most `record_count_max` records; brokers are asked for `record_count_wanted` when none are buffered."""
+        core = self._core
+        deadline = core.clock.monotonic() + timeout_s
+        if core.begin_poll(record_count_wanted):
+            self._loop.post(core.polled)
+        try:
+            records: list[ShareRecord[K, V]] = []
+            while not records and self._waiting.until(core.is_ready, deadline - core.clock.monotonic()):
+                records = core.collect(record_count_max)
+                if not records:  # offsets without records: more is needed
+                    self._loop.post(core.polled)
+            return records
+        finally:
+            core.end_poll()
+            core.call_back()
+
+    def __del__(self) -> None:
+        if not getattr(self, "_closed", True) and not self._loop.is_gone:
+            warnings.warn(f"{self!r} was not closed", ResourceWarning, source=self, stacklevel=1)
+            self._loop.stop_soon()

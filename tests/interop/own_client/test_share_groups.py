@@ -1,0 +1,323 @@
+"""Our own share consumer: records are shared out one by one, come back when they were not accepted, and are done when they were."""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+import time
+from collections import Counter
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import pytest
+from tests.interop import logins
+
+from odradek import (
+    AcknowledgeType,
+    Admin,
+    AsyncShareConsumer,
+    ConfigResource,
+    KafkaError,
+    NewTopic,
+    PartialFailureError,
+    Producer,
+    ShareConsumer,
+    ShareRecord,
+)
+from odradek.client import ClientClosedError, ResourceType
+from odradek.testing import LocalBroker
+
+SECONDS = 30.0
+MakeTopic = Callable[..., str]
+ACCEPT, RELEASE, REJECT, RENEW = (
+    AcknowledgeType.ACCEPT,
+    AcknowledgeType.RELEASE,
+    AcknowledgeType.REJECT,
+    AcknowledgeType.RENEW,
+)
+SHORT_LOCKS = {
+    "group.share.min.record.lock.duration.ms": "1000",
+    "group.share.record.lock.duration.ms": "1500",
+    "offsets.topic.num.partitions": "1",
+    "share.coordinator.state.topic.num.partitions": "1",
+}
+
+
+def a_group(bootstrap: str, **settings: str) -> str:
+    """A group that reads from the beginning."""
+    name = f"queue-{time.time_ns()}"
+    values = {"share.auto.offset.reset": "earliest"} | {
+        key.replace("_", "."): value for key, value in settings.items()
+    }
+    with Admin(**logins.ours(bootstrap)) as admin:
+        admin.alter_configs({ConfigResource(ResourceType.GROUP, name): values})
+    return name
+
+
+def fill(bootstrap: str, topic: str, count: int, partitions: int = 1) -> None:
+    with Producer(**logins.ours(bootstrap)) as producer:
+        for number in range(count):
+            producer.send(topic, b"%d" % number, partition=number % partitions)
+
+
+def member(bootstrap: str, group: str, topic: str, **settings: Any) -> ShareConsumer:
+    consumer = ShareConsumer(**logins.ours(bootstrap), group_id=group, **settings)
+    consumer.subscribe(topic)
+    return consumer
+
+
+def polled(consumer: ShareConsumer, count: int) -> list[ShareRecord]:
+    """Polls until so many records came; only for records that may be accepted, or that are explicitly acknowledged."""
+    deadline = time.monotonic() + SECONDS
+    records: list[ShareRecord] = []
+    while len(records) < count:
+        assert time.monotonic() < deadline, f"{len(records)} of {count} records came"
+        records += consumer.poll(1.0)
+    return records
+
+
+def values_of(records: list[ShareRecord]) -> list[bytes]:
+    return sorted((record.value or b"" for record in records), key=int)
+
+
+def test_members_share_one_partition_and_handle_every_record_once(
+    bootstrap: str, topic: MakeTopic
+) -> None:
+    queue = topic()
+    group = a_group(bootstrap)
+    fill(bootstrap, queue, 300)
+    handled: list[bytes] = []
+    lock = threading.Lock()
+
+    def work() -> None:
+        with member(bootstrap, group, queue, max_poll_records=10, share_acquire_mode="record_limit") as mine:
+            while len(handled) < 300:
+                records = mine.poll(0.5)
+                with lock:
+                    handled.extend(record.value or b"" for record in records)
+                mine.commit()
+
+    threads = [threading.Thread(target=work) for _ in range(3)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join(SECONDS)
+    assert Counter(handled) == Counter(b"%d" % number for number in range(300))
+
+
+def test_what_is_released_comes_back_and_what_is_rejected_or_accepted_does_not(
+    bootstrap: str, topic: MakeTopic
+) -> None:
+    queue = topic()
+    group = a_group(bootstrap)
+    fill(bootstrap, queue, 3)
+    with member(bootstrap, group, queue, share_acknowledgement_mode="explicit") as consumer:
+        first, second, third = polled(consumer, 3)
+        consumer.acknowledge(first, ACCEPT)
+        consumer.acknowledge(second, RELEASE)
+        consumer.acknowledge(third, REJECT)
+        [again] = polled(consumer, 1)
+        assert (again.offset, again.value, again.delivery_count) == (second.offset, b"1", 2)
+        consumer.acknowledge(again, ACCEPT)
+        assert consumer.poll(1.0) == []
+
+
+def test_a_record_is_delivered_as_often_as_the_group_allows(bootstrap: str, topic: MakeTopic) -> None:
+    queue = topic()
+    group = a_group(bootstrap)
+    fill(bootstrap, queue, 1)
+    counts = []
+    with member(bootstrap, group, queue, share_acknowledgement_mode="explicit") as consumer:
+        for _ in range(5):
+            [record] = polled(consumer, 1)
+            counts.append(record.delivery_count)
+            consumer.acknowledge(record, RELEASE)
+        assert consumer.poll(1.0) == []
+    assert counts == [1, 2, 3, 4, 5]
+
+
+def test_a_consumer_that_closes_releases_what_was_not_committed(
+    bootstrap: str, topic: MakeTopic
+) -> None:
+    queue = topic()
+    group = a_group(bootstrap)
+    fill(bootstrap, queue, 4)
+    with member(bootstrap, group, queue, max_poll_records=2, share_acquire_mode="record_limit") as consumer:
+        done = polled(consumer, 2)
+        consumer.commit()
+        lost = polled(consumer, 2)
+    with member(bootstrap, group, queue) as consumer:
+        again = polled(consumer, 2)
+        assert sorted(record.offset for record in again) == sorted(record.offset for record in lost)
+        assert {record.delivery_count for record in again} == {2}
+        assert not {record.offset for record in again} & {record.offset for record in done}
+
+
+def test_an_iteration_accepts_each_record_when_the_next_one_is_asked_for(
+    bootstrap: str, topic: MakeTopic
+) -> None:
+    queue = topic()
+    group = a_group(bootstrap)
+    fill(bootstrap, queue, 5)
+    seen = []
+    with member(bootstrap, group, queue) as consumer:
+        for record in consumer:
+            seen.append(record.offset)
+            if len(seen) == 3:
+                break
+    with member(bootstrap, group, queue) as consumer:
+        rest = {record.offset: record.delivery_count for record in polled(consumer, 3)}
+    assert rest == {2: 2, 3: 2, 4: 2}
+
+
+def test_a_group_that_reads_committed_records_sees_no_aborted_one(
+    bootstrap: str, topic: MakeTopic
+) -> None:
+    queue = topic()
+    committed = a_group(bootstrap, share_isolation_level="read_committed")
+    with Producer(**logins.ours(bootstrap), transactional_id=f"tx-{queue}") as producer:
+        producer.init_transactions()
+        for number in range(4):
+            producer.begin_transaction()
+            producer.send(queue, b"%d" % number)
+            producer.flush()
+            if number % 2:
+                producer.abort_transaction()
+            else:
+                producer.commit_transaction()
+    with member(bootstrap, committed, queue) as consumer:
+        assert values_of(polled(consumer, 2)) == [b"0", b"2"]
+        assert consumer.poll(1.0) == []
+    uncommitted = a_group(bootstrap)
+    with member(bootstrap, uncommitted, queue) as consumer:
+        assert values_of(polled(consumer, 4)) == [b"0", b"1", b"2", b"3"]
+
+
+def test_a_poll_on_another_thread_ends_by_wakeup_and_by_close(bootstrap: str, topic: MakeTopic) -> None:
+    queue = topic()
+    consumer = member(bootstrap, a_group(bootstrap), queue)
+    outcomes: list[object] = []
+
+    def work() -> None:
+        outcomes.append(consumer.poll(SECONDS))
+        try:
+            consumer.poll(SECONDS)
+        except ClientClosedError as error:
+            outcomes.append(type(error))
+
+    thread = threading.Thread(target=work)
+    thread.start()
+    consumer.wakeup()
+    while not outcomes:
+        time.sleep(0.01)
+    consumer.close()
+    thread.join(SECONDS)
+    assert outcomes == [[], ClientClosedError]
+
+
+def test_the_asynchronous_face_does_the_same(bootstrap: str, topic: MakeTopic) -> None:
+    queue = topic()
+    group = a_group(bootstrap)
+    fill(bootstrap, queue, 10)
+
+    async def read() -> list[int]:
+        offsets = []
+        async with AsyncShareConsumer(**logins.ours(bootstrap), group_id=group) as consumer:
+            await consumer.subscribe([queue])
+            async with asyncio.timeout(SECONDS):
+                async for record in consumer:
+                    offsets.append(record.offset)
+                    if len(offsets) == 10:
+                        await consumer.commit()
+                        return offsets
+        return offsets
+
+    assert asyncio.run(read()) == list(range(10))
+    with member(bootstrap, group, queue) as consumer:
+        assert consumer.poll(1.0) == []
+
+
+def test_a_name_that_is_a_consumer_groups_is_refused(bootstrap: str, topic: MakeTopic) -> None:
+    from odradek import Consumer
+
+    queue = topic()
+    group = f"both-{time.time_ns()}"
+    with Consumer(**logins.ours(bootstrap), group_id=group, group_protocol="consumer") as other:
+        other.subscribe(queue)
+        other.poll(2.0)
+        with member(bootstrap, group, queue) as consumer, pytest.raises(KafkaError, match=f"group '{group}'"):
+            polled(consumer, 1)
+
+
+@pytest.fixture
+def short_locks(server_kind: str) -> Iterator[LocalBroker]:
+    """A broker whose groups lock records for 1.5 s."""
+    if server_kind != "odradek":
+        pytest.skip("a broker with settings of its own")
+    with LocalBroker(SHORT_LOCKS) as broker, Admin(broker.address) as admin:
+        admin.create_topics([NewTopic("jobs")])
+        yield broker
+
+
+def test_a_lock_that_ends_lets_another_member_have_the_record(short_locks: LocalBroker) -> None:
+    group = a_group(short_locks.address)
+    fill(short_locks.address, "jobs", 1)
+    with (
+        member(short_locks.address, group, "jobs") as slow,
+        member(short_locks.address, group, "jobs") as quick,
+    ):
+        [late] = polled(slow, 1)
+        [record] = polled(quick, 1)
+        assert (record.offset, record.delivery_count) == (late.offset, 2)
+        with pytest.raises(PartialFailureError, match="jobs-0"):
+            slow.commit()
+        quick.commit()
+        assert slow.acquisition_lock_timeout_ms == 1500
+
+
+def test_a_lock_that_is_renewed_keeps_the_record(short_locks: LocalBroker) -> None:
+    group = a_group(short_locks.address)
+    fill(short_locks.address, "jobs", 1)
+    with (
+        member(short_locks.address, group, "jobs", share_acknowledgement_mode="explicit") as slow,
+        member(short_locks.address, group, "jobs") as other,
+    ):
+        [record] = polled(slow, 1)
+        seen: list[ShareRecord] = []
+        for _ in range(4):
+            slow.acknowledge(record, RENEW)
+            assert slow.poll(1.0) == [record]
+            seen += other.poll(0.8)
+        slow.acknowledge(record, ACCEPT)
+        slow.commit()
+        assert seen + other.poll(1.0) == []
+
+
+def test_a_topic_that_is_made_again_is_read_from_its_beginning(short_locks: LocalBroker) -> None:
+    group = a_group(short_locks.address)
+    fill(short_locks.address, "jobs", 2)
+    with member(short_locks.address, group, "jobs") as consumer, Admin(short_locks.address) as admin:
+        polled(consumer, 2)
+        consumer.commit()
+        admin.delete_topics(["jobs"])
+        admin.create_topics([NewTopic("jobs")])
+        fill(short_locks.address, "jobs", 3)
+        assert values_of(polled(consumer, 3)) == [b"0", b"1", b"2"]
+
+
+def test_a_broker_that_restarts_has_what_was_accepted_and_delivers_the_rest(tmp_path: Any) -> None:
+    broker = LocalBroker(SHORT_LOCKS, data=tmp_path)
+    with broker, Admin(broker.address) as admin:
+        admin.create_topics([NewTopic("jobs")])
+        fill(broker.address, "jobs", 4)
+        group = a_group(broker.address)
+        settings = {"max_poll_records": 2, "share_acquire_mode": "record_limit"}
+        with member(broker.address, group, "jobs", **settings) as consumer:
+            done = {record.offset for record in polled(consumer, 2)}
+            consumer.commit()
+            polled(consumer, 2)
+    with broker, member(broker.address, group, "jobs") as consumer:
+        again = {record.offset for record in polled(consumer, 2)}
+        assert (done, again) == ({0, 1}, {2, 3})
+        consumer.commit()
+        assert consumer.poll(1.0) == []
