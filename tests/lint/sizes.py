@@ -41,6 +41,7 @@ SMALL: Final = {
     "src/odradek/cli/completion.py": "imported where a shell asks for it alone: `odradek` starts fast",
     "src/odradek/spark/login.py": "programs import it, by `odradek.spark`",
     "src/odradek/client/consumer/sync_parts.py": "`tools/sync_faces.py` looks for this name",
+    "src/odradek/client/share/sync_parts.py": "`tools/sync_faces.py` looks for this name",
 }
 """Path -> why the file stays, though it is small and has one user."""
 

@@ -12,7 +12,7 @@ BLOCKS = re.findall(r"```python\n(.*?)```", PAGE.read_text(encoding="utf-8"), fl
 
 
 def test_every_program_works_as_printed(capsys: pytest.CaptureFixture[str]) -> None:
-    assert len(BLOCKS) == 11
+    assert len(BLOCKS) == 12
     scope = {"__name__": "page"}
     with LocalBroker({"group.initial.rebalance.delay.ms": "0"}) as broker:
         for block in BLOCKS:

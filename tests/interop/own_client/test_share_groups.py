@@ -1,12 +1,16 @@
-"""Our own share consumer: records are shared out one by one, come back when they were not accepted, and are done when they were."""
+"""Our own share consumer: records are shared out one by one, and come back until they are accepted."""
 
 from __future__ import annotations
 
 import asyncio
+import signal
+import subprocess
+import sys
 import threading
 import time
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -17,12 +21,14 @@ from odradek import (
     Admin,
     AsyncShareConsumer,
     ConfigResource,
+    ErrorCode,
     KafkaError,
     NewTopic,
     PartialFailureError,
     Producer,
     ShareConsumer,
     ShareRecord,
+    TopicPartition,
 )
 from odradek.client import ClientClosedError, ResourceType
 from odradek.testing import LocalBroker
@@ -35,6 +41,7 @@ ACCEPT, RELEASE, REJECT, RENEW = (
     AcknowledgeType.REJECT,
     AcknowledgeType.RENEW,
 )
+_EXAMPLE = Path(__file__).parents[3] / "examples" / "queue_worker.py"
 SHORT_LOCKS = {
     "group.share.min.record.lock.duration.ms": "1000",
     "group.share.record.lock.duration.ms": "1500",
@@ -76,13 +83,21 @@ def polled(consumer: ShareConsumer, count: int) -> list[ShareRecord]:
     return records
 
 
+def start_offsets(admin: Admin, group: str) -> Mapping[TopicPartition, int]:
+    """Returns the offsets below which everything is done; nothing while no member has joined."""
+    try:
+        return admin.describe_groups([group])[group].start_offsets
+    except KafkaError as error:
+        if error.code is not ErrorCode.GROUP_ID_NOT_FOUND:
+            raise
+        return {}
+
+
 def values_of(records: list[ShareRecord]) -> list[bytes]:
     return sorted((record.value or b"" for record in records), key=int)
 
 
-def test_members_share_one_partition_and_handle_every_record_once(
-    bootstrap: str, topic: MakeTopic
-) -> None:
+def test_members_share_one_partition_and_handle_every_record_once(bootstrap: str, topic: MakeTopic) -> None:
     queue = topic()
     group = a_group(bootstrap)
     fill(bootstrap, queue, 300)
@@ -136,9 +151,7 @@ def test_a_record_is_delivered_as_often_as_the_group_allows(bootstrap: str, topi
     assert counts == [1, 2, 3, 4, 5]
 
 
-def test_a_consumer_that_closes_releases_what_was_not_committed(
-    bootstrap: str, topic: MakeTopic
-) -> None:
+def test_a_consumer_that_closes_releases_what_was_not_committed(bootstrap: str, topic: MakeTopic) -> None:
     queue = topic()
     group = a_group(bootstrap)
     fill(bootstrap, queue, 4)
@@ -170,9 +183,7 @@ def test_an_iteration_accepts_each_record_when_the_next_one_is_asked_for(
     assert rest == {2: 2, 3: 2, 4: 2}
 
 
-def test_a_group_that_reads_committed_records_sees_no_aborted_one(
-    bootstrap: str, topic: MakeTopic
-) -> None:
+def test_a_group_that_reads_committed_records_sees_no_aborted_one(bootstrap: str, topic: MakeTopic) -> None:
     queue = topic()
     committed = a_group(bootstrap, share_isolation_level="read_committed")
     with Producer(**logins.ours(bootstrap), transactional_id=f"tx-{queue}") as producer:
@@ -321,3 +332,26 @@ def test_a_broker_that_restarts_has_what_was_accepted_and_delivers_the_rest(tmp_
         assert (done, again) == ({0, 1}, {2, 3})
         consumer.commit()
         assert consumer.poll(1.0) == []
+
+
+def test_the_example_does_long_jobs_once_and_ends_by_sigterm(short_locks: LocalBroker) -> None:
+    group = a_group(short_locks.address)
+    with Producer(short_locks.address) as producer:
+        for value in (b'{"to": "ann", "seconds": 3}', b"no mail", b'{"to": "bob", "seconds": 0}'):
+            producer.send("jobs", value)
+    command = [sys.executable, str(_EXAMPLE), short_locks.address, "jobs", group]
+    first = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+    second = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+    lines: list[str] = []
+    try:
+        with Admin(short_locks.address) as admin:
+            deadline = time.monotonic() + SECONDS
+            while start_offsets(admin, group) != {TopicPartition("jobs", 0): 3}:
+                assert time.monotonic() < deadline, "the jobs were not done"
+                time.sleep(0.1)
+    finally:
+        for process in (first, second):
+            process.send_signal(signal.SIGTERM)
+            lines += process.communicate(timeout=SECONDS)[0].splitlines()
+    assert (first.returncode, second.returncode) == (0, 0)
+    assert sorted(lines) == ["sent to ann, delivery 1", "sent to bob, delivery 1"]

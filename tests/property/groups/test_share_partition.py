@@ -7,9 +7,15 @@ import pytest
 from hypothesis import given, settings
 from hypothesis.stateful import Bundle, RuleBasedStateMachine, invariant, rule
 
-from odradek.groups.share.partition import AcknowledgedRange, RecordState, ShareLimits, SharePartition, StateBatch
-from odradek.protocol.acknowledge_types import AcknowledgeType
+from odradek.groups.share.partition import (
+    AcknowledgedRange,
+    RecordState,
+    ShareLimits,
+    SharePartition,
+    StateBatch,
+)
 from odradek.model.errors import ErrorCode, KafkaError
+from odradek.protocol.acknowledge_types import AcknowledgeType
 
 LOCK_MS = 100
 LIMITS = ShareLimits(record_locks_max=12, delivery_count_max=3, lock_ms=LOCK_MS)

@@ -13,8 +13,8 @@ from tests.simulation.broker.clients import ClientContext, check_code
 from tests.simulation.groups.members import GROUP, find_coordinator
 from tests.simulation.share.history import Acknowledgement, ShareHistory
 
-from odradek.protocol.acknowledge_types import AcknowledgeType
 from odradek.model.errors import ErrorCode
+from odradek.protocol.acknowledge_types import AcknowledgeType
 from odradek.protocol.messages.share import share_acknowledge as acknowledging
 from odradek.protocol.messages.share import share_fetch as fetching
 from odradek.protocol.messages.share.share_group_heartbeat import (

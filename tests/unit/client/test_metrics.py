@@ -20,6 +20,7 @@ from odradek.client.errors import DeliveryError
 from odradek.client.metrics import Measure, MetricName
 from odradek.client.producer.aio import AsyncProducer
 from odradek.client.producer.producer import Producer
+from odradek.client.share.aio import AsyncShareConsumer
 from odradek.model.errors import ErrorCode
 
 
@@ -180,8 +181,11 @@ async def test_every_metric_is_in_the_document_and_no_other(broker: Any, log: Lo
         await consumer.assign([A])
         consumer.seek(A, 0)
         await read(consumer, 1, within)
+        queue = AsyncShareConsumer(broker.bootstrap, group_id="g")
         there = {
-            (metric.group, metric.name) for client in (producer, consumer) for metric in client.metrics()
+            (metric.group, metric.name)
+            for client in (producer, consumer, queue)
+            for metric in client.metrics()
         }
     table = re.findall(r"^\| `([a-z-]+-metrics)` \| (.+) \|$", DOCUMENT.read_text(encoding="utf-8"), re.M)
     assert {(group, name) for group, names in table for name in re.findall(r"`([a-z-]+)`", names)} == there

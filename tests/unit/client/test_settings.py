@@ -7,8 +7,8 @@ from typing import Any, get_type_hints
 import pytest
 
 from odradek.client.network.address import Address, parse_bootstrap
-from odradek.client.options import AdminOptions, ConsumerOptions, ProducerOptions
-from odradek.client.settings import AdminSettings, ConsumerSettings, ProducerSettings
+from odradek.client.options import AdminOptions, ConsumerOptions, ProducerOptions, ShareConsumerOptions
+from odradek.client.settings import AdminSettings, ConsumerSettings, ProducerSettings, ShareConsumerSettings
 from odradek.model.errors import ConfigError
 
 HERE = "127.0.0.1:9092"
@@ -33,7 +33,12 @@ def test_defaults_are_those_of_kafka() -> None:
 
 @pytest.mark.parametrize(
     ("options", "settings"),
-    [(ProducerOptions, ProducerSettings), (ConsumerOptions, ConsumerSettings), (AdminOptions, AdminSettings)],
+    [
+        (ProducerOptions, ProducerSettings),
+        (ConsumerOptions, ConsumerSettings),
+        (AdminOptions, AdminSettings),
+        (ShareConsumerOptions, ShareConsumerSettings),
+    ],
 )
 def test_typed_keyword_arguments_name_exactly_the_settings(options: Any, settings: Any) -> None:
     assert set(get_type_hints(options)) == set(settings.settings)
@@ -130,3 +135,24 @@ def test_what_is_not_host_and_port_is_refused(servers: str) -> None:
 def test_bootstrap_servers_are_required() -> None:
     with pytest.raises(ConfigError, match=r"bootstrap\.servers is missing"):
         ProducerSettings.arguments({"linger.ms": 1})
+
+
+@pytest.mark.parametrize(
+    ("key", "words"),
+    [
+        ("isolation_level", "odradek config set --group GROUP share.isolation.level=..."),
+        ("auto_offset_reset", "share.auto.offset.reset"),
+        ("enable_auto_commit", "share.acknowledgement.mode"),
+        ("group_instance_id", "no static members"),
+        ("share_aquire_mode", "did you mean 'share_acquire_mode'?"),
+    ],
+)
+def test_a_share_consumer_says_where_a_consumers_settings_have_gone(key: str, words: str) -> None:
+    with pytest.raises(ConfigError) as error:
+        ShareConsumerSettings.of(HERE, {"group_id": "g", key: "x"})
+    assert words in str(error.value)
+
+
+def test_a_share_consumer_needs_a_group() -> None:
+    with pytest.raises(ConfigError, match=r"needs group\.id"):
+        ShareConsumerSettings.of(HERE, {})

@@ -21,6 +21,7 @@ _TABLES: dict[str, dict[str, Setting]] = {
     "client metrics": CLIENT_METRICS_SETTINGS,
     "admin": dict(client_settings.AdminSettings.settings),
     "consumer": dict(client_settings.ConsumerSettings.settings),
+    "share consumer": dict(client_settings.ShareConsumerSettings.settings),
     "producer": dict(client_settings.ProducerSettings.settings),
 }
 SETTINGS = {

@@ -12,10 +12,10 @@ from odradek.broker.context import BrokerContext
 from odradek.broker.share.sessions import CLOSING, ShareSession, ShareSessionKey
 from odradek.groups.share.heartbeats import check_member_id
 from odradek.groups.share.partition import RECORD_LOCKS_MAX, AcknowledgedRange
-from odradek.protocol.acknowledge_types import AcknowledgeType
 from odradek.groups.share.state_formats import SharePlace
 from odradek.model.errors import ErrorCode, KafkaError
 from odradek.net.connection import Connection
+from odradek.protocol.acknowledge_types import AcknowledgeType
 from odradek.protocol.acls import AclOperation, AclResourceType
 
 ReadPlace = tuple[UUID, int]

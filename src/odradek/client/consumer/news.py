@@ -7,7 +7,7 @@ from collections.abc import Callable
 from typing import Final
 
 
-class News:
+class SharedNews:
     """Methods are called with `lock` held."""
 
     def __init__(self) -> None:

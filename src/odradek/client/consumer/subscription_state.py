@@ -18,7 +18,7 @@ from uuid import UUID
 
 from odradek.client.consumer.completed_fetch import FetchedChunk
 from odradek.client.consumer.fetch_session import PartitionFetch
-from odradek.client.consumer.news import News
+from odradek.client.consumer.news import SharedNews
 from odradek.client.network.metadata_snapshot import MetadataSnapshot, missing_partition
 from odradek.client.settings import ConsumerSettings
 from odradek.model.errors import ErrorCode, ErrorValue, KafkaError, OdradekError
@@ -163,7 +163,7 @@ class Assignment:
         self._api_timeout_s = settings.default_api_timeout_ms / 1000
         self._check_crcs = settings.check_crcs
         self._read_committed = settings.isolation_level == "read_committed"
-        self.news: Final = News()
+        self.news: Final = SharedNews()
         self.lock: Final = self.news.lock
         self.states: Final[dict[TopicPartition, PartitionState]] = {}
         self._buffered_bytes = 0

@@ -7,7 +7,7 @@ from collections.abc import Callable
 from functools import partial
 from typing import Final, TypeVar
 
-from odradek.client.consumer.news import News
+from odradek.client.consumer.news import SharedNews
 from odradek.runtime.ports import Clock
 
 T = TypeVar("T")
@@ -16,7 +16,7 @@ T = TypeVar("T")
 class LoopWaiting:
     """Waits on the event loop."""
 
-    def __init__(self, news: News, clock: Clock) -> None:
+    def __init__(self, news: SharedNews, clock: Clock) -> None:
         self._news: Final = news
 
     async def until(self, look: Callable[[], T], timeout_s: float) -> T:
@@ -51,7 +51,7 @@ class LoopWaiting:
 class ThreadWaiting:
     """Waits on the caller's thread."""
 
-    def __init__(self, news: News, clock: Clock) -> None:
+    def __init__(self, news: SharedNews, clock: Clock) -> None:
         self._news: Final = news
         self._clock: Final = clock
 

@@ -190,7 +190,7 @@ class SharingMember(MembershipState):
             self._empty_count = 0
             return self._interval_s
         self._empty_count += 1
-        return min(self._interval_s, _EAGER_S * 2 ** min(self._empty_count - 1, 16))
+        return min(self._interval_s, _EAGER_S * float(1 << min(self._empty_count - 1, 16)))
 
     # -- moves
 
@@ -263,4 +263,3 @@ class SharingMember(MembershipState):
             wait_s=self.settings.request_timeout_s,
             incarnation=self._incarnation,
         )
-

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from itertools import pairwise
 from typing import Any, Final, NamedTuple
 
-from odradek.client.share.acquired_chunk import OffsetRange
+from odradek.client.share.acquired_chunk import OffsetSpan
 from odradek.client.share.share_record import SharePartitionId, ShareRecord, ShareSource
 from odradek.model.errors import KafkaError
 from odradek.model.ids import TopicPartition
@@ -35,7 +35,7 @@ class TypedRange(NamedTuple):
     types: list[int]
 
 
-def span_of(offsets: OffsetRange, kind: AcknowledgeType) -> TypedRange:
+def span_of(offsets: OffsetSpan, kind: AcknowledgeType) -> TypedRange:
     """Returns the range with one type for all of its offsets."""
     return TypedRange(offsets.first_offset, offsets.last_offset, [int(kind)])
 
@@ -121,4 +121,3 @@ class CommitWaiter:
         elif outcome.offsets:
             count = self.offset_counts.get(outcome.topic_partition, 0)
             self.offset_counts[outcome.topic_partition] = count + len(outcome.offsets)
-

@@ -16,7 +16,7 @@ from odradek.records import BatchHeader, Record, check_crc, data_batches, decode
 from odradek.runtime.ports import Buffer
 
 
-class OffsetRange(NamedTuple):
+class OffsetSpan(NamedTuple):
     """Neighbouring offsets, both ends included."""
 
     first_offset: int
@@ -63,8 +63,8 @@ class AcquiredChunk:
         self.source: Final = source
         self.deadline: Final = deadline
         self.size_bytes: Final = len(records)
-        self.gaps: list[OffsetRange] = []
-        self.unreadable: list[OffsetRange] = []
+        self.gaps: list[OffsetSpan] = []
+        self.unreadable: list[OffsetSpan] = []
         """Offsets of batches that could not be read."""
         self._check_crcs = check_crcs
         self._ranges = deque(_disjoint(acquired))
@@ -120,13 +120,13 @@ class AcquiredChunk:
     def _void_below(self, offset: int) -> None:
         self.gaps += self._cut(offset)
 
-    def _cut(self, offset: int) -> list[OffsetRange]:
+    def _cut(self, offset: int) -> list[OffsetSpan]:
         """Removes and returns what is acquired below the offset."""
-        below: list[OffsetRange] = []
+        below: list[OffsetSpan] = []
         while self._ranges and self._ranges[0].first_offset < offset:
             acquired = self._ranges.popleft()
             last_offset = min(acquired.last_offset, offset - 1)
-            below.append(OffsetRange(acquired.first_offset, last_offset))
+            below.append(OffsetSpan(acquired.first_offset, last_offset))
             if last_offset < acquired.last_offset:
                 self._ranges.appendleft(acquired._replace(first_offset=last_offset + 1))
         return below

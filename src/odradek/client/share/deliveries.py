@@ -19,7 +19,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
-from odradek.client.consumer.news import News
+from odradek.client.consumer.news import SharedNews
 from odradek.client.errors import IllegalStateError
 from odradek.client.share.acknowledgements import (
     AcknowledgedOffsets,
@@ -27,7 +27,7 @@ from odradek.client.share.acknowledgements import (
     CommitWaiter,
     span_of,
 )
-from odradek.client.share.acquired_chunk import AcquiredChunk, DeliveredRange, OffsetRange
+from odradek.client.share.acquired_chunk import AcquiredChunk, DeliveredRange, OffsetSpan
 from odradek.client.share.share_record import SharePartitionId, ShareRecord, ShareSource
 from odradek.model.errors import ErrorCode, ErrorValue, KafkaError
 from odradek.model.ids import TopicPartition
@@ -55,7 +55,7 @@ class Deliveries:
     """See above."""
 
     def __init__(self, *, is_explicit: bool) -> None:
-        self.news: Final = News()
+        self.news: Final = SharedNews()
         self.lock: Final = self.news.lock
         self._is_explicit = is_explicit
         self._chunks: deque[AcquiredChunk] = deque()
@@ -68,7 +68,7 @@ class Deliveries:
         self._ended: dict[int, int] = {}
         """The incarnation of the present session with each broker; those before it have ended."""
         self.outgoing_since: float | None = None
-        """When the oldest outgoing acknowledgement was decided; None without one."""
+        """The time at which the oldest outgoing acknowledgement was decided; None without one."""
         self.keeps_outcomes = False
         """Whether the user has a callback for outcomes."""
         self._outcomes: list[AcknowledgedOffsets] = []
@@ -116,7 +116,8 @@ class Deliveries:
                 first, count = undecided[0], len(undecided)
                 raise IllegalStateError(
                     f"{count} {'record was' if count == 1 else 'records were'} not acknowledged, the first at offset"
-                    f" {first.record.offset} of {first.partition}: with share.acknowledgement.mode=explicit, acknowledge() all before the next poll"
+                    f" {first.record.offset} of {first.partition}: with share.acknowledgement.mode=explicit,"
+                    " acknowledge() all before the next poll"
                 )
             had_outgoing = self.outgoing_since is not None
             self._let_go(now)
@@ -134,8 +135,12 @@ class Deliveries:
 
     def has_records(self, now: float) -> bool:
         """*locked.* Whether `poll` can return something now. Chunks whose locks have ended are dropped."""
+        return self.has_chunks(now) or bool(self._renewed)
+
+    def has_chunks(self, now: float) -> bool:
+        """*locked.* Whether records are buffered that the user has not had yet."""
         self._drop_expired(now)
-        return bool(self._renewed or self._chunks)
+        return bool(self._chunks)
 
     @property
     def renewed_count(self) -> int:
@@ -183,7 +188,7 @@ class Deliveries:
         with self.lock:
             group = self._group(source, partition, now)
             for first, last, _ in ranges:
-                group.spans.append(span_of(OffsetRange(first, last), AcknowledgeType.RELEASE))
+                group.spans.append(span_of(OffsetSpan(first, last), AcknowledgeType.RELEASE))
             self._settle_if_ended(group)
 
     def wakeup(self) -> None:
@@ -204,7 +209,7 @@ class Deliveries:
         if kind is AcknowledgeType.GAP:
             raise ValueError("GAP is the client's own: accept, release, reject or renew a record")
         with self.lock:
-            held = self._held.get(record_id)
+            held = self._held.get(record_id) or self._returned_early(record_id)
             if held is None:
                 topic, partition, offset = record_id
                 raise IllegalStateError(
@@ -221,7 +226,7 @@ class Deliveries:
             self._let_go(now)
             self._renewed.clear()
 
-    def take_outcomes(self) -> list[AcknowledgedOffsets]:
+    def drain_outcomes(self) -> list[AcknowledgedOffsets]:
         """Returns the outcomes since the last call, for the user's callback."""
         with self.lock:
             outcomes, self._outcomes = self._outcomes, []
@@ -248,13 +253,13 @@ class Deliveries:
                 if groups
             }
 
-    def take_outgoing(
-        self, source: ShareSource, may_carry: Callable[[SharePartitionId], bool] = lambda _: True
+    def drain_outgoing(
+        self, source: ShareSource, may_carry: Callable[[AcknowledgementGroup], bool] = lambda _: True
     ) -> list[AcknowledgementGroup]:
         """Returns the session's outgoing groups, for one request; call `settle` for each."""
         with self.lock:
             groups = self._outgoing.get(source, {})
-            carried = [group for partition, group in groups.items() if may_carry(partition)]
+            carried = [group for group in groups.values() if may_carry(group)]
             for group in carried:
                 del groups[group.partition]
                 self._under_way[id(group)] = group
@@ -322,6 +327,15 @@ class Deliveries:
         if self.outgoing_since is None:
             self.outgoing_since = now
         return group
+
+    def _returned_early(self, record_id: RecordId) -> HeldRecord | None:
+        """Puts a record whose lock began again into the user's hands, without a poll."""
+        for held in self._renewed:
+            if _id_of(held.record) == record_id:
+                self._renewed.remove(held)
+                self._held[record_id] = held
+                return held
+        return None
 
     def _settle_if_ended(self, group: AcknowledgementGroup) -> None:
         """Refuses decisions about records of a session that is over."""

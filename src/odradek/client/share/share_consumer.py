@@ -165,7 +165,9 @@ class ShareConsumer(Generic[K, V]):
 
         The decision is sent by the next `poll`, `commit`, `commit_async` or `close`, and may be changed until then. ACCEPT: it
         is done. RELEASE: it is delivered again, until the group's limit of deliveries. REJECT: it is never delivered again.
-        RENEW: its lock begins again, and the next `poll` returns it again. Needs share.acknowledgement.mode=explicit.
+        RENEW: its lock begins again; after a `commit` it may be decided about, or else the next `poll` returns it.
+
+        IllegalStateError without share.acknowledgement.mode=explicit, and for a record that the user does not have.
         """
         self._core.acknowledge(record, kind)
 
@@ -182,7 +184,7 @@ class ShareConsumer(Generic[K, V]):
             self._core.call_back()
 
     def commit_async(self) -> None:
-        """Sends all decisions without waiting. `on_acknowledged` hears what became of them."""
+        """Sends all decisions without waiting. `on_acknowledged` hears their outcome."""
         self._core.commit_soon()
         self._loop.post(self._core.fetcher.turn_soon)
 
@@ -196,7 +198,7 @@ class ShareConsumer(Generic[K, V]):
 
     @property
     def acquisition_lock_timeout_ms(self) -> int | None:
-        """For how long the group locks a record for a member, in ms; None before the first answer of a broker."""
+        """The time for which the group locks a record for a member, in ms; None before the first answer of a broker."""
         return self._core.fetcher.lock_timeout_ms
 
     # -- about this client
@@ -234,7 +236,11 @@ class ShareConsumer(Generic[K, V]):
             self._loop.post(core.polled)
         try:
             records: list[ShareRecord[K, V]] = []
-            while not records and self._waiting.until(core.is_ready, deadline - core.clock.monotonic()):
+            while not records:
+                left_s = deadline - core.clock.monotonic()
+                is_ready: bool | None = self._waiting.until(core.is_ready, left_s)
+                if not is_ready:
+                    break
                 records = core.collect(record_count_max)
                 if not records:  # offsets without records: more is needed
                     self._loop.post(core.polled)

@@ -100,6 +100,9 @@ class ShareConsumerCore(Generic[K, V]):
         self.api_timeout_s: Final = settings.default_api_timeout_ms / 1000
         self._waiting: Final = LoopWaiting(self.deliveries.news, self.clock)
         self._callback: AcknowledgementCallback | None = None
+        self._wanted_after_poll = 0
+        """Records that are still to be fetched when a poll has returned renewed ones alone: a user who renews is busy with
+        some records, and has room for others."""
         self.subscription: Subscription | None = None
 
     def start(self) -> None:
@@ -162,10 +165,8 @@ class ShareConsumerCore(Generic[K, V]):
         self.member.in_poll = True
         now = self.member.polled_at = self.clock.monotonic()
         has_to_send = self.deliveries.begin_poll(now)
-        with self.deliveries.lock:
-            has_records = self.deliveries.has_records(now)
         self.fetcher.record_count_wanted = record_count_wanted
-        return has_to_send or not has_records or self.member.awaits_poll
+        return has_to_send or not self.deliveries.chunks() or self.member.awaits_poll
 
     def polled(self) -> None:
         """The user waits for records."""
@@ -189,7 +190,7 @@ class ShareConsumerCore(Generic[K, V]):
         return None
 
     def end_poll(self) -> None:
-        self.fetcher.record_count_wanted = 0
+        self.fetcher.record_count_wanted, self._wanted_after_poll = self._wanted_after_poll, 0
         self.member.polled_at = self.clock.monotonic()
         self.member.in_poll = False
 
@@ -215,8 +216,10 @@ class ShareConsumerCore(Generic[K, V]):
             for part in read:
                 part.chunk.put_back(part.taken)
             raise
-        if again_count or any(part.records for part in read):
-            self.fetcher.record_count_wanted = 0  # before the buffer looks empty to the loop
+        has_new = any(part.records for part in read)
+        self._wanted_after_poll = record_count_max - again_count if again_count and not has_new else 0
+        if again_count or has_new:  # before the buffer looks empty to the loop
+            self.fetcher.record_count_wanted = self._wanted_after_poll
         self.deliveries.hand_out(((part.chunk, part.records) for part in read), self.clock.monotonic())
         records: list[ShareRecord[K, V]] = self.deliveries.renewed(again_count)
         records += [record for part in read for record in part.records]
@@ -227,14 +230,14 @@ class ShareConsumerCore(Generic[K, V]):
             self.deliveries.report(problem)
         return records
 
-    def _read(
-        self, part: _ReadChunk[K, V], record_count_max: int, *, is_first: bool
-    ) -> Exception | None:
+    def _read(self, part: _ReadChunk[K, V], record_count_max: int, *, is_first: bool) -> Exception | None:
         """Reads records of a chunk; returns the error that ended it early."""
         chunk, taken = part.chunk, part.taken
         problem: KafkaError | None = None
         try:
-            while len(taken) < record_count_max and (more := chunk.next_records(record_count_max - len(taken))):
+            while len(taken) < record_count_max and (
+                more := chunk.next_records(record_count_max - len(taken))
+            ):
                 taken += more
         except KafkaError as error:
             problem = error
@@ -311,7 +314,7 @@ class ShareConsumerCore(Generic[K, V]):
         callback = self._callback
         if callback is None:
             return
-        for outcome in self.deliveries.take_outcomes():
+        for outcome in self.deliveries.drain_outcomes():
             try:
                 callback(outcome)
             except Exception:  # noqa: BLE001 - the user's code: it must not stop the client
@@ -327,4 +330,3 @@ class ShareConsumerCore(Generic[K, V]):
     def _metadata_changed(self) -> None:
         self.membership.metadata_changed()
         self.fetcher.turn_soon()
-

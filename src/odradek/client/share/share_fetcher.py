@@ -44,9 +44,7 @@ _SHARE_FETCH: Final = api_by_name("ShareFetch")
 _SHARE_ACKNOWLEDGE: Final = api_by_name("ShareAcknowledge")
 ACKNOWLEDGE_WITHIN_S: Final = 0.1
 """Acknowledgements that no ShareFetch carries by then go by themselves."""
-_SESSION_ERRORS: Final = frozenset(
-    {ErrorCode.SHARE_SESSION_NOT_FOUND, ErrorCode.INVALID_SHARE_SESSION_EPOCH}
-)
+_SESSION_ERRORS: Final = frozenset({ErrorCode.SHARE_SESSION_NOT_FOUND, ErrorCode.INVALID_SHARE_SESSION_EPOCH})
 """Mended by opening another session, at once."""
 _HOPELESS: Final = frozenset({ErrorCode.TOPIC_AUTHORIZATION_FAILED, ErrorCode.INVALID_TOPIC_EXCEPTION})
 
@@ -59,7 +57,7 @@ class _Pause(NamedTuple):
     """Why a partition is left out: a broker refused it, so many times in a row."""
 
     until: float
-    count: int
+    refusal_count: int
 
 
 class _BrokerSession:
@@ -74,6 +72,8 @@ class _BrokerSession:
         """Acknowledgements in that request."""
         self.is_fetching = False
         """Whether that request is a ShareFetch."""
+        self.acknowledged_last = False
+        """Whether the last request was a ShareAcknowledge: a ShareFetch has its turn before another one."""
         self.not_before = 0.0
         self.failure_count = 0
 
@@ -145,7 +145,7 @@ class ShareFetcher:
         wanted, retry_at = self._wanted(now)
         waiting = self._deliveries.sources_with_acknowledgements()
         with self._deliveries.lock:
-            reads = self.record_count_wanted > 0 and not self._deliveries.has_records(now)
+            reads = self.record_count_wanted > 0 and not self._deliveries.has_chunks(now)
             since = self._deliveries.outgoing_since
         flush_at = None if since is None else since + ACKNOWLEDGE_WITHIN_S
         fetched = self._fetched_now(wanted) if reads else ()
@@ -155,14 +155,13 @@ class ShareFetcher:
                 continue
             renews = waiting.get(state.session.source)
             is_due = flush_at is not None and now >= flush_at
-            if renews is not None and (renews or is_due or broker not in fetched):
-                if is_due or renews:
-                    self._acknowledge(state)
+            fetches = broker in fetched and state.not_before <= now
+            if renews is not None and (renews or is_due) and not (fetches and state.acknowledged_last):
+                self._acknowledge(state)
+            elif fetches:
+                self._fetch(state, wanted[broker], now)
             elif broker in fetched:
-                if state.not_before > now:
-                    retry_at = min(retry_at or state.not_before, state.not_before)
-                else:
-                    self._fetch(state, wanted[broker], now)
+                retry_at = min(retry_at or state.not_before, state.not_before)
         if flush_at is not None and flush_at > now:
             retry_at = min(retry_at or flush_at, flush_at)
         if retry_at is not None and retry_at > now:
@@ -232,10 +231,14 @@ class ShareFetcher:
         connection = self._ready(state)
         if connection is None:
             return
-        names = frozenset(partitions)
+        state.acknowledged_last = False
+        carried = frozenset(partitions)
         groups: list[AcknowledgementGroup] = []
         if state.session.is_open:
-            groups = self._deliveries.take_outgoing(state.session.source, names.__contains__)
+            groups = self._deliveries.drain_outgoing(
+                state.session.source,
+                lambda group: group.partition in carried and not group.renews,
+            )
         planned = state.session.next_fetch(partitions)
         request = fetch_request(
             self._settings,
@@ -253,7 +256,8 @@ class ShareFetcher:
         connection = self._ready(state)
         if connection is None or not state.session.is_open:
             return
-        groups = self._deliveries.take_outgoing(state.session.source)
+        state.acknowledged_last = True
+        groups = self._deliveries.drain_outgoing(state.session.source)
         if any(group.renews for group in groups) and (
             connection.version_of(_SHARE_ACKNOWLEDGE) < RENEWAL_VERSION
         ):
@@ -322,9 +326,7 @@ class ShareFetcher:
         state.session.succeeded()
         read(state, groups, response)
 
-    def _refused(
-        self, state: _BrokerSession, groups: list[AcknowledgementGroup], error: KafkaError
-    ) -> None:
+    def _refused(self, state: _BrokerSession, groups: list[AcknowledgementGroup], error: KafkaError) -> None:
         """The request failed as a whole: the session is not what we think it is, or is gone."""
         for group in groups:
             self._settle(group, error if group.needs_session else None)
@@ -422,7 +424,7 @@ class ShareFetcher:
             metadata.image = moved
             return
         before = self._pauses.get(partition)
-        count = 0 if before is None else before.count + 1
+        count = 0 if before is None else before.refusal_count + 1
         self._pauses[partition] = _Pause(now + self._cluster.backoff.delay_s(count), count)
         if code in LEADER_MAY_HAVE_MOVED or code.retriable:
             metadata.request_update()

@@ -49,9 +49,7 @@ def fetch_request(
     }
     topics: dict[UUID, FetchTopic] = {}
     for partition in dict.fromkeys([*planned.added, *batches]):
-        topic = topics.setdefault(
-            partition.topic_id, FetchTopic(topic_id=partition.topic_id, partitions=[])
-        )
+        topic = topics.setdefault(partition.topic_id, FetchTopic(topic_id=partition.topic_id, partitions=[]))
         topic.partitions.append(
             FetchPartition(
                 partition_index=partition.partition,

@@ -40,7 +40,7 @@ class ClientShareSession:
         self._known: dict[SharePartitionId, None] = {}
         """The partitions that the broker has in its session."""
         self._sent: dict[SharePartitionId, None] | None = None
-        """Those that it has once it has answered the request under way; None: they stay."""
+        """The partitions that it has once it has answered the request under way; None: they stay."""
 
     @property
     def source(self) -> ShareSource:
@@ -82,4 +82,3 @@ class ClientShareSession:
         self._epoch = OPENING_EPOCH
         self._known = {}
         self._sent = None
-

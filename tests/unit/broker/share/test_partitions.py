@@ -16,12 +16,12 @@ from odradek.broker.share.state_store import UNREAD
 from odradek.cluster.image import PartitionImage
 from odradek.config.topic import LogConfig
 from odradek.groups.share.partition import AcknowledgedRange, RecordState, StateBatch
-from odradek.protocol.acknowledge_types import AcknowledgeType
 from odradek.groups.share.settings import ShareSettings
 from odradek.groups.share.state import ShareState, StateChange
 from odradek.groups.share.state_formats import SharePlace
 from odradek.model.errors import ErrorCode, KafkaError
 from odradek.model.ids import BrokerId, LeaderEpoch, TopicPartition
+from odradek.protocol.acknowledge_types import AcknowledgeType
 from odradek.records import BatchBuilder, split_batches
 from odradek.replication.in_sync import IsrProposal
 from odradek.replication.partition import Partition, ReplicationContext

@@ -8,7 +8,7 @@ from uuid import UUID
 
 import pytest
 
-from odradek.client.groups.member import MemberSettings
+from odradek.client.groups.member import MemberRequest, MemberSettings
 from odradek.client.groups.reconciling import ConsumerPhase
 from odradek.client.groups.sharing import SharingMember
 from odradek.client.groups.values import Subscription
@@ -58,6 +58,11 @@ class Scene:
         deadline = self.member.next_deadline(self.now)
         assert deadline is not None
         return deadline - self.now
+
+
+def epoch_of(ask: MemberRequest) -> Any:
+    message: Any = ask.build(1)
+    return message.member_epoch
 
 
 @pytest.fixture
@@ -133,7 +138,7 @@ def test_a_user_who_does_not_poll_is_out_of_the_group_until_they_do(make: Make) 
     scene.welcome(1, 0)
     scene.now += 61
     [leaving] = scene.member.due(scene.now)
-    assert leaving.build(1).member_epoch == -1
+    assert epoch_of(leaving) == -1
     assert (scene.member.phase, scene.member.assigned) == (ConsumerPhase.STALLED, {})
     assert scene.member.due(scene.now + 100) == []
     scene.member.poll_began(scene.now)
@@ -166,7 +171,7 @@ def test_leaving_ends_everything_and_answers_that_come_later_count_for_nothing(m
     [ask] = scene.member.due(scene.now)
     leaving = scene.member.leave()
     assert leaving is not None
-    assert leaving.build(1).member_epoch == -1
+    assert epoch_of(leaving) == -1
     scene.member.answered(ask, ShareGroupHeartbeatResponse(member_epoch=9), scene.now)
     assert (scene.member.phase, scene.member.assigned, scene.member.leave()) == (ConsumerPhase.OUT, {}, None)
 

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from odradek.client.share.acquired_chunk import AcquiredChunk, DeliveredRange, OffsetRange
+from odradek.client.share.acquired_chunk import AcquiredChunk, DeliveredRange, OffsetSpan
 from odradek.client.share.share_record import SharePartitionId, ShareSource
 from odradek.model.errors import ErrorCode, KafkaError
 from odradek.records import BatchBuilder, assign
@@ -49,12 +49,12 @@ def test_only_what_was_acquired_comes_out_with_its_delivery_count() -> None:
 def test_offsets_without_a_record_are_gaps() -> None:
     chunk = chunk_of(batch(10, b"a"), (8, 12, 2))
     assert read(chunk) == [(10, b"a", 2)]
-    assert chunk.gaps == [OffsetRange(8, 9), OffsetRange(11, 12)]
+    assert chunk.gaps == [OffsetSpan(8, 9), OffsetSpan(11, 12)]
 
 
 def test_acquired_offsets_of_an_answer_without_records_are_gaps_however_many() -> None:
     chunk = chunk_of(b"", (5, 1 << 60, 1))
-    assert (read(chunk), chunk.gaps, chunk.is_empty) == ([], [OffsetRange(5, 1 << 60)], True)
+    assert (read(chunk), chunk.gaps, chunk.is_empty) == ([], [OffsetSpan(5, 1 << 60)], True)
 
 
 def test_what_is_put_back_comes_again_in_order() -> None:
@@ -71,7 +71,7 @@ def test_a_damaged_batch_is_reported_once_and_the_next_one_is_read() -> None:
     with pytest.raises(KafkaError, match=r"t-0: the batch at offset 0 cannot be read.*released") as error:
         chunk.next_records(10)
     assert error.value.code is ErrorCode.CORRUPT_MESSAGE
-    assert chunk.unreadable == [OffsetRange(1, 1)]
+    assert chunk.unreadable == [OffsetSpan(1, 1)]
     assert read(chunk) == [(2, b"c", 1)]
 
 

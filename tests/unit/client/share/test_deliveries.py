@@ -1,4 +1,4 @@
-"""The way of records through a share consumer: each is returned, decided about, sent, and settled, or given up with its session."""
+"""Records of a share consumer: each is returned, decided about, sent, and settled, or given up with its session."""
 
 from __future__ import annotations
 
@@ -43,14 +43,14 @@ def with_records(*offsets: int, explicit: bool = False, source: ShareSource = FI
 
 
 def sent(deliveries: Deliveries, source: ShareSource = FIRST) -> list[TypedRange]:
-    [group] = deliveries.take_outgoing(source)
+    [group] = deliveries.drain_outgoing(source)
     deliveries.settle(group, None)
     return group.ranges()
 
 
 def test_implicitly_the_next_poll_accepts_what_the_last_one_returned() -> None:
     deliveries = with_records(3, 4, 6)
-    assert deliveries.take_outgoing(FIRST) == []
+    assert deliveries.drain_outgoing(FIRST) == []
     assert deliveries.begin_poll(1.0)
     assert sent(deliveries) == [TypedRange(3, 4, [1]), TypedRange(6, 6, [1])]
     assert not deliveries.begin_poll(2.0)
@@ -77,7 +77,9 @@ def test_a_decision_may_be_changed_until_it_is_sent() -> None:
 def test_explicitly_a_poll_waits_for_every_decision_and_a_commit_does_not() -> None:
     deliveries = with_records(3, 4, explicit=True)
     deliveries.acknowledge(("t", 0, 3), ACCEPT)
-    with pytest.raises(IllegalStateError, match="1 record was not acknowledged, the first at offset 4 of t-0"):
+    with pytest.raises(
+        IllegalStateError, match="1 record was not acknowledged, the first at offset 4 of t-0"
+    ):
         deliveries.begin_poll(1.0)
     deliveries.begin_commit(1.0)
     assert sent(deliveries) == [TypedRange(3, 3, [1])]
@@ -105,11 +107,24 @@ def test_a_renewed_record_comes_back_once_the_broker_agrees() -> None:
     assert sent(deliveries) == [TypedRange(3, 3, [1])]
 
 
+def test_a_renewed_record_may_be_decided_about_without_another_poll() -> None:
+    deliveries = with_records(3, explicit=True)
+    deliveries.acknowledge(("t", 0, 3), RENEW)
+    deliveries.begin_commit(1.0)
+    with pytest.raises(IllegalStateError, match="on its way"):
+        deliveries.acknowledge(("t", 0, 3), ACCEPT)
+    sent(deliveries)
+    deliveries.acknowledge(("t", 0, 3), ACCEPT)
+    assert deliveries.renewed_count == 0
+    deliveries.begin_poll(2.0)
+    assert sent(deliveries) == [TypedRange(3, 3, [1])]
+
+
 def test_a_record_whose_renewal_was_refused_does_not_come_back() -> None:
     deliveries = with_records(3, explicit=True)
     deliveries.acknowledge(("t", 0, 3), RENEW)
     deliveries.begin_poll(1.0)
-    [group] = deliveries.take_outgoing(FIRST)
+    [group] = deliveries.drain_outgoing(FIRST)
     deliveries.settle(group, KafkaError(ErrorCode.INVALID_RECORD_STATE))
     assert deliveries.renewed_count == 0
 
@@ -117,11 +132,11 @@ def test_a_record_whose_renewal_was_refused_does_not_come_back() -> None:
 def test_a_commit_waits_for_what_is_outgoing_and_under_way_and_knows_what_was_refused() -> None:
     deliveries = with_records(3)
     deliveries.begin_poll(1.0)
-    [under_way] = deliveries.take_outgoing(FIRST)
+    [under_way] = deliveries.drain_outgoing(FIRST)
     deliveries.hand_out([(chunk_of(), [record(4), record(5)])], 1.0)
     waiter = deliveries.begin_commit(2.0)
-    assert not waiter.is_done
-    [outgoing] = deliveries.take_outgoing(FIRST)
+    pending = waiter.is_done
+    [outgoing] = deliveries.drain_outgoing(FIRST)
     deliveries.settle(under_way, KafkaError(ErrorCode.INVALID_RECORD_STATE, "too late"))
     assert not waiter.is_done
     deliveries.settle(outgoing, None)
@@ -148,14 +163,14 @@ def test_a_session_that_ends_takes_its_buffer_and_refuses_its_decisions() -> Non
     deliveries.add(chunk_of(gap=True))
     deliveries.begin_poll(1.0)
     deliveries.session_ended(FIRST, session_over(FIRST))
-    [outcome] = deliveries.take_outcomes()
+    [outcome] = deliveries.drain_outcomes()
     assert (outcome.offsets, outcome.error and outcome.error.code) == (
         (3, 4),
         ErrorCode.SHARE_SESSION_NOT_FOUND,
     )
     assert "delivered again" in str(outcome.error)
     assert deliveries.chunks() == ()
-    assert deliveries.take_outgoing(FIRST) == []
+    assert deliveries.drain_outgoing(FIRST) == []
 
 
 def test_what_a_late_answer_of_an_ended_session_brings_is_not_buffered() -> None:
@@ -175,7 +190,7 @@ def test_decisions_about_records_of_an_ended_session_are_refused_without_a_reque
     deliveries.acknowledge(("t", 0, 4), RELEASE)
     waiter = deliveries.begin_commit(2.0)
     assert waiter.is_done
-    [outcome] = deliveries.take_outcomes()
+    [outcome] = deliveries.drain_outcomes()
     assert outcome.error is not None
     assert deliveries.sources_with_acknowledgements() == {}
 
@@ -186,7 +201,7 @@ def test_a_release_is_done_when_its_session_has_ended() -> None:
     deliveries.session_ended(FIRST, session_over(FIRST))
     deliveries.acknowledge(("t", 0, 3), RELEASE)
     deliveries.begin_commit(2.0)
-    assert [outcome.error for outcome in deliveries.take_outcomes()] == [None]
+    assert [outcome.error for outcome in deliveries.drain_outcomes()] == [None]
 
 
 def test_gaps_are_acknowledged_as_ranges_and_stay_off_the_users_outcomes() -> None:
@@ -198,7 +213,7 @@ def test_gaps_are_acknowledged_as_ranges_and_stay_off_the_users_outcomes() -> No
     deliveries.hand_out([(chunk, [])], 1.0)
     deliveries.begin_poll(1.0)
     assert sent(deliveries) == [TypedRange(3, 3, [1]), TypedRange(50, 60, [0])]
-    assert [outcome.offsets for outcome in deliveries.take_outcomes()] == [(3,)]
+    assert [outcome.offsets for outcome in deliveries.drain_outcomes()] == [(3,)]
     assert deliveries.chunks() == ()
 
 
@@ -214,9 +229,9 @@ def test_buffered_records_whose_lock_has_ended_are_not_returned() -> None:
 def test_only_partitions_that_a_request_may_carry_are_taken() -> None:
     deliveries = with_records(3)
     deliveries.begin_poll(1.0)
-    assert deliveries.take_outgoing(FIRST, lambda partition: False) == []
+    assert deliveries.drain_outgoing(FIRST, lambda group: False) == []
     assert deliveries.outgoing_since == 1.0
-    assert deliveries.take_outgoing(FIRST, lambda partition: partition == PARTITION) != []
+    assert deliveries.drain_outgoing(FIRST, lambda group: group.partition == PARTITION) != []
 
 
 def test_the_end_sends_decisions_and_gives_up_the_rest() -> None:
@@ -226,4 +241,4 @@ def test_the_end_sends_decisions_and_gives_up_the_rest() -> None:
     assert sent(deliveries) == [TypedRange(4, 4, [1])]
     implicit = with_records(3, 4)
     implicit.end_decisions(1.0)
-    assert implicit.take_outgoing(FIRST) == []
+    assert implicit.drain_outgoing(FIRST) == []

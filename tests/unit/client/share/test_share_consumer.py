@@ -1,4 +1,4 @@
-"""A share consumer and a scripted broker: sessions that are counted, acknowledgements that travel, refusals and lost connections."""
+"""A share consumer and a scripted broker: sessions, acknowledgements, refusals, and connections that are lost."""
 
 from __future__ import annotations
 
@@ -8,10 +8,16 @@ from typing import Any
 
 import pytest
 
-from odradek.client.errors import ClientClosedError, ConcurrentUseError, IllegalStateError, PartialFailureError
+from odradek.client.errors import (
+    ClientClosedError,
+    ConcurrentUseError,
+    IllegalStateError,
+    PartialFailureError,
+)
 from odradek.client.share.aio import AsyncShareConsumer
 from odradek.client.share.share_record import ShareRecord
 from odradek.model.errors import ErrorCode, KafkaError
+from odradek.model.ids import TopicPartition
 from odradek.protocol.acknowledge_types import AcknowledgeType
 from odradek.protocol.messages.metadata.find_coordinator import Coordinator, FindCoordinatorResponse
 from odradek.protocol.messages.share.share_acknowledge import (
@@ -152,14 +158,14 @@ async def consumers(broker: Any) -> AsyncIterator[Open]:
         await consumer.close()
 
 
-async def polled(consumer: AsyncShareConsumer, count: int) -> list[ShareRecord]:
-    records: list[ShareRecord] = []
+async def polled(consumer: AsyncShareConsumer[Any, Any], count: int) -> list[ShareRecord[Any, Any]]:
+    records: list[ShareRecord[Any, Any]] = []
     while len(records) < count:
         records += await consumer.poll(5.0)
     return records
 
 
-def offsets(records: list[ShareRecord]) -> list[tuple[int, int]]:
+def offsets(records: list[ShareRecord[Any, Any]]) -> list[tuple[int, int]]:
     return [(record.offset, record.delivery_count) for record in records]
 
 
@@ -224,7 +230,7 @@ async def test_explicit_decisions_go_with_a_commit(queue: Queue, consumers: Open
     first, second, third = await within(polled(consumer, 3))
     consumer.acknowledge(first)
     consumer.acknowledge(second, AcknowledgeType.REJECT)
-    consumer.acknowledge(((third.topic, third.partition), third.offset), AcknowledgeType.RELEASE)
+    consumer.acknowledge((TopicPartition(third.topic, third.partition), third.offset), AcknowledgeType.RELEASE)
     await within(consumer.commit())
     assert queue.decided == [(0, 2, [1, 3, 2])]
 
@@ -260,9 +266,29 @@ async def test_a_renewal_has_its_own_request_and_the_record_comes_again(
     consumer.acknowledge(record)
 
 
-async def test_a_broker_that_renews_no_locks_is_named(
+async def test_a_user_who_renews_gets_other_records_meanwhile(
     queue: Queue, consumers: Open, within: Within
 ) -> None:
+    queue.add(0)
+    consumer = consumers(share_acknowledgement_mode="explicit", max_poll_records=2)
+    await consumer.subscribe("t")
+    [busy] = await within(polled(consumer, 1))
+    queue.add(1, 2)
+    consumer.acknowledge(busy, AcknowledgeType.RENEW)
+    seen: list[ShareRecord] = []
+    busy_count = 0
+    while len(seen) < 2 or not busy_count:
+        for record in await within(consumer.poll(5.0)):
+            if record == busy:
+                busy_count += 1
+                consumer.acknowledge(record, AcknowledgeType.RENEW)
+            else:
+                seen.append(record)
+                consumer.acknowledge(record)
+    assert offsets(seen) == [(1, 1), (2, 1)]
+
+
+async def test_a_broker_that_renews_no_locks_is_named(queue: Queue, consumers: Open, within: Within) -> None:
     from odradek.protocol import APIS
 
     offered = {api.name: (api.versions.min, api.versions.max) for api in APIS.values()}
@@ -276,9 +302,7 @@ async def test_a_broker_that_renews_no_locks_is_named(
         await within(consumer.commit())
 
 
-@pytest.mark.parametrize(
-    "code", [ErrorCode.SHARE_SESSION_NOT_FOUND, ErrorCode.INVALID_SHARE_SESSION_EPOCH]
-)
+@pytest.mark.parametrize("code", [ErrorCode.SHARE_SESSION_NOT_FOUND, ErrorCode.INVALID_SHARE_SESSION_EPOCH])
 async def test_a_session_that_the_broker_forgot_is_opened_again_and_its_decisions_are_refused(
     queue: Queue, consumers: Open, within: Within, code: ErrorCode
 ) -> None:
@@ -332,13 +356,13 @@ async def test_a_refused_partition_is_tried_again_and_others_are_read_meanwhile(
     assert asked == [[0, 1]]
     await within(consumer.poll(0.2))
     later = queue.broker.requests("ShareFetch")[1:]
-    added = [part.partition_index for request in later for topic in request.topics for part in topic.partitions]
+    added = [
+        part.partition_index for request in later for topic in request.topics for part in topic.partitions
+    ]
     assert 1 in added, "the refused partition is read again"
 
 
-async def test_what_may_not_be_read_is_raised_by_poll(
-    queue: Queue, consumers: Open, within: Within
-) -> None:
+async def test_what_may_not_be_read_is_raised_by_poll(queue: Queue, consumers: Open, within: Within) -> None:
     refused = ShareFetchResponse(error_code=ErrorCode.GROUP_AUTHORIZATION_FAILED)
     queue.broker.once["ShareFetch"].append(lambda asked: refused)
     consumer = consumers()
@@ -350,9 +374,7 @@ async def test_what_may_not_be_read_is_raised_by_poll(
     assert offsets(await within(polled(consumer, 1))) == [(0, 1)]
 
 
-async def test_a_broker_without_share_groups_is_named(
-    queue: Queue, consumers: Open, within: Within
-) -> None:
+async def test_a_broker_without_share_groups_is_named(queue: Queue, consumers: Open, within: Within) -> None:
     from odradek.protocol import APIS
 
     queue.broker.versions = {
