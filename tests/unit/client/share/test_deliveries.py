@@ -135,12 +135,11 @@ def test_a_commit_waits_for_what_is_outgoing_and_under_way_and_knows_what_was_re
     [under_way] = deliveries.drain_outgoing(FIRST)
     deliveries.hand_out([(chunk_of(), [record(4), record(5)])], 1.0)
     waiter = deliveries.begin_commit(2.0)
-    pending = waiter.is_done
     [outgoing] = deliveries.drain_outgoing(FIRST)
     deliveries.settle(under_way, KafkaError(ErrorCode.INVALID_RECORD_STATE, "too late"))
-    assert not waiter.is_done
+    states = [waiter.is_done]
     deliveries.settle(outgoing, None)
-    assert waiter.is_done
+    assert [*states, waiter.is_done] == [False, True]
     assert {str(tp): str(error) for tp, error in waiter.errors.items()} == {
         "t-0": "INVALID_RECORD_STATE: too late"
     }

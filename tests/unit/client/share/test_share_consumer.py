@@ -230,7 +230,9 @@ async def test_explicit_decisions_go_with_a_commit(queue: Queue, consumers: Open
     first, second, third = await within(polled(consumer, 3))
     consumer.acknowledge(first)
     consumer.acknowledge(second, AcknowledgeType.REJECT)
-    consumer.acknowledge((TopicPartition(third.topic, third.partition), third.offset), AcknowledgeType.RELEASE)
+    consumer.acknowledge(
+        (TopicPartition(third.topic, third.partition), third.offset), AcknowledgeType.RELEASE
+    )
     await within(consumer.commit())
     assert queue.decided == [(0, 2, [1, 3, 2])]
 
