@@ -61,7 +61,7 @@ def test_a_program_shows_what_its_query_does_until_it_is_stopped(
         assert samples["query_offsets_behind", of_query] == 0
         assert samples["query_phase_seconds", (("phase", "triggerExecution"), ("query", name))] > 0
         rows = [value for (family, _), value in samples.items() if family == "query_state_rows"]
-        assert 2 in rows
+        assert max(rows) >= 2, "a row for each item"
         assert samples["queries", ()] == 1
     finally:
         run.stop()

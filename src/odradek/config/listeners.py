@@ -13,8 +13,10 @@ from odradek.model.lazy import lazy
 
 if TYPE_CHECKING:
     import ipaddress
+    from urllib import parse as urls
 else:
     ipaddress = lazy("ipaddress")
+    urls = lazy("urllib.parse")
 
 SECURITY_PROTOCOLS: Final = ("PLAINTEXT", "SSL", "SASL_PLAINTEXT", "SASL_SSL")
 PORT_MAX: Final = 65535
@@ -91,6 +93,20 @@ def parse_host_port(text: str) -> tuple[str, int]:
             f"{text!r:.80} is not an address: expected HOST:PORT, with a port from 0 to {PORT_MAX}"
         )
     return match["host"].strip("[]"), int(match["port"])
+
+
+def checked_http_address(key: str, text: str) -> str:
+    """Returns the base address of an HTTP server. ConfigError, which names the key, for what is none, or has a login in it."""
+    try:
+        parts = urls.urlsplit(text)
+        is_address = parts.scheme in ("http", "https") and bool(parts.hostname) and parts.port != 0
+    except ValueError:
+        is_address = False
+    if not is_address or parts.username is not None or parts.query or parts.fragment:
+        raise ConfigError(
+            f"{key} is not allowed: expected http://HOST:PORT or https://HOST:PORT, without a login"
+        )
+    return text
 
 
 def _parse_listener(key: str, entry: str, protocols: Mapping[str, str]) -> Listener:

@@ -149,6 +149,8 @@ _ROWS: Final = (
     _option("topic", Use.WRITE, "the topic of every row; without it, the column topic"),
     _option("deadLetterTopic", Use.WRITE, "where rows with a deadLetter go, in place of what they hold else"),
     _option("leftOutLog", Use.WRITE, "of ours: the processing log, for rows of a streams program that are left out"),
+    _option("tracingEndpoint", Use.WRITE, meaning=
+        "an OpenTelemetry collector (OTLP over HTTP) that gets spans of rows whose headers have a sampled traceparent"),
     _option("outputSuffix", Use.WRITE, meaning=
         "what the names of the written topics and of the sink end in: an output beside the first one"),
     _option("delivery", Use.WRITE, type=choice(DeliveryGuarantee), default=DeliveryGuarantee.AT_LEAST_ONCE, meaning=

@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Final
 
+from odradek.config.listeners import checked_http_address
 from odradek.dead_letters.processing_log import ProcessingLog
 from odradek.model.errors import ConfigError, KafkaError
 from odradek.model.ids import TopicPartition, check_topic_name
@@ -122,6 +123,8 @@ class WriteOptions:
     warnings: tuple[str, ...]
     left_out_log: ProcessingLog | None = None
     """The log to which the sink writes rows that a streams program leaves out."""
+    tracing_endpoint: str | None = None
+    """The OpenTelemetry collector that gets the spans of traced rows; None: there are none."""
 
 
 def read_options(options: Mapping[str, str], use: Use) -> ReadOptions:
@@ -188,6 +191,9 @@ def write_options(options: Mapping[str, str], use: Use) -> WriteOptions:
         ),
         exactly_once=exactly_once,
         warnings=parsed.warnings,
+        tracing_endpoint=None
+        if (endpoint := parsed.text("tracingEndpoint")) is None
+        else checked_http_address("option tracingEndpoint", endpoint),
     )
 
 

@@ -28,13 +28,14 @@ if TYPE_CHECKING:
     import pyarrow as pa
     import pyspark
 
-    from odradek.spark import connections, outgoing_rows
+    from odradek.spark import connections, outgoing_rows, row_traces
     from odradek.spark.exactly_once import write as two_phase
 else:
     connections = lazy("odradek.spark.connections")
     outgoing_rows = lazy("odradek.spark.outgoing_rows")
     two_phase = lazy("odradek.spark.exactly_once.write")
     pyspark = lazy("pyspark")
+    row_traces = lazy("odradek.spark.row_traces")
 
 log: Final = logging.getLogger("odradek.spark")
 
@@ -98,7 +99,10 @@ class AcknowledgedWrite:
     def write(self, batches: Iterator[pa.RecordBatch], marks: Marks | None) -> WrittenRows:
         count = 0
         left_out = LeftOutRecords(self.options.left_out_log, self.options.client)
-        with connections.sending(self.options.client) as producer:
+        with (
+            row_traces.RowTraces(self.options.tracing_endpoint, marks) as traces,
+            connections.sending(self.options.client) as producer,
+        ):
             gathering = outgoing_rows.RowBatcher(
                 producer.send_arrow, lambda topic: len(producer.partitions_for(topic))
             )
@@ -106,7 +110,7 @@ class AcknowledgedWrite:
                 for topic, rows in outgoing_rows.outgoing_rows(
                     batch, self._layout, marks=marks, first_sequence=count, left_out=left_out
                 ):
-                    gathering.add(topic, rows)
+                    gathering.add(topic, traces.traced(topic, rows))
                 count += batch.num_rows
             gathering.send_all()
         left_out.close()

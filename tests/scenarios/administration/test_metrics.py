@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 from collections.abc import AsyncIterator
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -17,6 +18,7 @@ from tests.scenarios.transactions.transactional_producer import EPOCHS, Transact
 
 from odradek.broker.app import Broker
 from odradek.broker.metrics.listener import MetricsListener
+from odradek.broker.metrics.partition_families import PartitionFamilies
 from odradek.cli.main import cli
 from odradek.config.broker import BrokerConfig
 from odradek.model.errors import ConfigError
@@ -30,6 +32,7 @@ from odradek.protocol.messages.groups.offset_commit import (
 from odradek.protocol.messages.metadata.metadata import MetadataRequest
 from odradek.protocol.messages.topics.delete_topics import DeleteTopicsRequest, DeleteTopicState
 from odradek.runtime.real import real_runtime
+from odradek.telemetry.metrics import Histogram
 
 SECONDS = 20
 Samples = dict[tuple[str, tuple[tuple[str, str], ...]], float]
@@ -308,6 +311,30 @@ async def test_transactions_are_shown_by_state_and_age(scene: Any, listeners: li
     (open_one,) = [texts for name, texts in samples if name == "odradek_transaction_open_seconds"]
     assert open_one[0][0] == "transactional_id"
     assert of(samples, "kafka_server_replicamanager_produceridcount") >= 1
+    assert of(samples, "kafka_server_replicamanager_partitionswithlatetransactionscount") == 0
+    timeout_ms, buffer_ms = broker.context.config.transaction.max_timeout_ms, 300_000
+    assert late_partitions(broker, after_ms=timeout_ms + buffer_ms - 60_000) == 0
+    assert late_partitions(broker, after_ms=timeout_ms + buffer_ms + 1) == 1
+    assert await producer.end(commit=True) == 0
+    async with asyncio.timeout(SECONDS):
+        while late_partitions(broker, after_ms=timeout_ms + buffer_ms + 1):
+            await asyncio.sleep(0.01)
+
+
+def late_partitions(broker: Broker, *, after_ms: int) -> float:
+    """What Kafka's name for it would show so many milliseconds from now."""
+    context: Any = broker.context
+    clock = SimpleNamespace(wall_ms=lambda: context.runtime.clock.wall_ms() + after_ms)
+    seen: Any = SimpleNamespace(
+        config=context.config, replicas=context.replicas, runtime=SimpleNamespace(clock=clock)
+    )
+    families = PartitionFamilies(seen)
+    for _ in families.steps():
+        pass
+    (late,) = [family for family in families.totals() if "latetransactions" in family.name]
+    ((_, value),) = late.samples
+    assert not isinstance(value, Histogram)
+    return value
 
 
 async def test_a_bound_of_series_keeps_the_totals(scene: Any, listeners: list[MetricsListener]) -> None:

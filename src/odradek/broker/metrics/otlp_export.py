@@ -10,13 +10,12 @@ import asyncio
 import threading
 from collections.abc import Callable
 from typing import Final
-from urllib.parse import urlsplit
 
 from odradek.broker.app import Broker
 from odradek.broker.metrics.collection import MetricsCollection
 from odradek.broker.metrics.record_traces import RecordTraces
 from odradek.config.broker import BrokerConfig
-from odradek.model.errors import ConfigError
+from odradek.config.listeners import checked_http_address
 from odradek.runtime.ports import Runtime
 from odradek.telemetry import events
 from odradek.telemetry.metrics import Family, bounded
@@ -33,7 +32,7 @@ class OtlpExport:
 
     def __init__(self, broker: Broker, config: BrokerConfig, runtime: Runtime) -> None:
         """ConfigError for an endpoint that is none, or without the packages."""
-        endpoint = checked_endpoint(config.otlp.endpoint)
+        endpoint = checked_http_address("odradek.otlp.endpoint", config.otlp.endpoint)
         node_id = config.server.node_id
         origin = ExportOrigin(
             service="odradek-broker", instance=str(node_id), attributes={"odradek.broker.id": node_id}
@@ -87,18 +86,3 @@ class OtlpExport:
 
     async def _collect(self) -> list[Family] | None:
         return await self._collection.collected() if self._broker.is_serving else None
-
-
-def checked_endpoint(endpoint: str) -> str:
-    """Returns the address of a collector. ConfigError for what is no HTTP address."""
-    try:
-        parts = urlsplit(endpoint)
-        is_address = parts.scheme in ("http", "https") and bool(parts.hostname) and parts.port != 0
-    except ValueError:
-        is_address = False
-    if not is_address or parts.username is not None or parts.query or parts.fragment:
-        raise ConfigError(
-            "odradek.otlp.endpoint is not allowed: expected http://HOST:PORT or https://HOST:PORT, without a login "
-            "(OTEL_EXPORTER_OTLP_HEADERS has it)"
-        )
-    return endpoint

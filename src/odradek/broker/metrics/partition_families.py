@@ -19,6 +19,8 @@ from odradek.telemetry.metrics import Family, MetricKind, Row, gauge, labels
 
 _REPLICA: Final = "kafka_server_replicamanager_"
 _CLUSTER: Final = "kafka_cluster_partition_"
+_LATE_MS: Final = 300_000
+"""Kafka's time that a coordinator may take to end a transaction that is out of time (LATE_TRANSACTION_BUFFER_MS)."""
 _EXPORTED: Final = "kafka_topic_partition_"
 _OF_STATES: Final = (
     (f"{_EXPORTED}under_replicated_partition", "1 if a partition lacks a replica in sync.", 1),
@@ -68,6 +70,11 @@ _TOTALS: Final = (
     ),
     ("reassigningpartitions", "moved", "Partitions led here that are moved."),
     ("produceridcount", "producers", "Producers that the logs here know."),
+    (
+        "partitionswithlatetransactionscount",
+        "late",
+        "Partitions led here whose oldest transaction should have ended five minutes ago or before.",
+    ),
 )
 
 
@@ -84,6 +91,8 @@ class PartitionFamilies:
         """The text of each topic's label."""
         self._totals = dict.fromkeys((total for _, total, _ in _TOTALS), 0)
         self._lag_max = 0
+        open_max_ms = broker.config.transaction.max_timeout_ms + _LATE_MS
+        self._late_before_ms = broker.runtime.clock.wall_ms() - open_max_ms
 
     def steps(self) -> Iterator[None]:
         """Reads every replica of this broker. A step takes microseconds."""
@@ -151,6 +160,9 @@ class PartitionFamilies:
         totals["under_min"] += is_under_min
         totals["at_min"] += is_at_min
         totals["moved"] += state.is_reassigned
+        if partition.log.producers.transactions:
+            seen_ms = partition.log.producers.oldest_transaction_seen_ms
+            totals["late"] += seen_ms is not None and seen_ms < self._late_before_ms
         self._led.append((*row, is_under_min, is_at_min, partition.high_watermark, partition.start_offset))
 
     def add_leaderless(self, topic: TopicImage) -> None:

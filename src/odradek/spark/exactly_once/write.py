@@ -33,14 +33,16 @@ if TYPE_CHECKING:
 
     from odradek.client import Admin
     from odradek.runtime import real
-    from odradek.spark import connections, outgoing_rows
+    from odradek.spark import connections, outgoing_rows, row_traces
     from odradek.spark.exactly_once import prepare
+    from odradek.spark.row_traces import RowTraces
 else:
     connections = lazy("odradek.spark.connections")
     outgoing_rows = lazy("odradek.spark.outgoing_rows")
     prepare = lazy("odradek.spark.exactly_once.prepare")
     pyspark = lazy("pyspark")
     real = lazy("odradek.runtime.real")
+    row_traces = lazy("odradek.spark.row_traces")
 
 log: Final = logging.getLogger("odradek.spark")
 
@@ -86,13 +88,15 @@ class TwoPhaseWrite:
         sink_id = self._delivery.sink_id
         is_skipped = is_written(name, terms.decided, sink_id, taking_over=self._may_take_over(name))
         left_out = LeftOutRecords(self.options.left_out_log, self.options.client)
-        rows = _OutgoingRows(batches, self._layout, marks, left_out)
+        traces = row_traces.RowTraces(self.options.tracing_endpoint, marks)
+        rows = _OutgoingRows(batches, self._layout, marks, left_out, traces)
         participant = None
         if is_skipped:
             for _ in batches:  # operators before this one commit their state when they have given all
                 pass
         else:
-            participant = prepare.prepare(self.options.client, sink_id, terms, rows)
+            with traces:
+                participant = prepare.prepare(self.options.client, sink_id, terms, rows)
         left_out.close()
         return PreparedTask(
             record_count=rows.count,
@@ -244,8 +248,10 @@ class _OutgoingRows:
         layout: RowFormat,
         marks: Marks | None,
         left_out: LeftOutRecords,
+        traces: RowTraces,
     ) -> None:
         self.count = 0
+        self._traces = traces
         self._left_out = left_out
         self._batches = batches
         self._layout = layout
@@ -253,9 +259,10 @@ class _OutgoingRows:
 
     def __iter__(self) -> Iterator[tuple[str, pa.RecordBatch]]:
         for batch in self._batches:
-            yield from outgoing_rows.outgoing_rows(
+            for topic, rows in outgoing_rows.outgoing_rows(
                 batch, self._layout, marks=self._marks, first_sequence=self.count, left_out=self._left_out
-            )
+            ):
+                yield topic, self._traces.traced(topic, rows)
             self.count += batch.num_rows
 
 

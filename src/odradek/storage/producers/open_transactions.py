@@ -58,6 +58,11 @@ class LogTransactions:
         """Returns the first offset of the oldest open transaction other than the one that began there."""
         return next((offset for offset in self._open if offset != first_offset), None)
 
+    @property
+    def oldest_producer_id(self) -> int | None:
+        """The producer whose open transaction began first; None without one."""
+        return next(iter(self._open.values()), None)
+
     def stable_below(self, high_watermark: int) -> int:
         """Returns the last stable offset. `high_watermark` never goes back: what is decided below it is forgotten."""
         decided = self._decided

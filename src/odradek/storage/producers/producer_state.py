@@ -235,6 +235,13 @@ class Producers:
     def get(self, producer_id: int) -> ProducerState | None:
         return self._states.get(producer_id)
 
+    @property
+    def oldest_transaction_seen_ms(self) -> int | None:
+        """The time of the last write of the producer whose open transaction began first; None without one."""
+        producer_id = self.transactions.oldest_producer_id
+        state = None if producer_id is None else self._states.get(producer_id)
+        return None if state is None else state.seen_ms
+
     def begin_verification(self, header: BatchHeader, *, bumps_epoch: bool, now_ms: int) -> Guard | None:
         """Returns the guard under which a client's transactional batch may be appended once its coordinator agrees; None when
         the transaction of the batch is already open.
