@@ -77,15 +77,15 @@ class RowTraces:
         headers = rows["headers"]
         pairs = pc.list_flatten(headers)
         is_context = pc.fill_null(pc.equal(pc.struct_field(pairs, "key"), TRACEPARENT), False)
-        places = pc.indices_nonzero(is_context).slice(0, ROWS_MAX - len(self._rows))
-        if not len(places):
+        indexes = pc.indices_nonzero(is_context).slice(0, ROWS_MAX - len(self._rows))
+        if not len(indexes):
             return rows
         values = pc.struct_field(pairs, "value").to_pylist()
         changed = False
-        for place in places.to_pylist():
-            context = parsed(values[place])
+        for index in indexes.to_pylist():
+            context = parsed(values[index])
             if context is not None and context.is_sampled:
-                values[place] = self._begin(topic, context).header
+                values[index] = self._begin(topic, context).header
                 changed = True
         if not changed:
             return rows
@@ -97,9 +97,9 @@ class RowTraces:
         lengths = pc.fill_null(pc.list_value_length(headers), 0)
         ends = pc.cumulative_sum(lengths.cast(pa.int32()))
         offsets = pa.concat_arrays([pa.array([0], pa.int32()), ends])
-        index = rows.schema.get_field_index("headers")
+        column = rows.schema.get_field_index("headers")
         return rows.set_column(
-            index, rows.schema.field(index), pa.ListArray.from_arrays(offsets, structs, type=headers.type)
+            column, rows.schema.field(column), pa.ListArray.from_arrays(offsets, structs, type=headers.type)
         )
 
     def _begin(self, topic: str, parent: TraceContext) -> TraceContext:

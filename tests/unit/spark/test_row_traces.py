@@ -1,4 +1,4 @@
-"""Spans of rows that a sink writes: whose children they are, and what becomes of the headers."""
+"""Spans of rows that a sink writes: their parents, and the headers of the records that are written."""
 
 from __future__ import annotations
 
