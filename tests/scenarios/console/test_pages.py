@@ -63,6 +63,19 @@ async def test_a_topic_has_partitions_and_settings_that_differ_come_first(
     assert page.text.index("retention.ms</code>") < page.text.index("cleanup.policy</code>")
 
 
+async def test_a_setting_says_what_it_goes_back_to(browser: Browser, admin: Admin) -> None:
+    name = "orders.small"
+    await asyncio.to_thread(admin.create_topics, [NewTopic(name, 1, configs={"segment.bytes": "1048576"})])
+    await seen(browser, name)
+    line = "Without the topic&#39;s own value it is 1073741824: the default, log.segment.bytes."
+    for path, is_said in (("", True), ("/settings/segment.bytes", True), ("/settings/cleanup.policy", False)):
+        page = await browser.get(f"/topics/{name}{path}")
+        assert (line in page.text) is is_said, path
+    preview = await browser.submit(f"/topics/{name}/settings/segment.bytes", default="1")
+    assert line in preview.text
+    await asyncio.to_thread(admin.delete_topics, [name])
+
+
 async def test_a_setting_is_changed_after_a_preview(browser: Browser, topic: str, admin: Admin) -> None:
     path = f"/topics/{topic}/settings/retention.ms"
     resource = ConfigResource.topic(topic)

@@ -134,11 +134,17 @@ class Admin:
         resources: Iterable[ConfigResource],
         *,
         documentation: bool = False,
+        synonyms: bool = False,
         timeout_s: float | None = None,
     ) -> dict[ConfigResource, dict[str, ConfigEntry]]:
-        """Returns all settings of each resource, by name."""
+        """Returns all settings of each resource, by name.
+
+        `synonyms`: with the values that would count in place of each, such as the broker's (KIP-226).
+        """
         return self._loop.call(
-            self._admin.describe_configs(resources, documentation=documentation, timeout_s=timeout_s)
+            self._admin.describe_configs(
+                resources, documentation=documentation, synonyms=synonyms, timeout_s=timeout_s
+            )
         )
 
     def alter_configs(

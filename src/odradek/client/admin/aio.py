@@ -151,14 +151,18 @@ class AsyncAdmin:
         resources: Iterable[ConfigResource],
         *,
         documentation: bool = False,
+        synonyms: bool = False,
         timeout_s: float | None = None,
     ) -> dict[ConfigResource, dict[str, ConfigEntry]]:
-        """Returns all settings of each resource, by name."""
+        """Returns all settings of each resource, by name.
+
+        `synonyms`: with the values that would count in place of each, such as the broker's (KIP-226).
+        """
         answers: dict[ConfigResource, dict[str, ConfigEntry]] = await self._session.each(
             "describe_configs",
             dict.fromkeys(resources),
             timeout_s,
-            lambda some, _: requests.describe_configs(some, documentation),
+            lambda some, _: requests.describe_configs(some, documentation, synonyms),
             by=self._session.calls.by_config_owner,
         )
         return answers

@@ -15,6 +15,7 @@ from odradek.client.admin.types import (
     ConfigEntry,
     ConfigResource,
     ConfigSource,
+    ConfigSynonym,
     CreatedTopic,
     LogDirDescription,
     NewTopic,
@@ -201,7 +202,7 @@ def _topic(topic: MetadataResponseTopic) -> TopicDescription:
     )
 
 
-def describe_configs(wanted: Iterable[ConfigResource], documentation: bool) -> Exchange:
+def describe_configs(wanted: Iterable[ConfigResource], documentation: bool, synonyms: bool) -> Exchange:
     request = DescribeConfigsRequest(
         resources=[
             DescribeConfigsResource(
@@ -211,6 +212,7 @@ def describe_configs(wanted: Iterable[ConfigResource], documentation: bool) -> E
             )
             for config_resource in wanted
         ],
+        include_synonyms=synonyms,
         include_documentation=documentation,
     )
 
@@ -233,6 +235,14 @@ def _entry(entry: DescribeConfigsResourceResult) -> ConfigEntry:
         read_only=entry.read_only,
         sensitive=entry.is_sensitive,
         documentation=entry.documentation,
+        synonyms=tuple(
+            ConfigSynonym(
+                name=synonym.name,
+                value=synonym.value,
+                source=_SOURCES.get(synonym.source, ConfigSource.UNKNOWN),
+            )
+            for synonym in entry.synonyms
+        ),
     )
 
 

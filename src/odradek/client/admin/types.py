@@ -141,6 +141,15 @@ class ConfigSource(IntEnum):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class ConfigSynonym:
+    """A value that a setting has or would have, and where it is set: of a topic's `retention.ms` the broker's `log.retention.ms`."""
+
+    name: str
+    value: str | None
+    source: ConfigSource
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class ConfigEntry:
     """One setting's value. None: not set, or not shown because it is sensitive."""
 
@@ -150,10 +159,17 @@ class ConfigEntry:
     read_only: bool = False
     sensitive: bool = False
     documentation: str | None = None
+    synonyms: tuple[ConfigSynonym, ...] = ()
+    """The values that count where those before them are not set, the present one first; empty unless asked for."""
 
     @property
     def is_default(self) -> bool:
         return self.source is ConfigSource.DEFAULT
+
+    @property
+    def inherited(self) -> ConfigSynonym | None:
+        """The value that it goes back to when the present one is unset; None when that is not known, or there is none."""
+        return self.synonyms[1] if len(self.synonyms) > 1 else None
 
 
 @dataclass(frozen=True, slots=True)

@@ -7,7 +7,7 @@ from typing import Final
 
 from starlette.responses import Response
 
-from odradek.client.admin.types import ConfigEntry
+from odradek.client.admin.types import ConfigEntry, ConfigSource
 from odradek.console.model.snapshot import TopicDetail, TopicFigures
 from odradek.console.pages.topics import page_number, pages_of
 from odradek.console.web.application import ConsolePage
@@ -36,6 +36,7 @@ async def show(visit: Visit) -> Response:
         settings=settings,
         changed=sum(not entry.is_default for entry in settings),
         source=lambda entry: source_text(visit, entry),
+        inherited=lambda entry: inherited_text(visit, entry),
     )
 
 
@@ -63,6 +64,19 @@ async def detail_of(visit: Visit, name: str) -> TopicDetail:
 def source_text(visit: Visit, entry: ConfigEntry) -> str:
     """Returns where a setting's value comes from, in words."""
     return visit.catalogue.text(f"source.{entry.source.name.lower()}")
+
+
+def inherited_text(visit: Visit, entry: ConfigEntry) -> str:
+    """Returns what the setting goes back to when the topic's own value is removed, and where that is set; empty: not known."""
+    inherited = entry.inherited
+    if inherited is None or entry.sensitive or entry.source is not ConfigSource.TOPIC:
+        return ""
+    return visit.catalogue.text(
+        "setting.inherited",
+        value="–" if inherited.value is None else inherited.value,
+        source=visit.catalogue.text(f"source.{inherited.source.name.lower()}"),
+        name=inherited.name,
+    )
 
 
 PAGES: Final = (ConsolePage(path="/topics/{name}", show=show),)

@@ -8,7 +8,7 @@ from starlette.responses import Response
 
 from odradek.client.admin.types import ConfigEntry, ConfigResource, NewTopic
 from odradek.client.errors import explain
-from odradek.console.pages.topic import detail_of, known_topic, source_text
+from odradek.console.pages.topic import detail_of, inherited_text, known_topic, source_text
 from odradek.console.web.application import ConsolePage
 from odradek.console.web.visit import Visit
 from odradek.model.errors import ErrorCode, KafkaError
@@ -137,6 +137,7 @@ def _setting_page(
         name=visit.request.path_params["name"],
         entry=entry,
         source=source_text(visit, entry),
+        inherited=inherited_text(visit, entry),
         value=value,
         line=line,
         is_preview=is_preview,
