@@ -137,10 +137,7 @@ class Admin:
         synonyms: bool = False,
         timeout_s: float | None = None,
     ) -> dict[ConfigResource, dict[str, ConfigEntry]]:
-        """Returns all settings of each resource, by name.
-
-        `synonyms`: with the values that would count in place of each, such as the broker's (KIP-226).
-        """
+        """Returns all settings of each resource, by name; `synonyms`: with those that they go back to (KIP-226)."""
         return self._loop.call(
             self._admin.describe_configs(
                 resources, documentation=documentation, synonyms=synonyms, timeout_s=timeout_s

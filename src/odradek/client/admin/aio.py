@@ -154,10 +154,7 @@ class AsyncAdmin:
         synonyms: bool = False,
         timeout_s: float | None = None,
     ) -> dict[ConfigResource, dict[str, ConfigEntry]]:
-        """Returns all settings of each resource, by name.
-
-        `synonyms`: with the values that would count in place of each, such as the broker's (KIP-226).
-        """
+        """Returns all settings of each resource, by name; `synonyms`: with those that they go back to (KIP-226)."""
         answers: dict[ConfigResource, dict[str, ConfigEntry]] = await self._session.each(
             "describe_configs",
             dict.fromkeys(resources),

@@ -142,7 +142,7 @@ class ConfigSource(IntEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ConfigSynonym:
-    """A value that a setting has or would have, and where it is set: of a topic's `retention.ms` the broker's `log.retention.ms`."""
+    """A value that a setting has or would have, and where it is set: for a topic's `segment.bytes`, `log.segment.bytes`."""
 
     name: str
     value: str | None

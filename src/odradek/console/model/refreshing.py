@@ -308,7 +308,9 @@ class ClusterModel:
         starts, ends, settings = await asyncio.gather(
             attempt(admin.list_offsets(dict.fromkeys(led, EARLIEST), timeout_s=CALL_S), {}),
             attempt(admin.list_offsets(dict.fromkeys(led, LATEST), timeout_s=CALL_S), {}),
-            attempt(admin.describe_configs([resource], documentation=True, synonyms=True, timeout_s=CALL_S), {}),
+            attempt(
+                admin.describe_configs([resource], documentation=True, synonyms=True, timeout_s=CALL_S), {}
+            ),
         )
         detail = TopicDetail(
             name=name,
