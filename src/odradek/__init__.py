@@ -32,6 +32,7 @@ if TYPE_CHECKING:
     from odradek.model.errors import ConfigError, ErrorCode, KafkaError, OdradekError
     from odradek.model.ids import TopicPartition
     from odradek.model.version import __version__
+    from odradek.notebook.show import show
 
 _WHERE: Final = {
     "odradek.client": (
@@ -56,6 +57,7 @@ _WHERE: Final = {
     "odradek.model.errors": ("ConfigError", "ErrorCode", "KafkaError", "OdradekError"),
     "odradek.model.ids": ("TopicPartition",),
     "odradek.model.version": ("__version__",),
+    "odradek.notebook.show": ("show",),
 }
 
 __all__ = [
@@ -85,6 +87,7 @@ __all__ = [
     "ShareRecord",
     "TopicPartition",
     "__version__",
+    "show",
 ]
 
 

@@ -19,7 +19,14 @@ from tests.scenarios.transactions.transactional_producer import EPOCHS, Transact
 
 from odradek.broker.metrics.listener import MetricsListener
 from odradek.pipelines.status import Phase, PipelineStatus, RunFailure, pipeline_families, supervised
+from odradek.spark.query_figures import QueryFigures, SessionFigures, StateFigures
+from odradek.sql.queries.channel import StartArchive
+from odradek.sql.queries.engine import SqlEngine, SupervisedQuery
+from odradek.sql.queries.engine_families import engine_families
 from odradek.telemetry.exposition import chosen_type, written
+from odradek.telemetry.metrics import Family
+from odradek.views.freshness import Freshness, PartitionFreshness, ViewStatus
+from odradek.views.view_families import view_families
 
 DEPLOY: Final = Path(__file__).parents[3] / "deploy"
 BOARDS: Final = sorted((DEPLOY / "grafana").glob("*.json"))
@@ -91,6 +98,30 @@ def queries_of(board: dict[str, Any]) -> Iterator[tuple[str, str]]:
             yield f"sum by ({inside[2]}) ({inside[1]})", ""
 
 
+def of_queries() -> list[Family]:
+    """Returns the families of a query, of the SQL server's engine, and of a view."""
+    query = QueryFigures(
+        name="totals",
+        batch_count=1,
+        output_rows_count=1,
+        phases_ms={"addBatch": 1, "triggerExecution": 2},
+        state=(StateFigures(operator="0-x", rows_count=1, updated_rows_count=1, memory_bytes=1),),
+        watermark_ms=1,
+        offsets_behind=0,
+        progressed_at_ms=1,
+    )
+    partition = PartitionFreshness(
+        partition=0, applied_offset=1, end_offset=2, record_timestamp_ms=1, applied_at_ms=1, looked_at_ms=1
+    )
+    view = Freshness(topic="totals", status=ViewStatus.LIVE, partitions=(partition,))
+    engine = SqlEngine()
+    engine.wanted["CTAS_1"] = SupervisedQuery(
+        StartArchive(query_id="CTAS_1", start=lambda spark, checkpoint: None)
+    )
+    engine.figures = SessionFigures(queries=(query,))
+    return [*engine_families(engine, 1_000), *view_families({"totals": view})]
+
+
 def of_pipelines() -> Samples:
     """Returns the samples of a supervisor with a pipeline that failed."""
     status = PipelineStatus(
@@ -104,7 +135,9 @@ def of_pipelines() -> Samples:
         failures_in_a_row=2,
         batch_ms=10.0,
     )
-    text = written([*pipeline_families([("totals", status)], 1_000), supervised(True)], chosen_type(""))
+    text = written(
+        [*pipeline_families([("totals", status)], 1_000), supervised(True), *of_queries()], chosen_type("")
+    )
     return {
         (sample.name, tuple(sorted(sample.labels.items()))): sample.value
         for family in prometheus_text(text.decode())
