@@ -48,6 +48,11 @@ class Picture:
     """The heading of the column of bars; empty: there is none."""
 
     def _repr_html_(self) -> str:
+        """Returns what Jupyter draws."""
+        return self.html
+
+    @property
+    def html(self) -> str:
         parts = [
             f'<div style="font-family:sans-serif;font-size:13px"><div style="font-weight:bold">{_html(self.title)}</div>'
         ]

@@ -37,7 +37,7 @@ def test_a_topic_shows_its_partitions(servers: str) -> None:
     assert [row.share for row in picture.rows] == [1.0, 1 / 3]
     assert picture.problems == ()
     assert ("offsets held", "4") in picture.facts
-    assert "Topic orders" in picture._repr_html_()
+    assert "Topic orders" in picture.html
 
 
 def test_a_group_shows_its_lag_the_largest_first(servers: str) -> None:

@@ -1,4 +1,4 @@
-"""The way of traced records through this broker, as spans: append, replicate, fetch (decision 0092).
+"""The way of traced records through this broker, as spans: append, replicate, fetch (decision 0093).
 
 Theory. A client writes the context of its span into a record's headers (`traceparent`). The broker stores the bytes as they
 are, and never changes a header: all of its spans are children of the client's. Headers are looked at once, when a batch is
