@@ -8,12 +8,15 @@ import os
 from contextlib import nullcontext
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
+from urllib.parse import urlsplit
 
 import click
 
 from odradek.cli.cluster.access import NoBrokerError, check_reachable, client_arguments
+from odradek.cli.console_login import oidc_options, oidc_provider
 from odradek.cli.options import bootstrap_option
 from odradek.cli.output import remark, say
+from odradek.config.sasl import OAUTHBEARER
 from odradek.model.errors import ConfigError
 from odradek.model.java_numbers import is_digits
 from odradek.model.lazy import lazy
@@ -21,6 +24,7 @@ from odradek.model.lazy import lazy
 if TYPE_CHECKING:
     from odradek.cli import console_demo
     from odradek.console import serving
+    from odradek.console.oidc.provider import OidcOptions
     from odradek.console.sql import access
     from odradek.console.web import console as console_state
     from odradek.sql import rest_client
@@ -32,6 +36,7 @@ else:
     rest_client = lazy("odradek.sql.rest_client")
 
 _LOGIN_MECHANISMS: Final = ("PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512")
+_OF_TOKENS: Final = ("sasl_oauthbearer_", "sasl_jaas_config", "java_security_auth_login_config")
 _OWN_LOGIN: Final = ("sasl_username", "sasl_password", "sasl_jaas_config", "java_security_auth_login_config")
 
 
@@ -62,6 +67,7 @@ _OWN_LOGIN: Final = ("sasl_username", "sasl_password", "sasl_jaas_config", "java
 @click.option(
     "--tls-key", "key", metavar="FILE", help="The certificate's private key, where it is in another file."
 )
+@oidc_options
 @click.option(
     "--demo",
     is_flag=True,
@@ -97,14 +103,18 @@ def console(
     sql_user: str | None,
     sql_ca: Path | None,
     bootstrap: str,
+    **oidc: Any,
 ) -> None:
     """Show a cluster in the browser: what is wrong, topics, settings, groups, records, pipelines, SQL.
 
-    Where the cluster wants a login by name and password, each user logs in and sees what their rights allow. The other
-    settings of --command-config say how to connect.
+    Where the cluster wants a login by name and password, or by a token of an identity provider, each user logs in and sees what
+    their rights allow. The other settings of --command-config say how to connect.
     """
     host, port = _listen_address(listen)
-    settings, asks = ({}, False) if demo else _login_settings(shared=shared_login)
+    provider = None if demo else oidc_provider(listen=listen, is_tls=certificate is not None, **oidc)
+    settings, asks = (
+        ({}, False) if demo else _login_settings(shared=shared_login, at_provider=provider is not None)
+    )
     try:
         serve, options = serving.serve_console, console_state.ConsoleOptions
     except ImportError as error:
@@ -121,8 +131,9 @@ def console(
                     settings=settings,
                     asks_for_login=asks,
                     read_only=read_only,
-                    hosts=serving.own_hosts(host, hosts),
-                    secure_cookies=certificate is not None,
+                    hosts=serving.own_hosts(host, (*hosts, *_public_host(provider))),
+                    oidc=provider,
+                    secure_cookies=certificate is not None or _is_https(provider),
                     sql=_sql_terms(sql_url, sql_user, sql_ca, asks=asks),
                 ),
                 serving.ConsoleAddress(host=host, port=port, certificate=certificate, key=key),
@@ -156,12 +167,36 @@ def _warn_if_unreachable(bootstrap: str) -> None:
         remark(str(error))
 
 
-def _login_settings(*, shared: bool) -> tuple[dict[str, Any], bool]:
+def _public_host(provider: OidcOptions | None) -> tuple[str, ...]:
+    """Returns the name to which the provider sends browsers back, as a Host header has it."""
+    if provider is None:
+        return ()
+    host = urlsplit(provider.public_url).hostname or ""
+    return (f"[{host}]" if ":" in host else host,)
+
+
+def _is_https(provider: OidcOptions | None) -> bool:
+    return provider is not None and provider.public_url.startswith("https:")
+
+
+def _login_settings(*, shared: bool, at_provider: bool = False) -> tuple[dict[str, Any], bool]:
     """Returns how to connect, and whether each user logs in. Then the settings have no login of their own."""
     settings = client_arguments("odradek-console")
-    if shared or not str(settings.get("security_protocol", "")).startswith("SASL"):
-        return settings, False
+    is_sasl = str(settings.get("security_protocol", "")).startswith("SASL")
     mechanism = settings.get("sasl_mechanism", "")
+    if at_provider:
+        if shared or not is_sasl or mechanism != OAUTHBEARER:
+            raise ConfigError(
+                "--oidc-issuer: tokens of users go to brokers by OAUTHBEARER; set security.protocol=SASL_SSL and "
+                "sasl.mechanism=OAUTHBEARER in --command-config, without --shared-login"
+            )
+        return {name: value for name, value in settings.items() if not name.startswith(_OF_TOKENS)}, True
+    if shared or not is_sasl:
+        return settings, False
+    if mechanism == OAUTHBEARER:
+        raise ConfigError(
+            "users log in by OAUTHBEARER at an identity provider: set --oidc-issuer and --oidc-client-id, or use --shared-login"
+        )
     if mechanism not in _LOGIN_MECHANISMS:
         raise ConfigError(
             f"users cannot log in to the console by {mechanism or 'no sasl.mechanism'}: "

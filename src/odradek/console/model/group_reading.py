@@ -48,9 +48,14 @@ class GroupReader:
     """Reads the groups that one principal may see."""
 
     def __init__(
-        self, admin: AsyncAdmin, reader: ClusterReader, clock: Clock, snapshot: Callable[[], ModelSnapshot]
+        self,
+        admin: AsyncAdmin,
+        reader: ClusterReader,
+        clock: Clock,
+        snapshot: Callable[[], ModelSnapshot],
+        history: LagHistory,
     ) -> None:
-        self.history: Final = LagHistory()
+        self.history: Final = history
         self._admin = admin
         self._reader = reader
         self._clock = clock

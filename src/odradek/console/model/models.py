@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections import OrderedDict
 from collections.abc import Mapping
 from typing import Any, Final
@@ -11,6 +12,8 @@ from odradek.console.model.refreshing import ClusterModel
 from odradek.runtime.ports import Clock
 
 MODELS_MAX: Final = 16
+GRACE_S: Final = 60.0
+"""A model that was replaced is closed after this: no request takes longer."""
 
 
 class ClusterModels:
@@ -53,6 +56,18 @@ class ClusterModels:
         await self.drop(principal)
         return await self.open(principal, settings)
 
+    async def renew(self, principal: str, settings: Mapping[str, Any]) -> None:
+        """Goes on with other settings, such as a fresh token: the new model begins with what the one before has read."""
+        before = self._models.get(principal)
+        if before is None:
+            return
+        model = await self._background.run(self._made(settings, before))
+        if self._models.get(principal) is before:
+            self._models[principal] = model
+            self._background.start(_close_later(before))
+        else:  # the session has ended meanwhile
+            self._background.start(model.close())
+
     async def drop(self, principal: str) -> None:
         """Closes the principal's model, if there is one."""
         model = self._models.pop(principal, None)
@@ -64,7 +79,17 @@ class ClusterModels:
         for principal in list(self._models):
             await self.drop(principal)
 
-    async def _made(self, settings: Mapping[str, Any]) -> ClusterModel:
-        model = ClusterModel(self._bootstrap, settings, self._clock)
+    async def _made(self, settings: Mapping[str, Any], before: ClusterModel | None = None) -> ClusterModel:
+        if before is not None:
+            await before.rest()
+        model = ClusterModel(self._bootstrap, settings, self._clock, before)
         await model.start()
         return model
+
+
+async def _close_later(model: ClusterModel) -> None:
+    """Closes a model once the pages that still use it are answered."""
+    try:
+        await asyncio.sleep(GRACE_S)
+    finally:
+        await model.close()

@@ -124,7 +124,7 @@ async def read_progress(
 class MoveRun:
     """One rebalance or drain while it is carried out, and afterwards its outcome."""
 
-    principal: str
+    login_key: str = field(repr=False)
     moves: tuple[Move, ...]
     throttle: int | None
     began_ms: int
@@ -161,7 +161,7 @@ class MoveRuns:
         self.last: MoveRun | None = None
 
     async def begin(
-        self, settings: Mapping[str, Any], principal: str, moves: Sequence[Move], throttle: int | None
+        self, settings: Mapping[str, Any], login_key: str, moves: Sequence[Move], throttle: int | None
     ) -> MoveRun:
         """Begins to carry out these moves. KafkaError if moves are under way already, or a run is not over."""
         if self.last is not None and not self.last.is_over:
@@ -170,7 +170,7 @@ class MoveRuns:
                 "a rebalance or drain is being carried out: wait until it has ended, or stop it",
             )
         run = MoveRun(
-            principal=principal,
+            login_key=login_key,
             moves=tuple(moves),
             throttle=throttle,
             began_ms=self._clock.wall_ms(),
@@ -196,10 +196,10 @@ class MoveRuns:
         )
         return run
 
-    async def renew(self, settings: Mapping[str, Any], principal: str) -> None:
-        """Goes on with another login of the same principal: the token of the one before ends."""
+    async def renew(self, settings: Mapping[str, Any], login_key: str) -> None:
+        """Goes on with a fresh token of the same login: the one before ends."""
         run, admin = self.last, self._admin
-        if run is None or run.is_over or run.principal != principal or admin is None:
+        if run is None or run.is_over or run.login_key != login_key or admin is None:
             return
         self._admin = AsyncAdmin(self._bootstrap, **settings)
         await admin.close()

@@ -22,6 +22,7 @@ from odradek.client.errors import PartialFailureError, explain
 from odradek.console.model.access_reading import AccessReader, SharedReading
 from odradek.console.model.assembly import brokers_of, tabulated
 from odradek.console.model.group_reading import GroupReader, readable
+from odradek.console.model.lag_history import LagHistory
 from odradek.console.model.moving import read_progress
 from odradek.console.model.pipeline_reading import PipelineReader
 from odradek.console.model.records import ClusterReader
@@ -72,23 +73,33 @@ _WATCHED: Final = frozenset({"brokers", "topics"})
 class ClusterModel:
     """One cluster as one principal sees it. `start` and `close` on the background loop."""
 
-    def __init__(self, bootstrap: str, settings: Mapping[str, Any], clock: Clock) -> None:
+    def __init__(
+        self,
+        bootstrap: str,
+        settings: Mapping[str, Any],
+        clock: Clock,
+        before: ClusterModel | None = None,
+    ) -> None:
+        """`before`: a model of the same login, with other settings. What it has read is where this one begins."""
         self.bootstrap: Final = bootstrap
         self.settings: Final = settings
-        self.snapshot = ModelSnapshot()
+        self.snapshot: ModelSnapshot = ModelSnapshot() if before is None else before.snapshot
         self.clock: Final = clock
         self._admin = AsyncAdmin(bootstrap, **settings)
         self.reader: Final = ClusterReader(bootstrap, settings, clock)
         self.rights: Final = ClusterRights(self._admin, clock)
         self.access: Final = AccessReader(self._admin, clock)
-        self.time_line: Final = ClusterTimeLine()
+        self.time_line: Final[ClusterTimeLine] = ClusterTimeLine() if before is None else before.time_line
         self.moves: Final = SharedReading(partial(read_progress, self._admin), clock, MOVES_AGE_S)
-        self.groups: Final = GroupReader(self._admin, self.reader, clock, lambda: self.snapshot)
+        history = LagHistory() if before is None else before.groups.history
+        self.groups: Final[GroupReader] = GroupReader(
+            self._admin, self.reader, clock, lambda: self.snapshot, history
+        )
         self.pipelines: Final = PipelineReader(bootstrap, settings, clock)
         self._touched_s = clock.monotonic()
         self._tasks: list[asyncio.Task[None]] = []
         self._cluster: ClusterDescription | None = None
-        self._disks: dict[int, tuple[DiskFigures, ...]] = {}
+        self._disks: dict[int, tuple[DiskFigures, ...]] = {} if before is None else dict(before._disks)
         self._details: OrderedDict[str, TopicDetail] = OrderedDict()
         self._under_way: dict[str, asyncio.Task[TopicDetail]] = {}
         self._troubles: tuple[int, list[Trouble]] = (-1, [])
@@ -133,9 +144,17 @@ class ClusterModel:
         """Returns once brokers and topics were read, or could not be."""
         await self._is_tried.wait()
 
+    async def rest(self) -> None:
+        """Ends refreshing; pages may still call. Idempotent."""
+        tasks, self._tasks = self._tasks, []
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
+
     async def close(self) -> None:
         """Ends refreshing, and the connections. Idempotent."""
-        tasks, self._tasks = [*self._tasks, *self._under_way.values()], []
+        await self.rest()
+        tasks = list(self._under_way.values())
         for task in tasks:
             task.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)

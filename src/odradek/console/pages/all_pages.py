@@ -11,6 +11,7 @@ from odradek.console.pages import (
     group_changes,
     groups,
     login,
+    oidc_login,
     overview,
     pipelines,
     preferences,
@@ -48,6 +49,7 @@ PAGES: Final[tuple[ConsolePage, ...]] = (
     *sql_editor.PAGES,
     *sql_login.PAGES,
     *login.PAGES,
+    *oidc_login.PAGES,
     *preferences.PAGES,
 )
 """The first that matches a path answers it."""

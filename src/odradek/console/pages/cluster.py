@@ -77,8 +77,7 @@ async def carry_out(visit: Visit) -> Response:
         moves = parse_plan_text(visit.form.get("plan", ""))
         if not moves:
             raise KafkaError(ErrorCode.INVALID_REQUEST, visit.catalogue.text("cluster.nothing_to_move"))
-        principal = visit.principal or ""
-        run = visit.console.moves.begin(visit.model.settings, principal, moves, throttle)
+        run = visit.console.moves.begin(visit.model.settings, visit.login_key, moves, throttle)
         await visit.run(run)
     except OdradekError as error:
         return await _plan_page(visit, drained, None, explain(error), 400)

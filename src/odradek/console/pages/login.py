@@ -8,6 +8,7 @@ from typing import Any, Final
 from starlette.responses import Response
 
 from odradek.client.aio import AsyncAdmin
+from odradek.console.oidc.transport import ProviderRefusedError, ProviderUnavailableError
 from odradek.console.web.application import ConsolePage, set_session_cookie
 from odradek.console.web.sessions import new_id
 from odradek.console.web.visit import Visit, own_path
@@ -26,13 +27,21 @@ async def show(visit: Visit) -> Response:
     """Shows the form, or goes on if there is nothing to log in to."""
     if visit.principal is not None:
         return visit.redirect(own_path(visit.query.get("next", "/")))
-    return _form(visit, own_path(visit.query.get("next", "/")))
+    back = own_path(visit.query.get("next", "/"))
+    provider = visit.console.provider
+    logout_url = ""
+    if provider is not None and "ended" in visit.query:
+        try:
+            logout_url = await provider.logout_url()
+        except (ProviderUnavailableError, ProviderRefusedError) as error:
+            _log.warning("console_provider_unread", reason=str(error))
+    return _form(visit, back, logout_url=logout_url)
 
 
 async def log_in(visit: Visit) -> Response:
     """Tries name and password on the cluster; the id of the session is a new one."""
     console = visit.console
-    if not console.options.asks_for_login:
+    if not console.options.asks_for_login or console.provider is not None:
         return visit.redirect("/")
     name, password = visit.form.get("name", ""), visit.form.get("password", "")
     back = own_path(visit.form.get("next", "/"))
@@ -48,7 +57,7 @@ async def log_in(visit: Visit) -> Response:
     console.attempts.fail(subjects, now_s)  # before the check: many attempts at the same time count, too
     settings = console.settings_of(name, password)
     try:
-        await visit.run(_check(console.options.bootstrap, settings))
+        await visit.run(check_login(console.options.bootstrap, settings))
     except KafkaError as error:
         if error.code in _REFUSED:
             _log.warning("console_login_refused", name=name, address=address)
@@ -58,7 +67,7 @@ async def log_in(visit: Visit) -> Response:
         raise
     console.attempts.forget(subjects[0])
     console.attempts.forgive(subjects[1])
-    console.sessions.end(visit.browser_id)
+    await console.end_session(visit.browser_id)
     await console.models.replace(name, settings)
     response = visit.redirect(back)
     set_session_cookie(console, response, console.sessions.begin(name, password, now_s))
@@ -66,22 +75,32 @@ async def log_in(visit: Visit) -> Response:
 
 
 async def log_out(visit: Visit) -> Response:
-    """Ends the session. The principal's connections end with its last one."""
-    session = visit.console.sessions.end(visit.browser_id)
-    if session is not None and not visit.console.sessions.has(session.principal):
-        await visit.console.models.drop(session.principal)
-    response = visit.redirect("/login")
+    """Ends the session. The login's connections end with its last one."""
+    await visit.console.end_session(visit.browser_id)
+    response = visit.redirect("/login?ended=1" if visit.console.provider is not None else "/login")
     set_session_cookie(visit.console, response, new_id())
     return response
 
 
-async def _check(bootstrap: str, settings: Mapping[str, Any]) -> None:
+async def check_login(bootstrap: str, settings: Mapping[str, Any]) -> None:
+    """Logs in to the cluster, and out again. Raises what the cluster says."""
     async with AsyncAdmin(bootstrap, **settings) as admin:
         await admin.describe_cluster(timeout_s=CHECK_S)
 
 
-def _form(visit: Visit, back: str, name: str = "", line: str = "", status: int = 200) -> Response:
-    return visit.render("login.html", status, next=back, name=name, line=line)
+def _form(
+    visit: Visit, back: str, name: str = "", line: str = "", status: int = 200, logout_url: str = ""
+) -> Response:
+    provider = visit.console.provider
+    return visit.render(
+        "login.html",
+        status,
+        next=back,
+        name=name,
+        line=line,
+        provider="" if provider is None else provider.name,
+        logout_url=logout_url,
+    )
 
 
 PAGES: Final = (

@@ -57,6 +57,8 @@ class ConsolePage:
     """Whether a visitor sees it without a login."""
     changes_cluster: bool = True
     """Whether `act` is refused in read-only mode."""
+    is_from_elsewhere: bool = False
+    """Whether another site sends browsers here. Then they have no cookies of the console, and do not get new ones."""
 
 
 def application(console: Console, pages: Iterable[ConsolePage]) -> ASGIApp:
@@ -80,8 +82,13 @@ def _methods(page: ConsolePage) -> list[str]:
 def _endpoint(console: Console, page: ConsolePage) -> Callable[[Request], Awaitable[Response]]:
     async def endpoint(request: Request) -> Response:
         visit, is_new = _visit(console, request)
+        if is_new and _is_link_of_another_site(request) and not page.is_from_elsewhere:
+            return visit.render("reload.html", back=visit.here())
         response = await _respond(visit, page)
-        if is_new and not any(SESSION_COOKIE in value for value in response.headers.getlist("set-cookie")):
+        if page.is_from_elsewhere:
+            return response
+        cookies = response.headers.getlist("set-cookie")
+        if is_new and not any(value.startswith(f"{SESSION_COOKIE}=") for value in cookies):
             set_session_cookie(console, response, visit.browser_id)
         return response
 
@@ -116,6 +123,14 @@ async def _respond(visit: Visit, page: ConsolePage) -> Response:
     except Exception as error:  # noqa: BLE001 - the root of a request: our own bug, logged, and shown as one line
         _log.exception("console_request_failed", path=visit.request.url.path[:200])
         return failure(visit, 500, visit.catalogue.text("error.unexpected", kind=type(error).__name__))
+
+
+def _is_link_of_another_site(request: Request) -> bool:
+    """Browsers follow links of other sites without our cookie (SameSite). A reload of the page from itself has it."""
+    return (
+        request.headers.get("sec-fetch-site") == "cross-site"
+        and request.headers.get("sec-fetch-mode") == "navigate"
+    )
 
 
 def failure(visit: Visit, status: int, line: str) -> Response:

@@ -9,6 +9,8 @@ from collections import OrderedDict
 from dataclasses import dataclass
 from typing import Final
 
+from odradek.console.oidc.provider import OidcTokens
+
 IDLE_S: Final = 30 * 60.0
 ABSOLUTE_S: Final = 12 * 3600.0
 SESSIONS_MAX: Final = 1_000
@@ -22,15 +24,19 @@ SUBJECTS_MAX: Final = 10_000
 
 @dataclass(slots=True)
 class ConsoleSession:
-    """One login. `password` is for the cluster; `sql_user` and `sql_password` are for the SQL server, once it was logged in to.
+    """One login. `password` or `tokens` are for the cluster, `sql_user` and `sql_password` for the SQL server.
 
-    No password leaves this process, but to the server that it is for.
+    None of them leaves this process, but to the server that it is for.
     """
 
     principal: str
     password: str
     began_s: float
     used_s: float
+    tokens: OidcTokens | None = None
+    """The tokens of a login at an identity provider; None for a login by password."""
+    login_key: str = ""
+    """The key of the login's model: sessions by one password share a model, and those by tokens do not."""
     sql_user: str = ""
     sql_password: str = ""
 
@@ -48,10 +54,12 @@ class ConsoleSessions:
     def __len__(self) -> int:
         return len(self._sessions)
 
-    def begin(self, principal: str, password: str, now_s: float) -> str:
+    def begin(self, principal: str, password: str, now_s: float, tokens: OidcTokens | None = None) -> str:
         """Returns the id of a new session. The one that was used longest ago makes room."""
         session_id = new_id()
-        self._sessions[_key(session_id)] = ConsoleSession(principal, password, now_s, now_s)
+        login_key = principal if tokens is None else f"{principal} {new_id()}"
+        session = ConsoleSession(principal, password, now_s, now_s, tokens, login_key)
+        self._sessions[_key(session_id)] = session
         while len(self._sessions) > self._sessions_max:
             self._sessions.popitem(last=False)
         return session_id
@@ -78,9 +86,13 @@ class ConsoleSessions:
         for key in [key for key, session in self._sessions.items() if _is_over(session, now_s)]:
             del self._sessions[key]
 
-    def has(self, principal: str) -> bool:
-        """Tells whether the principal has a session."""
-        return any(session.principal == principal for session in self._sessions.values())
+    def of_login(self, login_key: str) -> ConsoleSession | None:
+        """Returns a session of a login; None if there is none."""
+        return next((session for session in self._sessions.values() if session.login_key == login_key), None)
+
+    def has(self, login_key: str) -> bool:
+        """Tells whether a login has a session."""
+        return any(session.login_key == login_key for session in self._sessions.values())
 
 
 class Attempts:

@@ -45,6 +45,7 @@ class Visit:
         self.browser_id: Final = browser_id
         """The session's id after a login; before it, an id that only ties forms to the browser."""
         self.principal: str | None = None
+        self.login_key = ANONYMOUS
         self.form: Mapping[str, str] = {}
         self._model: ClusterModel | None = None
         self.catalogue: Final[Catalogue] = catalogue(_language_of(request))
@@ -80,8 +81,12 @@ class Visit:
         session = console.sessions.get(self.browser_id, console.clock.monotonic())
         if session is None:
             return False
-        self.principal = session.principal
-        self._model = await console.model_of(session.principal, session.password)
+        model = await console.model_of_session(session)
+        if model is None:
+            await console.end_session(self.browser_id)
+            return False
+        self.principal, self.login_key = session.principal, session.login_key
+        self._model = model
         return True
 
     async def wait_until_read(self) -> None:

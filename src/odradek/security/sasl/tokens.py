@@ -126,6 +126,15 @@ class TokenValidator:
 
     def validate(self, token: str) -> LoginSuccess:
         """LoginRefused for a token that is not valid now."""
+        return self._user(self._signed_claims(token))
+
+    def claims(self, token: str) -> Mapping[str, Any]:
+        """Returns all claims of a token that is valid now, or raises LoginRefused."""
+        claims = self._signed_claims(token)
+        self._user(claims)
+        return claims
+
+    def _signed_claims(self, token: str) -> Mapping[str, Any]:
         parts = token.split(".")
         if len(parts) != 3 or len(token) > _TOKEN_CHARACTERS_MAX:
             raise LoginRefused("the token is no JWT")
@@ -135,7 +144,7 @@ class TokenValidator:
                 raise LoginRefused("the token has a signature and says that it has none")
         else:
             self._check_signature(header, parts)
-        return self._user(claims)
+        return claims
 
     def _check_signature(self, header: Mapping[str, Any], parts: list[str]) -> None:
         algorithm = header.get("alg")
