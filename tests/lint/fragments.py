@@ -5,7 +5,11 @@ search finds it. A docstring begins with a noun ("The end offset of each partiti
 of each partition."). One that begins with a preposition or a conjunction goes on with a verb: "With a keytab, tickets are in
 memory."
 
-The number of fragments may only fall: a change that leaves fewer lowers it here.
+The docstring of a class, and that of a function, does not begin with a parameter ("`keys`: those of the moment."), nor with a
+note on its use ("Used on the event loop only.", "Idempotent.", "See the module."): its first line is what an editor and a
+search show.
+
+The number of either may only fall: a change that leaves fewer lowers it here.
 """
 
 from __future__ import annotations
@@ -14,10 +18,17 @@ import ast
 import re
 import sys
 from collections.abc import Iterator
+from enum import Enum, auto
 from pathlib import Path
 from typing import Final
 
 FRAGMENTS_MAX: Final = 0
+UNNAMED_MAX: Final = 8
+"""Docstrings of classes and functions that begin with a parameter or a note."""
+_NOTES: Final = frozenset(
+    {"Exactly", "Frozen", "Idempotent", "Immutable", "Made", "Payload", "Shared", "Used"}
+)
+"""A docstring that begins with these does not name what it is of."""
 _NEVER: Final = frozenset({"Than", "Those", "Whose"})
 """No sentence of ours begins with these."""
 _CLAUSE: Final = frozenset({"As", "If", "Unless", "Until", "When", "Where", "While"})
@@ -50,13 +61,45 @@ _VERB: Final = re.compile(
 )
 
 
+class _Fault(Enum):
+    """The kinds of faults of a docstring."""
+
+    FRAGMENT = auto()
+    UNNAMED = auto()
+
+
 def fragments(root: Path) -> Iterator[str]:
-    """Yields where each is, and how it begins."""
+    """Yields where each fragment is, and how it begins."""
+    return (line for kind, line in _faults(root) if kind is _Fault.FRAGMENT)
+
+
+def unnamed(root: Path) -> Iterator[str]:
+    """Yields where the docstring of a class or function begins with a parameter, or with a note on its use."""
+    return (line for kind, line in _faults(root) if kind is _Fault.UNNAMED)
+
+
+def _faults(root: Path) -> Iterator[tuple[_Fault, str]]:
+    """Yields both kinds of faults: each file is parsed once."""
     for path in sorted((root / "src").rglob("*.py")):
-        tree = ast.parse(path.read_text(encoding="utf-8"))
+        name, tree = path.relative_to(root).as_posix(), ast.parse(path.read_text(encoding="utf-8"))
         for line, text in _docstrings(tree):
             if is_fragment(text):
-                yield f"{path.relative_to(root).as_posix()}:{line}: {text.strip().splitlines()[0]}"
+                yield _Fault.FRAGMENT, f"{name}:{line}: {text.strip().splitlines()[0]}"
+        for node in ast.walk(tree):
+            if isinstance(node, ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef) and _is_unnamed(node):
+                yield _Fault.UNNAMED, f"{name}:{node.lineno}: {node.name}"
+
+
+def _is_unnamed(node: ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef) -> bool:
+    text = ast.get_docstring(node) or ""
+    if node.name == "__init__" or not text:  # that of a class says what it makes; its own, what it takes
+        return False
+    opening = re.match(r"`|[A-Za-z]+", text)
+    if opening is None:
+        return False
+    return (
+        opening[0] == "`" or opening[0] in _NOTES or (isinstance(node, ast.ClassDef) and opening[0] == "See")
+    )
 
 
 def is_fragment(text: str) -> bool:
@@ -73,11 +116,20 @@ def is_fragment(text: str) -> bool:
 
 
 def findings(root: Path) -> Iterator[str]:
-    """Yields nothing unless there are more fragments than there may be: then all of them."""
-    lines = list(fragments(root))
-    if len(lines) > FRAGMENTS_MAX:
-        yield from lines
-        yield f"{len(lines)} docstrings are fragments, and {FRAGMENTS_MAX} may be: say what it is, or what it does"
+    """Yields nothing unless there are more faults of a kind than there may be: then all of that kind."""
+    faults = list(_faults(root))
+    for kind, most, advice in (
+        (_Fault.FRAGMENT, FRAGMENTS_MAX, "are fragments: say what it is, or what it does"),
+        (
+            _Fault.UNNAMED,
+            UNNAMED_MAX,
+            "begin with a parameter or a note: begin with what the class is, or what the function does",
+        ),
+    ):
+        lines = [line for fault, line in faults if fault is kind]
+        if len(lines) > most:
+            yield from lines
+            yield f"{len(lines)} docstrings, and {most} may, {advice}"
 
 
 def _docstrings(tree: ast.Module) -> Iterator[tuple[int, str]]:

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 from tests.lint import fragments as rule
-from tests.lint.fragments import findings, fragments, is_fragment
+from tests.lint.fragments import findings, fragments, is_fragment, unnamed
 
 
 @pytest.mark.parametrize(
@@ -53,6 +53,24 @@ def test_docstrings_of_all_kinds_are_read(tmp_path: Path, monkeypatch: pytest.Mo
     assert list(findings(tmp_path)) == []
     monkeypatch.setattr(rule, "FRAGMENTS_MAX", 4)
     assert len(list(findings(tmp_path))) == 6
+
+
+def test_a_class_or_function_begins_with_what_it_is_or_does(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = tmp_path / "src" / "a.py"
+    path.parent.mkdir()
+    path.write_text(
+        'class A:\n    """`keys`: those of now."""\n    def __init__(self, n):\n        """`n`: a count."""\n\n'
+        'class B:\n    """See the module."""\n    def f(self):\n        """See `A.f`."""\n\n'
+        'def g():\n    """Idempotent."""\n\ndef h():\n    """`text` in upper case."""\n\n'
+        'class C:\n    """A key. Used on the event loop only."""\n    def k(self):\n        """Ends it. Idempotent."""\n'
+    )
+    assert [line.rsplit(" ", 1)[1] for line in unnamed(tmp_path)] == ["A", "B", "g", "h"]
+    monkeypatch.setattr(rule, "UNNAMED_MAX", 4)
+    assert list(findings(tmp_path)) == []
+    monkeypatch.setattr(rule, "UNNAMED_MAX", 3)
+    assert len(list(findings(tmp_path))) == 5
 
 
 def test_this_project_has_no_more_than_it_may() -> None:

@@ -180,11 +180,10 @@ class OdradekError(Exception):
     """Root of every error that this package raises on purpose."""
 
     def as_outcome(self) -> Self:
-        """This error, to be returned or put into a container: without its traceback.
+        """Returns this error without its traceback, to be returned or put into a container.
 
         A traceback refers to the frames that the error passed, and one of them to the container, or to the future that held
-        the error. That is a cycle, which only Python's collector frees, and late (`broker/process.py`).
-        """
+        the error. That is a cycle, which only Python's collector frees, and late (`broker/process.py`)."""
         self.__cause__ = self.__context__ = None
         return self.with_traceback(None)
 

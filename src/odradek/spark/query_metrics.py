@@ -128,7 +128,7 @@ class SessionMetrics:
         self.close()
 
     def close(self) -> None:
-        """Idempotent."""
+        """Stops the metrics of the session. Idempotent."""
         self._closing.close()
 
 

@@ -110,11 +110,10 @@ class MetadataSnapshot:
         return None
 
     def merged(self, response: MetadataResponse) -> Self:
-        """This image with what `response` says: brokers are replaced, topics in it are updated, others stay.
+        """Returns this image with what `response` says: brokers are replaced, topics in it are updated, others stay.
 
-        A partition keeps what came with the highest leader epoch: answers of a broker that lags behind must not
-        bring an old leader back (KIP-320), nor a topic that was deleted. A topic with another id is another topic.
-        """
+        A partition keeps what came with the highest leader epoch: answers of a broker that lags behind must not bring an old
+        leader back (KIP-320), nor a topic that was deleted. A topic with another id is another topic."""
         topics = dict(self.topics)
         errors = dict(self.topic_errors)
         ended_ids = dict(self.ended_ids)

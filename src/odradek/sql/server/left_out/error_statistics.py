@@ -154,7 +154,7 @@ class ErrorStatistics:
         self._run(self._follow())
 
     async def close(self) -> None:
-        """Idempotent."""
+        """Stops counting, and closes the client. Idempotent."""
         for task in list(self._tasks):
             task.cancel()
             with suppress(asyncio.CancelledError):
