@@ -38,7 +38,7 @@ AssignedPartitions = Mapping[UUID, tuple[int, ...]]
 
 
 class SharingMember(MembershipState):
-    """See above. `on_assigned` is called when the member's partitions change."""
+    """The state machine of a member of a share group. `on_assigned` is called when the member's partitions change."""
 
     def __init__(
         self,

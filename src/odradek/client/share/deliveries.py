@@ -52,7 +52,7 @@ class HeldRecord:
 
 
 class Deliveries:
-    """See above."""
+    """The records that a share consumer has of its group, and the decisions about them."""
 
     def __init__(self, *, is_explicit: bool) -> None:
         self.news: Final = SharedNews()

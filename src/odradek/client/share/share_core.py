@@ -53,7 +53,8 @@ class _ReadChunk(Generic[K, V]):
 
 
 class ShareConsumerCore(Generic[K, V]):
-    """Made anywhere; `start`, `finish`, `joined`, `polled` and what is a coroutine run on the event loop."""
+    """The state and decisions of a share consumer, without its way to wait. It may be made on any thread; `start`, `finish`,
+    `joined`, `polled` and the coroutines run on the event loop."""
 
     def __init__(
         self,
@@ -106,7 +107,7 @@ class ShareConsumerCore(Generic[K, V]):
         self.subscription: Subscription | None = None
 
     def start(self) -> None:
-        """Idempotent; on the loop."""
+        """Begins to fetch. Idempotent; called on the loop."""
         self.cluster.start()
 
     async def finish(self, failure: Exception) -> None:

@@ -97,7 +97,7 @@ class SqlResult:
 
     @property
     def state(self) -> str:
-        """`running`, `complete`, `cut` (there are more rows than are shown), `stopped` or `failed`."""
+        """The state of the query: `running`, `complete`, `cut` (there are more rows than are shown), `stopped` or `failed`."""
         if not self.is_over:
             return "running"
         if self._problem:
