@@ -108,6 +108,7 @@ def serve(
             directory=directory,
             settings=client_arguments(),
             metrics=metrics,
+            on_metrics=lambda url: remark(f"metrics on {url}"),
             on_ready=lambda address: say(f"ready {address}"),
         )
     )

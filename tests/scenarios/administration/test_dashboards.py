@@ -189,6 +189,19 @@ ELSEWHERE: Final = {
 """Series of listeners with TLS and of clusters with tokens; a test of their own shows them."""
 
 
+async def test_every_metric_is_named_in_the_documentation(scene: Any, opened: list[MetricsListener]) -> None:
+    """In full, or behind "…" where it shares its beginning with another name."""
+    samples = await busy_broker(scene, opened) | of_pipelines()
+    words = set(re.findall(r"…?[a-z_]\w+", (DEPLOY.parent / "docs" / "metrics.md").read_text()))
+    endings = tuple(word[1:] for word in words if word.startswith("…"))
+    unnamed = set()
+    for name in {name for name, _ in samples if name.startswith(("kafka_", "odradek_"))}:
+        spellings = {name, base := re.sub("_(bucket|count|sum)$", "", name), base.removesuffix("_total")}
+        if not spellings & words and not any(spelling.endswith(endings) for spelling in spellings):
+            unnamed.add(name)
+    assert unnamed == set()
+
+
 async def test_alerts_ask_for_what_there_is(scene: Any, opened: list[MetricsListener]) -> None:
     samples = await busy_broker(scene, opened) | of_pipelines()
     rules = (DEPLOY / "prometheus" / "alerts.yml").read_text()

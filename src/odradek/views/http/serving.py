@@ -47,12 +47,13 @@ async def serve(
     limits: HttpLimits = DEFAULT_HTTP_LIMITS,
     settings: Mapping[str, Any] | None = None,
     metrics: PageTerms | None = None,
+    on_metrics: Callable[[str], object] = lambda url: None,
     on_ready: Callable[[str], object] = lambda address: None,
     ended: asyncio.Event | None = None,
 ) -> None:
     """Serves tables until SIGINT or SIGTERM, or until `ended` is set. `directory`: each table has one of its name there; None:
-    in memory. `metrics`: the metrics listener; None: there is none. `on_ready(URL)` is called when it listens; tables may still
-    be restored then. Raises ConfigError when the address is not available, ListenError when that of `metrics` is not.
+    in memory. `metrics`: the metrics listener; None: there is none. `on_metrics(URL)` and `on_ready(URL)` are called when they
+    listen; tables may still be restored then. Raises ConfigError or ListenError when an address is not available.
     """
     loop = asyncio.get_running_loop()
     async with AsyncExitStack() as stack:
@@ -73,7 +74,7 @@ async def serve(
             )
         if metrics is not None:
             snapshots = ViewSnapshots(views)
-            stack.enter_context(MetricsPage(metrics, snapshots.families))
+            on_metrics(stack.enter_context(MetricsPage(metrics, snapshots.families)).url)
             stack.callback(loop.create_task(snapshots.follow(), name="odradek-view-metrics").cancel)
         address = listening.getsockname()
         hosts = _LOOPBACK if address[0] in ("127.0.0.1", "::1") else None
