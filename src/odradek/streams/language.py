@@ -13,7 +13,7 @@ from odradek.model.lazy import lazy
 from odradek.streams import joining
 from odradek.streams.grouped import GroupedStream, ResultTypes
 from odradek.streams.joining import JoinReach
-from odradek.streams.plan.arguments import checked_function, checked_name, checked_topic
+from odradek.streams.plan.arguments import checked_flag, checked_function, checked_name, checked_topic
 from odradek.streams.plan.keyed import Suppressed
 from odradek.streams.plan.operators import (
     AsStream,
@@ -93,6 +93,7 @@ class Stream:
         """
         name = self._program.operator_name("select-key", name)
         key = at_least_one(key, "select_key")
+        keeps_nulls = checked_flag("select_key: keeps_nulls", keeps_nulls)
         return self._then(Selected(name=name, inputs=(self.operator,), key=key, key_keeps_nulls=keeps_nulls))
 
     def map(

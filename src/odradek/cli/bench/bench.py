@@ -53,13 +53,17 @@ def _shared_options(command: Command) -> Command:
             multiple=True,
             help="Any setting of the client, by Kafka's name, such as linger.ms=5.",
         ),
-        click.option("--replication-factor", type=Whole(min=1, bits=15), help="Of the topic that it makes."),
+        click.option(
+            "--replication-factor",
+            type=Whole(min=1, bits=15),
+            help="The replicas of the topic that it makes.",
+        ),
         click.option(
             "--partitions",
             type=Whole(min=1, max=10_000),
             default=1,
             show_default=True,
-            help="Of the topic that it makes.",
+            help="The partitions of the topic that it makes.",
         ),
         click.option(
             "--topic",
@@ -88,9 +92,13 @@ compression_option: Final = click.option(
 
 
 @bench.command()
-@click.option("--records", type=Whole(min=1), help="Send so many, in place of --seconds.")
-@click.option("--seconds", type=Real(min=0.1, max=86_400), help=f"Send for so long. By default {SECONDS:g}.")
-@click.option("--rate", type=Real(min=0.01), help="Records a second; by default as many as there can be.")
+@click.option("--records", type=Whole(min=1), help="Send this many records, in place of --seconds.")
+@click.option(
+    "--seconds", type=Real(min=0.1, max=86_400), help=f"Send for this long. By default {SECONDS:g}."
+)
+@click.option(
+    "--rate", type=Real(min=0.01), help="Send this many records a second; by default as many as possible."
+)
 @size_option
 @acks_option
 @compression_option
@@ -128,8 +136,8 @@ def produce(
 
 
 @bench.command()
-@click.option("--records", type=Whole(min=1), help="Read so many at most.")
-@click.option("--seconds", type=Real(min=0.1, max=86_400), help="Read for so long at most.")
+@click.option("--records", type=Whole(min=1), help="Read at most this many records.")
+@click.option("--seconds", type=Real(min=0.1, max=86_400), help="Read for at most this long.")
 @click.option(
     "--fill",
     type=Whole(min=1),

@@ -87,6 +87,13 @@ def checked_mapping(value: Any, what: str, needed: str) -> Mapping[str, str]:
     return value
 
 
+def checked_flag(what: str, value: Any) -> bool:
+    """Raises ConfigError unless it is True or False."""
+    if not isinstance(value, bool):
+        raise ConfigError(f"{what} is True or False, not {value!r:.80}")
+    return value
+
+
 def checked_partitions(partitions: Any) -> None:
     """Raises ConfigError unless it is a whole number from 1 on."""
     if isinstance(partitions, bool) or not isinstance(partitions, int) or partitions < 1:
