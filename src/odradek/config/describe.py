@@ -32,7 +32,7 @@ SINCE_KAFKA_4_4: Final = frozenset(
         "log.remote.copy.lag.ms",
     }
 )
-"""Settings that are known, without effect, and newer than the Kafka that clients take this broker for: shown only if set."""
+"""Settings that are newer than the Kafka that clients take this broker for: shown only if set."""
 
 _MIN_IN_SYNC: Final = "min.insync.replicas"
 

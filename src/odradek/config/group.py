@@ -14,13 +14,31 @@ from odradek.config.broker import BROKER_PATHS, BrokerConfig, value_of
 from odradek.config.definition import Bounds, DynamicUpdate, Setting, SettingType, at_least, between, one_of
 from odradek.config.describe import DescribedSetting, Synonym, ValueSource, broker_synonyms
 from odradek.model.durations import by_duration_ms
-from odradek.model.errors import ConfigError
+from odradek.model.errors import ConfigError, KafkaError
+from odradek.model.ids import check_topic_name
+
+
+def is_topic_name(name: str) -> bool:
+    try:
+        check_topic_name(name)
+    except KafkaError:
+        return False
+    return True
+
 
 INT, STRING, BOOLEAN = SettingType.INT, SettingType.STRING, SettingType.BOOLEAN
 _OFFSET_RESET: Final = Bounds(
     allowed="earliest, latest or by_duration:PnDTnHnMn.nS",
     accepts=lambda text: text in ("earliest", "latest") or by_duration_ms(text) is not None,
 )
+_DEAD_LETTER_TOPIC: Final = Bounds(
+    allowed="the name of a topic that is not internal, or nothing",
+    accepts=lambda name: not name or (is_topic_name(name) and not name.startswith("__")),
+)
+SINCE_KAFKA_4_4: Final = frozenset(
+    {"errors.deadletterqueue.copy.record.enable", "errors.deadletterqueue.topic.name"}
+)
+"""Settings that are newer than the Kafka that clients take this broker for: shown only if set."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -68,6 +86,22 @@ _HEARTBEAT: Final = "How often members of this group must send heartbeats, in mi
 _SESSION: Final = "After this long without a heartbeat, in milliseconds, a member is taken for dead."
 
 _FAMILIES: Final = (
+    _family(
+        "errors.deadletterqueue.copy.record.enable",
+        BOOLEAN,
+        False,
+        "Whether the group's dead letters have the key and the value of the records that were given up (KIP-1191).",
+        shared=False,
+    ),
+    _family(
+        "errors.deadletterqueue.topic.name",
+        STRING,
+        "",
+        "The topic for records that this share group rejects, or delivers too often (KIP-1191); empty: they are dropped. It "
+        "must exist, and have errors.deadletterqueue.group.enable=true.",
+        _DEAD_LETTER_TOPIC,
+        shared=False,
+    ),
     _family("consumer.assignment.interval.ms", INT, 1000, _ASSIGNMENT, at_least(0), least=0, most=15_000),
     _family("consumer.heartbeat.interval.ms", INT, 5000, _HEARTBEAT, at_least(1), least=5000, most=15_000),
     _family("consumer.session.timeout.ms", INT, 45_000, _SESSION, at_least(1), least=45_000, most=60_000),
@@ -196,6 +230,8 @@ def describe_group(overrides: Mapping[str, str], broker: BrokerConfig) -> list[D
     """Returns every setting of a group, by key."""
     described = []
     for family in _FAMILIES:
+        if family.setting.key in SINCE_KAFKA_4_4 - overrides.keys():
+            continue
         setting, inherited = family.setting, _inherited(family, broker)
         synonyms = []
         if setting.key in overrides:

@@ -72,8 +72,8 @@ class LogConfig(Section):
     delete_retention_ms: Long = setting(default=DAY_MS, valid=at_least(0), broker="log.cleaner.delete.retention.ms",
         meaning=
         "How long a compacted topic keeps a tombstone (a null value), for readers that began before it.")
-    errors_deadletterqueue_group_enable: Boolean = setting(default=False, effective=False, meaning=
-        "Whether share groups may send records that they gave up on to this topic.")
+    errors_deadletterqueue_group_enable: Boolean = setting(default=False, meaning=
+        "Whether share groups may send records that they gave up on to this topic (KIP-1191).")
     file_delete_delay_ms: Long = setting(default=60_000, valid=at_least(0), broker="log.segment.delete.delay.ms",
         importance=LOW, meaning=
         "How long the files of a deleted segment stay on disk, so that running reads can end.")

@@ -13,11 +13,13 @@ from odradek import (
     AcknowledgeType,
     Admin,
     ConfigResource,
+    Consumer,
     KafkaError,
     NewTopic,
     Producer,
     ShareConsumer,
     ShareRecord,
+    TopicPartition,
 )
 from odradek.client import AcknowledgedOffsets, ResourceType
 from odradek.testing import Cluster
@@ -49,7 +51,7 @@ class Ledger:
     delivered: dict[tuple[int, int], int] = field(default_factory=dict)
     """The highest delivery count of each record."""
     accepted: set[tuple[int, int]] = field(default_factory=set)
-    """Records of which a broker has said that it stored their acceptance."""
+    """Records of which a broker has said that it stored their acceptance, or their rejection."""
     unknown: set[tuple[int, int]] = field(default_factory=set)
     """Records whose acceptance was sent and not confirmed: they may be done, or come again."""
     again: list[tuple[int, int]] = field(default_factory=list)
@@ -65,7 +67,8 @@ class Ledger:
 
 
 class Worker(threading.Thread):
-    """A member that accepts most records, releases every seventh at its first delivery, and commits after each poll."""
+    """A member that accepts most records, rejects every eleventh, releases every seventh at its first delivery, and commits
+    after each poll."""
 
     def __init__(self, address: str, ledger: Ledger) -> None:
         super().__init__()
@@ -97,7 +100,8 @@ class Worker(threading.Thread):
                 for record in records:
                     self.ledger.came(record)
                     releases = record.offset % 7 == 0 and record.delivery_count == 1
-                    kind = AcknowledgeType.RELEASE if releases else AcknowledgeType.ACCEPT
+                    kind = AcknowledgeType.REJECT if record.offset % 11 == 0 else AcknowledgeType.ACCEPT
+                    kind = AcknowledgeType.RELEASE if releases else kind
                     kinds[record.partition, record.offset] = kind
                     consumer.acknowledge(record, kind)
                 self.kinds = kinds
@@ -110,7 +114,7 @@ class Worker(threading.Thread):
         with self.ledger.lock:
             for offset in outcome.offsets:
                 place = (outcome.topic_partition.partition, offset)
-                if self.kinds.get(place) is not AcknowledgeType.ACCEPT:
+                if self.kinds.get(place) is AcknowledgeType.RELEASE:
                     continue
                 if outcome.error is None:
                     self.ledger.accepted.add(place)
@@ -121,8 +125,16 @@ class Worker(threading.Thread):
 def test_the_death_of_a_leader_loses_nothing_and_delivers_nothing_that_was_accepted(cluster: Cluster) -> None:
     ledger = Ledger()
     with Admin(cluster.address) as admin:
-        admin.create_topics([NewTopic("jobs", PARTITIONS, 3)])
-        settings = {"share.auto.offset.reset": "earliest", "share.delivery.count.limit": "10"}
+        takes_letters = {"errors.deadletterqueue.group.enable": "true"}
+        admin.create_topics(
+            [NewTopic("jobs", PARTITIONS, 3), NewTopic("dlq.jobs", PARTITIONS, 3, configs=takes_letters)]
+        )
+        settings = {
+            "share.auto.offset.reset": "earliest",
+            "share.delivery.count.limit": "10",
+            "errors.deadletterqueue.topic.name": "dlq.jobs",
+            "errors.deadletterqueue.copy.record.enable": "true",
+        }
         admin.alter_configs({ConfigResource(ResourceType.GROUP, "workers"): settings})
     with Producer(cluster.address) as producer:
         for number in range(RECORDS):
@@ -155,7 +167,26 @@ def test_the_death_of_a_leader_loses_nothing_and_delivers_nothing_that_was_accep
     assert set(starts.values()) == {RECORDS // PARTITIONS}, (
         "a record was neither accepted nor delivered again"
     )
+    rejected = {place for place in ledger.accepted if place[1] % 11 == 0}
+    assert rejected <= _letters(cluster.address), "a record was given up and left no dead letter"
     assert all(count >= 2 for (_, offset), count in ledger.delivered.items() if offset % 7 == 0)
+
+
+def _letters(address: str) -> set[tuple[int, int]]:
+    """Returns the partitions and offsets of the records that have dead letters."""
+    places = set()
+    with Consumer(address, auto_offset_reset="earliest") as consumer:
+        partitions = [TopicPartition("dlq.jobs", number) for number in range(PARTITIONS)]
+        consumer.assign(partitions)
+        ends = consumer.end_offsets(partitions)
+        while any(consumer.position(tp) < ends[tp] for tp in partitions):
+            for letter in consumer.poll(1.0):
+                headers = dict(letter.headers)
+                partition = int(headers["__dlq.errors.partition"] or b"")
+                offset = int(headers["__dlq.errors.offset"] or b"")
+                assert letter.value == b"%d" % (offset * PARTITIONS + partition)
+                places.add((partition, offset))
+    return places
 
 
 def _until(is_true: Callable[[], bool]) -> None:

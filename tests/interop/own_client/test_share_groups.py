@@ -21,6 +21,7 @@ from odradek import (
     Admin,
     AsyncShareConsumer,
     ConfigResource,
+    Consumer,
     ErrorCode,
     KafkaError,
     NewTopic,
@@ -249,8 +250,6 @@ def test_the_asynchronous_face_does_the_same(bootstrap: str, topic: MakeTopic) -
 
 
 def test_a_name_that_is_a_consumer_groups_is_refused(bootstrap: str, topic: MakeTopic) -> None:
-    from odradek import Consumer
-
     queue = topic()
     group = f"both-{time.time_ns()}"
     with Consumer(**logins.ours(bootstrap), group_id=group, group_protocol="consumer") as other:
@@ -355,3 +354,96 @@ def test_the_example_does_long_jobs_once_and_ends_by_sigterm(short_locks: LocalB
             lines += process.communicate(timeout=SECONDS)[0].splitlines()
     assert (first.returncode, second.returncode) == (0, 0)
     assert sorted(lines) == ["sent to ann, delivery 1", "sent to bob, delivery 1"]
+
+
+def letters_of(bootstrap: str, topic: str, count: int) -> list[Any]:
+    with Consumer(bootstrap, auto_offset_reset="earliest") as consumer:
+        consumer.assign([TopicPartition(topic, number) for number in consumer.partitions_for(topic)])
+        letters: list[Any] = []
+        deadline = time.monotonic() + SECONDS
+        while len(letters) < count:
+            assert time.monotonic() < deadline, f"{len(letters)} of {count} letters came"
+            letters += consumer.poll(0.5)
+        return letters
+
+
+def reasons_of(letters: list[Any]) -> dict[int, tuple[bytes, bytes]]:
+    """Returns the delivery count and the message of each letter, by the offset of its record."""
+    headers = [dict(letter.headers) for letter in letters]
+    assert all(header["__dlq.errors.topic"] == b"jobs" for header in headers)
+    assert all(header["__dlq.errors.partition"] == b"0" for header in headers)
+    return {
+        int(header["__dlq.errors.offset"]): (
+            header["__dlq.errors.delivery.count"],
+            header["__dlq.errors.message"],
+        )
+        for header in headers
+    }
+
+
+@pytest.mark.parametrize("copies", ["true", "false"])
+def test_what_a_group_gives_up_is_a_dead_letter_with_its_reason(
+    short_locks: LocalBroker, copies: str
+) -> None:
+    bootstrap = short_locks.address
+    group = a_group(
+        bootstrap,
+        share_delivery_count_limit="2",
+        errors_deadletterqueue_topic_name="dlq.jobs",
+        errors_deadletterqueue_copy_record_enable=copies,
+    )
+    with Admin(bootstrap) as admin:
+        admin.create_topics(
+            [NewTopic("dlq.jobs", 3, configs={"errors.deadletterqueue.group.enable": "true"})]
+        )
+    fill(bootstrap, "jobs", 4)
+    with member(bootstrap, group, "jobs", share_acknowledgement_mode="explicit") as consumer:
+        for record, kind in zip(polled(consumer, 4), (ACCEPT, REJECT, RELEASE, RELEASE), strict=True):
+            consumer.acknowledge(record, kind)
+        third, fourth = polled(consumer, 2)
+        consumer.acknowledge(third, RELEASE)
+        consumer.acknowledge(fourth, ACCEPT)
+        consumer.commit()
+        letters = letters_of(bootstrap, "dlq.jobs", 2)
+        assert consumer.poll(1.0) == []
+    assert reasons_of(letters) == {
+        1: (b"1", b"Offset rejected by client."),
+        2: (b"2", b"Offset delivery count exceeded the threshold."),
+    }
+    assert {dict(letter.headers)["__dlq.errors.group"] for letter in letters} == {group.encode()}
+    assert {letter.partition for letter in letters} == {0}
+    values = [letter.value for letter in letters]
+    assert values == ([b"1", b"2"] if copies == "true" else [None, None])
+
+
+def test_a_lock_that_ends_for_the_last_time_leaves_a_dead_letter(short_locks: LocalBroker) -> None:
+    bootstrap = short_locks.address
+    group = a_group(bootstrap, share_delivery_count_limit="2", errors_deadletterqueue_topic_name="dlq.jobs")
+    with Admin(bootstrap) as admin:
+        admin.create_topics([NewTopic("dlq.jobs", configs={"errors.deadletterqueue.group.enable": "true"})])
+    fill(bootstrap, "jobs", 1)
+    with member(bootstrap, group, "jobs", share_acknowledgement_mode="explicit") as consumer:
+        [record] = polled(consumer, 1)
+        consumer.acknowledge(record, RELEASE)
+        polled(consumer, 1)
+        letters = letters_of(bootstrap, "dlq.jobs", 1)
+        assert reasons_of(letters) == {0: (b"2", b"Offset delivery count exceeded the threshold.")}
+
+
+def test_a_topic_that_takes_no_letters_holds_up_no_group(
+    short_locks: LocalBroker, caplog: pytest.LogCaptureFixture
+) -> None:
+    bootstrap = short_locks.address
+    group = a_group(bootstrap, errors_deadletterqueue_topic_name="plain")
+    with Admin(bootstrap) as admin:
+        admin.create_topics([NewTopic("plain")])
+    fill(bootstrap, "jobs", 2)
+    with member(bootstrap, group, "jobs", share_acknowledgement_mode="explicit") as consumer:
+        for record in polled(consumer, 2):
+            consumer.acknowledge(record, REJECT)
+        consumer.commit()
+        assert consumer.poll(1.0) == []
+    assert "dead_letters_not_written" in caplog.text
+    assert "errors.deadletterqueue.group.enable=true" in caplog.text
+    with Admin(bootstrap) as admin:
+        assert start_offsets(admin, group) == {TopicPartition("jobs", 0): 2}

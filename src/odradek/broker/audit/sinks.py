@@ -6,26 +6,17 @@ from collections.abc import Awaitable, Callable, Sequence
 from typing import Final
 
 from odradek.broker.cluster.peer_requests import SendToPeer
-from odradek.broker.produce.record_validation import ValidationTerms, checked_batches
+from odradek.broker.produce.own_records import OwnRecords
 from odradek.broker.replicas.replica_manager import ReplicaManager
 from odradek.cluster.image import NO_LEADER, ClusterImage, TopicImage
 from odradek.cluster.planning import TopicSpec
 from odradek.model.errors import ErrorCode, KafkaError, OdradekError
 from odradek.model.ids import BrokerId
-from odradek.protocol.messages.data.produce import (
-    PartitionProduceData,
-    ProduceRequest,
-    ProduceResponse,
-    TopicProduceData,
-)
 from odradek.records import BatchBuilder, Codec
 from odradek.runtime.ports import DiskFile, Runtime
 from odradek.security.audit import AUDIT_TOPIC, AuditEvent
 
-_VERSION: Final = 9
-_PRODUCE: Final = 0
-_LANE: Final = "audit"
-_TIMEOUT_MS: Final = 5_000
+_TIMEOUT_S: Final = 5.0
 """A broker that stops waits for its last events, but no longer."""
 CreateTopics = Callable[[Sequence[TopicSpec]], Awaitable[Sequence[TopicImage | KafkaError]]]
 
@@ -98,10 +89,10 @@ class AuditTopicSink:
         retention_ms: int,
     ) -> None:
         self._image = image
-        self._replicas = replicas
-        self._runtime = runtime
+        self._records = OwnRecords(
+            replicas, runtime.clock, send_to_peer, what="audit events", timeout_s=_TIMEOUT_S
+        )
         self._create_topics = create_topics
-        self._send_to_peer = send_to_peer
         self._me = me
         self._partitions_min = partitions_min
         self._retention_ms = retention_ms
@@ -121,43 +112,17 @@ class AuditTopicSink:
         batch = _batch_of(written)
         for index, leader in leaders.items():
             if leader == self._me:
-                await self._append(index, batch)
+                await self._records.append(AUDIT_TOPIC, index, batch)
                 return
         index = list(leaders)[(self._me + self._failed_sends) % len(leaders)]
         try:
-            await self._send(topic, index, leaders[index], batch)
+            await self._records.send(topic, index, leaders[index], batch)
         except OdradekError:
             self._failed_sends += 1
             raise
 
     async def close(self) -> None:
         """The log is closed with the others."""
-
-    async def _append(self, index: int, batch: bytearray) -> None:
-        partition = self._replicas.leader(AUDIT_TOPIC, index)
-        now_ms = self._runtime.clock.wall_ms()
-        terms = ValidationTerms(config=partition.config, api_version=_VERSION, now_ms=now_ms)
-        leader = partition.leader()
-        appended = leader.append(checked_batches(batch, terms), now_ms=now_ms)
-        durable = leader.acknowledgement(appended.last_offset)
-        if durable is not None:
-            await durable
-
-    async def _send(self, topic: TopicImage, index: int, leader: BrokerId, batch: bytearray) -> None:
-        data = TopicProduceData(
-            name=topic.name,
-            topic_id=topic.topic_id,
-            partition_data=[PartitionProduceData(index=index, records=batch)],
-        )
-        request = ProduceRequest(acks=-1, timeout_ms=_TIMEOUT_MS, topic_data=[data])
-        response = await self._send_to_peer()(
-            leader, _PRODUCE, request, timeout_s=_TIMEOUT_MS / 1000, lane=_LANE
-        )
-        assert isinstance(response, ProduceResponse)
-        for partition in (outcome for topic in response.responses for outcome in topic.partition_responses):
-            code = ErrorCode.of(partition.error_code)
-            if code is not ErrorCode.NONE:
-                raise KafkaError(code, _refusal(code, leader, partition.error_message))
 
     async def _make(self) -> None:
         """Creates the topic with a partition for each current broker, so that each writes to its own."""
@@ -183,10 +148,3 @@ def _batch_of(written: Sequence[AuditEvent]) -> bytearray:
     for event in written:
         builder.append(event.time_ms, event.principal.encode() or None, event.line())
     return builder.build()
-
-
-def _refusal(code: ErrorCode, leader: BrokerId, message: str | None) -> str:
-    reason = f"broker {leader} refuses this broker's events: {code.name}"
-    if code is ErrorCode.TOPIC_AUTHORIZATION_FAILED:
-        return f"{reason}; the principal by which brokers log in at each other belongs in super.users"
-    return f"{reason}: {message}" if message else reason

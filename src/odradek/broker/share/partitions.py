@@ -15,15 +15,22 @@ from uuid import UUID
 
 from odradek.broker.coordinators.runtime import CoordinatorRuntime
 from odradek.broker.replicas.replica_manager import ReplicaManager
+from odradek.broker.share.dead_letters import DeadLetterTopics
 from odradek.broker.share.persister import SharePersister
 from odradek.broker.share.sessions import ShareSessionKey, ShareSessions
 from odradek.cluster.image import SHARE_GROUP_STATE
-from odradek.groups.share.partition import AcknowledgedRange, ShareLimits, SharePartition, StateBatch
+from odradek.groups.share.partition import (
+    AcknowledgedRange,
+    DeadRecord,
+    ShareLimits,
+    SharePartition,
+    StateBatch,
+)
 from odradek.groups.share.settings import ShareSettings
 from odradek.groups.share.state import UNKNOWN_OFFSET, ShareState, ShareStates, StateChange
 from odradek.groups.share.state_formats import SharePlace
 from odradek.model.durations import by_duration_ms
-from odradek.model.errors import ErrorCode, KafkaError
+from odradek.model.errors import ErrorCode, KafkaError, OdradekError
 from odradek.replication.partition import Partition
 from odradek.runtime.ports import Clock, Offload
 from odradek.runtime.shielded import outcome_of, unheard
@@ -96,12 +103,21 @@ class LivePartition:
         raises a refused write."""
         kept = self._keep(self.core.acknowledge(member_id, ranges, now_ms=self._owner.now_ms()))
         self._wake()
-        return kept
+        return self._with_dead(kept)
 
     def release(self, member_id: str) -> asyncio.Future[None] | None:
         kept = self._keep(self.core.release(member_id))
         self._wake()
-        return kept
+        return self._with_dead(kept)
+
+    def archive(self, dead: Sequence[DeadRecord]) -> asyncio.Future[None] | None:
+        """Archives records whose dead letters are written, or given up."""
+        return self._keep(self.core.archive(dead))
+
+    def _with_dead(self, kept: asyncio.Future[None] | None) -> asyncio.Future[None] | None:
+        """Returns the write, and the dead letters of records that were given up with it, as one."""
+        dead = self.core.drain_dead()
+        return self._owner.bury(self, dead, kept) if dead else kept
 
     def acknowledge_gaps(self, member_id: str, ranges: Sequence[AcknowledgedRange]) -> None:
         """What the member has there is no record for anyone."""
@@ -127,6 +143,7 @@ class LivePartition:
         if batches:
             _log.info("share_locks_expired", group=self.place.group_id, partition=str(self.partition.name))
             self._behind(self._keep(batches))
+        self._behind(self._with_dead(None))
         self._wake()
         self.locked()
 
@@ -182,6 +199,7 @@ class SharePartitions:
         settings: Settings,
         clock: Clock,
         offload: Offload,
+        dead_letters: DeadLetterTopics,
     ) -> None:
         self.sessions: Final = ShareSessions()
         self.settings: Final = settings
@@ -190,6 +208,8 @@ class SharePartitions:
         self._shards = shards
         self._clock = clock
         self._offload = offload
+        self._dead_letters = dead_letters
+        self._burying: set[asyncio.Task[None]] = set()
         self._live: dict[SharePlace, LivePartition] = {}
         self._places: dict[str, dict[SharePlace, None]] = {}
         """The places in `_live`, by group."""
@@ -322,6 +342,43 @@ class SharePartitions:
         """Lets a write go on without a waiter; logs a refusal."""
         kept.add_done_callback(_log_refusal)
 
+    # -- dead letters
+
+    def bury(
+        self, live: LivePartition, dead: Sequence[DeadRecord], kept: asyncio.Future[None] | None
+    ) -> asyncio.Task[None]:
+        """Writes dead letters, then archives their records; returns the task, which waits for `kept`, too."""
+        task = asyncio.get_running_loop().create_task(self._bury(live, dead, kept))
+        self._burying.add(task)
+        task.add_done_callback(self._burying.discard)
+        task.add_done_callback(unheard)
+        return task
+
+    async def _bury(
+        self, live: LivePartition, dead: Sequence[DeadRecord], kept: asyncio.Future[None] | None
+    ) -> None:
+        try:
+            try:
+                await self._dead_letters.write(live.place.group_id, live.partition, dead, live.settings)
+            except OdradekError as error:
+                _log.warning(
+                    "dead_letters_not_written",
+                    group=live.place.group_id,
+                    partition=str(live.partition.name),
+                    records=len(dead),
+                    first_offset=dead[0].offset,
+                    topic=live.settings.dead_letter_topic,
+                    reason=str(error),
+                )
+            archived = live.archive(dead)
+            for write in (kept, archived):
+                if write is not None:
+                    await write
+        except asyncio.CancelledError:
+            if not self._closed:
+                raise
+            raise _GIVEN_UP from None  # a request that waits is to be answered, and a cancelled one never is
+
     # -- members
 
     def release(self, group_id: str, member_id: str) -> list[asyncio.Future[None]]:
@@ -368,6 +425,8 @@ class SharePartitions:
             self.drop(place)
         for task in self._loading.values():
             task.cancel()
+        for burying in self._burying:
+            burying.cancel()
         if self._releasing is not None:
             self._releasing.cancel()
 

@@ -7,7 +7,9 @@ from collections.abc import Callable, Mapping
 from odradek.broker.coordinators.group_settings import SettingsByGroup
 from odradek.broker.coordinators.internal_topics import InternalTopic, segment_bytes
 from odradek.broker.coordinators.runtime import CoordinatorParts, CoordinatorRuntime
+from odradek.broker.produce.own_records import OwnRecords
 from odradek.broker.replicas.replica_manager import ReplicaManager
+from odradek.broker.share.dead_letters import DeadLetterTopics
 from odradek.broker.share.partitions import SharePartitions
 from odradek.cluster.image import SHARE_GROUP_STATE, ClusterImage
 from odradek.config.broker import BrokerConfig
@@ -37,7 +39,13 @@ def add_shares(
         topic, lambda _: ShareStates(lambda: _state_settings(config())), runtime.clock
     )
     settings = SettingsByGroup(config, image, ShareSettings.of)
-    shares = SharePartitions(coordinators, replicas, shards, settings, runtime.clock, runtime.offload)
+    letters = OwnRecords(
+        replicas, runtime.clock, lambda: coordinators.send_to_peer, what="dead letters", timeout_s=5.0
+    )
+    dead_letters = DeadLetterTopics(letters, image, config, runtime.clock, runtime.offload)
+    shares = SharePartitions(
+        coordinators, replicas, shards, settings, runtime.clock, runtime.offload, dead_letters
+    )
     return CoordinatorParts(topic, shards, shares)
 
 

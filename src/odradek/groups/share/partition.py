@@ -2,9 +2,10 @@
 
 The window reaches from `start_offset`, below which everything is settled, to `end_offset`, up to which records were ever given
 to someone. Each offset in it is available, acquired by one member for a time, acknowledged, or archived: given up, because
-someone rejected it, because it was delivered too often, or because the log has no record there. The window moves on over what
-is settled at its beginning, and is never longer than the group's limit of locks. What a restart brings may reach further: it is
-kept as ranges, however long they are, until the window gets there.
+someone rejected it, because it was delivered too often, or because the log has no record there. Where the group has dead
+letters it is archiving until its letter is written. The window moves on over what is settled at its beginning, and is never
+longer than the group's limit of locks. What a restart brings may reach further: it is kept as ranges, however long they are,
+until the window gets there.
 
 What changes for good comes back as `StateBatch`es, which the caller makes durable before it answers. An acquisition is not one
 of them: after a crash its records are available again, with the delivery count of before (as in Kafka).
@@ -30,6 +31,8 @@ class RecordState(IntEnum):
     AVAILABLE = 0
     ACQUIRED = 1
     ACKNOWLEDGED = 2
+    ARCHIVING = 3
+    """Given up, and not archived before its dead letter is written (KIP-1191)."""
     ARCHIVED = 4
 
 
@@ -64,6 +67,17 @@ class ShareLimits(NamedTuple):
     record_locks_max: int
     delivery_count_max: int
     lock_ms: int
+    has_dead_letters: bool = False
+    """Whether a record that is given up becomes a dead letter first."""
+
+
+class DeadRecord(NamedTuple):
+    """A record that was given up, until its dead letter is written."""
+
+    offset: int
+    delivery_count: int
+    is_rejected: bool
+    """Whether a member rejected it; otherwise it was delivered as often as it may be."""
 
 
 class _InFlight(NamedTuple):
@@ -79,6 +93,8 @@ class _InFlight(NamedTuple):
         return self.state in _SETTLED
 
 
+_OPEN: Final = frozenset({RecordState.ACQUIRED, RecordState.ARCHIVING})
+"""States that only the leader's memory has: after a restart such records are available."""
 _SETTLED: Final = frozenset({RecordState.ACKNOWLEDGED, RecordState.ARCHIVED})
 _ACKNOWLEDGE_TYPES: Final = frozenset(map(int, AcknowledgeType))
 _FRESH: Final = _InFlight(RecordState.AVAILABLE, 0)
@@ -100,6 +116,8 @@ class SharePartition:
         """The known states of offsets after the window."""
         self._taken_to = start_offset
         """No record below it is available: the search for available ones starts here, instead of at the begin of the window."""
+        self._dead: list[DeadRecord] = []
+        """Records that were given up since the last `drain_dead`."""
         self._advance()
 
     @property
@@ -203,6 +221,21 @@ class SharePartition:
         self._advance()
         return batches
 
+    def drain_dead(self) -> list[DeadRecord]:
+        """Returns the records that are archived as soon as their dead letters are written: see `archive`."""
+        dead, self._dead = self._dead, []
+        return dead
+
+    def archive(self, dead: Iterable[DeadRecord]) -> list[StateBatch]:
+        """Archives records whose dead letters are written, or cannot be."""
+        changed = []
+        for record in dead:
+            index = record.offset - self.start_offset
+            if 0 <= index < len(self._window) and self._window[index].state is RecordState.ARCHIVING:
+                self._window[index] = _InFlight(RecordState.ARCHIVED, record.delivery_count)
+                changed.append(record.offset)
+        return self._changes(changed)
+
     def next_deadline_ms(self) -> int | None:
         """Returns the time when the first lock ends, in ms of the monotonic clock; None without locks."""
         return min(
@@ -214,7 +247,7 @@ class SharePartition:
         """Returns the state for the coordinator, beside `start_offset`: acquired records are available ones again."""
         kept = []
         for offset, record in enumerate(self._window, start=self.start_offset):
-            if record.state is RecordState.ACQUIRED:
+            if record.state in _OPEN:
                 kept.append((offset, RecordState.AVAILABLE, record.delivery_count - 1))
             elif record.is_settled or record.delivery_count:
                 kept.append((offset, record.state, record.delivery_count))
@@ -240,25 +273,35 @@ class SharePartition:
             self._window[index] = in_flight._replace(until_ms=now_ms + self._limits().lock_ms)
             return False
         if kind is AcknowledgeType.RELEASE:
-            self._window[index] = self._back(in_flight)
+            self._window[index] = self._back(in_flight, offset)
             self._taken_to = min(self._taken_to, offset)
+        elif kind is AcknowledgeType.REJECT and self._limits().has_dead_letters:
+            self._window[index] = self._bury(in_flight, offset, is_rejected=True)
         else:
             state = RecordState.ACKNOWLEDGED if kind is AcknowledgeType.ACCEPT else RecordState.ARCHIVED
             self._window[index] = _InFlight(state, in_flight.delivery_count)
-        return True
+        return self._window[index].state is not RecordState.ARCHIVING
 
-    def _back(self, record: _InFlight) -> _InFlight:
+    def _bury(self, record: _InFlight, offset: int, *, is_rejected: bool) -> _InFlight:
+        self._dead.append(DeadRecord(offset, record.delivery_count, is_rejected))
+        return _InFlight(RecordState.ARCHIVING, record.delivery_count)
+
+    def _back(self, record: _InFlight, offset: int) -> _InFlight:
         """Makes the record available again, unless it was delivered as often as it may be."""
-        given_up = record.delivery_count >= self._limits().delivery_count_max
+        limits = self._limits()
+        given_up = record.delivery_count >= limits.delivery_count_max
+        if given_up and limits.has_dead_letters:
+            return self._bury(record, offset, is_rejected=False)
         return _InFlight(RecordState.ARCHIVED if given_up else RecordState.AVAILABLE, record.delivery_count)
 
     def _give_back(self, belongs: Callable[[_InFlight], bool]) -> list[StateBatch]:
         changed = []
         for index, record in enumerate(self._window):
             if record.state is RecordState.ACQUIRED and belongs(record):
-                self._window[index] = self._back(record)
+                self._window[index] = self._back(record, self.start_offset + index)
                 self._taken_to = min(self._taken_to, self.start_offset + index)
-                changed.append(self.start_offset + index)
+                if self._window[index].state is not RecordState.ARCHIVING:
+                    changed.append(self.start_offset + index)
         return self._changes(changed)
 
     # -- the window
@@ -316,8 +359,7 @@ def _ascending(batches: Iterable[StateBatch], start_offset: int) -> Iterator[Sta
     for batch in sorted(batches):
         first_offset = max(batch.first_offset, start_offset)
         if first_offset <= batch.last_offset:
-            is_acquired = batch.state is RecordState.ACQUIRED
-            state = RecordState.AVAILABLE if is_acquired else batch.state
+            state = RecordState.AVAILABLE if batch.state in _OPEN else batch.state
             yield batch._replace(first_offset=first_offset, state=state)
             start_offset = batch.last_offset + 1
 

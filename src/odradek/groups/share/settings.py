@@ -12,6 +12,7 @@ from odradek.config.group import group_config
 from odradek.groups.settings import own_or
 from odradek.groups.share.partition import ShareLimits
 
+_DEAD_LETTER_TOPIC: Final = "errors.deadletterqueue.topic.name"
 _DEFAULT_LIMITS: Final = ShareLimits(record_locks_max=2_000, delivery_count_max=5, lock_ms=30_000)
 
 
@@ -26,6 +27,10 @@ class ShareSettings:
     limits: ShareLimits = _DEFAULT_LIMITS
     offset_reset: str = "latest"
     committed_only: bool = False
+    dead_letter_topic: str = ""
+    """The topic for records that are given up; empty: they are dropped."""
+    copies_dead_letters: bool = False
+    """Whether dead letters have the record's key and value."""
     renews: bool = True
 
     @classmethod
@@ -55,14 +60,16 @@ class ShareSettings:
                 config.group.share.max_assignment_interval_ms,
             ),
             max_size=config.group.share.max_size,
-            limits=_limits(config, own),
+            limits=_limits(config, own, has_dead_letters=bool(values[_DEAD_LETTER_TOPIC])),
+            dead_letter_topic=values[_DEAD_LETTER_TOPIC],
+            copies_dead_letters=values["errors.deadletterqueue.copy.record.enable"],
             offset_reset=values["share.auto.offset.reset"],
             committed_only=values["share.isolation.level"] == "read_committed",
             renews=values["share.renew.acknowledge.enable"],
         )
 
 
-def _limits(config: BrokerConfig, own: Mapping[str, str]) -> ShareLimits:
+def _limits(config: BrokerConfig, own: Mapping[str, str], *, has_dead_letters: bool) -> ShareLimits:
     return ShareLimits(
         record_locks_max=own_or(
             own,
@@ -85,4 +92,5 @@ def _limits(config: BrokerConfig, own: Mapping[str, str]) -> ShareLimits:
             config.group.share.min_record_lock_duration_ms,
             config.group.share.max_record_lock_duration_ms,
         ),
+        has_dead_letters=has_dead_letters,
     )

@@ -108,7 +108,7 @@ class World:
         outside: Any = self
         idle: Any = Idle()
         settings = ShareSettings(offset_reset="earliest")
-        self.shares = SharePartitions(idle, outside, idle, lambda _: settings, self.clock, idle)
+        self.shares = SharePartitions(idle, outside, idle, lambda _: settings, self.clock, idle, idle)
         self.shares.keeper = self.keeper  # type: ignore[assignment, misc]
 
     def leader_by_id(self, topic_id: UUID, index: int) -> Partition:
