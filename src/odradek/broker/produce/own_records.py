@@ -1,5 +1,6 @@
-"""Records that a broker writes itself into topics of the cluster: into its own log where it leads the partition, and else at the
-leader, over the channel between brokers."""
+"""Records that a broker writes itself into topics of the cluster: into its own log where it leads the partition, and else at
+the leader, over the channel between brokers.
+"""
 
 from __future__ import annotations
 
