@@ -73,7 +73,7 @@ class SpanClock:
 
 
 class RateLimit:
-    """A number of uses each second, which can be saved for one second. Used by one thread."""
+    """What may be spent each second; it can be saved for one second. Used by one thread."""
 
     def __init__(self, per_second: int, now: Callable[[], float]) -> None:
         self._per_second = per_second
@@ -81,12 +81,12 @@ class RateLimit:
         self._left = float(per_second)
         self._updated_at = now()
 
-    def allow(self) -> bool:
-        """Tells whether one more use is allowed now, and counts it if it is."""
+    def allow(self, cost: float = 1.0) -> bool:
+        """Tells whether so much is left now, and spends it if it is."""
         now = self._now()
         self._left = min(self._left + (now - self._updated_at) * self._per_second, float(self._per_second))
         self._updated_at = now
-        if self._left < 1.0:
+        if self._left < cost:
             return False
-        self._left -= 1.0
+        self._left -= cost
         return True

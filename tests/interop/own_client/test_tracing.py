@@ -24,7 +24,8 @@ from odradek import AsyncConsumer, AsyncProducer, Consumer, KafkaError, NewTopic
 from odradek.client.admin.admin import Admin
 from odradek.client.observed_metrics import MetricsObserver
 from odradek.client.tracing import context_of
-from odradek.telemetry.trace_context import parsed
+from odradek.telemetry.trace_context import TraceContext, parsed
+from odradek.testing import Cluster
 
 
 @pytest.fixture(scope="module")
@@ -112,6 +113,25 @@ async def test_the_asynchronous_clients_do_the_same(
         assert len(await consumer.poll(20)) == 1
     spans = of_trace(collector, topic, "send", "append", "receive")
     assert spans["append"].parent_id == spans["receive"].parent_id == spans["send"].span_id
+
+
+def test_a_followers_fetch_is_part_of_the_trace_before_replication_ends(collector: OtlpCollector) -> None:
+    sent = TraceContext(trace_id=0xFEED, span_id=0xBEEF, is_sampled=True)
+    settings = {"odradek.otlp.endpoint": collector.endpoint, "odradek.otlp.metrics.interval.ms": "0"}
+    with Cluster(brokers=2, settings=settings) as cluster:
+        with Admin(cluster.address) as admin:
+            admin.create_topics([NewTopic("copied", partitions=1, replication_factor=2)])
+        with Producer(cluster.address, acks="all") as producer:
+            producer.send("copied", b"x", headers={"traceparent": sent.header}).result(20)
+        spans = of_trace(collector, "copied", "append", "replicate", "fetch")
+    append, replicate, fetch = spans["append"], spans["replicate"], spans["fetch"]
+    assert append.trace_id == fetch.trace_id == f"{sent.trace_id:032x}"
+    assert append.parent_id == fetch.parent_id == f"{sent.span_id:016x}"
+    assert fetch.attributes["odradek.fetch.by"] == "replica"
+    assert fetch.attributes["odradek.broker.id"] == append.attributes["odradek.broker.id"], (
+        "the leader makes all"
+    )
+    assert fetch.end_ns <= replicate.end_ns, "the record is on both disks after it was fetched"
 
 
 def test_a_record_that_is_sent_on_belongs_to_the_present_span_alone(

@@ -190,6 +190,21 @@ async def test_large_batches_are_not_looked_at(scene: TracingScene, sink: SpanLi
     assert broker.traces.unseen_count == 1
 
 
+async def test_a_flood_of_batches_is_looked_at_in_part(scene: TracingScene, sink: SpanList) -> None:
+    """Compressed batches, and those of many records, cost more of what may be spent."""
+    broker = await scene.start(odradek_otlp_traced_records_per_second_max="2")
+    wire = await scene.connect()
+    await wire.create("flights")
+    for _ in range(10):
+        await produce(wire, traced_batch(context(1), codec=Codec.ZSTD))
+    assert broker.traces.unseen_count >= 7
+    await asyncio.sleep(1.05)
+    unseen = broker.traces.unseen_count
+    await produce(wire, traced_batch(context(1), *[None] * 5_000))
+    assert broker.traces.unseen_count == unseen + 1
+    assert len(sink.of("append")) <= 3
+
+
 async def test_a_duplicate_is_not_appended_a_second_time(wire: Wire, sink: SpanList) -> None:
     await wire.create("flights")
     builder = BatchBuilder()

@@ -49,6 +49,17 @@ def test_uses_of_one_second_can_be_saved_and_no_more() -> None:
     assert [limit.allow() for _ in range(2)] == [True, False]
 
 
+def test_a_use_may_cost_more_and_is_refused_as_a_whole() -> None:
+    clocks = Clocks()
+    limit = RateLimit(10, clocks.monotonic)
+    assert [limit.allow(6.0), limit.allow(6.0), limit.allow(4.0), limit.allow(0.5)] == [
+        True,
+        False,
+        True,
+        False,
+    ]
+
+
 def test_a_limit_of_nothing_allows_nothing() -> None:
     clocks = Clocks()
     limit = RateLimit(0, clocks.monotonic)

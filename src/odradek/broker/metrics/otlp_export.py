@@ -68,12 +68,19 @@ class OtlpExport:
 
     def _run(self) -> None:
         while not self._ending.wait(self._config.metrics_interval_ms / 1_000):
-            families = self._collected()
-            if families is None:
-                continue
-            shown = bounded([*families, *process_families()], self._config.metrics_series_max)
-            if not self._metrics.export(shown, self._wall_ms() * _NS_PER_MS) and not self._ending.is_set():
-                _log.warning("otlp_metrics_not_sent", endpoint=self._config.endpoint)
+            try:
+                self._send()
+            except Exception:  # noqa: BLE001 - the root of a thread: the next round may succeed
+                if not self._ending.is_set():
+                    _log.exception("otlp_metrics_failed", endpoint=self._config.endpoint)
+
+    def _send(self) -> None:
+        families = self._collected()
+        if families is None:
+            return
+        shown = bounded([*families, *process_families()], self._config.metrics_series_max)
+        if not self._metrics.export(shown, self._wall_ms() * _NS_PER_MS) and not self._ending.is_set():
+            _log.warning("otlp_metrics_not_sent", endpoint=self._config.endpoint)
 
     def _collected(self) -> list[Family] | None:
         """Returns the broker's families; None while it does not serve, or its loop takes too long."""

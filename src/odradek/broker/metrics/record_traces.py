@@ -4,9 +4,10 @@ Theory. A client writes the context of its span into a record's headers (`tracep
 are, and never changes a header: all of its spans are children of the client's. Headers are looked at once, when a batch is
 appended; which offsets were traced is remembered for a while, so a fetch looks at no record.
 
-Bounds: `odradek.otlp.traced.records.per.second.max` limits the records that become spans, and ten times as many batches are
-looked at in a second. Larger batches than `odradek.otlp.traced.batch.bytes.max` are not. A partition remembers `_OFFSETS_MAX`
-records, each for `_FETCHES_MAX` fetches. What was left out is counted. Used on the event loop only.
+Bounds: `odradek.otlp.traced.records.per.second.max` limits the records, and the fetches of them, that become spans. Ten times
+as many batches are looked at in a second, fewer where they are compressed or have many records; none that is larger than
+`odradek.otlp.traced.batch.bytes.max`. A partition remembers `_OFFSETS_MAX` records, each for `_FETCHES_MAX` fetches. What was
+left out is counted. Used on the event loop only.
 """
 
 from __future__ import annotations
@@ -31,6 +32,10 @@ from odradek.telemetry.trace_context import TRACEPARENT, TraceContext, context_i
 
 _NEEDLE: Final = TRACEPARENT.encode()
 _LOOKS_PER_RECORD: Final = 10
+_EXPANDING_COSTS: Final = 10.0
+"""Expanding a batch takes as long as so many looks at a plain one."""
+_RECORDS_PER_LOOK: Final = 100
+"""Decoding so many records takes as long as a look."""
 _OFFSETS_MAX: Final = 100
 _FETCHES_MAX: Final = 20
 _SPANS_PER_FETCH_MAX: Final = 100
@@ -96,13 +101,17 @@ class RecordTraces:
 
     def _contexts(self, header: BatchHeader, batch: memoryview) -> Iterator[tuple[int, TraceContext]]:
         """Yields position and context of the records that are traced and sampled."""
-        if header.size_bytes > self._batch_bytes_max or not self._looks.allow():
+        cost = 1.0 if header.codec is Codec.NONE else _EXPANDING_COSTS
+        if header.size_bytes > self._batch_bytes_max or not self._looks.allow(cost):
             self.unseen_count += 1
             return
         limits = Limits(decompressed_bytes_max=self._batch_bytes_max)
         try:
             records = records_of(batch, header, limits)
             if _NEEDLE not in bytes(records):
+                return
+            if not self._looks.allow(header.record_count / _RECORDS_PER_LOOK):
+                self.unseen_count += 1
                 return
             decoded = decode_batch(batch, limits=READ_LIMITS if header.codec is Codec.NONE else limits)
         except KafkaError:  # the batch was checked before: it expands beyond the bound
