@@ -164,3 +164,43 @@ async def test_a_move_is_cancelled(browser: Browser, admin: Admin, cluster: Clus
             await asyncio.sleep(0.1)
     partitions = (await asyncio.to_thread(admin.describe_topics, ["stays"]))["stays"].partitions
     assert partitions[0].replicas == (1,)
+
+
+async def test_a_dead_broker_is_drained_with_a_throttle_and_its_end_is_on_the_time_line() -> None:
+    """Its settings cannot be changed, so the throttle leaves it out."""
+    with Cluster(brokers=3, settings={"broker.session.timeout.ms": "6000"}) as cluster:
+
+        def prepare() -> None:
+            with Admin(cluster.address) as admin:
+                admin.create_topics([NewTopic("pair", assignments=[[3, 1], [1, 3]])])
+
+        await asyncio.to_thread(prepare)
+        bootstrap = cluster.broker(1).address
+        async with browser_of(ConsoleOptions(bootstrap=bootstrap, hosts=HOSTS)) as browser:
+            await browser.get("/cluster")
+            cluster.broker(3).kill()
+            async with asyncio.timeout(60):
+                while "Broker 3 is gone." not in (shown := (await browser.get("/cluster")).text):
+                    await asyncio.sleep(0.3)
+            async with asyncio.timeout(60):
+                while "no longer in sync" not in (shown := (await browser.get("/cluster")).text):
+                    await asyncio.sleep(0.3)
+            assert "/cluster/plan?drain=3" in shown
+            page = await browser.get("/cluster/plan?drain=3")
+            lines = [line for line in plan_of(page.text).splitlines() if line.startswith("pair ")]
+            assert len(lines) == 2
+            token, plan = token_of(page.text), "\n".join(lines)
+            begun = await browser.post("/cluster/plan", token=token, plan=plan, throttle="10", sure="1")
+            assert begun.status_code == 303, begun.text
+            async with asyncio.timeout(60):
+                while (run := browser.console.moves.last) is not None and not run.is_over:
+                    await asyncio.sleep(0.1)
+            assert run is not None
+            assert run.state == "done", run.problems
+
+        def held() -> set[int]:
+            with Admin(bootstrap) as admin:
+                partitions = admin.describe_topics(["pair"])["pair"].partitions
+                return {broker for partition in partitions for broker in partition.replicas}
+
+        assert await asyncio.to_thread(held) == {1, 2}

@@ -85,7 +85,7 @@ class MoveProgress:
 
 async def read_progress(
     admin: AsyncAdmin,
-) -> tuple[dict[TopicPartition, ReassignmentDescription], list[MoveProgress]]:
+) -> tuple[Mapping[TopicPartition, ReassignmentDescription], list[MoveProgress]]:
     """Returns the moves under way, and how far each is. Sizes are UNKNOWN where directories are not shown."""
     moves = await admin.list_reassignments(timeout_s=CALL_S)
     if not moves:

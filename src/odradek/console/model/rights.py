@@ -13,7 +13,7 @@ from odradek.telemetry import events
 
 _log = events.get("console")
 
-CALL_S: Final = 5.0
+CALL_S: Final = 3.0
 AGE_S: Final = 10.0
 
 

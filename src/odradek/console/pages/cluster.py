@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Final
 
 from starlette.responses import Response
 
+from odradek.client.admin.reassignments import ReassignmentDescription
 from odradek.client.errors import explain
 from odradek.cluster.balance import BalancePlan
 from odradek.console.model.moving import MoveProgress, parse_plan_text, plan_text, read_plan
 from odradek.console.model.snapshot import ModelSnapshot
-from odradek.console.pages.offers import offers_of
+from odradek.console.pages.offers import offers_of, reading_of
 from odradek.console.web.application import ConsolePage
 from odradek.console.web.visit import Visit
 from odradek.model.errors import ConfigError, ErrorCode, KafkaError, OdradekError
@@ -29,13 +31,8 @@ _RATE_MAX: Final = 2**31 - 1
 async def show(visit: Visit) -> Response:
     """Shows moves, what may be done, and the time line."""
     await visit.wait_until_read()
-    progress: list[MoveProgress] = []
-    problem, under_way = "", 0
-    try:
-        moves, progress = await visit.run(visit.model.moves.get())
-        under_way = len(moves)
-    except OdradekError as error:
-        problem = explain(error)
+    nothing: tuple[Mapping[TopicPartition, ReassignmentDescription], list[MoveProgress]] = ({}, [])
+    (moves, progress), problem = await reading_of(visit, visit.model.moves, nothing)
     line = visit.model.time_line
     events = line.events()
     return visit.render(
@@ -43,7 +40,7 @@ async def show(visit: Visit) -> Response:
         active="cluster",
         offers=await offers_of(visit),
         run=visit.console.moves.last,
-        under_way=under_way,
+        under_way=len(moves),
         progress=progress[:PROGRESS_ROWS],
         progress_left_out=max(0, len(progress) - PROGRESS_ROWS),
         problem=problem,

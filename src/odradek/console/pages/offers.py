@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, Final, TypeVar
@@ -14,6 +15,7 @@ from odradek.model.errors import OdradekError
 from odradek.protocol.acls import AclOperation
 
 PAGE_ROWS: Final = 50
+READING_S: Final = 5.0
 SEARCH_LENGTH_MAX: Final = 500
 T = TypeVar("T")
 
@@ -40,9 +42,12 @@ async def offers_of(visit: Visit) -> PageOffers:
 
 
 async def reading_of(visit: Visit, reading: SharedReading[T], empty: T) -> tuple[T, str]:
-    """Returns what was read and "", or `empty` and the reason why it could not be read."""
+    """Returns what was read and "", or `empty` and the reason why it was not. A late reading goes on for the next page."""
     try:
-        return await visit.run(reading.get()), ""
+        async with asyncio.timeout(READING_S):
+            return await visit.run(reading.get()), ""
+    except TimeoutError:
+        return empty, visit.catalogue.text("people.slow", time=visit.catalogue.seconds(READING_S))
     except OdradekError as error:
         return empty, explain(error)
 
