@@ -28,12 +28,14 @@ if TYPE_CHECKING:
     from odradek.console.sql import access
     from odradek.console.web import console as console_state
     from odradek.sql import rest_client
+    from odradek.values import schema_registry as schemas
 else:
     console_demo = lazy("odradek.cli.console_demo")
     serving = lazy("odradek.console.serving")
     console_state = lazy("odradek.console.web.console")
     access = lazy("odradek.console.sql.access")
     rest_client = lazy("odradek.sql.rest_client")
+    schemas = lazy("odradek.values.schema_registry")
 
 _LOGIN_MECHANISMS: Final = ("PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512")
 _OF_TOKENS: Final = ("sasl_oauthbearer_", "sasl_jaas_config", "java_security_auth_login_config")
@@ -66,6 +68,12 @@ _OWN_LOGIN: Final = ("sasl_username", "sasl_password", "sasl_jaas_config", "java
 )
 @click.option(
     "--tls-key", "key", metavar="FILE", help="The certificate's private key, where it is in another file."
+)
+@click.option(
+    "--schema-registry",
+    metavar="URL",
+    envvar="ODRADEK_SCHEMA_REGISTRY",
+    help="Decode AVRO, PROTOBUF and JSON_SR in records: http://host:8081, or https://user:password@host.",
 )
 @oidc_options
 @click.option(
@@ -102,6 +110,7 @@ def console(
     sql_url: str | None,
     sql_user: str | None,
     sql_ca: Path | None,
+    schema_registry: str | None,
     bootstrap: str,
     **oidc: Any,
 ) -> None:
@@ -133,6 +142,9 @@ def console(
                     read_only=read_only,
                     hosts=serving.own_hosts(host, (*hosts, *_public_host(provider))),
                     oidc=provider,
+                    schema_registry=None
+                    if schema_registry is None
+                    else schemas.SchemaRegistryTerms.of(schema_registry),
                     secure_cookies=certificate is not None or _is_https(provider),
                     sql=_sql_terms(sql_url, sql_user, sql_ca, asks=asks),
                 ),

@@ -15,6 +15,10 @@ import pytest
 
 from odradek.model.errors import ConfigError
 from odradek.streams import Avro, Protobuf
+from odradek.values.errors import SqlError
+from odradek.values.formats.avro_schemas import check_bounded, parsed_schema
+from odradek.values.formats.avro_values import AvroCodec
+from odradek.values.types import SqlType, struct_of_fields
 
 NOON = dt.datetime(2026, 5, 4, 12, tzinfo=dt.UTC)
 ORDER = {
@@ -242,3 +246,27 @@ def test_a_proto_file_that_is_wrong_says_where(tmp_path: Path, proto_file: Path)
         Protobuf(proto_file)
     with pytest.raises(ConfigError, match=r"has no message shop\.None"):
         Protobuf(proto_file, message="shop.None")
+
+
+@pytest.mark.parametrize(
+    ("field", "line"),
+    [
+        (
+            {"type": "record", "name": "L", "fields": [{"name": "next", "type": ["null", "L"]}]},
+            "holds itself",
+        ),
+        ({"type": "array", "items": "null"}, "items without bytes"),
+        (
+            {"type": "map", "values": {"type": "array", "items": {"type": "fixed", "name": "F", "size": 0}}},
+            "bytes",
+        ),
+    ],
+)
+def test_a_part_that_no_column_reads_has_a_limit_too(field: Any, line: str) -> None:
+    """Fastavro reads the whole record: a deep one overflows the stack, and a list of nothing fills the memory."""
+    fields = [{"name": "a", "type": "int"}, {"name": "b", "type": field}]
+    schema = parsed_schema(json.dumps({"type": "record", "name": "R", "fields": fields}), "R")
+    with pytest.raises(SqlError, match=line):
+        AvroCodec(schema, struct_of_fields([("a", SqlType(kind="INTEGER"))]))
+    bounded = parsed_schema(json.dumps({"type": "array", "items": ["null", "int"]}), "A")
+    check_bounded(bounded)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable, Sequence
 from typing import Final
 from urllib.parse import urlencode
 
@@ -11,6 +11,7 @@ from starlette.responses import Response, StreamingResponse
 
 from odradek.client.consumer.consumer_record import ConsumerRecord
 from odradek.client.errors import explain
+from odradek.console.model.record_decoding import DecodedPage
 from odradek.console.model.record_view import content_view, short_text
 from odradek.console.model.records import RecordTail, ScanStep
 from odradek.console.pages.record_forms import (
@@ -55,6 +56,8 @@ async def show(visit: Visit) -> Response:
     except OdradekError as error:
         line = explain(error)
     is_tail = visit.query.get("from") == "tail"
+    rows = [] if step is None or query is None else _rows(visit, query, step)
+    decoded = await _decoded(visit, rows)
     tail = {"topic": topic.name, "partition": visit.query.get("partition", "")}
     return visit.render(
         "records.html",
@@ -63,14 +66,24 @@ async def show(visit: Visit) -> Response:
         topic=topic,
         starts=STARTS,
         step=step,
-        rows=[] if step is None or query is None else _rows(visit, query, step),
+        rows=rows,
         line=line,
         query=visit.query,
         progress=None if step is None or query is None else _progress(visit, query, step),
         tail_path=f"{TAIL_PATH}?{urlencode(tail)}" if is_tail else "",
-        short=short_text,
+        short=_short(decoded),
+        problem=decoded.problem,
         time_text=time_text,
     )
+
+
+async def _decoded(visit: Visit, rows: Sequence[ConsumerRecord]) -> DecodedPage:
+    """Decodes the keys and values that have a schema."""
+    return await visit.console.decoder.page([part for row in rows for part in (row.key, row.value)])
+
+
+def _short(decoded: DecodedPage) -> Callable[[bytes | None], str | None]:
+    return lambda content: short_text(decoded.bytes_of(content))
 
 
 async def _step(visit: Visit, topic: str, query: RecordQuery) -> ScanStep:
@@ -129,12 +142,15 @@ def _progress(visit: Visit, query: RecordQuery, step: ScanStep) -> dict[str, obj
 async def show_record(visit: Visit) -> Response:
     """Shows one record."""
     record = await known_record(visit)
+    decoded = await _decoded(visit, [record])
     return visit.render(
         "record.html",
         active="topics",
         record=record,
-        key=content_view(record.key),
-        value=content_view(record.value),
+        key=content_view(decoded.bytes_of(record.key)),
+        value=content_view(decoded.bytes_of(record.value)),
+        schemas=(decoded.of(record.key), decoded.of(record.value)),
+        problem=decoded.problem,
         headers=[
             (name, short_text(value), len(value or b"")) for name, value in record.headers[:HEADERS_MAX]
         ],
@@ -211,10 +227,11 @@ async def _tail_events(visit: Visit, reader: RecordTail) -> AsyncIterator[str]:
             if not records:
                 yield ": alive\n\n"
                 continue
+            shown = ordered(records[-TAIL_ROWS_MAX:], newest_first=True)
             html = rows.render(
                 **visit.values(),
-                rows=ordered(records[-TAIL_ROWS_MAX:], newest_first=True),
-                short=short_text,
+                rows=shown,
+                short=_short(await _decoded(visit, shown)),
                 time_text=time_text,
             )
             data = "".join(f"data: {line}\n" for line in html.splitlines() if line.strip())

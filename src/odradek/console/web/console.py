@@ -15,6 +15,7 @@ from markupsafe import Markup
 from odradek.console.background import BackgroundLoop
 from odradek.console.model.models import ClusterModels
 from odradek.console.model.moving import MoveRuns
+from odradek.console.model.record_decoding import RecordDecoder
 from odradek.console.model.refreshing import ClusterModel
 from odradek.console.oidc.flow import LoginFlows
 from odradek.console.oidc.provider import OidcOptions, OidcProvider, OidcTokens
@@ -25,6 +26,7 @@ from odradek.model.safe_text import safe_line
 from odradek.runtime.ports import Clock
 from odradek.runtime.real_clock import SystemClock
 from odradek.telemetry import events
+from odradek.values.schema_registry import SchemaRegistryTerms
 
 _log = events.caused_by_peers("console")
 
@@ -51,6 +53,8 @@ class ConsoleOptions:
     """The identity provider at which users log in, in place of a name and a password."""
     secure_cookies: bool = False
     """Whether browsers may send the cookie over TLS only."""
+    schema_registry: SchemaRegistryTerms | None = None
+    """The registry that has the schemas of records; None: they are shown as bytes."""
     sql: SqlTerms | None = None
     """The SQL server whose streams, tables and queries are shown; None: there is none."""
 
@@ -66,6 +70,7 @@ class Console:
         self.models: Final = ClusterModels(options.bootstrap, self.background, self.clock)
         self.moves: Final = MoveRuns(options.bootstrap, self.clock)
         """Rebalances and drains; on the background loop."""
+        self.decoder: Final = RecordDecoder(options.schema_registry, self.clock)
         self.sessions: Final = ConsoleSessions()
         self.attempts: Final = Attempts()
         self.key: Final = os.urandom(32)

@@ -181,6 +181,44 @@ def parsed_schema(text: str | bytes, name: str, references: Iterable[tuple[str, 
     return AvroSchema(root, named)
 
 
+def check_bounded(schema: AvroSchema) -> None:
+    """Raises SqlError for a schema whose values may be arbitrarily deep, or arbitrarily many in no bytes.
+
+    The first overflows the stack of fastavro, which ends the process; the second fills the memory.
+    """
+    _has_bytes(schema.root, schema, (), {})
+
+
+def _has_bytes(part: Any, schema: AvroSchema, above: tuple[str, ...], known: dict[str, bool]) -> bool:
+    """Tells whether every value of a type has at least one byte, and checks the types inside."""
+    if isinstance(part, list):
+        for kind in part:
+            _has_bytes(kind, schema, above, known)
+        return True  # the number of the branch
+    if isinstance(part, str):
+        return (
+            _has_bytes(schema.named[part], schema, above, known) if part in schema.named else part != "null"
+        )
+    kind, name = part["type"], part.get("name", "")
+    if kind in ("record", "error"):
+        if name in above:
+            raise SqlError(f"the Avro type {name} holds itself: its values have no limit of depth")
+        if name not in known:
+            inside = [_has_bytes(field["type"], schema, (*above, name), known) for field in part["fields"]]
+            known[name] = any(inside)
+        return known[name]
+    if kind == "array":
+        if not _has_bytes(part["items"], schema, above, known):
+            raise SqlError("an Avro array of items without bytes has no limit of length")
+        return True
+    if kind == "map":
+        _has_bytes(part["values"], schema, above, known)
+        return True
+    if kind == "fixed":
+        return bool(part["size"] > 0)
+    return _has_bytes(kind, schema, above, known)
+
+
 def _stored(schema: Any) -> Any:
     """The schema whose logical types fastavro does not see."""
     if isinstance(schema, list):

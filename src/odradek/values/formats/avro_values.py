@@ -16,7 +16,7 @@ from odradek.values.exact_numbers import (
     unscaled_bytes,
     whole,
 )
-from odradek.values.formats.avro_schemas import AvroSchema, logical_type
+from odradek.values.formats.avro_schemas import AvroSchema, check_bounded, logical_type
 from odradek.values.times import day, day_number, local_moment, moment, moment_ms, moment_us, precise_moment
 from odradek.values.types import SqlType
 
@@ -32,6 +32,7 @@ class AvroCodec:
     """Reads and writes values of one type after one schema. Raises SqlError where they do not belong together."""
 
     def __init__(self, schema: AvroSchema, kind: SqlType) -> None:
+        check_bounded(schema)
         self._root = schema.root
         self._of_stored = _reader(kind, schema.root, schema)
         self._to_stored = _writer(kind, schema.root, schema)
@@ -42,12 +43,7 @@ class AvroCodec:
         `is_all`: bytes that are left over are an error.
         """
         stream = io.BytesIO(data)
-        try:
-            stored: Any = fastavro.schemaless_reader(stream, self._root, None)
-        except Exception as error:  # noqa: BLE001 - the parser of foreign data: whatever it stumbles over is wrong data
-            raise ValueError(
-                f"{type(error).__name__}: {error!s:.200}" if str(error) else "the data ends too soon"
-            ) from None
+        stored = _stored_value(stream, self._root)
         if is_all and stream.tell() < len(data):
             raise ValueError(f"{len(data) - stream.tell()} bytes are left over")
         return None if stored is None else self._of_stored(stored)
@@ -62,6 +58,20 @@ class AvroCodec:
         except (TypeError, AttributeError, KeyError, OverflowError, ArithmeticError, EOFError) as error:
             raise ValueError(f"{type(error).__name__}: {error}") from None
         return out.getvalue()
+
+
+def avro_document(schema: AvroSchema, data: bytes) -> Any:
+    """Returns a value as Avro stores it, to look at. The schema has passed `check_bounded`. Raises ValueError."""
+    return _stored_value(io.BytesIO(data), schema.root)
+
+
+def _stored_value(stream: io.BytesIO, root: Any) -> Any:
+    try:
+        return fastavro.schemaless_reader(stream, root, None)
+    except Exception as error:  # noqa: BLE001 - the parser of foreign data: whatever it stumbles over is wrong data
+        raise ValueError(
+            f"{type(error).__name__}: {error!s:.200}" if str(error) else "the data ends too soon"
+        ) from None
 
 
 def _same(value: Any) -> Any:

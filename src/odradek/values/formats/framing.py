@@ -33,6 +33,11 @@ def _split(data: bytes) -> tuple[int, bytes]:
     return int(_HEAD.unpack_from(data)[1]), data[_HEAD.size :]
 
 
+def framed(data: bytes) -> tuple[int, bytes] | None:
+    """Returns the id of a schema in a record, and what follows it; None for data without a head."""
+    return _split(data) if len(data) >= _HEAD.size and data[0] == _MAGIC else None
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ConfluentFraming:
     """The framing of a schema registry: a magic byte and a schema id.

@@ -1,0 +1,174 @@
+"""Avro, Protobuf and JSON with a schema as JSON to look at: records with Confluent's framing whose schema a registry has.
+
+Bytes and ids come from strangers: sizes, unknown ids and time are bounded, and what cannot be decoded is shown as bytes.
+Everything blocks, and runs on a thread.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import threading
+from collections import OrderedDict
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from datetime import date
+from decimal import Decimal
+from typing import Any, Final, NamedTuple
+from uuid import UUID
+
+from odradek.model.errors import OdradekError
+from odradek.runtime.ports import Clock
+from odradek.values.errors import SqlError
+from odradek.values.formats.avro_schemas import check_bounded, parsed_schema
+from odradek.values.formats.avro_values import avro_document
+from odradek.values.formats.framing import framed
+from odradek.values.formats.protobuf_schemas import proto_file
+from odradek.values.formats.protobuf_values import proto_document
+from odradek.values.schema_registry import RegisteredSchema, SchemaRegistryTerms, UnknownSchemaId, registry_of
+
+DECODED_BYTES_MAX: Final = 1 << 20
+"""A longer value is shown as bytes."""
+SCHEMAS_MAX: Final = 500
+UNKNOWN_S: Final = 30.0
+"""A schema that the registry did not have, or that cannot be used, is asked for again after this."""
+READ_MAX: Final = 20
+"""The number of schemas that are read for one page."""
+PAGE_S: Final = 4.0
+"""The time for one page; what is not decoded by then is shown as bytes."""
+AT_ONCE: Final = 2
+
+
+class DecodedContent(NamedTuple):
+    """A key or value as JSON, and the schema that says so."""
+
+    content: bytes
+    kind: str
+    """`AVRO`, `PROTOBUF` or `JSON`."""
+    schema_id: int
+
+
+@dataclass(slots=True)
+class _Reader:
+    """How records of one schema are read, or why they are not."""
+
+    kind: str = ""
+    read: Callable[[bytes], bytes] | None = None
+    until_s: float = 0.0
+    """The time until which a schema that is not usable is left alone."""
+
+
+@dataclass(slots=True)
+class DecodedPage:
+    """What was decoded for one page, by content, and why some was not."""
+
+    by_content: dict[bytes, DecodedContent] = field(default_factory=dict)
+    problem: str = ""
+
+    def of(self, content: bytes | None) -> DecodedContent | None:
+        """Returns the decoded form; None for bytes that are shown as they are."""
+        return None if content is None else self.by_content.get(content)
+
+    def bytes_of(self, content: bytes | None) -> bytes | None:
+        """Returns the decoded form, or else the bytes."""
+        decoded = self.of(content)
+        return content if decoded is None else decoded.content
+
+
+class RecordDecoder:
+    """Decodes for all users of a console: schemas are no secrets of the cluster. `terms` is None without a registry."""
+
+    def __init__(self, terms: SchemaRegistryTerms | None, clock: Clock) -> None:
+        self._terms = terms
+        self._clock = clock
+        self._readers: OrderedDict[int, _Reader] = OrderedDict()
+        self._lock = threading.Lock()
+        self._slots = asyncio.Semaphore(AT_ONCE)
+
+    async def page(self, contents: Sequence[bytes | None]) -> DecodedPage:
+        """Decodes what it can of these keys and values."""
+        if self._terms is None or not any(content and framed(content) for content in contents):
+            return DecodedPage()
+        async with self._slots:
+            return await asyncio.to_thread(self._page, contents)
+
+    def _page(self, contents: Sequence[bytes | None]) -> DecodedPage:
+        page, deadline_s, reads = DecodedPage(), self._clock.monotonic() + PAGE_S, 0
+        for content in contents:
+            head = framed(content) if content and len(content) <= DECODED_BYTES_MAX else None
+            if content is None or head is None or content in page.by_content:
+                continue
+            schema_id, body = head
+            if self._clock.monotonic() > deadline_s:
+                break
+            reader = self._known(schema_id)
+            if reader is None and reads < READ_MAX:
+                reads += 1
+                reader = self._made(schema_id, page)
+            if reader is not None and reader.read is not None:
+                try:
+                    page.by_content[content] = DecodedContent(reader.read(body), reader.kind, schema_id)
+                except (ValueError, RecursionError) as error:
+                    page.problem = page.problem or f"schema {schema_id}: {error!s:.200}"
+        return page
+
+    def _known(self, schema_id: int) -> _Reader | None:
+        with self._lock:
+            reader = self._readers.get(schema_id)
+            if reader is None or (reader.read is None and self._clock.monotonic() > reader.until_s):
+                return None
+            self._readers.move_to_end(schema_id)
+            return reader
+
+    def _made(self, schema_id: int, page: DecodedPage) -> _Reader:
+        assert self._terms is not None
+        try:
+            schema = registry_of(self._terms).by_id(schema_id)
+            reader = _Reader(kind=schema.type, read=_reader_of(schema))
+        except UnknownSchemaId:
+            reader = _Reader(until_s=self._clock.monotonic() + UNKNOWN_S)  # any bytes may begin with a zero
+        except ImportError as error:
+            page.problem = f"schema {schema_id} needs more ({error}): pip install 'odradek[formats]'"
+            reader = _Reader(until_s=self._clock.monotonic() + UNKNOWN_S)
+        except (OdradekError, SqlError, OSError, ValueError) as error:
+            page.problem = page.problem or f"schema {schema_id}: {error!s:.200}"
+            reader = _Reader(until_s=self._clock.monotonic() + UNKNOWN_S)
+        with self._lock:
+            self._readers[schema_id] = reader
+            while len(self._readers) > SCHEMAS_MAX:
+                self._readers.popitem(last=False)
+        return reader
+
+
+def _reader_of(schema: RegisteredSchema) -> Callable[[bytes], bytes]:
+    if schema.type == "AVRO":
+        references = [(name, part.text) for name, part in _all_references(schema)]
+        parsed = parsed_schema(schema.text, f"schema {schema.id}", references)
+        check_bounded(parsed)
+        return lambda body: _json(avro_document(parsed, body))
+    if schema.type == "PROTOBUF":
+        file = proto_file(schema)
+        return lambda body: proto_document(file, body).encode()
+    return lambda body: body
+
+
+def _all_references(schema: RegisteredSchema) -> list[tuple[str, RegisteredSchema]]:
+    """Returns what a schema refers to, and what these refer to, in the order in which they are parsed."""
+    found_parts: dict[str, RegisteredSchema] = {}
+    for name, part in schema.references:
+        found_parts.update(_all_references(part))
+        found_parts[name] = part
+    return list(found_parts.items())
+
+
+def _json(document: Any) -> bytes:
+    return json.dumps(document, ensure_ascii=False, default=_plain).encode(errors="replace")
+
+
+def _plain(value: Any) -> Any:
+    """Returns a value that JSON does not have as one that it has; bytes as Avro's own JSON writes them."""
+    if isinstance(value, bytes | bytearray):
+        return value.decode("latin-1")
+    if isinstance(value, date | Decimal | UUID):
+        return str(value)
+    raise ValueError(f"a value of type {type(value).__name__} has no JSON")
