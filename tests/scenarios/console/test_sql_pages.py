@@ -17,7 +17,7 @@ from tests.unit.sql.running_server import sql_server
 
 from odradek.console.sql import live_queries
 from odradek.console.sql.access import SqlTerms
-from odradek.console.sql.live_queries import OF_BROWSER_MAX, SqlResult
+from odradek.console.sql.live_queries import RUNNING_OF_BROWSER_MAX, SqlResult
 from odradek.console.web.console import ConsoleOptions
 from odradek.sql.rest_client import RestClient
 from odradek.testing import LocalBroker
@@ -159,7 +159,7 @@ async def test_a_stream_of_events_that_ends_lets_the_query_go(
 
 async def test_queries_of_a_browser_are_bounded(page: Browser) -> None:
     first = await run(page, "SELECT * FROM orders EMIT CHANGES;")
-    for _ in range(OF_BROWSER_MAX - 1):
+    for _ in range(RUNNING_OF_BROWSER_MAX - 1):
         assert (await run(page, "SELECT * FROM orders EMIT CHANGES;")).status_code == 200
     refused = await run(page, "SELECT * FROM orders EMIT CHANGES;")
     assert "stop one first" in refused.text

@@ -14,11 +14,12 @@ from typing import Any
 import pytest
 
 from odradek.console.pictures.result_chart import BARS_MAX, WIDTH, chart_choice, result_chart
+from odradek.console.sql.access import THREADS_MAX, CallThreads
 from odradek.console.sql.editor_text import EditorRefusal, RunSettings, editor_run
 from odradek.console.sql.listing import query_description, query_lines, source_description, source_lines
 from odradek.console.sql.live_queries import (
     LINE_BYTES_MAX,
-    OF_BROWSER_MAX,
+    RESULTS_OF_BROWSER_MAX,
     RESULT_BYTES_MAX,
     RESULTS_MAX,
     ROWS_MAX,
@@ -144,9 +145,9 @@ async def test_results_make_room_and_running_ones_are_counted() -> None:
     results = SqlResults()
     first = SqlResult("SHOW STREAMS;", ("one",), None)
     results.add("ann", first)
-    for _ in range(OF_BROWSER_MAX):
+    for _ in range(RESULTS_OF_BROWSER_MAX):
         results.add("ann", SqlResult("", (), None))
-    assert len(results) == OF_BROWSER_MAX
+    assert len(results) == RESULTS_OF_BROWSER_MAX
     with pytest.raises(KafkaError, match="gone"):
         results.get("ann", first.result_id)
     for number in range(RESULTS_MAX):
@@ -271,3 +272,31 @@ def test_charts_of_many_and_of_extreme_values_stay_within_their_picture() -> Non
     same = result_chart("line", COLUMNS, [["a", 0, 0]], (0, 1))
     assert same is not None
     assert same.points == "0.0,0.0"
+
+
+async def test_calls_are_bounded_also_when_no_one_waits_for_them() -> None:
+    threads, going_on = CallThreads(), threading.Event()
+    began: list[int] = []
+
+    def work() -> bool:
+        began.append(1)
+        return going_on.wait(60)
+
+    calls = [asyncio.create_task(_waited(threads, work)) for _ in range(THREADS_MAX + 3)]
+    async with asyncio.timeout(30):
+        while len(began) < THREADS_MAX:
+            await asyncio.sleep(0.01)
+    for call in calls[:5]:
+        call.cancel()
+    await asyncio.sleep(0.05)
+    assert len(began) == THREADS_MAX, "those that were left go on"
+    going_on.set()
+    outcomes = await asyncio.gather(*calls, return_exceptions=True)
+    assert outcomes.count(True) == THREADS_MAX + 3 - 5
+    assert len(began) == THREADS_MAX + 3
+    with pytest.raises(ZeroDivisionError):
+        await _waited(threads, lambda: 1 // 0)
+
+
+async def _waited(threads: CallThreads, work: Callable[[], Any]) -> Any:
+    return await asyncio.wrap_future(await threads.start(work))

@@ -26,6 +26,7 @@ def sql_server(
     settings: Mapping[str, str] | None = None,
     processing_log: ProcessingLogTerms | None = None,
     commands_between_snapshots: int = 500,
+    users: HttpUsers | None = None,
 ) -> Iterator[RestClient]:
     loop, ended, has_begun = asyncio.new_event_loop(), asyncio.Event(), threading.Event()
     ready: list[str] = []
@@ -47,7 +48,7 @@ def sql_server(
             schema_registry=None if schema_registry is None else SchemaRegistryTerms.of(schema_registry),
         )
         try:
-            loop.run_until_complete(serve(terms, HttpTerms(port=0), None, ended, begin))
+            loop.run_until_complete(serve(terms, HttpTerms(port=0), users, ended, begin))
         finally:
             has_begun.set()
             loop.close()

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import asyncio
+import threading
 from collections import OrderedDict
 from collections.abc import Callable, Sequence
-from concurrent.futures import Future, ThreadPoolExecutor
+from contextlib import suppress
+from concurrent.futures import Future
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, Final, TypeVar
@@ -50,6 +52,32 @@ class SqlTerms:
         return RestClient(url=self.url, user=user, password=password, ca=self.ca)
 
 
+class CallThreads:
+    """Runs blocking calls on threads, `THREADS_MAX` at most. They are daemons: no call holds up the end of the process."""
+
+    def __init__(self) -> None:
+        self._slots = asyncio.Semaphore(THREADS_MAX)
+
+    async def start(self, work: Callable[[], T]) -> Future[T]:
+        """Begins a call as soon as a thread may start. Its slot is free when the call is over, whoever waits for it."""
+        await self._slots.acquire()
+        loop = asyncio.get_running_loop()
+        future: Future[T] = Future()
+        future.set_running_or_notify_cancel()  # a caller that leaves does not cancel it: the call goes on
+
+        def run() -> None:
+            try:
+                future.set_result(work())
+            except BaseException as error:  # noqa: BLE001 - the root of a thread: the caller gets it
+                future.set_exception(error)
+            finally:
+                with suppress(RuntimeError):  # the console has ended, and its loop is closed
+                    loop.call_soon_threadsafe(self._slots.release)
+
+        threading.Thread(target=run, name="odradek-console-sql", daemon=True).start()
+        return future
+
+
 class SlowSqlServerError(ServerUnreachable):
     """The SQL server did not answer in time."""
 
@@ -57,7 +85,7 @@ class SlowSqlServerError(ServerUnreachable):
 class SqlAccess:
     """The SQL server as one login sees it. Used on the loop of the pages; its calls run on threads."""
 
-    def __init__(self, client: RestClient, threads: ThreadPoolExecutor, clock: Clock) -> None:
+    def __init__(self, client: RestClient, threads: CallThreads, clock: Clock) -> None:
         self.url: Final = client.url
         self.names: Final = KnownNames(replace(client, timeout_s=READ_S))
         self._reader: Final = replace(client, timeout_s=READ_S)
@@ -135,8 +163,8 @@ class SqlAccess:
 
     async def _opened(self, query: str, settings: RunSettings) -> OpenQuery:
         """Opens a query. It is closed when the page no longer waits for it."""
-        future = self._threads.submit(
-            self._client.query, query, properties=settings.properties, variables=settings.variables
+        future = await self._threads.start(
+            lambda: self._client.query(query, properties=settings.properties, variables=settings.variables)
         )
         try:
             return await asyncio.wrap_future(future)
@@ -148,12 +176,12 @@ class SqlAccess:
         """Reads the names for completions again, if they are old. Does not wait."""
         if self._clock.monotonic() - self._names_s >= NAMES_S:
             self._names_s = self._clock.monotonic()
-            self._threads.submit(self.names.refresh)
+            self.names.refresh_soon()
 
     async def _call(self, limit_s: float, work: Callable[[], T]) -> T:
         try:
             async with asyncio.timeout(limit_s):
-                return await asyncio.wrap_future(self._threads.submit(work))
+                return await asyncio.wrap_future(await self._threads.start(work))
         except TimeoutError:
             raise self._slow(limit_s) from None
 
@@ -194,7 +222,7 @@ class SqlServers:
         self.terms: Final = terms
         self.results: Final = SqlResults()
         self._clock = clock
-        self._threads = ThreadPoolExecutor(THREADS_MAX, thread_name_prefix="odradek-console-sql")
+        self._threads = CallThreads()
         self._servers: OrderedDict[tuple[str, str | None, str], SqlAccess] = OrderedDict()
 
     def of(self, principal: str, user: str | None, password: str) -> SqlAccess:
@@ -210,6 +238,5 @@ class SqlServers:
         return server
 
     def close(self) -> None:
-        """Ends queries and threads. Idempotent."""
+        """Ends queries. Idempotent."""
         self.results.close()
-        self._threads.shutdown(wait=False, cancel_futures=True)

@@ -29,7 +29,9 @@ RESULT_BYTES_MAX: Final = 1 << 20
 LINE_BYTES_MAX: Final = 1 << 20
 RESULTS_MAX: Final = 64
 """The results of all browsers. The oldest of those that are over makes room."""
-OF_BROWSER_MAX: Final = 6
+RESULTS_OF_BROWSER_MAX: Final = 8
+RUNNING_OF_BROWSER_MAX: Final = 4
+"""Each one that is seen holds a connection, and browsers open six to a server: pages need the others."""
 LEASE_S: Final = 10.0
 ENDED_S: Final = 600.0
 """A result that no one looked at for so long is forgotten."""
@@ -176,10 +178,10 @@ class SqlResults:
         """Raises KafkaError THROTTLING_QUOTA_EXCEEDED if the browser, or all of them, have too many running queries."""
         owner = _owner(browser_id)
         running = [key for key, outcome in self._results.items() if not outcome.is_over]
-        if len(running) >= RESULTS_MAX or sum(key[0] == owner for key in running) >= OF_BROWSER_MAX:
+        if len(running) >= RESULTS_MAX or sum(key[0] == owner for key in running) >= RUNNING_OF_BROWSER_MAX:
             raise KafkaError(
                 ErrorCode.THROTTLING_QUOTA_EXCEEDED,
-                f"too many queries run: at most {OF_BROWSER_MAX} of a browser and {RESULTS_MAX} of all; stop one first",
+                f"too many queries run: at most {RUNNING_OF_BROWSER_MAX} of a browser and {RESULTS_MAX} of all; stop one first",
             )
 
     def add(self, browser_id: str, outcome: SqlResult) -> None:
@@ -187,7 +189,7 @@ class SqlResults:
         owner = _owner(browser_id)
         self._results[owner, outcome.result_id] = outcome
         own = [key for key in self._results if key[0] == owner]
-        self._make_room(own, len(own) - OF_BROWSER_MAX)
+        self._make_room(own, len(own) - RESULTS_OF_BROWSER_MAX)
         self._make_room(list(self._results), len(self._results) - RESULTS_MAX)
         self._expect(owner, outcome)
 

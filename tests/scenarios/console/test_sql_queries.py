@@ -1,0 +1,148 @@
+"""Pages of persistent queries: a SQL server that exists in answers alone, so that queries fail as a test needs it."""
+
+from __future__ import annotations
+
+import html
+import json
+import threading
+from collections.abc import AsyncIterator, Iterator
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from typing import Any
+
+import pytest
+from tests.scenarios.console.conftest import HOSTS, Browser, browser_of
+
+from odradek.console.sql.access import SqlTerms
+from odradek.console.web.console import ConsoleOptions
+from odradek.testing import LocalBroker
+
+EVIL = "<script>alert(1)</script>\u202e"
+PLAN = """\
+write to topic totals, key KAFKA, value JSON
+  stateful: aggregate by CUSTOMER
+    native: read stream ORDERS from topic orders
+"""
+FAILING = {
+    "id": "CTAS_TOTALS_1",
+    "queryString": f"CREATE TABLE totals AS SELECT '{EVIL}' FROM orders;",
+    "sinks": ["TOTALS"],
+    "sinkKafkaTopics": ["totals"],
+    "state": "ERROR",
+    "failureCount": 3,
+    "failingSince": 1_000,
+    "queryErrors": [{"timestamp": 1_000, "errorMessage": f"it failed: {EVIL}"}],
+}
+RUNNING = {"id": "CSAS_LARGE_2", "queryString": "CREATE STREAM large AS …", "sinks": ["LARGE"], "state": "RUNNING"}
+EXPLAINED = {
+    "@type": "queryDescription",
+    "queryDescription": {
+        "id": "CTAS_TOTALS_1",
+        "statementText": FAILING["queryString"],
+        "sources": ["ORDERS"],
+        "sinks": ["TOTALS"],
+        "fields": [{"name": "CUSTOMER", "schema": {"type": "STRING"}, "type": "KEY"}],
+        "executionPlan": PLAN,
+        **{name: FAILING[name] for name in ("state", "failureCount", "failingSince", "queryErrors")},
+    },
+}
+
+
+class ScriptedSqlServer:
+    """Answers SHOW and EXPLAIN, and keeps all other statements that it gets."""
+
+    def __init__(self) -> None:
+        self.statements: list[str] = []
+        outer = self
+
+        class Handler(BaseHTTPRequestHandler):
+            def do_POST(self) -> None:
+                text = json.loads(self.rfile.read(int(self.headers["content-length"])))["ksql"]
+                content = json.dumps(outer.reply(text)).encode()
+                self.send_response(200)
+                self.send_header("content-length", str(len(content)))
+                self.end_headers()
+                self.wfile.write(content)
+
+            def log_message(self, *_: object) -> None:
+                """Says nothing."""
+
+        self.http = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
+        self.url = f"http://127.0.0.1:{self.http.server_port}"
+
+    def reply(self, text: str) -> list[dict[str, Any]]:
+        if text.startswith("SHOW"):
+            queries = {"@type": "queries", "queries": [RUNNING, FAILING]}
+            return [queries, {"@type": "streams", "streams": []}, {"@type": "tables", "tables": []}]
+        if text.startswith("EXPLAIN"):
+            return [EXPLAINED]
+        self.statements.append(text)
+        return []
+
+
+@pytest.fixture(scope="module")
+def server() -> Iterator[ScriptedSqlServer]:
+    scripted = ScriptedSqlServer()
+    thread = threading.Thread(target=scripted.http.serve_forever)
+    thread.start()
+    yield scripted
+    scripted.http.shutdown()
+    scripted.http.server_close()
+    thread.join()
+
+
+@pytest.fixture
+async def page(broker: LocalBroker, server: ScriptedSqlServer) -> AsyncIterator[Browser]:
+    server.statements.clear()
+    options = ConsoleOptions(bootstrap=broker.address, hosts=HOSTS, sql=SqlTerms(url=server.url))
+    async with browser_of(options) as running:
+        yield running
+
+
+async def test_queries_that_fail_come_first_with_their_reason(page: Browser) -> None:
+    listed = await page.get("/sql")
+    assert listed.text.index("CTAS_TOTALS_1") < listed.text.index("CSAS_LARGE_2")
+    assert "it failed:" in listed.text
+    assert "1 failing" in listed.text
+    assert "<script>alert" not in listed.text
+    assert "\u202e" not in listed.text
+
+
+async def test_a_query_has_its_failures_and_its_plan_as_a_picture(page: Browser) -> None:
+    shown = await page.get("/sql/query?id=CTAS_TOTALS_1")
+    text = html.unescape(shown.text)
+    assert shown.status_code == 200
+    assert "It failed 3 times since 1970-01-01 00:00:01.000" in text
+    assert text.count('class="graph-node') == 3
+    assert "write to topic totals, key KAFKA, value JSON" in text
+    assert "<script>alert" not in shown.text
+    for query_id in ("", "A;DROP TABLE x", "`", "a" * 300):
+        assert (await page.get("/sql/query", params={"id": query_id})).status_code == 404
+
+
+async def test_a_query_is_paused_by_a_button_and_terminated_after_a_question(
+    page: Browser, server: ScriptedSqlServer
+) -> None:
+    path = "/sql/query?id=CTAS_TOTALS_1"
+    done = await page.submit("/sql/query", on=path, id="CTAS_TOTALS_1", action="pause")
+    assert done.headers["location"].endswith("notice=query_paused")
+    asked = await page.submit("/sql/query", on=path, id="CTAS_TOTALS_1", action="terminate")
+    assert "Yes, terminate it" in asked.text
+    assert server.statements == ["PAUSE CTAS_TOTALS_1;"]
+    await page.submit("/sql/query", on=path, id="CTAS_TOTALS_1", action="terminate", sure="1")
+    assert server.statements == ["PAUSE CTAS_TOTALS_1;", "TERMINATE CTAS_TOTALS_1;"]
+    for fields in ({"id": "CTAS_TOTALS_1", "action": "drop"}, {"id": "X; DROP", "action": "pause"}):
+        assert (await page.submit("/sql/query", on=path, **fields)).status_code in (400, 404)
+    assert len(server.statements) == 2
+
+
+async def test_a_read_only_console_ends_no_query(broker: LocalBroker, server: ScriptedSqlServer) -> None:
+    options = ConsoleOptions(
+        bootstrap=broker.address, hosts=HOSTS, sql=SqlTerms(url=server.url), read_only=True
+    )
+    server.statements.clear()
+    async with browser_of(options) as reader:
+        path = "/sql/query?id=CTAS_TOTALS_1"
+        assert 'name="action"' not in (await reader.get(path)).text
+        fields = {"id": "CTAS_TOTALS_1", "action": "terminate", "sure": "1"}
+        assert (await reader.submit("/sql/query", on=path, **fields)).status_code == 403
+    assert server.statements == []
