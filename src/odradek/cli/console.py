@@ -79,7 +79,8 @@ _OWN_LOGIN: Final = ("sasl_username", "sasl_password", "sasl_jaas_config", "java
 @click.option(
     "--demo",
     is_flag=True,
-    help="Start three brokers with flights, and look at these. They end with the console.",
+    help="Start three brokers with flights, and a SQL server where odradek[sql] is installed, and look at these. They end"
+    " with the console.",
 )
 @click.option(
     "--sql",
@@ -132,11 +133,14 @@ def console(
         remark("passwords travel in plain text on this address: use --tls-certificate, or a proxy with TLS")
     if not demo:
         _warn_if_unreachable(bootstrap)
-    with console_demo.demo_cluster() if demo else nullcontext(bootstrap) as servers:
+    sql = None if demo else _sql_terms(sql_url, sql_user, sql_ca, asks=asks)
+    with console_demo.demo_cluster() if demo else nullcontext() as started:
+        if started is not None:
+            bootstrap, sql = started.bootstrap, _sql_terms(started.sql, None, None, asks=False)
         asyncio.run(
             serve(
                 options(
-                    bootstrap=servers,
+                    bootstrap=bootstrap,
                     settings=settings,
                     asks_for_login=asks,
                     read_only=read_only,
@@ -146,7 +150,7 @@ def console(
                     if schema_registry is None
                     else schemas.SchemaRegistryTerms.of(schema_registry),
                     secure_cookies=certificate is not None or _is_https(provider),
-                    sql=_sql_terms(sql_url, sql_user, sql_ca, asks=asks),
+                    sql=sql,
                 ),
                 serving.ConsoleAddress(host=host, port=port, certificate=certificate, key=key),
                 on_ready=lambda url: say(f"ready {url}"),

@@ -7,15 +7,19 @@ import random
 import threading
 import time
 from collections.abc import Iterator
+from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import contextmanager
-from typing import Final
+from importlib.util import find_spec
+from pathlib import Path
+from typing import Final, NamedTuple
 
 from odradek.cli.progress import waiting_line
 from odradek.cli.serving.broker_processes import Fleet
 from odradek.cli.serving.own_directory import own_directory
-from odradek.cli.sql_sandbox import flight
+from odradek.cli.sql_sandbox import AIRPORT_ROWS, flight, sql_server
 from odradek.client import Admin, Consumer, NewTopic, Producer
 from odradek.dead_letters.headers import FailedConsumer, Origin, RecordFailure, letter_headers
+from odradek.sql.rest_client import RestClient
 
 _BROKERS: Final = 3
 _PAUSE_S: Final = 0.1
@@ -45,16 +49,34 @@ _TOPICS: Final = (
 )
 
 
+_STATEMENTS: Final = """
+CREATE TABLE airports (code STRING PRIMARY KEY, city STRING, country STRING)
+    WITH (KAFKA_TOPIC='airports', VALUE_FORMAT='JSON');
+CREATE STREAM flights (origin STRING KEY, flight STRING, destination STRING, delay_minutes INT, seats INT)
+    WITH (KAFKA_TOPIC='flights', VALUE_FORMAT='JSON');
+"""
+_SQL_NEEDS: Final = ("sqlglot", "hypercorn")
+"""The modules of a SQL server that answers without Spark."""
+
+
+class DemoCluster(NamedTuple):
+    """The addresses of the demo."""
+
+    bootstrap: str
+    sql: str | None
+    """The SQL server's; None where `odradek[sql]` is not installed."""
+
+
 @contextmanager
-def demo_cluster() -> Iterator[str]:
-    """Yields the address of the cluster. Everything ends with the block or with this process, and its data goes."""
+def demo_cluster() -> Iterator[DemoCluster]:
+    """Yields the addresses of the cluster. Everything ends with the block or with this process, and its data goes."""
     with (
         own_directory("odradek-console-demo-") as directory,
         Fleet.plan(_BROKERS, directory / "brokers", settings=_SETTINGS, apart=True) as fleet,
+        ThreadPoolExecutor(1, thread_name_prefix="odradek-demo-fill") as pool,
+        _sql(fleet.bootstrap, directory, pool.submit(_fill, fleet.bootstrap)) as url,
     ):
         ended = threading.Event()
-        with waiting_line("three brokers with flights"):
-            _fill(fleet.bootstrap)
         traffic = [
             threading.Thread(target=work, args=[fleet.bootstrap, ended], name=work.__name__, daemon=True)
             for work in (_fly, _show_on_board)
@@ -62,11 +84,29 @@ def demo_cluster() -> Iterator[str]:
         for thread in traffic:
             thread.start()
         try:
-            yield fleet.bootstrap
+            yield DemoCluster(fleet.bootstrap, url)
         finally:
             ended.set()
             for thread in traffic:
                 thread.join(_STOP_S)
+
+
+@contextmanager
+def _sql(servers: str, directory: Path, filling: Future[None]) -> Iterator[str | None]:
+    """Yields the URL of a SQL server with the flights as a stream, once the topics are filled; it starts beside that.
+
+    It has no JVM until a query needs Spark.
+    """
+    if any(find_spec(name) is None for name in _SQL_NEEDS):
+        with waiting_line("three brokers with flights"):
+            filling.result()
+        yield None
+        return
+    with sql_server(servers, directory) as url:
+        with waiting_line("three brokers with flights"):
+            filling.result()
+            RestClient(url=url).execute(_STATEMENTS + AIRPORT_ROWS)
+        yield url
 
 
 def _fill(servers: str) -> None:

@@ -45,7 +45,7 @@ CREATE TABLE airports (code STRING PRIMARY KEY, city STRING, country STRING)
 CREATE STREAM flights (origin STRING KEY, flight STRING, destination STRING, delay_minutes INT, seats INT)
     WITH (KAFKA_TOPIC='flights', VALUE_FORMAT='JSON', PARTITIONS=1);
 """
-_INSERTS: Final = "".join(
+AIRPORT_ROWS: Final = "".join(
     f"INSERT INTO airports VALUES ('{code}', '{city}', '{country}');"
     for code, (city, country) in AIRPORTS.items()
 )
@@ -96,27 +96,36 @@ def running() -> Iterator[str]:
     with (
         own_directory("odradek-sql-sandbox-") as directory,
         Fleet.plan(1, directory / "brokers", settings=_SETTINGS, apart=True) as fleet,
+        sql_server(fleet.bootstrap, directory) as url,
     ):
-        with waiting_line("the SQL server"):
-            process, lifeline, url = _server(fleet.bootstrap, directory)
         ended = threading.Event()
         flights = threading.Thread(target=_fly, args=[fleet.bootstrap, ended], name="flights", daemon=True)
         try:
             with waiting_line("the stream and the table"):
-                RestClient(url=url).execute(STATEMENTS + _INSERTS)
+                RestClient(url=url).execute(STATEMENTS + AIRPORT_ROWS)
             flights.start()
             yield url
         finally:
             ended.set()
             if flights.is_alive():
                 flights.join(_STOP_S)
-            os.close(lifeline)
-            process.terminate()
-            try:
-                process.wait(_STOP_S)
-            except subprocess.TimeoutExpired:
-                process.kill()
-                process.wait()
+
+
+@contextmanager
+def sql_server(servers: str, directory: Path) -> Iterator[str]:
+    """Yields the URL of a SQL server, a process that ends with the block or with this process. `directory`: for its data."""
+    with waiting_line("the SQL server"):
+        process, lifeline, url = _server(servers, directory)
+    try:
+        yield url
+    finally:
+        os.close(lifeline)
+        process.terminate()
+        try:
+            process.wait(_STOP_S)
+        except subprocess.TimeoutExpired:
+            process.kill()
+            process.wait()
 
 
 def _server(servers: str, directory: Path) -> tuple[subprocess.Popen[str], int, str]:

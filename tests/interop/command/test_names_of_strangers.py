@@ -127,7 +127,7 @@ COMMANDS: Final[Mapping[str, tuple[Words, ...]]] = {
     # These go on until they are ended, so they are shown what they refuse; what they log is tested with telemetry.
     "serve": (("--listen", EVIL, "--data", "d"),),
     "sql serve": (("--set", f"{EVIL}=1"),),
-    "console": (("--listen", EVIL), ("--bootstrap", EVIL)),
+    "console": (("--listen", EVIL), ("--bootstrap", EVIL), ("--sql", EVIL)),
     "bench produce": (("--topic", EVIL, "--records", "1"),),
     "bench consume": (("--topic", EVIL),),
     "bench end-to-end": (("--topic", EVIL, "--seconds", "0.1"),),

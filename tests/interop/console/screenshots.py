@@ -1,4 +1,6 @@
-"""Draws the pictures of docs/console.md: `make screenshots`. The cluster exists in answers alone, so they stay the same."""
+"""Draws the pictures of docs/console.md: `make screenshots`. Most are of a cluster that exists in answers alone, and stay the
+same; those of SQL and pipelines are of a broker.
+"""
 
 from __future__ import annotations
 
@@ -11,6 +13,7 @@ from typing import Final, NamedTuple
 from PIL import Image
 from playwright.sync_api import Browser, sync_playwright
 from tests.interop.console.conftest import CHROMIUM, console_process
+from tests.interop.console.flowing import FLIGHTS, LIVE_QUERY, flowing_console
 
 DOCS: Final = Path(__file__).parents[3] / "docs"
 COLOURS: Final = 128
@@ -48,12 +51,46 @@ def draw(browser: Browser, address: str, picture: Picture) -> None:
     page.locator("#figures, #list").first.wait_for()
     content = page.screenshot(full_page=not picture.height)
     context.close()
-    Image.open(io.BytesIO(content)).convert("RGB").quantize(COLOURS).save(
-        DOCS / f"{picture.name}.png", optimize=True
-    )
+    save(content, picture.name)
+
+
+def save(content: bytes, name: str) -> None:
+    """Writes a picture of docs/."""
+    image = Image.open(io.BytesIO(content)).convert("RGB").quantize(COLOURS)
+    image.save(DOCS / f"{name}.png", optimize=True)
 
 
 def main() -> None:
+    with sync_playwright() as playwright:
+        browser = playwright.chromium.launch(executable_path=CHROMIUM, args=["--no-sandbox"])
+        draw_cluster(browser)
+        with flowing_console() as address:
+            draw_flow(browser, address)
+        browser.close()
+
+
+def draw_flow(browser: Browser, address: str) -> None:
+    """Draws the editor with rows and their chart, and a pipeline."""
+    context = browser.new_context(viewport={"width": 1180, "height": 900}, locale="en-US")
+    page = context.new_page()
+    page.goto(f"{address}/sql/editor")
+    page.get_by_label("Statements").fill(LIVE_QUERY)
+    page.get_by_label("from the first record on").check()
+    page.get_by_role("button", name="Run").click()
+    page.get_by_text(f"Running: {FLIGHTS} rows so far.").wait_for()
+    page.get_by_label("Chart").select_option("bars")
+    page.get_by_role("button", name="Draw").click()
+    page.locator(".value-bars li").nth(FLIGHTS - 1).wait_for()
+    save(page.screenshot(), "console-sql")
+    page.goto(f"{address}/pipelines/pipeline?name=totals")
+    page.locator("#troubles .problem").wait_for(state="detached")  # live: the supervisor has joined
+    page.locator(".graph-rate").first.wait_for(timeout=60_000)  # live: two moments were seen
+    save(page.screenshot(), "console-pipeline")
+    context.close()
+
+
+def draw_cluster(browser: Browser) -> None:
+    """Draws the pages of a cluster that exists in answers alone."""
     command = [
         sys.executable,
         "-m",
@@ -67,14 +104,13 @@ def main() -> None:
         try:
             assert cluster.stdout is not None
             bootstrap = cluster.stdout.readline().split()[1]
-            with console_process("--bootstrap", bootstrap) as address, sync_playwright() as playwright:
-                browser = playwright.chromium.launch(executable_path=CHROMIUM, args=["--no-sandbox"])
+            with console_process("--bootstrap", bootstrap) as address:
                 first = browser.new_page()
                 first.goto(address)
                 first.locator("#sizes svg").wait_for(timeout=60_000)  # live: everything was read once
+                first.close()
                 for picture in PICTURES:
                     draw(browser, address, picture)
-                browser.close()
         finally:
             cluster.terminate()
 

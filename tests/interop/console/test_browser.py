@@ -153,6 +153,9 @@ def test_the_demo_has_something_to_look_at(chromium: Browser) -> None:
         page.goto(address)
         page.get_by_text("No one reads for group billing").wait_for(timeout=60_000)
         assert page.locator(".broker").count() == 3
+        page.goto(f"{address}/sql/editor?text=SELECT * FROM flights EMIT CHANGES;")
+        page.get_by_role("button", name="Run").click()
+        page.locator("#result-rows tr").nth(3).wait_for(timeout=60_000)
         page.close()
 
 
