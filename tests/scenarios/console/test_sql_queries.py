@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import html
 import json
 import threading
@@ -12,6 +13,7 @@ from typing import Any
 import pytest
 from tests.scenarios.console.conftest import HOSTS, Browser, browser_of
 
+from odradek.console.sql import access
 from odradek.console.sql.access import SqlTerms
 from odradek.console.web.console import ConsoleOptions
 from odradek.testing import LocalBroker
@@ -52,6 +54,8 @@ class ScriptedSqlServer:
 
     def __init__(self) -> None:
         self.statements: list[str] = []
+        self.is_released = threading.Event()
+        """Until then, the stream SLOW has no description."""
         outer = self
 
         class Handler(BaseHTTPRequestHandler):
@@ -70,6 +74,8 @@ class ScriptedSqlServer:
         self.url = f"http://127.0.0.1:{self.http.server_port}"
 
     def reply(self, text: str) -> list[dict[str, Any]]:
+        if text.startswith("DESCRIBE `SLOW`"):
+            self.is_released.wait(60)
         if text.startswith("SHOW"):
             queries = {"@type": "queries", "queries": [RUNNING, FAILING]}
             return [queries, {"@type": "streams", "streams": []}, {"@type": "tables", "tables": []}]
@@ -146,3 +152,14 @@ async def test_a_read_only_console_ends_no_query(broker: LocalBroker, server: Sc
         fields = {"id": "CTAS_TOTALS_1", "action": "terminate", "sure": "1"}
         assert (await reader.submit("/sql/query", on=path, **fields)).status_code == 403
     assert server.statements == []
+
+
+async def test_a_server_that_is_silent_holds_up_its_own_page_alone(
+    page: Browser, server: ScriptedSqlServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(access, "READ_S", 0.2)
+    slow = [asyncio.create_task(page.get("/sql/source?name=SLOW")) for _ in range(3)]
+    for response in await asyncio.gather(*slow):
+        assert (response.status_code, "did not answer within 0.2 s" in response.text) == (502, True)
+    assert "CTAS_TOTALS_1" in (await page.get("/sql")).text
+    server.is_released.set()
