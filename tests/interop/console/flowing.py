@@ -33,7 +33,13 @@ CREATE STREAM flights (origin STRING KEY, flight STRING, destination STRING, del
 """
 _AIRPORTS: Final = ("JFK", "CDG", "IST", "HND", "GRU", "NBO")
 _DELAYS: Final = (12, 95, -4, 3, 41, 7, 160, 0, 22, -2, 58, 9)
-_TOPICS: Final = ("flights", "bookings", "delays-by-origin", "late-flights", "totals.delays-by-origin-changelog")
+_TOPICS: Final = (
+    "flights",
+    "bookings",
+    "delays-by-origin",
+    "late-flights",
+    "totals.delays-by-origin-changelog",
+)
 _START_MS: Final = 1_764_000_000_000
 _STEP_S: Final = 0.5
 
@@ -72,13 +78,21 @@ def flowing_console() -> Iterator[str]:
         sql.execute(_MADE)
         for number, delay in enumerate(_DELAYS):
             origin, destination = _AIRPORTS[number % 6], _AIRPORTS[(number * 5 + 1) % 6]
-            sql.execute(f"INSERT INTO flights VALUES ('{origin}', 'TK{100 + number}', '{destination}', {delay});")
+            sql.execute(
+                f"INSERT INTO flights VALUES ('{origin}', 'TK{100 + number}', '{destination}', {delay});"
+            )
         version = PipelineVersion(
-            number=3, program="/srv/pipelines/totals.py", checkpoint="totals/v3", made_ms=_START_MS, way="carry"
+            number=3,
+            program="/srv/pipelines/totals.py",
+            checkpoint="totals/v3",
+            made_ms=_START_MS,
+            way="carry",
         )
         with PipelineStore(broker.address) as store:
             document = PipelineDocument(name="totals", versions=(version,))
-            store.change("totals", lambda _: document.changed(_START_MS, "ann@build", "upgrade to version 3 by carry"))
+            store.change(
+                "totals", lambda _: document.changed(_START_MS, "ann@build", "upgrade to version 3 by carry")
+            )
         ended = threading.Event()
         flow = threading.Thread(target=_flow, args=[broker.address, ended])
         flow.start()
@@ -105,7 +119,10 @@ def _flow(servers: str, ended: threading.Event) -> None:
         log=("batch 811: 54 rows in 0.41 s", "batch 812: 49 rows in 0.39 s"),
     )
     position = 0
-    with Producer(servers) as producer, Consumer(servers, group_id=SUPERVISORS_GROUP, client_id="build") as member:
+    with (
+        Producer(servers) as producer,
+        Consumer(servers, group_id=SUPERVISORS_GROUP, client_id="build") as member,
+    ):
         member.subscribe([PIPELINES_TOPIC])
         while not ended.is_set():
             member.poll(_STEP_S)

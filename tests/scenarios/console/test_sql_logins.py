@@ -1,4 +1,4 @@
-"""Who may use a SQL server through the console: its own users, a login for all, and nobody whose rights differ."""
+"""Who may use a SQL server through the console: its own users, a login for all; not users whose rights differ."""
 
 from __future__ import annotations
 
@@ -24,7 +24,9 @@ def guarded(broker: LocalBroker, tmp_path_factory: pytest.TempPathFactory) -> It
     users = HttpUsers({"ann": "ann's own", "all": "everyone's"})
     with sql_server(broker.address, "guarded", tmp_path_factory.mktemp("guarded"), users=users) as client:
         owner = replace(client, user="ann", password="ann's own")
-        owner.execute("CREATE STREAM secrets (a STRING) WITH (KAFKA_TOPIC='s', VALUE_FORMAT='JSON', PARTITIONS=1);")
+        owner.execute(
+            "CREATE STREAM secrets (a STRING) WITH (KAFKA_TOPIC='s', VALUE_FORMAT='JSON', PARTITIONS=1);"
+        )
         yield client.url
 
 

@@ -34,7 +34,12 @@ FAILING = {
     "failingSince": 1_000,
     "queryErrors": [{"timestamp": 1_000, "errorMessage": f"it failed: {EVIL}"}],
 }
-RUNNING = {"id": "CSAS_LARGE_2", "queryString": "CREATE STREAM large AS …", "sinks": ["LARGE"], "state": "RUNNING"}
+RUNNING = {
+    "id": "CSAS_LARGE_2",
+    "queryString": "CREATE STREAM large AS …",
+    "sinks": ["LARGE"],
+    "state": "RUNNING",
+}
 EXPLAINED = {
     "@type": "queryDescription",
     "queryDescription": {

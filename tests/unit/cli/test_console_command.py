@@ -62,5 +62,7 @@ def test_users_who_log_in_to_the_console_log_in_to_the_sql_server(
     properties.write_text("security.protocol=SASL_PLAINTEXT\nsasl.mechanism=SCRAM-SHA-256\n")
     sql = ["--sql", "http://127.0.0.1:8088", "--command-config", str(properties)]
     CliRunner().invoke(console, [*ELSEWHERE, *sql], catch_exceptions=False)
-    CliRunner().invoke(console, [*ELSEWHERE, *sql, "--sql-user", "all"], input="hush\n", catch_exceptions=False)
+    CliRunner().invoke(
+        console, [*ELSEWHERE, *sql, "--sql-user", "all"], input="hush\n", catch_exceptions=False
+    )
     assert [options.sql.is_shared for options in served if options.sql is not None] == [False, True]

@@ -19,9 +19,9 @@ from odradek.console.sql.editor_text import EditorRefusal, RunSettings, editor_r
 from odradek.console.sql.listing import query_description, query_lines, source_description, source_lines
 from odradek.console.sql.live_queries import (
     LINE_BYTES_MAX,
-    RESULTS_OF_BROWSER_MAX,
     RESULT_BYTES_MAX,
     RESULTS_MAX,
+    RESULTS_OF_BROWSER_MAX,
     ROWS_MAX,
     SqlResult,
     SqlResults,

@@ -6,8 +6,8 @@ import asyncio
 import threading
 from collections import OrderedDict
 from collections.abc import Callable, Sequence
-from contextlib import suppress
 from concurrent.futures import Future
+from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, Final, TypeVar
@@ -59,7 +59,7 @@ class CallThreads:
         self._slots = asyncio.Semaphore(THREADS_MAX)
 
     async def start(self, work: Callable[[], T]) -> Future[T]:
-        """Begins a call as soon as a thread may start. Its slot is free when the call is over, whoever waits for it."""
+        """Begins a call as soon as a thread may start. Its slot is free when the call is over, also if no one waits for it."""
         await self._slots.acquire()
         loop = asyncio.get_running_loop()
         future: Future[T] = Future()
