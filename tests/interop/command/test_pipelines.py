@@ -384,7 +384,7 @@ def test_a_stopped_pipeline_begins_again(
         f"odradek: the desired state of pipeline {name} is running: `odradek pipeline stop {name}` first"
     ]
     run("pipeline", "repartition", name, "2", code=1)
-    assert "is to be running" in errors[0]
+    assert "is running" in errors[0]
     run("pipeline", "stop", name)
     eventually(lambda: phase_of(name) == "stopped")
     run("pipeline", "repartition", name, "2", code=1)

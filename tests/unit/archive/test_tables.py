@@ -289,7 +289,7 @@ def test_other_columns_formats_and_partitions_are_refused(archive: TestArchive) 
         open_or_create(archive.location, SCHEMA, table_format=other)
     with pytest.raises(ConfigError, match="is partitioned by nothing, not by bucket"):
         open_or_create(archive.location, SCHEMA, partition_by=["bucket"])
-    with pytest.raises(ConfigError, match="value is binary there, and absent in what is to be written"):
+    with pytest.raises(ConfigError, match="value is binary there, and absent in the rows to write"):
         open_or_create(archive.location, SCHEMA.remove(SCHEMA.get_field_index("value")))
 
 
