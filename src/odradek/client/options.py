@@ -130,6 +130,7 @@ class ShareConsumerOptions(ClientOptions, total=False):
     client_rack: str
     default_api_timeout_ms: int
     enable_metrics_push: bool
+    enable_opentelemetry: bool
 
 
 class AdminOptions(ClientOptions, total=False):

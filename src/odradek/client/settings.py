@@ -349,6 +349,8 @@ class ShareConsumerSettings(ClientSettings):
         "how long calls without a timeout of their own may take")
     enable_metrics_push: Boolean = setting(default=True, meaning=
         "push metrics of this client to brokers that ask for them (KIP-714)")
+    enable_opentelemetry: Boolean = setting(default=False, meaning=
+        "Odradek's own: a span of OpenTelemetry for each record of a trace that poll returns; needs odradek[otel]")
     # fmt: on
 
     def _completed(self, given: frozenset[str]) -> Self:

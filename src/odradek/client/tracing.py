@@ -9,9 +9,8 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
-from typing import Any, Final
+from typing import Final, Protocol
 
-from odradek.client.consumer.consumer_record import ConsumerRecord
 from odradek.client.producer.delivery import Delivery
 from odradek.client.producer.record_input import HeaderInput, TracedHeaders, to_headers
 from odradek.model.errors import ConfigError
@@ -31,7 +30,20 @@ _TEXT_BYTES_MAX: Final = 8_192
 """Longer headers are no part of a trace context."""
 
 
-def context_of(record: ConsumerRecord[Any, Any]) -> Context:
+class ReceivedRecord(Protocol):
+    """A record of a consumer or of a share consumer."""
+
+    @property
+    def topic(self) -> str: ...
+    @property
+    def partition(self) -> int: ...
+    @property
+    def offset(self) -> int: ...
+    @property
+    def headers(self) -> tuple[tuple[str, bytes | None], ...]: ...
+
+
+def context_of(record: ReceivedRecord) -> Context:
     """Returns the context in a record's headers, as the parent of spans: an empty one if there is none.
 
     with tracer.start_as_current_span("process", context=context_of(record)):
@@ -118,7 +130,7 @@ class ConsumerSpans:
         if group_id:
             self._own["messaging.consumer.group.name"] = group_id
 
-    def received(self, records: Iterable[ConsumerRecord[Any, Any]], began_ns: int) -> None:
+    def received(self, records: Iterable[ReceivedRecord], began_ns: int) -> None:
         """Makes a span for each traced record; `began_ns`: the wall time when the poll had something to return."""
         for record in records:
             if not record.headers or not any(name == TRACEPARENT for name, _ in record.headers):

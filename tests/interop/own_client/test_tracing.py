@@ -20,7 +20,18 @@ from opentelemetry.sdk.trace.export import SimpleSpanProcessor
 from opentelemetry.sdk.trace.sampling import ALWAYS_OFF, ParentBased, TraceIdRatioBased
 from tests.otlp_collector import CollectedSpan, OtlpCollector
 
-from odradek import AsyncConsumer, AsyncProducer, Consumer, KafkaError, NewTopic, Producer, TopicPartition
+from odradek import (
+    AsyncConsumer,
+    AsyncProducer,
+    ConfigResource,
+    Consumer,
+    KafkaError,
+    NewTopic,
+    Producer,
+    ShareConsumer,
+    TopicPartition,
+)
+from odradek.client import ResourceType
 from odradek.client.admin.admin import Admin
 from odradek.client.observed_metrics import MetricsObserver
 from odradek.client.tracing import context_of
@@ -132,6 +143,25 @@ def test_a_followers_fetch_is_part_of_the_trace_before_replication_ends(collecto
         "the leader makes all"
     )
     assert fetch.end_ns <= replicate.end_ns, "the record is on both disks after it was fetched"
+
+
+def test_a_share_consumer_takes_part_in_the_trace(
+    provider: TracerProvider, collector: OtlpCollector, node: OdradekNode, topic: str
+) -> None:
+    group = f"share-{topic}"
+    with Admin(node.bootstrap) as admin:
+        resource = ConfigResource(ResourceType.GROUP, group)
+        admin.alter_configs({resource: {"share.auto.offset.reset": "earliest"}})
+    with Producer(node.bootstrap, enable_opentelemetry=True) as producer:
+        producer.send(topic, b"tea").result(20)
+    with ShareConsumer(node.bootstrap, group_id=group, enable_opentelemetry=True) as consumer:
+        consumer.subscribe(topic)
+        records = []
+        while not records:
+            records = consumer.poll(20)
+    spans = of_trace(collector, topic, "send", "receive")
+    assert spans["receive"].parent_id == spans["send"].span_id
+    assert spans["receive"].attributes["messaging.consumer.group.name"] == group
 
 
 def test_a_record_that_is_sent_on_belongs_to_the_present_span_alone(

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 from contextlib import AsyncExitStack
-from typing import Any, Final, Generic
+from typing import TYPE_CHECKING, Any, Final, Generic
 
 from odradek.client.consumer.consumer_record import K, V
 from odradek.client.consumer.core import Deserializer
@@ -27,11 +27,19 @@ from odradek.client.share.share_record import ShareRecord
 from odradek.model.errors import KafkaError
 from odradek.model.exception_text import add_note, represent
 from odradek.model.ids import TopicPartition, kafka_id
+from odradek.model.lazy import lazy
 from odradek.protocol.acknowledge_types import AcknowledgeType
 from odradek.records import Record
 from odradek.runtime.ports import Clock, Entropy
 from odradek.runtime.real_clock import SystemClock, SystemEntropy
 from odradek.telemetry import events
+
+if TYPE_CHECKING:
+    from odradek.client import tracing
+else:
+    tracing = lazy("odradek.client.tracing")
+
+_NS_PER_MS: Final = 1_000_000
 
 _log = events.get("client")
 
@@ -98,6 +106,11 @@ class ShareConsumerCore(Generic[K, V]):
             self.cluster.push_metrics(
                 lambda: self.metrics.read(settings.client_id), {"group_id": settings.group_id}
             )
+        self._spans = (
+            tracing.ConsumerSpans(settings.client_id, settings.group_id)
+            if settings.enable_opentelemetry
+            else None
+        )
         self.api_timeout_s: Final = settings.default_api_timeout_ms / 1000
         self._waiting: Final = LoopWaiting(self.deliveries.news, self.clock)
         self._callback: AcknowledgementCallback | None = None
@@ -200,6 +213,7 @@ class ShareConsumerCore(Generic[K, V]):
 
         A record that cannot be deserialized, or a batch that cannot be read, is released and raises its error, unless there is
         something to return: then the next poll raises it."""
+        began_ms = self.clock.wall_ms() if self._spans is not None else 0
         again_count = min(record_count_max, self.deliveries.renewed_count)
         read: list[_ReadChunk[K, V]] = []
         problem: Exception | None = None
@@ -229,6 +243,8 @@ class ShareConsumerCore(Generic[K, V]):
             raise problem
         if isinstance(problem, KafkaError):
             self.deliveries.report(problem)
+        if self._spans is not None:
+            self._spans.received(records[again_count:], began_ms * _NS_PER_MS)
         return records
 
     def _read(self, part: _ReadChunk[K, V], record_count_max: int, *, is_first: bool) -> Exception | None:
