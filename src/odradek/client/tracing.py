@@ -30,7 +30,7 @@ _TEXT_BYTES_MAX: Final = 8_192
 """Longer headers are no part of a trace context."""
 
 
-class ReceivedRecord(Protocol):
+class TraceableRecord(Protocol):
     """A record of a consumer or of a share consumer."""
 
     @property
@@ -43,7 +43,7 @@ class ReceivedRecord(Protocol):
     def headers(self) -> tuple[tuple[str, bytes | None], ...]: ...
 
 
-def context_of(record: ReceivedRecord) -> Context:
+def context_of(record: TraceableRecord) -> Context:
     """Returns the context in a record's headers, as the parent of spans: an empty one if there is none.
 
     with tracer.start_as_current_span("process", context=context_of(record)):
@@ -130,7 +130,7 @@ class ConsumerSpans:
         if group_id:
             self._own["messaging.consumer.group.name"] = group_id
 
-    def received(self, records: Iterable[ReceivedRecord], began_ns: int) -> None:
+    def received(self, records: Iterable[TraceableRecord], began_ns: int) -> None:
         """Makes a span for each traced record; `began_ns`: the wall time when the poll had something to return."""
         for record in records:
             if not record.headers or not any(name == TRACEPARENT for name, _ in record.headers):
