@@ -38,6 +38,12 @@ class Caller:
     """Whether a topic is there for it: what a regular expression finds. None: all are."""
 
 
+_EPOCHS: Final = 9
+"""OffsetCommit 9 (KIP-848)."""
+_TRANSACTIONAL_EPOCHS: Final = 6
+"""TxnOffsetCommit 6 (KIP-1319)."""
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Committer:
     """The committer of offsets: a member in a generation (or, in a group of the new protocol, in a member epoch), or no one
@@ -48,6 +54,11 @@ class Committer:
     generation: int = -1
     is_transactional: bool = False
     api_version: int = 0
+
+    @property
+    def knows_epochs(self) -> bool:
+        """Its version of OffsetCommit or TxnOffsetCommit has STALE_MEMBER_EPOCH and GROUP_ID_NOT_FOUND."""
+        return self.api_version >= (_TRANSACTIONAL_EPOCHS if self.is_transactional else _EPOCHS)
 
 
 CheckPartition = Callable[[str, UUID, int], None]

@@ -181,7 +181,8 @@ ACCESS: Final[dict[str, tuple[AccessRule, ...]]] = {
     "TxnOffsetCommit": (
         _rule("WRITE TRANSACTIONAL_ID", "transactional_id"),
         _rule("READ GROUP", "group_id"),
-        _rule("READ TOPIC", "topics[].name", ELEMENT, "topics"),
+        _rule("READ TOPIC", "topics[].name", ELEMENT, "topics", versions="0-5"),
+        _rule("READ TOPIC", "topics[].topic_id", ELEMENT, "topics", versions="6+"),
     ),
     "DescribeAcls": _cluster("DESCRIBE"),
     "CreateAcls": _cluster("ALTER"),

@@ -188,13 +188,17 @@ async def test_a_list_of_groups_is_filtered_by_state_and_type(groups: Any) -> No
     assert await found(types_filter=["consumer"]) == []
 
 
-@pytest.mark.parametrize("version", range(3))
+@pytest.mark.parametrize("version", range(4))
 async def test_a_group_is_deleted_in_every_version_once_it_is_empty(groups: Any, version: int) -> None:
     first, second = await two_members(groups)
 
     async def delete() -> list[tuple[str, int]]:
         request = DeleteGroupsRequest(groups_names=["g", "nowhere"])
         response = await first.wire.call("DeleteGroups", version, request)
+        messages = {entry.group_id for entry in response.results if entry.error_message}
+        assert messages == (
+            {entry.group_id for entry in response.results if entry.error_code and version >= 3}
+        )
         return [(entry.group_id, entry.error_code) for entry in response.results]
 
     assert await delete() == [("g", NON_EMPTY_GROUP), ("nowhere", GROUP_ID_NOT_FOUND)]

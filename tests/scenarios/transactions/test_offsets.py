@@ -2,6 +2,7 @@
 
 import asyncio
 from typing import Any
+from uuid import UUID
 
 import pytest
 
@@ -17,6 +18,7 @@ from odradek.protocol.messages.groups.offset_fetch import (
     OffsetFetchRequestTopics,
 )
 from odradek.protocol.messages.metadata.find_coordinator import FindCoordinatorRequest
+from odradek.protocol.messages.metadata.metadata import MetadataRequest, MetadataRequestTopic
 from odradek.protocol.messages.transactions.add_offsets_to_txn import AddOffsetsToTxnRequest
 from odradek.protocol.messages.transactions.end_txn import EndTxnRequest
 from odradek.protocol.messages.transactions.init_producer_id import InitProducerIdRequest
@@ -35,6 +37,7 @@ BUSY = {
 }
 SMALL = {"transaction_state_log_num_partitions": "3", "offsets_topic_num_partitions": "3"}
 ADDS_BY_ITSELF = 5
+BY_ID = 6
 
 
 class Producer:
@@ -73,12 +76,15 @@ class Producer:
         request_partition = TxnOffsetCommitRequestPartition(
             partition_index=partition, committed_offset=offset
         )
+        topic_id = await self.topic_id_of(topic)
         request = TxnOffsetCommitRequest(
             transactional_id=self.name,
             group_id="g",
             producer_id=self.producer_id,
             producer_epoch=self.epoch,
-            topics=[TxnOffsetCommitRequestTopic(name=topic, partitions=[request_partition])],
+            topics=[
+                TxnOffsetCommitRequestTopic(name=topic, topic_id=topic_id, partitions=[request_partition])
+            ],
         ).replace(**changes)
         async with asyncio.timeout(20):
             while True:
@@ -87,6 +93,12 @@ class Producer:
                 if code not in BUSY:
                     return code
                 await asyncio.sleep(0.01)
+
+    async def topic_id_of(self, topic: str) -> UUID:
+        """Returns what the cluster calls the topic; some other id for one that is not there."""
+        asked = MetadataRequest(topics=[MetadataRequestTopic(name=topic)], allow_auto_topic_creation=False)
+        (described,) = (await self.wire.call("Metadata", 12, asked)).topics
+        return UUID(int=77) if described.error_code else described.topic_id
 
     async def end(self, *, committed: bool) -> None:
         request = EndTxnRequest(
@@ -152,7 +164,7 @@ async def ready(scene: Any) -> Any:
     return wire
 
 
-@pytest.mark.parametrize("version", range(6))
+@pytest.mark.parametrize("version", range(7))
 async def test_offsets_count_once_their_transaction_commits_in_every_version(
     ready: Any, version: int
 ) -> None:
@@ -197,22 +209,24 @@ async def test_a_zombie_is_fenced_and_harms_no_one(ready: Any, version: int) -> 
     assert await settled(ready) == 7
 
 
-@pytest.mark.parametrize("version", [3, 4, 5])
+@pytest.mark.parametrize("version", [3, 4, 5, 6])
 async def test_members_that_were_sent_away_commit_nothing(ready: Any, version: int) -> None:
     producer = Producer(ready, version)
     await producer.init()
     await producer.add_offsets()
     stale = await producer.send(5, generation_id=4, member_id="unknown")
-    assert stale is ErrorCode.ILLEGAL_GENERATION
+    assert stale is (ErrorCode.ILLEGAL_GENERATION if version < BY_ID else ErrorCode.GROUP_ID_NOT_FOUND)
     await producer.end(committed=True)
     assert await settled(ready) == -1
 
 
-async def test_offsets_for_missing_topics_are_refused(ready: Any) -> None:
-    producer = Producer(ready, 3)
+@pytest.mark.parametrize("version", [3, 6])
+async def test_offsets_for_missing_topics_are_refused(ready: Any, version: int) -> None:
+    producer = Producer(ready, version)
     await producer.init()
     await producer.add_offsets()
-    assert await producer.send(5, topic="missing") is ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+    unknown = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION if version < BY_ID else ErrorCode.UNKNOWN_TOPIC_ID
+    assert await producer.send(5, topic="missing") is unknown
     assert await producer.send(5, partition=7) is ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
 
 

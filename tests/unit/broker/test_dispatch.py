@@ -107,7 +107,7 @@ def test_api_versions_in_an_unknown_version_is_answered_in_version_0() -> None:
     correlation_id, response = decode_response(18, 0, b"".join(reply)[4:])
     assert (correlation_id, response.error_code) == (9, 35)
     assert [(api_key.api_key, api_key.min_version, api_key.max_version) for api_key in response.api_keys] == [
-        (18, 0, 4)
+        (18, 0, 5)
     ]
 
 

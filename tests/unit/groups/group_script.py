@@ -219,7 +219,7 @@ class Script:
             member_id=long_form(options.pop("member", "")),
             instance_id=options.pop("instance", None),
             generation=int(options.pop("generation", "-1")),
-            api_version=int(options.pop("version", "8")),
+            api_version=int(options.pop("version", "8" if producer is None else "5")),
             is_transactional=producer is not None,
         )
         metadata = options.pop("metadata", None)

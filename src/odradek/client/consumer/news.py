@@ -15,6 +15,11 @@ class SharedNews:
         self._changed = threading.Condition(self.lock)
         self._watchers: dict[Callable[[], None], None] = {}
 
+    @property
+    def watcher_count(self) -> int:
+        """The number of callers that wait without blocking."""
+        return len(self._watchers)
+
     def wait(self, timeout_s: float) -> None:
         """Blocks this thread until something changed, or `timeout_s` passed."""
         self._changed.wait(timeout_s)

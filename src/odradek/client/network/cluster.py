@@ -8,8 +8,9 @@ from typing import Any, Final, TypeVar
 
 from odradek.client.errors import IllegalStateError, TimedOutError, explain
 from odradek.client.metrics import MetricName
+from odradek.client.network.address import Address
 from odradek.client.network.backoff import Backoff
-from odradek.client.network.connection import BrokerConnection
+from odradek.client.network.connection import BrokerConnection, BrokerIdentity
 from odradek.client.network.connections import BrokerConnections
 from odradek.client.network.metadata import Metadata
 from odradek.client.network.metadata_snapshot import MetadataSnapshot
@@ -43,6 +44,7 @@ class ClusterClient:
         self.links: Final = BrokerConnections(settings, clock, entropy)
         self.metadata: Final = Metadata(settings, self.links, clock, entropy, auto_create=auto_create)
         self.links.on_trouble = self.metadata.request_update
+        self.links.identity = self._identity
         self.backoff: Final = Backoff(settings.retry_backoff_ms, settings.retry_backoff_max_ms, entropy)
         self._push: MetricsPush | None = None
 
@@ -78,7 +80,16 @@ class ClusterClient:
         links = BrokerConnections(self._settings, self.clock, self._entropy)
         links.on_change = on_change
         links.on_trouble = self.metadata.request_update
+        links.identity = self._identity
         return links
+
+    def _identity(self, address: Address) -> BrokerIdentity | None:
+        """Returns the broker that the metadata names at an address, if it is the only one."""
+        image = self.image
+        nodes = [node_id for node_id, known in image.brokers.items() if known == address]
+        if image.cluster_id is None or len(nodes) != 1:
+            return None
+        return BrokerIdentity(image.cluster_id, nodes[0])
 
     def ready(self, broker: int, links: BrokerConnections | None = None) -> BrokerConnection | None:
         """Returns the connection to a broker if there is one now; if not, one is begun."""

@@ -15,7 +15,7 @@ import asyncio
 import socket
 import sys
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from odradek.client.errors import BrokerUnreachableError, TimedOutError, WrongPeerError
 from odradek.client.network.address import Address
@@ -65,6 +65,26 @@ _API_VERSIONS: Final = api_by_name("ApiVersions")
 _REFUSED: Final = ErrorCode.UNSUPPORTED_VERSION.to_bytes(2, "big")
 
 
+class BrokerIdentity(NamedTuple):
+    """The broker that a client means to reach at an address (KIP-1242)."""
+
+    cluster_id: str | None
+    node_id: int
+
+
+_ANY_BROKER: Final = BrokerIdentity(None, -1)
+
+
+class MisroutedError(BrokerUnreachableError):
+    """The broker at an address is not the one that the metadata names there. Retriable: fresh metadata says who is where."""
+
+    def __init__(self, address: Address, identity: BrokerIdentity) -> None:
+        super().__init__(
+            f"the broker at {address} is not broker {identity.node_id} of cluster {identity.cluster_id!r}, as the metadata"
+            " says: the cluster is asked again who is where"
+        )
+
+
 class BrokerConnection(asyncio.BufferedProtocol):
     """One connection to one broker. Open it with `BrokerConnection.open`. It belongs to one event loop."""
 
@@ -78,6 +98,7 @@ class BrokerConnection(asyncio.BufferedProtocol):
         self._transport: asyncio.Transport | None = None
         self._versions = PeerVersions({}, str(address))
         self._greeted = False
+        self._identity: BrokerIdentity | None = None
         self._timer: asyncio.TimerHandle | None = None
         self._timer_due = 0.0
         self._failure: ErrorValue[KafkaError] | None = None
@@ -97,9 +118,13 @@ class BrokerConnection(asyncio.BufferedProtocol):
         settings: ClientSettings,
         clock: Clock,
         security: OutgoingSecurity | None = None,
+        identity: BrokerIdentity | None = None,
     ) -> BrokerConnection:
-        """Connect, agree on versions and log in. BrokerUnreachableError, WrongPeerError or LoginError in words for people."""
+        """Connect, agree on versions and log in. BrokerUnreachableError, WrongPeerError or LoginError in words for people.
+
+        `identity`: the broker that should be there; MisroutedError if a broker that can tell is another one."""
         connection = cls(address, settings, clock)
+        connection._identity = identity
         try:
             async with asyncio.timeout(settings.socket_connection_setup_timeout_ms / 1000):
                 if security is None:
@@ -277,6 +302,8 @@ class BrokerConnection(asyncio.BufferedProtocol):
         response = await self._request_versions(version)
         if response.error_code == ErrorCode.UNSUPPORTED_VERSION and version > GREETING_FALLBACK:
             response = await self._request_versions(greeting_retry(response, _API_VERSIONS))
+        if response.error_code == ErrorCode.REBOOTSTRAP_REQUIRED and self._identity is not None:
+            raise MisroutedError(self.address, self._identity)
         if response.error_code != ErrorCode.NONE:
             raise KafkaError(ErrorCode.of(response.error_code), f"{self.address} refused ApiVersions")
         self._versions = PeerVersions.from_answer(response, str(self.address))
@@ -284,7 +311,13 @@ class BrokerConnection(asyncio.BufferedProtocol):
 
     async def _request_versions(self, version: int) -> ApiVersionsResponse:
         future: asyncio.Future[Any] = asyncio.get_running_loop().create_future()
-        request = ApiVersionsRequest(client_software_name=SOFTWARE_NAME, client_software_version=__version__)
+        identity = self._identity or _ANY_BROKER
+        request = ApiVersionsRequest(
+            client_software_name=SOFTWARE_NAME,
+            client_software_version=__version__,
+            cluster_id=identity.cluster_id,
+            node_id=identity.node_id,
+        )
         self._transmit(OutgoingRequest(_API_VERSIONS, version, request, future, None))
         reply = await future
         assert isinstance(reply, ApiVersionsResponse)

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Final
 from odradek.client.errors import BrokerUnreachableError, ClientClosedError, explain
 from odradek.client.network.address import Address
 from odradek.client.network.backoff import Backoff
-from odradek.client.network.connection import BrokerConnection
+from odradek.client.network.connection import BrokerConnection, BrokerIdentity, MisroutedError
 from odradek.client.settings import ClientSettings
 from odradek.model.errors import KafkaError
 from odradek.model.lazy import lazy
@@ -50,6 +50,10 @@ class BrokerConnections:
         self._troubles: dict[Address, _UnreachableAddress] = {}
         self._reached: set[Address] = set()
         self._idle_timers: dict[BrokerConnection, asyncio.TimerHandle] = {}
+        self._misrouted: set[Address] = set()
+        """Addresses at which another broker answered: the next connection takes whichever is there, to ask who is where."""
+        self.identity: Callable[[Address], BrokerIdentity | None] = _unknown_broker
+        """Returns the broker that should be at an address; None where that is not known."""
         self._closed = False
         self._security = (
             None
@@ -126,10 +130,16 @@ class BrokerConnections:
         if trouble is not None:
             await asyncio.sleep(max(0.0, trouble.retry_at - self._clock.monotonic()))
         try:
-            connection = await BrokerConnection.open(address, self._settings, self._clock, self._security)
+            identity = None if address in self._misrouted else self.identity(address)
+            connection = await BrokerConnection.open(
+                address, self._settings, self._clock, self._security, identity
+            )
         except KafkaError as error:
+            if isinstance(error, MisroutedError):
+                self._misrouted.add(address)
             self._note(address, trouble, error)
             raise
+        self._misrouted.discard(address)
         self._troubles.pop(address, None)
         self._reached.add(address)
         connection.on_closed = partial(self._lost, connection)
@@ -196,4 +206,8 @@ class BrokerConnections:
 
 
 def _nothing() -> None:
+    return None
+
+
+def _unknown_broker(address: Address) -> None:
     return None

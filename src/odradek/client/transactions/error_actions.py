@@ -49,6 +49,7 @@ _RETRIED: Final = COORDINATOR_MOVED | {
     ErrorCode.COORDINATOR_LOAD_IN_PROGRESS,
     ErrorCode.CONCURRENT_TRANSACTIONS,
     ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
+    ErrorCode.UNKNOWN_TOPIC_ID,
     ErrorCode.REQUEST_TIMED_OUT,
     ErrorCode.NETWORK_EXCEPTION,
     ErrorCode.NOT_ENOUGH_REPLICAS,
@@ -59,6 +60,7 @@ _MEMBER_GONE: Final = frozenset(
     {
         ErrorCode.UNKNOWN_MEMBER_ID,
         ErrorCode.ILLEGAL_GENERATION,
+        ErrorCode.GROUP_ID_NOT_FOUND,
         ErrorCode.FENCED_INSTANCE_ID,
         ErrorCode.STALE_MEMBER_EPOCH,
         ErrorCode.FENCED_MEMBER_EPOCH,

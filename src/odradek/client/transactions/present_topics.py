@@ -1,4 +1,4 @@
-"""Offsets in transactions are committed by topic name: those of topics that are gone must be left out before."""
+"""Offsets in transactions of topics that are gone are left out: before TxnOffsetCommit 6 they would count for others."""
 
 from __future__ import annotations
 

@@ -34,7 +34,7 @@ def check_commit(
         raise KafkaError(
             ErrorCode.UNKNOWN_MEMBER_ID, f"{committer.member_id!r} is not a member of group {group_id!r}"
         )
-    speaks_epochs = committer.is_transactional or committer.api_version >= _EPOCHS_SINCE_VERSION
+    speaks_epochs = committer.is_transactional or committer.knows_epochs
     if not member.is_classic and not speaks_epochs:
         raise KafkaError(
             ErrorCode.UNSUPPORTED_VERSION,
@@ -47,8 +47,8 @@ def check_commit(
             ErrorCode.ILLEGAL_GENERATION,
             f"member {member.member_id!r} is in generation {member.epoch}, the commit says {epoch}",
         )
-    # TxnOffsetCommit has no such code: producers would take it for fatal.
-    code = ErrorCode.ILLEGAL_GENERATION if committer.is_transactional else ErrorCode.STALE_MEMBER_EPOCH
+    # TxnOffsetCommit before version 6 has no such code: producers would take it for fatal.
+    code = ErrorCode.STALE_MEMBER_EPOCH if committer.knows_epochs else ErrorCode.ILLEGAL_GENERATION
     stale = KafkaError(
         code,
         f"member {member.member_id!r} of group {group_id!r} is in epoch {member.epoch}, the commit says {epoch}",

@@ -20,7 +20,6 @@ from odradek.model.ids import ZERO_UUID
 from odradek.protocol.schema import INT64_MAX
 from odradek.shards import BatchProducer, Moment, NewRecord, Outcome
 
-_SINCE_GROUP_ID_NOT_FOUND: Final = 9
 NO_RETENTION: Final = -1
 
 
@@ -106,7 +105,7 @@ def _check_partitions(request: CommitRequest, verdicts: Verdicts, check_partitio
         try:
             check_partition(entry.topic, entry.topic_id, entry.partition)
         except KafkaError as error:
-            if request.committer.is_transactional and error.code is ErrorCode.STALE_MEMBER_EPOCH:
+            if _is_unknown_code(request.committer, error):
                 raise KafkaError(ErrorCode.ILLEGAL_GENERATION, error.message) from error
             raise
 
@@ -118,17 +117,22 @@ def _check(machine: GroupMachine, request: CommitRequest) -> CheckPartition | No
     if group is None:
         if committer.generation < 0:
             return None  # an administrator, or a consumer that assigns partitions to itself
-        newer = committer.api_version >= _SINCE_GROUP_ID_NOT_FOUND and not committer.is_transactional
         raise KafkaError(
-            ErrorCode.GROUP_ID_NOT_FOUND if newer else ErrorCode.ILLEGAL_GENERATION,
+            ErrorCode.GROUP_ID_NOT_FOUND if committer.knows_epochs else ErrorCode.ILLEGAL_GENERATION,
             f"there is no group {request.group_id!r}, and so no generation {committer.generation} of it",
         )
     try:
         return group.check_commit(committer)
     except KafkaError as error:
-        if committer.is_transactional and error.code is ErrorCode.STALE_MEMBER_EPOCH:
+        if _is_unknown_code(committer, error):
             raise KafkaError(ErrorCode.ILLEGAL_GENERATION, error.message) from error
         raise
+
+
+def _is_unknown_code(committer: Committer, error: KafkaError) -> bool:
+    """Tells whether a producer that commits in an older version would take the error for fatal."""
+    stale = error.code is ErrorCode.STALE_MEMBER_EPOCH
+    return stale and committer.is_transactional and not committer.knows_epochs
 
 
 def _record(group_id: str, entry: Commit, now_ms: int, expires_ms: int) -> NewRecord:

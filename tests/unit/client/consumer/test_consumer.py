@@ -473,7 +473,7 @@ async def test_waiting_in_vain_leaves_nothing_behind(broker: Any, log: Log, with
         await consumer.assign([A])
         for _ in range(5):
             assert await within(consumer.poll(0.001)) == []
-        assert len(consumer._core.assignment._watchers) == 0
+        assert consumer._core.assignment.news.watcher_count == 0
 
 
 async def test_closing_ends_what_others_wait_for(

@@ -252,7 +252,7 @@ async def test_a_broker_that_knows_only_old_greetings_is_asked_again(broker: Any
 
     broker.once["ApiVersions"].append(refuse)
     async with opened(broker.port):
-        assert [request.version for request in broker.asked] == [4, 0]
+        assert [request.version for request in broker.asked] == [5, 0]
 
 
 async def test_an_overdue_answer_closes_the_connection_and_fails_everything_behind_it(

@@ -1,4 +1,4 @@
-"""DeleteGroups (42): delete groups without members, and their offsets. Versions 0-2."""
+"""DeleteGroups (42): delete groups without members, and their offsets. Versions 0-3; v3 says why."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ async def _delete(broker: BrokerContext, group_id: str) -> DeletableGroupResult:
         await forget_group(broker, group_id)
         await broker.groups.delete_group(group_id)
     except KafkaError as error:
-        return DeletableGroupResult(group_id=group_id, error_code=error.code)
+        return DeletableGroupResult(group_id=group_id, error_code=error.code, error_message=error.message)
     return DeletableGroupResult(group_id=group_id, error_code=ErrorCode.NONE)
 
 

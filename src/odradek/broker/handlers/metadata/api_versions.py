@@ -1,10 +1,10 @@
 """ApiVersions (18): what this broker serves, in which versions.
 
-Versions 0-4. From v3 the client names its software (KIP-511) and gets the levels of features (KIP-584); those that begin at
+Versions 0-5. From v3 the client names its software (KIP-511) and gets the levels of features (KIP-584); those that begin at
 level 0 only from v4 on, because older clients cannot read them (KAFKA-17011). Produce is listed from version 0, though 0 to 2
 are refused: librdkafka switches features off otherwise (KAFKA-18659). InitProducerId 6 (KIP-939), which Kafka has not released,
-is listed where two-phase commit is allowed. What brokers ask of
-each other is named to brokers alone.
+is listed where two-phase commit is allowed. What brokers ask of each other is named to brokers alone. From v5 the client says
+which cluster and broker it means to reach: for another one the answer is REBOOTSTRAP_REQUIRED (KIP-1242).
 """
 
 from __future__ import annotations
@@ -44,6 +44,8 @@ def serving(served_keys: Callable[[], Iterable[int]]) -> ApiHandler:
                 return ApiVersionsResponse(error_code=ErrorCode.INVALID_REQUEST)
             context.connection.client_software = names
             to_broker = names[0] == BROKER_SOFTWARE
+            if not _is_meant(broker, context, request):
+                return ApiVersionsResponse(error_code=ErrorCode.REBOOTSTRAP_REQUIRED)
         else:
             to_broker = False
         keys = frozenset(key for key in served_keys() if to_broker or not APIS[key].internal)
@@ -70,6 +72,13 @@ def serving(served_keys: Callable[[], Iterable[int]]) -> ApiHandler:
         )
 
     return ApiHandler(18, handle)
+
+
+def _is_meant(broker: BrokerContext, context: RequestContext, request: ApiVersionsRequest) -> bool:
+    """Tells whether the client has reached the cluster and the broker that it means. What it leaves out is not checked."""
+    cluster_id, node_id = broker.image.cluster_id, context.connection.listener.broker_id
+    other_cluster = bool(request.cluster_id) and bool(cluster_id) and request.cluster_id != cluster_id
+    return not other_cluster and request.node_id in (-1, node_id)
 
 
 def _supported(features: Iterable[Feature], *, from_level_0: bool) -> list[SupportedFeatureKey]:

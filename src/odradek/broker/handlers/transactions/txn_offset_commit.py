@@ -1,4 +1,5 @@
-"""TxnOffsetCommit (28): commit a group's offsets as part of a transaction. Versions 0-5.
+"""TxnOffsetCommit (28): commit a group's offsets as part of a transaction. Versions 0-6; topics by id from
+version 6 on (KIP-1319).
 
 They count once the transaction commits. Whether the producer's transaction includes the group's partition of
 `__consumer_offsets` is asked of the transaction's coordinator: up to version 4 it must already, later it is added (KIP-890).
@@ -21,6 +22,7 @@ from odradek.model.ids import TopicPartition
 from odradek.protocol.messages.transactions.txn_offset_commit import (
     TxnOffsetCommitRequest,
     TxnOffsetCommitRequestPartition,
+    TxnOffsetCommitRequestTopic,
     TxnOffsetCommitResponse,
     TxnOffsetCommitResponsePartition,
     TxnOffsetCommitResponseTopic,
@@ -32,6 +34,7 @@ from odradek.transactions.verification import VerificationQuestion
 
 _SINCE_ABORTABLE: Final = 4
 _SINCE_ADDED_BY_ITSELF: Final = 5
+_SINCE_TOPIC_IDS: Final = 6
 
 
 async def handle(
@@ -39,10 +42,14 @@ async def handle(
 ) -> TxnOffsetCommitResponse:
     turn = broker.turns.begin()
     commits: list[Commit] = []
+    names: list[str | None] = []
     for topic in request.topics:
-        for some in slices(topic.partitions):
+        await turn.step()
+        name = _name(broker, topic, by_id=context.api_version >= _SINCE_TOPIC_IDS)
+        names.append(name)
+        for some in slices(topic.partitions) if name is not None else ():
             await turn.step()
-            commits += _commits(broker, topic.name, some)
+            commits += _commits(broker, name or "", some)
     verdicts: dict[Place, ErrorCode] = {}
     if commits:
         try:
@@ -50,16 +57,27 @@ async def handle(
         except KafkaError as error:
             verdicts = dict.fromkeys((commit.place for commit in commits), error.code)
     topics = []
-    for topic in request.topics:
-        partitions = await turn.map(partial(_answer, verdicts, topic.name), topic.partitions)
-        topics.append(TxnOffsetCommitResponseTopic(name=topic.name, partitions=partitions))
+    for topic, name in zip(request.topics, names, strict=True):
+        partitions = await turn.map(partial(_answer, verdicts, name), topic.partitions)
+        topics.append(
+            TxnOffsetCommitResponseTopic(name=topic.name, topic_id=topic.topic_id, partitions=partitions)
+        )
     return TxnOffsetCommitResponse(topics=topics)
 
 
+def _name(broker: BrokerContext, topic: TxnOffsetCommitRequestTopic, *, by_id: bool) -> str | None:
+    """Returns the topic's name; None for an id that the cluster does not have."""
+    if not by_id:
+        return topic.name
+    image = broker.image.topics_by_id.get(topic.topic_id)
+    return None if image is None else image.name
+
+
 def _answer(
-    verdicts: dict[Place, ErrorCode], topic: str, asked: TxnOffsetCommitRequestPartition
+    verdicts: dict[Place, ErrorCode], topic: str | None, asked: TxnOffsetCommitRequestPartition
 ) -> TxnOffsetCommitResponsePartition:
-    code = verdicts.get((topic, asked.partition_index), ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
+    unknown = ErrorCode.UNKNOWN_TOPIC_ID if topic is None else ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+    code = verdicts.get((topic or "", asked.partition_index), unknown)
     return TxnOffsetCommitResponsePartition(partition_index=asked.partition_index, error_code=code)
 
 

@@ -10,6 +10,7 @@ Versions
      3  flexible; the client's name and version (KIP-511); response, tagged: features (KIP-584)
      4  features may start at version 0; in a version 3 answer they are left out, which old clients need
      (KAFKA-17011)
+     5  the cluster and the broker that the client means to reach: REBOOTSTRAP_REQUIRED for another one (KIP-1242)
 """
 
 from __future__ import annotations
@@ -17,9 +18,11 @@ from __future__ import annotations
 from odradek.protocol.schema import Message, Struct, array, boolean, int16, int32, int64, string
 
 
-class ApiVersionsRequest(Message, api=18, versions="0-4", flexible="3+"):
+class ApiVersionsRequest(Message, api=18, versions="0-5", flexible="3+"):
     client_software_name: str = string("3+", ignorable=True)
     client_software_version: str = string("3+", ignorable=True)
+    cluster_id: str | None = string("5+", nullable="5+", default=None, ignorable=True)
+    node_id: int = int32("5+", default=-1, ignorable=True)
 
 
 class ApiVersion(Struct):
@@ -40,7 +43,7 @@ class FinalizedFeatureKey(Struct):
     min_version_level: int = int16("3+")
 
 
-class ApiVersionsResponse(Message, api=18, versions="0-4", flexible="3+"):
+class ApiVersionsResponse(Message, api=18, versions="0-5", flexible="3+"):
     error_code: int = int16("0+")
     api_keys: list[ApiVersion] = array(ApiVersion, "0+")
     throttle_time_ms: int = int32("1+", ignorable=True)

@@ -6,11 +6,14 @@ Versions
      3  flexible; member, generation and instance ids, by which stale members are fenced (KIP-447)
      4  TRANSACTION_ABORTABLE (KIP-890)
      5  adds the offsets to the transaction by itself (KIP-890)
+     6  topic ids in place of names; GROUP_ID_NOT_FOUND, STALE_MEMBER_EPOCH (KIP-1319)
 """
 
 from __future__ import annotations
 
-from odradek.protocol.schema import Message, Struct, array, int16, int32, int64, string
+from uuid import UUID
+
+from odradek.protocol.schema import Message, Struct, array, int16, int32, int64, string, uuid
 
 
 class TxnOffsetCommitRequestPartition(Struct):
@@ -21,11 +24,12 @@ class TxnOffsetCommitRequestPartition(Struct):
 
 
 class TxnOffsetCommitRequestTopic(Struct):
-    name: str = string("0+")
+    name: str = string("0-5", ignorable=True)
+    topic_id: UUID = uuid("6+", ignorable=True)
     partitions: list[TxnOffsetCommitRequestPartition] = array(TxnOffsetCommitRequestPartition, "0+")
 
 
-class TxnOffsetCommitRequest(Message, api=28, versions="0-5", flexible="3+"):
+class TxnOffsetCommitRequest(Message, api=28, versions="0-6", flexible="3+"):
     transactional_id: str = string("0+")
     group_id: str = string("0+")
     producer_id: int = int64("0+")
@@ -42,10 +46,11 @@ class TxnOffsetCommitResponsePartition(Struct):
 
 
 class TxnOffsetCommitResponseTopic(Struct):
-    name: str = string("0+")
+    name: str = string("0-5", ignorable=True)
+    topic_id: UUID = uuid("6+", ignorable=True)
     partitions: list[TxnOffsetCommitResponsePartition] = array(TxnOffsetCommitResponsePartition, "0+")
 
 
-class TxnOffsetCommitResponse(Message, api=28, versions="0-5", flexible="3+"):
+class TxnOffsetCommitResponse(Message, api=28, versions="0-6", flexible="3+"):
     throttle_time_ms: int = int32("0+")
     topics: list[TxnOffsetCommitResponseTopic] = array(TxnOffsetCommitResponseTopic, "0+")
