@@ -165,6 +165,25 @@ async def test_a_pipeline_of_pyspark_is_drawn_by_its_inputs(
     assert "first &lt;b&gt;" in page.text
 
 
+async def test_a_document_of_a_stranger_does_not_make_a_page_without_end(
+    broker: LocalBroker, browser: Browser, pipelines: None
+) -> None:
+    def write() -> None:
+        large = wanted("large", conf=tuple((f"spark.x{number}", "y" * 50) for number in range(5_000)))
+        for _ in range(50):
+            large = large.changed(5_000, "m" * 2_000, "w" * 2_000)
+        inputs = {"flights": {number: 0 for number in range(20_000)}}
+        with Producer(broker.address) as producer:
+            producer.send(PIPELINES_TOPIC, large.to_bytes(), key=b"large", partition=0)
+        publish(broker, "large", status("large", inputs=inputs, log=("l" * 100_000,)))
+
+    await asyncio.to_thread(write)
+    page = await browser.get(PATH, params={"name": "large"})
+    assert page.status_code == 200
+    assert len(page.content) < 500_000
+    assert "19 800 more partitions" in page.text.replace("\u202f", " ")
+
+
 async def test_changes_are_made_by_buttons_and_some_after_a_question(
     broker: LocalBroker, browser: Browser, pipelines: None
 ) -> None:

@@ -8,6 +8,7 @@ from typing import Any
 from odradek.console.model.pipeline_figures import (
     PipelineProgress,
     RunSample,
+    measured,
     pipeline_runs,
     read_rates,
     written_rates,
@@ -61,10 +62,11 @@ def test_runs_that_fail_come_first_and_lag_is_known_or_not() -> None:
     }
     runs = pipeline_runs(map(document, "abcd"), statuses)
     assert [run.name for run in runs] == ["c", "d", "a", "b"]
-    run = replace(runs[2], ends={IN: 10})
+    run = measured(runs[2], {"in": {IN: 10}, "other": {OUT: 5}})
     assert (run.lag, run.lags, run.topic_lags()) == (6, {IN: 6}, {"in": 6})
     assert (runs[2].lag, runs[3].lag, runs[3].state) == (-1, -1, "unknown")
-    assert replace(run, ends={IN: 1}).lag == 0, "the topic was made again"
+    assert measured(run, {"in": {IN: 1}}).lag == 0, "the topic was made again"
+    assert (run.ends, measured(run, {}).lag) == ({IN: 10}, -1)
 
 
 def test_a_graph_has_topics_queries_and_what_flows() -> None:
@@ -85,7 +87,7 @@ def test_a_graph_has_topics_queries_and_what_flows() -> None:
         key="p",
         document=document("p"),
         status=status("p", inputs={"in": {0: 4}}, outline=outline),
-        ends={IN: 10},
+        lags={IN: 6},
         read_rates={"in": 3.0},
         written_rates={"out": 2.0},
     )

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Final
 
 from odradek.console.model.snapshot import UNKNOWN
@@ -37,6 +37,8 @@ class PipelineProgress:
     status: PipelineStatus | None
     ends: Mapping[TopicPartition, int] = field(default_factory=dict)
     """The end offsets of its inputs, and of the topics that it writes to."""
+    lags: Mapping[TopicPartition, int] = field(default_factory=dict)
+    """The records that each input partition has beyond what was read; UNKNOWN where the partition is gone."""
     read_rates: Mapping[str, float] = field(default_factory=dict)
     """Records a second that it reads from each topic. Empty before two moments were seen."""
     written_rates: Mapping[str, float] = field(default_factory=dict)
@@ -55,16 +57,6 @@ class PipelineProgress:
     def state(self) -> str:
         """Its phase; `unknown` where no supervisor has reported it."""
         return "unknown" if self.status is None else self.status.phase.value
-
-    @property
-    def lags(self) -> dict[TopicPartition, int]:
-        """The records that each input partition has beyond what was read; UNKNOWN where the partition is gone."""
-        if self.status is None:
-            return {}
-        return {
-            tp: UNKNOWN if (end := self.ends.get(tp)) is None else max(0, end - position)
-            for tp, position in sorted(self.status.positions.items())
-        }
 
     @property
     def lag(self) -> int:
@@ -100,6 +92,17 @@ def topics_of(status: PipelineStatus | None) -> tuple[set[str], set[str]]:
         reads |= set(status.outline.topics)
         writes = {topic for output in status.outline.outputs for topic in output.topics}
     return reads, writes
+
+
+def measured(run: PipelineProgress, ends: Mapping[str, Mapping[TopicPartition, int]]) -> PipelineProgress:
+    """Returns the run with its lag. `ends`: end offsets, by topic."""
+    reads, writes = topics_of(run.status)
+    own = {tp: end for topic in sorted(reads | writes) for tp, end in ends.get(topic, {}).items()}
+    positions = {} if run.status is None else run.status.positions
+    lags = {
+        tp: max(0, own[tp] - position) if tp in own else UNKNOWN for tp, position in sorted(positions.items())
+    }
+    return replace(run, ends=own, lags=lags)
 
 
 def pipeline_runs(

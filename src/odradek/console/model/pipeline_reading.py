@@ -16,6 +16,7 @@ from odradek.client import LATEST, Admin, PartialFailureError
 from odradek.console.model.pipeline_figures import (
     PipelineProgress,
     RunSample,
+    measured,
     pipeline_runs,
     read_rates,
     topics_of,
@@ -31,7 +32,7 @@ FRESH_MS: Final = 3_000
 HISTORY_MS: Final = 60_000
 SAMPLES_MAX: Final = 40
 RUNS_MAX: Final = 500
-"""The runs whose history is kept."""
+"""The runs whose history is kept, and so their rates: those that fail, then others by name."""
 PARTITIONS_MAX: Final = 5_000
 """The partitions whose ends are read, of all pipelines together."""
 PATIENCE_MS: Final = 10_000
@@ -109,7 +110,7 @@ class PipelineReader:
             ends = _ends(store.admin, runs)
         return PipelineReading(
             read_ms=self._clock.wall_ms(),
-            runs=tuple(replace(run, ends=ends) for run in runs),
+            runs=tuple(measured(run, ends) for run in runs),
             unreadable=table.unreadable,
             supervisor=owner,
             supervisor_is_known=is_known,
@@ -119,13 +120,13 @@ class PipelineReader:
         if self._reading is not None and self._reading.read_ms == reading.read_ms:
             return self._reading  # another page has waited for the same one
         runs = []
-        for run in reading.runs:
+        for run in reading.runs[:RUNS_MAX]:
             samples = self._sampled(run, reading.read_ms)
             _, writes = topics_of(run.status)
             runs.append(
                 replace(run, read_rates=read_rates(samples), written_rates=written_rates(samples, writes))
             )
-        return replace(reading, runs=tuple(runs))
+        return replace(reading, runs=(*runs, *reading.runs[RUNS_MAX:]))
 
     def _sampled(self, run: PipelineProgress, at_ms: int) -> deque[RunSample]:
         samples = self._history.setdefault(run.key, deque(maxlen=SAMPLES_MAX))
@@ -133,15 +134,13 @@ class PipelineReader:
         while len(self._history) > RUNS_MAX:
             self._history.popitem(last=False)
         if run.status is not None:
-            reads, writes = topics_of(run.status)
-            ends = {tp: end for tp, end in run.ends.items() if tp.topic in reads or tp.topic in writes}
             samples.append(
                 RunSample(
                     at_ms=at_ms,
                     version=run.status.version,
                     pid=run.status.pid,
                     positions=run.status.positions,
-                    ends=ends,
+                    ends=run.ends,
                 )
             )
         while samples and at_ms - samples[0].at_ms > HISTORY_MS:
@@ -159,8 +158,10 @@ def _owner(admin: Admin) -> tuple[str | None, bool]:
         return None, False
 
 
-def _ends(admin: Admin, runs: Iterable[PipelineProgress]) -> dict[TopicPartition, int]:
-    """Returns the ends of all partitions that the runs read, and of the topics that they write to; without those gone."""
+def _ends(admin: Admin, runs: Iterable[PipelineProgress]) -> dict[str, dict[TopicPartition, int]]:
+    """Returns the ends of all partitions that the runs read, and of the topics that they write to, by topic; without those
+    gone.
+    """
     partitions: dict[TopicPartition, int] = {}
     topics: set[str] = set()
     for run in runs:
@@ -179,7 +180,10 @@ def _ends(admin: Admin, runs: Iterable[PipelineProgress]) -> dict[TopicPartition
         if error.code is not ErrorCode.UNKNOWN_TOPIC_OR_PARTITION:
             raise
         offsets = {}
-    return {tp: position.offset for tp, position in offsets.items()}
+    ends: dict[str, dict[TopicPartition, int]] = {}
+    for tp, position in offsets.items():
+        ends.setdefault(tp.topic, {})[tp] = position.offset
+    return ends
 
 
 def _partitions_of(admin: Admin, topics: set[str]) -> list[TopicPartition]:

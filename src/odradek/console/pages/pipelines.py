@@ -29,6 +29,9 @@ from odradek.pipelines.store import PipelineStore
 PAGE_ROWS: Final = 50
 LAG_ROWS: Final = 200
 LOG_LINES: Final = 100
+ROWS_MAX: Final = 100
+"""The versions, lines of history, settings and operators of a page; a document may be written by anyone with the right to."""
+TEXT_CHARS_MAX: Final = 1_000
 WAIT_S: Final = 12.0
 CHANGE_WAIT_S: Final = 25.0
 _TENTHS_BELOW: Final = 10
@@ -104,7 +107,7 @@ def _page(visit: Visit, reading: PipelineReading, name: str, *, confirms: str = 
         states=_states(current, visit.snapshot),
         verbs=_verbs(current.document),
         confirms=confirms,
-        program=shlex.join((current.document.current.program, *current.document.current.args)),
+        program=_short(shlex.join((current.document.current.program, *current.document.current.args))),
         dry_run=shlex.join(("odradek", "pipeline", "upgrade", name, "NEW.py", "--dry-run")),
         **_values(visit, reading),
     )
@@ -114,6 +117,8 @@ def _values(visit: Visit, reading: PipelineReading) -> dict[str, Any]:
     now_ms = visit.console.clock.wall_ms()
     return {
         "reading_age": max(0.0, (now_ms - reading.read_ms) / 1000),
+        "rows_max": ROWS_MAX,
+        "short": _short,
         "since": lambda at_ms: visit.catalogue.seconds(max(0.0, (now_ms - at_ms) / 1000)),
         "rate_text": lambda rate: _rate_text(visit, rate),
         "pipeline_path": pipeline_path,
@@ -149,7 +154,7 @@ def _states(run: PipelineProgress, snapshot: ModelSnapshot) -> list[dict[str, An
         }
         for output in outline.outputs
         for state in output.states
-    ]
+    ][:ROWS_MAX]
 
 
 def _graph(visit: Visit, run: PipelineProgress) -> FlowGraph | None:
@@ -158,6 +163,10 @@ def _graph(visit: Visit, run: PipelineProgress) -> FlowGraph | None:
         lambda rate: _rate_text(visit, rate),
         lambda lag: visit.catalogue.text("pipelines.lag_of", count=lag),
     )
+
+
+def _short(text: str) -> str:
+    return text if len(text) <= TEXT_CHARS_MAX else text[:TEXT_CHARS_MAX] + "…"
 
 
 def _rate_text(visit: Visit, rate: float | None) -> str:
