@@ -172,7 +172,7 @@ async def test_a_document_of_a_stranger_does_not_make_a_page_without_end(
         large = wanted("large", conf=tuple((f"spark.x{number}", "y" * 50) for number in range(5_000)))
         for _ in range(50):
             large = large.changed(5_000, "m" * 2_000, "w" * 2_000)
-        inputs = {"flights": {number: 0 for number in range(20_000)}}
+        inputs = {"flights": dict.fromkeys(range(20000), 0)}
         with Producer(broker.address) as producer:
             producer.send(PIPELINES_TOPIC, large.to_bytes(), key=b"large", partition=0)
         publish(broker, "large", status("large", inputs=inputs, log=("l" * 100_000,)))
