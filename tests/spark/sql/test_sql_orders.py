@@ -69,7 +69,9 @@ def test_queries_begin_side_by_side_end_when_that_is_said_and_say_that_they_fail
         assert "FAILING" not in listed(client)
 
 
-def test_a_query_with_the_id_of_an_ended_query_starts_from_its_own_offsets(servers: str, tmp_path: Path) -> None:
+def test_a_query_with_the_id_of_an_ended_query_starts_from_its_own_offsets(
+    servers: str, tmp_path: Path
+) -> None:
     with serving(servers, "again", tmp_path / "a") as (client, _):
         client.execute(
             "CREATE STREAM firsts (k STRING KEY, v INT)"

@@ -91,6 +91,6 @@ class Inserts:
         await self._parts.producer.send_and_wait(
             source.topic,
             value_codec.encode(content),
-            key=None if all(part is None for part in keys) else key_codec.encode(keys),
+            key=None if keys in ([], [None]) else key_codec.encode(keys),
             timestamp_ms=timestamp_ms,
         )
