@@ -7,7 +7,6 @@ must stay cheap: Spark does it when it looks for data sources.
 
 from __future__ import annotations
 
-import functools
 import logging
 import sys
 import time
@@ -337,16 +336,11 @@ def _new_progress(options: ReadOptions, history: History | None) -> progress.Str
         log.warning("%s", warning)
     wait = None
     if options.idle_wait_ms:
-        wait = _idle_waits().of(options.client, options.idle_wait_query, options.idle_wait_ms / 1_000)
+        waits = idle.waits_of_process(_watch)
+        wait = waits.of(options.client, options.idle_wait_query, options.idle_wait_ms / 1_000)
     catalog = _catalog(options, history)
     return progress.StreamProgress(options, catalog, real.SystemClock(), time.sleep, wait)
 
 
 def _watch(client: Mapping[str, str]) -> idle.EndsWatch:
     return idle.EndsWatch(connections.catalog(client), time.sleep)
-
-
-@functools.cache
-def _idle_waits() -> idle.IdleWaits:
-    """Returns the waits of this process's queries."""
-    return idle.IdleWaits(_watch)

@@ -194,6 +194,18 @@ class IdleWaits:
         return IdleWait(watch=watch, ends=ends, wait_s=wait_s)
 
 
+_of_process: Final[list[IdleWaits]] = []
+_making: Final = threading.Lock()
+
+
+def waits_of_process(watch_of: Callable[[Mapping[str, str]], EndsWatch]) -> IdleWaits:
+    """Returns the waits of this process, the same ones for all threads: sources that begin at once must share them."""
+    with _making:
+        if not _of_process:
+            _of_process.append(IdleWaits(watch_of))
+        return _of_process[0]
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class IdleWait:
     """The wait of one source of a query."""

@@ -19,6 +19,7 @@ from odradek.runtime.real import SystemClock
 from odradek.spark.offsets import StreamOffset
 from odradek.spark.option_table import Use
 from odradek.spark.options import read_options
+from odradek.spark.reading import idle
 from odradek.spark.reading.idle import (
     SHAPES_EVERY_LOOKS,
     EndsWatch,
@@ -199,6 +200,31 @@ def test_sources_share_a_watch_by_cluster_and_ends_by_query() -> None:
     elsewhere = waits.of(there, "q", 1.0)
     assert elsewhere.watch is not first.watch
     assert elsewhere.ends is not first.ends
+
+
+def test_sources_that_begin_at_once_share_the_waits_of_the_process(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Sources of a query with waits of their own would not wake for each other's records."""
+
+    class SlowWaits(IdleWaits):
+        def __init__(self, watch_of: Callable[[Mapping[str, str]], EndsWatch]) -> None:
+            time.sleep(0.02)
+            super().__init__(watch_of)
+
+    monkeypatch.setattr(idle, "IdleWaits", SlowWaits)
+    monkeypatch.setattr(idle, "_of_process", [])
+    together, waits = threading.Barrier(8), list[IdleWaits]()
+
+    def begin() -> None:
+        together.wait(LONG_S)
+        waits.append(idle.waits_of_process(lambda client: EndsWatch(Logs({}), lambda seconds: None)))
+
+    threads = [threading.Thread(target=begin) for _ in range(8)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join(LONG_S)
+    assert len(waits) == 8
+    assert len(set(map(id, waits))) == 1
 
 
 @dataclass
