@@ -12,8 +12,7 @@ from typing import Any
 import pytest
 from tests.unit.sql.running_server import sql_server
 
-from odradek.client import Admin, ConfigResource, Consumer, NewTopic, Producer
-from odradek.model.ids import TopicPartition
+from odradek.client import Admin, ConfigResource, NewTopic, Producer
 from odradek.sql.rest_client import RestClient, ServerRefusal
 from odradek.testing import LocalBroker
 
@@ -56,30 +55,6 @@ def test_an_extended_description_says_how_many_records_come_and_when_the_last_ca
     ).groups()  # type: ignore[union-attr]
     assert (rate, total) == ("0.05", "5")
     assert last > "2026"
-
-
-@pytest.mark.parametrize(
-    ("key_format", "columns", "key"),
-    [
-        ("JSON", "a INT KEY, b STRING KEY", b'{"A":null,"B":null}'),
-        ("DELIMITED", "a INT KEY, b STRING KEY", b","),
-        ("JSON", "a INT KEY", None),
-        ("KAFKA", "a INT KEY", None),
-    ],
-)
-def test_a_row_whose_key_is_null_has_the_key_that_partition_by_makes_of_nulls(
-    client: RestClient, servers: str, key_format: str, columns: str, key: bytes | None
-) -> None:
-    topic = f"null-keys-{key_format}-{len(columns)}"
-    client.execute(
-        f"CREATE OR REPLACE STREAM null_keys_{key_format}_{len(columns)} ({columns}, v INT)"
-        f" WITH (KAFKA_TOPIC='{topic}', KEY_FORMAT='{key_format}', VALUE_FORMAT='JSON', PARTITIONS=1);"
-        f"INSERT INTO null_keys_{key_format}_{len(columns)} (v) VALUES (1);"
-    )
-    with Consumer(servers, auto_offset_reset="earliest", key_deserializer=None) as consumer:
-        consumer.assign([TopicPartition(topic, 0)])
-        records = consumer.poll(10.0)
-    assert [(record.key, record.value) for record in records] == [(key, b'{"V":1}')]
 
 
 def test_a_stream_is_created_filled_and_read(client: RestClient) -> None:

@@ -214,9 +214,12 @@ def test_sources_that_begin_at_once_share_the_waits_of_the_process(monkeypatch: 
     monkeypatch.setattr(idle, "_of_process", [])
     together, waits = threading.Barrier(8), list[IdleWaits]()
 
+    def watch_of(client: Mapping[str, str]) -> EndsWatch:
+        return EndsWatch(Logs({}), lambda seconds: None)
+
     def begin() -> None:
         together.wait(LONG_S)
-        waits.append(idle.waits_of_process(lambda client: EndsWatch(Logs({}), lambda seconds: None)))
+        waits.append(idle.waits_of_process(watch_of))
 
     threads = [threading.Thread(target=begin) for _ in range(8)]
     for thread in threads:
