@@ -36,6 +36,8 @@ PICTURES: Final = (
     Picture("console-topics", "/topics?search=orders&sort=size", height=640, scheme="dark"),
     Picture("console-topic", "/topics/orders.team-0.v0", height=700),
     Picture("console-phone", "/", width=390, height=844, locale="ru-RU"),
+    Picture("console-people", "/people/rules", height=560),
+    Picture("console-cluster", "/cluster", height=760),
 )
 
 
@@ -48,7 +50,7 @@ def draw(browser: Browser, address: str, picture: Picture) -> None:
     )
     page = context.new_page()
     page.goto(address + picture.path)
-    page.locator("#figures, #list").first.wait_for()
+    page.locator("#figures, #list, #time-line").first.wait_for()
     content = page.screenshot(full_page=not picture.height)
     context.close()
     save(content, picture.name)

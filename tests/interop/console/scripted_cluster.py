@@ -14,6 +14,7 @@ from uuid import UUID
 from tests.unit.client.conftest import ReceivedRequest, ScriptedBroker
 
 from odradek.protocol import APIS
+from odradek.protocol.acls import AclOperation, AclPermission, AclResourceType, PatternType
 from odradek.protocol.messages.configs.describe_configs import (
     DescribeConfigsResourceResult,
     DescribeConfigsResponse,
@@ -31,11 +32,21 @@ from odradek.protocol.messages.metadata.metadata import (
     MetadataResponsePartition,
     MetadataResponseTopic,
 )
+from odradek.protocol.messages.security.describe_acls import (
+    AclDescription,
+    DescribeAclsResource,
+    DescribeAclsResponse,
+)
 from odradek.protocol.messages.topics.describe_log_dirs import (
     DescribeLogDirsPartition,
     DescribeLogDirsResponse,
     DescribeLogDirsResult,
     DescribeLogDirsTopic,
+)
+from odradek.protocol.messages.topics.list_partition_reassignments import (
+    ListPartitionReassignmentsResponse,
+    OngoingPartitionReassignment,
+    OngoingTopicReassignment,
 )
 
 PARTITIONS: Final = 4
@@ -49,6 +60,8 @@ _ANSWERED: Final = (
     "ListGroups",
     "DescribeConfigs",
     "ListOffsets",
+    "DescribeAcls",
+    "ListPartitionReassignments",
 )
 _AREAS: Final = ("orders", "payments", "shipments", "flights", "clicks", "audit", "prices", "stock")
 _EARLIEST: Final = -2
@@ -75,6 +88,8 @@ class ScriptedCluster:
             "ListGroups": lambda _: ListGroupsResponse(groups=[]),
             "DescribeConfigs": self._settings,
             "ListOffsets": self._offsets,
+            "DescribeAcls": lambda _: _acls(),
+            "ListPartitionReassignments": self._moves,
         }
         self._whole: MetadataResponse | None = None
         self._all_directories: DescribeLogDirsResponse | None = None
@@ -166,6 +181,25 @@ class ScriptedCluster:
         rank = number * 7919 % len(self._topics)
         return LARGEST // PARTITIONS // (1 + rank)
 
+    def _moves(self, _: ReceivedRequest) -> ListPartitionReassignmentsResponse:
+        """Returns moves of the first topics to broker 2, which holds a part of them already."""
+        return ListPartitionReassignmentsResponse(
+            topics=[
+                OngoingTopicReassignment(
+                    name=name,
+                    partitions=[
+                        OngoingPartitionReassignment(
+                            partition_index=0,
+                            replicas=[1, 2, 3],
+                            adding_replicas=[2],
+                            removing_replicas=[3],
+                        )
+                    ],
+                )
+                for name in self._topics[:3]
+            ]
+        )
+
     def _settings(self, request: ReceivedRequest) -> DescribeConfigsResponse:
         return DescribeConfigsResponse(
             results=[
@@ -197,6 +231,35 @@ class ScriptedCluster:
                 for topic in request.message.topics
             ]
         )
+
+
+def _acls() -> DescribeAclsResponse:
+    rules = (
+        (AclResourceType.TOPIC, "orders.", PatternType.PREFIXED, "billing", AclOperation.READ),
+        (AclResourceType.TOPIC, "orders.", PatternType.PREFIXED, "shop", AclOperation.WRITE),
+        (AclResourceType.TOPIC, "payments.", PatternType.PREFIXED, "billing", AclOperation.ALL),
+        (AclResourceType.GROUP, "billing", PatternType.LITERAL, "billing", AclOperation.READ),
+        (AclResourceType.CLUSTER, "kafka-cluster", PatternType.LITERAL, "operator", AclOperation.ALTER),
+        (AclResourceType.TRANSACTIONAL_ID, "shop-", PatternType.PREFIXED, "shop", AclOperation.WRITE),
+    )
+    return DescribeAclsResponse(
+        resources=[
+            DescribeAclsResource(
+                resource_type=kind,
+                resource_name=name,
+                pattern_type=how,
+                acls=[
+                    AclDescription(
+                        principal=f"User:{user}",
+                        host="*",
+                        operation=operation,
+                        permission_type=AclPermission.ALLOW,
+                    )
+                ],
+            )
+            for kind, name, how, user, operation in rules
+        ]
+    )
 
 
 async def run(arguments: Any) -> None:

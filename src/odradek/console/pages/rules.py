@@ -64,8 +64,8 @@ def _shapes() -> dict[str, Any]:
 
 
 def resource_text(pattern: AclPattern) -> str:
-    """Returns the resource as commands spell it; three dots stand for what may follow a prefix."""
-    longer = "..." if pattern.pattern_type is PatternType.PREFIXED else ""
+    """Returns the resource as commands spell it; a blank and an ellipsis stand for what may follow a prefix."""
+    longer = " …" if pattern.pattern_type is PatternType.PREFIXED else ""
     return (
         f"{KIND_NAMES.get(pattern.resource_type, pattern.resource_type.name.lower())}:{pattern.name}{longer}"
     )
