@@ -8,7 +8,7 @@ from typing import Final
 
 
 class SharedNews:
-    """Methods are called with `lock` held."""
+    """The lock that two sides share, and a signal that something changed. Methods are called with `lock` held."""
 
     def __init__(self) -> None:
         self.lock: Final = threading.Lock()
@@ -29,11 +29,11 @@ class SharedNews:
         self._watchers[notify] = None
 
     def unwatch(self, notify: Callable[[], None]) -> None:
-        """The caller waits no longer."""
+        """Removes the callback of a caller that waits no longer."""
         self._watchers.pop(notify, None)
 
     def publish(self) -> None:
-        """Something changed."""
+        """Wakes waiters and calls watchers, because something changed."""
         self._changed.notify_all()
         watchers, self._watchers = self._watchers, {}
         for notify in watchers:
