@@ -31,7 +31,7 @@ from odradek.security.quotas import Quotas
 
 if TYPE_CHECKING:
     from odradek.broker.access.asker import Access
-    from odradek.broker.coordinators import transaction_verifier
+    from odradek.broker.coordinators import streams_topics, transaction_verifier
     from odradek.broker.coordinators.runtime import CoordinatorKind, CoordinatorRuntime
     from odradek.broker.metrics.record_traces import RecordTraces
     from odradek.broker.share.partitions import SharePartitions
@@ -45,6 +45,7 @@ if TYPE_CHECKING:
     from odradek.transactions.service import TransactionCoordinator
     from odradek.transactions.verification import TransactionVerifier
 else:
+    streams_topics = lazy("odradek.broker.coordinators.streams_topics")
     transaction_verifier = lazy("odradek.broker.coordinators.transaction_verifier")
 
 
@@ -102,6 +103,7 @@ class BrokerContext:
     )
     """The dispatcher: serves a request frame as if it had come over the connection, from the requester if one is given."""
     _verifier: TransactionVerifier | None = None
+    _streams_topics: streams_topics.StreamsTopics | None = None
 
     def __post_init__(self) -> None:
         self.elections = ElectionFigures(self.runtime.clock.monotonic)
@@ -139,6 +141,16 @@ class BrokerContext:
                 self.coordinators, lambda: self.transactions, lambda: self.config
             )
         return self._verifier
+
+    @property
+    def streams_topics(self) -> streams_topics.StreamsTopics:
+        """The creation of the internal topics of streams groups."""
+        if self._streams_topics is None:
+            self._streams_topics = streams_topics.StreamsTopics(
+                self.cluster.create_topics, lambda group_id, error: self.groups.note_streams_topics(group_id, error)
+            )
+            self.coordinators.on_close(self._streams_topics.close)
+        return self._streams_topics
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

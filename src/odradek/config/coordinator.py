@@ -25,6 +25,10 @@ _ASSIGNORS: Final = Bounds(
     allowed="one or more of uniform, range",
     accepts=lambda names: bool(names) and all(name in ("uniform", "range") for name in names),
 )
+_TASK_ASSIGNORS: Final = Bounds(
+    allowed="sticky",
+    accepts=lambda names: bool(names) and all(name == "sticky" for name in names),
+)
 _MIGRATION_POLICIES: Final = Bounds(
     allowed="one of disabled, upgrade, downgrade, bidirectional",
     accepts=lambda name: name.lower() in ("disabled", "upgrade", "downgrade", "bidirectional"),
@@ -120,6 +124,48 @@ class ShareGroupConfig(Section):
     # fmt: on
 
 
+@section("group.streams.")
+class StreamsGroupConfig(Section):
+    """Streams groups (KIP-1071)."""
+
+    # fmt: off
+    heartbeat_interval_ms: Int = setting(default=5_000, valid=at_least(1), meaning=
+        "How often the members of a streams group must send heartbeats; changes reach them that late.")
+    min_heartbeat_interval_ms: Int = setting(default=5_000, valid=at_least(1), meaning=
+        "The shortest heartbeat interval that a streams group may be given.")
+    max_heartbeat_interval_ms: Int = setting(default=15_000, valid=at_least(1), meaning=
+        "The longest heartbeat interval that a streams group may be given.")
+    session_timeout_ms: Int = setting(default=45_000, valid=at_least(1), meaning=
+        "How long a member of a streams group may be silent before it is removed.")
+    min_session_timeout_ms: Int = setting(default=45_000, valid=at_least(1), meaning=
+        "The shortest session timeout that a streams group may be given.")
+    max_session_timeout_ms: Int = setting(default=60_000, valid=at_least(1), meaning=
+        "The longest session timeout that a streams group may be given.")
+    assignment_interval_ms: Int = setting(default=1_000, valid=at_least(0), dynamic=CLUSTER_WIDE, meaning=
+        "The least time between two assignments of a streams group; 0: no such time.")
+    min_assignment_interval_ms: Int = setting(default=0, valid=at_least(0), meaning=
+        "The shortest assignment interval that a streams group may be given.")
+    max_assignment_interval_ms: Int = setting(default=15_000, valid=at_least(0), meaning=
+        "The longest assignment interval that a streams group may be given.")
+    max_size: Int = setting(default=INT_MAX, valid=at_least(1), meaning=
+        "The most members that a streams group may have.")
+    num_standby_replicas: Int = setting(default=0, valid=at_least(0), meaning=
+        "How many standby copies of its state each task has.")
+    max_standby_replicas: Int = setting("group.streams.max.standby.replicas", default=2, valid=at_least(0), meaning=
+        "The most standby copies that a streams group may be given.")
+    initial_rebalance_delay_ms: Int = setting(default=3_000, valid=at_least(0), meaning=
+        "How long an empty streams group waits for more members before its first assignment.")
+    assignors: List = setting(default=("sticky",), valid=_TASK_ASSIGNORS, meaning=
+        "The task assignors that groups may choose from; the first is for groups that choose none.")
+    task_offset_interval_ms: Int = setting(default=60_000, valid=at_least(1), meaning=
+        "How often members report how far they have restored the state of their tasks.")
+    min_task_offset_interval_ms: Int = setting(default=15_000, valid=at_least(1), meaning=
+        "The shortest interval of such reports that a streams group may be given.")
+    acceptable_recovery_lag: Long = setting(default=10_000, valid=at_least(0), meaning=
+        "How many records a copy of a task's state may lack to count as complete.")
+    # fmt: on
+
+
 @section("group.")
 class GroupConfig(Section):
     """Settings for classic groups; those for the newer kinds of groups are in sections of their own."""
@@ -136,6 +182,7 @@ class GroupConfig(Section):
     # fmt: on
     consumer: ConsumerGroupConfig = field(default_factory=ConsumerGroupConfig)
     share: ShareGroupConfig = field(default_factory=ShareGroupConfig)
+    streams: StreamsGroupConfig = field(default_factory=StreamsGroupConfig)
 
 
 @section("offsets.")

@@ -167,7 +167,26 @@ _FAMILIES: Final = (
         "How long a new group waits for more members before its first assignment, in milliseconds.",
         at_least(0),
     ),
-    _family("streams.num.standby.replicas", INT, 0, "How many standby copies each task has.", between(0, 2)),
+    _family(
+        "streams.assignor.name",
+        STRING,
+        "sticky",
+        "The assignor that shares out the tasks.",
+        one_of("sticky"),
+        shared=False,
+    ),
+    _Family(
+        setting=Setting(
+            key="streams.num.standby.replicas",
+            type=INT,
+            default=0,
+            meaning="How many standby copies each task has.",
+            valid=at_least(0),
+            dynamic=DynamicUpdate.CLUSTER_WIDE,
+        ),
+        broker_key="group.streams.num.standby.replicas",
+        most=("group.streams.max.standby.replicas", 2),
+    ),
     _family("streams.session.timeout.ms", INT, 45_000, _SESSION, at_least(1), least=45_000, most=60_000),
 )
 

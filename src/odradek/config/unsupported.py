@@ -109,16 +109,9 @@ AREAS: Final = (
         name="Streams groups",
         reason=NOT_YET,
         keys="""
-        group.streams.acceptable.recovery.lag group.streams.assignment.interval.ms
-        group.streams.assignor.offload.enable group.streams.assignors group.streams.heartbeat.interval.ms
-        group.streams.initial.rebalance.delay.ms group.streams.max.assignment.interval.ms
-        group.streams.max.heartbeat.interval.ms group.streams.max.session.timeout.ms group.streams.max.size
-        group.streams.max.standby.replicas group.streams.max.warmup.replicas
-        group.streams.min.assignment.interval.ms group.streams.min.heartbeat.interval.ms
-        group.streams.min.session.timeout.ms group.streams.min.task.offset.interval.ms
-        group.streams.num.standby.replicas group.streams.num.warmup.replicas
-        group.streams.rack.aware.assignment.tags group.streams.session.timeout.ms
-        group.streams.task.offset.interval.ms group.streams.topology.description.plugin.class
+        group.streams.assignor.offload.enable group.streams.max.warmup.replicas
+        group.streams.num.warmup.replicas group.streams.rack.aware.assignment.tags
+        group.streams.topology.description.plugin.class
         """,
     ),
     Area(
@@ -239,8 +232,8 @@ _FOR_ALL: Final = """
     background.threads errors.deadletterqueue.auto.create.topics.enable
     errors.deadletterqueue.topic.name.prefix follower.fetch.last.tiered.offset.enable
     group.consumer.assignor.offload.enable group.coordinator.cached.buffer.max.bytes
-    group.share.assignor.offload.enable group.streams.assignment.interval.ms
-    group.streams.assignor.offload.enable metric.reporters num.network.threads
+    group.share.assignor.offload.enable group.streams.assignor.offload.enable
+    metric.reporters num.network.threads
     num.recovery.threads.per.data.dir remote.fetch.max.wait.ms
     remote.list.offsets.request.timeout.ms remote.log.index.file.cache.total.size.bytes
     remote.log.manager.copier.thread.pool.size remote.log.manager.copy.max.bytes.per.second

@@ -1,6 +1,7 @@
 """The face of a group of any kind to the shard's machine, and what a kind provides.
 
-`classic/` is one implementation; consumer groups (KIP-848) and share groups (KIP-932) are others. The machine owns the table
+`classic/` is one implementation; consumer groups (KIP-848), share groups (KIP-932) and streams
+groups (KIP-1071) are others. The machine owns the table
 of groups, the offsets and the deadlines; a kind owns its members, its records and what its deadlines mean.
 """
 
@@ -25,6 +26,7 @@ class GroupKind(Enum):
     CLASSIC = "classic"
     CONSUMER = "consumer"
     SHARE = "share"
+    STREAMS = "streams"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -100,7 +102,7 @@ class Group(Protocol):
 
     @property
     def protocol_type(self) -> str | None:
-        """The protocol type: "consumer", "share", "connect"; None where no member has set one."""
+        """The protocol type: "consumer", "share", "streams", "connect"; None where no member has set one."""
 
     @property
     def member_count(self) -> int:

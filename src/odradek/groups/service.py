@@ -20,6 +20,8 @@ from odradek.groups.offsets.fetching import FetchedOffset, Wanted
 from odradek.groups.offsets.table import Place
 from odradek.groups.share.group import StateTopic
 from odradek.groups.share.kind import ShareGroups
+from odradek.groups.streams.heartbeats import StreamsHeartbeat
+from odradek.groups.streams.kind import StreamsGroups
 from odradek.model.errors import ErrorCode, KafkaError
 from odradek.protocol.messages.groups.consumer_group_describe import DescribedGroup
 from odradek.protocol.messages.groups.consumer_group_heartbeat import (
@@ -29,6 +31,8 @@ from odradek.protocol.messages.groups.consumer_group_heartbeat import (
 from odradek.protocol.messages.groups.heartbeat import HeartbeatRequest, HeartbeatResponse
 from odradek.protocol.messages.groups.join_group import JoinGroupRequest, JoinGroupResponse
 from odradek.protocol.messages.groups.leave_group import LeaveGroupRequest, LeaveGroupResponse
+from odradek.protocol.messages.groups.streams_group_describe import DescribedGroup as DescribedStreamsGroup
+from odradek.protocol.messages.groups.streams_group_heartbeat import StreamsGroupHeartbeatRequest
 from odradek.protocol.messages.groups.sync_group import SyncGroupRequest, SyncGroupResponse
 from odradek.protocol.messages.share.share_group_describe import DescribedGroup as DescribedShareGroup
 from odradek.protocol.messages.share.share_group_heartbeat import (
@@ -62,11 +66,18 @@ class GroupService:
     SyncGroup that concern a member come as responses."""
 
     def __init__(
-        self, shards: Shards[GroupMachine], consumer: ConsumerGroups, share: ShareGroups, offload: Offload
+        self,
+        shards: Shards[GroupMachine],
+        offload: Offload,
+        *,
+        consumer: ConsumerGroups,
+        share: ShareGroups,
+        streams: StreamsGroups,
     ) -> None:
         self.shards: Final = shards
         self._consumer = consumer
         self._share = share
+        self._streams = streams
         self._offload = offload
 
     # -- the classic protocol
@@ -139,6 +150,26 @@ class GroupService:
     async def end_share_topics(self, group_id: str, topic_ids: frozenset[UUID]) -> None:
         await self._shard(group_id).execute(
             partial(self._share.end_topics, group_id=group_id, topic_ids=topic_ids)
+        )
+
+    # -- streams groups (KIP-1071)
+
+    async def streams_heartbeat(
+        self, request: StreamsGroupHeartbeatRequest, caller: Caller
+    ) -> StreamsHeartbeat:
+        """Handles a heartbeat of the streams protocol; the caller creates the internal topics that are missing."""
+        return await self._shard(request.group_id).execute(
+            partial(self._streams.heartbeat, request=request, caller=caller)
+        )
+
+    async def describe_streams(self, group_id: str) -> DescribedStreamsGroup:
+        """Describes a group. Raises GROUP_ID_NOT_FOUND for groups of other kinds too."""
+        return await self._shard(group_id).execute(partial(self._streams.describe, group_id=group_id))
+
+    async def note_streams_topics(self, group_id: str, error: str) -> None:
+        """Notes why the internal topics of a streams group could not be created; empty when they were."""
+        await self._shard(group_id).execute(
+            partial(self._streams.note_creation, group_id=group_id, error=error)
         )
 
     # -- offsets

@@ -256,6 +256,15 @@ ACCESS: Final[dict[str, tuple[AccessRule, ...]]] = {
         _rule("READ GROUP", "group_id"),
         _rule("READ TOPIC", "topics[].topic_id", ELEMENT, "responses", apart=True),
     ),
+    "StreamsGroupHeartbeat": (
+        _rule("READ GROUP", "group_id"),
+        _rule("DESCRIBE TOPIC", "topology.subtopologies", apart=True),
+    ),
+    "StreamsGroupDescribe": (
+        _rule("DESCRIBE GROUP", "group_ids[]", ELEMENT, "groups"),
+        _rule("DESCRIBE TOPIC", "groups[].topology", SHOWN, apart=True),
+    ),
+    "StreamsGroupTopologyDescriptionUpdate": (_rule("READ GROUP", "group_id"),),
     "InitializeShareGroupState": _CLUSTER_ACTION,
     "ReadShareGroupState": _CLUSTER_ACTION,
     "WriteShareGroupState": _CLUSTER_ACTION,

@@ -159,6 +159,37 @@ def _topics_of(group: Any) -> Iterable[str]:
     return names
 
 
+def _describe_streams_groups(admission: Admission) -> Work:
+    """StreamsGroupDescribe: a group whose topology has topics which may not be described is not shown."""
+    admission.finishes.append(partial(_with_visible_topologies, admission))
+    yield from _describe_groups(admission)
+
+
+def _with_visible_topologies(admission: Admission, response: Any) -> Work:
+    groups = []
+    for group in response.groups:
+        for name in _topics_of_topology(group):
+            yield
+            if not admission.access.may(_DESCRIBE, _TOPIC, name):
+                group = group.replace(
+                    error_code=_TOPIC_REFUSED, error_message=_HIDDEN_TOPICS, members=[], topology=None
+                )
+                break
+        groups.append(group)
+    return response.replace(groups=groups)
+
+
+def _topics_of_topology(group: Any) -> Iterable[str]:
+    names: dict[str, None] = {}
+    if group.topology is not None:
+        for part in group.topology.subtopologies or ():
+            names.update(dict.fromkeys(part.source_topics))
+            names.update(dict.fromkeys(part.repartition_sink_topics))
+            names.update((topic.name, None) for topic in part.repartition_source_topics)
+            names.update((topic.name, None) for topic in part.state_changelog_topics)
+    return names
+
+
 def _create_topics(admission: Admission) -> Work:
     yield
     admission.finishes.append(partial(_with_visible_settings, admission))
@@ -379,4 +410,5 @@ STEPS: Final[dict[str, Callable[[Admission], Work]]] = {
     "Metadata": _metadata,
     "OffsetFetch": _offset_fetch,
     "ShareGroupDescribe": _describe_members,
+    "StreamsGroupDescribe": _describe_streams_groups,
 }

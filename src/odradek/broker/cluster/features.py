@@ -30,6 +30,7 @@ class Feature:
 TRANSACTION_VERSION: Final = "transaction.version"
 GROUP_VERSION: Final = "group.version"
 SHARE_VERSION: Final = "share.version"
+STREAMS_VERSION: Final = "streams.version"
 METADATA_VERSION: Final = "metadata.version"
 _KAFKA_4_3: Final = 30
 
@@ -42,6 +43,7 @@ FEATURES: Final = {
         Feature(name=GROUP_VERSION, min_level=0, max_level=1, finalized_level=1, api_key=68),
         Feature(name=TRANSACTION_VERSION, min_level=0, max_level=2, finalized_level=2, api_key=22),
         Feature(name=SHARE_VERSION, min_level=0, max_level=1, finalized_level=1, api_key=76),
+        Feature(name=STREAMS_VERSION, min_level=0, max_level=1, finalized_level=1, api_key=88),
     )
 }
 

@@ -23,6 +23,8 @@ from odradek.groups.service import GroupService
 from odradek.groups.settings import GroupSettings
 from odradek.groups.share.kind import ShareGroups
 from odradek.groups.share.settings import ShareSettings
+from odradek.groups.streams.kind import StreamsGroups
+from odradek.groups.streams.settings import StreamsSettings
 from odradek.runtime.ports import Runtime
 
 KINDS: Final[tuple[KindParts, ...]] = (CLASSIC, OFFSETS)
@@ -81,14 +83,17 @@ def add_groups(
     )
     consumer = ConsumerGroups(SettingsByGroup(config, image, ConsumerGroupSettings.of))
     share = ShareGroups(SettingsByGroup(config, image, ShareSettings.of))
-    make = partial(_machine, dependencies, (*KINDS, consumer.parts(), share.parts()))
+    streams = StreamsGroups(SettingsByGroup(config, image, StreamsSettings.of))
+    kinds = (*KINDS, consumer.parts(), share.parts(), streams.parts())
+    make = partial(_machine, dependencies, kinds)
     shards = coordinators.new_shards(
         topic,
         make,
         runtime.clock,
         patience_seconds=lambda: config().offsets.commit_timeout_ms / 1000,
     )
-    return CoordinatorParts(topic, shards, GroupService(shards, consumer, share, runtime.offload))
+    service = GroupService(shards, runtime.offload, consumer=consumer, share=share, streams=streams)
+    return CoordinatorParts(topic, shards, service)
 
 
 def _machine(dependencies: GroupDependencies, kinds: tuple[KindParts, ...], index: int) -> GroupMachine:

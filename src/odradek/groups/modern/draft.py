@@ -12,7 +12,7 @@ from typing import Any, Generic, Protocol, Self, TypeVar
 
 from odradek.groups.kinds import Group
 from odradek.groups.machine import ClusterTopics, GroupMachine
-from odradek.groups.modern.assignment import Assignment, Targets, metadata_hash
+from odradek.groups.modern.assignment import metadata_hash
 from odradek.groups.modern.records import GroupRecord
 from odradek.groups.step import GroupStep
 from odradek.model.errors import ErrorCode, KafkaError
@@ -42,7 +42,7 @@ class ModernGroup(Group, Protocol[K, V]):
     @property
     def members(self) -> Mapping[str, Any]: ...
     @property
-    def targets(self) -> Targets: ...
+    def targets(self) -> Mapping[str, Any]: ...
     @property
     def subscribed_topics(self) -> frozenset[str]: ...
     def copy(self) -> Self: ...
@@ -68,10 +68,11 @@ class GroupSchema(Generic[K, V]):
     target: Callable[..., K]
     target_value: Callable[..., V]
     target_member: Callable[..., K]
-    target_member_value: Callable[[Assignment], V]
+    target_member_value: Callable[[Any], V]
+    """The value for a target, in the form that the kind of group has for it."""
     current: Callable[..., K]
 
-    def target_record(self, group_id: str, member_id: str, target: Assignment) -> GroupRecord[K, V]:
+    def target_record(self, group_id: str, member_id: str, target: object) -> GroupRecord[K, V]:
         key = self.target_member(group_id=group_id, member_id=member_id)
         return GroupRecord(key, self.target_member_value(target))
 
@@ -104,7 +105,7 @@ class GroupDraft(Generic[G, K, V]):
     def write_current(self, member_id: str, current: Stored[V]) -> None:
         self.write(self._schema.current(group_id=self.group.group_id, member_id=member_id), current.value())
 
-    def write_target(self, member_id: str, target: Assignment) -> None:
+    def write_target(self, member_id: str, target: object) -> None:
         self._write(self._schema.target_record(self.group.group_id, member_id, target))
 
     def write_target_epoch(self, epoch: int, now_wall_ms: int) -> None:

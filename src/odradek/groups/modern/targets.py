@@ -7,14 +7,13 @@ assignment interval allows. A large one is worked out on another thread (`large_
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import partial
 from typing import Any, Protocol, TypeVar
-from uuid import UUID
 
 from odradek.groups.large_targets import LargeTarget, LargeTargets, is_large
 from odradek.groups.machine import GroupMachine
-from odradek.groups.modern.assignment import NOTHING, Assignment, Targets
+from odradek.groups.modern.assignment import NOTHING
 from odradek.groups.modern.draft import GroupDraft, GroupSchema, ModernGroup
 from odradek.groups.step import GroupStep
 from odradek.protocol import Message
@@ -31,21 +30,23 @@ class TargetQuestion:
 
     group_id: str
     epoch: int
-    assignor: Callable[[Any, Any, Targets], dict[str, Assignment]]
+    assignor: Callable[[Any, Any, Any], Mapping[str, Any]]
     members: Mapping[str, Any]
     """The assignor's view of each member: its subscription, at least."""
-    partitions: Mapping[UUID, Any]
-    """The topics, and their partitions or partition counts."""
-    targets: Targets
-    """The present target assignments."""
+    partitions: Mapping[Any, Any]
+    """The topics, and their partitions or partition counts; or the subtopologies, and their tasks."""
+    targets: Mapping[str, Any]
+    """The present target assignments, by member."""
+    nothing: object = field(default_factory=lambda: NOTHING)
+    """The target of a member that has none."""
 
-    def changes(self) -> dict[str, Assignment]:
+    def changes(self) -> dict[str, Any]:
         """Returns the members whose target changes, with their new targets."""
         assignment = self.assignor(self.members, self.partitions, self.targets)
         return {
             member_id: share
             for member_id, share in assignment.items()
-            if share != self.targets.get(member_id, NOTHING)
+            if share != self.targets.get(member_id, self.nothing)
         }
 
 
