@@ -20,9 +20,8 @@ from odradek.groups.streams.member import (
     StreamsMember,
     StreamsMemberMetadata,
 )
-from odradek.groups.streams.tasks import TaskId, TaskMap, Tasks, in_order, task_map
+from odradek.groups.streams.tasks import TaskId, TaskMap, TaskRole, Tasks, grouped, in_order, task_map
 from odradek.groups.streams.topology import (
-    ELEMENTS_MAX,
     ConfiguredTopology,
     InternalTopic,
     StatusCode,
@@ -89,6 +88,8 @@ def _check_join(request: StreamsGroupHeartbeatRequest) -> None:
             raise invalid_request(f"{kind} must be empty when (re-)joining.")
     if request.topology is None:
         raise invalid_request("Topology must be non-null when (re-)joining.")
+    if not request.process_id:
+        raise invalid_request("ProcessId must be provided in first request.")
 
 
 # -- what a member says
@@ -141,13 +142,16 @@ def enter_topology(draft: StreamsDraft, request: StreamsGroupHeartbeatRequest) -
         raise invalid_request("Topology updates are not supported yet.")
 
 
-def owned_of(request: StreamsGroupHeartbeatRequest, configured: ConfiguredTopology) -> Tasks | None:
+def owned_of(
+    request: StreamsGroupHeartbeatRequest, configured: ConfiguredTopology, member: StreamsMember
+) -> Tasks | None:
     """Returns the tasks that the member reports; None when it omits them, because nothing changed. INVALID_REQUEST for tasks
-    that the topology does not have."""
+    that neither the topology has nor the member: its topics may have been made again with fewer partitions."""
     if request.active_tasks is None or request.standby_tasks is None or request.warmup_tasks is None:
         return None
+    held = grouped(task for role in TaskRole for task in member.current.held(role))
     for entries in (request.active_tasks, request.standby_tasks, request.warmup_tasks):
-        _check_tasks(entries, configured)
+        _check_tasks(entries, configured, held)
     return Tasks(
         active=task_map(request.active_tasks),
         standby=task_map(request.standby_tasks),
@@ -155,23 +159,20 @@ def owned_of(request: StreamsGroupHeartbeatRequest, configured: ConfiguredTopolo
     )
 
 
-def _check_tasks(entries: list[TaskIds], configured: ConfiguredTopology) -> None:
+def _check_tasks(entries: list[TaskIds], configured: ConfiguredTopology, held: TaskMap) -> None:
     """Counts first: a hostile list may be long, but the topology bounds an honest one."""
-    if not configured.is_ready:
-        if len(entries) + sum(len(entry.partitions) for entry in entries[:ELEMENTS_MAX]) > ELEMENTS_MAX:
-            raise invalid_request(f"A member of a group without tasks cannot own more than {ELEMENTS_MAX}.")
-        return
-    if len(entries) > len(configured.tasks):
+    most = len(configured.tasks.keys() | held.keys())
+    if len(entries) > most:
         raise invalid_request(
-            f"The tasks of {len(entries)} subtopologies were sent; the topology has {len(configured.tasks)}."
+            f"The tasks of {len(entries)} subtopologies were sent; the member can have those of {most}."
         )
     for entry in entries:
-        subtopology = configured.tasks.get(entry.subtopology_id)
-        if subtopology is None:
+        subtopology, own = configured.tasks.get(entry.subtopology_id), held.get(entry.subtopology_id)
+        if subtopology is None and own is None:
             raise invalid_request(f"Subtopology {entry.subtopology_id} does not exist in the topology.")
-        count = subtopology.task_count
-        wrong = (partition for partition in entry.partitions if not 0 <= partition < count)
-        first = count if len(entry.partitions) > count else next(wrong, None)
+        count, own = 0 if subtopology is None else subtopology.task_count, own or frozenset()
+        wrong = (number for number in entry.partitions if not 0 <= number < count and number not in own)
+        first = count if len(entry.partitions) > count + len(own) else next(wrong, None)
         if first is not None:
             raise invalid_request(
                 f"Task {first} for subtopology {entry.subtopology_id} is invalid. "

@@ -13,7 +13,7 @@ from odradek.groups.large_targets import LargeTargets
 from odradek.groups.machine import GroupMachine, KindParts
 from odradek.groups.modern import draft as modern
 from odradek.groups.modern.draft import finish
-from odradek.groups.modern.membership import check_room, group_not_found, replay_group
+from odradek.groups.modern.membership import check_room, group_not_found, invalid_request, replay_group
 from odradek.groups.modern.targets import TargetQuestion, retarget
 from odradek.groups.step import GroupStep
 from odradek.groups.streams.assignor import AssignableMember, assign
@@ -105,7 +105,7 @@ class StreamsGroups:
         enter_topology(draft, request)
         topics = machine.dependencies.topics
         configured = draft.group.configured(topics)
-        owned = owned_of(request, configured)
+        owned = owned_of(request, configured, member)
         if request.member_epoch != JOIN_EPOCH:
             check_epoch(member, request.member_epoch, owned)
         has_changed = is_new or needs_epoch(before, after)
@@ -128,8 +128,9 @@ class StreamsGroups:
         has_moved = settled.current.assigned != member.current.assigned
         _note_endpoints(draft.group, settled, has_moved=has_moved, has_other=after.endpoint != before.endpoint)
         response = _response(request, draft.group, settled, configured, settings)
-        if request.member_epoch == JOIN_EPOCH or has_moved:
-            assigned = settled.current.assigned
+        assigned = settled.current.assigned
+        is_behind = request.member_epoch != member.epoch or (owned is not None and owned != assigned)
+        if request.member_epoch == JOIN_EPOCH or has_moved or is_behind:  # an answer may have been lost
             response = response.replace(
                 active_tasks=listed_tasks(assigned.active),
                 standby_tasks=listed_tasks(assigned.standby),
@@ -153,8 +154,11 @@ class StreamsGroups:
         self, draft: StreamsDraft, request: StreamsGroupHeartbeatRequest
     ) -> tuple[StreamsMember, str | None]:
         if request.member_epoch == JOIN_EPOCH:
-            return joining_member(draft, request.member_id, request.instance_id)
-        return member_of(draft.group, request.member_id, request.instance_id), None
+            return joining_member(draft, request.member_id, request.process_id or "", request.instance_id)
+        member = member_of(draft.group, request.member_id, request.instance_id)
+        if request.process_id not in (None, member.profile.process_id):
+            raise invalid_request("ProcessId can only be changed when (re-)joining.")
+        return member, None
 
     def _heard_of(
         self,

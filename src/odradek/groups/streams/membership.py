@@ -11,6 +11,7 @@ from odradek.groups.streams.group import StreamsGroup
 from odradek.groups.streams.member import (
     JOIN_EPOCH,
     LEAVE_FOR_A_WHILE_EPOCH,
+    StreamsCurrentAssignment,
     StreamsMember,
     StreamsMemberState,
 )
@@ -36,17 +37,22 @@ def member_of(group: StreamsGroup, member_id: str, instance_id: str | None) -> S
 
 
 def joining_member(
-    draft: StreamsDraft, member_id: str, instance_id: str | None
+    draft: StreamsDraft, member_id: str, process_id: str, instance_id: str | None
 ) -> tuple[StreamsMember, str | None]:
     """Returns the member that joins: new, known already (it was fenced, or lost an answer), or the successor of a static one;
     and the id of the member that it replaces.
 
-    UNRELEASED_INSTANCE_ID while the member that holds the instance id has not left.
+    In another process than before it has no tasks: that process may have copies of them already. UNRELEASED_INSTANCE_ID while
+    the member that holds the instance id has not left.
     """
     group = draft.group
     holder = group.members.get(group.statics.get(instance_id, "")) if instance_id is not None else None
     if holder is None:
-        return group.members.get(member_id) or StreamsMember(member_id=member_id), None
+        known = group.members.get(member_id)
+        if known is not None and known.profile.process_id != process_id:
+            draft.write_current(member_id, StreamsCurrentAssignment())
+            known = draft.group.members[member_id]
+        return known or StreamsMember(member_id=member_id), None
     if not holder.is_away:
         raise KafkaError(
             ErrorCode.UNRELEASED_INSTANCE_ID,
@@ -54,7 +60,9 @@ def joining_member(
             f"owned by {holder.member_id} member.",
         )
     target = group.targets.get(holder.member_id)
-    current = replace(holder.current, epoch=JOIN_EPOCH, previous_epoch=JOIN_EPOCH)
+    current = StreamsCurrentAssignment()
+    if holder.profile.process_id == process_id:
+        current = replace(holder.current, epoch=JOIN_EPOCH, previous_epoch=JOIN_EPOCH)
     draft.delete_member(holder.member_id)
     draft.write_profile(member_id, holder.profile)
     if target is not None:

@@ -438,10 +438,10 @@ def _internal(topic: StoredTopicInfo, partition_count: int) -> InternalTopic:
 
 def _missing(internal: Mapping[str, InternalTopic], topics: ClusterTopics) -> tuple[InternalTopic, ...]:
     missing = []
-    for name in sorted(internal):
-        present, expected = topics.partition_count(name), internal[name].partition_count
+    for name, topic in internal.items():
+        present, expected = topics.partition_count(name), topic.partition_count
         if present == 0:
-            missing.append(internal[name])
+            missing.append(topic)
         elif present != expected:
             raise _Unfit(
                 StatusCode.INCORRECTLY_PARTITIONED_TOPICS,
