@@ -83,15 +83,13 @@ ON_PURPOSE: Final = (
         why="Kafka offers these only with a plug-in that receives what clients send. Odradek receives it itself.",
     ),
     Allowed(
-        places=_api_keys(88, 89),
-        here=NOT_THERE,
-        why="Streams groups are not served, so they are not offered.",
+        places=_api_keys(88, 89, 93),
+        why="Streams groups are served as Kafka 4.4 does it; these answers are of 4.3.",
     ),
     Allowed(
         places=(
             "api_versions/*: *_features.eligible.leader.replicas.version",
             "api_versions/*: *_features.kraft.version",
-            "api_versions/*: *_features.streams.version",
             "api_versions/*: supported_features.metadata.version.min_version",
         ),
         why="Features that only Kafka's own controller, or APIs that are not served, could use.",

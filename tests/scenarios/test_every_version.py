@@ -94,6 +94,9 @@ ELSEWHERE = {
     "DescribeShareGroupOffsets",
     "AlterShareGroupOffsets",
     "DeleteShareGroupOffsets",
+    "StreamsGroupHeartbeat",
+    "StreamsGroupDescribe",
+    "StreamsGroupTopologyDescriptionUpdate",
 }
 """They need a login (`tests/security/test_logins.py`), a group, a transaction, or more than one broker: the tests in `groups/`,
 `transactions/`, `administration/` and `cluster/` ask for each of their versions."""

@@ -147,7 +147,8 @@ class BrokerContext:
         """The creation of the internal topics of streams groups."""
         if self._streams_topics is None:
             self._streams_topics = streams_topics.StreamsTopics(
-                self.cluster.create_topics, lambda group_id, error: self.groups.note_streams_topics(group_id, error)
+                self.cluster.create_topics,
+                lambda group_id, error: self.groups.note_streams_topics(group_id, error),
             )
             self.coordinators.on_close(self._streams_topics.close)
         return self._streams_topics

@@ -159,8 +159,6 @@ class StreamsGroupConfig(Section):
         "The task assignors that groups may choose from; the first is for groups that choose none.")
     task_offset_interval_ms: Int = setting(default=60_000, valid=at_least(1), meaning=
         "How often members report how far they have restored the state of their tasks.")
-    min_task_offset_interval_ms: Int = setting(default=15_000, valid=at_least(1), meaning=
-        "The shortest interval of such reports that a streams group may be given.")
     acceptable_recovery_lag: Long = setting(default=10_000, valid=at_least(0), meaning=
         "How many records a copy of a task's state may lack to count as complete.")
     # fmt: on

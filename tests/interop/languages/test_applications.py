@@ -17,11 +17,24 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from benchmarks.peer import PeerAbsentError
 from confluent_kafka import Consumer, Producer, TopicPartition
 from tests.interop.languages.applications import APPLICATIONS, PYTHON_PROGRAMS, WORD_COUNT
 from tests.interop.languages.prepare import AbsentError
 
+from odradek.client import Admin, NewTopic
+
 SECONDS_MAX = 60
+STREAMS_GROUPS = {
+    "group.streams.heartbeat.interval.ms": "500",
+    "group.streams.min.heartbeat.interval.ms": "500",
+    "group.streams.session.timeout.ms": "3000",
+    "group.streams.min.session.timeout.ms": "3000",
+    "group.streams.initial.rebalance.delay.ms": "500",
+    "offsets.topic.num.partitions": "5",
+    "transaction.state.log.num.partitions": "5",
+}
+"""Members learn soon what changes."""
 WORDS = ("ash", "birch", "cedar", "dogwood", "elm")
 Start = Callable[..., subprocess.Popen[bytes]]
 
@@ -124,6 +137,49 @@ def test_kafka_streams_counts_each_word_once_though_it_is_killed(
     committed.read_until(times * len(WORDS), running=second, log=tmp_path / "log")
     committed.read_what_is_left()
     assert committed.values == counted_exactly_once(times)
+
+
+@pytest.fixture
+def streams_bootstrap(make_node: Any) -> Iterator[str]:
+    """A broker whose streams groups hear soon of what changes."""
+    try:
+        node = make_node(settings=STREAMS_GROUPS).start()
+    except PeerAbsentError as reason:
+        pytest.skip(f"absent: {reason}")
+    try:
+        yield node.bootstrap
+    finally:
+        node.stop()
+
+
+def test_instances_in_a_streams_group_count_each_word_once_though_one_is_killed(
+    start: Start, streams_bootstrap: str, tmp_path: Path
+) -> None:
+    """The tasks are assigned by the broker (KIP-1071), which makes the internal topics: two instances share them, and the one
+    that lives takes over those of the other."""
+    bootstrap, times, application_id = streams_bootstrap, 300, "streams-group"
+    with Admin(bootstrap) as admin:
+        admin.create_topics([NewTopic(name, 2) for name in ("lines", "words")])
+    send(bootstrap, "lines", [(str(number), " ".join(WORDS)) for number in range(times)])
+    committed = Sink(bootstrap, "words", 2)
+    arguments = (WORD_COUNT, bootstrap, application_id, "lines", "words")
+    instances = [
+        start("kafka-streams", *arguments, str(tmp_path / state), "20", "streams") for state in ("one", "two")
+    ]
+    committed.read_until(times, running=instances[1], log=tmp_path / "log")
+    instances[0].kill()
+    instances[0].wait(SECONDS_MAX)
+    assert committed.count < times * len(WORDS)
+    committed.read_until(times * len(WORDS), running=instances[1], log=tmp_path / "log")
+    committed.read_what_is_left()
+    committed.close()
+    assert committed.values == counted_exactly_once(times)
+    with Admin(bootstrap) as admin:
+        group = admin.describe_groups([application_id])[application_id]
+        names = admin.list_topics()
+    assert (group.type, group.state) == ("streams", "Stable")
+    assert {tp.topic for member in group.members for tp in member.assignment} >= {"lines"}
+    assert len([name for name in names if name.startswith(f"{application_id}-")]) == 2
 
 
 def test_a_faststream_application_answers_each_message(

@@ -40,14 +40,8 @@ class StreamsHistory(RuleBasedStateMachine):
     def beat(self, data: Any, is_answer_lost: bool) -> None:
         client = self.clients[data.draw(st.sampled_from(sorted(self.clients)))]
         before = client.epoch, set(client.active), set(client.standby)
-        try:
-            self.world.beat(client)
-        except KafkaError as error:
-            assert error.code in _FENCED
-            del self.clients[client.member_id]
-            return
-        if is_answer_lost:
-            # What it is told to take, it does not take; what it is told to give up, it still uses.
+        if self._beat_or_go(client) and is_answer_lost:
+            # It has none of the tasks that the answer adds, and still uses those that the answer takes away.
             client.epoch, client.active, client.standby = before
 
     @precondition(lambda self: self.clients)
@@ -80,12 +74,16 @@ class StreamsHistory(RuleBasedStateMachine):
     def restart(self) -> None:
         self.world.restart()
 
-    def _beat_or_go(self, client: StreamsClient) -> None:
+    def _beat_or_go(self, client: StreamsClient) -> bool:
+        """Returns whether the client is still a member."""
         try:
             self.world.beat(client)
         except KafkaError as error:
-            assert error.code in _FENCED
+            if error.code not in _FENCED:
+                raise
             del self.clients[client.member_id]
+            return False
+        return True
 
     @invariant()
     def no_task_has_two_users(self) -> None:

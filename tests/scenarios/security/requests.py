@@ -404,6 +404,31 @@ _VALUES: dict[str, dict[str, Any]] = {
     "ShareGroupHeartbeat": {**_SHARE_MEMBER, "group_id": "sharers", "subscribed_topic_names": [TOPIC]},
     "ShareGroupDescribe": {"group_ids": [GROUP]},
     "ShareAcknowledge": {"group_id": GROUP, "member_id": "AAAAAAAAAAAAAAAAAAAABQ", "share_session_epoch": 1},
+    "StreamsGroupHeartbeat": {
+        "group_id": "streamers",
+        "member_id": "AAAAAAAAAAAAAAAAAAAABQ",
+        "member_epoch": 0,
+        "rebalance_timeout_ms": 1000,
+        "process_id": "process",
+        "active_tasks": [],
+        "standby_tasks": [],
+        "warmup_tasks": [],
+        "topology": _part(
+            "StreamsGroupHeartbeat",
+            "topology",
+            epoch=0,
+            subtopologies=[
+                _part(
+                    "StreamsGroupHeartbeat",
+                    "topology.subtopologies",
+                    subtopology_id="0",
+                    source_topics=[TOPIC],
+                )
+            ],
+        ),
+    },
+    "StreamsGroupDescribe": {"group_ids": [GROUP]},
+    "StreamsGroupTopologyDescriptionUpdate": {"group_id": GROUP, "member_id": "AAAAAAAAAAAAAAAAAAAABQ"},
     "DescribeShareGroupOffsets": _of(
         "DescribeShareGroupOffsets",
         "groups",

@@ -41,7 +41,7 @@ SETTINGS = {
 }
 NAMES = {
     AclResourceType.TOPIC: (TOPIC, "absent", "new-topic"),
-    AclResourceType.GROUP: (GROUP, "modern", "sharers"),
+    AclResourceType.GROUP: (GROUP, "modern", "sharers", "streamers"),
     AclResourceType.CLUSTER: (CLUSTER_NAME,),
     AclResourceType.TRANSACTIONAL_ID: (TRANSACTIONAL_ID,),
 }

@@ -11,7 +11,7 @@ from typing import Final
 
 from odradek.cluster.image import TopicImage
 from odradek.cluster.planning import TopicSpec
-from odradek.groups.streams.topology import InternalTopic
+from odradek.groups.streams.topology import StreamsInternalTopic
 from odradek.model.errors import ErrorCode, KafkaError
 from odradek.telemetry import events
 
@@ -33,7 +33,7 @@ class StreamsTopics:
         self._note = note
         self._under_way: dict[str, asyncio.Task[None]] = {}
 
-    def begin(self, group_id: str, topics: Collection[InternalTopic]) -> None:
+    def begin(self, group_id: str, topics: Collection[StreamsInternalTopic]) -> None:
         """Creates the topics, unless that is under way for the group."""
         if group_id not in self._under_way:
             task = asyncio.get_running_loop().create_task(
@@ -46,7 +46,7 @@ class StreamsTopics:
         for task in self._under_way.values():
             task.cancel()
 
-    async def _work(self, group_id: str, topics: list[InternalTopic]) -> None:
+    async def _work(self, group_id: str, topics: list[StreamsInternalTopic]) -> None:
         try:
             errors = []
             for first in range(0, len(topics), _TOPICS_AT_ONCE):
@@ -61,7 +61,7 @@ class StreamsTopics:
         finally:
             del self._under_way[group_id]
 
-    async def _created(self, topics: Sequence[InternalTopic]) -> list[str]:
+    async def _created(self, topics: Sequence[StreamsInternalTopic]) -> list[str]:
         specs = [
             TopicSpec(
                 name=topic.name,

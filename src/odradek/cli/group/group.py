@@ -42,7 +42,11 @@ def group() -> None:
 @group.command("list")
 @click.option("--state", "-s", "states", multiple=True, help="Only groups in this state: Stable, Empty, ...")
 @click.option(
-    "--type", "-t", "types", multiple=True, help="Only groups of this type: classic, consumer, share."
+    "--type",
+    "-t",
+    "types",
+    multiple=True,
+    help="Only groups of this type: classic, consumer, share, streams.",
 )
 @bootstrap_option
 @json_option

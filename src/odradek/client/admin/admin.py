@@ -288,7 +288,7 @@ class Admin:
     def list_groups(
         self, *, states: Sequence[str] = (), types: Sequence[str] = (), timeout_s: float | None = None
     ) -> list[GroupListing]:
-        """Returns all groups, sorted; `states` (Stable, Empty, ...) and `types` (classic, consumer, share) filter."""
+        """Returns all groups, sorted; `states` (Stable, Empty, ...) and `types` (classic, consumer, share, streams) filter."""
         return self._loop.call(self._admin.list_groups(states=states, types=types, timeout_s=timeout_s))
 
     def describe_groups(

@@ -373,7 +373,7 @@ class AsyncAdmin:
     async def list_groups(
         self, *, states: Sequence[str] = (), types: Sequence[str] = (), timeout_s: float | None = None
     ) -> list[GroupListing]:
-        """Returns all groups, sorted; `states` (Stable, Empty, ...) and `types` (classic, consumer, share) filter."""
+        """Returns all groups, sorted; `states` (Stable, Empty, ...) and `types` (classic, consumer, share, streams) filter."""
         answers = await self._session.everywhere(
             "list_groups", timeout_s, lambda broker, _, __: groups.list_groups(broker, states, types)
         )

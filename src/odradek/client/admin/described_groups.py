@@ -22,7 +22,8 @@ async def described_groups(
     group_ids: list[str],
     timeout_s: float,
 ) -> dict[str, GroupDescription]:
-    """Asks as for consumer groups, then as for share groups those that are none, or where the broker lacks that request.
+    """Asks as for consumer groups; then as for share groups, and for streams groups, those that are none, or where the broker
+    lacks that request.
 
     The rest are asked for as classic groups, whose errors count.
     """
@@ -35,7 +36,7 @@ async def described_groups(
 
     known: dict[str, GroupDescription] = {}
     rest = dict.fromkeys(group_ids)
-    for describe in (groups.describe_consumer, groups.describe_share):
+    for describe in (groups.describe_consumer, groups.describe_share, groups.describe_streams):
         known |= await _some(described(describe, rest))
         rest = {group_id: None for group_id in rest if group_id not in known}
     known |= await described(groups.describe_classic, rest)

@@ -10,6 +10,7 @@ from odradek.model.ids import TopicPartition
 CLASSIC = "classic"
 CONSUMER = "consumer"
 SHARE = "share"
+STREAMS = "streams"
 EMPTY = "Empty"
 DEAD = "Dead"
 
@@ -44,7 +45,7 @@ class GroupDescription:
 
     group_id: str
     type: str
-    """classic, consumer or share."""
+    """classic, consumer, share or streams."""
     protocol_type: str
     state: str
     assignor: str

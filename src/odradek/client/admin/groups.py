@@ -11,6 +11,7 @@ from odradek.client.admin.group_descriptions import (
     CONSUMER,
     DEAD,
     SHARE,
+    STREAMS,
     GroupDescription,
     GroupListing,
     GroupMemberDescription,
@@ -20,6 +21,7 @@ from odradek.model.errors import ErrorCode, KafkaError
 from odradek.model.ids import TopicPartition
 from odradek.protocol.messages.groups import consumer_group_describe as consumer
 from odradek.protocol.messages.groups import describe_groups as classic
+from odradek.protocol.messages.groups import streams_group_describe as streams
 from odradek.protocol.messages.groups.delete_groups import DeleteGroupsRequest, DeleteGroupsResponse
 from odradek.protocol.messages.groups.list_groups import ListGroupsRequest, ListGroupsResponse
 from odradek.protocol.messages.groups.offset_delete import (
@@ -101,20 +103,45 @@ def describe_share(groups: Iterable[str], coordinator: int) -> Exchange:
     return Exchange(request=request, answer=share.ShareGroupDescribeResponse, read=read)
 
 
+def describe_streams(groups: Iterable[str], coordinator: int) -> Exchange:
+    """Streams groups (KIP-1071); others are GROUP_ID_NOT_FOUND here."""
+
+    def read(response: streams.StreamsGroupDescribeResponse) -> CallOutcome:
+        outcome = CallOutcome.none()
+        for group in response.groups:
+            topics = _source_topics(group.topology)
+            members = tuple(_streams_member(member, topics) for member in group.members)
+            description = _described(group, STREAMS, STREAMS, coordinator, members)
+            outcome.note(group.group_id, group.error_code, _nicer(group.error_code), description)
+        return outcome
+
+    request = streams.StreamsGroupDescribeRequest(group_ids=list(groups))
+    return Exchange(request=request, answer=streams.StreamsGroupDescribeResponse, read=read)
+
+
+def _source_topics(topology: streams.Topology | None) -> dict[str, list[str]]:
+    """Returns the topics that each subtopology reads; none before the topics exist."""
+    parts = None if topology is None else topology.subtopologies
+    return {
+        part.subtopology_id: [*part.source_topics, *(topic.name for topic in part.repartition_source_topics)]
+        for part in parts or ()
+    }
+
+
 def _described(
-    group: consumer.DescribedGroup | share.DescribedGroup,
+    group: consumer.DescribedGroup | share.DescribedGroup | streams.DescribedGroup,
     kind: str,
     protocol_type: str,
     coordinator: int,
     members: tuple[GroupMemberDescription, ...],
 ) -> GroupDescription:
-    """Returns the description of a group whose members the broker assigns (KIP-848, KIP-932)."""
+    """Returns the description of a group whose members the broker assigns (KIP-848, KIP-932, KIP-1071)."""
     return GroupDescription(
         group_id=group.group_id,
         type=kind,
         protocol_type=protocol_type,
         state=group.group_state,
-        assignor=group.assignor_name,
+        assignor=group.assignor_name or "",
         coordinator=coordinator,
         epoch=group.group_epoch,
         members=members,
@@ -239,6 +266,30 @@ def _share_member(member: share.Member) -> GroupMemberDescription:
         client_host=member.client_host,
         assignment=_partitions(member.assignment),
         member_epoch=member.member_epoch,
+    )
+
+
+def _streams_member(member: streams.Member, topics: dict[str, list[str]]) -> GroupMemberDescription:
+    return GroupMemberDescription(
+        member_id=member.member_id,
+        client_id=member.client_id,
+        client_host=member.client_host,
+        group_instance_id=member.instance_id,
+        assignment=_source_partitions(member.assignment, topics),
+        target_assignment=_source_partitions(member.target_assignment, topics),
+        member_epoch=member.member_epoch,
+    )
+
+
+def _source_partitions(
+    assignment: streams.Assignment, topics: dict[str, list[str]]
+) -> tuple[TopicPartition, ...]:
+    """Returns the partitions that active tasks read."""
+    return tuple(
+        TopicPartition(topic, number)
+        for tasks in assignment.active_tasks
+        for topic in topics.get(tasks.subtopology_id, ())
+        for number in tasks.partitions
     )
 
 

@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from heapq import heapify, heappop, heappush
 from typing import Final
 
-from odradek.groups.streams.tasks import NOTHING, TaskId, TaskRole, Tasks, grouped
+from odradek.groups.streams.tasks import NOTHING, TaskAssignment, TaskId, TaskRole, grouped
 from odradek.groups.streams.topology import SubtopologyTasks
 
 NAME: Final = "sticky"
@@ -57,7 +57,7 @@ class _Process:
 
     def __init__(self) -> None:
         self.counts: dict[str, int] = {}
-        """Tasks of each member."""
+        """TaskAssignment of each member."""
         self.has: set[TaskId] = set()
         self.total = 0
         self.stateless = 0
@@ -125,7 +125,7 @@ class _Assignment:
         self,
         members: Mapping[str, AssignableMember],
         subtopologies: Mapping[str, SubtopologyTasks],
-        before: Mapping[str, Tasks],
+        before: Mapping[str, TaskAssignment],
     ) -> None:
         self.members = members
         self.replicas = max((member.standby_replicas for member in members.values()), default=0)
@@ -239,8 +239,8 @@ class _Assignment:
 def assign(
     members: Mapping[str, AssignableMember],
     subtopologies: Mapping[str, SubtopologyTasks],
-    before: Mapping[str, Tasks],
-) -> dict[str, Tasks]:
+    before: Mapping[str, TaskAssignment],
+) -> dict[str, TaskAssignment]:
     """Returns the tasks of each member: every task is active exactly once, if there is a member."""
     if not members:
         return {}
@@ -250,7 +250,7 @@ def assign(
     if assignment.replicas:
         assignment.assign_standby()
     return {
-        member_id: Tasks(
+        member_id: TaskAssignment(
             active=grouped(assignment.active[member_id]), standby=grouped(assignment.standby[member_id])
         )
         for member_id in members
@@ -267,7 +267,7 @@ def _all_tasks(subtopologies: Mapping[str, SubtopologyTasks], *, is_stateful: bo
 
 
 def _copies(
-    members: Mapping[str, AssignableMember], before: Mapping[str, Tasks]
+    members: Mapping[str, AssignableMember], before: Mapping[str, TaskAssignment]
 ) -> dict[TaskId, list[str]]:
     """Returns the members with a copy of each task's state: standby and warm-up tasks first, then what is on their disks;
     of these, the one with the most of the state first."""

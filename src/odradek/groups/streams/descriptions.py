@@ -9,7 +9,7 @@ from odradek.groups.streams import formats
 from odradek.groups.streams.group import StreamsGroup
 from odradek.groups.streams.heartbeats import listed_tasks
 from odradek.groups.streams.member import StreamsMember
-from odradek.groups.streams.tasks import TaskId, Tasks
+from odradek.groups.streams.tasks import TaskAssignment, TaskId
 from odradek.groups.streams.topology import ConfiguredTopology
 from odradek.protocol.messages.groups import streams_group_describe as describing
 from odradek.protocol.messages.groups.streams_group_heartbeat import Endpoint, KeyValue, TaskOffset, TopicInfo
@@ -86,7 +86,7 @@ def _member(group: StreamsGroup, member: StreamsMember) -> describing.Member:
     )
 
 
-def _assignment(tasks: Tasks) -> describing.Assignment:
+def _assignment(tasks: TaskAssignment) -> describing.Assignment:
     return describing.Assignment(
         active_tasks=listed_tasks(tasks.active),
         standby_tasks=listed_tasks(tasks.standby),

@@ -25,9 +25,7 @@ def endpoint_partitions(group: StreamsGroup, configured: ConfiguredTopology) -> 
     ]
 
 
-def _of_member(
-    member: StreamsMember, subtopologies: Mapping[str, SubtopologyTasks]
-) -> EndpointToPartitions:
+def _of_member(member: StreamsMember, subtopologies: Mapping[str, SubtopologyTasks]) -> EndpointToPartitions:
     host, port = member.profile.endpoint or ("", 0)
     assigned = member.current.assigned
     return EndpointToPartitions(
@@ -37,9 +35,7 @@ def _of_member(
     )
 
 
-def _partitions(
-    tasks: TaskMap, subtopologies: Mapping[str, SubtopologyTasks]
-) -> Iterable[TopicPartition]:
+def _partitions(tasks: TaskMap, subtopologies: Mapping[str, SubtopologyTasks]) -> Iterable[TopicPartition]:
     """Yields the source partitions of tasks; a topic with fewer partitions than the largest has none for the last tasks."""
     for subtopology in sorted(tasks):
         known = subtopologies.get(subtopology)

@@ -95,7 +95,7 @@ class StreamsCurrentKey(Message, versions="22", flexible="none"):
 
 
 class CurrentTaskIds(Struct):
-    """Tasks of one subtopology; active ones with the epoch in which each was assigned."""
+    """TaskAssignment of one subtopology; active ones with the epoch in which each was assigned."""
 
     subtopology_id: str = string("0+")
     partitions: list[int] = array(int32, "0+")

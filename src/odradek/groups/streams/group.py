@@ -22,7 +22,7 @@ from odradek.groups.streams.member import (
     StreamsMemberMetadata,
     target_of,
 )
-from odradek.groups.streams.tasks import NOTHING, TaskId, TaskRole, Tasks
+from odradek.groups.streams.tasks import NOTHING, TaskAssignment, TaskId, TaskRole
 from odradek.groups.streams.topology import (
     ConfiguredTopology,
     configure,
@@ -97,7 +97,7 @@ class StreamsGroup:
         self.members: dict[str, StreamsMember] = {}
         self.statics: dict[str, str] = {}
         """Instance id -> member id."""
-        self.targets: dict[str, Tasks] = {}
+        self.targets: dict[str, TaskAssignment] = {}
         self.owners: dict[TaskId, str] = {}
         """Active task -> the member that has it, whether to use or to give back."""
         self.copies: dict[tuple[TaskId, str], str] = {}
@@ -220,7 +220,7 @@ class StreamsGroup:
             soft.configured_of, soft.configured_version = self.topology, topics.version
         return soft.configured
 
-    def target(self, member_id: str) -> Tasks:
+    def target(self, member_id: str) -> TaskAssignment:
         return self.targets.get(member_id, NOTHING)
 
     def is_free(self, task: TaskId, role: TaskRole, process_id: str) -> bool:

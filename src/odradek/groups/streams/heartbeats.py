@@ -20,11 +20,19 @@ from odradek.groups.streams.member import (
     StreamsMember,
     StreamsMemberMetadata,
 )
-from odradek.groups.streams.tasks import TaskId, TaskMap, TaskRole, Tasks, grouped, in_order, task_map
+from odradek.groups.streams.tasks import (
+    TaskAssignment,
+    TaskId,
+    TaskMap,
+    TaskRole,
+    grouped,
+    in_order,
+    task_map,
+)
 from odradek.groups.streams.topology import (
     ConfiguredTopology,
-    InternalTopic,
     StatusCode,
+    StreamsInternalTopic,
     same_topology,
     stored_topology,
 )
@@ -45,7 +53,7 @@ class StreamsHeartbeat:
     """The response to a heartbeat, and the internal topics that are to be created before tasks can be assigned."""
 
     response: StreamsGroupHeartbeatResponse
-    missing_topics: tuple[InternalTopic, ...] = ()
+    missing_topics: tuple[StreamsInternalTopic, ...] = ()
 
 
 def check_heartbeat(request: StreamsGroupHeartbeatRequest) -> None:
@@ -129,7 +137,7 @@ def needs_epoch(before: StreamsMemberMetadata, after: StreamsMemberMetadata) -> 
 
 def enter_topology(draft: StreamsDraft, request: StreamsGroupHeartbeatRequest) -> None:
     """Writes the topology that the first member brings. INVALID_REQUEST for a member with another one, unless it is older:
-    such a member is told so."""
+    such a member gets a status."""
     if request.topology is None:
         return
     present = draft.group.topology
@@ -144,7 +152,7 @@ def enter_topology(draft: StreamsDraft, request: StreamsGroupHeartbeatRequest) -
 
 def owned_of(
     request: StreamsGroupHeartbeatRequest, configured: ConfiguredTopology, member: StreamsMember
-) -> Tasks | None:
+) -> TaskAssignment | None:
     """Returns the tasks that the member reports; None when it omits them, because nothing changed. INVALID_REQUEST for tasks
     that neither the topology has nor the member: its topics may have been made again with fewer partitions."""
     if request.active_tasks is None or request.standby_tasks is None or request.warmup_tasks is None:
@@ -152,7 +160,7 @@ def owned_of(
     held = grouped(task for role in TaskRole for task in member.current.held(role))
     for entries in (request.active_tasks, request.standby_tasks, request.warmup_tasks):
         _check_tasks(entries, configured, held)
-    return Tasks(
+    return TaskAssignment(
         active=task_map(request.active_tasks),
         standby=task_map(request.standby_tasks),
         warmup=task_map(request.warmup_tasks),
@@ -190,17 +198,17 @@ def offsets_of(entries: Iterable[TaskOffset], configured: ConfiguredTopology) ->
     return offsets
 
 
-# -- what it is told
+# -- what it learns
 
 
 def statuses(
     draft: StreamsDraft, member: StreamsMember, configured: ConfiguredTopology, *, is_delayed: bool
 ) -> list[Status]:
     group = draft.group
-    told = []
+    reported: list[Status] = []
     assert group.topology is not None, "the first member brings the topology"
     if member.profile.topology_epoch < group.topology.epoch:
-        told.append(
+        reported.append(
             _status(
                 StatusCode.STALE_TOPOLOGY,
                 f"The member's topology epoch {member.profile.topology_epoch} is behind the group's topology epoch "
@@ -208,7 +216,7 @@ def statuses(
             )
         )
     if is_delayed:
-        told.append(
+        reported.append(
             _status(
                 StatusCode.ASSIGNMENT_DELAYED,
                 "Assignment delayed due to the configured initial rebalance delay or assignment interval.",
@@ -218,16 +226,16 @@ def statuses(
         detail = configured.problem.detail
         if configured.missing and group.soft.creation_error:
             detail = f"{detail}; {group.soft.creation_error}"
-        told.append(_status(configured.problem.code, detail))
+        reported.append(_status(configured.problem.code, detail))
     if group.soft.shutdown_by is not None:
-        told.append(
+        reported.append(
             _status(
                 StatusCode.SHUTDOWN_APPLICATION,
                 f"Streams group member {group.soft.shutdown_by} encountered a fatal error and requested a shutdown for the "
                 "entire application.",
             )
         )
-    return told
+    return reported
 
 
 def _status(code: StatusCode, detail: str) -> Status:

@@ -43,7 +43,7 @@ from odradek.groups.streams.membership import (
 )
 from odradek.groups.streams.reconcile import StreamsGoal, reconcile
 from odradek.groups.streams.settings import StreamsSettings
-from odradek.groups.streams.tasks import NOTHING, Tasks
+from odradek.groups.streams.tasks import NOTHING, TaskAssignment
 from odradek.groups.streams.topology import ConfiguredTopology
 from odradek.protocol.messages.groups.streams_group_describe import DescribedGroup
 from odradek.protocol.messages.groups.streams_group_heartbeat import (
@@ -126,7 +126,9 @@ class StreamsGroups:
         self._heard_of(machine, now, request.group_id, member, settled, settings)
         _note(draft.group, request, configured)
         has_moved = settled.current.assigned != member.current.assigned
-        _note_endpoints(draft.group, settled, has_moved=has_moved, has_other=after.endpoint != before.endpoint)
+        _note_endpoints(
+            draft.group, settled, has_moved=has_moved, has_other=after.endpoint != before.endpoint
+        )
         response = _response(request, draft.group, settled, configured, settings)
         assigned = settled.current.assigned
         is_behind = request.member_epoch != member.epoch or (owned is not None and owned != assigned)
@@ -197,9 +199,7 @@ class StreamsGroups:
         draft = draft_of(group)
         if request.member_epoch == LEAVE_FOR_A_WHILE_EPOCH:
             leave_for_a_while(draft, member)
-            machine.deadlines.cancel(
-                DeadlineKey(StreamsTimer.REBALANCE, request.group_id, request.member_id)
-            )
+            machine.deadlines.cancel(DeadlineKey(StreamsTimer.REBALANCE, request.group_id, request.member_id))
             self._finish(machine, draft, step)
         else:
             self._remove(machine, group, member.member_id, step)
@@ -299,7 +299,7 @@ def _is_unused(machine: GroupMachine, group_id: str) -> bool:
     return machine.groups[group_id].is_empty
 
 
-def _settle(draft: StreamsDraft, member_id: str, owned: Tasks | None) -> StreamsMember:
+def _settle(draft: StreamsDraft, member_id: str, owned: TaskAssignment | None) -> StreamsMember:
     """Takes the member one step towards its target."""
     group = draft.group
     member = group.members[member_id]
@@ -315,9 +315,7 @@ def _settle(draft: StreamsDraft, member_id: str, owned: Tasks | None) -> Streams
     return draft.group.members[member_id]
 
 
-def _note(
-    group: StreamsGroup, request: StreamsGroupHeartbeatRequest, configured: ConfiguredTopology
-) -> None:
+def _note(group: StreamsGroup, request: StreamsGroupHeartbeatRequest, configured: ConfiguredTopology) -> None:
     """Keeps what the member reports and no record contains."""
     soft = group.soft
     if request.task_offsets is not None:

@@ -8,7 +8,15 @@ from enum import IntEnum
 from typing import Final
 
 from odradek.groups.streams import formats
-from odradek.groups.streams.tasks import TaskId, TaskMap, TaskRole, Tasks, in_order, task_map
+from odradek.groups.streams.tasks import (
+    NOTHING,
+    TaskAssignment,
+    TaskId,
+    TaskMap,
+    TaskRole,
+    in_order,
+    task_map,
+)
 
 JOIN_EPOCH: Final = 0
 LEAVE_EPOCH: Final = -1
@@ -87,14 +95,14 @@ class StreamsCurrentAssignment:
     active: ActiveEpochs = field(default_factory=dict)
     standby: TaskMap = field(default_factory=dict)
     warmup: TaskMap = field(default_factory=dict)
-    revoking: Tasks = Tasks()
+    revoking: TaskAssignment = NOTHING
     revoking_epochs: ActiveEpochs = field(default_factory=dict)
     """The active tasks of `revoking`, with their epochs."""
 
     @property
-    def assigned(self) -> Tasks:
+    def assigned(self) -> TaskAssignment:
         """The tasks that the member has to use."""
-        return Tasks(
+        return TaskAssignment(
             active={subtopology: frozenset(epochs) for subtopology, epochs in self.active.items()},
             standby=self.standby,
             warmup=self.warmup,
@@ -129,7 +137,7 @@ class StreamsCurrentAssignment:
             active=_epochs(value.active_tasks, epoch),
             standby=task_map(value.standby_tasks),
             warmup=task_map(value.warmup_tasks),
-            revoking=Tasks(
+            revoking=TaskAssignment(
                 active=task_map(value.active_tasks_pending_revocation),
                 standby=task_map(value.standby_tasks_pending_revocation),
                 warmup=task_map(value.warmup_tasks_pending_revocation),
@@ -169,7 +177,7 @@ class StreamsMember:
         return self.current.epoch == LEAVE_FOR_A_WHILE_EPOCH
 
 
-def target_value(target: Tasks) -> formats.StreamsTargetMemberValue:
+def target_value(target: TaskAssignment) -> formats.StreamsTargetMemberValue:
     def listed(tasks: TaskMap) -> list[formats.TargetTaskIds]:
         return [
             formats.TargetTaskIds(subtopology_id=subtopology, partitions=partitions)
@@ -183,8 +191,8 @@ def target_value(target: Tasks) -> formats.StreamsTargetMemberValue:
     )
 
 
-def target_of(value: formats.StreamsTargetMemberValue) -> Tasks:
-    return Tasks(
+def target_of(value: formats.StreamsTargetMemberValue) -> TaskAssignment:
+    return TaskAssignment(
         active=task_map(value.active_tasks),
         standby=task_map(value.standby_tasks),
         warmup=task_map(value.warmup_tasks),

@@ -15,7 +15,7 @@ from odradek.groups.streams.member import (
     StreamsMember,
     StreamsMemberState,
 )
-from odradek.groups.streams.tasks import NOTHING, TaskRole, Tasks
+from odradek.groups.streams.tasks import NOTHING, TaskAssignment, TaskRole
 from odradek.model.errors import ErrorCode, KafkaError
 
 
@@ -71,7 +71,7 @@ def joining_member(
     return draft.group.members[member_id], holder.member_id
 
 
-def check_epoch(member: StreamsMember, epoch: int, owned: Tasks | None) -> None:
+def check_epoch(member: StreamsMember, epoch: int, owned: TaskAssignment | None) -> None:
     """Raises FENCED_MEMBER_EPOCH. The epoch before is accepted when the answer with the new one may have been lost: a member
     that uses nothing but what it has now can go on from there."""
     if epoch in (JOIN_EPOCH, member.epoch):
@@ -86,7 +86,7 @@ def check_epoch(member: StreamsMember, epoch: int, owned: Tasks | None) -> None:
     )
 
 
-def _is_within(owned: Tasks | None, member: StreamsMember) -> bool:
+def _is_within(owned: TaskAssignment | None, member: StreamsMember) -> bool:
     if owned is None:
         return False
     assigned = member.current.assigned

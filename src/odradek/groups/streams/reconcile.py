@@ -12,7 +12,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 
 from odradek.groups.streams.member import ActiveEpochs, StreamsCurrentAssignment, StreamsMemberState
-from odradek.groups.streams.tasks import NOTHING, TaskId, TaskMap, TaskRole, Tasks, grouped
+from odradek.groups.streams.tasks import NOTHING, TaskAssignment, TaskId, TaskMap, TaskRole, grouped
 from odradek.model.errors import ErrorCode, KafkaError
 
 
@@ -21,13 +21,13 @@ class StreamsGoal:
     """The state to which a member is brought."""
 
     target_epoch: int
-    target: Tasks
+    target: TaskAssignment
     is_free: Callable[[TaskId, TaskRole], bool]
     """Whether the member's process may take the task in this role now."""
 
 
 def reconcile(
-    current: StreamsCurrentAssignment, goal: StreamsGoal, owned: Tasks | None
+    current: StreamsCurrentAssignment, goal: StreamsGoal, owned: TaskAssignment | None
 ) -> StreamsCurrentAssignment:
     """Returns the member's next state; the very same object when nothing changes.
 
@@ -48,7 +48,7 @@ def reconcile(
     return current if after == current else after
 
 
-def overlap(owned: Tasks, tasks: Tasks) -> bool:
+def overlap(owned: TaskAssignment, tasks: TaskAssignment) -> bool:
     """Returns whether any task is in both, in the same role."""
     return any(
         partitions & tasks.of(role).get(subtopology, frozenset())
@@ -58,11 +58,11 @@ def overlap(owned: Tasks, tasks: Tasks) -> bool:
 
 
 def _next(
-    current: StreamsCurrentAssignment, goal: StreamsGoal, owned: Tasks | None
+    current: StreamsCurrentAssignment, goal: StreamsGoal, owned: TaskAssignment | None
 ) -> StreamsCurrentAssignment:
     has, target = current.assigned, goal.target
     kept = {role: common(has.of(role), target.of(role)) for role in TaskRole}
-    revoking = Tasks(**{role.value: without(has.of(role), kept[role]) for role in TaskRole})
+    revoking = TaskAssignment(**{role.value: without(has.of(role), kept[role]) for role in TaskRole})
     if revoking and (owned is None or overlap(owned, revoking)):
         epoch = current.epoch
         if current.state is StreamsMemberState.UNREVOKED_TASKS:
@@ -113,7 +113,7 @@ def _moved(
     active: ActiveEpochs,
     standby: TaskMap,
     warmup: TaskMap,
-    revoking: Tasks,
+    revoking: TaskAssignment,
     revoking_epochs: ActiveEpochs,
 ) -> StreamsCurrentAssignment:
     return replace(
@@ -136,20 +136,20 @@ def _epochs_of(tasks: TaskMap, epochs: ActiveEpochs) -> ActiveEpochs:
     }
 
 
-def common(one: TaskMap, other: TaskMap) -> TaskMap:
+def common(first: TaskMap, second: TaskMap) -> TaskMap:
     """Returns the tasks that are in both."""
-    return _filled({name: numbers & other.get(name, frozenset()) for name, numbers in one.items()})
+    return _filled({name: numbers & second.get(name, frozenset()) for name, numbers in first.items()})
 
 
-def without(one: TaskMap, other: TaskMap) -> TaskMap:
+def without(first: TaskMap, second: TaskMap) -> TaskMap:
     """Returns the tasks of the first that are not in the second."""
-    return _filled({name: numbers - other.get(name, frozenset()) for name, numbers in one.items()})
+    return _filled({name: numbers - second.get(name, frozenset()) for name, numbers in first.items()})
 
 
-def joined(one: TaskMap, other: TaskMap) -> TaskMap:
+def joined(first: TaskMap, second: TaskMap) -> TaskMap:
     """Returns the tasks of both."""
     return {
-        name: one.get(name, frozenset()) | other.get(name, frozenset()) for name in {**one, **other}
+        name: first.get(name, frozenset()) | second.get(name, frozenset()) for name in {**first, **second}
     }
 
 

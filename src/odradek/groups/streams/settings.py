@@ -27,7 +27,7 @@ class StreamsSettings:
 
     @property
     def assignment_configs(self) -> Mapping[str, str]:
-        """The settings that the target depends on: when they change, the group is assigned anew."""
+        """The settings that the target depends on: when they change, a new target is worked out."""
         return {"num.standby.replicas": str(self.standby_replicas)}
 
     @classmethod

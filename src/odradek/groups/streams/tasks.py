@@ -1,4 +1,4 @@
-"""Tasks: one partition of one subtopology each, in the three roles that a member can have for it."""
+"""TaskAssignment: one partition of one subtopology each, in the three roles that a member can have for it."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ TaskMap = Mapping[str, frozenset[int]]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Tasks:
+class TaskAssignment:
     """The tasks of a member, by role."""
 
     active: TaskMap = field(default_factory=dict)
@@ -48,7 +48,7 @@ class Tasks:
                 yield TaskId(subtopology, partition)
 
 
-NOTHING: Final = Tasks()
+NOTHING: Final = TaskAssignment()
 
 
 class AnyTaskIds(Protocol):

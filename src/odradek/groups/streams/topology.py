@@ -50,7 +50,7 @@ class TopologyProblem:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class InternalTopic:
+class StreamsInternalTopic:
     """A topic that the broker creates for the application."""
 
     name: str
@@ -74,9 +74,9 @@ class ConfiguredTopology:
     """A topology together with the topics that exist."""
 
     subtopologies: Mapping[str, SubtopologyTasks]
-    """By id, ascending; empty where sources are missing, or partition counts do not fit."""
-    internal_topics: Mapping[str, InternalTopic]
-    missing: tuple[InternalTopic, ...] = ()
+    """Subtopologies by id, ascending. There are none where sources are missing, or partition counts do not fit."""
+    internal_topics: Mapping[str, StreamsInternalTopic]
+    missing: tuple[StreamsInternalTopic, ...] = ()
     problem: TopologyProblem | None = None
 
     @property
@@ -214,9 +214,9 @@ def _invalid(message: str) -> KafkaError:
     return KafkaError(ErrorCode.STREAMS_INVALID_TOPOLOGY, message)
 
 
-def same_topology(one: StreamsTopologyValue, other: StreamsTopologyValue) -> bool:
+def same_topology(first: StreamsTopologyValue, second: StreamsTopologyValue) -> bool:
     """Returns whether two topologies mean the same: clients list topics in any order."""
-    return one == other or _canonical(one) == _canonical(other)
+    return first == second or _canonical(first) == _canonical(second)
 
 
 def _canonical(value: StreamsTopologyValue) -> object:
@@ -344,7 +344,9 @@ def _decided_counts(value: StreamsTopologyValue, topics: ClusterTopics) -> dict[
 def _repartition_topics(value: StreamsTopologyValue) -> dict[str, int]:
     """Returns the partition counts that the topology sets for its repartition topics; 0: it sets none."""
     return {
-        topic.name: topic.partitions for part in value.subtopologies for topic in part.repartition_source_topics
+        topic.name: topic.partitions
+        for part in value.subtopologies
+        for topic in part.repartition_source_topics
     }
 
 
@@ -369,7 +371,9 @@ def _counted(
     readers: dict[str, list[str]] = {}
     unknown: dict[str, int] = {}
     for name in repartition.keys() - counts.keys():
-        before = [source for source in sources.get(name, ()) if source in repartition and source not in counts]
+        before = [
+            source for source in sources.get(name, ()) if source in repartition and source not in counts
+        ]
         unknown[name] = len(before)
         for source in before:
             readers.setdefault(source, []).append(name)
@@ -418,7 +422,9 @@ def _enforce(
         counts[name] = number
 
 
-def _internal_topics(value: StreamsTopologyValue, counts: Mapping[str, int]) -> Iterator[InternalTopic]:
+def _internal_topics(
+    value: StreamsTopologyValue, counts: Mapping[str, int]
+) -> Iterator[StreamsInternalTopic]:
     for part in value.subtopologies:
         for topic in part.repartition_source_topics:
             yield _internal(topic, counts[topic.name])
@@ -427,8 +433,8 @@ def _internal_topics(value: StreamsTopologyValue, counts: Mapping[str, int]) -> 
                 yield _internal(topic, counts[topic.name])
 
 
-def _internal(topic: StoredTopicInfo, partition_count: int) -> InternalTopic:
-    return InternalTopic(
+def _internal(topic: StoredTopicInfo, partition_count: int) -> StreamsInternalTopic:
+    return StreamsInternalTopic(
         name=topic.name,
         partition_count=partition_count,
         replication_factor=topic.replication_factor or _BROKERS_DEFAULT,
@@ -436,7 +442,9 @@ def _internal(topic: StoredTopicInfo, partition_count: int) -> InternalTopic:
     )
 
 
-def _missing(internal: Mapping[str, InternalTopic], topics: ClusterTopics) -> tuple[InternalTopic, ...]:
+def _missing(
+    internal: Mapping[str, StreamsInternalTopic], topics: ClusterTopics
+) -> tuple[StreamsInternalTopic, ...]:
     missing = []
     for name, topic in internal.items():
         present, expected = topics.partition_count(name), topic.partition_count

@@ -1,5 +1,6 @@
 // A Kafka Streams application that counts words exactly once and runs until it is killed.
-// Arguments: bootstrap servers, application id, source topic, sink topic, state directory, milliseconds to rest at each line.
+// Arguments: bootstrap servers, application id, source topic, sink topic, state directory, milliseconds to rest at each line;
+// and the protocol of its group (classic or streams), if it is not the classic one.
 import java.util.Arrays;
 import java.util.Properties;
 import org.apache.kafka.common.serialization.Serdes;
@@ -19,7 +20,11 @@ public class WordCount {
         settings.put("commit.interval.ms", "100");
         settings.put("statestore.cache.max.bytes", "0"); // so that every word leaves one record in the sink
         settings.put("auto.offset.reset", "earliest");
-        settings.put("session.timeout.ms", "6000"); // the one that was killed is forgotten soon
+        if (arguments.length > 6) {
+            settings.put("group.protocol", arguments[6]);
+        } else {
+            settings.put("session.timeout.ms", "6000"); // the one that was killed is forgotten soon
+        }
         settings.put("max.poll.records", "20");
         long rest = Long.parseLong(arguments[5]);
 

@@ -1,4 +1,4 @@
-"""A machine with one streams group, whose members are simulated: they use what they are told, and report it."""
+"""A machine with one streams group, whose members are simulated: they use what their answers say, and report it."""
 
 from __future__ import annotations
 
@@ -116,7 +116,9 @@ class StreamsWorld:
     """The group `g`. Time stands still unless it is moved."""
 
     def __init__(self, *, topics: dict[str, int] | None = None, **settings: Any) -> None:
-        self.topics = StreamsTopicsStub(**(topics if topics is not None else {"in": 4, "repart": 4, "log": 4}))
+        self.topics = StreamsTopicsStub(
+            **(topics if topics is not None else {"in": 4, "repart": 4, "log": 4})
+        )
         self.settings = StreamsSettings(**(AT_ONCE | settings))
         self.streams = StreamsGroups(lambda _: self.settings)
         self.records: list[NewRecord] = []
@@ -191,7 +193,7 @@ class StreamsWorld:
         return client
 
     def beat(self, client: StreamsClient, **fields: Any) -> StreamsGroupHeartbeatResponse:
-        """A full heartbeat: the client says what it uses, then does what it is told."""
+        """A full heartbeat: the client says what it uses, then does what the answer says."""
         response = self.send(
             member_id=client.member_id,
             member_epoch=client.epoch,

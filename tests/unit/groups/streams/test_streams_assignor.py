@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from odradek.groups.streams.assignor import AssignableMember, assign
-from odradek.groups.streams.tasks import TaskId, TaskRole, Tasks, grouped
+from odradek.groups.streams.tasks import TaskAssignment, TaskId, TaskRole, grouped
 from odradek.groups.streams.topology import SubtopologyTasks
 
 
@@ -24,13 +24,16 @@ def members(*process_ids: str, standby: int = 0) -> dict[str, AssignableMember]:
     }
 
 
-def loads(assignment: Mapping[str, Tasks], role: TaskRole = TaskRole.ACTIVE) -> list[int]:
+def loads(assignment: Mapping[str, TaskAssignment], role: TaskRole = TaskRole.ACTIVE) -> list[int]:
     return sorted(len(set(tasks.pairs(role))) for tasks in assignment.values())
 
 
-def moved(before: Mapping[str, Tasks], after: Mapping[str, Tasks]) -> int:
+def moved(before: Mapping[str, TaskAssignment], after: Mapping[str, TaskAssignment]) -> int:
     return sum(
-        len(set(after[member].pairs(TaskRole.ACTIVE)) - set(before.get(member, Tasks()).pairs(TaskRole.ACTIVE)))
+        len(
+            set(after[member].pairs(TaskRole.ACTIVE))
+            - set(before.get(member, TaskAssignment()).pairs(TaskRole.ACTIVE))
+        )
         for member in after
     )
 
@@ -99,7 +102,7 @@ def test_there_are_as_many_standby_tasks_as_there_are_processes_for_them() -> No
 
 def test_a_group_without_members_or_tasks_has_no_assignment() -> None:
     assert assign({}, {"0": part(2)}, {}) == {}
-    assert assign(members("a"), {}, {}) == {"m0": Tasks()}
+    assert assign(members("a"), {}, {}) == {"m0": TaskAssignment()}
 
 
 @given(
@@ -116,12 +119,15 @@ def test_every_task_is_active_once_whatever_was_before(
 ) -> None:
     everyone = members(*processes, standby=standby)
     subtopologies = {
-        str(number): part(count, is_stateful=is_stateful) for number, (count, is_stateful) in enumerate(counts)
+        str(number): part(count, is_stateful=is_stateful)
+        for number, (count, is_stateful) in enumerate(counts)
     }
-    before: dict[str, Tasks] = {
-        f"m{member}": Tasks(
+    before: dict[str, TaskAssignment] = {
+        f"m{member}": TaskAssignment(
             active=grouped(
-                TaskId(str(name), number) for who, name, number, is_active in earlier if who == member and is_active
+                TaskId(str(name), number)
+                for who, name, number, is_active in earlier
+                if who == member and is_active
             ),
             standby=grouped(
                 TaskId(str(name), number)
@@ -132,7 +138,9 @@ def test_every_task_is_active_once_whatever_was_before(
         for member in range(9)
     }
     assignment = assign(everyone, subtopologies, before)
-    expected = {TaskId(name, number) for name, tasks in subtopologies.items() for number in range(tasks.task_count)}
+    expected = {
+        TaskId(name, number) for name, tasks in subtopologies.items() for number in range(tasks.task_count)
+    }
     active = Counter(task for tasks in assignment.values() for task in tasks.pairs(TaskRole.ACTIVE))
     assert active == Counter(expected)
     held = Counter(

@@ -222,8 +222,11 @@ def test_tasks_are_assigned_once_the_internal_topics_are_there() -> None:
         warmup_tasks=[],
         process_id="p",
     )
-    assert {topic.name: topic.partition_count for topic in heartbeat.missing_topics} == {"repart": 3, "log": 3}
-    (status,) = heartbeat.response.status or ()
+    assert {topic.name: topic.partition_count for topic in heartbeat.missing_topics} == {
+        "repart": 3,
+        "log": 3,
+    }
+    (status,) = heartbeat.response.status or []
     assert status.status_code == StatusCode.MISSING_INTERNAL_TOPICS
     assert status.status_detail == "Internal topics are missing: log, repart"
     assert world.group.state_name == "NotReady"
@@ -234,13 +237,15 @@ def test_tasks_are_assigned_once_the_internal_topics_are_there() -> None:
     assert anne.status == []
 
 
-def test_why_topics_were_not_created_is_told_until_they_are_there() -> None:
+def test_why_topics_were_not_created_is_in_the_status() -> None:
     world = StreamsWorld(topics={"in": 1})
     anne = world.join("anne", sent_topology=COUNTING)
     world.written(
-        world.streams.note_creation(world.machine, world.now, group_id="g", error="Creation failed: log (no).")
+        world.streams.note_creation(
+            world.machine, world.now, group_id="g", error="Creation failed: log (no)."
+        )
     )
-    (status,) = world.beat(anne).status or ()
+    (status,) = world.beat(anne).status or []
     assert status.status_detail.endswith("; Creation failed: log (no).")
 
 
@@ -257,7 +262,7 @@ def test_a_source_topic_that_is_deleted_takes_the_tasks_away_and_one_that_grows_
     assert anne.active == tasks(0, 1, 2, 3, 4, 5)
 
 
-def test_a_member_with_an_older_topology_is_told_so_and_one_with_another_is_refused() -> None:
+def test_a_member_with_an_older_topology_gets_a_status_and_one_with_another_is_refused() -> None:
     world = StreamsWorld()
     newer = topology(subtopology(source_topics=["in"]), epoch=2)
     world.join("anne", sent_topology=newer)
@@ -275,7 +280,7 @@ def test_the_same_topology_in_another_order_is_the_same() -> None:
     assert world.join("bert", sent_topology=reordered).epoch > 0
 
 
-def test_the_end_of_the_application_is_told_to_all_until_the_group_is_empty() -> None:
+def test_all_members_learn_of_the_end_of_the_application_until_the_group_is_empty() -> None:
     world = StreamsWorld()
     anne, bert = world.join("anne"), world.join("bert")
     world.beat(anne, shutdown_application=True)
@@ -304,13 +309,13 @@ def test_the_end_of_the_application_is_told_to_all_until_the_group_is_empty() ->
             ErrorCode.STREAMS_INVALID_TOPOLOGY,
         ),
         (
-            topology(subtopology(source_topics=["in"], repartition_source_topics=[internal("never-written")])),
+            topology(
+                subtopology(source_topics=["in"], repartition_source_topics=[internal("never-written")])
+            ),
             ErrorCode.STREAMS_INVALID_TOPOLOGY,
         ),
         (
-            topology(
-                subtopology(repartition_source_topics=[internal("r")], repartition_sink_topics=["r"])
-            ),
+            topology(subtopology(repartition_source_topics=[internal("r")], repartition_sink_topics=["r"])),
             ErrorCode.STREAMS_INVALID_TOPOLOGY,
         ),
         (topology(subtopology(source_topics=["in"] * 30_000)), ErrorCode.STREAMS_INVALID_TOPOLOGY),

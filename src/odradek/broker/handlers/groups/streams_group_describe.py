@@ -1,6 +1,6 @@
 """StreamsGroupDescribe (89): topology, epochs, members and tasks of streams groups (KIP-1071). Versions 0-1.
 
-No description of a topology is stored (KIP-1331), and who asks for one is told so, as by a Kafka broker without a plug-in.
+No description of a topology is stored (KIP-1331): a request for one learns this, as from a Kafka broker without a plug-in.
 """
 
 from __future__ import annotations

@@ -38,14 +38,14 @@ async def handle(
             _check_topics(context, request.topology)
         heartbeat = await broker.groups.streams_heartbeat(request, caller(context))
     except KafkaError as error:
-        return StreamsGroupHeartbeatResponse(
-            error_code=error.code, error_message=error.message, status=None
-        )
+        return StreamsGroupHeartbeatResponse(error_code=error.code, error_message=error.message, status=None)
     response = heartbeat.response
     if heartbeat.missing_topics:
         response = _with_creation(broker, context, request.group_id, heartbeat)
     if context.api_version < 1:  # its field has 32 bits
-        response = response.replace(acceptable_recovery_lag_legacy=min(response.acceptable_recovery_lag, 2**31 - 1))
+        response = response.replace(
+            acceptable_recovery_lag_legacy=min(response.acceptable_recovery_lag, 2**31 - 1)
+        )
     return response
 
 
