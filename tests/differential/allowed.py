@@ -83,7 +83,11 @@ ON_PURPOSE: Final = (
         why="Kafka offers these only with a plug-in that receives what clients send. Odradek receives it itself.",
     ),
     Allowed(
-        places=_api_keys(88, 89, 93),
+        places=(
+            "api_versions/newest: api_keys.88.max_version",
+            "api_versions/newest: api_keys.89.max_version",
+            *_api_keys(93),
+        ),
         why="Streams groups are served as Kafka 4.4 does it; these answers are of 4.3.",
     ),
     Allowed(

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 from odradek.config.broker import BROKER_PATHS, BrokerConfig, value_of
-from odradek.config.definition import Bounds, DynamicUpdate, Setting, SettingType, at_least, between, one_of
+from odradek.config.definition import Bounds, DynamicUpdate, Setting, SettingType, at_least, one_of
 from odradek.config.describe import DescribedSetting, Synonym, ValueSource, broker_synonyms
 from odradek.model.durations import by_duration_ms
 from odradek.model.errors import ConfigError, KafkaError
