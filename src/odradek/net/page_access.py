@@ -20,7 +20,7 @@ from odradek.telemetry import events
 TOKEN_FILE: Final = "odradek.metrics.token.file"
 TOKEN_CHARACTERS_MIN: Final = 16
 _LOOK_SECONDS: Final = 1.0
-_log = events.get("broker")
+_log = events.caused_by_peers("broker")
 
 
 class PageTokens:

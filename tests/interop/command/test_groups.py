@@ -48,7 +48,7 @@ def test_a_group_reads_once_what_is_there(run: Run, filled: str, name: str) -> N
 
 def test_a_place_to_start_is_the_groups_affair(run: Run, filled: str, name: str, errors: list[str]) -> None:
     run("consume", filled, "--group", name, "--from", "-5", code=2)
-    assert "--from takes only beginning or end" in errors[0]
+    assert "--group takes --from beginning or --from end" in errors[0]
 
 
 def test_lag_as_a_table_and_as_json(run: Run, filled: str, name: str, bootstrap: str) -> None:

@@ -28,7 +28,7 @@ from odradek.storage.segment.at_hand import NotAtHand, ReadProgress, read_off_lo
 
 WRITE_S: Final = 10.0
 """For so long the letters of one acknowledgement are tried to be written; the request waits meanwhile."""
-_PAUSE_S: Final = 0.2
+PAUSE_S: Final = 0.2
 _READ_BYTES: Final = 1 << 20
 _BATCH_BYTES: Final = 1 << 19
 """The bytes of one batch of letters: more go into another one."""
@@ -93,7 +93,7 @@ class DeadLetterTopics:
                     else:
                         left = left[written:]
                         continue
-                    await asyncio.sleep(_PAUSE_S)
+                    await asyncio.sleep(PAUSE_S)
         except TimeoutError:
             raise problem from None
 

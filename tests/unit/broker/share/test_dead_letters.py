@@ -141,7 +141,7 @@ async def test_a_record_that_is_too_large_for_the_topic_has_a_letter_without_con
 
 
 async def test_what_is_refused_for_a_while_is_written_again(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(dead_letters, "_PAUSE_S", 0.0)
+    monkeypatch.setattr(dead_letters, "PAUSE_S", 0.0)
     topics = Topics()
     topics.refusals = [ErrorCode.NOT_ENOUGH_REPLICAS, ErrorCode.KAFKA_STORAGE_ERROR]
     await queue(topics).write("g", source(), dead(6), SETTINGS)
@@ -169,7 +169,7 @@ async def test_a_topic_that_takes_no_letters_is_named_at_once(options: Any, word
 async def test_a_topic_that_stays_away_is_given_up_with_the_reason(
     monkeypatch: pytest.MonkeyPatch, options: Any, words: str
 ) -> None:
-    monkeypatch.setattr(dead_letters, "_PAUSE_S", 0.01)
+    monkeypatch.setattr(dead_letters, "PAUSE_S", 0.01)
     monkeypatch.setattr(dead_letters, "WRITE_S", 0.05)
     with pytest.raises(KafkaError, match=words):
         await queue(Topics(), **options).write("g", source(), dead(6), SETTINGS)
