@@ -44,7 +44,7 @@ async def serve_console(
     """Serves until SIGINT or SIGTERM, or until `ended` is set. ConfigError when the address is not available."""
     with _listening(address) as listening:
         console = Console(options)
-        server = _ConsoleServer(_config(console, address))
+        server = _ConsoleServer(_config(console, address), console.ended)
         helpers = [
             asyncio.get_running_loop().create_task(console.sweep(), name="odradek-console-sweep"),
             asyncio.get_running_loop().create_task(_end(server, ended), name="odradek-console-end"),
@@ -93,6 +93,15 @@ async def _end(server: uvicorn.Server, ended: asyncio.Event | None) -> None:
 
 class _ConsoleServer(uvicorn.Server):
     """An HTTP server that returns at a signal: uvicorn's own raises the signal again, and models would not be closed."""
+
+    def __init__(self, config: uvicorn.Config, ended: asyncio.Event) -> None:
+        super().__init__(config)
+        self._streams_end = ended
+
+    async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
+        """Ends the event streams first: uvicorn cancels what is open after a second, and logs a traceback for each."""
+        self._streams_end.set()
+        await super().shutdown(sockets)
 
     @contextmanager
     def capture_signals(self) -> Iterator[None]:

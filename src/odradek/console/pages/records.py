@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Callable, Sequence
+from collections.abc import AsyncGenerator, Callable, Sequence
 from typing import Final
 from urllib.parse import urlencode
 
-from starlette.responses import Response, StreamingResponse
+from starlette.responses import Response
 
 from odradek.client.consumer.consumer_record import ConsumerRecord
 from odradek.client.errors import explain
@@ -27,6 +27,7 @@ from odradek.console.pages.topic import known_topic
 from odradek.console.web.application import ConsolePage
 from odradek.console.web.console import LIVE_STREAMS_MAX
 from odradek.console.web.gate import TAIL_PATH
+from odradek.console.web.streams import event_stream
 from odradek.console.web.visit import Visit
 from odradek.model.errors import ErrorCode, KafkaError, OdradekError
 from odradek.model.ids import TopicPartition
@@ -208,12 +209,10 @@ async def tail(visit: Visit) -> Response:
     if visit.console.live_streams >= LIVE_STREAMS_MAX:
         return Response(status_code=503)
     reader = await visit.run(visit.model.reader.tail(topic.name, partitions))
-    return StreamingResponse(
-        _tail_events(visit, reader), media_type="text/event-stream", headers={"x-accel-buffering": "no"}
-    )
+    return event_stream(_tail_events(visit, reader), visit.console.ended)
 
 
-async def _tail_events(visit: Visit, reader: RecordTail) -> AsyncIterator[str]:
+async def _tail_events(visit: Visit, reader: RecordTail) -> AsyncGenerator[str, None]:
     console = visit.console
     console.live_streams += 1
     rows = console.templates.get_template("record_rows.html")

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterable
+from collections.abc import AsyncGenerator, Awaitable, Callable, Iterable
 from dataclasses import dataclass
 from typing import Final
 from urllib.parse import urlencode
@@ -11,7 +11,7 @@ from urllib.parse import urlencode
 from starlette.applications import Starlette
 from starlette.exceptions import HTTPException
 from starlette.requests import Request
-from starlette.responses import Response, StreamingResponse
+from starlette.responses import Response
 from starlette.routing import Mount, Route
 from starlette.staticfiles import StaticFiles
 from starlette.types import ASGIApp
@@ -20,6 +20,7 @@ from odradek.client.errors import explain
 from odradek.console.web.console import LIVE_STREAMS_MAX, STATIC, Console
 from odradek.console.web.gate import LIVE_PATH, ConsoleGate
 from odradek.console.web.sessions import new_id
+from odradek.console.web.streams import event_stream
 from odradek.console.web.visit import SESSION_COOKIE, ForgedFormError, Visit
 from odradek.model.errors import ErrorCode, KafkaError, OdradekError
 from odradek.telemetry import events
@@ -168,13 +169,12 @@ def _live(console: Console) -> Callable[[Request], Awaitable[Response]]:
             return Response(status_code=401)
         if console.live_streams >= LIVE_STREAMS_MAX:
             return Response(status_code=503)
-        headers = {"x-accel-buffering": "no"}
-        return StreamingResponse(_versions(console, visit), media_type="text/event-stream", headers=headers)
+        return event_stream(_versions(console, visit), console.ended)
 
     return live
 
 
-async def _versions(console: Console, visit: Visit) -> AsyncIterator[str]:
+async def _versions(console: Console, visit: Visit) -> AsyncGenerator[str, None]:
     console.live_streams += 1
     try:
         yield "retry: 3000\n\n"

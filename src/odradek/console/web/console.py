@@ -82,6 +82,8 @@ class Console:
         self.templates: Final = _templates()
         self.sql: Final = None if options.sql is None else SqlServers(options.sql, self.clock)
         self.live_streams = 0
+        self.ended: Final = asyncio.Event()
+        """Set when the server ends: event streams end then."""
 
     async def model_of(self, principal: str, password: str = "") -> ClusterModel:
         """Returns the model of a principal that is logged in, or of everyone."""

@@ -8,13 +8,13 @@ from __future__ import annotations
 
 import asyncio
 import json
-from collections.abc import AsyncIterator
+from collections.abc import AsyncGenerator
 from itertools import islice
 from typing import Any, Final
 from urllib.parse import urlencode
 
 from markupsafe import Markup
-from starlette.responses import Response, StreamingResponse
+from starlette.responses import Response
 
 from odradek.console.pages.sql.entry import with_sql
 from odradek.console.pictures.result_chart import (
@@ -30,6 +30,7 @@ from odradek.console.sql.live_queries import ResultRow, SqlResult, SqlResults
 from odradek.console.web.application import ConsolePage
 from odradek.console.web.console import LIVE_STREAMS_MAX
 from odradek.console.web.gate import SQL_LIVE_PATH
+from odradek.console.web.streams import event_stream
 from odradek.console.web.visit import Visit
 from odradek.model.errors import OdradekError
 from odradek.model.java_numbers import is_digits
@@ -240,12 +241,10 @@ async def live(visit: Visit, server: SqlAccess) -> Response:
         return Response(status_code=503)
     seen = visit.request.headers.get("last-event-id", "") or visit.query.get("after", "")
     after = int(seen) if is_digits(seen) and len(seen) <= _DIGITS_MAX else 0
-    return StreamingResponse(
-        _events(visit, outcome, after), media_type="text/event-stream", headers={"x-accel-buffering": "no"}
-    )
+    return event_stream(_events(visit, outcome, after), visit.console.ended)
 
 
-async def _events(visit: Visit, outcome: SqlResult, after: int) -> AsyncIterator[str]:
+async def _events(visit: Visit, outcome: SqlResult, after: int) -> AsyncGenerator[str, None]:
     console, results, chart = visit.console, _results(visit), _chart_query(visit)
     console.live_streams += 1
     results.watch(outcome)

@@ -1,0 +1,58 @@
+"""Ctrl-C ends the console at once, and says nothing, while pages of it are open."""
+
+from __future__ import annotations
+
+import signal
+import socket
+import subprocess
+import sys
+from collections.abc import Iterator
+from urllib.parse import urlsplit
+
+import pytest
+
+from odradek import Admin, NewTopic
+from odradek.console.pages.records import TAIL_PATH
+from odradek.testing import LocalBroker
+
+PATIENCE_S = 60.0
+
+
+@pytest.fixture(scope="module")
+def bootstrap() -> Iterator[str]:
+    with LocalBroker() as broker:
+        with Admin(broker.address) as admin:
+            admin.create_topics([NewTopic("watched", 1, 1)])
+        yield broker.address
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM], ids=["ctrl-c", "terminated"])
+@pytest.mark.parametrize("path", ["/live", f"{TAIL_PATH}?topic=watched"])
+def test_an_open_page_holds_up_no_end(bootstrap: str, path: str, number: signal.Signals) -> None:
+    words = ["console", "--bootstrap", bootstrap, "--listen", "127.0.0.1:0"]
+    console = subprocess.Popen(
+        [sys.executable, "-m", "odradek.cli.main", *words],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    )
+    assert console.stdout is not None
+    try:
+        address = urlsplit(console.stdout.readline().split()[1])
+        with socket.create_connection((address.hostname, address.port), timeout=PATIENCE_S) as browser:
+            browser.sendall(f"GET {path} HTTP/1.1\r\nHost: {address.netloc}\r\n\r\n".encode())
+            seen = b""
+            while b"retry:" not in seen:
+                more = browser.recv(4096)
+                assert more, seen
+                seen += more
+            assert b"text/event-stream" in seen
+            console.send_signal(number)
+            while more := browser.recv(4096):
+                seen += more
+            assert seen.endswith(b"0\r\n\r\n"), "the stream ends as a response does"
+        _, errors = console.communicate(timeout=PATIENCE_S)
+    finally:
+        console.kill()
+        console.communicate()
+    assert (console.returncode, errors) == (0, "")
