@@ -32,11 +32,6 @@ class SharedNews:
         """Removes the callback of a caller that waits no longer."""
         self._watchers.pop(notify, None)
 
-    @property
-    def watcher_count(self) -> int:
-        """The callers that wait without blocking."""
-        return len(self._watchers)
-
     def publish(self) -> None:
         """Wakes waiters and calls watchers, because something changed."""
         self._changed.notify_all()
