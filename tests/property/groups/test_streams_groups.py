@@ -45,6 +45,16 @@ class StreamsHistory(RuleBasedStateMachine):
             client.epoch, client.active, client.standby = before
 
     @precondition(lambda self: self.clients)
+    @rule(rounds=st.integers(1, 4))
+    def rest(self, rounds: int) -> None:
+        """All members send heartbeats in turn: tasks and their copies move to where they belong."""
+        for _ in range(rounds):
+            for client in list(self.clients.values()):
+                self._beat_or_go(client)
+                self.no_task_has_two_users()
+                self.no_process_has_a_task_twice()
+
+    @precondition(lambda self: self.clients)
     @rule(data=st.data())
     def leave(self, data: Any) -> None:
         client = self.clients.pop(data.draw(st.sampled_from(sorted(self.clients))))

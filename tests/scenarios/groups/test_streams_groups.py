@@ -11,6 +11,7 @@ from odradek.model.errors import ErrorCode
 from odradek.protocol.messages.cluster.update_features import FeatureUpdateKey, UpdateFeaturesRequest
 from odradek.protocol.messages.groups.consumer_group_describe import ConsumerGroupDescribeRequest
 from odradek.protocol.messages.groups.delete_groups import DeleteGroupsRequest
+from odradek.protocol.messages.groups.join_group import JoinGroupRequest, JoinGroupRequestProtocol
 from odradek.protocol.messages.groups.list_groups import ListGroupsRequest
 from odradek.protocol.messages.groups.offset_commit import (
     OffsetCommitRequest,
@@ -299,6 +300,34 @@ async def test_a_classic_group_without_members_becomes_a_streams_group_with_its_
     response = await wire.call("OffsetFetch", 9, OffsetFetchRequest(groups=[group]))
     (topic,) = response.groups[0].topics
     assert topic.partitions[0].committed_offset == 5
+
+
+async def test_an_application_goes_back_to_the_classic_protocol_once_it_is_down(scene: Any) -> None:
+    await scene.start(**SETTINGS, group_initial_rebalance_delay_ms="0")
+    wire = await scene.connect()
+    await wire.create("t", partitions=1)
+    await wire.find_coordinator("g")
+    anne = Member(wire, "anne")
+    await anne.join()
+    await settled(anne)
+    assert await commit(wire, anne) is ErrorCode.NONE
+    join = JoinGroupRequest(
+        group_id="g",
+        session_timeout_ms=10_000,
+        rebalance_timeout_ms=10_000,
+        protocol_type="consumer",
+        protocols=[JoinGroupRequestProtocol(name="stream", metadata=b"")],
+    )
+    refused = await wire.call("JoinGroup", 3, join)
+    assert refused.error_code == ErrorCode.INCONSISTENT_GROUP_PROTOCOL
+    await anne.beat(member_epoch=-1)
+    joined = await wire.call("JoinGroup", 3, join)
+    assert joined.error_code == ErrorCode.NONE
+    assert (await describe(wire)).error_code == ErrorCode.GROUP_ID_NOT_FOUND
+    group = OffsetFetchRequestGroup(group_id="g", member_id=None, member_epoch=-1, topics=None)
+    response = await wire.call("OffsetFetch", 9, OffsetFetchRequest(groups=[group]))
+    assert response.groups[0].topics[0].partitions[0].committed_offset == 5
+    assert (await Member(wire, "bert").join()).error_code == ErrorCode.GROUP_ID_NOT_FOUND
 
 
 async def test_the_feature_is_offered_and_can_be_switched_off(scene: Any) -> None:

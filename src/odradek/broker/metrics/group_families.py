@@ -34,7 +34,11 @@ _CLASSIC_STATES: Final = ("PreparingRebalance", "CompletingRebalance", "Stable",
 _STATES: Final = {
     "consumer": ("Empty", "Assigning", "Reconciling", "Stable", "Dead"),
     "share": ("Empty", "Stable", "Dead"),
+    "streams": ("Empty", "NotReady", "Assigning", "Reconciling", "Stable", "Dead"),
 }
+
+_STATE_LABELS: Final = {"NotReady": "not_ready"}
+"""The labels of states that are not the lower case of their names."""
 
 
 class GroupFamilies:
@@ -169,13 +173,13 @@ class GroupFamilies:
             family.add(self._kinds["classic", state])
             families.append(family)
         groups = gauge(f"{_METRICS}group_count", "Groups, by their protocol.")
-        for kind in ("classic", "consumer", "share"):
+        for kind in ("classic", "consumer", "share", "streams"):
             groups.add(by_kind[kind], labels(protocol=kind))
         families.append(groups)
         for kind, states in _STATES.items():
             family = gauge(f"{_METRICS}{kind}_group_count", f"Groups of the {kind} protocol, by their state.")
             for state in states:
-                family.add(self._kinds[kind, state], labels(state=state.lower()))
+                family.add(self._kinds[kind, state], labels(state=_STATE_LABELS.get(state, state.lower())))
             families.append(family)
         return families
 

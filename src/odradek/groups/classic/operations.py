@@ -85,13 +85,20 @@ def join(
     group = machine.groups.get(request.group_id)
     if group is not None and group.kind is GroupKind.CONSUMER and not group.is_empty:
         cast(ClassicFace, group).join(machine, request, caller, ticket, step)
-    elif group is not None and group.kind not in (GroupKind.CLASSIC, GroupKind.CONSUMER):
+    elif group is not None and not _gives_way(group):
         step.answer(ticket, join_refused(ErrorCode.INCONSISTENT_GROUP_PROTOCOL))
     elif not isinstance(group, ClassicGroup) and request.member_id:
         step.answer(ticket, join_refused(ErrorCode.UNKNOWN_MEMBER_ID, request.member_id))
     else:
         _join_classic(machine, group, request, caller, ticket, step)
     return step.outcome(None)
+
+
+def _gives_way(group: Group) -> bool:
+    """Returns whether members of the classic protocol may join: share groups stay, and streams groups with members."""
+    if group.kind is GroupKind.STREAMS:
+        return group.is_empty
+    return group.kind in (GroupKind.CLASSIC, GroupKind.CONSUMER)
 
 
 def _check_size(machine: GroupMachine, request: JoinGroupRequest) -> None:

@@ -8,7 +8,7 @@ from functools import partial
 from typing import Final
 
 from odradek.groups.deadlines import DeadlineKey
-from odradek.groups.kinds import Caller
+from odradek.groups.kinds import Caller, GroupKind
 from odradek.groups.large_targets import LargeTargets
 from odradek.groups.machine import GroupMachine, KindParts
 from odradek.groups.modern import draft as modern
@@ -295,8 +295,9 @@ class StreamsGroups:
 
 
 def _is_unused(machine: GroupMachine, group_id: str) -> bool:
-    """Returns whether a group of another kind is unused: a streams group may take its place, and its offsets."""
-    return machine.groups[group_id].is_empty
+    """Returns whether a classic group has no members: a streams group may take its place, and its offsets."""
+    group = machine.groups[group_id]
+    return group.kind is GroupKind.CLASSIC and group.is_empty
 
 
 def _settle(draft: StreamsDraft, member_id: str, owned: TaskAssignment | None) -> StreamsMember:
