@@ -7,7 +7,9 @@ from typing import Any
 
 import pytest
 
+from odradek.cluster.image import NO_ACLS
 from odradek.model.errors import ErrorCode
+from odradek.protocol.acls import AclOperation, AclPermission, AclResourceType, PatternType
 from odradek.protocol.messages.cluster.update_features import FeatureUpdateKey, UpdateFeaturesRequest
 from odradek.protocol.messages.groups.consumer_group_describe import ConsumerGroupDescribeRequest
 from odradek.protocol.messages.groups.delete_groups import DeleteGroupsRequest
@@ -33,6 +35,7 @@ from odradek.protocol.messages.groups.streams_group_topology_description_update 
 )
 from odradek.protocol.messages.metadata.api_versions import ApiVersionsRequest
 from odradek.protocol.messages.metadata.metadata import MetadataRequest
+from odradek.security.acls import Acl, AclPattern
 
 SETTINGS = {
     "offsets_topic_num_partitions": "2",
@@ -342,6 +345,39 @@ async def test_the_feature_is_offered_and_can_be_switched_off(scene: Any) -> Non
     off = FeatureUpdateKey(feature="streams.version", max_version_level=0, upgrade_type=2)
     await wire.call("UpdateFeatures", 1, UpdateFeaturesRequest(feature_updates=[off]))
     assert (await Member(wire, "anne").join()).error_code == ErrorCode.UNSUPPORTED_VERSION
+
+
+async def test_internal_topics_are_made_for_members_that_may_create_them(scene: Any) -> None:
+    broker = await scene.start(
+        **SETTINGS,
+        authorizer_class_name="org.apache.kafka.metadata.authorizer.StandardAuthorizer",
+        super_users="User:ANONYMOUS",
+    )
+    authorizer = broker.context.authorizer
+    wire = await scene.connect()
+    await wire.create("t", partitions=1)
+    await wire.find_coordinator("g")
+
+    def allow(*required: tuple[AclOperation, AclResourceType]) -> None:
+        authorizer.configure({"super.users": ""})
+        acls = frozenset(
+            Acl(AclPattern(resource, "*", PatternType.LITERAL), "User:*", "*", operation, AclPermission.ALLOW)
+            for operation, resource in required
+        )
+        authorizer.update((acls, *NO_ACLS[1:]))
+
+    member = (AclOperation.READ, AclResourceType.GROUP), (AclOperation.DESCRIBE, AclResourceType.TOPIC)
+    allow(*member)
+    anne = Member(wire, "anne")
+    (status,) = (await anne.join()).status
+    assert status.status_detail.endswith("; Unauthorized to CREATE on topics g-log, g-repart.")
+    assert broker.context.image.topics.keys() >= {"t"}
+    assert "g-log" not in broker.context.image.topics
+    allow(*member, (AclOperation.CREATE, AclResourceType.TOPIC))
+    await settled(anne)
+    assert anne.tasks == {"0": [0], "1": [0]}
+    allow(*member[:1])
+    assert (await Member(wire, "bert").join()).error_code == ErrorCode.TOPIC_AUTHORIZATION_FAILED
 
 
 async def test_no_description_of_a_topology_is_taken(scene: Any) -> None:

@@ -110,7 +110,7 @@ def _not_creatable(context: RequestContext, names: Iterable[str]) -> list[str]:
     access = context.access
     if access is None or access.may_quietly(AclOperation.CREATE, AclResourceType.CLUSTER, CLUSTER_NAME):
         return []
-    return [name for name in names if not access.may(AclOperation.CREATE, AclResourceType.TOPIC, name)]
+    return sorted(name for name in names if not access.may(AclOperation.CREATE, AclResourceType.TOPIC, name))
 
 
 def _named(names: list[str]) -> str:
