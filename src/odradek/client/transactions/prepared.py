@@ -8,38 +8,29 @@ producer id and the epoch, and for nothing else.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Any, Final
 
 from odradek.client.groups.coordinator import GROUP, TRANSACTION, Coordinator
-from odradek.client.groups.values import OffsetAndMetadata
 from odradek.client.network.cluster import ClusterClient
 from odradek.client.transactions.core import epoch_after_commit
 from odradek.client.transactions.error_actions import TransactionErrorAction, action_for_response, as_error
+from odradek.client.transactions.offset_requests import Offsets, newest_version, topics_of
 from odradek.client.transactions.present_topics import offsets_of_present_topics
 from odradek.model.errors import ErrorCode, KafkaError
-from odradek.model.ids import TopicPartition
 from odradek.protocol import Message, api_by_name
 from odradek.protocol.messages.transactions.add_offsets_to_txn import AddOffsetsToTxnRequest
 from odradek.protocol.messages.transactions.end_txn import EndTxnRequest
 from odradek.protocol.messages.transactions.init_producer_id import InitProducerIdRequest
-from odradek.protocol.messages.transactions.txn_offset_commit import (
-    TxnOffsetCommitRequest,
-    TxnOffsetCommitRequestPartition,
-    TxnOffsetCommitRequestTopic,
-)
+from odradek.protocol.messages.transactions.txn_offset_commit import TxnOffsetCommitRequest
 
 _FEATURE: Final = "transaction.version"
 EPOCH_PER_TRANSACTION: Final = 2
 _CLASSIC_END_MAX: Final = 4
-_CLASSIC_OFFSETS_MAX: Final = 4
 _END: Final = api_by_name("EndTxn")
 _CONCURRENT_PAUSE_S: Final = 0.005
 """Another step of the same transactional id is being finished: that takes milliseconds."""
 _COORDINATORS_MAX: Final = 1_024
-
-Offsets = Mapping[TopicPartition, OffsetAndMetadata]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -115,8 +106,14 @@ class TransactionClient:
                 group_id=group_id,
             )
             await self._call(what, TRANSACTION, key, "AddOffsetsToTxn", add, timeout_s)
-        request = _offset_commit(identity, group_id, offsets)
-        at_most = None if modern else _CLASSIC_OFFSETS_MAX
+        request = TxnOffsetCommitRequest(
+            transactional_id=key,
+            group_id=group_id,
+            producer_id=identity.producer_id,
+            producer_epoch=identity.producer_epoch,
+            topics=topics_of(offsets),
+        )
+        at_most = newest_version(offsets, epoch_per_transaction=modern)
         await self._call(what, GROUP, group_id, "TxnOffsetCommit", request, timeout_s, at_most=at_most)
 
     async def after_commit(
@@ -183,27 +180,6 @@ class TransactionClient:
                 await asyncio.sleep(_CONCURRENT_PAUSE_S)
 
         return await self._cluster.retrying(what, timeout_s, attempt)
-
-
-def _offset_commit(identity: TransactionIdentity, group_id: str, offsets: Offsets) -> TxnOffsetCommitRequest:
-    topics: dict[str, TxnOffsetCommitRequestTopic] = {}
-    for tp, committed in offsets.items():
-        topic = topics.setdefault(tp.topic, TxnOffsetCommitRequestTopic(name=tp.topic, partitions=[]))
-        topic.partitions.append(
-            TxnOffsetCommitRequestPartition(
-                partition_index=tp.partition,
-                committed_offset=committed.offset,
-                committed_leader_epoch=committed.leader_epoch,
-                committed_metadata=committed.metadata,
-            )
-        )
-    return TxnOffsetCommitRequest(
-        transactional_id=identity.transactional_id,
-        group_id=group_id,
-        producer_id=identity.producer_id,
-        producer_epoch=identity.producer_epoch,
-        topics=list(topics.values()),
-    )
 
 
 def _code_of(response: Any) -> ErrorCode:

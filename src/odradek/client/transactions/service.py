@@ -9,7 +9,6 @@ import asyncio
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager
 from typing import Any, Final, Protocol
-from uuid import UUID
 
 from odradek.client.errors import TimedOutError
 from odradek.client.groups.coordinator import GROUP, TRANSACTION, Build, Coordinator
@@ -24,10 +23,11 @@ from odradek.client.transactions.error_actions import (
     TransactionErrorAction,
     action_for_response,
 )
+from odradek.client.transactions.offset_requests import newest_version, topics_of
 from odradek.client.transactions.prepared import TransactionIdentity
 from odradek.client.transactions.present_topics import offsets_of_present_topics
 from odradek.model.errors import ErrorCode, KafkaError
-from odradek.model.ids import ZERO_UUID, TopicPartition
+from odradek.model.ids import TopicPartition
 from odradek.protocol import Message, api_by_name
 from odradek.protocol.messages.transactions.add_offsets_to_txn import AddOffsetsToTxnRequest
 from odradek.protocol.messages.transactions.add_partitions_to_txn import (
@@ -38,8 +38,6 @@ from odradek.protocol.messages.transactions.end_txn import EndTxnRequest
 from odradek.protocol.messages.transactions.init_producer_id import InitProducerIdRequest
 from odradek.protocol.messages.transactions.txn_offset_commit import (
     TxnOffsetCommitRequest,
-    TxnOffsetCommitRequestPartition,
-    TxnOffsetCommitRequestTopic,
 )
 from odradek.telemetry import events
 
@@ -49,8 +47,6 @@ FEATURE: Final = "transaction.version"
 EPOCH_PER_TRANSACTION: Final = 2
 _CLASSIC_PARTITIONS_MAX: Final = 3
 _CLASSIC_END_MAX: Final = 4
-_CLASSIC_OFFSETS_MAX: Final = 4
-_LAST_OFFSETS_WITH_NAMES: Final = 5
 _FIRST_OFFSETS_WITH_MEMBERS: Final = 3
 _FIRST_INIT_WITH_EPOCH: Final = 3
 _FIRST_INIT_WITH_TWO_PHASES: Final = 6
@@ -359,26 +355,12 @@ class ProducerTransactions:
     ) -> None:
         core, identity = self.core, self.core.identity
         assert identity is not None
-        topics: dict[tuple[str, UUID], TxnOffsetCommitRequestTopic] = {}
-        for tp, committed in offsets.items():
-            topic = topics.setdefault(
-                (tp.topic, committed.topic_id),
-                TxnOffsetCommitRequestTopic(name=tp.topic, topic_id=committed.topic_id, partitions=[]),
-            )
-            topic.partitions.append(
-                TxnOffsetCommitRequestPartition(
-                    partition_index=tp.partition,
-                    committed_offset=committed.offset,
-                    committed_leader_epoch=committed.leader_epoch,
-                    committed_metadata=committed.metadata,
-                )
-            )
         request = TxnOffsetCommitRequest(
             transactional_id=core.transactional_id,
             group_id=group.group_id,
             producer_id=identity.producer_id,
             producer_epoch=identity.producer_epoch,
-            topics=list(topics.values()),
+            topics=topics_of(offsets),
         )
 
         def build(version: int) -> Message:
@@ -393,10 +375,7 @@ class ProducerTransactions:
         coordinator = self._groups.setdefault(
             group.group_id, Coordinator(self._cluster, group.group_id, GROUP)
         )
-        by_id = all(committed.topic_id != ZERO_UUID for committed in offsets.values())
-        at_most = None if by_id else _LAST_OFFSETS_WITH_NAMES
-        if not core.epoch_per_transaction:
-            at_most = _CLASSIC_OFFSETS_MAX
+        at_most = newest_version(offsets, epoch_per_transaction=core.epoch_per_transaction)
         what = "send_offsets_to_transaction"
         await self._call(what, coordinator, "TxnOffsetCommit", build, timeout_s, at_most=at_most)
 
