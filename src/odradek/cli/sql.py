@@ -33,7 +33,8 @@ if TYPE_CHECKING:
     from odradek.sql import rest_client
     from odradek.sql.doors import opening
     from odradek.sql.queries import sleeping
-    from odradek.sql.server import gate, processing_log, serving, sql_server
+    from odradek.sql.server import gate, serving, sql_server
+    from odradek.sql.server.left_out import processing_log
     from odradek.sql.shell import names, prompt
     from odradek.sql.shell import session as shell_session
     from odradek.values import schema_registry as schemas

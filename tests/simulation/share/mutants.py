@@ -63,7 +63,7 @@ def locks_never_end() -> Patches:
 
 @mutant("a record that comes back is given away again, however often it was", _SCENARIO)
 def no_delivery_limit() -> Patches:
-    def back(self: SharePartition, state: Any) -> Any:
+    def back(self: SharePartition, state: Any, offset: int) -> Any:
         return _InFlight(RecordState.AVAILABLE, state.delivery_count)
 
     yield patch.object(SharePartition, "_back", back)
@@ -73,8 +73,8 @@ def no_delivery_limit() -> Patches:
 def deliveries_not_counted() -> Patches:
     real = SharePartition._back
 
-    def back(self: SharePartition, state: Any) -> Any:
-        given_back = real(self, state)
+    def back(self: SharePartition, state: Any, offset: int) -> Any:
+        given_back = real(self, state, offset)
         return _InFlight(given_back.state, 0) if given_back.state is RecordState.AVAILABLE else given_back
 
     yield patch.object(SharePartition, "_back", back)

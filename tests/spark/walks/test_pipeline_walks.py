@@ -46,8 +46,8 @@ def _forget_cached() -> None:
     for name, module in list(sys.modules.items()):
         if name.startswith("odradek."):
             for value in list(vars(module).values()):
-                if callable(clear := getattr(value, "cache_clear", None)):
-                    clear()
+                if hasattr(type(value), "cache_clear"):  # to ask a lazy module itself would import it
+                    value.cache_clear()
 
 
 class Trace:

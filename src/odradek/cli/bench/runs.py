@@ -11,6 +11,7 @@ from itertools import cycle
 from typing import TYPE_CHECKING, Final
 
 from odradek.cli.bench.latencies import LatencyHistogram, paced
+from odradek.model.errors import ErrorValue
 
 if TYPE_CHECKING:
     from odradek.client import Consumer, Producer
@@ -171,7 +172,7 @@ class WayOfRecords:
         self._acknowledged = LatencyHistogram()
         self._read = LatencyHistogram()
         self._ended = threading.Event()
-        self._reading_error: Exception | None = None
+        self._reading_error: ErrorValue[Exception] | None = None
 
     def measure(self, size: int, *, rate: float, seconds: float, show: Show) -> Measured:
         """Measures for some seconds. The consumer is assigned, and at the end of its partitions. KafkaError, TimeoutError."""
@@ -184,7 +185,7 @@ class WayOfRecords:
             self._ended.set()
             reader.join()
         if self._reading_error is not None:
-            raise self._reading_error
+            raise self._reading_error.exception()
         measured.latencies = {"acknowledged": self._acknowledged, "read": self._read}
         return measured
 
@@ -218,7 +219,7 @@ class WayOfRecords:
                     due = int.from_bytes((record.value or b"")[:_MOMENT_BYTES], "big") / 1e9
                     self._read.add(time.perf_counter() - due)
         except Exception as error:  # noqa: BLE001 - the sending thread raises it
-            self._reading_error = error
+            self._reading_error = ErrorValue.of(error)
 
     def _wait_for(self, count: int) -> None:
         ends = time.perf_counter() + LATE_MAX_S

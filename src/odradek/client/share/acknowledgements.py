@@ -23,7 +23,7 @@ class AcknowledgedOffsets(NamedTuple):
     topic_partition: TopicPartition
     offsets: tuple[int, ...]
     """The offsets of the records, in order."""
-    error: KafkaError | None
+    error: KafkaError | None  # stored-error: given to the callback, never raised
     """Why they were refused; the records are delivered again. None if the broker has stored them."""
 
 
@@ -103,7 +103,9 @@ class CommitWaiter:
 
     def __init__(self, groups: Iterable[AcknowledgementGroup]) -> None:
         self._count = 0
-        self.errors: Final[dict[TopicPartition, KafkaError]] = {}
+        self.errors: Final[
+            dict[TopicPartition, KafkaError]
+        ] = {}  # stored-error: for the caller of one commit
         self.offset_counts: Final[dict[TopicPartition, int]] = {}
         """The number of records whose acknowledgements were stored, by partition."""
         for group in groups:

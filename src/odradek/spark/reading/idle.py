@@ -194,16 +194,16 @@ class IdleWaits:
         return IdleWait(watch=watch, ends=ends, wait_s=wait_s)
 
 
-_of_process: Final[list[IdleWaits]] = []
+PROCESS_WAITS: Final[list[IdleWaits]] = []
 _making: Final = threading.Lock()
 
 
 def waits_of_process(watch_of: Callable[[Mapping[str, str]], EndsWatch]) -> IdleWaits:
     """Returns the waits of this process, the same ones for all threads: sources that begin at once must share them."""
     with _making:
-        if not _of_process:
-            _of_process.append(IdleWaits(watch_of))
-        return _of_process[0]
+        if not PROCESS_WAITS:
+            PROCESS_WAITS.append(IdleWaits(watch_of))
+        return PROCESS_WAITS[0]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

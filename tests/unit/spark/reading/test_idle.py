@@ -211,7 +211,7 @@ def test_sources_that_begin_at_once_share_the_waits_of_the_process(monkeypatch: 
             super().__init__(watch_of)
 
     monkeypatch.setattr(idle, "IdleWaits", SlowWaits)
-    monkeypatch.setattr(idle, "_of_process", [])
+    monkeypatch.setattr(idle, "PROCESS_WAITS", [])
     together, waits = threading.Barrier(8), list[IdleWaits]()
 
     def watch_of(client: Mapping[str, str]) -> EndsWatch:

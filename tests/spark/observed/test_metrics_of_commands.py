@@ -16,7 +16,7 @@ import pytest
 
 pytest.importorskip("pyspark", reason="PySpark is absent")
 
-from tests.spark.test_query_metrics import Samples, scrape
+from tests.spark.observed.test_query_metrics import Samples, scrape
 
 from odradek.sql.rest_client import RestClient
 
