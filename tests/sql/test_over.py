@@ -122,6 +122,78 @@ def test_a_wrong_call_with_over_is_refused(written: str, says: str) -> None:
     assert says in refused.value.text(written)
 
 
+WIDE_COLUMNS = {
+    "K": "INT",
+    "D": "DOUBLE",
+    "W": "DECIMAL(38, 4)",
+    "L": "ARRAY<DOUBLE>",
+    "M": "MAP<STRING, INT>",
+}
+LONG, LONGER = "12345678901234567890123456789012.3456", "12345678901234567890123456789012.3457"
+
+
+def filled(written: str, rows: list[tuple[Any, ...]]) -> list[Any]:
+    """The values of a call in the order of K, over rows with the WIDE_COLUMNS."""
+    statement = parse_one(f"SELECT {written} AS X FROM T;")
+    assert isinstance(statement, SelectStatement)
+    (selected,) = statement.query.select
+    assert isinstance(selected, SelectExpression)
+    scope = LocalScope({name: parse_type(kind) for name, kind in WIDE_COLUMNS.items()})
+    tree, calls = overs_in(selected.expression, scope, 0)
+    value = scope_with(scope, calls).compiled(tree)
+    held = [dict(zip(WIDE_COLUMNS, row, strict=True)) for row in rows]
+    for call in calls:
+        call.fill(held)
+    return [value.of(row) for row in sorted(held, key=lambda row: int(row["K"]))]
+
+
+def _with(column: str, *values: Any) -> list[tuple[Any, ...]]:
+    at = list(WIDE_COLUMNS).index(column)
+    return [
+        tuple(number if place == 0 else value if place == at else None for place in range(len(WIDE_COLUMNS)))
+        for number, value in enumerate(values)
+    ]
+
+
+@pytest.mark.parametrize(
+    ("written", "rows", "expected"),
+    [
+        ("MIN(D) OVER ()", _with("D", float("nan"), 1.0), [1.0, 1.0]),
+        ("COUNT(*) OVER (PARTITION BY D)", _with("D", float("nan"), float("nan"), -0.0, 0.0), [2, 2, 2, 2]),
+        (
+            "RANK() OVER (ORDER BY L)",
+            _with("L", [1.0, None], [1.0], None, [float("nan")], []),
+            [4, 3, 1, 5, 2],
+        ),
+        (
+            "COUNT(*) OVER (PARTITION BY L)",
+            _with("L", [0.0], [-0.0], [float("nan")], [float("nan")]),
+            [2] * 4,
+        ),
+        (
+            "SUM(W) OVER (ORDER BY K)",
+            _with("W", Decimal(LONG), Decimal("0.0001"), Decimal("9" * 34)),
+            [Decimal(LONG), Decimal(LONGER), None],
+        ),
+        (
+            "COUNT(*) OVER (ORDER BY W DESC RANGE 0.0001 PRECEDING)",
+            _with("W", Decimal(LONG), Decimal(LONGER), Decimal("12345678901234567890123456789012.3459")),
+            [2, 1, 1],
+        ),
+    ],
+)
+def test_values_at_the_limits_of_their_types(
+    written: str, rows: list[tuple[Any, ...]], expected: list[Any]
+) -> None:
+    assert filled(written, rows) == expected
+
+
+@pytest.mark.parametrize("clause", ["PARTITION BY M", "ORDER BY M"])
+def test_a_map_has_no_order(clause: str) -> None:
+    with pytest.raises(SqlError, match=r"takes no .* BY of MAP<STRING, INTEGER>"):
+        filled(f"COUNT(*) OVER ({clause})", [])
+
+
 def test_frames_that_are_too_many_rows_together_are_refused() -> None:
     places = range(20_000)
     check_visits([(0, place + 1) for place in places], None)

@@ -17,6 +17,7 @@ from sqlglot import exp
 
 from odradek.model.java_numbers import is_digits
 from odradek.values.errors import Position, SqlError
+from odradek.values.exact_numbers import WIDE
 from odradek.values.types import BIGINT, DOUBLE, INTEGER, SqlType
 
 Distance: TypeAlias = int | float | Decimal
@@ -83,17 +84,28 @@ class _Numbers:
         rows = [row for row, value in enumerate(values) if value is not None and value == value]
         self._offset = rows[0] if rows else 0
         self._values = values
-        self._numbers = [values[row] * self._sign for row in rows]
+        self._numbers = [self._signed(values[row]) for row in rows]
 
     def first(self, row: int, distance: Distance, group: Stretch) -> int:
         if self._is_apart(row):
             return group[0]
-        return self._offset + bisect_left(self._numbers, self._values[row] * self._sign + distance)
+        return self._offset + bisect_left(self._numbers, self._moved(row, distance))
 
     def end(self, row: int, distance: Distance, group: Stretch) -> int:
         if self._is_apart(row):
             return group[1]
-        return self._offset + bisect_right(self._numbers, self._values[row] * self._sign + distance)
+        return self._offset + bisect_right(self._numbers, self._moved(row, distance))
+
+    def _signed(self, value: Any) -> Any:
+        """The value, whose sign is turned around in a descending order. A decimal keeps its digits: `-` rounds it to 28."""
+        if self._sign > 0:
+            return value
+        return value.copy_negate() if isinstance(value, Decimal) else -value
+
+    def _moved(self, row: int, distance: Distance) -> Any:
+        """The sort key of a row, moved by a distance."""
+        value = self._signed(self._values[row])
+        return WIDE.add(value, Decimal(distance)) if isinstance(value, Decimal) else value + distance
 
     def _is_apart(self, row: int) -> bool:
         value = self._values[row]
@@ -142,7 +154,9 @@ def _distance(
     if kind in (INTEGER, BIGINT) and not is_digits(text):
         raise SqlError(f"the distance {text} of a frame is a whole number here", position)
     distance = float(text) if kind == DOUBLE else Decimal(text) if kind.kind == "DECIMAL" else int(text)
-    return -distance if side == "PRECEDING" else distance
+    if side != "PRECEDING":
+        return distance
+    return distance.copy_negate() if isinstance(distance, Decimal) else -distance
 
 
 def check_visits(stretches: Sequence[Stretch], position: Position | None) -> None:

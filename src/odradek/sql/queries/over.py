@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Hashable, Iterable, Sequence
 from dataclasses import dataclass
+from decimal import Decimal
 from functools import cmp_to_key
 from itertools import groupby
 from typing import Any, Final, TypeAlias
@@ -18,6 +19,7 @@ from odradek.sql.language.dialect import position_of
 from odradek.sql.queries.expressions import Compute, LocalScope, LocalValue, Row
 from odradek.sql.queries.frames import RowFrame, Stretch, check_visits, frame_of
 from odradek.values.errors import Position, SqlError, nearest
+from odradek.values.exact_numbers import WIDE
 from odradek.values.types import BIGINT, DECIMAL_PRECISION_MAX, DOUBLE, INTEGER, NULL, SqlType, decimal_of
 
 ROWS_MAX: Final = 100_000
@@ -46,7 +48,7 @@ class _Ordering:
             if first is second:
                 return 0
             return -1 if (first is None) is self.nulls_first else 1
-        first, second = _comparable(first), _comparable(second)
+        first, second = sort_key(first), sort_key(second)
         if first == second:
             return 0
         return -1 if (first < second) is not self.descending else 1
@@ -69,7 +71,7 @@ class OverCall:
     def fill(self, rows: Sequence[dict[str, Any]]) -> None:
         partitions: dict[tuple[Hashable, ...], list[dict[str, Any]]] = {}
         for row in rows:
-            partitions.setdefault(tuple(of(row) for of in self.partition), []).append(row)
+            partitions.setdefault(tuple(sort_key(of(row)) for of in self.partition), []).append(row)
         by_order = cmp_to_key(self._compare)
         for members in partitions.values():
             members.sort(key=by_order)
@@ -118,20 +120,32 @@ def _call(window: exp.Window, scope: LocalScope, name: str) -> OverCall:
     return OverCall(
         name=name,
         type=kind,
-        partition=tuple(scope.compiled(tree).of for tree in window.args["partition_by"]),
+        partition=tuple(
+            _with_order(scope.compiled(tree), "PARTITION BY", position).of
+            for tree in window.args["partition_by"]
+        ),
         ordering=ordering,
         compute=compute,
     )
 
 
 def _ordering(part: exp.Expr, scope: LocalScope) -> _Ordering:
-    value = scope.compiled(part.this)
+    value = _with_order(scope.compiled(part.this), "ORDER BY", position_of(part.this))
     return _Ordering(
         of=value.of,
         type=value.type,
         descending=bool(part.args["desc"]),
         nulls_first=bool(part.args["nulls_first"]),
     )
+
+
+def _with_order(value: LocalValue, clause: str, position: Position | None) -> LocalValue:
+    """Returns the value. SqlError for a type that has no order."""
+    if value.type.holds_map:
+        raise SqlError(
+            f"OVER takes no {clause} of {value.type}", position, "A MAP has no order; name one of its values."
+        )
+    return value
 
 
 @dataclass(frozen=True, slots=True)
@@ -247,7 +261,8 @@ def _framed(called: str, of: Compute, peers: Peers, kind: SqlType, framing: _Fra
     stretches = framing.stretches(peers)
     check_visits(stretches, framing.position)
     results: Values = []
-    begun, added, count, total, best = -1, 0, 0, 0, None
+    begun, added, count, best = -1, 0, 0, None
+    total: Any = 0
     for first, end in stretches:
         if first != begun:
             begun, added, count, total, best = first, first, 0, 0, None
@@ -256,8 +271,8 @@ def _framed(called: str, of: Compute, peers: Peers, kind: SqlType, framing: _Fra
                 continue
             count += 1
             if called in ("SUM", "AVG"):
-                total += value
-            elif best is None or (value < best if called == "MIN" else value > best):
+                total = WIDE.add(total, value) if isinstance(value, Decimal) else total + value
+            elif best is None or _is_beyond(called, value, best):
                 best = value
         added = max(added, end)
         results.append(_result(called, count, total, best, kind))
@@ -270,12 +285,37 @@ def _result(called: str, count: int, total: Any, best: Any, kind: SqlType) -> An
     if count == 0:
         return None
     if called == "AVG":
-        return total / count
+        return float(total) / count
     if kind == BIGINT and called == "SUM":
         return (total + (1 << 63)) % (1 << 64) - (1 << 63)  # it wraps, as Java's
+    if (
+        kind.kind == "DECIMAL"
+        and called == "SUM"
+        and total.adjusted() >= kind.precision - kind.scale
+        and total
+    ):
+        return None  # it has more digits than the type
     return best if called in ("MIN", "MAX") else total
 
 
-def _comparable(value: Any) -> Any:
-    """Returns a value that compares as in Spark: NaN is the greatest number."""
-    return (value != value, 0.0 if value != value else value) if isinstance(value, float) else value
+def _is_beyond(called: str, value: Any, best: Any) -> bool:
+    """Returns whether the value replaces the smallest or largest of the values before it. NaN is the largest number."""
+    new, held = sort_key(value), sort_key(best)
+    return bool(new < held if called == "MIN" else new > held)
+
+
+def sort_key(value: Any) -> Any:
+    """Returns a key that sorts as Spark sorts, with a hash: null comes first, NaN is the largest number, and equals itself.
+
+    Arrays and structs compare part by part, and an array that begins another one is the smaller one.
+    """
+    match value:
+        case None:
+            return (0,)
+        case float():
+            return (1, value != value, 0.0 if value != value else value)
+        case list():
+            return (1, *map(sort_key, value))
+        case dict():
+            return (1, *map(sort_key, value.values()))
+    return (1, value)
