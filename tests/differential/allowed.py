@@ -73,7 +73,7 @@ EVERYWHERE: Final = (
 
 ON_PURPOSE: Final = (
     Allowed(
-        places=_api_keys(80, 81),
+        places=_api_keys(80, 81, 94),
         here=NOT_THERE,
         why="Odradek has no Raft quorum whose voters could be changed.",
     ),
@@ -81,14 +81,6 @@ ON_PURPOSE: Final = (
         places=_api_keys(71, 72),
         kafka=NOT_THERE,
         why="Kafka offers these only with a plug-in that receives what clients send. Odradek receives it itself.",
-    ),
-    Allowed(
-        places=(
-            "api_versions/newest: api_keys.88.max_version",
-            "api_versions/newest: api_keys.89.max_version",
-            *_api_keys(93),
-        ),
-        why="Streams groups are served as Kafka 4.4 does it; these answers are of 4.3.",
     ),
     Allowed(
         places=(
@@ -228,6 +220,30 @@ GAPS: Final = (
     Allowed(
         places=_api_keys(83, 84, 85, 86, 87),
         why="The state of share groups is asked for by brokers alone, and there is one.",
+        gap=True,
+    ),
+    Allowed(
+        places=(
+            "api_versions/*: *_features.metadata.version.max_version*",
+            "api_versions/*: finalized_features.metadata.version.min_version_level",
+            "api_versions/*: *_features.share.version.*",
+        ),
+        why="The features of Kafka 4.4 are not all there.",
+        gap=True,
+    ),
+    Allowed(
+        places=tuple(
+            f"{script}/*configs.{name}*"
+            for script in ("topics", "configs")
+            for name in (
+                "errors.deadletterqueue.*",
+                "max.decompressed.message.bytes",
+                "remote.copy.lag.*",
+                "streams.assignor.name.synonyms*",
+                "streams.rack.aware.assignment.tags",
+            )
+        ),
+        why="Settings that Kafka 4.4 has and Odradek does not have yet.",
         gap=True,
     ),
 )

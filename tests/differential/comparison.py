@@ -13,7 +13,7 @@ from tests.differential.allowed import ALLOWED, NOT_THERE, Allowed
 from tests.differential.peer import Peer
 
 HERE = Path(__file__).parent
-ANSWERS = HERE / "answers" / "kafka-4.3.1"
+ANSWERS = HERE / "answers" / "kafka-4.4.0"
 SCRIPTS = sorted(path.stem for path in (HERE / "scripts").glob("*.py"))
 
 SETTINGS = {

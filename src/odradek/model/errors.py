@@ -166,6 +166,9 @@ class ErrorCode(IntEnum):
     STREAMS_INVALID_TOPOLOGY_EPOCH = (131, False, "the streams topology epoch is invalid")
     STREAMS_TOPOLOGY_FENCED = (132, False, "the streams topology epoch is outdated")
     SHARE_SESSION_LIMIT_REACHED = (133, True, "the broker holds as many share sessions as it may")
+    GROUP_DELETION_FAILED = (134, False, "the group could not be deleted")
+    STREAMS_TOPOLOGY_DESCRIPTION_UPDATE_FAILED = (135, False, "the topology's description was not stored")
+    CONTROLLER_ID_NOT_REGISTERED = (136, False, "no controller has this id")
 
     @classmethod
     def of(cls, code: int) -> ErrorCode:

@@ -9,7 +9,7 @@ import pytest
 from odradek.protocol import APIS, Api
 from odradek.protocol.acls import parse_acls
 
-RECORDED = Path(__file__).parents[2] / "golden" / "protocol" / "kafka-4.3.1" / "acls.txt"
+RECORDED = Path(__file__).parents[2] / "golden" / "protocol" / "kafka-4.4.0" / "acls.txt"
 KAFKAS = {
     name: set(asked.split(", "))
     for name, asked in (line.split(": ") for line in RECORDED.read_text().splitlines())
@@ -18,6 +18,7 @@ NOT_REQUIRED = {
     "CreateTopics": {"DESCRIBE_CONFIGS TOPIC"},  # whether the answer shows the settings
     "DescribeCluster": {"ALTER CLUSTER"},  # asked of a KRaft controller
     "IncrementalAlterConfigs": {"CLUSTER_ACTION CLUSTER"},  # for loggers of a KRaft controller
+    "StreamsGroupHeartbeat": {"CREATE CLUSTER", "CREATE TOPIC"},  # whether internal topics are created
     "Metadata": {"DESCRIBE CLUSTER"},  # whether the answer shows what may be done to the cluster
 }
 """What Kafka's handlers ask for without refusing what Odradek serves."""

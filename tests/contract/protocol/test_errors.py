@@ -1,4 +1,4 @@
-"""The table of error codes is Kafka's: `tests/golden/protocol/kafka-4.3.1/errors.txt`."""
+"""The table of error codes is Kafka's: `tests/golden/protocol/kafka-4.4.0/errors.txt`."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from pathlib import Path
 
 from odradek.model.errors import ErrorCode
 
-RECORDED = Path(__file__).parents[2] / "golden" / "protocol" / "kafka-4.3.1" / "errors.txt"
+RECORDED = Path(__file__).parents[2] / "golden" / "protocol" / "kafka-4.4.0" / "errors.txt"
 
 
 def test_every_code_has_kafkas_number_and_name_and_is_retriable_where_kafkas_is() -> None:

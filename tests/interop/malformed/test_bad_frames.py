@@ -133,7 +133,7 @@ def test_requests_before_the_bad_one_are_answered(server, connect):
     server.assert_one_log_line(peer.name)
 
 
-@pytest.mark.parametrize("version", [5, 99, 32767])
+@pytest.mark.parametrize("version", [6, 99, 32767])
 def test_api_versions_beyond_ours_is_answered_with_version_0_and_the_range(connect, version):
     """KIP-511: a newer client learns from error 35 and the listed range what it may ask, on the same connection."""
     peer = connect()

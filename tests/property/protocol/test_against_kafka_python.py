@@ -29,6 +29,8 @@ from odradek.protocol.messages.metadata.api_versions import ApiVersionsResponse
 Strategies = Callable[[type[Message], int], st.SearchStrategy[Any]]
 few = settings(max_examples=6, deadline=None, suppress_health_check=list(HealthCheck))
 
+RENAMED = {"generationid": "generationidormemberepoch"}
+"""Names of fields that Kafka changed after kafka-python took them over."""
 BITFIELDS = {"authorized_operations", "topic_authorized_operations", "cluster_authorized_operations"}
 """kafka-python reads these integers as sets of operations."""
 
@@ -86,6 +88,7 @@ def same(ours: Any, theirs: Any, version: int) -> bool:
         if theirs is None:  # a tagged struct that was left out
             return ours == type(ours)()
         named = {name.replace("_", ""): name for name in theirs.fields}
+        named |= {renamed: named[old] for old, renamed in RENAMED.items() if old in named}
         return all(
             field.name in BITFIELDS
             or same(getattr(ours, field.name), getattr(theirs, named[field.name.replace("_", "")]), version)

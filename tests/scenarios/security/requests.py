@@ -104,6 +104,14 @@ def _offset_commit(cls: Any, version: int, when: str) -> Any:
     return cls(group_id=GROUP, generation_id_or_member_epoch=-1, topics=[topic])
 
 
+def _txn_offset_commit(cls: Any, version: int, when: str) -> Any:
+    partition = _part(
+        "TxnOffsetCommit", "topics.partitions", partition_index=0, committed_offset=1, committed_metadata=""
+    )
+    topic = _part("TxnOffsetCommit", "topics", **_topic(version, 6), partitions=[partition])
+    return cls(**_TRANSACTION, group_id=GROUP, topics=[topic])
+
+
 def _offset_fetch(cls: Any, version: int, when: str) -> Any:
     if version < 8:
         return cls(group_id=GROUP, topics=[_part("OffsetFetch", "topics", name=TOPIC, partition_indexes=[0])])
@@ -209,6 +217,7 @@ _MAKERS: dict[str, Callable[[Any, int, str], Any]] = {
     "Metadata": _metadata,
     "OffsetCommit": _offset_commit,
     "OffsetFetch": _offset_fetch,
+    "TxnOffsetCommit": _txn_offset_commit,
     "FindCoordinator": _find_coordinator,
     "DeleteTopics": _delete_topics,
     "InitProducerId": _init_producer_id,
@@ -283,27 +292,6 @@ _VALUES: dict[str, dict[str, Any]] = {
             "topics": [_part("WriteTxnMarkers", "markers.topics", name="absent", partition_indexes=[0])],
         },
     ),
-    "TxnOffsetCommit": {
-        **_TRANSACTION,
-        "group_id": GROUP,
-        "generation_id": -1,
-        "topics": [
-            _part(
-                "TxnOffsetCommit",
-                "topics",
-                name=TOPIC,
-                partitions=[
-                    _part(
-                        "TxnOffsetCommit",
-                        "topics.partitions",
-                        partition_index=0,
-                        committed_offset=1,
-                        committed_metadata="",
-                    )
-                ],
-            )
-        ],
-    },
     "DescribeAcls": {
         "resource_type_filter": 1,
         "pattern_type_filter": 1,

@@ -214,7 +214,7 @@ async def test_members_that_were_sent_away_commit_nothing(ready: Any, version: i
     producer = Producer(ready, version)
     await producer.init()
     await producer.add_offsets()
-    stale = await producer.send(5, generation_id=4, member_id="unknown")
+    stale = await producer.send(5, generation_id_or_member_epoch=4, member_id="unknown")
     assert stale is (ErrorCode.ILLEGAL_GENERATION if version < BY_ID else ErrorCode.GROUP_ID_NOT_FOUND)
     await producer.end(committed=True)
     assert await settled(ready) == -1

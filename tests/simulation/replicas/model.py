@@ -380,6 +380,7 @@ class ReplicasModel:
             quotas=SimpleNamespace(active=False),
             replicas=SimpleNamespace(leader=lead, leader_throttle=SimpleNamespace(is_active=False)),
             runtime=SimpleNamespace(clock=self._clock),
+            traces=None,
         )
         context: Any = SimpleNamespace(
             api_version=17, access=None, connection=SimpleNamespace(sends_uncopied=False)

@@ -76,7 +76,7 @@ async def commit_offsets(
         producer_id=producer_id,
         producer_epoch=epoch,
         member_id="",
-        generation_id=-1,
+        generation_id_or_member_epoch=-1,
         topics=[
             TxnOffsetCommitRequestTopic(
                 name=topic,

@@ -367,7 +367,7 @@ class ProducerTransactions:
             if version < _FIRST_OFFSETS_WITH_MEMBERS:
                 return request
             return request.replace(
-                generation_id=group.generation,
+                generation_id_or_member_epoch=group.generation,
                 member_id=group.member_id,
                 group_instance_id=group.group_instance_id,
             )

@@ -106,7 +106,7 @@ async def _commit(
     committer = Committer(
         member_id=request.member_id,
         instance_id=request.group_instance_id,
-        generation=request.generation_id,
+        generation=request.generation_id_or_member_epoch,
         is_transactional=True,
         api_version=version,
     )

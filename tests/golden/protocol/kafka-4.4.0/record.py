@@ -1,7 +1,7 @@
 """Write `definitions.txt`, `bytes.txt` and `errors.txt` beside this file from the jars of Apache Kafka.
 
     jars=$(.venv/bin/python -m benchmarks.peer --fetch-only)
-    .venv/bin/python tests/golden/protocol/kafka-4.3.1/record.py $jars
+    .venv/bin/python tests/golden/protocol/kafka-4.4.0/record.py $jars
 
 Needs a JDK. What the files hold: README.md.
 """
@@ -35,6 +35,8 @@ KNOWN_ELSEWHERE = 66
 """APIs up to this key are compared with kafka-python's codec byte by byte already; their bytes are not recorded."""
 NOWHERE_ELSE = (56,)
 """Between brokers: kafka-python does not know it."""
+INT8_END = 128
+"""The numbers of a long message do not all fit into an int8: there they begin again at 0."""
 OUR_OWN = 10_000
 """APIs from this key on are not Kafka's."""
 
@@ -77,8 +79,7 @@ def _definitions(jars: Path) -> Iterator[tuple[str, Definition]]:
         with ZipFile(jars / name) as jar:
             results = [_read(jar, path) for path in jar.namelist() if path.endswith(".json")]
         for definition in sorted(results, key=lambda entry: (entry["apiKey"], entry["type"])):
-            if not definition["name"].startswith("Streams"):
-                yield package + definition["name"], definition
+            yield package + definition["name"], definition
 
 
 def _read(jar: ZipFile, path: str) -> Definition:
@@ -173,6 +174,8 @@ def _value(field: Definition, kind: str, version: int, numbers: Iterator[int] | 
         return f"text {number}" if number else ""
     if kind == "uuid":
         return _base64(number.to_bytes(16, "big")).translate(str.maketrans("+/", "-_")).rstrip("=")
+    if kind == "int8":
+        return number % INT8_END
     if kind in ("bytes", "records"):
         return _base64(b"bytes %d" % number if number else b"")
     return number

@@ -1,7 +1,7 @@
 """Write `acls.txt` beside this file: which operations on which kinds of resource Kafka's handlers ask its authorizer about.
 
     jars=$(.venv/bin/python -m benchmarks.peer --fetch-only)
-    .venv/bin/python tests/golden/protocol/kafka-4.3.1/record_acls.py $jars
+    .venv/bin/python tests/golden/protocol/kafka-4.4.0/record_acls.py $jars
 
 Needs a JDK: it is read from the compiled handlers, by the constants that each of their methods uses.
 """
