@@ -117,4 +117,5 @@ def remove(draft: Draft, member_ids: list[str], group_context: GroupContext) -> 
         if regex in draft.group.regexes and not draft.group.regex_is_used(regex):
             draft.write(formats.RegexKey(group_id=draft.group.group_id, regular_expression=regex), None)
     bump_epoch(draft, group_context.topics, always=True)
+    draft.catch_up_if_empty()
     group_context.timers.check_downgrade(draft.group)

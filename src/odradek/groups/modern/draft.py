@@ -127,6 +127,14 @@ class GroupDraft(Generic[G, K, V]):
         if always or group.epoch == 0 or new_hash != group.metadata_hash:
             self.write_epoch(group.epoch + 1, new_hash)
 
+    def catch_up_if_empty(self) -> None:
+        """Brings the assignment of a group that lost its last member to the group's epoch, as Kafka does since 4.4.
+
+        There is nothing to work out, and the next member does not wait for the interval between assignments.
+        """
+        if not self.group.members and self.group.assignment_epoch != self.group.epoch:
+            self.write_target_epoch(self.group.epoch, 0)
+
     def delete_member(self, member_id: str) -> None:
         """Deletes all records of a member. Its partitions become free."""
         group_id = self.group.group_id

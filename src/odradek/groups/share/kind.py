@@ -124,6 +124,7 @@ class ShareGroups:
         draft = draft_of(group)
         draft.delete_member(member_id)
         draft.bump_epoch(machine.dependencies.topics, always=True)
+        draft.catch_up_if_empty()
         self._finish(machine, draft, step)
         machine.deadlines.cancel(DeadlineKey(ShareTimer.SESSION, group_id, member_id))
 

@@ -31,7 +31,7 @@ class StreamsGroupValue(Message, versions="0", flexible="0+"):
     metadata_hash: int = int64("0+")
     validated_topology_epoch: int = int32("0+", default=-1, tag=0)
     last_assignment_configs: list[LastAssignmentConfig] | None = array(
-        LastAssignmentConfig, "0+", nullable="0+", default=None, tag=1
+        LastAssignmentConfig, "0+", nullable="0+", tag=1
     )
     stored_description_topology_epoch: int = int32("0+", default=-1, tag=2)
     failed_description_topology_epoch: int = int32("0+", default=-1, tag=3)

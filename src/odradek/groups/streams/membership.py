@@ -5,7 +5,6 @@ from __future__ import annotations
 from dataclasses import replace
 
 from odradek.groups.modern.membership import unknown_member
-from odradek.groups.streams import formats
 from odradek.groups.streams.draft import StreamsDraft, write_epoch
 from odradek.groups.streams.group import StreamsGroup
 from odradek.groups.streams.member import (
@@ -118,8 +117,4 @@ def remove(draft: StreamsDraft, member_id: str) -> None:
     draft.delete_member(member_id)
     group = draft.group
     write_epoch(draft, group.metadata_hash, group.validated_topology_epoch, group.assignment_configs)
-    if not draft.group.members:
-        draft.write(
-            formats.StreamsTargetKey(group_id=group.group_id),
-            formats.StreamsTargetValue(assignment_epoch=draft.group.epoch, assignment_timestamp=0),
-        )
+    draft.catch_up_if_empty()

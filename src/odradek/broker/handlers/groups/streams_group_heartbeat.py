@@ -32,13 +32,13 @@ async def handle(
     broker: BrokerContext, context: RequestContext, request: StreamsGroupHeartbeatRequest
 ) -> StreamsGroupHeartbeatResponse:
     if level_of(broker.image, STREAMS_VERSION) < 1:
-        return StreamsGroupHeartbeatResponse(error_code=ErrorCode.UNSUPPORTED_VERSION, status=None)
+        return StreamsGroupHeartbeatResponse(error_code=ErrorCode.UNSUPPORTED_VERSION)
     try:
         if request.topology is not None:
             _check_topics(context, request.topology)
         heartbeat = await broker.groups.streams_heartbeat(request, caller(context))
     except KafkaError as error:
-        return StreamsGroupHeartbeatResponse(error_code=error.code, error_message=error.message, status=None)
+        return StreamsGroupHeartbeatResponse(error_code=error.code, error_message=error.message)
     response = heartbeat.response
     if heartbeat.missing_topics:
         response = _with_creation(broker, context, request.group_id, heartbeat)
