@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import re
 import shutil
 from collections.abc import Collection
@@ -9,6 +10,8 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from odradek.sql.queries.builds import program_name
+from odradek.sql.queries.channel import StartQuery
+from odradek.sql.queries.engine import SupervisedQuery
 
 
 def _directory_name(query_id: str) -> str:
@@ -50,3 +53,25 @@ class QueryCheckpoints:
         if not self.directory.is_dir():
             return []
         return [path for path in self.directory.iterdir() if path.is_dir() and not path.is_symlink()]
+
+
+class CheckpointRemoval:
+    """Removes the checkpoints of replaced versions once the query runs on its own. Used from one event loop."""
+
+    def __init__(self, checkpoints: QueryCheckpoints) -> None:
+        self._checkpoints = checkpoints
+        self._tasks: set[asyncio.Task[None]] = set()
+
+    def query_changed(self, query_id: str, query: SupervisedQuery) -> None:
+        """Starts the removal on a thread when a query is RUNNING."""
+        if query.state == "RUNNING" and isinstance(query.order, StartQuery):
+            removal = asyncio.to_thread(
+                self._checkpoints.remove_other_versions, query_id, Path(query.order.checkpoint)
+            )
+            task = asyncio.get_running_loop().create_task(removal)
+            self._tasks.add(task)
+            task.add_done_callback(self._tasks.discard)
+
+    async def close(self) -> None:
+        """Waits for the removals that have begun."""
+        await asyncio.gather(*self._tasks)

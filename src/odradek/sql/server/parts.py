@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from odradek.client.producer.aio import AsyncProducer
@@ -38,8 +38,8 @@ class ServerParts:
     archive_endpoints: frozenset[str]
     shown_properties: Mapping[str, str]
     error_statistics: ErrorStatistics
-    address: Callable[[], str]
-    """Returns the address where requests arrive."""
+    address: str
+    """The address where requests arrive, as HOST:PORT."""
 
     @property
     def catalog(self) -> Catalog:

@@ -154,7 +154,7 @@ class Questions:
             topic,
             statistics="" if statistics is None else statistics.text,
             error_text=errors.text(now_ms),
-            error_stats=errors.entities(parts.address(), now_ms),
+            error_stats=errors.entities(parts.address, now_ms),
         )
 
     async def describe_function(self, statement: language.DescribeFunction) -> Entity:
@@ -184,7 +184,7 @@ class Questions:
         else:
             planned = plan(catalog, parse_one(query.text))
             described = entities.described_plan(planned, query.id, query.text, health)
-        return {**described, "ksqlHostQueryStatus": {self._parts.address(): health.state}}
+        return {**described, "ksqlHostQueryStatus": {self._parts.address: health.state}}
 
     async def _explain_alter(self, statement: language.AlterQuery, text: str) -> Entity:
         catalog = self._parts.catalog

@@ -1,4 +1,4 @@
-"""The server: commands to the command topic, what they want to the engine, queries to a view, a consumer or Spark."""
+"""The server: makes the parts, starts and ends them, and passes each request of the REST API to the part that handles it."""
 
 from __future__ import annotations
 
@@ -6,8 +6,7 @@ import asyncio
 import contextlib
 import os
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field, replace
-from functools import partial
+from dataclasses import dataclass, field
 from importlib import metadata
 from pathlib import Path
 from typing import Any, Final
@@ -17,27 +16,18 @@ from odradek.client.producer.aio import AsyncProducer
 from odradek.client.settings import ConsumerSettings
 from odradek.model.errors import OdradekError
 from odradek.net.metrics_page import MetricsPage, PageTerms
-from odradek.runtime.real_clock import SystemClock, SystemEntropy
-from odradek.sql.catalog import Catalog, Source
+from odradek.runtime.real_clock import SystemClock
+from odradek.sql.catalog import Catalog
 from odradek.sql.doors.opening import DoorTerms, SparkDoors
 from odradek.sql.language.parsing import parse_one
-from odradek.sql.language.queries import NamedRelation, Query, with_members
-from odradek.sql.language.rewriting import quoted
-from odradek.sql.language.statements import PrintTopic, SelectStatement
-from odradek.sql.planning import select_plan
-from odradek.sql.queries.answer import COMPLETED, LIMIT_REACHED, AnswerColumn, QueryAnswer
-from odradek.sql.queries.builds import PlannedText, PushBuild
-from odradek.sql.queries.channel import StartPush, StartQuery
-from odradek.sql.queries.engine import PushedRows, SqlEngine, SupervisedQuery
+from odradek.sql.queries.answer import QueryAnswer
+from odradek.sql.queries.engine import SqlEngine
 from odradek.sql.queries.engine_families import EngineSnapshots
-from odradek.sql.queries.expressions import NeedsSpark
-from odradek.sql.queries.scan import printed, scanned
 from odradek.sql.queries.sleeping import SleepTerms, SleepWatch
-from odradek.sql.queries.source_rows import LocalSelection, SourceRows, selection
-from odradek.sql.queries.tables import TableViews, pulled
+from odradek.sql.queries.tables import TableViews
 from odradek.sql.server.application import application
 from odradek.sql.server.beside import StatementThreads
-from odradek.sql.server.checkpoints import QueryCheckpoints
+from odradek.sql.server.checkpoints import CheckpointRemoval, QueryCheckpoints
 from odradek.sql.server.cluster import KnownHosts, ending_statements
 from odradek.sql.server.command_effects import CommandEffects, QueryOrders
 from odradek.sql.server.command_log.command_topic import CommandTopic
@@ -47,25 +37,18 @@ from odradek.sql.server.gate import LOOPBACK, GateLimits, HttpUsers
 from odradek.sql.server.left_out.error_statistics import ErrorStatistics
 from odradek.sql.server.left_out.processing_log import ProcessingLogTerms, ServerProcessingLog
 from odradek.sql.server.parts import ServerParts
-from odradek.sql.server.properties import RESET, checked_properties, is_known, notes, with_settings
+from odradek.sql.server.properties import checked_properties, is_known, notes, with_settings
 from odradek.sql.server.rebuilding import RebuildWatch
 from odradek.sql.server.refusals import BAD_REQUEST, RestRefusal, refusal_of
 from odradek.sql.server.schemas import StatementSchemas
 from odradek.sql.server.serving import HttpTerms, listening, serve_http, url
 from odradek.sql.server.statements import Statements
-from odradek.sql.server.topics import SourceTopics, starting_options
+from odradek.sql.server.topics import SourceTopics
+from odradek.sql.server.transient_queries import TransientQueries
 from odradek.telemetry import events
-from odradek.values.errors import SqlError
-from odradek.values.formats.format_info import WindowInfo
 from odradek.values.schema_registry import SchemaRegistryTerms
 
 _log = events.get("sql")
-_IDLE_S: Final = 10.0
-_MEMBERS_MAX: Final = 10_000
-_PULL_QUERIES_HAVE: Final = (
-    "this pull query needs more than columns, constants, comparisons, AND, OR, NOT and whole-number arithmetic,"
-    " which is all that pull queries have yet"
-)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -125,14 +108,20 @@ class ServerTerms:
 class SqlServer:
     """An SQL server on a cluster: implements `SqlService`. `start`, then requests, then `close`; all on one event loop."""
 
-    def __init__(self, terms: ServerTerms) -> None:
+    def __init__(self, terms: ServerTerms, address: str = "") -> None:
+        """`address`: where requests arrive, as HOST:PORT; without one, the server is shown by its process id."""
         self.terms: Final = terms
-        self.state: Final = ServiceState(
+        self.address: Final = address or f"pid-{os.getpid()}"
+        state = ServiceState(
             catalog=Catalog(allows_python=terms.python_functions, registry=terms.schema_registry)
         )
+        self.state: Final = state
         settings = terms.client_settings
-        self.engine: Final = SqlEngine(self._query_changed, terms.sleep, measures=terms.metrics is not None)
         self._checkpoints = QueryCheckpoints(terms.directory / terms.service_id)
+        self._removal = CheckpointRemoval(self._checkpoints)
+        self.engine: Final = SqlEngine(
+            self._removal.query_changed, terms.sleep, measures=terms.metrics is not None
+        )
         self._sleep_watch = SleepWatch(terms.servers, settings, self.engine.sleeping, self.engine.wake)
         self.topics: Final = SourceTopics(terms.servers, settings)
         self.views: Final = TableViews(terms.servers, settings, None)
@@ -159,7 +148,7 @@ class SqlServer:
         )
         self.schemas: Final = StatementSchemas(terms.schema_registry)
         self.threads: Final = StatementThreads()
-        self._error_statistics = ErrorStatistics(terms.servers, settings, lambda: self.catalog)
+        self._error_statistics = ErrorStatistics(terms.servers, settings, lambda: state.catalog)
         parts = ServerParts(
             state=self.state,
             commands=self.commands,
@@ -173,16 +162,13 @@ class SqlServer:
             archive_endpoints=terms.archive_endpoints,
             shown_properties=terms.shown_properties,
             error_statistics=self._error_statistics,
-            address=lambda: self.address,
+            address=self.address,
         )
         self._statements = Statements(parts)
-        self._rebuild_watch = RebuildWatch(parts, self._swap)
-        self._queries: dict[str, Callable[[], None]] = {}
-        """Functions that end the running push queries, by query."""
-        self._entropy, self._clock = SystemEntropy(), SystemClock()
+        self._rebuild_watch = RebuildWatch(parts, self._statements.swap)
+        self._queries = TransientQueries(parts, terms.spark_options, self.processing_log)
+        self._clock = SystemClock()
         self._hosts = KnownHosts()
-        self.address = f"pid-{os.getpid()}"
-        """The address where requests arrive; known once the server listens."""
         self._cluster_id = ""
         self._doors: SparkDoors | None = None
 
@@ -228,23 +214,12 @@ class SqlServer:
         if self._doors is not None:
             await self._doors.close()
         await self.engine.close()
+        await self._removal.close()
         await self.views.close()
         await self._error_statistics.close()
         await self.processing_log.close()
         await self.producer.close()
         self.threads.close()
-
-    # ---- commands
-
-    def _query_changed(self, query_id: str, query: SupervisedQuery) -> None:
-        if query.state == "RUNNING" and isinstance(query.order, StartQuery):
-            current = Path(query.order.checkpoint)
-            work = asyncio.to_thread(self._checkpoints.remove_other_versions, query_id, current)
-            self._effects.soon(work)
-
-    async def _swap(self, candidate: Source) -> None:
-        text = f"ALTER {candidate.kind.upper()} {quoted(candidate.name)} SWAP"
-        await self._statements.run(parse_one(text), {}, {})
 
     # ---- SqlService
 
@@ -274,170 +249,13 @@ class SqlServer:
     async def query(
         self, text: str, properties: Mapping[str, str], variables: Mapping[str, str]
     ) -> QueryAnswer:
-        try:
-            statement = await self.threads.parsed(text, variables)
-            if len(statement) != 1:
-                raise SqlError(f"Expected exactly one KSQL statement; found {len(statement)} instead")
-            match statement[0]:
-                case PrintTopic() as printing:
-                    window = self._window_of(printing.topic)
-                    return self._registered(
-                        await printed(self.terms.servers, self._settings, printing, self._new_id(), window)
-                    )
-                case SelectStatement() as select:
-                    return await self._select(select, checked_properties(properties))
-            raise SqlError(
-                "only SELECT and PRINT are queries", statement[0].position, "Send other statements to /ksql."
-            )
-        except OdradekError as error:
-            raise refusal_of(error, text) from error
-
-    def _window_of(self, topic: str) -> WindowInfo | None:
-        """Returns the window of a topic's keys, if a source declares one."""
-        windows = (source.window for source in self.catalog.sources.values() if source.topic == topic)
-        return next((window for window in windows if window is not None), None)
-
-    async def _select(self, statement: SelectStatement, properties: Mapping[str, str]) -> QueryAnswer:
-        query = statement.query
-        if query.emit is None:
-            return await self._pull(query)
-        if query.emit == "changes" and isinstance(query.relation, NamedRelation):
-            source = self.catalog.source(query.relation.name, query.relation.position)
-            try:
-                rows = SourceRows.of(source)
-                chosen = await self.threads.run(partial(selection, query, rows, with_coordinates=True))
-            except NeedsSpark:
-                pass
-            else:
-                reset = properties.get(RESET, "earliest" if source.is_table else "latest")
-                return self._registered(
-                    await self._scanned(query, rows, chosen, self._new_id(), earliest=reset == "earliest")
-                )
-        return await self._push(statement, properties)
-
-    async def _with_members(self, query: Query) -> Query:
-        """Returns the query with what its subqueries say now in their place. SqlError when they say too much."""
-        if query.where is None or not query.subqueries:
-            return query
-        members = []
-        for subquery in query.subqueries:
-            pulled_query = await self._pull(subquery)
-            if len(pulled_query.columns) != 1:
-                raise SqlError(
-                    f"a subquery of IN has one column, not {len(pulled_query.columns)}", subquery.position
-                )
-            values: dict[Any, None] = {}
-            try:
-                async for batch in pulled_query.rows:
-                    values |= dict.fromkeys(value for (value,) in batch)
-                    if len(values) > _MEMBERS_MAX:
-                        raise SqlError(
-                            f"a subquery of IN has more than {_MEMBERS_MAX} values", subquery.position
-                        )
-            finally:
-                await pulled_query.close()
-            members.append(list(values))
-        return replace(query, where=with_members(query.where, members), subqueries=())
-
-    async def _pull(self, query: Query) -> QueryAnswer:
-        relation = query.relation
-        if not isinstance(relation, NamedRelation):
-            raise SqlError(
-                "Pull queries don't support JOIN clauses, and read one stream or table.",
-                query.position,
-                "Write EMIT CHANGES.",
-            )
-        query = await self._with_members(query)
-        source = self.catalog.source(relation.name, relation.position)
-        try:
-            rows = SourceRows.of(source)
-            chosen = await self.threads.run(
-                partial(selection, query, rows, with_coordinates=not source.is_table)
-            )
-        except NeedsSpark as error:
-            raise SqlError(
-                str(error) or _PULL_QUERIES_HAVE,
-                query.position,
-                "Write EMIT CHANGES, or make a table with CREATE TABLE … AS SELECT and ask that.",
-            ) from None
-        if source.is_table:
-            return await pulled(self.views, query, rows, chosen)
-        return await self._scanned(query, rows, chosen, None, earliest=True)
-
-    async def _scanned(
-        self, query: Query, rows: SourceRows, chosen: LocalSelection, query_id: str | None, *, earliest: bool
-    ) -> QueryAnswer:
-        leave_out = partial(self.processing_log.note, query_id or f"{rows.source.name}_pull")
-        servers, settings = self.terms.servers, self._settings
-        return await scanned(
-            servers, settings, query, rows, chosen, query_id=query_id, earliest=earliest, leave_out=leave_out
-        )
-
-    async def _push(self, statement: SelectStatement, properties: Mapping[str, str]) -> QueryAnswer:
-        planned = await self.threads.run(select_plan, self.catalog, statement.query)
-        query_id = self._new_id()
-        text = PlannedText.of(self.catalog, statement.text)
-        starting = await self.topics.starting(planned.sources, properties)
-        pushed = await self.engine.push(
-            StartPush(
-                query_id=query_id,
-                build=PushBuild(text=text),
-                servers=self.terms.servers,
-                options=self.terms.spark_options,
-                limit=planned.limit,
-                starting=starting_options(starting),
-                left_out_log=self.processing_log.of(query_id),
-            )
-        )
-
-        async def close() -> None:
-            self.engine.close_push(query_id)
-
-        columns = tuple(AnswerColumn(name=output.name, type=str(output.type)) for output in planned.value)
-        return QueryAnswer(
-            query_id=query_id,
-            columns=columns,
-            rows=_rows_of(pushed),
-            close=close,
-            ending=lambda: LIMIT_REACHED if pushed.has_reached_limit else COMPLETED,
-        )
-
-    def _registered(self, query_answer: QueryAnswer) -> QueryAnswer:
-        """Registers a query of ours, so that /close-query can end it."""
-        ended = asyncio.Event()
-        query_id = query_answer.query_id or ""
-        self._queries[query_id] = ended.set
-
-        async def rows() -> Any:
-            async for batch in query_answer.rows:
-                yield batch
-                if ended.is_set():
-                    return
-
-        async def close() -> None:
-            self._queries.pop(query_id, None)
-            await query_answer.close()
-
-        return QueryAnswer(
-            query_id=query_answer.query_id,
-            columns=query_answer.columns,
-            rows=rows(),
-            close=close,
-            ending=query_answer.ending,
-        )
-
-    def _new_id(self) -> str:
-        return f"transient_{self._entropy.uuid()}"
+        return await self._queries.run(text, properties, variables)
 
     async def insert(self, target: str, row: Mapping[str, Any]) -> None:
         await self._statements.insert_json(target, row)
 
     def close_query(self, query_id: str) -> bool:
-        end = self._queries.get(query_id)
-        if end is not None:
-            end()
-            return True
-        return self.engine.close_push(query_id)
+        return self._queries.close(query_id)
 
     def status(self, command_id: str) -> dict[str, Any] | None:
         return self.state.statuses.get(command_id)
@@ -493,11 +311,6 @@ class SqlServer:
             )
 
 
-async def _rows_of(pushed: PushedRows) -> Any:
-    while (rows := await pushed.next_rows(_IDLE_S)) is not None:
-        yield rows
-
-
 async def serve(
     terms: ServerTerms,
     http: HttpTerms,
@@ -510,8 +323,7 @@ async def serve(
     if doors is not None:
         doors.check()
     with contextlib.closing(listening(http)) as opened, contextlib.ExitStack() as closing:
-        server = SqlServer(terms)
-        server.address = url(http, opened).partition("://")[2]
+        server = SqlServer(terms, url(http, opened).partition("://")[2])
         try:
             await server.start()
             if terms.metrics is not None:

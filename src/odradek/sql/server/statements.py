@@ -6,7 +6,10 @@ from collections.abc import Awaitable, Callable, Mapping
 from typing import Any, Final
 
 from odradek.pipelines.upgrade import UpgradeMode
+from odradek.sql.catalog import Source
 from odradek.sql.language import statements as language
+from odradek.sql.language.parsing import parse_one
+from odradek.sql.language.rewriting import quoted
 from odradek.sql.language.statements import Statement
 from odradek.sql.server.archives import Archives
 from odradek.sql.server.assertions import Assertions
@@ -76,6 +79,11 @@ class Statements:
             statement.position,
             "docs/sql.md lists what is.",
         )
+
+    async def swap(self, candidate: Source) -> None:
+        """Puts the candidate of a rebuilt source in its place, for all servers: by a command. SqlError."""
+        text = f"ALTER {candidate.kind.upper()} {quoted(candidate.name)} SWAP"
+        await self.run(parse_one(text), {}, {})
 
     async def insert_json(self, target: str, row: Mapping[str, Any]) -> None:
         """Writes a row of /inserts-stream. SqlError."""

@@ -9,7 +9,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from odradek.sql.server.checkpoints import QueryCheckpoints
+from odradek.sql.queries.channel import StartQuery
+from odradek.sql.queries.engine import SupervisedQuery
+from odradek.sql.server.checkpoints import CheckpointRemoval, QueryCheckpoints
 
 SERVICE = Path("/data/sql/default")
 CHECKPOINTS = QueryCheckpoints(SERVICE)
@@ -44,3 +46,26 @@ def test_other_versions_of_an_id_with_slashes_are_removed(tmp_path: Path) -> Non
         directory.mkdir()
     checkpoints.remove_other_versions("CSAS_a/b_1", current)
     assert sorted(tmp_path.iterdir()) == sorted([current, stranger])
+
+
+@pytest.mark.parametrize(("state", "is_removed"), [("STARTING", False), ("ERROR", False), ("RUNNING", True)])
+async def test_a_replaced_version_is_removed_only_once_the_next_one_runs(
+    tmp_path: Path, state: str, is_removed: bool
+) -> None:
+    checkpoints = QueryCheckpoints(tmp_path)
+    before, current = (checkpoints.directory_of("CSAS_A_1", version) for version in (None, 5))
+    for directory in (before, current):
+        directory.mkdir()
+    order = StartQuery(
+        query_id="CSAS_A_1",
+        name="a",
+        build=lambda app: None,
+        servers="x:1",
+        options={},
+        checkpoint=str(current),
+    )
+    removal = CheckpointRemoval(checkpoints)
+    removal.query_changed("CSAS_A_1", SupervisedQuery(order, state))
+    await removal.close()
+    assert before.is_dir() is not is_removed
+    assert current.is_dir()
