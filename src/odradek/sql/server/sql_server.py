@@ -129,14 +129,7 @@ class SqlServer:
         self._settings = settings
         log_terms = (terms.processing_log, terms.service_id)
         self.processing_log: Final = ServerProcessingLog(*log_terms, self.topics, self.producer)
-        orders = QueryOrders(
-            service_id=terms.service_id,
-            servers=terms.servers,
-            settings=terms.settings,
-            spark_options=terms.spark_options,
-            checkpoints=self._checkpoints,
-            processing_log=self.processing_log,
-        )
+        orders = _orders(terms, self._checkpoints, self.processing_log)
         self._effects = CommandEffects(self.state, orders, self.engine, self.views)
         self.commands: Final = CommandTopic(
             terms.servers,
@@ -309,6 +302,19 @@ class SqlServer:
                 BAD_REQUEST,
                 f"One or more properties overrides set locally are prohibited by the KSQL server: [{name}]",
             )
+
+
+def _orders(
+    terms: ServerTerms, checkpoints: QueryCheckpoints, processing_log: ServerProcessingLog
+) -> QueryOrders:
+    return QueryOrders(
+        service_id=terms.service_id,
+        servers=terms.servers,
+        settings=terms.settings,
+        spark_options=terms.spark_options,
+        checkpoints=checkpoints,
+        processing_log=processing_log,
+    )
 
 
 async def serve(
