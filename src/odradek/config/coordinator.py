@@ -29,6 +29,10 @@ _TASK_ASSIGNORS: Final = Bounds(
     allowed="sticky",
     accepts=lambda names: bool(names) and all(name == "sticky" for name in names),
 )
+_TAG_KEYS: Final = Bounds(
+    allowed="the keys of client tags, all different",
+    accepts=lambda keys: all(keys) and len(set(keys)) == len(keys),
+)
 _MIGRATION_POLICIES: Final = Bounds(
     allowed="one of disabled, upgrade, downgrade, bidirectional",
     accepts=lambda name: name.lower() in ("disabled", "upgrade", "downgrade", "bidirectional"),
@@ -149,6 +153,8 @@ class StreamsGroupConfig(Section):
         "The longest assignment interval that a streams group may be given.")
     max_size: Int = setting(default=INT_MAX, valid=at_least(1), meaning=
         "The most members that a streams group may have.")
+    rack_aware_assignment_tags: List = setting(default=(), valid=_TAG_KEYS, meaning=
+        "Keys of client tags: the standby tasks of a task go to processes whose values differ, the first key first.")
     num_standby_replicas: Int = setting(default=0, valid=at_least(0), meaning=
         "How many standby copies of its state each task has.")
     max_standby_replicas: Int = setting("group.streams.max.standby.replicas", default=2, valid=at_least(0), meaning=
@@ -157,6 +163,8 @@ class StreamsGroupConfig(Section):
         "How long an empty streams group waits for more members before its first assignment.")
     assignors: List = setting(default=("sticky",), valid=_TASK_ASSIGNORS, meaning=
         "The task assignors that groups may choose from; the first is for groups that choose none.")
+    min_task_offset_interval_ms: Int = setting(default=15_000, valid=at_least(1), meaning=
+        "The shortest interval of such reports that a streams group may be given.")
     task_offset_interval_ms: Int = setting(default=60_000, valid=at_least(1), meaning=
         "How often members report how far they have restored the state of their tasks.")
     acceptable_recovery_lag: Long = setting(default=10_000, valid=at_least(0), meaning=

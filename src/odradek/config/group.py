@@ -26,7 +26,11 @@ def is_topic_name(name: str) -> bool:
     return True
 
 
-INT, STRING, BOOLEAN = SettingType.INT, SettingType.STRING, SettingType.BOOLEAN
+INT, LONG, STRING, BOOLEAN = SettingType.INT, SettingType.LONG, SettingType.STRING, SettingType.BOOLEAN
+_TAG_KEYS: Final = Bounds(
+    allowed="the keys of client tags, all different",
+    accepts=lambda keys: all(keys) and len(set(keys)) == len(keys),
+)
 _OFFSET_RESET: Final = Bounds(
     allowed="earliest, latest or by_duration:PnDTnHnMn.nS",
     accepts=lambda text: text in ("earliest", "latest") or by_duration_ms(text) is not None,
@@ -36,7 +40,14 @@ _DEAD_LETTER_TOPIC: Final = Bounds(
     accepts=lambda name: not name or (is_topic_name(name) and not name.startswith("__")),
 )
 SINCE_KAFKA_4_4: Final = frozenset(
-    {"errors.deadletterqueue.copy.record.enable", "errors.deadletterqueue.topic.name"}
+    {
+        "errors.deadletterqueue.copy.record.enable",
+        "errors.deadletterqueue.topic.name",
+        "streams.acceptable.recovery.lag",
+        "streams.assignor.name",
+        "streams.rack.aware.assignment.tags",
+        "streams.task.offset.interval.ms",
+    }
 )
 """Settings that are newer than the Kafka that clients take this broker for: shown only if set."""
 
@@ -186,6 +197,29 @@ _FAMILIES: Final = (
         ),
         broker_key="group.streams.num.standby.replicas",
         most=("group.streams.max.standby.replicas", 2),
+    ),
+    _family(
+        "streams.acceptable.recovery.lag",
+        LONG,
+        10_000,
+        "How many records a copy of a task's state may lack to count as complete.",
+        at_least(0),
+    ),
+    _family(
+        "streams.rack.aware.assignment.tags",
+        SettingType.LIST,
+        (),
+        "Keys of client tags: the standby tasks of a task go to processes whose values differ, the first key before the "
+        "others.",
+        _TAG_KEYS,
+    ),
+    _family(
+        "streams.task.offset.interval.ms",
+        INT,
+        60_000,
+        "How often members report how far they have restored the state of their tasks, in milliseconds.",
+        at_least(1),
+        least=15_000,
     ),
     _family("streams.session.timeout.ms", INT, 45_000, _SESSION, at_least(1), least=45_000, most=60_000),
 )

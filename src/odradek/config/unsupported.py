@@ -110,8 +110,7 @@ AREAS: Final = (
         reason=NOT_YET,
         keys="""
         group.streams.assignor.offload.enable group.streams.max.warmup.replicas
-        group.streams.min.task.offset.interval.ms group.streams.num.warmup.replicas
-        group.streams.rack.aware.assignment.tags group.streams.topology.description.plugin.class
+        group.streams.num.warmup.replicas group.streams.topology.description.plugin.class
         """,
     ),
     Area(

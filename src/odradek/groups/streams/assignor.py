@@ -2,16 +2,18 @@
 
 Active tasks first: each stays with the member that has it, as long as that has no more than its share; then it goes to a member
 that has a copy of its state; then to the process that is loaded least. Stateful tasks are spread before stateless ones, so that
-both are even. Standby tasks follow in the same way: a process has no task twice.
+both are even. Standby tasks follow in the same way: a process has no task twice. Where the group has rack-aware tags, a standby
+task goes to another rack first (`racks.py`), whatever the loads.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, field
 from heapq import heapify, heappop, heappush
 from typing import Final
 
+from odradek.groups.streams.racks import Rack, Racks
 from odradek.groups.streams.tasks import NOTHING, TaskAssignment, TaskId, TaskRole, grouped
 from odradek.groups.streams.topology import SubtopologyTasks
 
@@ -25,6 +27,9 @@ class AssignableMember:
     process_id: str
     standby_replicas: int = 0
     """The same for all members: the group's setting."""
+    rack_aware_tags: tuple[str, ...] = ()
+    """The same for all members: the group's setting. Keys of client tags, the most important one first."""
+    client_tags: Mapping[str, str] = field(default_factory=dict)
     task_offsets: Mapping[TaskId, int] = field(default_factory=dict)
     """Positions in the changelogs of tasks whose state the member has on its disk."""
 
@@ -146,6 +151,12 @@ class _Assignment:
         count, active = len(members), len(self.stateful) + len(self.stateless)
         self.stateful_quota = _Quota(len(self.stateful), count)
         self.active_quota = _Quota(active, count)
+        self.racks = Racks(
+            next((member.rack_aware_tags for member in members.values()), ()),
+            {member.process_id: member.client_tags for member in members.values()},
+        )
+        self.holders: dict[TaskId, list[str]] = {}
+        """The processes that have a stateful task."""
         self.total_quota = _Quota(active + len(self.stateful) * self.replicas, count)
         self.active: dict[str, list[TaskId]] = {member_id: [] for member_id in members}
         self.standby: dict[str, list[TaskId]] = {member_id: [] for member_id in members}
@@ -183,15 +194,21 @@ class _Assignment:
         count = self.process_of(member_id).add(member_id, task, is_stateless=not is_stateful)
         self.active[member_id].append(task)
         if is_stateful:
+            self.holders[task] = [self.members[member_id].process_id]
             self.stateful_quota.filled(count)
         self.active_quota.filled(count)
         self.total_quota.filled(count)
 
     def assign_standby(self) -> None:
         left: list[tuple[TaskId, int]] = []
+        in_racks = {
+            rack: _ByLoad({process_id: self.processes[process_id] for process_id in process_ids})
+            for rack, process_ids in self.racks.processes.items()
+        }
         for task in sorted(self.stateful, key=lambda task: (task.partition, task.subtopology), reverse=True):
             for placed in range(self.replicas):
-                member_id = self._sticky_standby(task)
+                racks = self.racks.most_different(self.holders[task])
+                member_id = self._standby_in(racks, in_racks, task) if racks else self._sticky_standby(task)
                 if member_id is None:
                     left.append((task, self.replicas - placed))
                     break
@@ -204,16 +221,35 @@ class _Assignment:
                     break
                 self._add_standby(self.processes[process_id].least_loaded(), task)
 
-    def _sticky_standby(self, task: TaskId) -> str | None:
-        """Returns the member that had the task, or a copy of it, if it has room for it."""
+    def _standby_in(
+        self, racks: Collection[Rack], in_racks: Mapping[Rack, _ByLoad], task: TaskId
+    ) -> str | None:
+        """Returns the member that had the task, or a copy of it, if it is in one of the racks and has room; or else the one
+        that is loaded least in them."""
+        member_id = self._sticky_standby(task, racks)
+        if member_id is not None:
+            return member_id
+        processes = {in_racks[rack].least_without(task) for rack in racks} - {None}
+        process = min(
+            (self.processes[process_id] for process_id in sorted(filter(None, processes))),
+            key=lambda process: process.load,
+            default=None,
+        )
+        return None if process is None else process.least_loaded()
+
+    def _sticky_standby(self, task: TaskId, racks: Collection[Rack] | None = None) -> str | None:
+        """Returns the member that had the task, or a copy of it, if it has room for it and is in one of the racks."""
         holder = self.active_before.get(task)
         copies = [
             member_id
             for member_id in self.copies_before.get(task, ())
             if task not in self.process_of(member_id).has
+            and (racks is None or self.racks.rack_of(self.members[member_id].process_id) in racks)
         ]
         for member_id in (holder, self._least_loaded(copies)):
-            if member_id is None:
+            if member_id is None or (
+                racks is not None and self.racks.rack_of(self.members[member_id].process_id) not in racks
+            ):
                 continue
             process = self.process_of(member_id)
             if task not in process.has and process.counts[member_id] < self.total_quota.share:
@@ -222,6 +258,7 @@ class _Assignment:
 
     def _add_standby(self, member_id: str, task: TaskId) -> None:
         self.standby[member_id].append(task)
+        self.holders[task].append(self.members[member_id].process_id)
         self.total_quota.filled(self.process_of(member_id).add(member_id, task))
 
     def _least_loaded(self, member_ids: Iterable[str]) -> str | None:

@@ -7,7 +7,7 @@ brings this member one step closer to its target. Internal topics that are missi
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Final
 
@@ -236,6 +236,20 @@ def statuses(
             )
         )
     return reported
+
+
+def missing_tags(member: StreamsMember, keys: Sequence[str]) -> list[Status]:
+    """Returns the status of a member without some of the tags that rack-aware assignment goes by; it works nevertheless."""
+    missing = [key for key in keys if key not in member.profile.tags]
+    if not missing:
+        return []
+    return [
+        _status(
+            StatusCode.MISSING_CLIENT_TAGS,
+            f"Missing required client tags for rack-aware standby assignment: [{', '.join(missing)}]. "
+            "Configure them via 'client.tag.<tagKey>' in your Streams config.",
+        )
+    ]
 
 
 def _status(code: StatusCode, detail: str) -> Status:

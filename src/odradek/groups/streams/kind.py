@@ -27,6 +27,7 @@ from odradek.groups.streams.heartbeats import (
     check_heartbeat,
     enter_topology,
     listed_tasks,
+    missing_tags,
     needs_epoch,
     offsets_of,
     owned_of,
@@ -53,6 +54,7 @@ from odradek.protocol.messages.groups.streams_group_heartbeat import (
 from odradek.shards import Moment, Outcome, StoredRecord
 from odradek.telemetry import events
 
+_TAGS_STATUS_SINCE_VERSION: Final = 1
 _log = events.caused_by_peers("groups")
 
 
@@ -139,6 +141,8 @@ class StreamsGroups:
                 warmup_tasks=listed_tasks(assigned.warmup),
             )
         status = statuses(draft, settled, configured, is_delayed=is_delayed)
+        if caller.api_version >= _TAGS_STATUS_SINCE_VERSION:
+            status += missing_tags(settled, settings.rack_aware_tags)
         return step.outcome(
             StreamsHeartbeat(response=response.replace(status=status), missing_topics=configured.missing)
         )
@@ -387,6 +391,8 @@ class StreamsTargets:
                 member_id: AssignableMember(
                     process_id=member.profile.process_id,
                     standby_replicas=self._settings.standby_replicas,
+                    rack_aware_tags=self._settings.rack_aware_tags,
+                    client_tags=member.profile.tags,
                     task_offsets=group.soft.task_offsets.get(member_id, {}),
                 )
                 for member_id, member in group.members.items()

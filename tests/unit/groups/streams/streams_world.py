@@ -163,10 +163,10 @@ class StreamsWorld:
     def group(self) -> StreamsGroup:
         return self.streams.group(self.machine, "g")
 
-    def send(self, **fields: Any) -> StreamsHeartbeat:
+    def send(self, *, caller: Caller = CALLER, **fields: Any) -> StreamsHeartbeat:
         request = StreamsGroupHeartbeatRequest(**({"group_id": "g"} | fields))
         heartbeat: StreamsHeartbeat = self.written(
-            self.streams.heartbeat(self.machine, self.now, request=request, caller=CALLER)
+            self.streams.heartbeat(self.machine, self.now, request=request, caller=caller)
         )
         return heartbeat
 
