@@ -129,11 +129,14 @@ class AsyncProducer(Generic[K, V]):
             await self._wait_for_room(deadline - now)
 
     async def send_arrow(self, topic: str, rows: Any) -> None:
-        """Put the rows of a pyarrow.RecordBatch into batches of their own: many times as fast as one record after another.
+        """Put the rows of a frame into batches of their own: many times as fast as one record after another.
 
-        Columns: `value` and, where they are there, `key` (both binary or string), `headers` (a list of structs of key and
-        value), `timestamp` and `partition` (int); others are not looked at. Rows of a key keep their order. Serializers are
-        not used. `flush` says whether all were acknowledged. Waits as `send` does.
+        `rows`: a pyarrow RecordBatch or Table, a polars or pandas DataFrame, or any object with `__arrow_c_stream__`. Columns:
+        `value` and `key` (one of them at least; binary or text, null for none) and, where they are there, `headers` (a list
+        of structs of key and value), `timestamp` and `partition` (a number); others are not looked at. Rows of a key keep
+        their order. Serializers are not used. `flush` says whether all were acknowledged. Waits as `send` does.
+
+        ValueError for a column of another type, TypeError for another object.
         """
         core = self._core
         if not self._loop.is_current or self._closed:  # async

@@ -149,7 +149,7 @@ class ProducerCore:
         return queues[partition]
 
     def batches_of(self, topic: TopicQueues, rows: Any) -> Iterator[tuple[PartitionQueue | None, Written]]:
-        """Yields the batches of a pyarrow.RecordBatch in order, with their queues; None leaves it to the sticky partition."""
+        """Yields the batches of a frame in order, with their queues; None leaves it to the sticky partition."""
 
         def chosen(key: bytes | None) -> int | None:
             queue = self.choose(topic, key, None)
@@ -157,12 +157,12 @@ class ProducerCore:
 
         is_usual = self._partitioner is None and not self.settings.partitioner_ignore_keys
         now_ms = self.clock.wall_ms()
-        for group in arrow_rows.by_partition(
-            topic.topic, rows, topic.partition_count, None if is_usual else chosen
-        ):
-            queue = None if group.partition is None else topic.queues[group.partition]
-            for written in group.batches(self.accumulator.batch_bytes_max, now_ms):
-                yield queue, written
+        rule = None if is_usual else chosen
+        for columns in arrow_rows.record_batches(rows):
+            for group in arrow_rows.by_partition(topic.topic, columns, topic.partition_count, rule):
+                queue = None if group.partition is None else topic.queues[group.partition]
+                for written in group.batches(self.accumulator.batch_bytes_max, now_ms):
+                    yield queue, written
 
     def need_transactions(self) -> ProducerTransactions:
         if self.transactions is None:

@@ -4,8 +4,11 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable
+from datetime import UTC, datetime
 from typing import Any
 
+import pandas as pd
+import polars as pl
 import pyarrow as pa
 import pytest
 from hypothesis import given, settings
@@ -13,7 +16,7 @@ from hypothesis import strategies as st
 
 from odradek.client.errors import BufferFullError, DeliveryError
 from odradek.client.producer.aio import AsyncProducer
-from odradek.client.producer.arrow_rows import by_partition
+from odradek.client.producer.arrow_rows import by_partition, record_batches
 from odradek.client.producer.producer import Producer
 from odradek.model.errors import ErrorCode, KafkaError
 from odradek.records import decode_batch, partition_of
@@ -167,3 +170,142 @@ async def test_the_synchronous_producer_does_the_same(broker: Any) -> None:
 
     await asyncio.to_thread(send)
     assert sum(len(batch) for _, batch in sent(broker)) == 40
+
+
+ROWS = {"key": ["a", None, "b", "a"], "value": [b"0", b"1" * 40, None, b"3"], "partition": [0, 1, 2, 0]}
+EXPECTED = {0: [(b"a", b"0"), (b"a", b"3")], 1: [(None, b"1" * 40)], 2: [(b"b", None)]}
+
+
+class OneArray:
+    """An object that has one method of the C data interface, as other libraries have."""
+
+    def __arrow_c_array__(self, requested_schema: object = None) -> Any:
+        return pa.RecordBatch.from_pydict(ROWS).__arrow_c_array__(requested_schema)
+
+
+def chunked() -> Any:
+    return pa.Table.from_batches([pa.RecordBatch.from_pydict(ROWS).slice(row, 1) for row in range(4)])
+
+
+@pytest.mark.parametrize(
+    "frame",
+    [
+        pa.RecordBatch.from_pydict(ROWS),
+        chunked(),
+        pl.DataFrame(ROWS),
+        pl.DataFrame(ROWS, schema_overrides={"key": pl.Categorical}),
+        pd.DataFrame(ROWS, index=list("wxyz")),
+        pd.DataFrame(ROWS | {"partition": pd.Series([0, 1, 2, 0], dtype="float")}),
+        pd.DataFrame(ROWS | {"key": pd.Categorical(ROWS["key"])}),
+        OneArray(),
+    ],
+    ids=[
+        "batch",
+        "table",
+        "polars",
+        "polars categories",
+        "pandas",
+        "pandas floats",
+        "pandas categories",
+        "array",
+    ],
+)
+async def test_frames_of_any_library_become_the_same_records(broker: Any, frame: Any) -> None:
+    broker.topics["t"] = 3
+    async with AsyncProducer(broker.bootstrap, **QUICK) as producer:
+        await producer.send_arrow("t", frame)
+        await producer.flush()
+    records: dict[int, list[Any]] = {}
+    for partition, batch in sent(broker):
+        records.setdefault(partition, []).extend((record.key, record.value) for record in batch)
+    assert records == EXPECTED
+
+
+async def test_headers_and_times_of_frames_arrive(broker: Any) -> None:
+    broker.topics["t"] = 1
+    moment = datetime(2026, 1, 2, 3, 4, 5, 6_000, tzinfo=UTC)
+    columns = {
+        "value": [b"v", b"w"],
+        "headers": [[{"key": "h", "value": b"1"}, {"key": "h", "value": None}], None],
+        "timestamp": [moment, None],
+    }
+    async with AsyncProducer(broker.bootstrap, **QUICK) as producer:
+        for frame in (pl.DataFrame(columns), pd.DataFrame(columns)):
+            await producer.send_arrow("t", frame)
+        await producer.flush()
+    records = [record for _, batch in sent(broker) for record in batch]
+    assert [record.headers for record in records] == [(("h", b"1"), ("h", None)), ()] * 2
+    stamps = [record.timestamp for record in records]
+    assert stamps[0] == stamps[2] == int(moment.timestamp() * 1000)
+    assert min(stamps[1], stamps[3]) > stamps[0]
+
+
+def test_small_batches_of_a_stream_are_joined_and_large_ones_stay_apart() -> None:
+    small = pa.Table.from_batches([batch_of(value=[b"a"])] * 1_000)
+    assert [rows.num_rows for rows in record_batches(small)] == [1_000]
+    large = pa.Table.from_batches([batch_of(value=[b"a" * (5 << 20)])] * 3)
+    assert [rows.num_rows for rows in record_batches(large)] == [1, 1, 1]
+
+
+def test_a_stream_is_read_as_it_is_sent() -> None:
+    read: list[int] = []
+
+    def batches() -> Any:
+        for number in range(3):
+            read.append(number)
+            yield batch_of(value=[b"a" * (5 << 20)])
+
+    stream = pa.RecordBatchReader.from_batches(pa.schema([("value", pa.binary())]), batches())
+    sending = record_batches(stream)
+    assert next(sending).num_rows == 1
+    assert read == [0]
+
+
+@pytest.mark.parametrize(
+    ("frame", "error", "text"),
+    [
+        ({"value": [1]}, TypeError, "not from dict"),
+        (pl.LazyFrame(ROWS), TypeError, r"not from LazyFrame: collect\(\) it first"),
+        (
+            pl.DataFrame({"id": [1], "name": ["x"]}),
+            ValueError,
+            "neither a column 'value' nor a column 'key', but id, name",
+        ),
+        (pl.DataFrame({"value": [1]}), ValueError, "'value' is int64, and binary or text is needed"),
+        (
+            pl.DataFrame({"value": [{"id": 1}]}),
+            ValueError,
+            "'value' is struct<id: int64>, and binary or text",
+        ),
+        (
+            pl.DataFrame({"value": ["a"], "headers": ["b"]}),
+            ValueError,
+            "'headers' is .*, and a list of structs",
+        ),
+        (
+            pl.DataFrame({"value": ["a"], "partition": ["b"]}),
+            ValueError,
+            "'partition' is .*, and a whole number",
+        ),
+        (
+            pl.DataFrame({"value": ["a"], "partition": [0.5]}),
+            ValueError,
+            "'partition' is double, .*truncated",
+        ),
+        (
+            pl.DataFrame({"value": ["a"], "timestamp": ["b"]}),
+            ValueError,
+            "'timestamp' is .*, and milliseconds",
+        ),
+        (
+            pa.RecordBatch.from_arrays([pa.array([b"a"])] * 2, ["value", "value"]),
+            ValueError,
+            "the column 'value' 2 times",
+        ),
+    ],
+)
+def test_a_frame_that_is_no_records_is_refused_in_one_sentence(
+    frame: Any, error: type[Exception], text: str
+) -> None:
+    with pytest.raises(error, match=text):
+        list(record_batches(frame))
