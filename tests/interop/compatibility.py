@@ -17,6 +17,7 @@ from pathlib import Path
 
 from benchmarks.odradek_node import OdradekNode
 from benchmarks.peer import PeerAbsentError, PeerJars, cached_peer
+from tests.contract.parity.page import parity_lines
 from tests.golden.clients.record import clients_at_work
 from tests.interop.languages.prepare import LANGUAGES, AbsentError, Language
 from tests.interop.proxy import Proxy
@@ -168,7 +169,7 @@ def page(seen: list[ClientVersions]) -> str:
     tail = ["", f"Served to brokers alone: {_named(between_brokers)}."]
     if missing:
         tail += ["", f"Declared, not served: {_named(missing)}."]
-    return "\n".join([*head, *rows, *tail]) + "\n"
+    return "\n".join([*head, *rows, *tail, "", *parity_lines()]) + "\n"
 
 
 def _named(apis: Iterable[Api]) -> str:

@@ -229,6 +229,11 @@ _BY_KEY: Final = {family.setting.key: family for family in _FAMILIES}
 _ORDERED: Final = ("consumer", "share", "streams")
 
 
+def broker_key_of(key: str) -> str | None:
+    """Returns the broker's setting that a group's setting overrides; None where the broker has none."""
+    return _BY_KEY[key].broker_key
+
+
 def group_config(overrides: Mapping[str, str], broker: BrokerConfig) -> dict[str, Any]:
     """Returns the value of every setting of a group that sets `overrides`, by key. They were checked when they were set."""
     return {
