@@ -17,7 +17,6 @@ import sys
 from itertools import groupby
 
 from benchmarks.peer import PeerAbsentError, cached_peer, fetch_peer
-
 from tests.contract.parity.comparison import differences, outdated, reason_for, unexplained
 from tests.contract.parity.page import write
 from tests.contract.parity.recording import facts_of, keep, recorded
@@ -31,8 +30,8 @@ def main() -> int:
     if options.jars or options.newest or options.record:
         try:
             jars = cached_peer() if options.jars else fetch_peer(newest=True)
-        except PeerAbsentError as reason:
-            sys.stderr.write(f"absent: {reason}\n")
+        except PeerAbsentError as error:
+            sys.stderr.write(f"absent: {error}\n")
             return 2
         version, facts = jars.version, facts_of(jars)
         if options.record:

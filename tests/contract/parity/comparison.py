@@ -43,25 +43,25 @@ def differences(kafka: Facts) -> list[Difference]:
 
 def _section(section: str, theirs: dict[str, Any], ours: dict[str, Any]) -> Iterator[Difference]:
     absent: list[str] = []
-    for item in sorted(theirs.keys() | ours.keys()):
-        if item.startswith(tuple(f"{path}." for path in absent)) and section == "message":
+    for name in sorted(theirs.keys() | ours.keys()):
+        if name.startswith(tuple(f"{path}." for path in absent)) and section == "message":
             continue  # the message or the struct around it is absent already
-        place = f"{section}/{item}"
-        if item not in ours or ours[item].get("effective") is False:
-            absent.append(item)
-            yield Difference(place=place, kafka="it", here=ABSENT if item not in ours else "without effect")
-        elif item not in theirs:
-            absent.append(item)
+        place = f"{section}/{name}"
+        if name not in ours or ours[name].get("effective") is False:
+            absent.append(name)
+            yield Difference(place=place, kafka="it", here=ABSENT if name not in ours else "without effect")
+        elif name not in theirs:
+            absent.append(name)
             yield Difference(place=place, kafka=ABSENT, here="our own")
         else:
-            yield from _item(place, theirs[item], ours[item])
+            yield from _attributes(place, theirs[name], ours[name])
 
 
-def _item(place: str, theirs: dict[str, Any], ours: dict[str, Any]) -> Iterator[Difference]:
+def _attributes(place: str, theirs: dict[str, Any], ours: dict[str, Any]) -> Iterator[Difference]:
     for attribute in sorted(theirs.keys() | ours.keys()):
         kafka, here = theirs.get(attribute), ours.get(attribute)
-        if attribute == "accepts" and here is not None:
-            for text in kafka or {}:
+        if attribute == "accepts" and here is not None and kafka is not None:
+            for text in kafka:
                 if kafka[text] != here[text]:
                     yield Difference(
                         place=f"{place}: accepts {text!r}", kafka=_yes(kafka[text]), here=_yes(here[text])

@@ -6,6 +6,9 @@ import re
 from collections.abc import Mapping
 from typing import Any
 
+from tests.contract.parity.operations import OPERATIONS
+from tests.contract.parity.recording import Facts
+
 from odradek.broker.cluster.features import FEATURES
 from odradek.broker.handlers import Handlers
 from odradek.client.aio import AsyncAdmin
@@ -18,8 +21,6 @@ from odradek.model.errors import ConfigError, ErrorCode
 from odradek.protocol import APIS, Api, Struct, VersionRange
 from odradek.protocol.schema import FRESH_LIST, ArrayKind, Field, Kind, StructKind
 from odradek.protocol.versions import NO_VERSIONS, parse_versions
-from tests.contract.parity.operations import OPERATIONS
-from tests.contract.parity.recording import Facts
 
 OURS = 10_000
 """From this key on an API is not Kafka's, and from this tag on a field is not."""

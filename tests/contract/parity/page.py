@@ -41,10 +41,10 @@ def parity_lines() -> list[str]:
     return [
         f"{HEADING} {version}",
         "",
-        "Declarations and tables of this broker beside those in Kafka's jars: versions, fields, defaults, nullability and tags of",
-        "messages, error codes, settings with type, default, bounds and whether a running broker takes a new value. Written by",
-        "`python -m tests.contract.parity --page`; `--newest` compares with the newest release that Maven has. Answers are compared by",
-        "`tests/differential`, behaviour that differs is in [differences.md](differences.md).",
+        "Declarations and tables of this broker beside those in Kafka's jars: versions, fields, defaults, nullability and tags",
+        "of messages, error codes, settings with type, default, bounds and whether a running broker takes a new value. Written",
+        "by `python -m tests.contract.parity --page`; `--newest` compares with the newest release that Maven has.",
+        "`tests/differential` compares answers, and [differences.md](differences.md) lists behaviour that differs.",
         "",
         "| | in Kafka | the same here | differ in part | absent or without effect |",
         "|---|---:|---:|---:|---:|",
@@ -67,11 +67,12 @@ def write() -> None:
 
 
 def _counts(section: str, title: str, facts: Facts, differing: Iterable[Difference]) -> str:
-    absent, partly = set(), set()
+    absent: set[str] = set()
+    partly: set[str] = set()
     for difference in differing:
         if difference.section == section and difference.kafka != "absent":
-            item = difference.place.removeprefix(f"{section}/").partition(": ")[0]
-            (partly if ": " in difference.place else absent).add(item)
+            name = difference.place.removeprefix(f"{section}/").partition(": ")[0]
+            (partly if ": " in difference.place else absent).add(name)
     total = len(facts[section])
     if section == "message":  # an absent message stands for its fields
         hidden = sum(1 for path in facts[section] if path.partition(".")[0] in absent)
@@ -97,4 +98,7 @@ def _names(differing: list[Difference]) -> str:
     )
     if len(names) <= _NAMES_MAX:
         return ", ".join(f"`{name}`" for name in names)
-    return ", ".join(f"`{name}`" for name in names[: _NAMES_MAX - 2]) + f" and {len(names) - _NAMES_MAX + 2} more"
+    return (
+        ", ".join(f"`{name}`" for name in names[: _NAMES_MAX - 2])
+        + f" and {len(names) - _NAMES_MAX + 2} more"
+    )

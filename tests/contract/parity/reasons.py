@@ -29,9 +29,7 @@ class Reason:
 
 def _settings(scope: str, keys: str, *endings: str) -> tuple[str, ...]:
     """Returns places of settings; `keys` are separated by white space. Without endings, the settings as a whole."""
-    return tuple(
-        f"{scope} setting/{key}{ending}" for key in keys.split() for ending in (endings or ("",))
-    )
+    return tuple(f"{scope} setting/{key}{ending}" for key in keys.split() for ending in (endings or ("",)))
 
 
 def _apis(*names: str) -> tuple[str, ...]:
@@ -148,7 +146,9 @@ _SETTINGS: Final = (
     Reason(
         title="An empty value",
         places=_settings(
-            "broker", "advertised.listeners controller.listener.names listeners log.dir log.dirs", ": accepts ''"
+            "broker",
+            "advertised.listeners controller.listener.names listeners log.dir log.dirs",
+            ": accepts ''",
         ),
         why="It is taken for a value that is not set",
     ),
@@ -169,7 +169,7 @@ _SETTINGS: Final = (
         )
         + _settings("topic", "internal.segment.bytes", ": accepts '*")
         + _settings("client-metrics", "interval.ms", ": accepts '*"),
-        why="They are refused when they are set. Kafka's table lets them through: some are refused by a later check, with others "
+        why="They are refused when they are set. Kafka's table lets them through: a later check refuses some, with others "
         "the broker fails while it runs",
     ),
     Reason(
@@ -243,14 +243,15 @@ _SETTINGS: Final = (
         )
         + _settings("topic", "remote.storage.enable", ": accepts 'true'")
         + _settings(
-            "broker", "log.local.retention.bytes log.local.retention.ms log.remote.copy.lag.bytes log.remote.copy.lag.ms"
+            "broker",
+            "log.local.retention.bytes log.local.retention.ms log.remote.copy.lag.bytes log.remote.copy.lag.ms",
         ),
         why="There is no tiered storage",
     ),
     Reason(
         title="Files that take their full size at once",
         places=_settings("topic", "preallocate") + _settings("broker", "log.preallocate"),
-        why="File systems of today gain nothing by it, and a crash would leave zeros to be told from records",
+        why="File systems of today gain nothing by it, and a crash would leave zeros among records",
     ),
     Reason(
         title="The size of a batch when it is unpacked",
@@ -275,7 +276,11 @@ def _without_effect() -> tuple[Reason, ...]:
 
 
 def _sentence(reason: str) -> str:
-    return reason.removeprefix("has no effect: ").removesuffix(" and has no effect")
+    text = (
+        reason.removeprefix("has no effect: ").replace(" and has no effect", "").replace("is not", "Not", 1)
+    )
+    is_key = "." in text.split()[0]
+    return text if is_key else text[0].upper() + text[1:]
 
 
 REASONS: Final = (_QUORUM, _VOTERS, *_ADMIN, *_FEATURES, *_SETTINGS)

@@ -44,11 +44,12 @@ def keep(version: str, facts: Facts) -> Path:
 
 def written(facts: Facts) -> str:
     sections = []
-    for name, items in sorted(facts.items()):
+    for section, items in sorted(facts.items()):
         lines = [
-            f"  {json.dumps(item)}: {json.dumps(about, sort_keys=True)}" for item, about in sorted(items.items())
+            f"  {json.dumps(name)}: {json.dumps(about, sort_keys=True)}"
+            for name, about in sorted(items.items())
         ]
-        sections.append(f"{json.dumps(name)}: {{\n" + ",\n".join(lines) + "\n}")
+        sections.append(f"{json.dumps(section)}: {{\n" + ",\n".join(lines) + "\n}")
     return "{\n" + ",\n".join(sections) + "\n}\n"
 
 
@@ -66,7 +67,14 @@ def facts_of(jars: PeerJars) -> Facts:
 
 
 def _java(jars: PeerJars) -> str:
-    command = [java_command(), "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1", "-cp", jars.class_path, str(_JAVA)]
+    command = [
+        java_command(),
+        "-XX:+UseSerialGC",
+        "-XX:TieredStopAtLevel=1",
+        "-cp",
+        jars.class_path,
+        str(_JAVA),
+    ]
     try:
         ended = subprocess.run(
             command, capture_output=True, text=True, check=False, timeout=_JAVA_SECONDS_MAX
@@ -98,7 +106,10 @@ def _messages(clients: Path) -> Facts:
             if definition["type"] in ("request", "response"):
                 common = {entry["name"]: entry["fields"] for entry in definition.get("commonStructs", [])}
                 name = definition["name"]
-                fields[name] = {"versions": definition["validVersions"], "flexible": definition["flexibleVersions"]}
+                fields[name] = {
+                    "versions": definition["validVersions"],
+                    "flexible": definition["flexibleVersions"],
+                }
                 _fields(definition["fields"], common, name, fields)
     return {"api": apis, "message": fields}
 

@@ -6,8 +6,6 @@ from functools import cache
 
 import pytest
 from benchmarks.peer import PeerAbsentError, PeerJars, cached_peer
-
-from odradek.config.unsupported import AREAS
 from tests.contract.parity.comparison import (
     Difference,
     differences,
@@ -20,6 +18,8 @@ from tests.contract.parity.operations import OPERATIONS
 from tests.contract.parity.page import HEADING, PAGE, parity_lines
 from tests.contract.parity.reasons import REASONS
 from tests.contract.parity.recording import Facts, facts_of, recorded, written
+
+from odradek.config.unsupported import AREAS
 
 
 @cache
