@@ -24,6 +24,7 @@ from odradek.model.lazy import lazy
 if TYPE_CHECKING:
     from odradek.cli import console_demo
     from odradek.console import serving
+    from odradek.console.model import masking
     from odradek.console.oidc.provider import OidcOptions
     from odradek.console.sql import access
     from odradek.console.web import console as console_state
@@ -32,6 +33,7 @@ if TYPE_CHECKING:
 else:
     console_demo = lazy("odradek.cli.console_demo")
     serving = lazy("odradek.console.serving")
+    masking = lazy("odradek.console.model.masking")
     console_state = lazy("odradek.console.web.console")
     access = lazy("odradek.console.sql.access")
     rest_client = lazy("odradek.sql.rest_client")
@@ -75,6 +77,11 @@ _OWN_LOGIN: Final = ("sasl_username", "sasl_password", "sasl_jaas_config", "java
     envvar="ODRADEK_SCHEMA_REGISTRY",
     help="Decode AVRO, PROTOBUF and JSON_SR in records: http://host:8081, or https://user:password@host.",
 )
+@click.option(
+    "--masks",
+    type=click.Path(path_type=Path, exists=True, dir_okay=False),
+    help="Hide parts of records from everyone, by the rules in this TOML file.",
+)
 @oidc_options
 @click.option(
     "--demo",
@@ -112,6 +119,7 @@ def console(
     sql_user: str | None,
     sql_ca: Path | None,
     schema_registry: str | None,
+    masks: Path | None,
     bootstrap: str,
     **oidc: Any,
 ) -> None:
@@ -151,6 +159,7 @@ def console(
                     else schemas.SchemaRegistryTerms.of(schema_registry),
                     secure_cookies=certificate is not None or _is_https(provider),
                     sql=sql,
+                    masks=masking.RecordMasks() if masks is None else masking.read_masks(masks),
                 ),
                 serving.ConsoleAddress(host=host, port=port, certificate=certificate, key=key),
                 on_ready=lambda url: say(f"ready {url}"),

@@ -33,12 +33,21 @@ class DeadLetterTopic:
     """
 
     def __init__(
-        self, bootstrap_servers: str, name: str, *, clock: Clock | None = None, **settings: Any
+        self,
+        bootstrap_servers: str,
+        name: str,
+        *,
+        clock: Clock | None = None,
+        view: Callable[[ConsumerRecord], ConsumerRecord] | None = None,
+        **settings: Any,
     ) -> None:
-        """`settings` are for all clients that are made, such as `client_id`."""
+        """`view` changes the records of `letters`, such as by hiding parts of them: a redrive needs them as they are.
+
+        `settings` are for all clients that are made, such as `client_id`."""
         self.name: Final = name
         self.servers: Final = bootstrap_servers
         self.settings: Final = settings
+        self._view = view
         self._clock = clock or SystemClock()
         self.admin: Final = Admin(bootstrap_servers, **settings)
         self._counts: dict[str, int] = {}
@@ -71,7 +80,7 @@ class DeadLetterTopic:
         spans = {place: span_of(selection.places, place.partition) for place in self._partitions}
         state = self.state()
         for record in self._read({place: span for place, span in spans.items() if span is not None}):
-            letter = read_letter(record)
+            letter = read_letter(record if self._view is None else self._view(record))
             if selection.matches(letter):
                 yield letter, record.offset in state.of(record.partition)
 

@@ -14,6 +14,7 @@ from tests.scenarios.console.test_pages import seen
 
 from odradek.client import Admin, NewTopic, Producer
 from odradek.console.model import pipeline_reading
+from odradek.console.model.masking import MaskRule, RecordMasks
 from odradek.console.web.console import ANONYMOUS, ConsoleOptions
 from odradek.pipelines.document import PIPELINES_TOPIC, Desired, PipelineDocument, PipelineVersion
 from odradek.pipelines.outline import (
@@ -95,6 +96,18 @@ async def pipelines(broker: LocalBroker, admin: Admin, browser: Browser) -> Asyn
     yield
     topics = [PIPELINES_TOPIC, STATUS_TOPIC, "flights", "sums"]
     await asyncio.to_thread(admin.delete_topics, topics)
+
+
+async def test_with_masks_failures_and_logs_of_pipelines_on_these_topics_are_hidden(
+    broker: LocalBroker, pipelines: None
+) -> None:
+    masks = RecordMasks([MaskRule(topics=("flights",), value=True)])
+    async with browser_of(ConsoleOptions(bootstrap=broker.address, hosts=HOSTS, masks=masks)) as reader:
+        await seen(reader, "sums")
+        for path in ("/pipelines", f"{PATH}?name=copy"):
+            text = (await reader.get(path)).text
+            assert "ValueError" not in text
+            assert "may quote a masked record" in text
 
 
 async def test_a_cluster_without_pipelines_says_how_to_begin(browser: Browser) -> None:

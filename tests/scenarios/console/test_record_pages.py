@@ -15,6 +15,7 @@ from tests.scenarios.console.test_pages import seen
 
 from odradek.client import Admin, NewTopic, Producer
 from odradek.console.model import records
+from odradek.console.pages.records import TAIL_ROWS_MAX
 from odradek.console.web.console import ANONYMOUS, ConsoleOptions
 from odradek.model.errors import KafkaError
 from odradek.testing import LocalBroker
@@ -244,10 +245,10 @@ async def test_a_tail_sees_what_arrives_and_their_number_is_bounded(
     tails = [await run(model.reader.tail(TOPIC, [0])) for _ in range(records.TAILS_MAX)]
     with pytest.raises(KafkaError, match="close one of them"):
         await run(model.reader.tail(TOPIC, [0]))
-    assert await run(tails[0].poll(0.5)) == []
+    assert await run(tails[0].poll(0.5, TAIL_ROWS_MAX)) == (0, [])
     await asyncio.to_thread(write, broker, b"fresh")
     async with asyncio.timeout(30):
-        while not (arrived := await run(tails[0].poll(1.0))):
+        while not (arrived := (await run(tails[0].poll(1.0, TAIL_ROWS_MAX)))[1]):
             pass
     assert [record.value for record in arrived] == [b"fresh"]
     for tail in tails:

@@ -13,6 +13,7 @@ from typing import Any
 import pytest
 from tests.scenarios.console.conftest import HOSTS, Browser, browser_of
 
+from odradek.console.model.masking import MaskRule, RecordMasks
 from odradek.console.sql import access
 from odradek.console.sql.access import SqlTerms
 from odradek.console.web.console import ConsoleOptions
@@ -116,6 +117,18 @@ async def test_queries_that_fail_come_first_with_their_reason(page: Browser) -> 
     assert "1 failing" in listed.text
     assert "<script>alert" not in listed.text
     assert "\u202e" not in listed.text
+
+
+async def test_with_masks_the_reason_of_a_failure_is_hidden(
+    broker: LocalBroker, server: ScriptedSqlServer
+) -> None:
+    masks = RecordMasks([MaskRule(topics=("cards",), value=True)])
+    options = ConsoleOptions(bootstrap=broker.address, hosts=HOSTS, sql=SqlTerms(url=server.url), masks=masks)
+    async with browser_of(options) as reader:
+        for path in ("/sql", "/sql/query?id=CTAS_TOTALS_1"):
+            shown = await reader.get(path)
+            assert "it failed:" not in shown.text
+            assert "may quote a masked record" in shown.text
 
 
 async def test_a_query_has_its_failures_and_its_plan_as_a_picture(page: Browser) -> None:

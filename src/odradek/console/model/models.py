@@ -8,6 +8,7 @@ from collections.abc import Mapping
 from typing import Any, Final
 
 from odradek.console.background import BackgroundLoop
+from odradek.console.model.records import RecordSight
 from odradek.console.model.refreshing import ClusterModel
 from odradek.runtime.ports import Clock
 
@@ -20,12 +21,19 @@ class ClusterModels:
     """Makes, keeps and closes models. Used from the loop of the pages; models live on the background loop."""
 
     def __init__(
-        self, bootstrap: str, background: BackgroundLoop, clock: Clock, models_max: int = MODELS_MAX
+        self,
+        bootstrap: str,
+        background: BackgroundLoop,
+        clock: Clock,
+        models_max: int = MODELS_MAX,
+        *,
+        sight: RecordSight | None = None,
     ) -> None:
         self._bootstrap = bootstrap
         self._background = background
         self._clock = clock
         self._models_max = models_max
+        self._sight = sight
         self._models: OrderedDict[str, ClusterModel] = OrderedDict()
 
     def __len__(self) -> int:
@@ -82,7 +90,7 @@ class ClusterModels:
     async def _made(self, settings: Mapping[str, Any], before: ClusterModel | None = None) -> ClusterModel:
         if before is not None:
             await before.rest()
-        model = ClusterModel(self._bootstrap, settings, self._clock, before)
+        model = ClusterModel(self._bootstrap, settings, self._clock, before, self._sight)
         await model.start()
         return model
 

@@ -92,6 +92,10 @@ class RecordDecoder:
         async with self._slots:
             return await asyncio.to_thread(self._page, contents)
 
+    def decode(self, contents: Sequence[bytes | None]) -> DecodedPage:
+        """Decodes on the calling thread."""
+        return DecodedPage() if self._terms is None else self._page(contents)
+
     def _page(self, contents: Sequence[bytes | None]) -> DecodedPage:
         page, deadline_s, reads = DecodedPage(), self._clock.monotonic() + PAGE_S, 0
         for content in contents:

@@ -26,6 +26,7 @@ _NODES_MAX: Final = 10_000
 
 Step = str | int | None
 """A name, an index, or None for every element."""
+FieldPath = tuple[Step, ...]
 
 
 class FilteredRecord(Protocol):
@@ -60,21 +61,35 @@ def parse_condition(text: str) -> JsonCondition:
     operator = _OPERATOR.match(rest) if rest else None
     if match is None or (rest and operator is None) or (operator is not None and not operator[2].strip()):
         raise ConfigError(f"{text!r:.80} is no condition on JSON: expected a path such as $.customer.id = 17")
+    steps = _steps(match[1])
+    if operator is None:
+        if not steps:
+            raise ConfigError(
+                f"{text!r:.80} is no condition on JSON: expected a path such as $.customer.id = 17"
+            )
+        return JsonCondition(steps=steps)
+    return JsonCondition(steps=steps, operator=operator[1], value=_value(operator[2].strip()))
+
+
+def parse_path(text: str) -> FieldPath:
+    """Parses a path that leads to a part of a document. Raises ConfigError, which shows an example."""
+    match = _PATH.fullmatch(text)
+    steps = _steps(match[1]) if match is not None else ()
+    if not steps:
+        raise ConfigError(f"{text!r:.80} is no path: expected one such as $.customer.id or items[*].price")
+    return steps
+
+
+def _steps(text: str) -> FieldPath:
     steps: list[Step] = []
-    for name, index in _STEP.findall(match[1]):
+    for name, index in _STEP.findall(text):
         if name:
             steps.append(name)
         elif index == "*":
             steps.append(None)
         else:
             steps.append(index[1:-1] if index[0] in "\"'" else int(index))
-    if operator is None:
-        if not steps:
-            raise ConfigError(
-                f"{text!r:.80} is no condition on JSON: expected a path such as $.customer.id = 17"
-            )
-        return JsonCondition(steps=tuple(steps))
-    return JsonCondition(steps=tuple(steps), operator=operator[1], value=_value(operator[2].strip()))
+    return tuple(steps)
 
 
 def _value(text: str) -> object:

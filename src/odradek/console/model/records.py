@@ -14,6 +14,8 @@ from typing import Any, Final, Protocol, TypeVar
 
 from odradek.client.aio import AsyncConsumer, AsyncProducer
 from odradek.client.consumer.consumer_record import ConsumerRecord
+from odradek.console.model.masking import RecordMasks
+from odradek.console.model.record_decoding import RecordDecoder
 from odradek.dead_letters.topic import DeadLetterTopic
 from odradek.model.errors import ErrorCode, KafkaError
 from odradek.model.ids import TopicPartition
@@ -72,17 +74,44 @@ class ScanStep:
         return self.left == 0
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RecordSight:
+    """What may be seen of records: the rules that hide parts, and the schemas by which values are read before that."""
+
+    masks: RecordMasks = field(default_factory=RecordMasks)
+    decoder: RecordDecoder | None = None
+
+    async def of(self, records: list[ConsumerRecord]) -> list[ConsumerRecord]:
+        """Returns the records as they may be seen."""
+        if not any(map(self.masks.concerns, records)):
+            return records
+        return await asyncio.to_thread(self._masked, records)
+
+    def _masked(self, records: list[ConsumerRecord]) -> list[ConsumerRecord]:
+        if self.decoder is None:
+            return [self.masks.masked(record) for record in records]
+        hidden = [record.value for record in records if self.masks.concerns(record)]
+        page = self.decoder.decode(hidden)
+        shown: list[ConsumerRecord] = []
+        for record in records:
+            decoded = page.of(record.value)
+            shown.append(self.masks.masked(record, None if decoded is None else decoded.content))
+        return shown
+
+
 class RecordTail:
     """The records that arrive from now on."""
 
-    def __init__(self, consumer: AsyncConsumer, on_close: Callable[[], None]) -> None:
+    def __init__(self, consumer: AsyncConsumer, sight: RecordSight, on_close: Callable[[], None]) -> None:
         self._consumer = consumer
+        self._sight = sight
         self._on_close = on_close
         self._is_closed = False
 
-    async def poll(self, timeout_s: float) -> list[ConsumerRecord]:
-        """Returns what has arrived; an empty list after the time."""
-        return await self._consumer.poll(timeout_s, _POLL_RECORDS)
+    async def poll(self, timeout_s: float, shown_max: int) -> tuple[int, list[ConsumerRecord]]:
+        """Returns how many records have arrived, and the last of them; none after the time."""
+        records = await self._consumer.poll(timeout_s, _POLL_RECORDS)
+        return len(records), await self._sight.of(records[-shown_max:])
 
     async def close(self) -> None:
         """Stops reading. Idempotent."""
@@ -100,12 +129,15 @@ class RecordSieve(Protocol):
 
 
 class ClusterReader:
-    """Makes consumers and producers with the principal's own login."""
+    """Makes consumers and producers with the principal's own login. Records leave it as they may be seen."""
 
-    def __init__(self, bootstrap: str, settings: Mapping[str, Any], clock: Clock) -> None:
+    def __init__(
+        self, bootstrap: str, settings: Mapping[str, Any], clock: Clock, sight: RecordSight | None = None
+    ) -> None:
         self._bootstrap = bootstrap
         self._settings = settings
         self._clock = clock
+        self._sight = sight or RecordSight()
         self._slots = asyncio.Semaphore(READINGS_MAX)
         self._tails = 0
 
@@ -136,12 +168,13 @@ class ClusterReader:
             places = [TopicPartition(topic, number) for number in partitions]
             ends = await consumer.end_offsets(places, CALL_S)
             first = await _first_offsets(consumer, places, start, ends)
-            run = _Step(self._clock, wanted, matches_max)
+            run = _Step(self._clock, wanted, matches_max, self._sight.masks)
             await run.read(consumer, {tp: at for tp, at in first.items() if at < ends[tp]}, ends)
             run.step.positions = {
                 tp.partition: run.positions.get(tp, max(at, ends[tp])) for tp, at in first.items()
             }
             run.step.left = sum(max(0, ends[tp] - run.step.positions[tp.partition]) for tp in places)
+            run.step.records = await self._sight.of(run.step.records)
             return run.step
 
     async def record(self, tp: TopicPartition, offset: int) -> ConsumerRecord:
@@ -158,7 +191,7 @@ class ClusterReader:
                     records = await consumer.poll(min(left_s, _POLL_S), 1)
                     if records:
                         if records[0].offset == offset:
-                            return records[0]
+                            return (await self._sight.of(records[:1]))[0]
                         break
                     if consumer.positions().get(tp, offset) > offset:
                         break
@@ -187,11 +220,14 @@ class ClusterReader:
                 consumer.pause(fresh)
         return times
 
-    async def with_dead_letters(self, topic: str, work: Callable[[DeadLetterTopic], T]) -> T:
-        """Calls `work` with a dead-letter topic, on a thread of its own."""
+    async def with_dead_letters(
+        self, topic: str, work: Callable[[DeadLetterTopic], T], *, as_stored: bool = False
+    ) -> T:
+        """Calls `work` with a dead-letter topic, on a thread of its own. `as_stored`: for a redrive, which shows nothing."""
+        view = None if as_stored else self._sight.masks.masked
 
         def call() -> T:
-            with DeadLetterTopic(self._bootstrap, topic, **self._settings) as letters:
+            with DeadLetterTopic(self._bootstrap, topic, view=view, **self._settings) as letters:
                 return work(letters)
 
         async with self._slots:
@@ -204,7 +240,7 @@ class ClusterReader:
             raise KafkaError(ErrorCode.THROTTLING_QUOTA_EXCEEDED, line)
         self._tails += 1
         consumer = self._made(committed=True)
-        tail = RecordTail(consumer, self._tail_is_closed)
+        tail = RecordTail(consumer, self._sight, self._tail_is_closed)
         try:
             await consumer.assign([TopicPartition(topic, number) for number in partitions])
             consumer.seek_to_end()
@@ -265,11 +301,12 @@ async def _first_offsets(
 class _Step:
     """One step of a scan while it runs."""
 
-    def __init__(self, clock: Clock, wanted: RecordSieve, matches_max: int) -> None:
+    def __init__(self, clock: Clock, wanted: RecordSieve, matches_max: int, masks: RecordMasks) -> None:
         self.step: Final = ScanStep()
         self.positions: dict[TopicPartition, int] = {}
         self._clock = clock
-        self._test = wanted.test()
+        test = wanted.test()
+        self._test = (lambda record: test(masks.masked(record))) if masks else test
         self._matches_max = matches_max
         self._kept_bytes = 0
 

@@ -25,7 +25,7 @@ from odradek.console.model.group_reading import GroupReader, readable
 from odradek.console.model.lag_history import LagHistory
 from odradek.console.model.moving import read_progress
 from odradek.console.model.pipeline_reading import PipelineReader
-from odradek.console.model.records import ClusterReader
+from odradek.console.model.records import ClusterReader, RecordSight
 from odradek.console.model.rights import ClusterRights
 from odradek.console.model.snapshot import (
     UNKNOWN,
@@ -79,6 +79,7 @@ class ClusterModel:
         settings: Mapping[str, Any],
         clock: Clock,
         before: ClusterModel | None = None,
+        sight: RecordSight | None = None,
     ) -> None:
         """`before`: a model of the same login, with other settings. What it has read is where this one begins."""
         self.bootstrap: Final = bootstrap
@@ -86,7 +87,7 @@ class ClusterModel:
         self.snapshot: ModelSnapshot = ModelSnapshot() if before is None else before.snapshot
         self.clock: Final = clock
         self._admin = AsyncAdmin(bootstrap, **settings)
-        self.reader: Final = ClusterReader(bootstrap, settings, clock)
+        self.reader: Final = ClusterReader(bootstrap, settings, clock, sight)
         self.rights: Final = ClusterRights(self._admin, clock)
         self.access: Final = AccessReader(self._admin, clock)
         self.time_line: Final[ClusterTimeLine] = ClusterTimeLine() if before is None else before.time_line

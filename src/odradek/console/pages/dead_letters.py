@@ -27,7 +27,7 @@ from odradek.dead_letters.redrive import RedriveProgress, redrive
 from odradek.dead_letters.selection import PlaceRange, Selection
 from odradek.dead_letters.sending_back import RedriveRequest
 from odradek.dead_letters.topic import DeadLetterTopic
-from odradek.model.errors import ErrorCode, KafkaError, OdradekError
+from odradek.model.errors import ConfigError, ErrorCode, KafkaError, OdradekError
 from odradek.runtime.ports import Clock
 
 T = TypeVar("T")
@@ -113,6 +113,8 @@ async def send_back(visit: Visit) -> Response:
     form = visit.form
     allowed = frozenset(name.removeprefix(_ALLOW) for name in form if name.startswith(_ALLOW))
     try:
+        if form.get("to", "").strip() and visit.console.options.masks:
+            raise ConfigError(visit.catalogue.text("dead.masked"))
         request = RedriveRequest(
             selection=_selection(form.get("error", "")),
             to=form.get("to", "").strip() or None,
@@ -120,7 +122,9 @@ async def send_back(visit: Visit) -> Response:
             allowed_topics=allowed,
         )
         if "sure" in form:
-            done = await _on_thread(visit, topic.name, lambda letters: redrive(letters, request))
+            done = await _on_thread(
+                visit, topic.name, lambda letters: redrive(letters, request), as_stored=True
+            )
             return await _redrive_page(visit, done=done)
         targets = await _on_thread(
             visit, topic.name, lambda letters: _targets(letters, request, visit.console.clock)
@@ -194,10 +198,12 @@ class _Bounded:
             yield letter
 
 
-async def _on_thread(visit: Visit, topic: str, work: Callable[[DeadLetterTopic], T]) -> T:
+async def _on_thread(
+    visit: Visit, topic: str, work: Callable[[DeadLetterTopic], T], *, as_stored: bool = False
+) -> T:
     try:
         async with asyncio.timeout(READ_WAIT_S):
-            return await visit.run(visit.model.reader.with_dead_letters(topic, work))
+            return await visit.run(visit.model.reader.with_dead_letters(topic, work, as_stored=as_stored))
     except TimeoutError:
         line = visit.catalogue.text("records.slow", time=visit.catalogue.seconds(READ_WAIT_S))
         raise KafkaError(ErrorCode.REQUEST_TIMED_OUT, line) from None

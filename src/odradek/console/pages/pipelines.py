@@ -10,7 +10,7 @@ from urllib.parse import urlencode
 
 from starlette.responses import Response
 
-from odradek.console.model.pipeline_figures import PipelineProgress
+from odradek.console.model.pipeline_figures import PipelineProgress, topics_of
 from odradek.console.model.pipeline_reading import PipelineReading
 from odradek.console.model.snapshot import UNKNOWN, ModelSnapshot
 from odradek.console.pages.record_forms import time_text
@@ -103,7 +103,7 @@ def _page(visit: Visit, reading: PipelineReading, name: str, *, confirms: str = 
         positions=positions,
         lags=lags[:LAG_ROWS],
         lags_left=max(0, len(lags) - LAG_ROWS),
-        log=[] if current.status is None else list(current.status.log)[-LOG_LINES:],
+        log=_log(visit, current),
         states=_states(current, visit.snapshot),
         verbs=_verbs(current.document),
         confirms=confirms,
@@ -119,11 +119,32 @@ def _values(visit: Visit, reading: PipelineReading) -> dict[str, Any]:
         "reading_age": max(0.0, (now_ms - reading.read_ms) / 1000),
         "rows_max": ROWS_MAX,
         "short": _short,
+        "failure_text": lambda run: _failure_text(visit, run),
         "since": lambda at_ms: visit.catalogue.seconds(max(0.0, (now_ms - at_ms) / 1000)),
         "rate_text": lambda rate: _rate_text(visit, rate),
         "pipeline_path": pipeline_path,
         "time_text": time_text,
     }
+
+
+def _failure_text(visit: Visit, run: PipelineProgress) -> str:
+    """Returns why a run failed, except where the text may quote a masked record."""
+    if run.status is None or run.status.failure is None:
+        return ""
+    return visit.error_text(_short(run.status.failure.text), _topics(run))
+
+
+def _log(visit: Visit, run: PipelineProgress) -> list[str]:
+    """Returns the last lines of a run's log; one that says why there are none where they may quote a masked record."""
+    lines = [] if run.status is None else list(run.status.log)[-LOG_LINES:]
+    shown = visit.error_text("", _topics(run))
+    return [shown] if lines and shown else lines
+
+
+def _topics(run: PipelineProgress) -> set[str] | None:
+    """Returns the topics of a run; None where they are unknown."""
+    reads, writes = topics_of(run.status)
+    return (reads | writes) or None
 
 
 def _verbs(document: PipelineDocument) -> list[str]:

@@ -29,6 +29,8 @@ async def show(visit: Visit) -> Response:
         return await _form(visit, {})
     tp = TopicPartition(topic.name, partition_of(visit.query.get("partition", ""), topic))
     record = await record_at(visit, tp, offset_of(visit.query["offset"]))
+    if visit.console.options.masks.concerns(record):  # a mask must not be written in place of what it hides
+        return await _form(visit, {}, visit.catalogue.text("produce.masked"))
     fields = _fields(record)
     line = "" if fields is not None else visit.catalogue.text("produce.not_text")
     return await _form(visit, fields or {}, line)

@@ -74,6 +74,7 @@ async def show(visit: Visit) -> Response:
         tail_path=f"{TAIL_PATH}?{urlencode(tail)}" if is_tail else "",
         short=_short(decoded),
         problem=decoded.problem,
+        is_masked=visit.console.options.masks.hides(topic.name),
         time_text=time_text,
     )
 
@@ -152,6 +153,7 @@ async def show_record(visit: Visit) -> Response:
         value=content_view(decoded.bytes_of(record.value)),
         schemas=(decoded.of(record.key), decoded.of(record.value)),
         problem=decoded.problem,
+        is_masked=visit.console.options.masks.concerns(record),
         headers=[
             (name, short_text(value), len(value or b"")) for name, value in record.headers[:HEADERS_MAX]
         ],
@@ -220,13 +222,13 @@ async def _tail_events(visit: Visit, reader: RecordTail) -> AsyncGenerator[str, 
         yield "retry: 5000\n\n"
         began_s = console.clock.monotonic()
         while console.clock.monotonic() - began_s < TAIL_S:
-            records = await visit.run(reader.poll(_TAIL_POLL_S))
+            count, records = await visit.run(reader.poll(_TAIL_POLL_S, TAIL_ROWS_MAX))
             if not await visit.admit():
                 return
             if not records:
                 yield ": alive\n\n"
                 continue
-            shown = ordered(records[-TAIL_ROWS_MAX:], newest_first=True)
+            shown = ordered(records, newest_first=True)
             html = rows.render(
                 **visit.values(),
                 rows=shown,
@@ -234,7 +236,7 @@ async def _tail_events(visit: Visit, reader: RecordTail) -> AsyncGenerator[str, 
                 time_text=time_text,
             )
             data = "".join(f"data: {line}\n" for line in html.splitlines() if line.strip())
-            yield f"event: records\nid: {max(0, len(records) - TAIL_ROWS_MAX)}\n{data}\n"
+            yield f"event: records\nid: {max(0, count - TAIL_ROWS_MAX)}\n{data}\n"
     except OdradekError:
         return  # the browser opens the stream again
     finally:

@@ -12,8 +12,10 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, Final, TypeVar
 
+from odradek.console.model.masking import RecordMasks
 from odradek.console.sql.editor_text import EditorRun, RunSettings
 from odradek.console.sql.live_queries import SqlResult, SqlResults
+from odradek.console.sql.masked_sources import SOURCES, check_unmasked
 from odradek.model.safe_text import safe_json
 from odradek.runtime.ports import Clock
 from odradek.sql.rest_client import OpenQuery, RestClient, ServerRefusal, ServerUnreachable
@@ -85,13 +87,14 @@ class SlowSqlServerError(ServerUnreachable):
 class SqlAccess:
     """The SQL server as one login sees it. Used on the loop of the pages; its calls run on threads."""
 
-    def __init__(self, client: RestClient, threads: CallThreads, clock: Clock) -> None:
+    def __init__(self, client: RestClient, threads: CallThreads, clock: Clock, masks: RecordMasks) -> None:
         self.url: Final = client.url
         self.names: Final = KnownNames(replace(client, timeout_s=READ_S))
         self._reader: Final = replace(client, timeout_s=READ_S)
         self._client: Final = replace(client, timeout_s=STATEMENT_S)
         self._threads = threads
         self._clock = clock
+        self._masks = masks
         self._lists: OrderedDict[str, tuple[float, list[Entity]]] = OrderedDict()
         self._under_way: dict[str, asyncio.Task[list[Entity]]] = {}
         self._names_s = -NAMES_S
@@ -136,7 +139,10 @@ class SqlAccess:
             async with asyncio.timeout(STATEMENT_S):
                 for step in wanted.steps:
                     if not settings.apply(step):
+                        await self._check_unmasked(step.text)
                         parts += await self._statement(step.text, settings)
+                if wanted.query:
+                    await self._check_unmasked(wanted.query)
                 query = await self._opened(wanted.query, settings) if wanted.query else None
         except ServerRefusal as refusal:
             parts += _texts(refusal.entities)
@@ -150,6 +156,16 @@ class SqlAccess:
         if not outcome.is_push:
             await outcome.wait(FIRST_ROWS_S)
         return outcome
+
+    async def _check_unmasked(self, text: str) -> None:
+        """Raises EditorRefusal if rows of masked topics could pass. The sources are read again, since statements add some."""
+        if not self._masks:
+            return
+        lists = await self._call(READ_S, lambda: self._reader.execute(SOURCES))
+        sources = [
+            source for entity in lists for kind in ("streams", "tables") for source in entity.get(kind) or ()
+        ]
+        check_unmasked(text, self._masks, sources)
 
     async def _statement(self, text: str, settings: RunSettings) -> list[str | TextTable]:
         written = text if text.rstrip().endswith(";") else text + ";"
@@ -218,10 +234,11 @@ def _close(future: Future[OpenQuery]) -> None:
 class SqlServers:
     """The SQL server as each login sees it: a bounded number, of which the one used longest ago goes first."""
 
-    def __init__(self, terms: SqlTerms, clock: Clock) -> None:
+    def __init__(self, terms: SqlTerms, clock: Clock, masks: RecordMasks | None = None) -> None:
         self.terms: Final = terms
         self.results: Final = SqlResults()
         self._clock = clock
+        self._masks = masks or RecordMasks()
         self._threads = CallThreads()
         self._servers: OrderedDict[tuple[str, str | None, str], SqlAccess] = OrderedDict()
 
@@ -230,7 +247,7 @@ class SqlServers:
         key = (principal, user, password)
         server = self._servers.get(key)
         if server is None:
-            server = SqlAccess(self.terms.client(user, password), self._threads, self._clock)
+            server = SqlAccess(self.terms.client(user, password), self._threads, self._clock, self._masks)
             self._servers[key] = server
         self._servers.move_to_end(key)
         while len(self._servers) > SERVERS_MAX:

@@ -68,12 +68,12 @@ def editor_run(text: str, *, read_only: bool) -> EditorRun:
     query = ""
     for statement in statements(text):
         if query:
-            raise EditorRefusal("after_query", statement=_shown(statement))
+            raise EditorRefusal("after_query", statement=shown_statement(statement))
         if len(steps) >= STATEMENTS_MAX:
             raise EditorRefusal("too_many", count=STATEMENTS_MAX)
         step = step_of(statement)
         if step.kind in _OF_SHELL:
-            raise EditorRefusal("of_shell", statement=_shown(statement))
+            raise EditorRefusal("of_shell", statement=shown_statement(statement))
         if read_only:
             _check_reads(step)
         if step.kind == "query":
@@ -95,11 +95,12 @@ def _check_reads(step: ShellStep) -> None:
         return
     bare = bare_statement(step.text)
     if step.kind in ("define", "undefine") or _READS.match(bare) is None:
-        raise EditorRefusal("read_only", statement=_shown(step.text))
+        raise EditorRefusal("read_only", statement=shown_statement(step.text))
     if ";" in step.text.rstrip().removesuffix(";"):
-        raise EditorRefusal("semicolon", statement=_shown(step.text))
+        raise EditorRefusal("semicolon", statement=shown_statement(step.text))
 
 
-def _shown(statement: str) -> str:
+def shown_statement(statement: str) -> str:
+    """Returns the beginning of a statement on one line."""
     bare = " ".join(bare_statement(statement)[: 2 * _STATEMENT_SHOWN].split())
     return bare if len(bare) <= _STATEMENT_SHOWN else bare[: _STATEMENT_SHOWN - 1] + "…"

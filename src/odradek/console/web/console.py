@@ -13,9 +13,11 @@ import jinja2
 from markupsafe import Markup
 
 from odradek.console.background import BackgroundLoop
+from odradek.console.model.masking import RecordMasks
 from odradek.console.model.models import ClusterModels
 from odradek.console.model.moving import MoveRuns
 from odradek.console.model.record_decoding import RecordDecoder
+from odradek.console.model.records import RecordSight
 from odradek.console.model.refreshing import ClusterModel
 from odradek.console.oidc.flow import LoginFlows
 from odradek.console.oidc.provider import OidcOptions, OidcProvider, OidcTokens
@@ -55,6 +57,8 @@ class ConsoleOptions:
     """Whether browsers may send the cookie over TLS only."""
     schema_registry: SchemaRegistryTerms | None = None
     """The registry that has the schemas of records; None: they are shown as bytes."""
+    masks: RecordMasks = field(default_factory=RecordMasks)
+    """The rules that hide parts of records from everyone who uses this console."""
     sql: SqlTerms | None = None
     """The SQL server whose streams, tables and queries are shown; None: there is none."""
 
@@ -67,10 +71,11 @@ class Console:
         self.options: Final = options
         self.clock: Final = clock or SystemClock()
         self.background: Final = BackgroundLoop()
-        self.models: Final = ClusterModels(options.bootstrap, self.background, self.clock)
+        self.decoder: Final = RecordDecoder(options.schema_registry, self.clock)
+        sight = RecordSight(masks=options.masks, decoder=self.decoder)
+        self.models: Final = ClusterModels(options.bootstrap, self.background, self.clock, sight=sight)
         self.moves: Final = MoveRuns(options.bootstrap, self.clock)
         """Rebalances and drains; on the background loop."""
-        self.decoder: Final = RecordDecoder(options.schema_registry, self.clock)
         self.sessions: Final = ConsoleSessions()
         self.attempts: Final = Attempts()
         self.key: Final = os.urandom(32)
@@ -80,7 +85,7 @@ class Console:
         self._renewals: dict[str, asyncio.Task[bool]] = {}
         self._revocations: set[asyncio.Task[None]] = set()
         self.templates: Final = _templates()
-        self.sql: Final = None if options.sql is None else SqlServers(options.sql, self.clock)
+        self.sql: Final = None if options.sql is None else SqlServers(options.sql, self.clock, options.masks)
         self.live_streams = 0
         self.ended: Final = asyncio.Event()
         """Set when the server ends: event streams end then."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import hmac
-from collections.abc import Coroutine, Mapping
+from collections.abc import Coroutine, Iterable, Mapping
 from typing import Any, Final, TypeVar
 from urllib.parse import parse_qsl, quote, urlencode
 
@@ -138,6 +138,13 @@ class Visit:
         path = quote(self.request.url.path, safe="/")
         return f"{path}?{urlencode(values)}" if values else path
 
+    def error_text(self, text: str, topics: Iterable[str] | None = None) -> str:
+        """Returns the text of a program's failure, which may quote a record; with masks only if `topics` has no masked one."""
+        masks = self.console.options.masks
+        if not masks or (topics is not None and not any(map(masks.hides, topics))):
+            return text
+        return self.catalogue.text("record.error_masked")
+
     def values(self) -> dict[str, Any]:
         """Returns what every template may use."""
         words = self.catalogue
@@ -150,6 +157,7 @@ class Visit:
             "age": self._age,
             "here": self.here,
             "link": lambda *parts: "/" + "/".join(quote(str(part), safe="") for part in parts),
+            "error_text": self.error_text,
             "language": words.language,
             "languages": [(code, LANGUAGE_NAMES[code]) for code in LANGUAGES],
             "theme": self.theme,
