@@ -30,6 +30,7 @@ from tests.simulation.storage import (
     extent_mutants,  # noqa: F401  their mutants are of the bank, too
     follower_mutants,  # noqa: F401  their mutants are of the bank, too
 )
+from tests.simulation.streams import mutants as streams_mutants  # noqa: F401  their mutants are of the bank, too
 from tests.simulation.transactions import mutants as transaction_mutants  # noqa: F401  their mutants are of the bank, too
 
 from odradek.broker.coordinators.producer_ids import ProducerIds

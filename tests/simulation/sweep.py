@@ -22,6 +22,7 @@ from tests.simulation.rude.scenario import run_rude
 from tests.simulation.share.scenario import run_shares
 from tests.simulation.storage.follower_scenario import run_follower
 from tests.simulation.storage.scenario import run_storage
+from tests.simulation.streams.scenario import run_streams_groups
 from tests.simulation.transactions.scenario import run_transactions
 
 from odradek.testing.sim.disk_faults import READS, DiskFault, Point
@@ -39,6 +40,7 @@ SCENARIOS: Final[dict[str, Callable[[World, int, Any], object]]] = {
     "groups": run_groups,
     "consumer_groups": run_consumer_groups,
     "shares": run_shares,
+    "streams_groups": run_streams_groups,
     "large_targets": run_large_targets,
     "rude": run_rude,
     "disks": run_disks,

@@ -129,6 +129,16 @@ def test_a_consumer_group_survives_a_crash_at_io_points_of_the_brokers_first_lif
     _survives_crashes_by_turns("consumer_groups", 3, part=part, parts=2, step=2)
 
 
+@pytest.mark.parametrize("first", range(0, 20, 10))
+def test_streams_groups_keep_their_promises_under_the_faults_of_many_seeds(first: int) -> None:
+    _keep_their_promises("streams_groups", range(first, first + 10))
+
+
+@pytest.mark.parametrize("part", range(2))
+def test_a_streams_group_survives_a_crash_at_io_points_of_the_brokers_first_life(part: int) -> None:
+    _survives_crashes_by_turns("streams_groups", 3, part=part, parts=2, step=2)
+
+
 @pytest.mark.parametrize("first", range(0, 10, 5))
 def test_share_groups_keep_their_promises_under_the_faults_of_many_seeds(first: int) -> None:
     _keep_their_promises("shares", range(first, first + 5))

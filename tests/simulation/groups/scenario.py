@@ -121,6 +121,8 @@ class GroupProtocol:
     """What the broker needs besides."""
     is_even: bool = False
     """In a settled group no member has two partitions more than another."""
+    tasks_of_partition: int = 1
+    """How many things there are to own for each partition of the topic, numbered from 0."""
 
 
 def _classic_member(
@@ -156,6 +158,7 @@ class GroupScenario:
         self._context = self._trial.context
         self._history = protocol.new_history()
         self._is_even = protocol.is_even
+        self._task_count = plan.partition_count * protocol.tasks_of_partition
         self._is_over = False
         self._members = [
             protocol.new_member(
@@ -206,7 +209,7 @@ class GroupScenario:
         counts = [len(member.owned or ()) for member in alive]
         if self._is_even and max(counts) - min(counts) > 1:
             return False
-        return is_complete and len(generations) == 1 and owned == list(range(self._plan.partition_count))
+        return is_complete and len(generations) == 1 and owned == list(range(self._task_count))
 
     async def _check_offsets(self) -> None:
         """Each partition's, until the broker answers."""
