@@ -73,22 +73,16 @@ EVERYWHERE: Final = (
 
 ON_PURPOSE: Final = (
     Allowed(
-        places=_api_keys(80, 81, 94),
-        here=NOT_THERE,
-        why="Odradek has no Raft quorum whose voters could be changed.",
-    ),
-    Allowed(
         places=_api_keys(71, 72),
         kafka=NOT_THERE,
         why="Kafka offers these only with a plug-in that receives what clients send. Odradek receives it itself.",
     ),
     Allowed(
         places=(
-            "api_versions/*: *_features.eligible.leader.replicas.version",
-            "api_versions/*: *_features.kraft.version",
+            "api_versions/*: supported_features.eligible.leader.replicas.version.min_version",
             "api_versions/*: supported_features.metadata.version.min_version",
         ),
-        why="Features that only Kafka's own controller, or APIs that are not served, could use.",
+        why="There is no metadata log whose format could change, and eligible leader replicas are always on.",
     ),
     Allowed(
         places=("access/DescribeUserScramCredentials version 0: ",),
@@ -220,30 +214,6 @@ GAPS: Final = (
     Allowed(
         places=_api_keys(83, 84, 85, 86, 87),
         why="The state of share groups is asked for by brokers alone, and there is one.",
-        gap=True,
-    ),
-    Allowed(
-        places=(
-            "api_versions/*: *_features.metadata.version.max_version*",
-            "api_versions/*: finalized_features.metadata.version.min_version_level",
-            "api_versions/*: *_features.share.version.*",
-        ),
-        why="The features of Kafka 4.4 are not all there.",
-        gap=True,
-    ),
-    Allowed(
-        places=tuple(
-            f"{script}/*configs.{name}*"
-            for script in ("topics", "configs")
-            for name in (
-                "errors.deadletterqueue.*",
-                "max.decompressed.message.bytes",
-                "remote.copy.lag.*",
-                "streams.assignor.name.synonyms*",
-                "streams.rack.aware.assignment.tags",
-            )
-        ),
-        why="Settings that Kafka 4.4 has and Odradek does not have yet.",
         gap=True,
     ),
 )

@@ -22,18 +22,6 @@ from odradek.config.listener_security import (
 )
 from odradek.config.topic import TOPIC_ATTRIBUTES, TOPIC_SETTINGS, topic_config
 
-SINCE_KAFKA_4_4: Final = frozenset(
-    {
-        "errors.deadletterqueue.group.enable",
-        "max.decompressed.message.bytes",
-        "remote.copy.lag.bytes",
-        "remote.copy.lag.ms",
-        "log.remote.copy.lag.bytes",
-        "log.remote.copy.lag.ms",
-    }
-)
-"""Settings that are newer than the Kafka that clients take this broker for: shown only if set."""
-
 _MIN_IN_SYNC: Final = "min.insync.replicas"
 
 
@@ -85,7 +73,7 @@ def describe_topic(
     """
     config = topic_config(overrides, broker)
     described = []
-    for setting in _shown(TOPIC_SETTINGS, SINCE_KAFKA_4_4 - overrides.keys()):
+    for setting in _shown(TOPIC_SETTINGS):
         names = setting.synonyms if older_names else setting.synonyms[:1]
         synonyms = tuple(_of_topic(setting, overrides, broker, names))
         described.append(
@@ -114,7 +102,7 @@ def describe_broker(broker: BrokerConfig) -> list[DescribedSetting]:
     given = broker.originals.keys() | broker.dynamic_defaults.keys() | broker.dynamic.keys()
     unknown = {key: settingbroker_synonyms(key) for key in given - BROKER_SETTINGS.keys()}
     described = []
-    for setting in _shown(BROKER_SETTINGS | unknown, (UNSUPPORTED.keys() | SINCE_KAFKA_4_4) - given):
+    for setting in _shown(BROKER_SETTINGS | unknown, UNSUPPORTED.keys() - given):
         synonyms = tuple(broker_synonyms((setting.key,), broker))
         own = synonyms[0] if synonyms else None
         described.append(
@@ -177,7 +165,7 @@ def broker_default(key: str) -> str | None:
     return settingbroker_synonyms(key).default_text
 
 
-def _shown(settings: Mapping[str, Setting], hidden: AbstractSet[str]) -> list[Setting]:
+def _shown(settings: Mapping[str, Setting], hidden: AbstractSet[str] = frozenset()) -> list[Setting]:
     """Returns the settings to show, sorted by key."""
     shown = (setting for setting in settings.values() if not setting.internal and setting.key not in hidden)
     return sorted(shown, key=lambda setting: setting.key)

@@ -39,17 +39,6 @@ _DEAD_LETTER_TOPIC: Final = Bounds(
     allowed="the name of a topic that is not internal, or nothing",
     accepts=lambda name: not name or (is_topic_name(name) and not name.startswith("__")),
 )
-SINCE_KAFKA_4_4: Final = frozenset(
-    {
-        "errors.deadletterqueue.copy.record.enable",
-        "errors.deadletterqueue.topic.name",
-        "streams.acceptable.recovery.lag",
-        "streams.assignor.name",
-        "streams.rack.aware.assignment.tags",
-        "streams.task.offset.interval.ms",
-    }
-)
-"""Settings that are newer than the Kafka that clients take this broker for: shown only if set."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -74,6 +63,7 @@ def _family(
     least: int | None = None,
     most: int | None = None,
     shared: bool = True,
+    internal: bool = False,
 ) -> _Family:
     kind, _, rest = key.partition(".")
     limit = rest.removesuffix(".limit") + ".limit" if rest.endswith(".limit") else rest
@@ -85,6 +75,7 @@ def _family(
             meaning=meaning,
             valid=valid,
             dynamic=DynamicUpdate.CLUSTER_WIDE,
+            internal=internal,
         ),
         broker_key=f"group.{key}" if shared else None,
         least=None if least is None else (f"group.{kind}.min.{limit}", least),
@@ -178,13 +169,16 @@ _FAMILIES: Final = (
         "How long a new group waits for more members before its first assignment, in milliseconds.",
         at_least(0),
     ),
-    _family(
-        "streams.assignor.name",
-        STRING,
-        "sticky",
-        "The assignor that shares out the tasks.",
-        one_of("sticky"),
-        shared=False,
+    _Family(
+        setting=Setting(
+            key="streams.assignor.name",
+            type=STRING,
+            default="sticky",
+            meaning="The assignor that shares out the tasks; by default the first of the broker's group.streams.assignors.",
+            valid=one_of("sticky"),
+            dynamic=DynamicUpdate.CLUSTER_WIDE,
+        ),
+        broker_key="group.streams.assignors",
     ),
     _Family(
         setting=Setting(
@@ -204,6 +198,7 @@ _FAMILIES: Final = (
         10_000,
         "How many records a copy of a task's state may lack to count as complete.",
         at_least(0),
+        internal=True,
     ),
     _family(
         "streams.rack.aware.assignment.tags",
@@ -220,6 +215,7 @@ _FAMILIES: Final = (
         "How often members report how far they have restored the state of their tasks, in milliseconds.",
         at_least(1),
         least=15_000,
+        internal=True,
     ),
     _family("streams.session.timeout.ms", INT, 45_000, _SESSION, at_least(1), least=45_000, most=60_000),
 )
@@ -277,7 +273,9 @@ def _check_bound(
 def _inherited(family: _Family, broker: BrokerConfig) -> Any:
     if family.broker_key is None:
         return family.setting.default
-    return _broker_value(family.broker_key, broker, family.setting.default)
+    value = _broker_value(family.broker_key, broker, family.setting.default)
+    is_choice = isinstance(value, tuple) and family.setting.type is STRING
+    return value[0] if is_choice else value
 
 
 def _broker_value(key: str, broker: BrokerConfig, default: Any) -> Any:
@@ -285,10 +283,10 @@ def _broker_value(key: str, broker: BrokerConfig, default: Any) -> Any:
 
 
 def describe_group(overrides: Mapping[str, str], broker: BrokerConfig) -> list[DescribedSetting]:
-    """Returns every setting of a group, by key."""
+    """Returns every setting of a group, by key. Internal ones are left out unless they are set, as in Kafka."""
     described = []
     for family in _FAMILIES:
-        if family.setting.key in SINCE_KAFKA_4_4 - overrides.keys():
+        if family.setting.internal and family.setting.key not in overrides:
             continue
         setting, inherited = family.setting, _inherited(family, broker)
         synonyms = []

@@ -7,6 +7,7 @@ is declared twice.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Final
@@ -47,6 +48,11 @@ DAY_MS: Final = 24 * HOUR_MS
 DECOMPRESSED_BYTES_MAX: Final = 2**31 - 9
 COMPRESSION_TYPES: Final = ("uncompressed", "zstd", "lz4", "snappy", "gzip", "producer")
 
+_THROTTLED: Final = re.compile(r"[0-9]+:[0-9]+\Z")
+_THROTTLED_REPLICAS: Final = Bounds(
+    allowed="* or pairs PARTITION:BROKER",
+    accepts=lambda pairs: pairs == ("*",) or all(not pair or _THROTTLED.match(pair) for pair in pairs),
+)
 _GZIP_LEVEL = Bounds(allowed="1 to 9, or -1", accepts=lambda level: level == -1 or 1 <= level <= 9)
 
 
@@ -85,14 +91,14 @@ class LogConfig(Section):
     flush_ms: Long = setting(default=LONG_MAX, valid=at_least(0),
         broker="log.flush.interval.ms log.flush.scheduler.interval.ms", meaning=
         "Fsync what is older than this, whatever its acks.")
-    follower_replication_throttled_replicas: List = setting(default=(), meaning=
+    follower_replication_throttled_replicas: List = setting(default=(), valid=_THROTTLED_REPLICAS, meaning=
         "Partition:broker pairs whose copying is slowed down on the follower's side; * for all.")
     index_interval_bytes: Int = setting(default=4096, valid=at_least(0), broker="log.index.interval.bytes",
         importance=LOW, meaning=
         "Bytes of log between two entries of its indexes.")
     internal_segment_bytes: Int | None = setting(default=None, valid=at_least(1), internal=True, meaning=
         "For tests: a segment size below what segment.bytes allows.")
-    leader_replication_throttled_replicas: List = setting(default=(), meaning=
+    leader_replication_throttled_replicas: List = setting(default=(), valid=_THROTTLED_REPLICAS, meaning=
         "Partition:broker pairs whose copying is slowed down on the leader's side; * for all.")
     local_retention_bytes: Long = setting(default=-2, valid=at_least(-2), broker="log.local.retention.bytes",
         effective=False, meaning=

@@ -217,6 +217,9 @@ ACCESS: Final[dict[str, tuple[AccessRule, ...]]] = {
     "DescribeCluster": (_rule("DESCRIBE CLUSTER", "cluster_authorized_operations", SHOWN, apart=True),),
     "DescribeProducers": (_rule("READ TOPIC", "topics[].name", ELEMENT, "topics"),),
     "UnregisterBroker": _cluster("ALTER"),
+    "AddRaftVoter": _cluster("ALTER"),
+    "RemoveRaftVoter": _cluster("ALTER"),
+    "UnregisterController": _cluster("ALTER"),
     "DescribeTransactions": (
         _rule("DESCRIBE TRANSACTIONAL_ID", "transactional_ids[]", ELEMENT, "transaction_states"),
         _rule("DESCRIBE TOPIC", "transaction_states[].topics[].topic", OMITTED),

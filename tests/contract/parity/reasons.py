@@ -52,11 +52,6 @@ _QUORUM: Final = Reason(
     ),
     why="Brokers are coordinated by a registry, not by a KRaft quorum; clients never send these",
 )
-_VOTERS: Final = Reason(
-    title="Voters of the quorum",
-    places=_apis("AddRaftVoter", "RemoveRaftVoter", "UnregisterController"),
-    why="There is no quorum whose voters could change; the controller is described as a quorum of one",
-)
 
 _ADMIN: Final = (
     Reason(
@@ -90,25 +85,19 @@ _ADMIN: Final = (
 
 _FEATURES: Final = (
     Reason(
-        title="Features of Kafka's controller",
-        places=(
-            "feature/eligible.leader.replicas.version",
-            "feature/kraft.version",
-            "release/*: eligible.leader.replicas.version",
-            "release/*: kraft.version",
-        ),
-        why="Eligible leader replicas are always on, and there is no KRaft quorum",
+        title="Eligible leader replicas",
+        places=("feature/eligible.leader.replicas.version: min",),
+        why="They are always on: `min.insync.replicas` promises nothing without them",
     ),
     Reason(
         title="Levels of metadata.version",
-        places=("feature/metadata.version: m*", "release/*: metadata.version", "release/4.[0-9]-IV[0-9]"),
-        why="There is no metadata log whose format could change: one level, that of a release whose API this is",
+        places=("feature/metadata.version: min", "release/4.[0-9]-IV[0-9]"),
+        why="There is no metadata log whose format could change: one level, that of the release whose API this is",
     ),
     Reason(
-        title="Level 2 of share.version",
-        places=("feature/share.version: max", "release/*: share.version"),
-        why="It is not served yet",
-        is_gap=True,
+        title="The level of kraft.version",
+        places=("release/*: kraft.version",),
+        why="It is 0 until it is raised, as in a cluster of Kafka with a fixed quorum",
     ),
 )
 
@@ -189,8 +178,8 @@ _SETTINGS: Final = (
         title="Settings that Kafka keeps to itself",
         places=_settings(
             "broker",
-            """group.streams.acceptable.recovery.lag group.streams.task.offset.interval.ms
-            share.coordinator.cold.partition.snapshot.interval.ms
+            """group.streams.acceptable.recovery.lag group.streams.min.task.offset.interval.ms
+            group.streams.task.offset.interval.ms share.coordinator.cold.partition.snapshot.interval.ms
             share.coordinator.state.topic.prune.interval.ms unstable.api.versions.enable""",
             ": internal",
         ),
@@ -202,16 +191,6 @@ _SETTINGS: Final = (
         why="Both take the same text; DescribeConfigs names the type",
     ),
     Reason(
-        title="Replication throttles of a topic",
-        places=_settings(
-            "topic",
-            "follower.replication.throttled.replicas leader.replication.throttled.replicas",
-            ": accepts 'no such value'",
-        ),
-        why="A value that names no partitions is taken, and slows nothing down",
-        is_gap=True,
-    ),
-    Reason(
         title="Assignors on threads of their own",
         places=_settings(
             "group",
@@ -220,18 +199,13 @@ _SETTINGS: Final = (
         why="An assignment is made in slices between other work of the event loop; Kafka keeps these settings to itself",
     ),
     Reason(
-        title="Warm-up tasks and rack awareness of streams groups",
-        places=_settings(
-            "group",
-            """streams.acceptable.recovery.lag streams.num.warmup.replicas streams.rack.aware.assignment.tags
-            streams.task.offset.interval.ms""",
-        ),
-        why="The assignor of streams groups has neither yet; Kafka keeps all but the tags to itself in 4.4",
-        is_gap=True,
+        title="Warm-up tasks of streams groups",
+        places=_settings("group", "streams.num.warmup.replicas"),
+        why="Kafka 4.4 keeps the setting to itself, and its assignors do not use it yet",
     ),
     Reason(
         title="The assignor of a streams group",
-        places=_settings("group", "streams.assignor.name", ": accepts*", ": broker", ": default"),
+        places=_settings("group", "streams.assignor.name", ": accepts*", ": default"),
         why="There is one, `sticky`; the broker's list of them cannot name another",
     ),
     Reason(
@@ -283,7 +257,7 @@ def _sentence(reason: str) -> str:
     return text if is_key else text[0].upper() + text[1:]
 
 
-REASONS: Final = (_QUORUM, _VOTERS, *_ADMIN, *_FEATURES, *_SETTINGS)
+REASONS: Final = (_QUORUM, *_ADMIN, *_FEATURES, *_SETTINGS)
 """Written here."""
 REASONS_OF_UNSUPPORTED: Final = _without_effect()
 """Those of settings without effect. They also have keys that Kafka has no more, for which there is no difference."""

@@ -35,6 +35,9 @@ NEEDS_ALTER = (
     "AlterUserScramCredentials",
     "UpdateFeatures",
     "UnregisterBroker",
+    "UnregisterController",
+    "AddRaftVoter",
+    "RemoveRaftVoter",
 )
 NOT_ASKED = (
     "WriteTxnMarkers",  # CLUSTER_ACTION is enough

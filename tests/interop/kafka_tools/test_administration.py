@@ -57,15 +57,20 @@ def java(node: OdradekNode) -> Java:
         pytest.skip(f"absent: {reason}")
     jvm = [java_command(), "-Xmx256M", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1", "-cp", peer.class_path]
 
-    def run(main_class: str, *arguments: str) -> str:
+    def run(main_class: str, *arguments: str, fails: bool = False) -> str:
         main_class = peer.config_command if main_class == CONFIG else main_class
+        address = ("--bootstrap-server", node.bootstrap)
+        is_last = main_class.endswith("ClusterTool")  # its subcommands take the address
         process = subprocess.run(
-            [*jvm, main_class, "--bootstrap-server", node.bootstrap, *arguments],
+            [*jvm, main_class, *((*arguments, *address) if is_last else (*address, *arguments))],
             capture_output=True,
             text=True,
             timeout=SECONDS_MAX,
             check=False,
         )
+        if fails:
+            assert process.returncode == 1, process.stdout + process.stderr
+            return process.stdout + process.stderr
         assert process.returncode == 0, process.stdout + process.stderr
         assert "rror" not in process.stderr, process.stderr
         return process.stdout
@@ -167,9 +172,49 @@ def test_kafka_features_shows_and_changes_levels(java: Java, admin: Admin) -> No
     command = f"{TOOLS}.FeatureCommand"
     lines = {line.split()[1]: line for line in java(command, "describe").splitlines()}
     assert "FinalizedVersionLevel: 2" in lines["transaction.version"]
-    assert "FinalizedVersionLevel: 4.3-IV0" in lines["metadata.version"]
+    assert "FinalizedVersionLevel: 4.4-IV2" in lines["metadata.version"]
     assert "was downgraded to 1" in java(command, "downgrade", "--feature", "transaction.version=1")
-    admin.update_features({"transaction.version": 2})
+    said = java(command, "upgrade", "--release-version", "4.4")
+    assert "transaction.version was upgraded to 2" in said
+    assert "metadata.version was upgraded to 33" in said
+    assert {name: feature.finalized for name, feature in admin.describe_features().items()} == {
+        "eligible.leader.replicas.version": 1,
+        "group.version": 1,
+        "kraft.version": 1,
+        "metadata.version": 33,
+        "share.version": 2,
+        "streams.version": 1,
+        "transaction.version": 2,
+    }
+    admin.update_features({"kraft.version": 0})
+
+
+def test_kafka_metadata_quorum_cannot_remove_the_only_voter(java: Java) -> None:
+    said = java(
+        f"{TOOLS}.MetadataQuorumCommand",
+        "remove-controller",
+        *("--controller-id", "1", "--controller-directory-id", "AAAAAAAAAAAAAAAAAAAAAQ"),
+        fails=True,
+    )
+    assert "Cluster doesn't support removing voter because the kraft.version feature is 0" in said
+
+
+def test_kafka_cluster_lists_the_broker_and_finds_no_controller_to_unregister(
+    java: Java, admin: Admin
+) -> None:
+    command = f"{TOOLS}.ClusterTool"
+    assert java(command, "cluster-id").split() == ["Cluster", "ID:", admin.describe_cluster().cluster_id]
+    heading, row = [line.split() for line in java(command, "list-endpoints").splitlines() if line.strip()]
+    assert dict(zip(heading, row, strict=True)) == {
+        "ID": "1",
+        "HOST": "127.0.0.1",
+        "PORT": str(admin.describe_cluster().brokers[0].port),
+        "RACK": "null",
+        "STATE": "unfenced",
+        "ENDPOINT_TYPE": "broker",
+    }
+    said = java(command, "unregister-controller", "--id", "7", fails=True)
+    assert "Controller ID 7 is not currently registered" in said
 
 
 def test_kafka_metadata_quorum_sees_a_leader(java: Java) -> None:

@@ -5,11 +5,15 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 import pytest
+from tests.contract.parity.recording import recorded
 
 from odradek.protocol import APIS, api_by_name
 from odradek.protocol.messages.cluster import describe_quorum as quorum
 from odradek.protocol.messages.cluster import unregister_broker as unregister
 from odradek.protocol.messages.cluster import update_features as features
+from odradek.protocol.messages.cluster.add_raft_voter import AddRaftVoterRequest
+from odradek.protocol.messages.cluster.remove_raft_voter import RemoveRaftVoterRequest
+from odradek.protocol.messages.cluster.unregister_controller import UnregisterControllerRequest
 from odradek.protocol.messages.configs import describe_configs as describe
 from odradek.protocol.messages.configs import incremental_alter_configs as incremental
 from odradek.protocol.messages.configs import list_config_resources as resources
@@ -131,6 +135,9 @@ REQUESTS: dict[str, tuple[Callable[[int], Any], set[int]]] = {
         {64},
     ),
     "UnregisterBroker": (lambda version: unregister.UnregisterBrokerRequest(broker_id=9), {102}),
+    "UnregisterController": (lambda version: UnregisterControllerRequest(controller_id=1), {136}),
+    "AddRaftVoter": (lambda version: AddRaftVoterRequest(cluster_id=None, voter_id=1), {35}),
+    "RemoveRaftVoter": (lambda version: RemoveRaftVoterRequest(cluster_id=None, voter_id=1), {35}),
     "DescribeClientQuotas": (lambda version: describe_client_quotas.DescribeClientQuotasRequest(), set()),
     "AlterClientQuotas": (
         lambda version: quotas.AlterClientQuotasRequest(
@@ -332,6 +339,38 @@ async def test_a_level_that_cannot_be_is_refused(wire: Any, name: str, level: in
         assert response.error_code == 95
         assert name in response.error_message
     assert await finalized(wire) == before
+
+
+async def test_the_levels_of_kafkas_release_can_be_set(wire: Any) -> None:
+    """The request is that of `kafka-features upgrade --release-version 4.4`."""
+    _, facts = recorded()
+    levels = facts["release"]["4.4-IV2"]
+    updates = [
+        features.FeatureUpdateKey(feature=name, max_version_level=level, upgrade_type=1)
+        for name, level in levels.items()
+    ]
+    request = features.UpdateFeaturesRequest(timeout_ms=1000, feature_updates=updates)
+    response = await wire.call("UpdateFeatures", 2, request)
+    assert (response.error_code, response.error_message) == (0, None)
+    assert (await finalized(wire))[1] == levels
+
+
+async def test_the_only_voter_stays_whatever_the_level_of_kraft_version(wire: Any) -> None:
+    for level, removed, added in ((0, 35, 35), (1, 127, 126)):
+        assert (
+            level == 0
+            or (await wire.call("UpdateFeatures", 2, feature("kraft.version", level))).error_code == 0
+        )
+        response = await wire.call("RemoveRaftVoter", 0, RemoveRaftVoterRequest(cluster_id=None, voter_id=1))
+        assert (response.error_code, "voter" in response.error_message) == (removed, True)
+        response = await wire.call("AddRaftVoter", 1, AddRaftVoterRequest(cluster_id=None, voter_id=1))
+        assert (response.error_code, "voter" in response.error_message) == (added, True)
+        response = await wire.call("AddRaftVoter", 1, AddRaftVoterRequest(cluster_id=None, voter_id=2))
+        assert response.error_code == 35
+    for version, request in ((0, RemoveRaftVoterRequest), (1, AddRaftVoterRequest)):
+        name = request.__name__.removesuffix("Request")
+        response = await wire.call(name, version, request(voter_id=1, cluster_id="another"))
+        assert response.error_code == 104
 
 
 async def test_the_oldest_clients_say_whether_a_level_may_go_down(wire: Any) -> None:

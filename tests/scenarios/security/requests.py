@@ -379,6 +379,9 @@ _VALUES: dict[str, dict[str, Any]] = {
     "UpdateFeatures": {"validate_only": True},
     "DescribeProducers": _of("DescribeProducers", "topics", {"name": TOPIC, "partition_indexes": [0]}),
     "UnregisterBroker": {"broker_id": 77},
+    "UnregisterController": {"controller_id": 77},
+    "AddRaftVoter": {"voter_id": 77},
+    "RemoveRaftVoter": {"voter_id": 77},
     "DescribeTransactions": {"transactional_ids": [TRANSACTIONAL_ID]},
     "ConsumerGroupHeartbeat": {
         "group_id": "modern",

@@ -116,12 +116,14 @@ def test_what_no_one_knows_is_described_without_its_value() -> None:
     assert of_broker("shape", broker).source is ValueSource.DYNAMIC_BROKER
 
 
-def test_settings_of_a_newer_kafka_are_reported_only_where_they_are_set() -> None:
+def test_settings_of_kafka_without_effect_are_reported_as_a_topics_but_not_as_a_brokers_unless_they_are_set() -> (
+    None
+):
     key = "remote.copy.lag.ms"
-    assert key not in {entry.key for entry in describe_topic({}, load())}
-    assert f"log.{key}" not in {entry.key for entry in describe_broker(load())}
+    assert of_topic(key, {}, load()).value == "0"
     assert of_topic(key, {key: "7"}, load()).value == "7"
     assert of_broker(f"log.{key}", load(log_remote_copy_lag_ms="7")).value == "7"
+    assert "group.coordinator.threads" not in {entry.key for entry in describe_broker(load())}
 
 
 def test_a_brokers_default_of_a_topics_setting_is_reported_even_without_effect() -> None:

@@ -79,6 +79,14 @@ def test_a_segment_size_for_tests_goes_below_the_least_that_is_allowed() -> None
             "compression.type='none' is not allowed: expected one of uncompressed, zstd",
         ),
         ({"retention.mss": "1"}, "Unknown topic config name: retention.mss; did you mean retention.ms?"),
+        (
+            {"leader.replication.throttled.replicas": "1:2,x"},
+            "leader.replication.throttled.replicas='1:2,x' is not allowed: expected a list, separated by commas, * or pairs",
+        ),
+        (
+            {"follower.replication.throttled.replicas": "*,1:2"},
+            "expected a list, separated by commas, * or pairs",
+        ),
         ({"colour": "red"}, "Unknown topic config name: colour"),
         ({"remote.storage.enable": "true"}, "there is no tiered storage"),
         ({"min.compaction.lag.ms": "5", "max.compaction.lag.ms": "4"}, "it is above max.compaction.lag.ms=4"),

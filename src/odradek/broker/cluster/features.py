@@ -2,7 +2,9 @@
 
 A level says which protocol clients and broker speak, whatever versions of the APIs there are: a client of KIP-890 does so if
 `transaction.version` is at 2. Only features whose APIs this broker serves are supported. `metadata.version` has one level, that
-of the Kafka release whose API this is: there is no metadata log here whose format could change.
+of the Kafka release whose API this is: there is no metadata log here whose format could change. Eligible leader replicas are
+always on. `kraft.version` may be raised, as `kafka-features upgrade --release-version` does: the quorum stays the controller
+alone.
 """
 
 from __future__ import annotations
@@ -32,17 +34,21 @@ GROUP_VERSION: Final = "group.version"
 SHARE_VERSION: Final = "share.version"
 STREAMS_VERSION: Final = "streams.version"
 METADATA_VERSION: Final = "metadata.version"
-_KAFKA_4_3: Final = 30
+ELIGIBLE_LEADER_REPLICAS_VERSION: Final = "eligible.leader.replicas.version"
+KRAFT_VERSION: Final = "kraft.version"
+_KAFKA_4_4: Final = 33
 
 FEATURES: Final = {
     feature.name: feature
     for feature in (
         Feature(
-            name=METADATA_VERSION, min_level=_KAFKA_4_3, max_level=_KAFKA_4_3, finalized_level=_KAFKA_4_3
+            name=METADATA_VERSION, min_level=_KAFKA_4_4, max_level=_KAFKA_4_4, finalized_level=_KAFKA_4_4
         ),
+        Feature(name=ELIGIBLE_LEADER_REPLICAS_VERSION, min_level=1, max_level=1, finalized_level=1),
+        Feature(name=KRAFT_VERSION, min_level=0, max_level=1, finalized_level=0),
         Feature(name=GROUP_VERSION, min_level=0, max_level=1, finalized_level=1, api_key=68),
         Feature(name=TRANSACTION_VERSION, min_level=0, max_level=2, finalized_level=2, api_key=22),
-        Feature(name=SHARE_VERSION, min_level=0, max_level=1, finalized_level=1, api_key=76),
+        Feature(name=SHARE_VERSION, min_level=0, max_level=2, finalized_level=2, api_key=76),
         Feature(name=STREAMS_VERSION, min_level=0, max_level=1, finalized_level=1, api_key=88),
     )
 }

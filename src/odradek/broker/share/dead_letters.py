@@ -13,6 +13,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import partial
 from typing import Final, NamedTuple
 
+from odradek.broker.cluster.features import SHARE_VERSION, level_of
 from odradek.broker.produce.own_records import OwnRecords
 from odradek.cluster.image import NO_LEADER, ClusterImage, TopicImage
 from odradek.config.broker import BrokerConfig
@@ -50,6 +51,8 @@ class LetterContent(NamedTuple):
         return len(self.key or b"") + len(self.value or b"")
 
 
+_DEAD_LETTERS_LEVEL: Final = 2
+"""The level of `share.version` from which on share groups have dead letters."""
 NO_CONTENT: Final = LetterContent(None, None)
 
 
@@ -73,7 +76,14 @@ class DeadLetterTopics:
     async def write(
         self, group_id: str, source: Partition, dead: Sequence[DeadRecord], settings: ShareSettings
     ) -> None:
-        """Returns when all letters are durable. Raises the last reason why they are not, after `WRITE_S`."""
+        """Returns when all letters are durable. Raises the last reason why they are not, after `WRITE_S`.
+
+        Raises UNSUPPORTED_VERSION at once where `share.version` is below 2 (KIP-1191).
+        """
+        if level_of(self._image(), SHARE_VERSION) < _DEAD_LETTERS_LEVEL:
+            raise KafkaError(
+                ErrorCode.UNSUPPORTED_VERSION, "dead letters are off: set the feature share.version to 2"
+            )
         problem: OdradekError = KafkaError(
             ErrorCode.REQUEST_TIMED_OUT, f"topic {settings.dead_letter_topic!r} did not take the letters"
         )

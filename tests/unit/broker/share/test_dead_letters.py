@@ -11,7 +11,7 @@ import pytest
 
 from odradek.broker.share import dead_letters
 from odradek.broker.share.dead_letters import DeadLetterTopics
-from odradek.cluster.image import NO_LEADER, PartitionImage, TopicImage
+from odradek.cluster.image import NO_LEADER, FeatureLevels, PartitionImage, TopicImage
 from odradek.config.broker import BrokerConfig
 from odradek.groups.share.partition import DeadRecord
 from odradek.groups.share.settings import ShareSettings
@@ -21,6 +21,7 @@ from odradek.records import BatchBuilder, Record, assign, decode_batch, split_ba
 
 ONE, TWO = BrokerId(1), BrokerId(2)
 ENABLED = {"errors.deadletterqueue.group.enable": "true"}
+NO_LEVELS: Mapping[str, int] = {}
 SETTINGS = ShareSettings(dead_letter_topic="dlq", copies_dead_letters=True)
 
 
@@ -78,15 +79,21 @@ def source(size: int = 10, index: int = 4) -> Any:
 
 
 def queue(
-    topics: Topics, configs: Mapping[str, str] = ENABLED, *, leader: BrokerId = TWO, name: str = "dlq"
+    topics: Topics,
+    configs: Mapping[str, str] = ENABLED,
+    *,
+    leader: BrokerId = TWO,
+    name: str = "dlq",
+    levels: Mapping[str, int] = NO_LEVELS,
 ) -> DeadLetterTopics:
     partition = PartitionImage(leader=leader, leader_epoch=LeaderEpoch(1), replicas=(TWO,), isr=(TWO,))
     image = SimpleNamespace(
+        features=FeatureLevels(levels=dict(levels)),
         topics={
             name: TopicImage(
                 name=name, topic_id=UUID(int=1), partitions=(partition,) * 3, configs=dict(configs)
             )
-        }
+        },
     )
     outside: Any = topics
     seen: Any = image
@@ -97,6 +104,14 @@ def queue(
 
 def dead(*offsets: int) -> list[DeadRecord]:
     return [DeadRecord(offset, 2, is_rejected=offset % 2 == 0) for offset in offsets]
+
+
+async def test_there_are_none_below_level_2_of_the_feature() -> None:
+    topics = Topics()
+    with pytest.raises(KafkaError, match=r"share\.version to 2") as refused:
+        await queue(topics, levels={"share.version": 1}).write("g", source(), dead(6), SETTINGS)
+    assert refused.value.code is ErrorCode.UNSUPPORTED_VERSION
+    assert topics.sent == []
 
 
 async def test_a_letter_has_content_headers_and_its_sources_partition() -> None:
