@@ -189,6 +189,8 @@ def _decoded(columns: RowColumns) -> Column:
         return text
     schema = f"{_fields_of(columns.value_schema or '')}, {_BAD} STRING"
     options = {"mode": "PERMISSIVE", "columnNameOfCorruptRecord": _BAD}
+    if columns.value is ValueFormat.CSV:
+        options["escape"] = '"'  # as RFC 4180 has it: a quote within quotes is doubled
     parse = sql.from_json if columns.value is ValueFormat.JSON else sql.from_csv
     parsed = parse(text, schema, options)
     return sql.when(parsed[_BAD].isNull(), parsed.dropFields(_BAD))

@@ -61,6 +61,7 @@ VALUES: Final[dict[str, tuple[str, list[Any]]]] = {
     "R": ("STRUCT<X INT, Y STRING>", [{"X": 1, "Y": None}, {"X": 1, "Y": "a"}, {"X": None, "Y": "a"}]),
 }
 KINDS: Final = {"K": parse_type("INT"), **{name: parse_type(kind) for name, (kind, _) in VALUES.items()}}
+BOUNDS: Final = ("UNBOUNDED PRECEDING", "2 PRECEDING", "CURRENT ROW", "1 FOLLOWING", "UNBOUNDED FOLLOWING")
 SORTED: Final = "ABCDEGHSFTUVYWLR"
 NUMBERS: Final = "ABCDEGHW"
 DISTANCES: Final = {
@@ -104,19 +105,11 @@ def _frame(pick: random.Random, by: str) -> tuple[str, bool]:
         case 0:
             return "", False
         case 1:
-            bounds = (
-                "UNBOUNDED PRECEDING",
-                "2 PRECEDING",
-                "CURRENT ROW",
-                "1 FOLLOWING",
-                "UNBOUNDED FOLLOWING",
-            )
             first, last = sorted(pick.sample(range(5), 2))
-            return f" ROWS BETWEEN {bounds[first]} AND {bounds[last]}", True
+            return f" ROWS BETWEEN {BOUNDS[first]} AND {BOUNDS[last]}", True
         case 2:
-            bounds = ("UNBOUNDED PRECEDING", "CURRENT ROW", "UNBOUNDED FOLLOWING")
-            first, last = sorted(pick.sample(range(3), 2))
-            return f" RANGE BETWEEN {bounds[first]} AND {bounds[last]}", False
+            first, last = sorted(pick.sample((0, 2, 4), 2))
+            return f" RANGE BETWEEN {BOUNDS[first]} AND {BOUNDS[last]}", False
     assert distances is not None
     near, far = (pick.choice(distances) for _ in range(2))
     return f" RANGE BETWEEN {near} PRECEDING AND {far} FOLLOWING", False

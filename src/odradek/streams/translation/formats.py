@@ -29,6 +29,9 @@ from odradek.streams.translation.frames import struct_type
 _NESTED: Final = (StructType, ArrayType, MapType)
 _BIG_ENDIAN_BYTES: Final[dict[type[DataType], int]] = {LongType: 8, IntegerType: 4, ShortType: 2}
 _CORRUPT: Final = "__corrupt"
+_JSON: Final = {"mode": "PERMISSIVE", "columnNameOfCorruptRecord": _CORRUPT, "allowSingleQuotes": "false"}
+_CSV: Final = {"escape": '"', "ignoreLeadingWhiteSpace": "false", "ignoreTrailingWhiteSpace": "false"}
+"""Options of CSV as RFC 4180 and the SQL server's DELIMITED have it: a quote within quotes is doubled, and blanks stay."""
 
 
 class Decoded(NamedTuple):
@@ -81,8 +84,8 @@ def decoded(schema: DeclaredSchema, role: str) -> Decoded:
     if schema.format == "kafka":
         value, problem = _from_kafka(column, kind, role)
     elif isinstance(kind, _NESTED):
-        value = sf.from_json(column, kind, {"mode": "PERMISSIVE"})
-        problem = sf.when(value.isNull() & (sf.trim(column) != "null"), _not(f"JSON of {schema.ddl}"))
+        value, is_wrong = _from_json(column, kind)
+        problem = sf.when(is_wrong, _not(f"JSON of {schema.ddl}"))
     else:
         value = column if isinstance(kind, (StringType, BinaryType)) else column.try_cast(kind)
         problem = sf.when(value.isNull() & column.isNotNull(), _not(f"a {kind.simpleString()}"))
@@ -94,11 +97,28 @@ def _not(what: str) -> Column:
     return sf.lit(f"it is not {what}")
 
 
+def _from_json(column: Column, kind: DataType) -> tuple[Column, Column]:
+    """Returns an array, map or struct of a JSON text, and whether the text is anything else.
+
+    `from_json` alone reads any text as a struct of nulls, and drops what follows the value. So the text is the only element of
+    a list, with a field after it, and the column of corrupt records tells what does not fit.
+    """
+    wrapper = StructType().add("v", ArrayType(kind)).add("end", IntegerType()).add(_CORRUPT, StringType())
+    text = sf.concat(sf.lit('{"v":['), column, sf.lit('],"end":1}'))
+    parsed = sf.from_json(text, wrapper, _JSON)
+    is_right = (
+        parsed.getField(_CORRUPT).isNull()
+        & parsed.getField("end").eqNullSafe(1)
+        & sf.size(parsed.getField("v")).eqNullSafe(1)
+    )
+    return sf.when(is_right, sf.get(parsed.getField("v"), sf.lit(0))), column.isNotNull() & ~is_right
+
+
 def _from_csv(column: Column, schema: DeclaredSchema) -> Decoded:
     parsed = sf.from_csv(
         column,
         f"{schema.ddl}, {_CORRUPT} STRING",
-        {"mode": "PERMISSIVE", "columnNameOfCorruptRecord": _CORRUPT},
+        {"mode": "PERMISSIVE", "columnNameOfCorruptRecord": _CORRUPT, **_CSV},
     )
     wrong = parsed.getField(_CORRUPT).isNotNull()
     struct = sf.struct(*(parsed.getField(name).alias(name) for name in schema.names))
@@ -201,7 +221,7 @@ def encoded(struct: str, kind: StructType, form: Format, *, bare: bool) -> Colum
             raise ConfigError(
                 f"the format 'kafka' is for one bare value, not for {', '.join(kind.fieldNames())}"
             )
-        text = sf.to_csv(column) if form == "csv" else sf.to_json(column, {"ignoreNullFields": "false"})
+        text = sf.to_csv(column, _CSV) if form == "csv" else sf.to_json(column, {"ignoreNullFields": "false"})
         return sf.when(column.isNotNull(), text.cast("binary"))
     (field,) = kind.fields
     value = column.getField(field.name)
