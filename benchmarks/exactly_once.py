@@ -21,7 +21,7 @@ from benchmarks import load
 from benchmarks.measures import Plan, Running
 from benchmarks.samples import Better, Sample
 from odradek.client import Admin, NewTopic
-from odradek.spark import connections
+from odradek.spark.clients import connections
 from odradek.spark.engine.java import find_java
 from odradek.spark.exactly_once import prepare
 from odradek.spark.exactly_once.decision import Participant

@@ -20,7 +20,7 @@ def clients_are_closed() -> Iterator[None]:
     """
     before = set(threading.enumerate())
     yield
-    connections = sys.modules.get("odradek.spark.connections")
+    connections = sys.modules.get("odradek.spark.clients.connections")
     if connections is not None:
         connections.close_idle()
     left_open = []

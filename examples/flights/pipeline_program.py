@@ -19,9 +19,9 @@ import hourly_departures
 import spark_session
 from pyspark.sql.streaming import StreamingQuery
 
-from odradek.archive.location import archive_location
 from odradek.archive.row_columns import ValueFormat, row_columns
 from odradek.archive.run import RunTerms, run_archive
+from odradek.archive.store.location import archive_location
 
 LOOK_EVERY_S = 0.2
 ARCHIVE = "archive"

@@ -39,7 +39,7 @@ SMALL: Final = {
     "src/odradek/console/pages/all_pages.py": "a further page is a line here",
     "src/odradek/console/pages/preferences.py": "a page is a module",
     "src/odradek/cli/completion.py": "imported where a shell asks for it alone: `odradek` starts fast",
-    "src/odradek/spark/login.py": "programs import it, by `odradek.spark`",
+    "src/odradek/spark/clients/login.py": "programs import it, by `odradek.spark`",
     "src/odradek/client/consumer/sync_parts.py": "`tools/sync_faces.py` looks for this name",
     "src/odradek/client/share/sync_parts.py": "`tools/sync_faces.py` looks for this name",
 }

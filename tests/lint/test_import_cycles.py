@@ -60,11 +60,43 @@ def test_subfolders_that_import_each_other_are_a_cycle_though_no_module_imports_
     graph = import_graph(root)
     assert cycles(graph) == []
     assert folder_ties(graph) == {
-        "room": [("room.lower.d", "room.upper.b"), ("room.upper.a", "room.lower.c")],
+        "room": {
+            ("room.upper", "room.lower"): [("room.upper.a", "room.lower.c")],
+            ("room.lower", "room.upper"): [("room.lower.d", "room.upper.b")],
+            ("room.upper", "room.*"): [("room.upper.b", "room.file")],
+            ("room.*", "room.lower"): [("room.file", "room.lower.c")],
+        }
     }
 
 
-def test_a_cycle_of_three_deep_subfolders_is_found_and_files_of_the_room_count_for_none(
+@pytest.mark.parametrize("below", ["from room import file", "from room.file import Name", "import room"])
+def test_files_of_a_room_count_as_one_folder_beside_its_subfolders(tmp_path: Path, below: str) -> None:
+    root = written(
+        tmp_path,
+        room__file="",
+        room__user="from room.lower.a import Name",
+        room__lower__a=below,
+    )
+    (root / "room" / "__init__.py").touch()
+    graph = import_graph(root)
+    assert cycles(graph) == []
+    assert {folder: [*arrows] for folder, arrows in folder_ties(graph).items()} == {
+        "room": [("room.lower", "room.*"), ("room.*", "room.lower")]
+    }
+
+
+def test_files_that_are_above_or_below_all_subfolders_are_no_cycle(tmp_path: Path) -> None:
+    root = written(
+        tmp_path,
+        room__top="from room.lower.a import Name",
+        room__other="from room.top import Name",
+        room__lower__a="from room.lower.b import Name",
+        room__lower__b="",
+    )
+    assert folder_ties(import_graph(root)) == {}
+
+
+def test_a_cycle_of_three_deep_subfolders_is_found_and_files_of_the_room_are_one_more(
     tmp_path: Path,
 ) -> None:
     root = written(
@@ -77,12 +109,21 @@ def test_a_cycle_of_three_deep_subfolders_is_found_and_files_of_the_room_count_f
         house__other__o="from house.room import plain",
     )
     ties = folder_ties(import_graph(root))
-    assert {folder: len(imports) for folder, imports in ties.items()} == {"house.room": 3}
+    assert {folder: len(arrows) for folder, arrows in ties.items()} == {"house.room": 5}
 
 
 def test_the_number_of_ties_only_goes_down() -> None:
-    ties = {"room": [("room.a.x", "room.b.y"), ("room.b.y", "room.a.z")]}
+    ties = {
+        "room": {
+            ("room.a", "room.b"): [("room.a.x", "room.b.y"), ("room.a.w", "room.b.y")],
+            ("room.b", "room.a"): [("room.b.y", "room.a.z")],
+        }
+    }
     assert too_many_ties(ties, {"room": 2}) == []
-    assert too_many_ties(ties, {})[0] == "room: 2 imports tie subfolders in cycles, and 0 may"
-    assert too_many_ties(ties, {"room": 3}) == ["room: 2 imports tie subfolders in cycles: write 2 for 3"]
-    assert too_many_ties({}, {"gone": 1}) == ["gone: 0 imports tie subfolders in cycles: write 0 for 1"]
+    assert too_many_ties(ties, {}) == [
+        "room: 2 arrows tie subfolders in cycles, and 0 may",
+        "  room.b -> room.a: 1 imports, such as room.b.y -> room.a.z",
+        "  room.a -> room.b: 2 imports, such as room.a.x -> room.b.y",
+    ]
+    assert too_many_ties(ties, {"room": 3}) == ["room: 2 arrows tie subfolders in cycles: write 2 for 3"]
+    assert too_many_ties({}, {"gone": 1}) == ["gone: 0 arrows tie subfolders in cycles: write 0 for 1"]

@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
     from pyspark.sql.streaming.query import StreamingQuery
 
-    from odradek.archive.location import ArchiveLocation
+    from odradek.archive.store.location import ArchiveLocation
 
 READY_TIMEOUT_S = 60
 QUERY_TIMEOUT_S = 90
@@ -273,7 +273,7 @@ def consume(servers: str) -> Callable[..., Rows]:
 @pytest.fixture
 def location(tmp_path: Path) -> ArchiveLocation:
     """The place of an archive."""
-    from odradek.archive.location import archive_location
+    from odradek.archive.store.location import archive_location
 
     return archive_location(str(tmp_path / "archive"))
 

@@ -14,8 +14,8 @@ from typing import Any
 from pyspark import TaskContext, cloudpickle
 from pyspark.sql import SparkSession
 
-from odradek.spark.option_table import Use
-from odradek.spark.options import write_options
+from odradek.spark.options.option_table import Use
+from odradek.spark.options.options import write_options
 from odradek.spark.sink import StreamSink
 from odradek.spark.source import OdradekDataSource
 

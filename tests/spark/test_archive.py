@@ -22,12 +22,12 @@ from odradek import Producer
 from odradek.archive.checks.status import archive_status
 from odradek.archive.checks.topic_side import BrokerTopics
 from odradek.archive.checks.verify import PartitionFindings, all_faults, verify_archive
-from odradek.archive.location import ArchiveLocation
 from odradek.archive.opening import open_archive
 from odradek.archive.row_columns import ValueFormat, row_columns, with_archive_columns
 from odradek.archive.run import reason_in
+from odradek.archive.store.location import ArchiveLocation
+from odradek.archive.store.values import ArchiveError
 from odradek.archive.tables.port import TableFormat
-from odradek.archive.values import ArchiveError
 from odradek.cli.main import main
 from odradek.config.files.properties import format_properties
 from odradek.model.errors import ConfigError

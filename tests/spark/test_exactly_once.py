@@ -20,7 +20,8 @@ from tests.spark.programs.killed_program import MOMENTS, STANDS_STILL, still_fil
 from tests.spark.programs.own_program import ROOT, command, last_lines
 
 from odradek import Admin, Consumer, TopicPartition
-from odradek.spark.exactly_once.decision import DECISIONS_TOPIC, group_of
+from odradek.spark.exactly_once.decision import DECISIONS_TOPIC
+from odradek.spark.options.sink_ids import group_of
 
 QUERY_TIMEOUT_S = 90.0
 MakeTopic = Callable[..., Any]

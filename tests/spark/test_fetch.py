@@ -10,10 +10,10 @@ import pytest
 
 from odradek.model.errors import ErrorCode, KafkaError
 from odradek.model.ids import TopicPartition
-from odradek.spark.offsets import OffsetRange
-from odradek.spark.option_table import Use
-from odradek.spark.options import read_options
+from odradek.spark.options.option_table import Use
+from odradek.spark.options.options import read_options
 from odradek.spark.reading.fetch import read_ranges
+from odradek.spark.reading.offsets import OffsetRange
 
 SCHEMA = pa.schema([("offset", pa.int64()), ("value", pa.binary())])
 

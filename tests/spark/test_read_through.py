@@ -18,12 +18,12 @@ from pyspark.sql import DataFrame, SparkSession
 from odradek import Admin, TopicPartition
 from odradek.archive.files.compaction import compact
 from odradek.archive.files.data_files import layout_of, write_files
-from odradek.archive.location import ArchiveLocation
 from odradek.archive.opening import open_archive, open_or_create
 from odradek.archive.row_columns import ValueFormat, row_columns
+from odradek.archive.store.location import ArchiveLocation
+from odradek.archive.store.values import BatchId, NewBatch
 from odradek.archive.tables.commit import commit_batch
-from odradek.archive.values import BatchId, NewBatch
-from odradek.spark.offsets import OffsetRange
+from odradek.spark.reading.offsets import OffsetRange
 
 Run = Callable[..., list[str]]
 PUSHDOWN = "spark.sql.python.filterPushdown.enabled"

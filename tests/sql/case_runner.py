@@ -9,15 +9,15 @@ from typing import TYPE_CHECKING, Any, Self
 from tests.sql.case_files import Case, CaseRecord
 
 from odradek.sql.applying import apply
-from odradek.sql.catalog import SqlCatalog, SqlSource
 from odradek.sql.changes import QueryStarted
 from odradek.sql.functions.registering import register
 from odradek.sql.language import parse
 from odradek.sql.language.rewriting import with_default_formats
 from odradek.sql.language.statements import SetProperty
+from odradek.sql.metastore.catalog import SqlCatalog, SqlSource
+from odradek.sql.metastore.query_ids import check_query_id
 from odradek.sql.planning import Plan
 from odradek.sql.planning.building import source_formats
-from odradek.sql.query_ids import check_query_id
 from odradek.streams import Streams
 from odradek.values.formats import RecordFormat
 

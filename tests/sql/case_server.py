@@ -31,9 +31,9 @@ from odradek.sql.server.checkpoints import QueryCheckpoints
 from odradek.sql.server.cluster import ending_statements
 from odradek.sql.server.connections import SqlConnections
 from odradek.sql.server.gate import LOOPBACK, GateLimits
-from odradek.sql.server.left_out.processing_log import ProcessingLogTerms
 from odradek.sql.server.serving import HttpTerms, listening, serve_http
 from odradek.sql.server.sql_server import ServerTerms, SqlServer
+from odradek.sql.server.topics.processing_log import ProcessingLogTerms
 
 SERVICE: Final = "cases"
 STREAM_NAME: Final = "KSQL_PROCESSING_LOG"

@@ -16,10 +16,10 @@ import pytest
 from odradek.spark.engine.java import find_java
 from odradek.sql.analysis.expressions import ExpressionCompiler
 from odradek.sql.analysis.scope import NameScope, ScopedColumn
-from odradek.sql.catalog import SqlCatalog
 from odradek.sql.language import parse_one
 from odradek.sql.language.queries import SelectExpression
 from odradek.sql.language.statements import SelectStatement
+from odradek.sql.metastore.catalog import SqlCatalog
 from odradek.values.types import parse_type
 
 if TYPE_CHECKING:

@@ -10,9 +10,9 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
-from odradek.archive.location import ArchiveLocation
+from odradek.archive.store.location import ArchiveLocation
+from odradek.archive.store.values import ArchiveError
 from odradek.archive.tables.port import ArchiveTable, TableFormat
-from odradek.archive.values import ArchiveError
 from odradek.model.errors import ConfigError
 from odradek.model.lazy import lazy
 

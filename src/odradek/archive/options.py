@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from enum import Flag, auto
 from typing import Final
 
-from odradek.archive.location import ArchiveLocation, archive_location
+from odradek.archive.store.location import ArchiveLocation, archive_location
 from odradek.archive.tables.port import TableFormat
 from odradek.config.options import (
     BOOLEAN,

@@ -13,10 +13,10 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import TYPE_CHECKING, Any, Final
 
-from odradek.archive.values import KEY_HEADER, TIME_HEADER
+from odradek.archive.store.values import KEY_HEADER, TIME_HEADER
 from odradek.model.errors import ConfigError
 from odradek.model.lazy import lazy
-from odradek.spark.columns import TIMESTAMP_MS_MAX
+from odradek.spark.rows.columns import TIMESTAMP_MS_MAX
 from odradek.values.ddl import DdlError, parsed_ddl
 
 if TYPE_CHECKING:

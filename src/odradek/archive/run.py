@@ -18,10 +18,10 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Final, TypeAlias
 
 from odradek.archive.checks.topic_side import EARLIEST, BrokerTopics, LogExtent, TopicSide
-from odradek.archive.location import ArchiveLocation
 from odradek.archive.row_columns import READ_COLUMNS, RowColumns, with_archive_columns, with_kept_headers
+from odradek.archive.store.location import ArchiveLocation
+from odradek.archive.store.values import ArchiveError, ArchiveState, DataFile
 from odradek.archive.tables.port import ArchiveTable, TableFormat
-from odradek.archive.values import ArchiveError, ArchiveState, DataFile
 from odradek.model.errors import ConfigError
 from odradek.model.ids import TopicPartition
 from odradek.model.lazy import lazy

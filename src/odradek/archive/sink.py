@@ -16,14 +16,14 @@ from pyspark.sql.datasource import DataSourceStreamArrowWriter, WriterCommitMess
 from pyspark.sql.types import StructType
 
 from odradek.archive.options import ArchiveWriteOptions
-from odradek.archive.values import ArchiveError, BatchId, DataFile, NewBatch
+from odradek.archive.store.values import ArchiveError, BatchId, DataFile, NewBatch
 from odradek.model.errors import ConfigError
 from odradek.model.lazy import lazy
 from odradek.runtime.real import SystemEntropy
 from odradek.spark.engine.prompt_input import PromptInput
 from odradek.spark.engine.worker_garbage import loaded_modules
 from odradek.spark.exactly_once.checkpoint import source_offsets
-from odradek.spark.offsets import OffsetRange, StreamOffset, ranges_between
+from odradek.spark.reading.offsets import OffsetRange, StreamOffset, ranges_between
 
 if TYPE_CHECKING:
     import pyarrow as pa

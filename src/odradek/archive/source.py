@@ -20,8 +20,8 @@ if TYPE_CHECKING:
 
     from odradek.archive import opening, sink
     from odradek.archive.files import reading
+    from odradek.archive.store.values import DataFile
     from odradek.archive.tables.port import ArchiveTable
-    from odradek.archive.values import DataFile
 else:
     opening = lazy("odradek.archive.opening")
     pa = lazy("pyarrow")

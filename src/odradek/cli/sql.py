@@ -34,7 +34,7 @@ if TYPE_CHECKING:
     from odradek.sql.doors import opening
     from odradek.sql.queries import sleeping
     from odradek.sql.server import gate, serving, sql_server
-    from odradek.sql.server.left_out import processing_log
+    from odradek.sql.server.topics.source_topics import processing_log
     from odradek.sql.shell import names, prompt
     from odradek.sql.shell import session as shell_session
     from odradek.values import schema_registry as schemas
@@ -45,7 +45,7 @@ else:
     sleeping = lazy("odradek.sql.queries.sleeping")
     opening = lazy("odradek.sql.doors.opening")
     gate = lazy("odradek.sql.server.gate")
-    processing_log = lazy("odradek.sql.server.left_out.processing_log")
+    processing_log = lazy("odradek.sql.server.topics.processing_log")
     serving = lazy("odradek.sql.server.serving")
     sql_server = lazy("odradek.sql.server.sql_server")
     names = lazy("odradek.sql.shell.names")

@@ -13,8 +13,8 @@ from odradek.pipelines.document import Desired, PipelineDocument
 from odradek.pipelines.outline import ProgramKind, ProgramOutline
 from odradek.pipelines.status import Phase, PipelineStatus
 from odradek.pipelines.store import PipelineStore, no_such_pipeline
-from odradek.spark.exactly_once.decision import group_of
 from odradek.spark.exactly_once.driver import SinkDriver
+from odradek.spark.options.sink_ids import group_of
 
 _NEVER_S: Final = float("inf")
 _AT_REST: Final = frozenset({Phase.STOPPED, Phase.FAILED})

@@ -38,7 +38,7 @@ from odradek.pipelines.reports import (
 from odradek.spark.engine.jvm import JAVA_OPTIONS, LASTING
 from odradek.spark.engine.own_session import is_local
 from odradek.spark.engine.session import LOCAL, ROCKS_DB, SHUFFLES, STATE_STORE, new_session
-from odradek.spark.offsets import from_document
+from odradek.spark.reading.offsets import from_document
 from odradek.streams.plan.beside import beside
 
 if TYPE_CHECKING:

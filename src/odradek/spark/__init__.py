@@ -11,17 +11,17 @@ from typing import TYPE_CHECKING
 from odradek.model.lazy import lazy_names
 
 if TYPE_CHECKING:
+    from odradek.spark.clients.login import connection_options
     from odradek.spark.dead_letters.guarded import (
         add_dead_letters,
         guarded,
         split_dead_letters,
         where_or_dead,
     )
-    from odradek.spark.duplicates import deduplicate
     from odradek.spark.lag import publish_offsets
-    from odradek.spark.login import connection_options
     from odradek.spark.query_metrics import serve_metrics
     from odradek.spark.source import OdradekDataSource
+    from odradek.spark.writing.duplicates import deduplicate
 
 __all__ = [
     "OdradekDataSource",
@@ -39,7 +39,7 @@ __getattr__ = lazy_names(
     globals(),
     {
         "odradek.spark.source": ("OdradekDataSource",),
-        "odradek.spark.duplicates": ("deduplicate",),
+        "odradek.spark.writing.duplicates": ("deduplicate",),
         "odradek.spark.dead_letters.guarded": (
             "add_dead_letters",
             "guarded",
@@ -47,7 +47,7 @@ __getattr__ = lazy_names(
             "where_or_dead",
         ),
         "odradek.spark.lag": ("publish_offsets",),
-        "odradek.spark.login": ("connection_options",),
+        "odradek.spark.clients.login": ("connection_options",),
         "odradek.spark.query_metrics": ("serve_metrics",),
     },
 )

@@ -17,12 +17,12 @@ from odradek.client.groups.values import OffsetsToCommit
 from odradek.model.errors import ConfigError
 from odradek.runtime.ports import Clock
 from odradek.runtime.real import SystemClock
-from odradek.spark import connections
+from odradek.spark.clients import connections
 from odradek.spark.engine.catalyst import streaming_leaves
-from odradek.spark.offsets import from_document
-from odradek.spark.option_table import Use
-from odradek.spark.options import read_options
+from odradek.spark.options.option_table import Use
+from odradek.spark.options.options import read_options
 from odradek.spark.publishing import OffsetPublisher
+from odradek.spark.reading.offsets import from_document
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

@@ -15,7 +15,7 @@ from odradek.client.groups.values import OffsetAndMetadata, OffsetsToCommit
 from odradek.model.errors import OdradekError
 from odradek.model.ids import ZERO_UUID, TopicPartition
 from odradek.runtime.ports import Clock
-from odradek.spark.offsets import StreamOffset
+from odradek.spark.reading.offsets import StreamOffset
 
 log: Final = logging.getLogger("odradek.spark")
 

@@ -9,7 +9,7 @@ from datetime import datetime
 from typing import Any, Final
 
 from odradek.model.errors import ConfigError
-from odradek.spark.offsets import from_document
+from odradek.spark.reading.offsets import from_document
 from odradek.telemetry.metrics import Family, counter, gauge, labels
 
 QUERIES_MAX: Final = 500

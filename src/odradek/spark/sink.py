@@ -18,24 +18,25 @@ from pyspark.sql.types import StructType
 from odradek.model.errors import ConfigError
 from odradek.model.lazy import lazy
 from odradek.spark.dead_letters.left_out import LeftOutRecords
+from odradek.spark.engine.plain_errors import errors_in_one_line
 from odradek.spark.engine.prompt_input import PromptInput
 from odradek.spark.engine.worker_garbage import loaded_modules
-from odradek.spark.options import WriteOptions
-from odradek.spark.outgoing import Marks, RowFormat, row_format
-from odradek.spark.plain_errors import errors_in_one_line
+from odradek.spark.options.options import WriteOptions
+from odradek.spark.writing.outgoing import Marks, RowFormat, row_format
 
 if TYPE_CHECKING:
     import pyarrow as pa
     import pyspark
 
-    from odradek.spark import connections, outgoing_rows, row_traces
+    from odradek.spark.clients import connections
     from odradek.spark.exactly_once import write as two_phase
+    from odradek.spark.writing import outgoing_rows, row_traces
 else:
-    connections = lazy("odradek.spark.connections")
-    outgoing_rows = lazy("odradek.spark.outgoing_rows")
+    connections = lazy("odradek.spark.clients.connections")
+    outgoing_rows = lazy("odradek.spark.writing.outgoing_rows")
     two_phase = lazy("odradek.spark.exactly_once.write")
     pyspark = lazy("pyspark")
-    row_traces = lazy("odradek.spark.row_traces")
+    row_traces = lazy("odradek.spark.writing.row_traces")
 
 log: Final = logging.getLogger("odradek.spark")
 

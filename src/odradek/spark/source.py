@@ -32,13 +32,25 @@ from pyspark.sql.types import StructType
 from odradek.model.errors import ConfigError, ErrorValue, OdradekError
 from odradek.model.lazy import lazy
 from odradek.spark import tables
+from odradek.spark.engine.plain_errors import errors_in_one_line
 from odradek.spark.engine.prompt_input import PromptInput
 from odradek.spark.engine.worker_garbage import loaded_modules
 from odradek.spark.engine.zip_directories import share_zip_directories
-from odradek.spark.offsets import OffsetRange, StreamOffset, from_document, ranges_between, to_document
-from odradek.spark.option_table import OPTIONS, Use
-from odradek.spark.options import ArchiveOptions, ReadOptions, WriteOptions, read_options, write_options
-from odradek.spark.plain_errors import errors_in_one_line
+from odradek.spark.options.option_table import OPTIONS, Use
+from odradek.spark.options.options import (
+    ArchiveOptions,
+    ReadOptions,
+    WriteOptions,
+    read_options,
+    write_options,
+)
+from odradek.spark.reading.offsets import (
+    OffsetRange,
+    StreamOffset,
+    from_document,
+    ranges_between,
+    to_document,
+)
 from odradek.spark.reading.planning import grouped, split
 from odradek.spark.reading.schema import check_read_schema, read_ddl
 
@@ -46,7 +58,8 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
     from odradek.runtime import real
-    from odradek.spark import connections, publishing, sink
+    from odradek.spark import publishing, sink
+    from odradek.spark.clients import connections
     from odradek.spark.publishing import OffsetPublisher
     from odradek.spark.reading import batch, fetch, idle, progress, pruning
     from odradek.spark.reading import schema as spark_schema
@@ -57,7 +70,7 @@ if TYPE_CHECKING:
 else:
     real = lazy("odradek.runtime.real")
     batch = lazy("odradek.spark.reading.batch")
-    connections = lazy("odradek.spark.connections")
+    connections = lazy("odradek.spark.clients.connections")
     idle = lazy("odradek.spark.reading.idle")
     fetch = lazy("odradek.spark.reading.fetch")
     progress = lazy("odradek.spark.reading.progress")

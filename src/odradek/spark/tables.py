@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Final
 from urllib.parse import parse_qsl, quote, urlencode
 
 from odradek.model.errors import ConfigError
-from odradek.spark.option_table import OPTIONS, Use
+from odradek.spark.options.option_table import OPTIONS, Use
 
 if TYPE_CHECKING:
     from pyspark.sql.types import StructType

@@ -8,14 +8,6 @@ from typing import Final
 
 from odradek.model.java_numbers import is_digits
 from odradek.sql.archives import create_archive, drop_archive, query_archive
-from odradek.sql.catalog import (
-    PSEUDO_COLUMNS,
-    PersistentQuery,
-    SqlCatalog,
-    SqlColumn,
-    SqlSource,
-    TimestampColumn,
-)
 from odradek.sql.changes import (
     AppliedChange,
     Change,
@@ -29,7 +21,6 @@ from odradek.sql.changes import (
     TypeDropped,
     unchanged,
 )
-from odradek.sql.declared import check_columns, declared_column
 from odradek.sql.language.statements import (
     AlterQuery,
     AlterSource,
@@ -50,6 +41,16 @@ from odradek.sql.language.statements import (
     SourceKind,
     Statement,
 )
+from odradek.sql.metastore.catalog import (
+    PSEUDO_COLUMNS,
+    PersistentQuery,
+    SqlCatalog,
+    SqlColumn,
+    SqlSource,
+    TimestampColumn,
+)
+from odradek.sql.metastore.declared import check_columns, declared_column
+from odradek.sql.metastore.query_ids import free_query_id, given_query_id
 from odradek.sql.planning.building import source_formats
 from odradek.sql.planning.plan import (
     SINK_PROPERTIES,
@@ -61,7 +62,6 @@ from odradek.sql.planning.plan import (
     topic_settings,
 )
 from odradek.sql.planning.timestamps import milliseconds
-from odradek.sql.query_ids import free_query_id, given_query_id
 from odradek.sql.upgrades import alter_query, check_rebuilding, check_replacement, swap
 from odradek.sql.user_functions import create_function, drop_function
 from odradek.values.errors import SqlError, nearest

@@ -10,13 +10,12 @@ from collections import Counter
 from collections.abc import Mapping
 from typing import Final
 
-from odradek.archive.location import ArchiveLocation, archive_location
 from odradek.archive.options import DEFAULT_FILE_BYTES
 from odradek.archive.row_columns import RowColumns, ValueFormat, row_columns
+from odradek.archive.store.location import ArchiveLocation, archive_location
 from odradek.archive.tables.port import TableFormat
 from odradek.config.options import byte_count
 from odradek.model.errors import ConfigError
-from odradek.sql.catalog import PersistentQuery, SqlArchive, SqlCatalog, SqlSource
 from odradek.sql.changes import AppliedChange, ArchiveCreated, ArchiveDropped, Change, QueryStopped, unchanged
 from odradek.sql.language.dialect import tokens_of
 from odradek.sql.language.reading import StatementReader
@@ -27,8 +26,9 @@ from odradek.sql.language.statements import (
     DropArchive,
     PropertyValue,
 )
+from odradek.sql.metastore.catalog import PersistentQuery, SqlArchive, SqlCatalog, SqlSource
+from odradek.sql.metastore.query_ids import free_query_id
 from odradek.sql.planning.plan import SINK_PROPERTIES, planned_kind
-from odradek.sql.query_ids import free_query_id
 from odradek.values.errors import SqlError, nearest
 
 ARCHIVE_PROPERTIES: Final = (

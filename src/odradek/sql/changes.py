@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TypeAlias
 
-from odradek.sql.catalog import CreatedFunction, PersistentQuery, SqlArchive, SqlCatalog, SqlSource
+from odradek.sql.metastore.catalog import CreatedFunction, PersistentQuery, SqlArchive, SqlCatalog, SqlSource
 from odradek.sql.planning.plan import Plan
 from odradek.values.types import SqlType
 

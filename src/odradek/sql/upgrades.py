@@ -9,7 +9,6 @@ from dataclasses import replace
 from typing import Final
 
 from odradek.pipelines.upgrade import UpgradeMode
-from odradek.sql.catalog import PersistentQuery, SqlCatalog, SqlSource
 from odradek.sql.changes import (
     AppliedChange,
     ArchiveCreated,
@@ -21,8 +20,9 @@ from odradek.sql.changes import (
 )
 from odradek.sql.language.rewriting import quoted, with_clause
 from odradek.sql.language.statements import AlterQuery, AlterSwap, Properties, Statement
+from odradek.sql.metastore.catalog import PersistentQuery, SqlCatalog, SqlSource
+from odradek.sql.metastore.query_ids import free_query_id
 from odradek.sql.planning.plan import Plan, checked_properties, plan
-from odradek.sql.query_ids import free_query_id
 from odradek.values.errors import SqlError, nearest
 
 _VERSION: Final = re.compile(r"\.v([0-9]+)$")

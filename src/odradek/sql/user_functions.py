@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import re
 
-from odradek.sql.catalog import CreatedFunction, SqlCatalog
 from odradek.sql.changes import AppliedChange, FunctionCreated, FunctionDropped, unchanged
 from odradek.sql.functions.user import user_function
 from odradek.sql.language.statements import CreateFunction, DropFunction
+from odradek.sql.metastore.catalog import CreatedFunction, SqlCatalog
 from odradek.values.errors import SqlError, nearest
 from odradek.values.types import SqlType, parse_type
 

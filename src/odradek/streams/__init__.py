@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from odradek.streams.language import Stream, Table
     from odradek.streams.plan.windows import time_limit
     from odradek.streams.processors.custom import Processor, Timers, To
-    from odradek.streams.records import StreamRecord
+    from odradek.streams.processors.records import StreamRecord
     from odradek.values.formats.avro_file import Avro
     from odradek.values.formats.protobuf_file import Protobuf
 
@@ -38,7 +38,7 @@ __getattr__ = lazy_names(
         "odradek.streams.app": ("Streams",),
         "odradek.streams.driver": ("TestDriver",),
         "odradek.streams.processors.custom": ("Processor", "Timers", "To"),
-        "odradek.streams.records": ("StreamRecord",),
+        "odradek.streams.processors.records": ("StreamRecord",),
         "odradek.values.formats.avro_file": ("Avro",),
         "odradek.values.formats.protobuf_file": ("Protobuf",),
         "odradek.streams.grouped": ("GroupedStream",),

@@ -25,8 +25,8 @@ from odradek.streams.plan.program import Program
 from odradek.streams.plan.queries import planned_queries
 from odradek.streams.plan.windows import Length, milliseconds
 from odradek.streams.processors.failures import LetterRules
+from odradek.streams.processors.records import StreamRecord
 from odradek.streams.processors.task import ScriptStep
-from odradek.streams.records import StreamRecord
 from odradek.streams.translation import Translator
 from odradek.streams.translation.frames import (
     META,

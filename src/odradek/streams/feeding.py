@@ -11,11 +11,11 @@ from pyspark.sql.pandas.types import to_arrow_schema
 
 from odradek.model.errors import ConfigError
 from odradek.model.ids import TopicPartition
-from odradek.spark.option_table import Use
-from odradek.spark.options import read_options
+from odradek.spark.options.option_table import Use
+from odradek.spark.options.options import read_options
 from odradek.spark.reading.decode import to_columns
 from odradek.spark.reading.schema import arrow_schema, read_ddl
-from odradek.spark.result_types import ResultType, timestamp_type
+from odradek.spark.rows.result_types import ResultType, timestamp_type
 from odradek.streams.plan.operators import TopicSource
 from odradek.streams.plan.schemas import DeclaredSchema
 from odradek.streams.translation.frames import ORIGIN, STATE, RecordFrame, record_schema, struct_type

@@ -12,6 +12,7 @@ from odradek.streams.plan.keyed import Aggregated, Cogrouped, Folded, FoldedBy, 
 from odradek.streams.plan.operators import Emit, Expression, Operator, at_least_one
 from odradek.streams.plan.program import Program
 from odradek.streams.plan.schemas import checked_schema
+from odradek.streams.plan.user_code import Fold
 from odradek.streams.plan.windows import (
     Length,
     SessionWindows,
@@ -22,7 +23,6 @@ from odradek.streams.plan.windows import (
     positive_milliseconds,
     time_windows,
 )
-from odradek.streams.processors.aggregate import Fold
 from odradek.streams.processors.custom import Processor
 
 TableT = TypeVar("TableT")

@@ -11,7 +11,7 @@ from pyspark.sql.types import BinaryType, DataType, IntegerType, LongType, Short
 from odradek.client.settings import ConsumerSettings
 from odradek.model.errors import ConfigError
 from odradek.model.lazy import lazy
-from odradek.streams.changelogs import kafka_client
+from odradek.streams.restore.changelogs import kafka_client
 
 if TYPE_CHECKING:
     from odradek.streams.plan.operators import TopicSink

@@ -14,23 +14,23 @@ from pyspark.sql.types import StructType
 
 from odradek.model.errors import ConfigError
 from odradek.model.lazy import lazy
-from odradek.spark import connections
+from odradek.spark.clients import connections
 from odradek.spark.dead_letters.left_out import LeftOutRecords
 from odradek.spark.dead_letters.letters import QUERY_PROPERTY, MicroBatch
 from odradek.spark.dead_letters.passing import passing_rows
 from odradek.spark.engine.jvm import JAVA_OPTIONS, LASTING
 from odradek.spark.engine.session import session_with_state
-from odradek.spark.option_table import Use
-from odradek.spark.options import read_options
-from odradek.streams.changelogs import SinkChangelogs, make_compacted
-from odradek.streams.checkpoint_directory import CheckpointDirectory
+from odradek.spark.options.option_table import Use
+from odradek.spark.options.options import read_options
 from odradek.streams.plan.operators import Called, Operator, TopicSink, TopicSource, walk
 from odradek.streams.plan.program import Program
 from odradek.streams.plan.queries import PlannedQuery, planned_queries, sink_id
 from odradek.streams.plan.sources import can_be_named, source_names
 from odradek.streams.processors.failures import LetterRules, Letters
+from odradek.streams.processors.records import StreamRecord
 from odradek.streams.queryable_tables import QueryableTable, QueryableTables
-from odradek.streams.records import StreamRecord
+from odradek.streams.restore.changelogs import SinkChangelogs, make_compacted
+from odradek.streams.restore.checkpoint_directory import CheckpointDirectory
 from odradek.streams.translation import Translator
 from odradek.streams.translation.frames import (
     STATE,

@@ -201,7 +201,11 @@ def _offsets(peer: Peer) -> None:
         peer.ask(f"offsets, version {version}", commit(), version)
     peer.ask("offsets for an unknown partition", commit(partition=9), CLASSIC_COMMIT)
     peer.ask("offsets for an unknown topic", commit(topic="tx-no"), CLASSIC_COMMIT)
-    peer.ask("offsets in a generation that is not", commit(generation_id_or_member_epoch=3, member_id="m"), CLASSIC_COMMIT)
+    peer.ask(
+        "offsets in a generation that is not",
+        commit(generation_id_or_member_epoch=3, member_id="m"),
+        CLASSIC_COMMIT,
+    )
     peer.ask("offsets of a stranger", commit(member_id="m"), CLASSIC_COMMIT)
     peer.ask("offsets for a group without a name", commit(group_id=""), CLASSIC_COMMIT)
     peer.ask("offsets with an epoch too low", commit(producer_epoch=-1), CLASSIC_COMMIT)

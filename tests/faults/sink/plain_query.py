@@ -24,11 +24,12 @@ from tests.faults.sink.planted import PLANTED
 
 from odradek import Admin, Consumer, TopicPartition
 from odradek.client.consumer.consumer_record import ConsumerRecord
-from odradek.spark import connections
+from odradek.spark.clients import connections
 from odradek.spark.exactly_once import prepare, task
-from odradek.spark.exactly_once.decision import Participant, group_of
+from odradek.spark.exactly_once.decision import Participant
 from odradek.spark.exactly_once.driver import BatchTerms, DriverMemory, SinkDriver
 from odradek.spark.exactly_once.task import BatchName
+from odradek.spark.options.sink_ids import group_of
 
 TRIES = 4
 TIMEOUT_S = 600.0

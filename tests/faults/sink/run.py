@@ -19,7 +19,8 @@ from tests.faults.sink.source_writer import SourceWriter
 
 from odradek import Admin, NewTopic
 from odradek.model.errors import KafkaError
-from odradek.spark.exactly_once.decision import SinkRole, driver_id, group_of, sink_of
+from odradek.spark.exactly_once.decision import SinkRole, driver_id, sink_of
+from odradek.spark.options.sink_ids import group_of
 from odradek.testing import Cluster
 
 PARTITIONS: Final = 4

@@ -12,7 +12,7 @@ import pytest
 from tests.interop.sink.plain_sink import PlainSink, batch
 
 from odradek import Admin, ProducerFencedError
-from odradek.spark import connections
+from odradek.spark.clients import connections
 from odradek.spark.exactly_once.driver import SinkDriver
 
 MakeTopic = Callable[..., str]

@@ -29,10 +29,11 @@ from odradek.pipelines.store import PipelineStore
 from odradek.pipelines.upgrade import UpgradeMode
 from odradek.pipelines.upgrading import NextProgram, UpgradeRefused, preview, upgrade
 from odradek.runtime.real_clock import SystemClock
-from odradek.spark.exactly_once.decision import Decision, group_of
+from odradek.spark.exactly_once.decision import Decision
 from odradek.spark.exactly_once.driver import SinkDriver, last_decision
 from odradek.spark.exactly_once.task import BatchName
-from odradek.streams.changelog_topics import AbandonedChangelogs
+from odradek.spark.options.sink_ids import group_of
+from odradek.streams.restore.changelog_topics import AbandonedChangelogs
 from odradek.testing import LocalBroker
 
 Run = Callable[..., str]

@@ -12,8 +12,8 @@ from benchmarks.samples import Sample, findings
 from benchmarks.sql import first_rows
 
 from odradek.sql.applying import apply
-from odradek.sql.catalog import SqlCatalog
 from odradek.sql.language.parsing import parse_one
+from odradek.sql.metastore.catalog import SqlCatalog
 
 
 def _sample(contender, round_number, value, better="higher"):

@@ -22,7 +22,7 @@ from odradek.config.files.properties import format_properties
 from odradek.dead_letters.headers import FailedConsumer, Origin, RecordFailure, letter_headers
 from odradek.model.ids import TopicPartition
 from odradek.retry import RetryConsumer, RetryPolicy
-from odradek.sql.server.left_out.processing_log import ProcessingLogTerms
+from odradek.sql.server.topics.processing_log import ProcessingLogTerms
 from odradek.testing import LocalBroker
 
 PAGE = Path(__file__).parents[3] / "docs" / "authorization.md"

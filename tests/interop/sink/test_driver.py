@@ -14,7 +14,7 @@ from odradek import Admin, ProducerFencedError, TopicPartition
 from odradek.client.transactions.error_actions import FatalTransactionError
 from odradek.client.transactions.service import ProducerTransactions
 from odradek.model.errors import ConfigError, ErrorCode, KafkaError
-from odradek.spark import connections
+from odradek.spark.clients import connections
 from odradek.spark.exactly_once import open_transactions
 from odradek.spark.exactly_once.decision import Participant, SinkRole, participant_id, sink_of
 from odradek.spark.exactly_once.driver import BatchLostError, BatchTerms, SinkDriver

@@ -16,7 +16,7 @@ from tests.interop.sink.plain_sink import PlainSink, batch
 
 from odradek import Admin, ProducerFencedError
 from odradek.client import NewTopic, TransactionIdentity
-from odradek.spark import connections
+from odradek.spark.clients import connections
 from odradek.spark.exactly_once.decision import Participant, driver_id
 from odradek.spark.exactly_once.driver import BatchTerms
 from odradek.testing import LocalBroker

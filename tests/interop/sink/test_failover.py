@@ -9,8 +9,9 @@ from tests.interop.sink.plain_sink import PlainSink, batch
 
 from odradek import Admin
 from odradek.client import NewTopic
-from odradek.spark import connections
-from odradek.spark.exactly_once.decision import Decision, driver_id, group_of, participant_id
+from odradek.spark.clients import connections
+from odradek.spark.exactly_once.decision import Decision, driver_id, participant_id
+from odradek.spark.options.sink_ids import group_of
 from odradek.testing import Cluster
 
 TASKS = 3

@@ -12,7 +12,7 @@ from tests.interop.sink.plain_sink import PlainSink, batch
 from odradek import Admin, KafkaError
 from odradek.client import NewTopic
 from odradek.client.admin.transaction_descriptions import ONGOING
-from odradek.spark import connections
+from odradek.spark.clients import connections
 from odradek.spark.exactly_once.decision import Participant, participant_id
 from odradek.spark.exactly_once.driver import BatchLostError, BatchTerms, SinkDriver
 from odradek.testing import LocalBroker

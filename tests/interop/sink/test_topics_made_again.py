@@ -20,11 +20,11 @@ from tests.interop.sink.plain_sink import PlainSink
 from odradek import Admin, NewTopic, TopicPartition
 from odradek.client.groups.values import OffsetAndMetadata
 from odradek.model.errors import ConfigError
-from odradek.spark import connections
+from odradek.spark.clients import connections
 from odradek.spark.exactly_once import write
-from odradek.spark.exactly_once.decision import group_of
-from odradek.spark.option_table import Use
-from odradek.spark.options import write_options
+from odradek.spark.options.option_table import Use
+from odradek.spark.options.options import write_options
+from odradek.spark.options.sink_ids import group_of
 from odradek.spark.sink import StreamSink
 
 SCHEMA = StructType([StructField("value", BinaryType())])

@@ -15,10 +15,10 @@ from pyspark.sql.types import BinaryType, StructField, StructType
 from tests.interop.sink.plain_sink import PlainSink
 
 from odradek import Admin
-from odradek.spark import connections
+from odradek.spark.clients import connections
 from odradek.spark.exactly_once import write
-from odradek.spark.option_table import Use
-from odradek.spark.options import write_options
+from odradek.spark.options.option_table import Use
+from odradek.spark.options.options import write_options
 from odradek.spark.sink import StreamSink
 
 SECONDS = 30.0

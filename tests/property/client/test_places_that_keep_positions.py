@@ -20,22 +20,28 @@ import pytest
 
 from odradek import Admin, Consumer, NewTopic, Producer, TopicPartition
 from odradek.archive.checks.topic_side import BrokerTopics
-from odradek.archive.location import archive_location
 from odradek.archive.run import RunTerms, continuation
-from odradek.archive.values import ArchiveState
+from odradek.archive.store.location import archive_location
+from odradek.archive.store.values import ArchiveState
 from odradek.cli.main import main
 from odradek.model.errors import OdradekError
 from odradek.retry import RetryConsumer
 from odradek.runtime.real import SystemClock
-from odradek.spark import connections
+from odradek.spark.clients import connections
 from odradek.spark.exactly_once.driver import SinkDriver
 from odradek.spark.exactly_once.inputs import KnownTopics
 from odradek.spark.exactly_once.task import BatchName
-from odradek.spark.offsets import OffsetRange, StreamOffset, from_document, ranges_between, to_document
-from odradek.spark.option_table import Use
-from odradek.spark.options import read_options
+from odradek.spark.options.option_table import Use
+from odradek.spark.options.options import read_options
 from odradek.spark.publishing import OffsetPublisher
 from odradek.spark.reading.batch import plan_batch
+from odradek.spark.reading.offsets import (
+    OffsetRange,
+    StreamOffset,
+    from_document,
+    ranges_between,
+    to_document,
+)
 from odradek.spark.reading.progress import StreamProgress
 from odradek.testing import LocalBroker
 from odradek.views import TableView

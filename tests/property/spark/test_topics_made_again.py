@@ -17,10 +17,10 @@ from tests.unit.spark.logs import FIRST_ID, Logs
 
 from odradek.model.errors import ErrorCode, KafkaError
 from odradek.model.ids import TopicPartition
-from odradek.spark.offsets import StreamOffset, from_document, ranges_between, to_document
-from odradek.spark.option_table import Use
-from odradek.spark.options import read_options
+from odradek.spark.options.option_table import Use
+from odradek.spark.options.options import read_options
 from odradek.spark.reading.batch import plan_batch
+from odradek.spark.reading.offsets import StreamOffset, from_document, ranges_between, to_document
 from odradek.spark.reading.progress import StreamProgress
 
 SECOND_ID = UUID(int=2)

@@ -12,8 +12,8 @@ import pytest
 
 from odradek.model.errors import OdradekError
 from odradek.sql.applying import apply
-from odradek.sql.catalog import Catalog
 from odradek.sql.language.parsing import parse_one
+from odradek.sql.metastore.catalog import Catalog
 from odradek.sql.server.command_log.commands import SqlCommand
 from odradek.sql.server.command_log.snapshot_records import SnapshotUnreadable
 from odradek.sql.server.command_log.state import STATUSES_MAX, ServiceState

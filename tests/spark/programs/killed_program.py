@@ -113,8 +113,8 @@ class KillingDataSource(OdradekDataSource):
         return "killing"
 
     def streamWriter(self, schema: Any, overwrite: bool) -> KillingSink:  # noqa: N802 - Spark's name
-        from odradek.spark.option_table import Use
-        from odradek.spark.options import write_options
+        from odradek.spark.options.option_table import Use
+        from odradek.spark.options.options import write_options
 
         given = {key: value for key, value in self.options.items() if key not in ("moment", "jvm")}
         return KillingSink(

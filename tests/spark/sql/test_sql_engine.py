@@ -24,8 +24,8 @@ import pytest
 from odradek.archive.checks.topic_side import BrokerTopics
 from odradek.archive.checks.verify import all_faults, verify_archive
 from odradek.archive.files.reading import FileReader
-from odradek.archive.location import archive_location
 from odradek.archive.opening import open_archive
+from odradek.archive.store.location import archive_location
 from odradek.archive.tables.port import ArchiveTable
 from odradek.client import Consumer, Producer
 from odradek.model.ids import TopicPartition

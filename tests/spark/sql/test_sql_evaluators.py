@@ -19,10 +19,10 @@ from sqlglot import exp
 
 from odradek.sql.analysis.expressions import ExpressionCompiler
 from odradek.sql.analysis.scope import NameScope, ScopedColumn
-from odradek.sql.catalog import Catalog
 from odradek.sql.functions.registering import register
 from odradek.sql.language.parsing import parse_one
 from odradek.sql.language.statements import SelectStatement
+from odradek.sql.metastore.catalog import Catalog
 from odradek.sql.queries.expressions import EVALUATED, LocalScope, LocalValue, NeedsSpark
 from odradek.values.errors import SqlError
 from odradek.values.types import SqlType, parse_type

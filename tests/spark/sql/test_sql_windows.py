@@ -11,9 +11,9 @@ from tests.spark.streams.until_now import run, send
 
 from odradek.client import Producer
 from odradek.sql.applying import apply
-from odradek.sql.catalog import SqlCatalog
 from odradek.sql.changes import QueryStarted
 from odradek.sql.language import parse
+from odradek.sql.metastore.catalog import SqlCatalog
 from odradek.sql.planning import Plan
 from odradek.streams import Streams
 

@@ -13,7 +13,7 @@ from tests.spark.streams.until_now import TIMEOUT_S, run, send
 
 from odradek.spark.engine.session import session_with_state
 from odradek.streams import Streams
-from odradek.streams.checkpoint_directory import CheckpointDirectory
+from odradek.streams.restore.checkpoint_directory import CheckpointDirectory
 from odradek.streams.translation.task_names import even_names
 
 

@@ -20,9 +20,9 @@ from tests.spark.sql.test_sql_engine import EARLIEST, serving, wait_for
 from tests.spark.streams.until_now import TIMEOUT_S, run, send
 
 from odradek.archive.history.read_through import OdradekWithArchive
-from odradek.archive.location import ArchiveLocation
 from odradek.archive.run import RunTerms, start_archiving
 from odradek.archive.source import ArchiveDataSource
+from odradek.archive.store.location import ArchiveLocation
 from odradek.streams import Streams
 
 if TYPE_CHECKING:

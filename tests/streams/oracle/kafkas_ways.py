@@ -12,8 +12,8 @@ from typing import Any
 
 from tests.streams.oracle.direct import Ways
 
+from odradek.streams.plan.user_code import Fold
 from odradek.streams.plan.windows import SlidingWindows
-from odradek.streams.processors.aggregate import Fold
 from odradek.streams.processors.open_windows import Arrival, OpenWindows, WindowChange
 from odradek.streams.processors.ports import Fields, InputRow, KeyedProcessor, TaskState, UpdateRow
 from odradek.streams.processors.sliding import Sliding

@@ -21,13 +21,13 @@ from odradek.archive.checks.offset_runs import OffsetRuns
 from odradek.archive.checks.topic_side import LogExtent
 from odradek.archive.files.data_files import layout_of, write_files
 from odradek.archive.files.reading import FileReader
-from odradek.archive.location import ArchiveLocation, archive_location
 from odradek.archive.opening import open_archive, open_or_create
+from odradek.archive.store.location import ArchiveLocation, archive_location
+from odradek.archive.store.values import BatchId, NewBatch
 from odradek.archive.tables.commit import Committed, commit_batch
 from odradek.archive.tables.port import ArchiveTable, TableFormat
-from odradek.archive.values import BatchId, NewBatch
 from odradek.model.ids import TopicPartition
-from odradek.spark.offsets import OffsetRange
+from odradek.spark.reading.offsets import OffsetRange
 
 HEADERS = pa.list_(pa.field("element", pa.struct([("key", pa.string()), ("value", pa.binary())])))
 SCHEMA = pa.schema(

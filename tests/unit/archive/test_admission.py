@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import pytest
 
+from odradek.archive.store.values import ArchiveError, ArchiveState, BatchId, DataFile, NewBatch
 from odradek.archive.tables.admission import is_new
-from odradek.archive.values import ArchiveError, ArchiveState, BatchId, DataFile, NewBatch
 from odradek.model.ids import TopicPartition
-from odradek.spark.offsets import OffsetRange
+from odradek.spark.reading.offsets import OffsetRange
 
 ONE, TWO = TopicPartition("t", 1), TopicPartition("t", 2)
 

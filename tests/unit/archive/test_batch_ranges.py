@@ -11,7 +11,7 @@ import pytest
 from odradek.archive.sink import batch_ranges
 from odradek.model.errors import ConfigError
 from odradek.model.ids import TopicPartition
-from odradek.spark.offsets import OffsetRange
+from odradek.spark.reading.offsets import OffsetRange
 
 
 def checkpoint(directory: Path, *batches: Any) -> str:

@@ -15,14 +15,14 @@ from hypothesis import strategies as st
 from odradek.archive.files.compaction import compact
 from odradek.archive.files.data_files import layout_of, write_files
 from odradek.archive.files.reading import FileReader
-from odradek.archive.location import archive_location
 from odradek.archive.opening import open_archive, open_or_create
+from odradek.archive.store.location import archive_location
+from odradek.archive.store.values import BatchId, NewBatch
 from odradek.archive.tables.commit import commit_batch
 from odradek.archive.tables.delta_mapping import needs_mapping
 from odradek.archive.tables.port import TableFormat
-from odradek.archive.values import BatchId, NewBatch
 from odradek.runtime.real import SystemClock
-from odradek.spark.offsets import OffsetRange
+from odradek.spark.reading.offsets import OffsetRange
 
 from .conftest import ORDERS
 

@@ -11,12 +11,12 @@ import pytest
 
 from odradek.archive.checks import topic_side
 from odradek.archive.checks.topic_side import LogExtent
-from odradek.archive.location import archive_location
+from odradek.archive.store.location import archive_location
 from odradek.archive.tables.port import TableFormat
 from odradek.cli.archive import archive as command
 from odradek.cli.main import main
 from odradek.model.ids import TopicPartition
-from odradek.spark.offsets import OffsetRange
+from odradek.spark.reading.offsets import OffsetRange
 
 from .conftest import ORDERS, ListedTopics, TestArchive, rows
 

@@ -15,13 +15,13 @@ from odradek.archive.checks.verify import verify_archive
 from odradek.archive.files.compaction import CompactionResult, compact, plan_compaction
 from odradek.archive.files.file_lists import ListStyle, file_lists, write_file_list
 from odradek.archive.opening import open_archive
+from odradek.archive.store.values import ArchiveError, CommitConflict, DataFile, RowBounds
 from odradek.archive.tables.iceberg_directory import DirectoryCatalog
 from odradek.archive.tables.parquet import COMMITS
 from odradek.archive.tables.port import TableFormat
-from odradek.archive.values import ArchiveError, CommitConflict, DataFile, RowBounds
 from odradek.model.ids import TopicPartition
 from odradek.runtime.real import SystemClock
-from odradek.spark.offsets import OffsetRange
+from odradek.spark.reading.offsets import OffsetRange
 
 from .conftest import ORDERS, TestArchive
 

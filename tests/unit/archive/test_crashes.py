@@ -9,14 +9,14 @@ from typing import Any
 import deltalake
 import pytest
 
-from odradek.archive import store
 from odradek.archive.checks.topic_side import LogExtent
 from odradek.archive.checks.verify import verify_archive
 from odradek.archive.files import data_files
-from odradek.archive.location import archive_location
+from odradek.archive.store.location import archive_location
+from odradek.archive.store import object_store as store
 from odradek.archive.tables import delta, iceberg, parquet
 from odradek.archive.tables.port import TableFormat
-from odradek.spark.offsets import OffsetRange
+from odradek.spark.reading.offsets import OffsetRange
 
 from .conftest import ORDERS, ListedTopics, TestArchive, rows
 

@@ -21,9 +21,9 @@ from odradek.archive.files.data_files import (
 )
 from odradek.archive.files.reading import share_files
 from odradek.archive.files.unfit_values import with_fitting_values
-from odradek.archive.values import KEY_HEADER, TIME_HEADER, ArchiveError, DataFile
+from odradek.archive.store.values import KEY_HEADER, TIME_HEADER, ArchiveError, DataFile
 from odradek.model.ids import TopicPartition
-from odradek.spark.offsets import OffsetRange
+from odradek.spark.reading.offsets import OffsetRange
 
 from .conftest import HEADERS, HOUR_US, ORDERS, SCHEMA, rows
 

@@ -11,10 +11,10 @@ from tests.unit.hostile_numbers import NO_WHOLE
 from odradek.archive.options import ARCHIVE_OPTIONS
 from odradek.config.options import OptionTable, byte_count
 from odradek.model.errors import ConfigError
-from odradek.spark.option_table import OPTIONS as SPARK_OPTIONS
-from odradek.spark.option_table import Use
-from odradek.spark.options import read_options
-from odradek.spark.reading.positions import partition_numbers
+from odradek.spark.options.option_table import OPTIONS as SPARK_OPTIONS
+from odradek.spark.options.option_table import Use
+from odradek.spark.options.options import read_options
+from odradek.spark.options.positions import partition_numbers
 
 _GIVEN = {"kafka.bootstrap.servers": "h:9092", "subscribe": "flights"}
 NUMBERS = (

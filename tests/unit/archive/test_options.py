@@ -8,12 +8,12 @@ from typing import Any
 
 import pytest
 
-from odradek.archive.location import archive_location
 from odradek.archive.options import (
     ARCHIVE_OPTIONS,
     archive_read_options,
     archive_write_options,
 )
+from odradek.archive.store.location import archive_location
 from odradek.archive.tables.port import TableFormat
 from odradek.config.options import byte_count
 from odradek.model.errors import ConfigError

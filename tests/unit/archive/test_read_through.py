@@ -28,19 +28,19 @@ from odradek.archive.history.archived_catalog import ArchivedCatalog
 from odradek.archive.history.archived_rows import first_at
 from odradek.archive.history.read_through import ArchiveHistory
 from odradek.archive.history.record_columns import as_records, needed_columns
-from odradek.archive.location import archive_location
 from odradek.archive.opening import open_archive, open_or_create
+from odradek.archive.store.location import archive_location
+from odradek.archive.store.values import KEY_HEADER, TIME_HEADER, ArchiveError, BatchId, DataFile, NewBatch
 from odradek.archive.tables.commit import commit_batch
 from odradek.archive.tables.parquet import ParquetArchive
 from odradek.archive.tables.port import TableFormat
-from odradek.archive.values import KEY_HEADER, TIME_HEADER, ArchiveError, BatchId, DataFile, NewBatch
 from odradek.model.errors import ConfigError, KafkaError
 from odradek.model.ids import TopicPartition
-from odradek.spark.offsets import OffsetRange
-from odradek.spark.option_table import Use
-from odradek.spark.options import ReadOptions, read_options
+from odradek.spark.options.option_table import Use
+from odradek.spark.options.options import ReadOptions, read_options
+from odradek.spark.options.positions import EARLIEST, LATEST
 from odradek.spark.reading.batch import plan_batch
-from odradek.spark.reading.positions import EARLIEST, LATEST
+from odradek.spark.reading.offsets import OffsetRange
 from odradek.spark.reading.pruning import Numbers, Pruning, pruned
 
 HOUR_MS = HOUR_US // 1_000

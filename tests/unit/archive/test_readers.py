@@ -20,7 +20,7 @@ from pyiceberg.table import StaticTable
 from odradek.archive.files.compaction import compact
 from odradek.archive.files.file_lists import SYMLINKS, ListStyle, write_file_list
 from odradek.archive.tables.port import TableFormat
-from odradek.spark.offsets import OffsetRange
+from odradek.spark.reading.offsets import OffsetRange
 
 from .conftest import ORDERS, TestArchive, at_times
 

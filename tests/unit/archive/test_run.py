@@ -7,10 +7,10 @@ import json
 import pytest
 
 from odradek.archive.checks.topic_side import LogExtent
-from odradek.archive.location import archive_location
 from odradek.archive.row_columns import Derived, RowColumns, ValueFormat, row_columns
 from odradek.archive.run import BatchSizes, RunTerms, portions, reason_in, sink_options, starting_offsets
-from odradek.archive.values import DataFile
+from odradek.archive.store.location import archive_location
+from odradek.archive.store.values import DataFile
 from odradek.model.errors import ConfigError
 from odradek.model.ids import TopicPartition
 

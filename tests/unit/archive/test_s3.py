@@ -18,14 +18,14 @@ from odradek.archive.checks.verify import verify_archive
 from odradek.archive.files.compaction import compact
 from odradek.archive.files.file_lists import ListStyle, write_file_list
 from odradek.archive.files.reading import FileReader
-from odradek.archive.location import ArchiveLocation, archive_location
 from odradek.archive.opening import format_at, open_archive
-from odradek.archive.store import small_objects
+from odradek.archive.store.location import ArchiveLocation, archive_location
+from odradek.archive.store.object_store import small_objects
+from odradek.archive.store.values import ArchiveError, CommitConflict
 from odradek.archive.tables.commit import Committed
 from odradek.archive.tables.port import TableFormat
-from odradek.archive.values import ArchiveError, CommitConflict
 from odradek.runtime.real import SystemClock
-from odradek.spark.offsets import OffsetRange
+from odradek.spark.reading.offsets import OffsetRange
 
 from .conftest import ORDERS, TestArchive, rows
 

@@ -16,15 +16,15 @@ from odradek.archive.files.data_files import NULL_IN_A_PATH, layout_of, write_fi
 from odradek.archive.files.extent_index import ExtentIndex, sort_key
 from odradek.archive.files.reading import FileReader
 from odradek.archive.history.archived_rows import first_at
-from odradek.archive.location import archive_location
 from odradek.archive.opening import check_location, format_at, open_archive, open_or_create
+from odradek.archive.store.location import archive_location
+from odradek.archive.store.values import ArchiveError, BatchId, CommitConflict, NewBatch
 from odradek.archive.tables.commit import Committed, commit_batch
 from odradek.archive.tables.port import TableFormat
-from odradek.archive.values import ArchiveError, BatchId, CommitConflict, NewBatch
 from odradek.model.errors import ConfigError
 from odradek.model.ids import TopicPartition
 from odradek.runtime.real import SystemClock
-from odradek.spark.offsets import OffsetRange
+from odradek.spark.reading.offsets import OffsetRange
 
 from .conftest import HOUR_US, ORDERS, SCHEMA, TestArchive, at_times, rows
 

@@ -21,16 +21,16 @@ from odradek.archive.files.compaction import compact
 from odradek.archive.history.read_through import ArchiveHistory, divide
 from odradek.archive.opening import open_archive
 from odradek.archive.run import RunTerms, continuation
+from odradek.archive.store.values import ArchiveError, ArchiveState, BatchId, NewBatch
 from odradek.archive.tables.admission import is_new
 from odradek.archive.tables.commit import Committed
 from odradek.archive.tables.parquet import SNAPSHOT_EVERY
-from odradek.archive.values import ArchiveError, ArchiveState, BatchId, NewBatch
 from odradek.model.ids import ZERO_UUID
 from odradek.runtime.real import SystemClock
-from odradek.spark.offsets import OffsetRange
-from odradek.spark.option_table import Use
-from odradek.spark.options import read_options
+from odradek.spark.options.option_table import Use
+from odradek.spark.options.options import read_options
 from odradek.spark.reading.batch import plan_batch
+from odradek.spark.reading.offsets import OffsetRange
 
 SECOND_ID = UUID(int=2)
 IDS = st.sampled_from([ZERO_UUID, FIRST_ID, SECOND_ID])

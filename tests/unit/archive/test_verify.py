@@ -9,7 +9,7 @@ import pytest
 from odradek.archive.checks.topic_side import LogExtent
 from odradek.archive.checks.verify import PartitionFindings, all_faults, verify_archive
 from odradek.model.ids import TopicPartition
-from odradek.spark.offsets import OffsetRange
+from odradek.spark.reading.offsets import OffsetRange
 
 from .conftest import ORDERS, ListedTopics, TestArchive, rows
 

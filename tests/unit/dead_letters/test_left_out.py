@@ -13,12 +13,12 @@ import pytest
 
 from odradek.dead_letters.processing_log import ENTRIES_MAX, ProcessingLog
 from odradek.model.errors import ErrorCode, KafkaError
-from odradek.spark import connections
+from odradek.spark.clients import connections
 from odradek.spark.dead_letters.left_out import LeftOutRecords
 from odradek.spark.dead_letters.letters import MicroBatch
 from odradek.spark.dead_letters.passing import LOGGED, passing_rows
-from odradek.spark.option_table import Use
-from odradek.spark.options import write_options
+from odradek.spark.options.option_table import Use
+from odradek.spark.options.options import write_options
 
 LOG = ProcessingLog(topic="the-log", logger="processing.CSAS_X_1", includes_rows=True)
 MICRO_BATCH = MicroBatch(query="q", batch=1)

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from uuid import UUID
 
 from odradek.model.ids import TopicPartition
-from odradek.spark.reading.positions import EARLIEST, LATEST
+from odradek.spark.options.positions import EARLIEST, LATEST
 
 FIRST_ID = UUID(int=1)
 

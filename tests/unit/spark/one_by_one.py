@@ -10,8 +10,8 @@ import pyarrow as pa
 from odradek.dead_letters.headers import HeaderPairs
 from odradek.model.errors import ErrorCode, KafkaError
 from odradek.spark.dead_letters.letters import letters_in
-from odradek.spark.outgoing import Marks, RowFormat
-from odradek.spark.outgoing_rows import outgoing_rows
+from odradek.spark.writing.outgoing import Marks, RowFormat
+from odradek.spark.writing.outgoing_rows import outgoing_rows
 
 _US_PER_MS: Final = 1_000
 

@@ -7,7 +7,12 @@ from collections.abc import Iterator, Mapping
 import pytest
 
 from odradek.model.errors import ConfigError
-from odradek.spark.connections import IDLE_CLIENTS_MAX, Pool, check_read_settings, check_write_settings
+from odradek.spark.clients.connections import (
+    IDLE_CLIENTS_MAX,
+    Pool,
+    check_read_settings,
+    check_write_settings,
+)
 
 SERVERS = {"bootstrap.servers": "127.0.0.1:9092"}
 

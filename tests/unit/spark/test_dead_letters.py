@@ -43,17 +43,17 @@ from odradek.dead_letters.letter import read_letter
 from odradek.model.errors import ConfigError
 from odradek.model.ids import TopicPartition
 from odradek.records.arrow import SCHEMA
-from odradek.spark.columns import DEAD_LETTER, DEAD_LETTER_FIELDS
 from odradek.spark.dead_letters import letters
 from odradek.spark.dead_letters.guarded import GuardedCall
 from odradek.spark.dead_letters.letters import MicroBatch
 from odradek.spark.dead_letters.mismatch import SCHEMA_MISMATCH, is_plainly_wrong, why_not
-from odradek.spark.option_table import Decoding, Use
-from odradek.spark.options import read_options, write_options
-from odradek.spark.outgoing import row_format
+from odradek.spark.options.option_table import Decoding, Use
+from odradek.spark.options.options import read_options, write_options
 from odradek.spark.reading.decode import _parse_all, decode_json, to_columns
 from odradek.spark.reading.schema import arrow_schema
-from odradek.spark.result_types import ResultType, with_dicts
+from odradek.spark.rows.columns import DEAD_LETTER, DEAD_LETTER_FIELDS
+from odradek.spark.rows.result_types import ResultType, with_dicts
+from odradek.spark.writing.outgoing import row_format
 
 HERE = TopicPartition("orders", 3)
 SERVERS = {"kafka.bootstrap.servers": "h:1"}

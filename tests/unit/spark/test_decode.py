@@ -13,10 +13,10 @@ from hypothesis import strategies as st
 
 from odradek.model.errors import ErrorCode, KafkaError
 from odradek.model.ids import TopicPartition
-from odradek.spark.columns import DEAD_LETTER
-from odradek.spark.option_table import Decoding, OnDecodeError
-from odradek.spark.options import Projection
+from odradek.spark.options.option_table import Decoding, OnDecodeError
+from odradek.spark.options.options import Projection
 from odradek.spark.reading.decode import decode_json, decode_utf8, to_columns
+from odradek.spark.rows.columns import DEAD_LETTER
 
 HERE = TopicPartition("t", 3)
 KIND = pa.struct([("a", pa.int64()), ("b", pa.string())])

@@ -8,8 +8,8 @@ import pytest
 
 from odradek.model.errors import ConfigError
 from odradek.spark import connection_options
-from odradek.spark.option_table import Use
-from odradek.spark.options import read_options
+from odradek.spark.options.option_table import Use
+from odradek.spark.options.options import read_options
 
 
 @pytest.fixture

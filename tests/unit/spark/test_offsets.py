@@ -10,7 +10,13 @@ from hypothesis import strategies as st
 
 from odradek.model.errors import ConfigError
 from odradek.model.ids import TopicPartition
-from odradek.spark.offsets import OffsetRange, StreamOffset, from_document, ranges_between, to_document
+from odradek.spark.reading.offsets import (
+    OffsetRange,
+    StreamOffset,
+    from_document,
+    ranges_between,
+    to_document,
+)
 
 A, B, C = TopicPartition("a", 0), TopicPartition("a", 10), TopicPartition("b", 2)
 offset_maps = st.dictionaries(

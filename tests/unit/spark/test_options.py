@@ -6,13 +6,13 @@ import pytest
 
 from odradek.model.errors import ConfigError
 from odradek.model.ids import TopicPartition
-from odradek.spark.option_table import OPTIONS, Decoding, NoNewerRecord, OnDecodeError, Use
-from odradek.spark.options import (
+from odradek.spark.options.option_table import OPTIONS, Decoding, NoNewerRecord, OnDecodeError, Use
+from odradek.spark.options.options import (
     ReadOptions,
     read_options,
     write_options,
 )
-from odradek.spark.reading.positions import (
+from odradek.spark.options.positions import (
     EARLIEST,
     LATEST,
     AtGroup,

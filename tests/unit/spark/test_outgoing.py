@@ -24,8 +24,8 @@ from tests.unit.spark import one_by_one
 from tests.unit.spark.one_by_one import OutgoingRecord
 
 from odradek.model.errors import ConfigError, ErrorCode, KafkaError
-from odradek.spark.outgoing import Marks, RowFormat, row_format
-from odradek.spark.outgoing_rows import BYTES_FOR_EACH_PARTITION, RowBatcher, outgoing_rows
+from odradek.spark.writing.outgoing import Marks, RowFormat, row_format
+from odradek.spark.writing.outgoing_rows import BYTES_FOR_EACH_PARTITION, RowBatcher, outgoing_rows
 
 HEADERS = ArrayType(StructType([StructField("key", StringType()), StructField("value", BinaryType())]))
 HEADER = pa.struct([("key", pa.string()), ("value", pa.binary())])

@@ -6,7 +6,7 @@ import re
 from pathlib import Path
 
 from odradek.config.options import DURATION_MS, Option
-from odradek.spark.option_table import OPTIONS
+from odradek.spark.options.option_table import OPTIONS
 
 PAGE = Path(__file__).parents[3] / "docs" / "spark.md"
 ROWS = re.findall(r"^\| (`[^|]+) \|(.*?)\|.*\|$", PAGE.read_text(encoding="utf-8"), re.MULTILINE)

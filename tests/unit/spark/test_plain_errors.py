@@ -12,7 +12,7 @@ from pyspark.serializers import read_int
 from pyspark.util import handle_worker_exception
 
 from odradek.model.errors import ConfigError, ErrorCode, KafkaError
-from odradek.spark.plain_errors import errors_in_one_line
+from odradek.spark.engine.plain_errors import errors_in_one_line
 
 
 @errors_in_one_line()

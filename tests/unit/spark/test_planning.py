@@ -6,7 +6,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from odradek.model.ids import TopicPartition
-from odradek.spark.offsets import OffsetRange
+from odradek.spark.reading.offsets import OffsetRange
 from odradek.spark.reading.planning import advance, grouped, lost_records, share, split
 
 A, B, C = (TopicPartition("t", number) for number in range(3))

@@ -6,7 +6,7 @@ import pytest
 
 from odradek.model.errors import ConfigError
 from odradek.model.ids import TopicPartition
-from odradek.spark.reading.positions import (
+from odradek.spark.options.positions import (
     EARLIEST,
     LATEST,
     AtOffsets,

@@ -10,9 +10,9 @@ from tests.unit.spark.logs import FIRST_ID, Logs
 
 from odradek.model.errors import ConfigError, ErrorCode, KafkaError
 from odradek.model.ids import TopicPartition
-from odradek.spark.offsets import StreamOffset, ranges_between
-from odradek.spark.option_table import Use
-from odradek.spark.options import read_options
+from odradek.spark.options.option_table import Use
+from odradek.spark.options.options import read_options
+from odradek.spark.reading.offsets import StreamOffset, ranges_between
 from odradek.spark.reading.progress import StreamProgress
 
 A, B = TopicPartition("t", 0), TopicPartition("t", 1)

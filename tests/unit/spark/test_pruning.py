@@ -26,7 +26,7 @@ from pyspark.sql.datasource import (
 
 from odradek.model.ids import TopicPartition
 from odradek.records.partition import partition_of
-from odradek.spark.offsets import OffsetRange
+from odradek.spark.reading.offsets import OffsetRange
 from odradek.spark.reading.pruning import pruned, pruning_of
 
 UTC = datetime.UTC

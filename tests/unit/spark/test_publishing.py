@@ -10,8 +10,8 @@ import pytest
 
 from odradek.model.errors import ErrorCode, KafkaError
 from odradek.model.ids import TopicPartition
-from odradek.spark.offsets import StreamOffset
 from odradek.spark.publishing import REFRESH_S, RETRY_S, OffsetPublisher
+from odradek.spark.reading.offsets import StreamOffset
 
 A, B = TopicPartition("t", 0), TopicPartition("t", 1)
 

@@ -9,10 +9,10 @@ pytest.importorskip("pyspark", reason="PySpark is absent")
 import pyarrow as pa
 
 from odradek.model.errors import ConfigError
-from odradek.spark.option_table import Use
-from odradek.spark.options import write_options
-from odradek.spark.outgoing import Marks
-from odradek.spark.row_traces import ROWS_MAX, RowTraces
+from odradek.spark.options.option_table import Use
+from odradek.spark.options.options import write_options
+from odradek.spark.writing.outgoing import Marks
+from odradek.spark.writing.row_traces import ROWS_MAX, RowTraces
 from odradek.telemetry.spans import FinishedSpan
 from odradek.telemetry.trace_context import TraceContext, parsed
 

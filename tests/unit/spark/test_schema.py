@@ -29,8 +29,8 @@ from pyspark.sql.types import (
 )
 
 from odradek.model.errors import ConfigError
-from odradek.spark.option_table import Use
-from odradek.spark.options import Projection, read_options
+from odradek.spark.options.option_table import Use
+from odradek.spark.options.options import Projection, read_options
 from odradek.spark.reading.schema import arrow_schema, check_read_schema, read_ddl
 
 

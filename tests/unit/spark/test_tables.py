@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from pyspark.sql.types import BinaryType, StructField, StructType
 
 from odradek.model.errors import ConfigError
-from odradek.spark.option_table import Use
+from odradek.spark.options.option_table import Use
 from odradek.spark.source import OdradekDataSource
 from odradek.spark.tables import comment_of, read_from_table, stored_options, written_to_table
 

@@ -10,9 +10,9 @@ from pathlib import Path
 
 from odradek.sql.rest_client import RestClient
 from odradek.sql.server.gate import HttpUsers
-from odradek.sql.server.left_out.processing_log import ProcessingLogTerms
 from odradek.sql.server.serving import HttpTerms
 from odradek.sql.server.sql_server import ServerTerms, serve
+from odradek.sql.server.topics.processing_log import ProcessingLogTerms
 from odradek.values.schema_registry import SchemaRegistryTerms
 
 

@@ -6,8 +6,8 @@ from typing import Self
 
 from odradek.model.errors import OdradekError
 from odradek.sql.applying import apply
-from odradek.sql.catalog import Catalog
 from odradek.sql.language.parsing import parse_one
+from odradek.sql.metastore.catalog import Catalog
 from odradek.sql.server.command_log.command_topic import CommandTopic
 from odradek.sql.server.command_log.commands import SqlCommand
 from odradek.sql.server.command_log.state import ServiceState

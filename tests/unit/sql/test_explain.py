@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 
 from odradek.sql.applying import apply
-from odradek.sql.catalog import SqlCatalog
 from odradek.sql.language import parse, parse_one
+from odradek.sql.metastore.catalog import SqlCatalog
 from odradek.sql.planning import Plan, explain, explained_plan
 from odradek.sql.server.entities import described_plan
 from odradek.values.errors import SqlError

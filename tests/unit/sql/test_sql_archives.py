@@ -7,10 +7,10 @@ import pytest
 from odradek.archive.row_columns import Derived, ValueFormat
 from odradek.sql.applying import apply
 from odradek.sql.archives import query_archive
-from odradek.sql.catalog import SqlCatalog
 from odradek.sql.changes import ArchiveCreated, ArchiveDropped, QueryPaused, QueryStarted, QueryStopped
 from odradek.sql.language import parse, parse_one
 from odradek.sql.language.statements import CreateArchive, CreateAsSelect
+from odradek.sql.metastore.catalog import SqlCatalog
 from odradek.sql.queries.engine import QueryFailure
 from odradek.sql.server.archives import described_archive
 from odradek.sql.server.command_log.state import command_id

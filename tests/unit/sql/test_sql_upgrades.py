@@ -11,18 +11,18 @@ import pytest
 from odradek.client import Admin, NewTopic, Producer
 from odradek.model.ids import TopicPartition
 from odradek.pipelines.upgrade import UpgradeMode
-from odradek.spark.exactly_once.decision import group_of
+from odradek.spark.options.sink_ids import group_of
 from odradek.sql.applying import apply
-from odradek.sql.catalog import SqlCatalog, SqlSource
 from odradek.sql.changes import QueryStarted, QueryStopped, SourceCreated
 from odradek.sql.language import parse, parse_one
 from odradek.sql.language.statements import AlterQuery, CreateAsSelect
+from odradek.sql.metastore.catalog import SqlCatalog, SqlSource
 from odradek.sql.queries.builds import PersistentBuild, PlannedText
 from odradek.sql.queries.channel import StartQuery
 from odradek.sql.queries.engine import SqlEngine
 from odradek.sql.server.checkpoints import QueryCheckpoints
 from odradek.sql.server.rebuilding import SWAP_LAG, RebuildWatch
-from odradek.sql.server.topics import SourceTopics
+from odradek.sql.server.topics.source_topics import SourceTopics
 from odradek.sql.server.upgrades import JudgedUpgrade, Upgrades
 from odradek.sql.upgrades import next_topic, with_mode
 from odradek.testing import LocalBroker

@@ -8,11 +8,11 @@ from pathlib import Path
 import pytest
 
 from odradek.sql.applying import apply
-from odradek.sql.catalog import SqlCatalog
 from odradek.sql.functions import FUNCTIONS
 from odradek.sql.functions.document import page
 from odradek.sql.functions.user import user_function
 from odradek.sql.language import parse_one
+from odradek.sql.metastore.catalog import SqlCatalog
 from odradek.sql.planning.aggregation import SqlAggregation
 from odradek.sql.planning.steps import AggregateCall
 from odradek.values.errors import SqlError

@@ -10,8 +10,8 @@ from odradek.model.errors import ConfigError
 from odradek.streams.processors.custom import CustomProcessor, Processor, Timers
 from odradek.streams.processors.joins import LatestProcessor
 from odradek.streams.processors.keyed_state import KeyedState
+from odradek.streams.processors.records import StreamRecord
 from odradek.streams.processors.state_bytes import state_value
-from odradek.streams.records import StreamRecord
 
 pytest.importorskip("pyspark")
 
@@ -19,11 +19,11 @@ import pyarrow as pa
 from pyspark.sql import Row
 from pyspark.sql.streaming.tws_tester import TwsTester
 
-from odradek.streams.changelogs import StateChangelog
 from odradek.streams.processors.columns import TaskColumns
 from odradek.streams.processors.failures import FailedRows, Letters, RecordFailedError
 from odradek.streams.processors.ports import KeyedProcessor
 from odradek.streams.processors.task import MemoryStore
+from odradek.streams.restore.changelogs import StateChangelog
 from odradek.streams.translation.adapter import TaskProcessor, TaskRun, packed_changes
 from odradek.streams.translation.packing import PACKED_BYTES, ROWS, packed, unpacked
 

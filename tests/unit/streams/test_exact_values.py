@@ -17,7 +17,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from odradek.model.errors import ConfigError
-from odradek.spark.result_types import ResultType
+from odradek.spark.rows.result_types import ResultType
 from odradek.streams import Processor, StreamRecord, Streams
 from odradek.streams.processors.aggregate import AggregateProcessor, PythonFold
 from odradek.streams.processors.columnar import columnar

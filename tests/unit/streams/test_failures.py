@@ -14,7 +14,7 @@ from odradek.dead_letters.headers import PREFIX
 from odradek.model.errors import ConfigError
 from odradek.spark.dead_letters.letters import NO_BATCH
 from odradek.spark.dead_letters.passing import passing_rows
-from odradek.spark.result_types import ResultType
+from odradek.spark.rows.result_types import ResultType
 from odradek.streams import Processor, StreamRecord, Streams, Timers
 from odradek.streams.plan.windows import TimeWindows
 from odradek.streams.processors.aggregate import AggregateProcessor, CalledFunction, SqlFold

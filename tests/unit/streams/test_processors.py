@@ -18,10 +18,10 @@ from odradek.streams.processors.custom import CustomProcessor, Processor, Timers
 from odradek.streams.processors.functions import FUNCTIONS, REMOVABLE
 from odradek.streams.processors.keyed_state import PART_LENGTH, KeyedState
 from odradek.streams.processors.ports import InputRow
+from odradek.streams.processors.records import StreamRecord
 from odradek.streams.processors.stream_joins import StreamStreamProcessor
 from odradek.streams.processors.task import CachedState, MemoryStore, next_wall_clock, run_batch
 from odradek.streams.processors.windows import WindowProcessor, open_windows
-from odradek.streams.records import StreamRecord
 
 SESSION = SessionWindows(gap_ms=5, grace_ms=2, idle_ms=200)
 COUNT = SqlFold((CalledFunction(function="count", arguments=("x",), constants=(), out="n", removable=False),))

@@ -16,9 +16,9 @@ from pyspark.sql.types import StructType
 
 from odradek import Admin, NewTopic, Producer
 from odradek.model.errors import ConfigError
-from odradek.streams.changelogs import make_compacted
 from odradek.streams.plan.operators import TopicSink
 from odradek.streams.queryable_tables import QueryableTable, QueryableTables
+from odradek.streams.restore.changelogs import make_compacted
 from odradek.testing.local import LocalBroker
 
 

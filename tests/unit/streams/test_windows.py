@@ -21,10 +21,10 @@ from odradek.streams.processors.aggregate import (
 from odradek.streams.processors.custom import CustomProcessor, Processor, Timers
 from odradek.streams.processors.foreign_keys import ForeignKeyProcessor
 from odradek.streams.processors.ports import InputRow, KeyedProcessor
+from odradek.streams.processors.records import StreamRecord
 from odradek.streams.processors.stream_joins import StreamStreamProcessor
 from odradek.streams.processors.task import MemoryStore, next_wall_clock, run_batch
 from odradek.streams.processors.windows import WindowProcessor, open_windows
-from odradek.streams.records import StreamRecord
 
 LIST = SqlFold(
     (CalledFunction(function="collect_list", arguments=("x",), constants=(), out="v", removable=False),)

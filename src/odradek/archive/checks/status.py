@@ -8,10 +8,10 @@ from itertools import accumulate
 
 from odradek.archive.checks.topic_side import TopicSide, extents_of_archived
 from odradek.archive.files.extent_index import ExtentIndex
+from odradek.archive.store.values import DataFile
 from odradek.archive.tables.port import ArchiveTable
-from odradek.archive.values import DataFile
 from odradek.model.ids import TopicPartition
-from odradek.spark.offsets import OffsetRange
+from odradek.spark.reading.offsets import OffsetRange
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -20,7 +20,7 @@ from odradek.archive.files.data_files import split_by
 from odradek.archive.files.reading import FileReader
 from odradek.archive.tables.port import ArchiveTable
 from odradek.model.ids import TopicPartition
-from odradek.spark.offsets import OffsetRange
+from odradek.spark.reading.offsets import OffsetRange
 
 
 @dataclass(slots=True, kw_only=True)

@@ -13,8 +13,8 @@ import pyarrow as pa
 from odradek.archive.files.data_files import layout_of, write_files
 from odradek.archive.files.extent_index import sort_key
 from odradek.archive.files.reading import FileReader
+from odradek.archive.store.values import ArchiveError, CommitConflict, DataFile, MissingFiles, PartitionValues
 from odradek.archive.tables.port import ArchiveTable
-from odradek.archive.values import ArchiveError, CommitConflict, DataFile, MissingFiles, PartitionValues
 from odradek.runtime.real import SystemEntropy
 
 log: Final = logging.getLogger("odradek.archive")

@@ -14,10 +14,10 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from odradek.archive.files.unfit_values import with_fitting_values, with_partition_values
+from odradek.archive.store.values import ArchiveError, DataFile, PartitionValues
 from odradek.archive.tables.port import ArchiveTable, TableFormat
-from odradek.archive.values import ArchiveError, DataFile, PartitionValues
 from odradek.model.ids import TopicPartition
-from odradek.spark.offsets import OffsetRange
+from odradek.spark.reading.offsets import OffsetRange
 
 ROW_GROUP_BYTES: Final = 64 << 20
 """The size of a row group in Arrow memory, roughly: a writer holds this much before it writes one."""

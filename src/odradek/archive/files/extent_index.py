@@ -5,9 +5,9 @@ from __future__ import annotations
 from bisect import bisect_left, bisect_right
 from collections.abc import Iterable, Iterator
 
-from odradek.archive.values import DataFile
+from odradek.archive.store.values import DataFile
 from odradek.model.ids import TopicPartition
-from odradek.spark.offsets import OffsetRange
+from odradek.spark.reading.offsets import OffsetRange
 
 
 class ExtentIndex:

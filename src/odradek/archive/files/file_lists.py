@@ -13,10 +13,10 @@ from enum import StrEnum
 from typing import Final
 
 from odradek.archive.files.data_files import partition_path
-from odradek.archive.store import small_objects
+from odradek.archive.store.object_store import small_objects
+from odradek.archive.store.values import DataFile
 from odradek.archive.tables.leftovers import list_files
 from odradek.archive.tables.port import ArchiveTable
-from odradek.archive.values import DataFile
 
 SYMLINKS: Final = "_symlink_format_manifest"
 REDSHIFT: Final = "_redshift_manifest/manifest"

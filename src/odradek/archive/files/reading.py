@@ -9,8 +9,8 @@ from typing import Any, Final
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from odradek.archive.location import ArchiveLocation
-from odradek.archive.values import ArchiveError, DataFile
+from odradek.archive.store.location import ArchiveLocation
+from odradek.archive.store.values import ArchiveError, DataFile
 
 ROWS_MAX: Final = 32_768
 """Rows of one Arrow batch."""

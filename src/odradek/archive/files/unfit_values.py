@@ -19,7 +19,7 @@ from typing import Any, Final
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from odradek.archive.values import KEY_HEADER, TIME_HEADER
+from odradek.archive.store.values import KEY_HEADER, TIME_HEADER
 
 _MILLISECONDS: Final = re.compile(rb"-?[0-9]{16,19}")
 """Milliseconds that a timestamp column cannot hold: they have at least 16 digits."""

@@ -7,11 +7,11 @@ from dataclasses import dataclass, field
 from typing import Any, Final
 from uuid import UUID
 
+from odradek.archive.store.values import DataFile
 from odradek.archive.tables.port import ArchiveTable
-from odradek.archive.values import DataFile
 from odradek.model.ids import TopicPartition
 from odradek.runtime.real import SystemClock
-from odradek.spark.offsets import OffsetRange
+from odradek.spark.reading.offsets import OffsetRange
 
 RECENT_S: Final = 60.0
 """Compaction replaces files, and expiry removes them no sooner than an hour after that: a plan must not name older ones."""

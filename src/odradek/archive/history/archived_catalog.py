@@ -7,10 +7,10 @@ from uuid import UUID
 
 from odradek.archive.history.archive_view import ArchiveSnapshot, ArchiveView
 from odradek.archive.history.archived_rows import first_at
-from odradek.archive.values import ArchiveError
+from odradek.archive.store.values import ArchiveError
 from odradek.model.ids import TopicPartition
+from odradek.spark.options.positions import EARLIEST, LATEST
 from odradek.spark.reading.catalog import NO_SUCH_RECORD, Catalog
-from odradek.spark.reading.positions import EARLIEST, LATEST
 
 
 class ArchivedCatalog:

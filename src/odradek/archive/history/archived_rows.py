@@ -12,13 +12,13 @@ from odradek.archive.files.data_files import split_by
 from odradek.archive.files.extent_index import sort_key
 from odradek.archive.files.reading import FileReader
 from odradek.archive.history.record_columns import as_records
-from odradek.archive.location import ArchiveLocation
-from odradek.archive.values import DataFile
+from odradek.archive.store.location import ArchiveLocation
+from odradek.archive.store.values import DataFile
 from odradek.model.ids import TopicPartition
-from odradek.spark.columns import TIMESTAMP_MS_MAX, US_PER_MS
-from odradek.spark.offsets import OffsetRange
-from odradek.spark.options import Projection
+from odradek.spark.options.options import Projection
 from odradek.spark.reading.decode import to_columns
+from odradek.spark.reading.offsets import OffsetRange
+from odradek.spark.rows.columns import TIMESTAMP_MS_MAX, US_PER_MS
 
 _TIME: Final = pa.timestamp("us", tz="UTC")
 _NO_OFFSET: Final = 1 << 63

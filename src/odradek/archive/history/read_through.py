@@ -13,14 +13,14 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Final
 from uuid import UUID
 
-from odradek.archive.location import archive_location
-from odradek.archive.values import ArchiveError, DataFile
+from odradek.archive.store.location import archive_location
+from odradek.archive.store.values import ArchiveError, DataFile
 from odradek.model.ids import ZERO_UUID, TopicPartition
 from odradek.model.lazy import lazy
-from odradek.spark.offsets import OffsetRange
-from odradek.spark.options import ArchiveOptions, ReadOptions
+from odradek.spark.options.options import ArchiveOptions, ReadOptions
+from odradek.spark.options.positions import EARLIEST
 from odradek.spark.reading.history import DividedRanges
-from odradek.spark.reading.positions import EARLIEST
+from odradek.spark.reading.offsets import OffsetRange
 from odradek.spark.source import OdradekDataSource
 
 if TYPE_CHECKING:

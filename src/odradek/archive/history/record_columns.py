@@ -9,10 +9,10 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from odradek.archive.files.unfit_values import is_header_list, stored_values
-from odradek.archive.location import ArchiveLocation
+from odradek.archive.store.location import ArchiveLocation
 from odradek.model.errors import ConfigError
 from odradek.records.arrow import SCHEMA
-from odradek.spark.columns import US_PER_MS
+from odradek.spark.rows.columns import US_PER_MS
 
 UNDECODED: Final = "undecoded"
 HEADERS: Final = "headers"

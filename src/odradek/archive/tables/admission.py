@@ -8,8 +8,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from odradek.archive.values import ArchiveError, ArchiveState, NewBatch
-from odradek.spark.offsets import OffsetRange
+from odradek.archive.store.values import ArchiveError, ArchiveState, NewBatch
+from odradek.spark.reading.offsets import OffsetRange
 
 
 def is_new(batch: NewBatch, state: ArchiveState, *, leaving_gaps: bool = False) -> bool:

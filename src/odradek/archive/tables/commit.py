@@ -6,9 +6,9 @@ import logging
 from enum import Enum, auto
 from typing import Final
 
+from odradek.archive.store.values import ArchiveError, CommitConflict, NewBatch
 from odradek.archive.tables.admission import gaps_before, is_new
 from odradek.archive.tables.port import ArchiveTable
-from odradek.archive.values import ArchiveError, CommitConflict, NewBatch
 
 log: Final = logging.getLogger("odradek.archive")
 

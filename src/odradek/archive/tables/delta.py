@@ -20,12 +20,9 @@ from uuid import UUID
 import pyarrow as pa
 from pyarrow import fs
 
-from odradek.archive.location import ArchiveLocation
-from odradek.archive.store import make_durable
-from odradek.archive.tables.delta_log import LOG, application_transactions
-from odradek.archive.tables.delta_mapping import create_mapped, needs_mapping
-from odradek.archive.tables.port import Expired, TableFormat
-from odradek.archive.values import (
+from odradek.archive.store.location import ArchiveLocation
+from odradek.archive.store.object_store import make_durable
+from odradek.archive.store.values import (
     ArchiveError,
     ArchiveState,
     CommitConflict,
@@ -34,10 +31,13 @@ from odradek.archive.values import (
     NewBatch,
     RowBounds,
 )
+from odradek.archive.tables.delta_log import LOG, application_transactions
+from odradek.archive.tables.delta_mapping import create_mapped, needs_mapping
+from odradek.archive.tables.port import Expired, TableFormat
 from odradek.model.ids import TopicPartition
 from odradek.model.lazy import lazy
 from odradek.runtime.real import SystemClock
-from odradek.spark.offsets import OffsetRange
+from odradek.spark.reading.offsets import OffsetRange
 
 if TYPE_CHECKING:
     import deltalake

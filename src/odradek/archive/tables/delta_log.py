@@ -14,8 +14,8 @@ from typing import Any, Final
 import pyarrow.parquet as pq
 from pyarrow import fs
 
-from odradek.archive.location import ArchiveLocation
-from odradek.archive.values import ArchiveError
+from odradek.archive.store.location import ArchiveLocation
+from odradek.archive.store.values import ArchiveError
 
 LOG: Final = "_delta_log"
 _COMMIT: Final = re.compile(r"([0-9]{20})\.json")

@@ -14,8 +14,8 @@ from typing import TYPE_CHECKING, Any, Final
 
 import pyarrow as pa
 
-from odradek.archive.location import ArchiveLocation
-from odradek.archive.store import small_objects
+from odradek.archive.store.location import ArchiveLocation
+from odradek.archive.store.object_store import small_objects
 from odradek.archive.tables.delta_log import LOG
 from odradek.model.lazy import lazy
 from odradek.runtime.real import SystemClock, SystemEntropy

@@ -46,13 +46,9 @@ from pyiceberg.transforms import IdentityTransform
 from pyiceberg.typedef import Record
 from pyiceberg.types import BooleanType, DateType, IcebergType, IntegerType, LongType, PrimitiveType
 
-from odradek.archive.location import ArchiveLocation
-from odradek.archive.store import make_durable
-from odradek.archive.tables.iceberg_directory import DirectoryCatalog
-from odradek.archive.tables.leftovers import old_files, remove_files
-from odradek.archive.tables.port import Expired, TableFormat
-from odradek.archive.tables.table_schema import canonical, numbered
-from odradek.archive.values import (
+from odradek.archive.store.location import ArchiveLocation
+from odradek.archive.store.object_store import make_durable
+from odradek.archive.store.values import (
     ArchiveError,
     ArchiveState,
     CommitConflict,
@@ -61,9 +57,13 @@ from odradek.archive.values import (
     NewBatch,
     RowBounds,
 )
+from odradek.archive.tables.iceberg_directory import DirectoryCatalog
+from odradek.archive.tables.leftovers import old_files, remove_files
+from odradek.archive.tables.port import Expired, TableFormat
+from odradek.archive.tables.table_schema import canonical, numbered
 from odradek.model.errors import ConfigError
 from odradek.model.ids import TopicPartition
-from odradek.spark.offsets import OffsetRange
+from odradek.spark.reading.offsets import OffsetRange
 
 ARCHIVED: Final = "odradek.archived."
 TOPIC_ID: Final = "odradek.topic-id."

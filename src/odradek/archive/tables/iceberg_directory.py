@@ -17,8 +17,8 @@ from pyiceberg.table import CommitTableResponse, Table
 from pyiceberg.table.metadata import TableMetadata, TableMetadataUtil
 from pyiceberg.table.update import TableRequirement, TableUpdate, update_table_metadata
 
-from odradek.archive.location import ArchiveLocation
-from odradek.archive.store import small_objects
+from odradek.archive.store.location import ArchiveLocation
+from odradek.archive.store.object_store import small_objects
 from odradek.archive.tables.leftovers import old_files
 
 if TYPE_CHECKING:

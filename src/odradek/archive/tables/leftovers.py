@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable
 from typing import TYPE_CHECKING, Any
 
-from odradek.archive.location import ArchiveLocation
-from odradek.archive.values import ArchiveError
+from odradek.archive.store.location import ArchiveLocation
+from odradek.archive.store.values import ArchiveError
 from odradek.model.lazy import lazy
 
 if TYPE_CHECKING:

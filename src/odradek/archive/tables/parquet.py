@@ -18,11 +18,9 @@ from uuid import UUID
 
 import pyarrow as pa
 
-from odradek.archive.location import ArchiveLocation
-from odradek.archive.store import SmallObjects, make_durable, small_objects
-from odradek.archive.tables.leftovers import old_files, remove_files
-from odradek.archive.tables.port import Expired, TableFormat
-from odradek.archive.values import (
+from odradek.archive.store.location import ArchiveLocation
+from odradek.archive.store.object_store import SmallObjects, make_durable, small_objects
+from odradek.archive.store.values import (
     ArchiveError,
     ArchiveState,
     CommitConflict,
@@ -30,9 +28,11 @@ from odradek.archive.values import (
     MissingFiles,
     NewBatch,
 )
+from odradek.archive.tables.leftovers import old_files, remove_files
+from odradek.archive.tables.port import Expired, TableFormat
 from odradek.model.ids import TopicPartition
 from odradek.runtime.real import SystemClock
-from odradek.spark.offsets import OffsetRange
+from odradek.spark.reading.offsets import OffsetRange
 
 DIRECTORY: Final = "_odradek"
 TABLE: Final = f"{DIRECTORY}/table.json"

@@ -7,8 +7,8 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import TYPE_CHECKING, Protocol
 
-from odradek.archive.location import ArchiveLocation
-from odradek.archive.values import ArchiveState, DataFile, NewBatch
+from odradek.archive.store.location import ArchiveLocation
+from odradek.archive.store.values import ArchiveState, DataFile, NewBatch
 
 if TYPE_CHECKING:
     import pyarrow as pa

@@ -10,9 +10,9 @@ from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 import click
 
-from odradek.archive.location import ArchiveLocation, archive_location
+from odradek.archive.store.location import ArchiveLocation, archive_location
+from odradek.archive.store.values import ArchiveError
 from odradek.archive.tables.port import TableFormat
-from odradek.archive.values import ArchiveError
 from odradek.cli.cluster.access import check_reachable, connection_settings
 from odradek.cli.metrics import metrics_options, metrics_terms
 from odradek.cli.numbers import Whole

@@ -19,8 +19,10 @@ if TYPE_CHECKING:
     from odradek.client import Admin
     from odradek.client.admin.transaction_descriptions import TransactionDescription
     from odradek.spark.exactly_once import decision, driver, open_transactions
+    from odradek.spark.options import sink_ids
 else:
     decision = lazy("odradek.spark.exactly_once.decision")
+    sink_ids = lazy("odradek.spark.options.sink_ids")
     driver = lazy("odradek.spark.exactly_once.driver")
     open_transactions = lazy("odradek.spark.exactly_once.open_transactions")
 
@@ -53,7 +55,7 @@ def forget(sink_id: str, with_decision: bool, yes: bool, bootstrap: str, as_json
             confirm("End them?" if remains.is_open else "Shut out its query?", abort=True)
         _retire(admin, sink_id)
         if with_decision and remains.decided is not None:
-            admin.delete_groups([decision.group_of(sink_id)])
+            admin.delete_groups([sink_ids.group_of(sink_id)])
     if as_json:
         print_json(remains.as_json())
     remark(f"sink {sink_id} holds nothing open any more")
@@ -126,9 +128,9 @@ def _remains_of(admin: Admin, sink_id: str) -> _SinkRemains:
         for transaction in admin.list_transactions()
         if (owner := decision.sink_of(transaction.transactional_id)) is not None
     } | {
-        group.group_id.removeprefix(decision.GROUP_PREFIX)
+        group.group_id.removeprefix(sink_ids.GROUP_PREFIX)
         for group in admin.list_groups()
-        if group.group_id.startswith(decision.GROUP_PREFIX)
+        if group.group_id.startswith(sink_ids.GROUP_PREFIX)
     }
     if sink_id not in sinks:
         known = f"there are {', '.join(sorted(sinks))}" if sinks else "no sink has written here"

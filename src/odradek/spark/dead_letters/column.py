@@ -8,9 +8,9 @@ from dataclasses import dataclass
 import pyarrow as pa
 
 from odradek.model.ids import TopicPartition
-from odradek.spark.columns import spark_timestamps
 from odradek.spark.dead_letters.mismatch import Mismatch, why_not
-from odradek.spark.option_table import Decoding
+from odradek.spark.options.option_table import Decoding
+from odradek.spark.rows.columns import spark_timestamps
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -8,16 +8,16 @@ from typing import TYPE_CHECKING, Any, Final, Generic, ParamSpec, TypeVar
 from odradek.dead_letters.headers import RecordFailure
 from odradek.model.errors import ConfigError
 from odradek.model.lazy import lazy
-from odradek.spark.columns import DEAD_LETTER, DEAD_LETTER_FIELDS, DEAD_LETTER_TYPE, HEADERS_TYPE
+from odradek.spark.rows.columns import DEAD_LETTER, DEAD_LETTER_FIELDS, DEAD_LETTER_TYPE, HEADERS_TYPE
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame, functions, types
     from pyspark.sql.pandas import types as arrow
     from pyspark.sql.types import DataType, StructType
 
-    from odradek.spark import result_types
+    from odradek.spark.rows import result_types
 else:
-    result_types = lazy("odradek.spark.result_types")
+    result_types = lazy("odradek.spark.rows.result_types")
     arrow = lazy("pyspark.sql.pandas.types")
     functions = lazy("pyspark.sql.functions")
     types = lazy("pyspark.sql.types")

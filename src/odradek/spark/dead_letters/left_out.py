@@ -17,7 +17,7 @@ from odradek.dead_letters.processing_log import ENTRIES_MAX, ProcessingLog
 from odradek.model.errors import OdradekError
 from odradek.runtime.ports import Clock
 from odradek.runtime.real_clock import SystemClock
-from odradek.spark import connections
+from odradek.spark.clients import connections
 
 log: Final = logging.getLogger("odradek.spark")
 _IMPATIENT: Final = {

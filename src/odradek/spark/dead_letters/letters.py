@@ -14,7 +14,7 @@ from pyspark.sql.types import DataType, StructType
 from odradek.dead_letters.headers import FailedConsumer, HeaderPairs, Origin, RecordFailure, letter_headers
 from odradek.model.errors import ConfigError
 from odradek.model.ids import NO_TIMESTAMP
-from odradek.spark.columns import DEAD_LETTER, DEAD_LETTER_FIELDS
+from odradek.spark.rows.columns import DEAD_LETTER, DEAD_LETTER_FIELDS
 
 if TYPE_CHECKING:
     from pyspark.sql.types import StructField

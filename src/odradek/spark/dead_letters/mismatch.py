@@ -9,7 +9,7 @@ from typing import Any, Final
 import pyarrow as pa
 
 from odradek.model.exception_text import class_name, text_of
-from odradek.spark.option_table import Decoding
+from odradek.spark.options.option_table import Decoding
 
 SCHEMA_MISMATCH: Final = "odradek.spark.SchemaMismatch"
 """The name in place of an exception's class: the value is JSON, but not of the declared type."""

@@ -27,13 +27,13 @@ import pyarrow  # noqa: F401 - for the workers
 from pyspark import daemon
 
 from odradek.model.lazy import lazy
-from odradek.spark import sink, source  # noqa: F401
-from odradek.spark.reading import fetch  # noqa: F401
 
 log: Final = logging.getLogger("odradek.spark")
 
 RUNNER: Final = "pyspark.worker"
 """The module of workers that run functions on frames; the others plan and write."""
+_OF_ANY_WORKER: Final = ("odradek.spark.sink", "odradek.spark.source", "odradek.spark.reading.fetch")
+"""The modules that Spark's workers unpickle first: those of our data source, which is above this folder."""
 _OF_EACH_QUERY: Final = (
     "pyspark.sql.worker.create_data_source",
     "pyspark.sql.worker.plan_data_source_read",
@@ -61,14 +61,14 @@ def _import(modules: Iterable[str]) -> None:
 
 def run_daemon(module: str) -> None:
     """Runs PySpark's daemon until Spark ends it. The daemon reads the module's name from the arguments of this process."""
-    _import([module, "pandas"] if module == RUNNER else [module])
+    _import([*_OF_ANY_WORKER, module, *(["pandas"] if module == RUNNER else [])])
     daemon.manager()
 
 
 def serve(listening: socket.socket, modules: Sequence[str]) -> None:
     """Forks daemons until standard input ends, which the session's process holds. Daemons go on until Spark ends."""
     signal.signal(signal.SIGCHLD, signal.SIG_IGN)  # nothing waits for a daemon
-    _import([*_OF_EACH_QUERY, *modules])
+    _import([*_OF_ANY_WORKER, *_OF_EACH_QUERY, *modules])
     door = listening.fileno()
     while _STANDARD_INPUT not in select.select([door, _STANDARD_INPUT], [], [])[0]:
         asking, _ = listening.accept()

@@ -14,7 +14,7 @@ from uuid import UUID
 from odradek.model.errors import ConfigError
 from odradek.model.ids import TopicPartition
 from odradek.model.lazy import lazy
-from odradek.spark.offsets import BEGINNINGS_KEY, StreamOffset, from_document
+from odradek.spark.reading.offsets import BEGINNINGS_KEY, StreamOffset, from_document
 
 if TYPE_CHECKING:
     from pyarrow import fs

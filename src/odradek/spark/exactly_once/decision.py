@@ -21,10 +21,10 @@ from odradek.client.groups.values import OffsetAndMetadata
 from odradek.client.transactions.prepared import TransactionIdentity
 from odradek.model.errors import ConfigError, ErrorCode, KafkaError
 from odradek.model.ids import TopicPartition
+from odradek.spark.options.sink_ids import group_of
 
 DECISIONS_TOPIC: Final = "__odradek_sink_decisions"
 DECISIONS_PARTITIONS: Final = 16
-GROUP_PREFIX: Final = "__odradek_sink."
 DRIVER_PREFIX: Final = "odradek-sink."
 _SEPARATOR: Final = "~"
 """Separates a sink id, which cannot contain it, from the rest of a participant's transactional id."""
@@ -44,11 +44,6 @@ _ENDED: Final = TopicPartition(DECISIONS_TOPIC, DECISIONS_PARTITIONS - 1)
 
 Offsets = dict[TopicPartition, OffsetAndMetadata]
 Committed = Mapping[TopicPartition, OffsetAndMetadata | None]
-
-
-def group_of(sink_id: str) -> str:
-    """Returns the group whose offsets are the sink's decisions."""
-    return GROUP_PREFIX + sink_id
 
 
 def driver_id(sink_id: str) -> str:

@@ -32,10 +32,10 @@ from odradek.spark.exactly_once.decision import (
     Participant,
     decision_in,
     driver_id,
-    group_of,
 )
 from odradek.spark.exactly_once.open_transactions import GONE, abort, failures, open_transactions
 from odradek.spark.exactly_once.task import BatchName
+from odradek.spark.options.sink_ids import group_of
 
 log: Final = logging.getLogger("odradek.spark")
 

@@ -12,11 +12,11 @@ from typing import TYPE_CHECKING, Final
 from odradek.client.transactions.error_actions import ProducerFencedError
 from odradek.client.transactions.prepared import TransactionIdentity
 from odradek.model.errors import ErrorCode
-from odradek.spark import connections
+from odradek.spark.clients import connections
 from odradek.spark.exactly_once.committed import ProducerAndEpoch
 from odradek.spark.exactly_once.decision import WRITER_BYTES, Participant, participant_id
 from odradek.spark.exactly_once.driver import BatchTerms
-from odradek.spark.outgoing_rows import RowBatcher
+from odradek.spark.writing.outgoing_rows import RowBatcher
 
 if TYPE_CHECKING:
     import pyarrow as pa

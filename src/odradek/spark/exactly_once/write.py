@@ -18,14 +18,15 @@ from odradek.model.errors import ConfigError
 from odradek.model.ids import TopicPartition
 from odradek.model.lazy import lazy
 from odradek.spark.dead_letters.left_out import LeftOutRecords
+from odradek.spark.engine.plain_errors import errors_in_one_line
 from odradek.spark.exactly_once.checkpoint import BatchInput, batch_input, beginnings, read_topic_ids
-from odradek.spark.exactly_once.decision import Participant, group_of
+from odradek.spark.exactly_once.decision import Participant
 from odradek.spark.exactly_once.driver import BatchTerms, SinkDriver, memory_of
 from odradek.spark.exactly_once.inputs import KnownTopics, check_repeated, check_resumed
 from odradek.spark.exactly_once.task import BatchName, is_written
-from odradek.spark.options import ExactlyOnceOptions, WriteOptions
-from odradek.spark.outgoing import Marks, RowFormat
-from odradek.spark.plain_errors import errors_in_one_line
+from odradek.spark.options.options import ExactlyOnceOptions, WriteOptions
+from odradek.spark.options.sink_ids import group_of
+from odradek.spark.writing.outgoing import Marks, RowFormat
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -33,16 +34,17 @@ if TYPE_CHECKING:
 
     from odradek.client import Admin
     from odradek.runtime import real
-    from odradek.spark import connections, outgoing_rows, row_traces
+    from odradek.spark.clients import connections
     from odradek.spark.exactly_once import prepare
-    from odradek.spark.row_traces import RowTraces
+    from odradek.spark.writing import outgoing_rows, row_traces
+    from odradek.spark.writing.row_traces import RowTraces
 else:
-    connections = lazy("odradek.spark.connections")
-    outgoing_rows = lazy("odradek.spark.outgoing_rows")
+    connections = lazy("odradek.spark.clients.connections")
+    outgoing_rows = lazy("odradek.spark.writing.outgoing_rows")
     prepare = lazy("odradek.spark.exactly_once.prepare")
     pyspark = lazy("pyspark")
     real = lazy("odradek.runtime.real")
-    row_traces = lazy("odradek.spark.row_traces")
+    row_traces = lazy("odradek.spark.writing.row_traces")
 
 log: Final = logging.getLogger("odradek.spark")
 

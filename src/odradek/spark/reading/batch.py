@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from odradek.model.ids import ZERO_UUID
-from odradek.spark.offsets import OffsetRange
-from odradek.spark.options import ReadOptions
+from odradek.spark.options.options import ReadOptions
+from odradek.spark.options.positions import AtGroup, AtOffsets
 from odradek.spark.reading.catalog import Catalog, log_ranges, resolve, subscribed_at_start
+from odradek.spark.reading.offsets import OffsetRange
 from odradek.spark.reading.planning import lost_records
-from odradek.spark.reading.positions import AtGroup, AtOffsets
 from odradek.spark.reading.progress import report_loss
 
 

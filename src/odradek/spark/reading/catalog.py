@@ -9,9 +9,9 @@ from uuid import UUID
 
 from odradek.model.errors import ConfigError
 from odradek.model.ids import TopicPartition
-from odradek.spark.option_table import NoNewerRecord
-from odradek.spark.options import TopicSelection
-from odradek.spark.reading.positions import (
+from odradek.spark.options.option_table import NoNewerRecord
+from odradek.spark.options.options import TopicSelection
+from odradek.spark.options.positions import (
     EARLIEST,
     LATEST,
     AtGroup,

@@ -23,11 +23,11 @@ import pyarrow.json
 
 from odradek.model.errors import ErrorCode, KafkaError
 from odradek.model.ids import TopicPartition
-from odradek.spark.columns import DEAD_LETTER, spark_timestamps
 from odradek.spark.dead_letters.column import UndecodedRow, dead_letter_column
 from odradek.spark.dead_letters.mismatch import is_plainly_wrong
-from odradek.spark.option_table import Decoding, OnDecodeError
-from odradek.spark.options import Projection
+from odradek.spark.options.option_table import Decoding, OnDecodeError
+from odradek.spark.options.options import Projection
+from odradek.spark.rows.columns import DEAD_LETTER, spark_timestamps
 
 _PARSE_BLOCK_BYTES: Final = 1 << 20
 _MAY_GO_ON: Final = (re.compile(rb'\}\s*,\s*"'), re.compile(rb'"v":\s*null\s*,'))

@@ -11,11 +11,11 @@ from odradek.model.errors import ErrorCode, KafkaError
 from odradek.model.ids import ZERO_UUID, TopicPartition
 from odradek.model.lazy import lazy
 from odradek.runtime.real import SystemClock
-from odradek.spark.connections import catalog, reading
-from odradek.spark.offsets import OffsetRange
-from odradek.spark.options import ReadOptions
+from odradek.spark.clients.connections import catalog, reading
+from odradek.spark.options.options import ReadOptions
 from odradek.spark.reading.catalog import log_ranges
 from odradek.spark.reading.decode import to_columns
+from odradek.spark.reading.offsets import OffsetRange
 from odradek.spark.reading.progress import report_loss
 
 if TYPE_CHECKING:

@@ -9,12 +9,12 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Protocol
 
-from odradek.spark.offsets import OffsetRange
+from odradek.spark.reading.offsets import OffsetRange
 
 if TYPE_CHECKING:
     import pyarrow as pa
 
-    from odradek.spark.options import ReadOptions
+    from odradek.spark.options.options import ReadOptions
     from odradek.spark.reading.catalog import Catalog
 
 Share = Any

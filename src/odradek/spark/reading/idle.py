@@ -19,8 +19,8 @@ from uuid import UUID
 
 from odradek.model.errors import OdradekError
 from odradek.model.ids import TopicPartition
+from odradek.spark.options.positions import LATEST
 from odradek.spark.reading.catalog import Catalog
-from odradek.spark.reading.positions import LATEST
 
 log: Final = logging.getLogger("odradek.spark")
 LOOK_EVERY_S: Final = 0.2

@@ -9,7 +9,7 @@ from itertools import pairwise
 from uuid import UUID
 
 from odradek.model.ids import TopicPartition
-from odradek.spark.offsets import OffsetRange, StreamOffset
+from odradek.spark.reading.offsets import OffsetRange, StreamOffset
 
 Offsets = Mapping[TopicPartition, int]
 TopicIds = Mapping[str, UUID]

@@ -17,11 +17,11 @@ from odradek.model.errors import ErrorCode, KafkaError
 from odradek.model.ids import ZERO_UUID, TopicPartition
 from odradek.model.lazy import lazy
 from odradek.runtime.ports import Clock
-from odradek.spark.offsets import StreamOffset
-from odradek.spark.options import ReadOptions
+from odradek.spark.options.options import ReadOptions
+from odradek.spark.options.positions import EARLIEST, LATEST, AtGroup, AtOffsets
 from odradek.spark.reading.catalog import Catalog, log_ranges, resolve, subscribed, subscribed_at_start
+from odradek.spark.reading.offsets import StreamOffset
 from odradek.spark.reading.planning import TopicIds, advance, lost_records, recreated_topics, without_topics
-from odradek.spark.reading.positions import EARLIEST, LATEST, AtGroup, AtOffsets
 
 if TYPE_CHECKING:
     from odradek.spark.reading import idle

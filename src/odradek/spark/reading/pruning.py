@@ -25,7 +25,7 @@ from pyspark.sql.datasource import (
 
 from odradek.model.ids import TopicPartition
 from odradek.records.partition import partition_of
-from odradek.spark.offsets import OffsetRange
+from odradek.spark.reading.offsets import OffsetRange
 
 NO_SUCH_RECORD: Final = -1
 _EPOCH: Final = datetime.datetime(1970, 1, 1, tzinfo=datetime.UTC)

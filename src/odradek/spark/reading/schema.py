@@ -29,9 +29,9 @@ from pyspark.sql.types import (
 
 from odradek.model.errors import ConfigError
 from odradek.model.lazy import lazy
-from odradek.spark.columns import COLUMN_TYPES
-from odradek.spark.option_table import Decoding
-from odradek.spark.options import Projection
+from odradek.spark.options.option_table import Decoding
+from odradek.spark.options.options import Projection
+from odradek.spark.rows.columns import COLUMN_TYPES
 from odradek.values.ddl import struct_type
 
 if TYPE_CHECKING:

@@ -21,8 +21,8 @@ from odradek.sql.analysis.listed import beside, in_one_type
 from odradek.sql.analysis.scope import NameScope
 from odradek.sql.analysis.times import TIME_COLUMNS, TIME_LITERALS, epoch_ms, time_literal
 from odradek.sql.analysis.typed_text import TypedText, arithmetic, number, quoted
-from odradek.sql.catalog import SqlCatalog
 from odradek.sql.language.dialect import chained, position_of
+from odradek.sql.metastore.catalog import SqlCatalog
 from odradek.values.errors import Position, SqlError
 from odradek.values.types import (
     BIGINT,

@@ -20,8 +20,8 @@ from odradek.model.lazy import lazy
 from odradek.spark.engine import session as spark_sessions
 from odradek.spark.engine.jvm import running_jvm, start_jvm
 from odradek.spark.engine.own_session import DIRECTORIES
-from odradek.sql.catalog import Source
 from odradek.sql.doors.messages import DoorsFailed, DoorsOpen, OpenDoors, ShowSources
+from odradek.sql.metastore.catalog import Source
 from odradek.sql.queries.channel import EngineChannel, UnreadableMessage
 from odradek.sql.queries.expressions import NeedsSpark
 from odradek.sql.queries.scratch import EngineScratch

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
-from odradek.sql.catalog import Source
+from odradek.sql.metastore.catalog import Source
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -13,8 +13,8 @@ from typing import Any, Final
 
 from odradek.model.errors import ConfigError
 from odradek.spark.engine.java import find_java
-from odradek.sql.catalog import Source
 from odradek.sql.doors.messages import DoorsFailed, DoorsOpen, OpenDoors, ShowSources
+from odradek.sql.metastore.catalog import Source
 from odradek.sql.queries.channel import framed, read_message
 from odradek.telemetry import events
 

@@ -26,13 +26,13 @@ from pyspark.sql.types import (
 
 from odradek.model.errors import ConfigError
 from odradek.model.lazy import lazy
-from odradek.spark.option_table import Use
-from odradek.spark.options import read_options
-from odradek.spark.plain_errors import errors_in_one_line
+from odradek.spark.engine.plain_errors import errors_in_one_line
+from odradek.spark.options.option_table import Use
+from odradek.spark.options.options import read_options
 from odradek.spark.source import BatchReader
 from odradek.spark.tables import comment_of as options_comment
 from odradek.spark.tables import stored_options
-from odradek.sql.catalog import Source
+from odradek.sql.metastore.catalog import Source
 from odradek.sql.queries.expressions import Row
 from odradek.sql.queries.source_rows import SourceRows
 from odradek.telemetry import events

@@ -8,7 +8,7 @@ from functools import singledispatch
 from typing import TYPE_CHECKING, TypeAlias
 
 from odradek.model.lazy import lazy
-from odradek.sql.catalog import SqlSource
+from odradek.sql.metastore.catalog import SqlSource
 from odradek.sql.planning.aggregation import SqlAggregation
 from odradek.sql.planning.steps import (
     HAS_VALUE,

@@ -8,7 +8,6 @@ from typing import Final
 
 from odradek.model.java_numbers import is_digits, trimmed, whole_number
 from odradek.sql.analysis.casts import converted
-from odradek.sql.catalog import SqlCatalog, SqlColumn, SqlSource, TimestampColumn
 from odradek.sql.language.queries import Query
 from odradek.sql.language.statements import (
     AlterQuery,
@@ -20,6 +19,7 @@ from odradek.sql.language.statements import (
     SourceKind,
     Statement,
 )
+from odradek.sql.metastore.catalog import SqlCatalog, SqlColumn, SqlSource, TimestampColumn
 from odradek.sql.planning.building import Built, build, reads_with_state
 from odradek.sql.planning.query_planner import QueryPlan, QueryPlanner
 from odradek.sql.planning.steps import (

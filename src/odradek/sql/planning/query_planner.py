@@ -13,9 +13,9 @@ from sqlglot import exp
 from odradek.sql.analysis.expressions import ExpressionCompiler, constant_of, where_of
 from odradek.sql.analysis.scope import NameScope, ScopedColumn, physical_name
 from odradek.sql.analysis.typed_text import TypedText
-from odradek.sql.catalog import PSEUDO_COLUMNS, WINDOW_BOUNDS, SqlCatalog, SqlColumn, SqlSource
 from odradek.sql.language.dialect import position_of
 from odradek.sql.language.queries import Query, SelectExpression, SelectStar, conjuncts, subquery_of
+from odradek.sql.metastore.catalog import PSEUDO_COLUMNS, WINDOW_BOUNDS, SqlCatalog, SqlColumn, SqlSource
 from odradek.sql.planning.relations import RelationPlanner, refuse_kafka_values
 from odradek.sql.planning.shapes import KeyColumn, RelationShape
 from odradek.sql.planning.steps import (

@@ -12,8 +12,8 @@ from sqlglot import exp
 from odradek.sql.analysis.expressions import ExpressionCompiler, where_of
 from odradek.sql.analysis.scope import NameScope, ScopedColumn, physical_name
 from odradek.sql.analysis.typed_text import TypedText
-from odradek.sql.catalog import SqlCatalog, SqlColumn, SqlSource
 from odradek.sql.language.queries import JoinRelation, NamedRelation, Query, Relation, SubqueryRelation
+from odradek.sql.metastore.catalog import SqlCatalog, SqlColumn, SqlSource
 from odradek.sql.planning.shapes import KeyColumn, RelationShape
 from odradek.sql.planning.steps import (
     FilterStep,

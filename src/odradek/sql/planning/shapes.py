@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from odradek.sql.analysis.scope import NameScope
-from odradek.sql.catalog import SqlSource
+from odradek.sql.metastore.catalog import SqlSource
 from odradek.sql.planning.steps import Step
 from odradek.values.formats.format_info import WindowInfo
 from odradek.values.types import SqlType

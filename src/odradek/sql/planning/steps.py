@@ -9,8 +9,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any, Final, Literal, NamedTuple, TypeAlias
 
-from odradek.sql.catalog import SqlSource
 from odradek.sql.functions import FunctionLibrary
+from odradek.sql.metastore.catalog import SqlSource
 from odradek.values.formats.format_info import WindowInfo
 from odradek.values.types import BOOLEAN, SqlType
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from odradek.sql.analysis.typed_text import quoted
-from odradek.sql.catalog import SqlSource
+from odradek.sql.metastore.catalog import SqlSource
 from odradek.values.errors import SqlError
 from odradek.values.types import SqlType
 

@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Any
 
 from odradek.model.lazy import lazy
 from odradek.sql.applying import apply
-from odradek.sql.catalog import WINDOW_BOUNDS, SqlArchive, SqlSource, row_type
 from odradek.sql.language.parsing import parse_one
+from odradek.sql.metastore.catalog import WINDOW_BOUNDS, SqlArchive, SqlSource, row_type
 from odradek.sql.planning.building import source_formats
 from odradek.sql.queries.builds import PlannedText
 from odradek.streams.plan.schemas import declared

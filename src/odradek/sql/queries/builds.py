@@ -15,9 +15,9 @@ from typing import TYPE_CHECKING, Any, Final
 
 from odradek.model.lazy import lazy
 from odradek.pipelines.outline import ProgramOutline
-from odradek.sql.catalog import Catalog, CreatedFunction, Source
 from odradek.sql.functions import registering
 from odradek.sql.language.parsing import parse_one
+from odradek.sql.metastore.catalog import Catalog, CreatedFunction, Source
 from odradek.sql.planning import Plan, plan
 from odradek.sql.planning.plan import as_stream
 from odradek.values.row_codec import shown

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any, Final, TypeAlias
 from odradek.model.errors import OdradekError
 from odradek.model.ids import TopicPartition
 from odradek.model.lazy import lazy
-from odradek.spark.offsets import from_document
+from odradek.spark.reading.offsets import from_document
 from odradek.telemetry import events
 
 if TYPE_CHECKING:

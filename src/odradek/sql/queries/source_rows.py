@@ -8,9 +8,9 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 from odradek.sql.analysis.expressions import OVER_HINT, OVER_REFUSAL
-from odradek.sql.catalog import Source
 from odradek.sql.language.dialect import position_of
 from odradek.sql.language.queries import NamedRelation, Query, SelectExpression, SelectStar
+from odradek.sql.metastore.catalog import Source
 from odradek.sql.queries.answer import AnswerColumn
 from odradek.sql.queries.expressions import Compute, LocalScope, NeedsSpark, Row
 from odradek.sql.queries.over import OverCall, overs_in, scope_with

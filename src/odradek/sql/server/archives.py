@@ -11,9 +11,9 @@ from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 from odradek.model.errors import OdradekError
 from odradek.model.lazy import lazy
-from odradek.sql.catalog import Catalog, SqlArchive
 from odradek.sql.changes import AppliedChange, ArchiveCreated, ArchiveDropped, SourceCreated
 from odradek.sql.language import statements as language
+from odradek.sql.metastore.catalog import Catalog, SqlArchive
 from odradek.sql.server.entities import Entity, QueryHealth, entity
 from odradek.sql.server.parts import ServerParts
 from odradek.values.errors import SqlError
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from odradek.archive.checks import status as archive_checks
     from odradek.archive.checks import topic_side
     from odradek.archive.checks.status import ArchiveStatus
-    from odradek.archive.location import ArchiveLocation
+    from odradek.archive.store.location import ArchiveLocation
 else:
     archive_checks = lazy("odradek.archive.checks.status")
     opening = lazy("odradek.archive.opening")

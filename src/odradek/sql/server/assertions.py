@@ -8,8 +8,8 @@ from collections.abc import Mapping
 from typing import Any, Final
 
 from odradek.sql.applying import check_source
-from odradek.sql.catalog import Source
 from odradek.sql.language import statements as language
+from odradek.sql.metastore.catalog import Source
 from odradek.sql.planning.plan import count_of
 from odradek.sql.queries.expressions import NeedsSpark, Row, constant
 from odradek.sql.queries.scan import TopicReading

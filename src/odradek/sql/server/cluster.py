@@ -10,8 +10,8 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final
 
-from odradek.sql.catalog import SqlCatalog
 from odradek.sql.language.rewriting import quoted
+from odradek.sql.metastore.catalog import SqlCatalog
 from odradek.sql.server.refusals import BAD_REQUEST, RestRefusal
 
 ALIVE_MS: Final = 6_000

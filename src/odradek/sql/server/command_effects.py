@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from odradek.sql import changes
-from odradek.sql.catalog import Catalog
+from odradek.sql.metastore.catalog import Catalog
 from odradek.sql.queries.archive_run import ArchiveBuild
 from odradek.sql.queries.builds import PersistentBuild, program_name
 from odradek.sql.queries.channel import StartArchive, StartQuery
@@ -24,8 +24,8 @@ from odradek.sql.server.checkpoints import QueryCheckpoints
 from odradek.sql.server.command_log.commands import SqlCommand
 from odradek.sql.server.command_log.state import QueryRun, ServiceState
 from odradek.sql.server.command_log.state_format import state_content, state_of
-from odradek.sql.server.left_out.processing_log import ServerProcessingLog
-from odradek.sql.server.topics import starting_options
+from odradek.sql.server.topics.processing_log import ServerProcessingLog
+from odradek.sql.server.topics.source_topics import starting_options
 from odradek.telemetry import events
 
 _log = events.get("sql")

@@ -17,12 +17,12 @@ from odradek.pipelines.upgrade import UpgradeMode
 from odradek.sql import changes
 from odradek.sql.applying import apply
 from odradek.sql.archives import query_archive
-from odradek.sql.catalog import Catalog, Source
 from odradek.sql.language import statements as language
 from odradek.sql.language.rewriting import with_default_formats
 from odradek.sql.language.statements import Statement
+from odradek.sql.metastore.catalog import Catalog, Source
+from odradek.sql.metastore.query_ids import check_query_id
 from odradek.sql.planning import Plan
-from odradek.sql.query_ids import check_query_id
 from odradek.sql.server import entities
 from odradek.sql.server.archives import Archives
 from odradek.sql.server.command_log.commands import SqlCommand

@@ -6,8 +6,8 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
-from odradek.sql.catalog import Catalog, PersistentQuery, Source
 from odradek.sql.functions import FunctionLibrary
+from odradek.sql.metastore.catalog import Catalog, PersistentQuery, Source
 from odradek.sql.planning import Plan, explain
 from odradek.sql.queries.engine import QueryFailure, SupervisedQuery
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from odradek.sql.catalog import Source
 from odradek.sql.language import statements as language
+from odradek.sql.metastore.catalog import Source
 from odradek.sql.queries.expressions import constant
 from odradek.sql.queries.schema_rows import learn_all
 from odradek.sql.queries.source_rows import codec_of

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from odradek.client.producer.aio import AsyncProducer
-from odradek.sql.catalog import Catalog
+from odradek.sql.metastore.catalog import Catalog
 from odradek.sql.queries.engine import SqlEngine
 from odradek.sql.queries.scan import TopicReading
 from odradek.sql.queries.tables import TableViews
@@ -14,9 +14,9 @@ from odradek.sql.server.beside import StatementThreads
 from odradek.sql.server.command_log.command_topic import CommandTopic
 from odradek.sql.server.command_log.state import ServiceState
 from odradek.sql.server.entities import QueryHealth
-from odradek.sql.server.left_out.error_statistics import ErrorStatistics
 from odradek.sql.server.schemas import StatementSchemas
-from odradek.sql.server.topics import SourceTopics
+from odradek.sql.server.topics.error_statistics import ErrorStatistics
+from odradek.sql.server.topics.source_topics import SourceTopics
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -7,10 +7,10 @@ from typing import Final
 
 from odradek.sql.language.statements import SetProperty, Statement, UnsetProperty
 from odradek.sql.server.refusals import BAD_STATEMENT, RestRefusal
+from odradek.sql.server.topics.source_topics import RESET
 from odradek.values.errors import nearest
 from odradek.values.formats import FORMAT_NAMES
 
-RESET: Final = "auto.offset.reset"
 PROPERTIES: Final = {
     RESET: "latest",
     "cache.max.bytes.buffering": "10000000",

@@ -9,9 +9,9 @@ from typing import Any
 from odradek.runtime.real_clock import SystemClock
 from odradek.sql import changes
 from odradek.sql.applying import apply
-from odradek.sql.catalog import Catalog, PersistentQuery, Source
 from odradek.sql.language import statements as language
 from odradek.sql.language.parsing import parse_one
+from odradek.sql.metastore.catalog import Catalog, PersistentQuery, Source
 from odradek.sql.planning import explain, explained_plan, plan
 from odradek.sql.server import entities
 from odradek.sql.server.archives import Archives, described_archive

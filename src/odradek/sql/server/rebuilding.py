@@ -11,8 +11,8 @@ from odradek.client.admin.aio import AsyncAdmin
 from odradek.model.errors import OdradekError
 from odradek.model.ids import TopicPartition
 from odradek.model.lazy import lazy
-from odradek.spark.exactly_once.decision import group_of
-from odradek.sql.catalog import SqlSource
+from odradek.spark.options.sink_ids import group_of
+from odradek.sql.metastore.catalog import SqlSource
 from odradek.sql.queries.builds import PersistentBuild
 from odradek.sql.queries.channel import StartQuery
 from odradek.sql.server.upgrades import RunningQueries

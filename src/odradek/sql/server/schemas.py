@@ -10,11 +10,11 @@ import asyncio
 from collections.abc import Callable, Mapping
 from typing import Final, TypeVar
 
-from odradek.sql.catalog import Source
 from odradek.sql.changes import AppliedChange, SourceCreated
 from odradek.sql.language.parsing import parse_one
 from odradek.sql.language.rewriting import with_columns, with_properties
 from odradek.sql.language.statements import AlterSource, CreateAsSelect, CreateSource, Statement
+from odradek.sql.metastore.catalog import Source
 from odradek.sql.planning.plan import schema_id_of
 from odradek.values.errors import SqlError
 from odradek.values.formats.format_info import FormatColumn

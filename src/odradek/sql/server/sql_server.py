@@ -17,9 +17,9 @@ from odradek.client.settings import ConsumerSettings
 from odradek.model.errors import OdradekError
 from odradek.net.metrics_page import MetricsPage, PageTerms
 from odradek.runtime.real_clock import SystemClock
-from odradek.sql.catalog import Catalog
 from odradek.sql.doors.opening import DoorTerms, SparkDoors
 from odradek.sql.language.parsing import parse_one
+from odradek.sql.metastore.catalog import Catalog
 from odradek.sql.queries.answer import QueryAnswer
 from odradek.sql.queries.engine import SqlEngine
 from odradek.sql.queries.engine_families import EngineSnapshots
@@ -34,8 +34,6 @@ from odradek.sql.server.command_log.command_topic import CommandTopic
 from odradek.sql.server.command_log.state import ServiceState
 from odradek.sql.server.connections import SqlConnections
 from odradek.sql.server.gate import LOOPBACK, GateLimits, HttpUsers
-from odradek.sql.server.left_out.error_statistics import ErrorStatistics
-from odradek.sql.server.left_out.processing_log import ProcessingLogTerms, ServerProcessingLog
 from odradek.sql.server.parts import ServerParts
 from odradek.sql.server.properties import checked_properties, is_known, notes, with_settings
 from odradek.sql.server.rebuilding import RebuildWatch
@@ -43,7 +41,9 @@ from odradek.sql.server.refusals import BAD_REQUEST, RestRefusal, refusal_of
 from odradek.sql.server.schemas import StatementSchemas
 from odradek.sql.server.serving import HttpTerms, listening, serve_http, url
 from odradek.sql.server.statements import Statements
-from odradek.sql.server.topics import SourceTopics
+from odradek.sql.server.topics.error_statistics import ErrorStatistics
+from odradek.sql.server.topics.processing_log import ProcessingLogTerms, ServerProcessingLog
+from odradek.sql.server.topics.source_topics import SourceTopics
 from odradek.sql.server.transient_queries import TransientQueries
 from odradek.telemetry import events
 from odradek.values.schema_registry import SchemaRegistryTerms

@@ -6,11 +6,11 @@ from collections.abc import Awaitable, Callable, Mapping
 from typing import Any, Final
 
 from odradek.pipelines.upgrade import UpgradeMode
-from odradek.sql.catalog import Source
 from odradek.sql.language import statements as language
 from odradek.sql.language.parsing import parse_one
 from odradek.sql.language.rewriting import quoted
 from odradek.sql.language.statements import Statement
+from odradek.sql.metastore.catalog import Source
 from odradek.sql.server.archives import Archives
 from odradek.sql.server.assertions import Assertions
 from odradek.sql.server.distribution import CommandDistribution

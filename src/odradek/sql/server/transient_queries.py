@@ -25,11 +25,11 @@ from odradek.sql.queries.expressions import NeedsSpark
 from odradek.sql.queries.scan import printed, scanned
 from odradek.sql.queries.source_rows import LocalSelection, SourceRows, selection
 from odradek.sql.queries.tables import pulled
-from odradek.sql.server.left_out.processing_log import ServerProcessingLog
 from odradek.sql.server.parts import ServerParts
-from odradek.sql.server.properties import RESET, checked_properties
+from odradek.sql.server.properties import checked_properties
 from odradek.sql.server.refusals import refusal_of
-from odradek.sql.server.topics import starting_options
+from odradek.sql.server.topics.processing_log import ServerProcessingLog
+from odradek.sql.server.topics.source_topics import RESET, starting_options
 from odradek.values.errors import SqlError
 from odradek.values.formats.format_info import WindowInfo
 

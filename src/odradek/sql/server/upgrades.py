@@ -13,16 +13,16 @@ from odradek.client import Admin
 from odradek.model.lazy import lazy
 from odradek.pipelines.outline import ProgramOutline
 from odradek.pipelines.upgrade import ModeVerdict, UpgradeMode, verdicts
-from odradek.sql.catalog import Catalog, PersistentQuery, SqlSource
 from odradek.sql.language.statements import AlterQuery, CreateAsSelect
+from odradek.sql.metastore.catalog import Catalog, PersistentQuery, SqlSource
 from odradek.sql.planning import Plan, explain
 from odradek.sql.queries.builds import PersistentBuild, PlannedText
 from odradek.sql.queries.channel import StartQuery
 from odradek.sql.queries.engine import SqlEngine
 from odradek.sql.server.entities import Entity, described_plan, entity
-from odradek.sql.server.topics import SourceTopics
+from odradek.sql.server.topics.source_topics import SourceTopics
 from odradek.sql.upgrades import next_topic, rebuild_reasons, with_mode
-from odradek.streams.checkpoint_directory import CheckpointDirectory
+from odradek.streams.restore.checkpoint_directory import CheckpointDirectory
 from odradek.values.errors import SqlError
 
 if TYPE_CHECKING:

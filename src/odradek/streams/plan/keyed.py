@@ -4,14 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from odradek.streams.plan.operators import Emit, Expression, JoinKind, Operator
+from odradek.streams.plan.user_code import Fold, RecordProcessor
 from odradek.streams.plan.windows import TimeLimit, WindowKind, duration
-
-if TYPE_CHECKING:
-    from odradek.streams.processors.aggregate import Fold
-    from odradek.streams.processors.custom import Processor
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -183,7 +180,7 @@ class Processed(KeyedOperator):
     """A processor of the user's. `key` None: the records' own. `outputs`: names and schemas; a single one has no name."""
 
     key: tuple[Expression, ...] | None
-    processor: Processor
+    processor: RecordProcessor
     outputs: tuple[tuple[str, str], ...]
 
     def details(self) -> str:

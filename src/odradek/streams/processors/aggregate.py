@@ -7,7 +7,8 @@ from copy import copy, deepcopy
 from dataclasses import dataclass
 from typing import Any, Protocol, runtime_checkable
 
-from odradek.spark.result_types import ResultType
+from odradek.spark.rows.result_types import ResultType
+from odradek.streams.plan.user_code import Fold
 from odradek.streams.processors.functions import FUNCTIONS, REMOVABLE, AggregateFunction
 from odradek.streams.processors.ports import (
     Fields,
@@ -18,20 +19,6 @@ from odradek.streams.processors.ports import (
     UpdateRow,
     WallClockProcessor,
 )
-
-
-@runtime_checkable
-class Fold(Protocol):
-    """The functions that make an aggregate. None is no aggregate."""
-
-    def add(self, key: Fields, aggregate: Any, values: Fields) -> Any: ...
-    def remove(self, key: Fields, aggregate: Any, values: Fields) -> Any: ...
-    def merge(self, key: Fields, left: Any, right: Any) -> Any: ...
-    def result(self, aggregate: Any) -> Fields | None: ...
-
-    def copied(self, aggregate: Any) -> Any:
-        """Returns a copy of an aggregate. All functions but `result` may change an aggregate in place; they get the copy."""
-        ...
 
 
 @runtime_checkable

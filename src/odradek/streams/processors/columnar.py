@@ -14,7 +14,7 @@ from typing import Any, Final
 import numpy as np
 import pyarrow as pa
 
-from odradek.spark.result_types import ResultType
+from odradek.spark.rows.result_types import ResultType
 from odradek.streams.processors.aggregate import AggregateProcessor, ColumnFold
 from odradek.streams.processors.calendar import Calendar
 from odradek.streams.processors.columns import (

@@ -21,11 +21,12 @@ from functools import partial
 from typing import Any, Final
 
 from odradek.model.errors import ConfigError
-from odradek.spark.result_types import ResultType, headers_type, timestamp_type
+from odradek.spark.rows.result_types import ResultType, headers_type, timestamp_type
+from odradek.streams.plan.user_code import RecordProcessor
 from odradek.streams.processors.calendar import Calendar
 from odradek.streams.processors.keyed_state import KeyedState, own_value
 from odradek.streams.processors.ports import Fields, InputRow, TaskState, UpdateRow
-from odradek.streams.records import StreamRecord, plain
+from odradek.streams.processors.records import StreamRecord, plain
 
 _WALL_CLOCK: Final = "wall clock"
 
@@ -170,7 +171,7 @@ class CustomProcessor:
 
     def __init__(
         self,
-        user: Processor,
+        user: RecordProcessor,
         *,
         bare_key: str | None,
         bare_value: str | None,

@@ -11,7 +11,6 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, Protocol
 
-import odradek
 from odradek.dead_letters.headers import RecordFailure
 from odradek.model.errors import OdradekError
 from odradek.model.exception_text import text_of
@@ -26,7 +25,7 @@ else:
     passing = lazy("odradek.spark.dead_letters.passing")
 
 log: Final = logging.getLogger("odradek.streams")
-_OURS: Final = str(Path(odradek.__file__).parent) + os.sep
+_OURS: Final = str(Path(__file__).parents[2]) + os.sep
 _LIBRARIES: Final = tuple(
     {sysconfig.get_path(name) + os.sep for name in ("stdlib", "platstdlib", "purelib", "platlib")}
     | {"<frozen "}

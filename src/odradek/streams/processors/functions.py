@@ -18,7 +18,7 @@ from itertools import islice
 from math import isnan
 from typing import Any, Final
 
-from odradek.spark.result_types import EXACT
+from odradek.spark.rows.result_types import EXACT
 
 _AS_IN_PYTHON: Final = frozenset({bool, int, str, bytes, Decimal, date, datetime})
 """Values of these types Spark sorts as Python does."""

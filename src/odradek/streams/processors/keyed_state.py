@@ -12,7 +12,7 @@ from copy import deepcopy
 from typing import Any, Final, NamedTuple, overload
 from zlib import crc32
 
-from odradek.spark.result_types import timestamp_type
+from odradek.spark.rows.result_types import timestamp_type
 from odradek.streams.plan.windows import Length, milliseconds
 from odradek.streams.processors.ports import Fields, TaskState
 

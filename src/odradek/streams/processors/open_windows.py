@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any, NamedTuple, Protocol, TypeAlias
 
-from odradek.streams.processors.aggregate import Fold
+from odradek.streams.plan.user_code import Fold
 from odradek.streams.processors.ports import Fields
 
 Window: TypeAlias = tuple[int, int]

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
+from odradek.streams.plan.user_code import Fold
 from odradek.streams.plan.windows import SlidingWindows
-from odradek.streams.processors.aggregate import Fold
 from odradek.streams.processors.open_windows import Arrival, Held, Window, WindowChange
 
 

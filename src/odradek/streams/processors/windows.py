@@ -11,9 +11,9 @@ from collections.abc import Iterator
 from functools import partial
 from typing import Any, Final
 
-from odradek.spark.result_types import ResultType
+from odradek.spark.rows.result_types import ResultType
+from odradek.streams.plan.user_code import Fold
 from odradek.streams.plan.windows import SessionWindows, SlidingWindows, TimeWindows, WindowKind
-from odradek.streams.processors.aggregate import Fold
 from odradek.streams.processors.calendar import Calendar
 from odradek.streams.processors.open_windows import (
     Arrival,

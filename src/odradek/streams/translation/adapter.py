@@ -24,7 +24,7 @@ from pyspark.sql.types import (
     StructType,
 )
 
-from odradek.spark.plain_errors import errors_in_one_line
+from odradek.spark.engine.plain_errors import errors_in_one_line
 from odradek.streams.processors.columnar import columnar
 from odradek.streams.processors.columns import OriginColumn, TaskColumns
 from odradek.streams.processors.failures import FailedRows
@@ -59,7 +59,7 @@ if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame
     from pyspark.sql.streaming.stateful_processor import StatefulProcessorHandle
 
-    from odradek.streams.changelogs import StateChangelog
+    from odradek.streams.restore.changelogs import StateChangelog
     from odradek.streams.translation.translator import Tasks
 
 _STATE: Final = "state"

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from pyspark.sql import functions as sf
 
-from odradek.spark.columns import DEAD_LETTER
+from odradek.spark.rows.columns import DEAD_LETTER
 from odradek.streams.plan.operators import TopicSource
 from odradek.streams.processors.failures import Letters
 from odradek.streams.translation.formats import Decoded, decoded, source_options

@@ -8,7 +8,7 @@ from pyspark.sql.pandas.types import to_arrow_type
 from pyspark.sql.types import LongType, StringType, StructField, StructType
 
 from odradek.model.errors import ConfigError
-from odradek.spark.result_types import ResultType
+from odradek.spark.rows.result_types import ResultType
 from odradek.streams.plan.keyed import (
     Aggregated,
     Cogrouped,
@@ -20,12 +20,12 @@ from odradek.streams.plan.keyed import (
 )
 from odradek.streams.plan.operators import Expression
 from odradek.streams.plan.schemas import declared
+from odradek.streams.plan.user_code import Fold
 from odradek.streams.plan.windows import SlidingWindows
 from odradek.streams.processors.aggregate import (
     AggregateProcessor,
     ByPort,
     CogroupFold,
-    Fold,
     PythonFold,
     SqlFold,
 )

@@ -17,8 +17,8 @@ from pyspark.sql import functions as sf
 from pyspark.sql.pandas.types import to_arrow_schema
 from pyspark.sql.types import BooleanType, StructType
 
-from odradek.spark.outgoing import PACKED, RowFormat
-from odradek.spark.outgoing_rows import outgoing_rows
+from odradek.spark.writing.outgoing import PACKED, RowFormat
+from odradek.spark.writing.outgoing_rows import outgoing_rows
 from odradek.streams.plan.operators import TopicSink
 from odradek.streams.processors.python_values import values_of
 from odradek.streams.translation.formats import encoded

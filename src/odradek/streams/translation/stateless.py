@@ -14,7 +14,7 @@ from pyspark.sql.types import ArrayType, BooleanType, StructType
 
 from odradek.model.errors import ConfigError
 from odradek.spark.engine.catalyst import try_eval
-from odradek.spark.plain_errors import errors_in_one_line
+from odradek.spark.engine.plain_errors import errors_in_one_line
 from odradek.streams.plan.operators import (
     AsStream,
     AsTable,
@@ -33,8 +33,8 @@ from odradek.streams.processors.failures import FailedRows
 from odradek.streams.processors.joins import LatestProcessor
 from odradek.streams.processors.ports import InputRow
 from odradek.streams.processors.python_values import UnreadableValueError, python_values
+from odradek.streams.processors.records import StreamRecord
 from odradek.streams.processors.versions import VersionedProcessor
-from odradek.streams.records import StreamRecord
 from odradek.streams.translation.adapter import Port, keyed, letters_of
 from odradek.streams.translation.frames import (
     HEADERS,

@@ -41,7 +41,7 @@ from odradek.streams.translation.task_names import even_names
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-    from odradek.streams.changelogs import StateChangelog
+    from odradek.streams.restore.changelogs import StateChangelog
     from odradek.streams.translation import outputs
 else:
     outputs = lazy("odradek.streams.translation.outputs")

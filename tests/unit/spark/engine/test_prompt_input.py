@@ -15,8 +15,8 @@ from pyspark import worker
 from pyspark.sql.types import StructType
 
 from odradek.spark.engine.prompt_input import PromptInput
-from odradek.spark.option_table import Use
-from odradek.spark.options import read_options
+from odradek.spark.options.option_table import Use
+from odradek.spark.options.options import read_options
 from odradek.spark.source import BatchReader, StreamReader
 
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="only Linux acknowledges on demand")

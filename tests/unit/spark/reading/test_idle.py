@@ -16,9 +16,8 @@ from tests.unit.spark.logs import FIRST_ID, Logs
 from odradek.model.errors import ErrorCode, KafkaError
 from odradek.model.ids import TopicPartition
 from odradek.runtime.real import SystemClock
-from odradek.spark.offsets import StreamOffset
-from odradek.spark.option_table import Use
-from odradek.spark.options import read_options
+from odradek.spark.options.option_table import Use
+from odradek.spark.options.options import read_options
 from odradek.spark.reading import idle
 from odradek.spark.reading.idle import (
     SHAPES_EVERY_LOOKS,
@@ -28,6 +27,7 @@ from odradek.spark.reading.idle import (
     QueryEnds,
     TopicShape,
 )
+from odradek.spark.reading.offsets import StreamOffset
 from odradek.spark.reading.progress import StreamProgress
 
 A, B = TopicPartition("t", 0), TopicPartition("u", 0)

@@ -11,10 +11,10 @@ from tests.sql.case_files import cases_of
 
 from odradek.model.errors import OdradekError
 from odradek.sql.applying import apply
-from odradek.sql.catalog import SqlCatalog
 from odradek.sql.changes import QueryStarted
 from odradek.sql.language import parse
 from odradek.sql.language.parsing import parse_one
+from odradek.sql.metastore.catalog import SqlCatalog
 from odradek.sql.planning import plan
 from odradek.sql.planning.plan import explain
 from odradek.sql.queries.builds import PlannedText

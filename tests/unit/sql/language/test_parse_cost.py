@@ -11,11 +11,11 @@ import pytest
 
 from odradek.sql.analysis.expressions import ExpressionCompiler
 from odradek.sql.analysis.scope import NameScope, ScopedColumn
-from odradek.sql.catalog import Catalog
 from odradek.sql.language import parsing
 from odradek.sql.language.dialect import LEVELS_MAX, NESTING_MAX
 from odradek.sql.language.parsing import parse
 from odradek.sql.language.statements import SelectStatement
+from odradek.sql.metastore.catalog import Catalog
 from odradek.sql.queries.expressions import LocalScope, NeedsSpark
 from odradek.values.errors import SqlError
 from odradek.values.types import BOOLEAN, DOUBLE, INTEGER

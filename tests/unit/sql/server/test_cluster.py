@@ -7,8 +7,8 @@ from typing import Any
 import pytest
 
 from odradek.sql.applying import apply
-from odradek.sql.catalog import SqlCatalog
 from odradek.sql.language import parse
+from odradek.sql.metastore.catalog import SqlCatalog
 from odradek.sql.server.cluster import ALIVE_MS, KnownHosts, ending_statements
 from odradek.sql.server.refusals import RestRefusal
 

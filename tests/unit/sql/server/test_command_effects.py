@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from odradek.client.producer.aio import AsyncProducer
-from odradek.sql.catalog import Catalog
+from odradek.sql.metastore.catalog import Catalog
 from odradek.sql.queries.channel import StartQuery
 from odradek.sql.queries.engine import SqlEngine
 from odradek.sql.queries.tables import TableViews
@@ -16,8 +16,8 @@ from odradek.sql.server.command_effects import CommandEffects, QueryOrders
 from odradek.sql.server.command_log import state
 from odradek.sql.server.command_log.commands import SqlCommand
 from odradek.sql.server.command_log.state import ServiceState
-from odradek.sql.server.left_out.processing_log import ServerProcessingLog
-from odradek.sql.server.topics import SourceTopics
+from odradek.sql.server.topics.processing_log import ServerProcessingLog
+from odradek.sql.server.topics.source_topics import SourceTopics
 
 COMMANDS = [
     "CREATE STREAM s (k STRING KEY, a BIGINT) WITH (KAFKA_TOPIC='s', VALUE_FORMAT='JSON')",

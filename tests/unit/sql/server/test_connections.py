@@ -17,7 +17,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from tests.unit.sql.sql_service import ScriptedService, served
 
-from odradek.archive.location import archive_location
+from odradek.archive.store.location import archive_location
 from odradek.model.errors import ConfigError
 from odradek.sql.server.archives import check_endpoint
 from odradek.sql.server.connections import ListeningSocket, SqlConnections

@@ -13,12 +13,12 @@ from tests.unit.sql.running_server import sql_server
 from odradek.client import Producer
 from odradek.dead_letters.processing_log import ProcessingLog
 from odradek.sql.applying import apply
-from odradek.sql.catalog import SqlCatalog
 from odradek.sql.language import parse
+from odradek.sql.metastore.catalog import SqlCatalog
 from odradek.sql.queries.engine import QueryFailure
 from odradek.sql.rest_client import RestClient
-from odradek.sql.server.left_out.error_statistics import ErrorCounts, TopicErrors
-from odradek.sql.server.left_out.processing_log import ProcessingLogTerms
+from odradek.sql.server.topics.error_statistics import ErrorCounts, TopicErrors
+from odradek.sql.server.topics.processing_log import ProcessingLogTerms
 from odradek.sql.shell.rendering import rendered
 from odradek.testing import LocalBroker
 

@@ -16,7 +16,7 @@ from odradek.client import Producer
 from odradek.dead_letters.processing_log import ENTRIES_MAX, SETTINGS
 from odradek.model.errors import ConfigError, ErrorCode, KafkaError
 from odradek.runtime.real_clock import SystemClock
-from odradek.sql.server.left_out.processing_log import ProcessingLogTerms, ServerProcessingLog
+from odradek.sql.server.topics.processing_log import ProcessingLogTerms, ServerProcessingLog
 from odradek.testing import LocalBroker
 
 CREATE = "CREATE STREAM s (k STRING KEY, a INT) WITH (KAFKA_TOPIC='s', VALUE_FORMAT='JSON', PARTITIONS=1);"

@@ -8,7 +8,6 @@ from typing import Any, Final
 
 from odradek.model.errors import OdradekError
 from odradek.sql.applying import apply
-from odradek.sql.catalog import Catalog
 from odradek.sql.changes import AppliedChange, ArchiveCreated, QueryStarted, QueryStopped
 from odradek.sql.language.parsing import parse_one
 from odradek.sql.language.statements import (
@@ -25,8 +24,9 @@ from odradek.sql.language.statements import (
     QueryControl,
     Statement,
 )
+from odradek.sql.metastore.catalog import Catalog
+from odradek.sql.metastore.query_ids import is_generated
 from odradek.sql.queries.builds import PlannedText
-from odradek.sql.query_ids import is_generated
 from odradek.sql.server.command_log.commands import SqlCommand
 
 STATUSES_MAX: Final = 1_000

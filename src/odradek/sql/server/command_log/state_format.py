@@ -12,8 +12,8 @@ from dataclasses import dataclass, field, replace
 from types import MappingProxyType
 from typing import Any, Final, TypeVar
 
-from odradek.sql.catalog import Catalog, CreatedFunction, PersistentQuery, SqlArchive, SqlSource
 from odradek.sql.language.statements import CreateFunction
+from odradek.sql.metastore.catalog import Catalog, CreatedFunction, PersistentQuery, SqlArchive, SqlSource
 from odradek.sql.queries.builds import CatalogPart, PlannedText
 from odradek.sql.server.command_log.json_values import from_json, to_json
 from odradek.sql.server.command_log.snapshot_records import SnapshotUnreadable

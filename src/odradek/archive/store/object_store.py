@@ -7,8 +7,8 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import TYPE_CHECKING, Protocol
 
-from odradek.archive.location import ArchiveLocation
-from odradek.archive.values import ArchiveError
+from odradek.archive.store.location import ArchiveLocation
+from odradek.archive.store.values import ArchiveError
 from odradek.model.lazy import lazy
 from odradek.runtime.real import PosixDisk, SystemEntropy
 

@@ -27,9 +27,9 @@ from odradek.dead_letters.processing_log import (
 from odradek.model.errors import ConfigError, OdradekError
 from odradek.runtime.ports import Clock
 from odradek.runtime.real_clock import SystemClock
-from odradek.sql.catalog import Catalog
 from odradek.sql.language.rewriting import quoted
-from odradek.sql.server.topics import SourceTopics
+from odradek.sql.metastore.catalog import Catalog
+from odradek.sql.server.topics.source_topics import SourceTopics
 from odradek.telemetry import events
 
 _log = events.get("sql")

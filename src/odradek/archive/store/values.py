@@ -9,7 +9,7 @@ from uuid import UUID
 
 from odradek.model.errors import OdradekError
 from odradek.model.ids import ZERO_UUID, TopicPartition
-from odradek.spark.offsets import OffsetRange
+from odradek.spark.reading.offsets import OffsetRange
 
 TIME_HEADER: Final = "odradek.archive.timestamp"
 KEY_HEADER: Final = "odradek.archive.key"

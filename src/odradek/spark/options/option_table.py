@@ -7,7 +7,6 @@ spelled back as they stand here. `docs/spark.md` lists the same names; a test co
 
 from __future__ import annotations
 
-import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from enum import Flag, StrEnum, auto
@@ -171,7 +170,6 @@ _ROWS: Final = (
 # fmt: on
 OPTIONS: Final = OptionTable(_ROWS, _USE_NAMES, known_elsewhere=("kafka.bootstrap.servers",))
 CLIENT_PREFIX: Final = "kafka."
-_SINK_ID: Final = re.compile(r"[A-Za-z0-9._-]{1,200}")
 _SERVERS_MEANT: Final = "unknown option {given!r}; did you mean kafka.bootstrap.servers?"
 _OFTEN_MEANT: Final = {
     "path": 'format("odradek") takes no path: name topics with the option subscribe, and call load()',
@@ -233,15 +231,3 @@ def _add_client_key(key: str, value: str, client: dict[str, str], warnings: list
         warnings.append(f"option {key} is ignored: {_TOLERATED_CLIENT_KEYS[key]}")
         return
     client[key.removeprefix(CLIENT_PREFIX)] = value
-
-
-def sink_id_in(text: str, need: str) -> str:
-    """Returns a sink's name, without blanks around it. ConfigError: `need` where there is none."""
-    sink_id = text.strip()
-    if not sink_id:
-        raise ConfigError(need)
-    if not _SINK_ID.fullmatch(sink_id):
-        raise ConfigError(
-            f"option sinkId takes 1 to 200 letters, digits, dots, dashes and underscores, not {sink_id!r:.80}"
-        )
-    return sink_id

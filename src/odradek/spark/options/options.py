@@ -11,9 +11,8 @@ from odradek.config.listeners import checked_http_address
 from odradek.dead_letters.processing_log import ProcessingLog
 from odradek.model.errors import ConfigError, KafkaError
 from odradek.model.ids import TopicPartition, check_topic_name
-from odradek.spark.columns import COLUMN_NAMES, DEAD_LETTER, DEFAULT_COLUMNS
-from odradek.spark.extent_options import ending, starting
-from odradek.spark.option_table import (
+from odradek.spark.options.extent_options import ending, starting
+from odradek.spark.options.option_table import (
     Decoding,
     DeliveryGuarantee,
     KeyPartitioner,
@@ -22,9 +21,10 @@ from odradek.spark.option_table import (
     ParsedOptions,
     Use,
     parsed_options,
-    sink_id_in,
 )
-from odradek.spark.reading.positions import KnownPosition, Position, partition_lists
+from odradek.spark.options.positions import KnownPosition, Position, partition_lists
+from odradek.spark.options.sink_ids import sink_id_in
+from odradek.spark.rows.columns import COLUMN_NAMES, DEAD_LETTER, DEFAULT_COLUMNS
 
 _KEY_MAX: Final = 500
 _EXACTLY_ONCE_ONLY: Final = ("sinkId", "idempotenceKey", "takeOver", "resume", "publishOffsets")

@@ -17,9 +17,9 @@ from pyspark.sql.types import (
 
 from odradek.dead_letters.headers import HeaderPairs
 from odradek.model.errors import ConfigError
-from odradek.spark.columns import DEAD_LETTER
 from odradek.spark.dead_letters.letters import check_letter_column
-from odradek.spark.duplicates import BATCH_HEADER, PARTITION_HEADER, QUERY_HEADER, SEQUENCE_HEADER
+from odradek.spark.rows.columns import DEAD_LETTER
+from odradek.spark.writing.duplicates import BATCH_HEADER, PARTITION_HEADER, QUERY_HEADER, SEQUENCE_HEADER
 
 if TYPE_CHECKING:
     from pyspark.sql.types import StructField

@@ -19,7 +19,7 @@ from odradek.model.errors import OdradekError
 from odradek.model.ids import TopicPartition
 from odradek.runtime.ports import Clock
 from odradek.runtime.real_clock import SystemClock
-from odradek.sql.catalog import SqlCatalog
+from odradek.sql.metastore.catalog import SqlCatalog
 from odradek.telemetry import events
 from odradek.values.times import moment_text
 

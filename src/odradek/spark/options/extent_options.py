@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 from odradek.model.errors import ConfigError
-from odradek.model.lazy import lazy
-from odradek.spark.option_table import ParsedOptions, Use, sink_id_in
-from odradek.spark.reading.positions import (
+from odradek.spark.options.option_table import ParsedOptions, Use
+from odradek.spark.options.positions import (
     EARLIEST,
     LATEST,
     AtGroup,
@@ -20,12 +19,7 @@ from odradek.spark.reading.positions import (
     UniformPosition,
     partition_numbers,
 )
-
-if TYPE_CHECKING:
-    from odradek.spark.exactly_once import decision
-else:
-    decision = lazy("odradek.spark.exactly_once.decision")
-
+from odradek.spark.options.sink_ids import group_of, sink_id_in
 
 _TIMESTAMP_MS_MAX: Final = (1 << 63) - 1
 
@@ -41,7 +35,7 @@ def starting(parsed: ParsedOptions, use: Use) -> Position:
             "resume=true starts from the last decision of its sink, and startingOffsets=group:NAME from a group: give one of"
             " them"
         )
-    return AtGroup(group=decision.group_of(sink_id), otherwise=position)
+    return AtGroup(group=group_of(sink_id), otherwise=position)
 
 
 def _sink_to_resume(parsed: ParsedOptions) -> str | None:

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from odradek.sql.catalog import PSEUDO_COLUMNS, SqlCatalog, SqlColumn
 from odradek.sql.language.statements import ColumnDefinition, CreateSource, SourceKind
+from odradek.sql.metastore.catalog import PSEUDO_COLUMNS, SqlCatalog, SqlColumn
 from odradek.values.errors import SqlError
 from odradek.values.types import parse_type
 

@@ -10,11 +10,11 @@ from typing import Any, Final
 from odradek.client import NewTopic
 from odradek.client.admin.aio import AsyncAdmin
 from odradek.model.errors import ErrorCode, KafkaError
-from odradek.sql.catalog import Source
-from odradek.sql.server.properties import RESET
+from odradek.sql.metastore.catalog import Source
 from odradek.values.errors import SqlError
 from odradek.values.times import moment_text
 
+RESET: Final = "auto.offset.reset"
 _EARLIEST, _LATEST, _MAX_TIMESTAMP = -2, -1, -3
 _RATE_S: Final = 60
 _FIRST_TIME_MS: Final = -62_135_596_800_000

@@ -14,7 +14,7 @@ from odradek.model.errors import ErrorCode, KafkaError
 from odradek.spark.dead_letters.left_out import LeftOutRecords
 from odradek.spark.dead_letters.letters import current_micro_batch, letter_rows, letters_in
 from odradek.spark.dead_letters.passing import passing_rows
-from odradek.spark.outgoing import PACKED, Marks, RowFormat
+from odradek.spark.writing.outgoing import PACKED, Marks, RowFormat
 
 _HEADER: Final = pa.struct([pa.field("key", pa.string(), nullable=False), pa.field("value", pa.binary())])
 _HEADERS: Final = pa.list_(_HEADER)

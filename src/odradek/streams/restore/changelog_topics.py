@@ -13,7 +13,8 @@ from collections.abc import Collection, Mapping
 from odradek.client import Admin
 from odradek.client.groups.values import OffsetAndMetadata
 from odradek.model.ids import TopicPartition
-from odradek.spark.exactly_once.decision import Decision, group_of
+from odradek.spark.exactly_once.decision import Decision
+from odradek.spark.options.sink_ids import group_of
 from odradek.streams.plan.queries import CHANGELOG_SUFFIX
 
 

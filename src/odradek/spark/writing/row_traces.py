@@ -18,7 +18,7 @@ import pyarrow.compute as pc
 from odradek.model.lazy import lazy
 from odradek.runtime.ports import Clock, Entropy
 from odradek.runtime.real import SystemClock, SystemEntropy
-from odradek.spark.outgoing import Marks
+from odradek.spark.writing.outgoing import Marks
 from odradek.telemetry.spans import AttributeValue, FinishedSpan, SpanClock, SpanKind
 from odradek.telemetry.trace_context import TRACEPARENT, TraceContext, parsed
 

@@ -10,8 +10,8 @@ from dataclasses import dataclass, field, replace
 from types import MappingProxyType
 from typing import Any, Final, Literal
 
-from odradek.archive.location import ArchiveLocation
 from odradek.archive.row_columns import RowColumns
+from odradek.archive.store.location import ArchiveLocation
 from odradek.archive.tables.port import TableFormat
 from odradek.sql.functions import FUNCTIONS, FunctionLibrary
 from odradek.sql.functions.library import Definition

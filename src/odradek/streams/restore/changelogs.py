@@ -23,16 +23,16 @@ from odradek.client.errors import PartialFailureError
 from odradek.model.errors import ConfigError, ErrorCode, KafkaError
 from odradek.model.ids import TopicPartition
 from odradek.runtime.real import SystemClock
-from odradek.spark import connections
+from odradek.spark.clients import connections
 from odradek.spark.exactly_once.driver import SinkDriver, last_decision
-from odradek.spark.offsets import OffsetRange
-from odradek.spark.option_table import Use
-from odradek.spark.options import read_options
+from odradek.spark.options.option_table import Use
+from odradek.spark.options.options import read_options
 from odradek.spark.reading.fetch import read_ranges
+from odradek.spark.reading.offsets import OffsetRange
 from odradek.spark.reading.schema import arrow_schema
-from odradek.streams.changelog_topics import AbandonedChangelogs, changelogs_among
-from odradek.streams.checkpoint_directory import CheckpointDirectory
 from odradek.streams.plan.queries import changelog_topic
+from odradek.streams.restore.changelog_topics import AbandonedChangelogs, changelogs_among
+from odradek.streams.restore.checkpoint_directory import CheckpointDirectory
 
 if TYPE_CHECKING:
     from odradek.client.admin.types import TopicDescription

@@ -1,0 +1,1 @@
+"""How the store of an archive is reached, and the values that all formats share."""

@@ -1,0 +1,1 @@
+"""Columns of the declared schema, and values that fit types exactly."""

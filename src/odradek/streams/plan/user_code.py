@@ -1,0 +1,33 @@
+"""What a plan knows of a program's own code: which methods it has. `processors/` runs them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Any, Protocol, TypeAlias, runtime_checkable
+
+Fields: TypeAlias = dict[str, Any]
+"""A struct: names and values."""
+
+
+@runtime_checkable
+class Fold(Protocol):
+    """The functions that make an aggregate. None is no aggregate."""
+
+    def add(self, key: Fields, aggregate: Any, values: Fields) -> Any: ...
+    def remove(self, key: Fields, aggregate: Any, values: Fields) -> Any: ...
+    def merge(self, key: Fields, left: Any, right: Any) -> Any: ...
+    def result(self, aggregate: Any) -> Fields | None: ...
+
+    def copied(self, aggregate: Any) -> Any:
+        """Returns a copy of an aggregate. All functions but `result` may change an aggregate in place; they get the copy."""
+        ...
+
+
+class RecordProcessor(Protocol):
+    """A processor of the program's, with state and timers; `odradek.streams.Processor` is its base class."""
+
+    time_to_live_ms: int | None
+
+    def process(self, record: Any, state: Any, timers: Any) -> Iterable[Any] | None: ...
+    def on_timer(self, key: Any, time: int, state: Any, timers: Any) -> Iterable[Any] | None: ...
+    def on_wall_clock_timer(self, key: Any, time: int, state: Any, timers: Any) -> Iterable[Any] | None: ...

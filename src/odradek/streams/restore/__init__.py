@@ -1,0 +1,1 @@
+"""State that comes back from changelogs and checkpoints."""
