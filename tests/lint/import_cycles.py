@@ -7,7 +7,8 @@ a reader. The cure is to move what both sides need below both, or a `Protocol` t
 
 import ast
 import sys
-from collections.abc import Iterator, Mapping, Sequence, Set
+from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Set as AbstractSet
 from pathlib import Path
 from typing import Final
 
@@ -126,7 +127,7 @@ def folder_ties(graph: Mapping[str, Sequence[str]]) -> dict[str, Ties]:
     return ties
 
 
-def _crossing(source: str, target: str, packages: Set[str]) -> tuple[str, str, str] | None:
+def _crossing(source: str, target: str, packages: AbstractSet[str]) -> tuple[str, str, str] | None:
     """The folder that both are in, and the subfolders of it that the import goes from and to; `FILES` for files in it."""
     ours, theirs = ([*name.split("."), *([FILES] if name in packages else [])] for name in (source, target))
     shared = next((at for at, pair in enumerate(zip(ours, theirs, strict=False)) if pair[0] != pair[1]), 0)

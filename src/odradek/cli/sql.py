@@ -34,7 +34,7 @@ if TYPE_CHECKING:
     from odradek.sql.doors import opening
     from odradek.sql.queries import sleeping
     from odradek.sql.server import gate, serving, sql_server
-    from odradek.sql.server.topics.source_topics import processing_log
+    from odradek.sql.server.topics import processing_log
     from odradek.sql.shell import names, prompt
     from odradek.sql.shell import session as shell_session
     from odradek.values import schema_registry as schemas

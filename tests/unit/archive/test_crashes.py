@@ -12,8 +12,8 @@ import pytest
 from odradek.archive.checks.topic_side import LogExtent
 from odradek.archive.checks.verify import verify_archive
 from odradek.archive.files import data_files
-from odradek.archive.store.location import archive_location
 from odradek.archive.store import object_store as store
+from odradek.archive.store.location import archive_location
 from odradek.archive.tables import delta, iceberg, parquet
 from odradek.archive.tables.port import TableFormat
 from odradek.spark.reading.offsets import OffsetRange
