@@ -4,7 +4,7 @@
 
 The scrape runs in this process, on a broker of its own, so that the longest time for which it holds the loop can be seen. The
 load runs beside itself: rounds with a scrape each second alternate with rounds without. Costs are CPU time, which a busy
-machine leaves nearly alone; the longest hold and the ratios are of a quiet one only.
+machine leaves nearly alone, the longest hold of the loop as well; the ratios are of a quiet one only.
 """
 
 from __future__ import annotations
@@ -16,6 +16,8 @@ import tempfile
 import threading
 import time
 import urllib.request
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -107,7 +109,7 @@ class _Traced(SimpleNamespace):
 
 
 async def scrape_of(partitions: int) -> dict[str, float]:
-    """Returns milliseconds of CPU of a scrape of so many partitions, and the longest for which it held the loop."""
+    """Returns milliseconds of CPU of a scrape of so many partitions, and the most that one callback of the loop took."""
     with tempfile.TemporaryDirectory(prefix="odradek-metrics-") as folder:
         config, _ = BrokerConfig.load({"listeners": "PLAINTEXT://127.0.0.1:0", "log.dirs": folder})
         broker = Broker(config, real_runtime())
@@ -119,13 +121,11 @@ async def scrape_of(partitions: int) -> dict[str, float]:
             await collection.collected()
             totals, writes, gaps = [], [], []
             for _ in range(5):
-                stop = asyncio.Event()
-                beats = asyncio.create_task(_longest_gap(stop))
                 began = time.thread_time()
-                families = await collection.collected()
+                with _longest_hold() as hold:
+                    families = await collection.collected()
                 totals.append(time.thread_time() - began)
-                stop.set()
-                gaps.append(await beats)
+                gaps.append(hold[0])
                 writes.append(await asyncio.to_thread(_written_in, families))
             series = sum(family.series_count for family in families)
         finally:
@@ -144,14 +144,23 @@ def _written_in(families: list[Family]) -> float:
     return time.thread_time() - began
 
 
-async def _longest_gap(stop: asyncio.Event) -> float:
-    """Returns the longest time between two rounds of the loop."""
-    longest, before = 0.0, time.perf_counter()
-    while not stop.is_set():
-        await asyncio.sleep(0)
-        now = time.perf_counter()
-        longest, before = max(longest, now - before), now
-    return longest
+@contextmanager
+def _longest_hold() -> Iterator[list[float]]:
+    """Yields a list with the most CPU time that one callback of the loop takes meanwhile: other processes do not count."""
+    real, thread = asyncio.Handle._run, threading.get_ident()
+    longest = [0.0]
+
+    def run(handle: asyncio.Handle) -> None:
+        began = time.thread_time()
+        real(handle)
+        if threading.get_ident() == thread:
+            longest[0] = max(longest[0], time.thread_time() - began)
+
+    asyncio.Handle._run = run  # type: ignore[method-assign, assignment]
+    try:
+        yield longest
+    finally:
+        asyncio.Handle._run = real  # type: ignore[method-assign]
 
 
 def share_lost(rounds: int, records: int) -> list[float]:

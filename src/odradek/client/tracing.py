@@ -7,6 +7,7 @@ application's own tracer provider decides what is sampled and where it goes: wit
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from typing import Final, Protocol
@@ -83,6 +84,38 @@ class SendSpan:
         self._span.end()
 
 
+class RowsSpan:
+    """The span of the rows of one frame, from `send_arrow` to the acknowledgement of its last batch."""
+
+    def __init__(self, span: trace.Span) -> None:
+        self._span = span
+        self._lock = threading.Lock()
+        self._open_count = 1
+        """The batches without an outcome; `send_arrow` itself counts as one while it runs."""
+        self._row_count = 0
+        self._error: BaseException | None = None
+
+    def follow(self, delivery: Delivery, row_count: int) -> None:
+        """Adds a batch of the frame. Its fate comes on the client's own thread."""
+        with self._lock:
+            self._open_count += 1
+            self._row_count += row_count
+        batch = delivery.batch  # of a batch that is split, too: it is done when its parts are
+        batch.when_done(lambda: self.settle(batch.error))
+
+    def settle(self, error: BaseException | None) -> None:
+        """Notes the fate of one batch, or of `send_arrow` itself; the last one ends the span."""
+        with self._lock:
+            self._open_count -= 1
+            self._error = self._error or error
+            if self._open_count:
+                return
+        self._span.set_attribute("messaging.batch.message_count", self._row_count)
+        if self._error is not None:
+            self._span.set_status(Status(StatusCode.ERROR, str(self._error)))
+        self._span.end()
+
+
 class ProducerSpans:
     """Makes the spans of one producer. Used on any thread."""
 
@@ -96,7 +129,27 @@ class ProducerSpans:
 
         Headers of the trace that the record had before are replaced: the span is a child of the application's current one.
         """
-        span = self._tracer.start_span(
+        span = self._begin(topic)
+        sent = SendSpan(span, _with_context(span, to_headers(headers)))
+        try:
+            yield sent
+        except BaseException as error:
+            sent.fail(error)
+            raise
+
+    @contextmanager
+    def sending_rows(self, topic: str) -> Iterator[RowsSpan]:
+        """Yields the span of a frame that is about to be sent. Its rows keep the headers that they have."""
+        rows = RowsSpan(self._begin(topic))
+        try:
+            yield rows
+        except BaseException as error:
+            rows.settle(error)
+            raise
+        rows.settle(None)
+
+    def _begin(self, topic: str) -> trace.Span:
+        return self._tracer.start_span(
             f"send {topic}",
             kind=trace.SpanKind.PRODUCER,
             attributes={
@@ -106,12 +159,6 @@ class ProducerSpans:
                 "messaging.client.id": self._client_id,
             },
         )
-        sent = SendSpan(span, _with_context(span, to_headers(headers)))
-        try:
-            yield sent
-        except BaseException as error:
-            sent.fail(error)
-            raise
 
 
 def _with_context(span: trace.Span, headers: tuple[tuple[str, bytes | None], ...]) -> TracedHeaders:

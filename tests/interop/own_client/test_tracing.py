@@ -159,9 +159,45 @@ def test_a_share_consumer_takes_part_in_the_trace(
         records = []
         while not records:
             records = consumer.poll(20)
-    spans = of_trace(collector, topic, "send", "receive")
-    assert spans["receive"].parent_id == spans["send"].span_id
+    spans = of_trace(collector, topic, "send", "fetch", "receive")
+    assert spans["receive"].parent_id == spans["fetch"].parent_id == spans["send"].span_id
+    assert spans["fetch"].attributes["odradek.fetch.by"] == "share"
     assert spans["receive"].attributes["messaging.consumer.group.name"] == group
+
+
+def test_a_frame_has_one_span_that_ends_when_all_its_batches_are_acknowledged(
+    provider: TracerProvider, collector: OtlpCollector, node: OdradekNode, topic: str
+) -> None:
+    pyarrow = pytest.importorskip("pyarrow", reason="PyArrow is absent")
+    rows = pyarrow.record_batch({"value": [b"x" * 100] * 2_000})
+    with (
+        Producer(node.bootstrap, enable_opentelemetry=True, batch_size=20_000) as producer,
+        provider.get_tracer("shop").start_as_current_span(f"order {topic}"),
+    ):
+        producer.send_arrow(topic, rows)
+        producer.flush(20)
+    spans = of_trace(collector, topic, "order", "send")
+    assert spans["send"].parent_id == spans["order"].span_id
+    assert spans["send"].attributes["messaging.batch.message_count"] == 2_000
+    assert not spans["send"].is_error
+    with Consumer(node.bootstrap, auto_offset_reset="earliest") as consumer:
+        consumer.assign([TopicPartition(topic, 0)])
+        assert consumer.poll(20)[0].headers == (), "rows keep their headers"
+
+
+async def test_a_frame_of_which_a_batch_fails_has_a_span_with_the_error(
+    provider: TracerProvider, collector: OtlpCollector, node: OdradekNode, topic: str
+) -> None:
+    pyarrow = pytest.importorskip("pyarrow", reason="PyArrow is absent")
+    with Admin(node.bootstrap) as admin:
+        resource = ConfigResource(ResourceType.TOPIC, topic)
+        admin.alter_configs({resource: {"max.message.bytes": "1000"}})
+    rows = pyarrow.record_batch({"value": [b"x" * 10, b"x" * 5_000]})
+    async with AsyncProducer(node.bootstrap, enable_opentelemetry=True) as producer:
+        await producer.send_arrow(topic, rows)
+        with pytest.raises(KafkaError):
+            await producer.flush(20)
+    assert of_trace(collector, topic, "send")["send"].is_error
 
 
 def test_a_record_that_is_sent_on_belongs_to_the_present_span_alone(

@@ -280,11 +280,10 @@ class FetchReader:
         for partition, start_offset, end_offset in self.traced:
             traces.fetched(
                 partition,
-                start_offset,
-                end_offset,
+                [(start_offset, end_offset)],
                 began=context.connection.figures.arrived_at,
                 client_id=context.client_id,
-                by_follower=self.follower is not None,
+                by="consumer" if self.follower is None else "replica",
             )
 
     def _is_cold(self, partition: Partition, fetch_offset: int, limit: int) -> bool:

@@ -24,6 +24,10 @@ _RUNNING: Final = 3
 """Kafka's number of the state in which a broker serves."""
 
 
+_PARTITIONS_TOGETHER: Final = 256
+"""The partitions of one step, which only their states are read of."""
+
+
 class MetricsCollection:
     """Collects scrapes. Keeps between them what no part of the broker knows: when partitions grew."""
 
@@ -98,17 +102,19 @@ class ControllerFamilies:
         self._totals: list[Family] = []
 
     def steps(self) -> Iterator[None]:
-        """Collects the figures, with a step for each topic."""
+        """Collects the figures, with a step for some partitions: a topic may have very many."""
         leads = self._broker.cluster.leads
         image = self._broker.image
         offline = imbalanced = count = 0
         for topic in list(image.topics.values()) if leads else ():
             count += len(topic.partitions)
-            offline += sum(state.leader == NO_LEADER for state in topic.partitions)
-            imbalanced += sum(not is_led_as_preferred(state) for state in topic.partitions)
             self._topic_sizes.add(len(topic.partitions), labels(topic=topic.name))
-            self._partitions.add_leaderless(topic)
-            yield
+            for first in range(0, len(topic.partitions), _PARTITIONS_TOGETHER):
+                states = topic.partitions[first : first + _PARTITIONS_TOGETHER]
+                offline += sum(state.leader == NO_LEADER for state in states)
+                imbalanced += sum(not is_led_as_preferred(state) for state in states)
+                self._partitions.add_leaderless(topic.name, states, first)
+                yield
         if leads:
             self._brokers.add(len(image.brokers))
             for member in image.brokers:

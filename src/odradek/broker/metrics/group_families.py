@@ -17,7 +17,7 @@ from odradek.broker.metrics.end_history import EndHistory
 from odradek.broker.replicas.end_offsets import known_ends
 from odradek.model.errors import KafkaError
 from odradek.model.ids import TopicPartition
-from odradek.runtime.turns import Turn
+from odradek.runtime.turns import SLICE_ITEMS, Turn, slices
 from odradek.shards import Moment, Outcome, Shard, decided
 from odradek.telemetry.metrics import Family, gauge, labels
 
@@ -77,8 +77,9 @@ class GroupFamilies:
                 self._loading_count += 1
         names: dict[TopicPartition, None] = {}
         for committed in self._committed.values():
-            await turn.step()
-            names.update((TopicPartition(*place), None) for place, _ in committed)
+            for some in slices(committed, SLICE_ITEMS):
+                await turn.step()
+                names.update((TopicPartition(*place), None) for place, _ in some)
         ends = await known_ends(self._broker, names, turn, timeout_s=_ENDS_SECONDS_MAX)
         now = self._broker.runtime.clock.monotonic()
         for name, end_offset in ends.items():
@@ -104,13 +105,12 @@ class GroupFamilies:
             committed = decided(shard, partial(_offsets_of, group_id=group_id))
             self._offset_count += len(committed)
             topics = self._broker.image.topics
-            self._committed[group_id] = [
-                (place, offset)
-                for place, offset in committed
-                if (topic := topics.get(place[0])) is not None
-                and place[1] < len(topic.partitions)
-                and offset.is_of(topic.topic_id)
-            ]
+            existing = self._committed[group_id] = []
+            for place, offset in committed:
+                await turn.step()
+                topic = topics.get(place[0])
+                if topic is not None and place[1] < len(topic.partitions) and offset.is_of(topic.topic_id):
+                    existing.append((place, offset))
 
     async def _add_offsets(
         self,

@@ -8,11 +8,11 @@ A broker may have 10,000 partitions. So the loop makes one row for each, and the
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from typing import Final
 
 from odradek.broker.context import BrokerContext
-from odradek.cluster.image import NO_LEADER, PartitionImage, TopicImage
+from odradek.cluster.image import NO_LEADER, PartitionImage
 from odradek.model.errors import KafkaError
 from odradek.replication.partition import Partition
 from odradek.telemetry.metrics import Family, MetricKind, Row, gauge, labels
@@ -165,11 +165,11 @@ class PartitionFamilies:
             totals["late"] += seen_ms is not None and seen_ms < self._late_before_ms
         self._led.append((*row, is_under_min, is_at_min, partition.high_watermark, partition.start_offset))
 
-    def add_leaderless(self, topic: TopicImage) -> None:
-        """Adds partitions without a leader, which only the controller can report."""
-        for index, state in enumerate(topic.partitions):
+    def add_leaderless(self, topic: str, states: Iterable[PartitionImage], first: int) -> None:
+        """Adds partitions without a leader, which only the controller can report. `first`: the number of the first one."""
+        for index, state in enumerate(states, first):
             if state.leader == NO_LEADER:
-                self._leaderless.append(_state_row(labels(topic=topic.name, partition=index), state))
+                self._leaderless.append(_state_row(labels(topic=topic, partition=index), state))
 
 
 def is_led_as_preferred(state: PartitionImage) -> bool:

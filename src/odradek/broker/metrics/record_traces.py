@@ -13,10 +13,11 @@ left out is counted. Used on the event loop only.
 from __future__ import annotations
 
 import asyncio
+from bisect import bisect_right
 from collections import deque
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from functools import partial
-from typing import Final
+from typing import Final, Literal
 from weakref import WeakKeyDictionary
 
 from odradek.config.server import OtlpConfig
@@ -40,6 +41,9 @@ _OFFSETS_MAX: Final = 100
 _FETCHES_MAX: Final = 20
 _SPANS_PER_FETCH_MAX: Final = 100
 _SPAN_ID_MASK: Final = (1 << 64) - 1
+
+
+FetchedBy = Literal["consumer", "replica", "share"]
 
 
 class TracedRecord:
@@ -195,15 +199,15 @@ class RecordTraces:
     def fetched(
         self,
         partition: Partition,
-        start_offset: int,
-        end_offset: int,
+        ranges: Sequence[tuple[int, int]],
         *,
         began: float,
         client_id: str,
-        by_follower: bool,
+        by: FetchedBy,
     ) -> None:
-        """Makes spans for the traced records from `start_offset` on, before `end_offset`, that an answer holds.
+        """Makes spans for the traced records that an answer holds.
 
+        `ranges`: first offset and the one after the last, ascending. `by`: the kind of client that fetched.
         `began`: monotonic, when the fetch arrived. A fetch that waited begins for a record when that is appended.
         """
         records = self._remembered.get(partition)
@@ -213,7 +217,7 @@ class RecordTraces:
         began_ns = self._clock.at_ns(began)
         count = 0
         for traced in records:
-            if not start_offset <= traced.offset < end_offset or count >= _SPANS_PER_FETCH_MAX:
+            if not _is_within(ranges, traced.offset) or count >= _SPANS_PER_FETCH_MAX:
                 continue
             if traced.fetches_left == 0 or not self._records.allow():
                 self.left_out_count += 1
@@ -221,7 +225,7 @@ class RecordTraces:
             traced.fetches_left -= 1
             count += 1
             attributes = self._attributes(partition, traced.offset, client_id)
-            attributes["odradek.fetch.by"] = "replica" if by_follower else "consumer"
+            attributes["odradek.fetch.by"] = by
             self._add(
                 FinishedSpan(
                     name=f"fetch {partition.name.topic}",
@@ -267,3 +271,12 @@ class RecordTraces:
             family.add(value)
             families.append(family)
         return families
+
+
+def _is_within(ranges: Sequence[tuple[int, int]], offset: int) -> bool:
+    at = bisect_right(ranges, offset, key=_first) - 1
+    return at >= 0 and offset < ranges[at][1]
+
+
+def _first(offsets: tuple[int, int]) -> int:
+    return offsets[0]

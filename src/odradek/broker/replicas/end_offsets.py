@@ -18,6 +18,7 @@ from odradek.cluster.image import NO_LEADER
 from odradek.model.errors import ErrorCode, KafkaError, OdradekError
 from odradek.model.ids import BrokerId, TopicPartition
 from odradek.model.lazy import lazy
+from odradek.runtime.turns import slices
 
 if TYPE_CHECKING:
     from odradek.broker.context import BrokerContext
@@ -77,7 +78,11 @@ async def known_ends(
 
     Each other leader is asked in a few requests, one after another. What this broker leads is read last, so that it is newest.
     """
-    led, _, _ = by_leader(broker.image, names)
+    led: dict[BrokerId, list[TopicPartition]] = {}
+    for some in slices(list(names)):
+        await turn.step()
+        for leader, theirs in by_leader(broker.image, some)[0].items():
+            led.setdefault(leader, []).extend(theirs)
     own = led.pop(broker.coordinators.here, [])
     ends: dict[TopicPartition, int] = {}
     if led:

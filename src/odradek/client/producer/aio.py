@@ -144,13 +144,17 @@ class AsyncProducer(Generic[K, V]):
         if core.transactions is not None:
             core.transactions.core.check_sendable()
         queues = core.accumulator.topics.get(topic) or await core.learn(topic)
-        for queue, written in core.batches_of(queues, rows):
-            deadline = core.clock.monotonic() + core.max_block_s
-            while True:
-                with core.accumulator.lock:
-                    if core.accumulator.add(queues, queue, written) is not None:
+        with core.sending_rows(topic) as span:
+            for queue, written in core.batches_of(queues, rows):
+                deadline = core.clock.monotonic() + core.max_block_s
+                while True:
+                    with core.accumulator.lock:
+                        delivery = core.accumulator.add(queues, queue, written)
+                    if delivery is not None:
                         break
-                await self._wait_for_room(deadline - core.clock.monotonic())
+                    await self._wait_for_room(deadline - core.clock.monotonic())
+                if span is not None:
+                    span.follow(delivery, written.record_count)
 
     async def send_and_wait(
         self,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Iterator
-from contextlib import AsyncExitStack
+from contextlib import AbstractContextManager, AsyncExitStack, nullcontext
 from typing import TYPE_CHECKING, Any, Final
 
 from odradek.client.errors import BufferFullError, ClientClosedError, explain
@@ -163,6 +163,10 @@ class ProducerCore:
                 queue = None if group.partition is None else topic.queues[group.partition]
                 for written in group.batches(self.accumulator.batch_bytes_max, now_ms):
                     yield queue, written
+
+    def sending_rows(self, topic: str) -> AbstractContextManager[tracing.RowsSpan | None]:
+        """Returns the span of a frame that is about to be sent; None without tracing."""
+        return nullcontext() if self.spans is None else self.spans.sending_rows(topic)
 
     def need_transactions(self) -> ProducerTransactions:
         if self.transactions is None:

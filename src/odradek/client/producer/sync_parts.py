@@ -137,11 +137,15 @@ class ProducerSyncParts(Generic[K, V]):
         if self._check_sendable is not None:
             self._check_sendable()
         queues = self._topics.get(topic) or self._learn(topic)
-        for queue, written in self._core.batches_of(queues, rows):
-            with self._lock:
-                taken = self._core.accumulator.add(queues, queue, written)
-            if taken is None:
-                self._when_there_is_room(partial(self._core.accumulator.add, queues, queue, written))
+        with self._core.sending_rows(topic) as span:
+            for queue, written in self._core.batches_of(queues, rows):
+                append = partial(self._core.accumulator.add, queues, queue, written)
+                with self._lock:
+                    delivery = append()
+                if delivery is None:
+                    delivery = self._when_there_is_room(append)
+                if span is not None:
+                    span.follow(delivery, written.record_count)
 
     def flush(self, timeout_s: float | None = None) -> None:
         """Send everything now and wait until all of it is acknowledged or has failed.

@@ -208,6 +208,19 @@ class _SessionFetch:
             acquired = acquire(fetched, self.key.member_id, room, now_ms)
             if acquired is not None:
                 self.found[place] = acquired
+                self._trace(fetched.live.partition, acquired)
+
+    def _trace(self, partition: Partition, acquired: AcquiredBatches) -> None:
+        """Makes spans of the traced records that the member acquired."""
+        traces = self.broker.traces
+        if traces is not None and traces.remembers(partition):
+            traces.fetched(
+                partition,
+                [(span.first_offset, span.last_offset + 1) for span in acquired.acquired],
+                began=self.context.connection.figures.arrived_at,
+                client_id=self.context.client_id,
+                by="share",
+            )
 
 
 async def _ended(
