@@ -16,11 +16,12 @@ from odradek.values.types import SqlType, struct_of_fields
 
 def avro_columns(schema: RegisteredSchema) -> list[tuple[str, SqlType]] | SqlType:
     """Returns the fields of a record, in upper case; else the type of the bare value. Raises SqlError for other schemas."""
-    kind = avro_type(_parsed(schema), SQL_TYPES)
+    kind = avro_type(parsed_registered(schema), SQL_TYPES)
     return list(kind.fields) if kind.kind == "STRUCT" else kind
 
 
-def _parsed(schema: RegisteredSchema) -> AvroSchema:
+def parsed_registered(schema: RegisteredSchema) -> AvroSchema:
+    """Parses a schema of the registry, with those that it refers to. Raises SqlError for a text that is no schema."""
     return parsed_schema(
         schema.text, f"schema {schema.id}", [(f"schema {part.id}", part.text) for part in _references(schema)]
     )
@@ -52,7 +53,7 @@ class AvroFormat:
         known = self._codecs.get(schema_id)
         if known is None:
             schema = self._ids.schema(schema_id)
-            known = self._codecs[schema_id] = AvroCodec(_parsed(schema), self._kind)
+            known = self._codecs[schema_id] = AvroCodec(parsed_registered(schema), self._kind)
         return known
 
     def encode(self, values: Mapping[str, Any]) -> bytes | None:

@@ -107,12 +107,13 @@ def _avro_type(kind: SqlType, parent: str, name: str) -> Any:
 class AvroTypes:
     """The types that parts of a schema become. `logical`: by Avro's type and its logical type.
 
-    `is_sql`: names are in upper case, and arrays of Kafka Connect's entries are MAPs.
+    `is_sql`: names are in upper case, and arrays of Kafka Connect's entries are MAPs. `keeps_names`: not in upper case.
     """
 
     kinds: Mapping[str, str]
     logical: Mapping[tuple[str, str], str]
     is_sql: bool
+    keeps_names: bool = False
 
 
 SQL_TYPES: Final = AvroTypes(
@@ -127,6 +128,20 @@ SQL_TYPES: Final = AvroTypes(
     is_sql=True,
 )
 """The types of ksqlDB."""
+FRAME_TYPES: Final = AvroTypes(
+    kinds={**_KINDS, "float": "FLOAT"},
+    logical={
+        ("int", "date"): "DATE",
+        ("int", "time-millis"): "TIME",
+        ("long", "timestamp-millis"): "TIMESTAMP",
+        ("long", "timestamp-micros"): "TIMESTAMP_LTZ",
+        ("long", "local-timestamp-millis"): "TIMESTAMP_NTZ",
+        ("long", "local-timestamp-micros"): "TIMESTAMP_NTZ",
+    },
+    is_sql=True,
+    keeps_names=True,
+)
+"""The types of frames, which have narrow floats and microseconds."""
 SPARK_TYPES: Final = AvroTypes(
     kinds={**_KINDS, "float": "FLOAT"},
     logical={
@@ -267,7 +282,7 @@ def _column_type(part: Any, schema: AvroSchema, types: AvroTypes, above: tuple[s
             return struct_of_fields(
                 [
                     (
-                        field["name"].upper() if types.is_sql else field["name"],
+                        field["name"].upper() if types.is_sql and not types.keeps_names else field["name"],
                         _column_type(field["type"], schema, types, inside),
                     )
                     for field in node["fields"]

@@ -20,11 +20,12 @@ _VARINT_BYTES_MAX: Final = 5
 """Of an index, which has 32 bits."""
 
 
-def _head(schema_id: int) -> bytes:
+def framed_head(schema_id: int) -> bytes:
+    """Returns the zero byte and the id that precede the data."""
     return _HEAD.pack(_MAGIC, schema_id)
 
 
-def _split(data: bytes) -> tuple[int, bytes]:
+def split_frame(data: bytes) -> tuple[int, bytes]:
     """Returns the id in a record, and what follows it. Raises ValueError for data without a head."""
     if len(data) < _HEAD.size or data[0] != _MAGIC:
         raise ValueError(
@@ -35,7 +36,7 @@ def _split(data: bytes) -> tuple[int, bytes]:
 
 def framed(data: bytes) -> tuple[int, bytes] | None:
     """Returns the id of a schema in a record, and what follows it; None for data without a head."""
-    return _split(data) if len(data) >= _HEAD.size and data[0] == _MAGIC else None
+    return split_frame(data) if len(data) >= _HEAD.size and data[0] == _MAGIC else None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -49,7 +50,7 @@ class ConfluentFraming:
 
     def payload(self, data: bytes) -> bytes:
         """Returns what follows the head. Raises ValueError for data without a head, or of another schema."""
-        schema_id, body = _split(data)
+        schema_id, body = split_frame(data)
         if self.schema_id not in (None, schema_id):
             raise ValueError(f"the schema id is {schema_id}, not {self.schema_id}")
         return body
@@ -59,7 +60,7 @@ class ConfluentFraming:
             raise ConfigError(
                 "writing with Confluent's framing needs schema_id=, the schema's id in the registry"
             )
-        return _head(self.schema_id)
+        return framed_head(self.schema_id)
 
 
 def framing(confluent: bool, schema_id: int | None) -> ConfluentFraming | None:
@@ -85,11 +86,11 @@ class SchemaIds:
         """Returns the bytes before the data that is written, and the id in them. Raises ValueError when there is none."""
         if self._written_id is None:
             raise ValueError(f"writing {self._format} needs the id of a schema in the registry")
-        return _head(self._written_id), self._written_id
+        return framed_head(self._written_id), self._written_id
 
     def body(self, data: bytes) -> tuple[int, bytes]:
         """Returns the id in a record, and what follows it. Raises ValueError for data without a head."""
-        return _split(data)
+        return split_frame(data)
 
     def schema(self, schema_id: int) -> RegisteredSchema:
         """Raises UnknownSchemaId and SchemaRegistryError."""

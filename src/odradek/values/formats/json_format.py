@@ -48,10 +48,7 @@ class JsonFormat:
         return f"{{{fields}}}".encode()
 
     def decode(self, data: bytes) -> dict[str, Any] | None:
-        try:
-            value = _decode(str(data, json.detect_encoding(data), "surrogatepass"))
-        except (ValueError, RecursionError) as error:
-            raise ValueError(f"no JSON: {error}") from None
+        value = parsed(data)
         if not self._wrapped:
             (column,) = self._columns
             return {column.column: read(value, column.type)}
@@ -66,6 +63,14 @@ class JsonFormat:
             )
             for column in self._columns
         }
+
+
+def parsed(data: bytes) -> Any:
+    """Parses a text in UTF-8, 16 or 32; numbers keep their digits. Raises ValueError for what is no JSON."""
+    try:
+        return _decode(str(data, json.detect_encoding(data), "surrogatepass"))
+    except (ValueError, RecursionError) as error:
+        raise ValueError(f"no JSON: {error}") from None
 
 
 def _text(value: Any) -> str:
@@ -97,10 +102,9 @@ def written(value: Any, kind: SqlType) -> str:
         case "MAP":
             pairs = value.items() if isinstance(value, Mapping) else value
             return f"{{{','.join(f'{_key(name)}:{written(part, kind.element)}' for name, part in pairs)}}}"
-        case "STRUCT":
-            return (
-                f"{{{','.join(f'{_text(name)}:{written(value[name], part)}' for name, part in kind.fields)}}}"
-            )
+        case "STRUCT":  # of a field that the value lacks, nothing is written
+            present = [(name, part) for name, part in kind.fields if name in value]
+            return f"{{{','.join(f'{_text(name)}:{written(value[name], part)}' for name, part in present)}}}"
     return _text(value)
 
 

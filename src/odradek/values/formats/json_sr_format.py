@@ -99,12 +99,50 @@ def _json_type(kind: SqlType) -> dict[str, Any]:
 
 def json_columns(schema: RegisteredSchema) -> list[tuple[str, SqlType]] | SqlType:
     """Returns the properties of an object, in upper case, or else the bare value's type. SqlError where SQL has no type."""
-    try:
-        tree = json.loads(schema.text)
-    except ValueError as error:
-        raise SqlError(f"schema {schema.id} is no JSON Schema: {error}") from None
-    kind = _column_type(tree, tree, 0)
+    kind = json_type(schema, upper_names=True)
     return list(kind.fields) if kind.kind == "STRUCT" else kind
+
+
+def json_type(schema: RegisteredSchema, *, upper_names: bool) -> SqlType:
+    """Returns a STRUCT for an object, else the type of the bare value. Raises SqlError where SQL has no type."""
+    tree = json_tree(schema)
+    return _column_type(tree, tree, 0, upper_names)
+
+
+def json_tree(schema: RegisteredSchema) -> Any:
+    """Parses the schema's text. Raises SqlError for a text that is no JSON."""
+    try:
+        return json.loads(schema.text)
+    except (ValueError, RecursionError) as error:
+        raise SqlError(f"schema {schema.id} is no JSON Schema: {error}") from None
+
+
+def without_optional_nulls(value: Any, node: Any, root: Any) -> Any:
+    """Returns a value of this schema without its null properties: they may be absent, unless the schema requires them."""
+    node = _resolved(node, root)
+    if isinstance(value, list) and node.get("type") == "array":
+        return [without_optional_nulls(member, node.get("items", {}), root) for member in value]
+    if not isinstance(value, dict):
+        return value
+    properties, required = node.get("properties", {}), node.get("required", ())
+    return {
+        name: without_optional_nulls(member, properties.get(name, {}), root)
+        for name, member in value.items()
+        if member is not None or name in required
+    }
+
+
+def _resolved(node: Any, root: Any) -> Any:
+    """Follows references, and leads into the one type of a nullable part. The schema has passed `json_type`."""
+    for _ in range(_DEPTH_MAX):
+        if "$ref" in node:
+            node = _referenced(str(node["$ref"]), root)
+            continue
+        word = next((word for word in ("oneOf", "anyOf") if word in node), None)
+        if word is None:
+            break
+        node = next(kind for kind in node[word] if kind.get("type") != "null")
+    return node
 
 
 def _parameter(parameters: Mapping[str, Any], name: str, default: int) -> int:
@@ -114,19 +152,19 @@ def _parameter(parameters: Mapping[str, Any], name: str, default: int) -> int:
     return int(written)
 
 
-def _column_type(node: Any, root: Any, depth: int) -> SqlType:  # noqa: C901 - a case for each keyword
+def _column_type(node: Any, root: Any, depth: int, upper: bool) -> SqlType:  # noqa: C901 - a case for each keyword
     if depth > _DEPTH_MAX:
         raise SqlError("the JSON Schema holds itself: columns cannot")
     if not isinstance(node, dict):
         raise SqlError(f"the JSON Schema {node!r:.40} is no type of a column")
     if "$ref" in node:
-        return _column_type(_referenced(str(node["$ref"]), root), root, depth + 1)
+        return _column_type(_referenced(str(node["$ref"]), root), root, depth + 1, upper)
     for word in ("oneOf", "anyOf"):
         if word in node:
             kinds = [kind for kind in node[word] if kind.get("type") != "null"]
             if len(kinds) != 1:
                 raise SqlError(f"a JSON Schema of {len(kinds)} types is no type of a column")
-            return _column_type(kinds[0], root, depth + 1)
+            return _column_type(kinds[0], root, depth + 1, upper)
     kind, title = node.get("type"), node.get("title")
     if isinstance(kind, list):
         (kind,) = [part for part in kind if part != "null"] or ["string"]
@@ -138,16 +176,21 @@ def _column_type(node: Any, root: Any, depth: int) -> SqlType:  # noqa: C901 - a
     if title in _TITLED:
         return SqlType(kind=_TITLED[title])
     if kind == "array":
-        return array_of(_column_type(node.get("items", {}), root, depth + 1))
+        return array_of(_column_type(node.get("items", {}), root, depth + 1, upper))
     if kind == "object":
         if node.get("connect.type") == "map" or ("properties" not in node and "additionalProperties" in node):
-            return map_of(SqlType(kind="STRING"), _column_type(node["additionalProperties"], root, depth + 1))
+            return map_of(
+                SqlType(kind="STRING"), _column_type(node["additionalProperties"], root, depth + 1, upper)
+            )
         ordered = sorted(
             enumerate(node.get("properties", {}).items()),
             key=lambda entry: entry[1][1].get("connect.index", entry[0]),
         )
         return struct_of_fields(
-            [(name.upper(), _column_type(part, root, depth + 1)) for _, (name, part) in ordered]
+            [
+                (name.upper() if upper else name, _column_type(part, root, depth + 1, upper))
+                for _, (name, part) in ordered
+            ]
         )
     connect = node.get("connect.type")
     if connect in _CONNECT_KINDS and kind in ("integer", "string"):

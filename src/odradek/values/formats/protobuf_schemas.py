@@ -58,11 +58,13 @@ class ProtoTypes:
     """The types that fields become. `scalars`: by FieldDescriptor.cpp_type, from 1 on. `messages`: by full name.
 
     `is_sql`: names are in upper case, repeated messages of a key and a value are MAPs, and Confluent's decimals are DECIMALs.
+    `keeps_names`: names are not in upper case.
     """
 
     scalars: tuple[SqlType, ...]
     messages: Mapping[str, str]
     is_sql: bool
+    keeps_names: bool = False
 
 
 def _scalar_types(*kinds: str) -> tuple[SqlType, ...]:
@@ -77,6 +79,15 @@ SQL_TYPES: Final = ProtoTypes(
     is_sql=True,
 )
 """The types of ksqlDB."""
+FRAME_TYPES: Final = ProtoTypes(
+    scalars=_scalar_types(
+        "INTEGER", "BIGINT", "BIGINT", "DECIMAL", "DOUBLE", "FLOAT", "BOOLEAN", "STRING", "STRING"
+    ),
+    messages={TIMESTAMP: "TIMESTAMP_LTZ", DATE: "DATE", TIME: "TIME", **WRAPPED},
+    is_sql=True,
+    keeps_names=True,
+)
+"""The types of frames, which have narrow floats and microseconds."""
 SPARK_TYPES: Final = ProtoTypes(
     scalars=_scalar_types(
         "INTEGER", "BIGINT", "BIGINT", "DECIMAL", "DOUBLE", "FLOAT", "BOOLEAN", "STRING", "STRING"
@@ -308,10 +319,10 @@ class _Columns:
         if message.full_name in above:
             raise SqlError(f"the message {message.full_name} holds itself: columns cannot")
         inside = (*above, message.full_name)
-        is_sql = self.types.is_sql
+        is_upper = self.types.is_sql and not self.types.keeps_names
         return struct_of_fields(
             [
-                (part.name.upper() if is_sql else part.name, self._field(part, inside))
+                (part.name.upper() if is_upper else part.name, self._field(part, inside))
                 for part in message.fields
             ]
         )
