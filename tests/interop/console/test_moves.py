@@ -6,6 +6,7 @@ import asyncio
 import html
 import re
 from collections.abc import AsyncIterator, Iterator
+from contextlib import contextmanager
 
 import pytest
 from tests.scenarios.console.conftest import HOSTS, Browser, browser_of, token_of
@@ -20,8 +21,9 @@ TOPIC = "heavy"
 PARTITIONS = 4
 
 
-@pytest.fixture(scope="module")
-def cluster() -> Iterator[Cluster]:
+@contextmanager
+def loaded_on_one() -> Iterator[Cluster]:
+    """Two brokers; the first has all partitions."""
     with Cluster(brokers=2) as running:
         with Admin(running.address) as admin:
             first = sorted(broker.broker_id for broker in admin.describe_cluster().brokers)[0]
@@ -29,6 +31,19 @@ def cluster() -> Iterator[Cluster]:
         with Producer(running.address) as producer:
             for number in range(200):
                 producer.send(TOPIC, bytes(10_000), partition=number % PARTITIONS)
+        yield running
+
+
+@pytest.fixture(scope="module")
+def cluster() -> Iterator[Cluster]:
+    with loaded_on_one() as running:
+        yield running
+
+
+@pytest.fixture
+def fresh_cluster() -> Iterator[Cluster]:
+    """Nothing has been moved, whatever test came before."""
+    with loaded_on_one() as running:
         yield running
 
 
@@ -74,8 +89,15 @@ async def carried_out(browser: Browser, path: str, **fields: str) -> None:
 
 
 async def test_a_rebalance_moves_what_its_plan_showed_and_takes_its_throttle_away(
-    browser: Browser, admin: Admin
+    fresh_cluster: Cluster,
 ) -> None:
+    options = ConsoleOptions(bootstrap=fresh_cluster.address, hosts=HOSTS)
+    with Admin(fresh_cluster.address) as admin:
+        async with browser_of(options) as browser:
+            await rebalance(browser, admin)
+
+
+async def rebalance(browser: Browser, admin: Admin) -> None:
     before = await asyncio.to_thread(replicas, admin)
     page = await browser.get("/cluster/plan")
     lines = [line.split() for line in plan_of(page.text).splitlines() if line.startswith(f"{TOPIC} ")]

@@ -130,6 +130,8 @@ class MoveRun:
     began_ms: int
     left: list[Move] = field(default_factory=list)
     """The moves that were not begun."""
+    refused: set[TopicPartition] = field(default_factory=set)
+    """The partitions whose moves the controller refused."""
     under_way: int = 0
     state: str = "running"
     """`running`, `stopping` (begins no more), `done`, `stopped`, or `failed`."""
@@ -217,21 +219,24 @@ class MoveRuns:
             await asyncio.gather(task, return_exceptions=True)
 
     async def _carry_out(self, run: MoveRun) -> None:
+        """The run is over when its throttle is gone, too: until then its state is that of a run that goes on."""
+        outcome = "failed"
         try:
             await self._begin_all(run)
-            run.state = "stopped" if run.left else "done"
+            outcome = "stopped" if run.left else "done"
         except asyncio.CancelledError:
-            run.state = "stopped"
+            outcome = "stopped"
             raise
         except OdradekError as error:
             run.note(explain(error))
-            run.state = "failed"
         except Exception as error:  # noqa: BLE001 - the root of a task: logged, and shown on the page
             _log.exception("console_moves_failed")
             run.note(f"unexpected {type(error).__name__}")
-            run.state = "failed"
         finally:
-            await self._finish(run)
+            try:
+                await self._finish(run, elects=outcome == "done")
+            finally:
+                run.state = outcome
 
     async def _begin_all(self, run: MoveRun) -> None:
         failures = 0
@@ -263,14 +268,16 @@ class MoveRuns:
         try:
             await self._admin.reassign_partitions(wanted, timeout_s=CALL_S)
         except PartialFailureError as error:  # such as a topic that was deleted meanwhile: the others go on
-            for reason in error.errors.values():
+            for name, reason in error.errors.items():
+                run.refused.add(name)
                 run.note(explain(reason))
         except KafkaError as error:
             if len(wanted) > 1 or error.code not in _OF_ONE_PARTITION:
                 raise
+            run.refused |= wanted.keys()
             run.note(explain(error))
 
-    async def _finish(self, run: MoveRun) -> None:
+    async def _finish(self, run: MoveRun, *, elects: bool) -> None:
         """Takes the throttle away, elects preferred leaders where the order of replicas changed, and closes the client."""
         admin, self._admin = self._admin, None
         if admin is None:
@@ -278,8 +285,9 @@ class MoveRuns:
         try:
             if run.throttle is not None:
                 await self._throttle(admin, run, None)
-            begun = [move.name for move in run.moves[: len(run.moves) - len(run.left)]]
-            if run.state == "done" and begun:
+            tried = (move.name for move in run.moves[: len(run.moves) - len(run.left)])
+            begun = [name for name in tried if name not in run.refused]
+            if elects and begun:
                 await admin.elect_leaders(begun, timeout_s=LARGE_CALL_S)
         except OdradekError as error:
             run.note(explain(error))
