@@ -59,7 +59,7 @@ def test_a_brokers_death_is_a_few_events_however_many_partitions_it_led() -> Non
     assert kinds(after, before) == [
         ("broker_back", 1, 0),
         ("controller", 1, 0),
-        ("elected", 2, 40),
+        ("preferred", 1, 40),
         ("isr_grown", 1, 40),
         ("leader_back", 1, 1),
     ]
@@ -75,6 +75,18 @@ def test_moves_and_topics_that_come_and_go_are_events_and_nothing_else_is() -> N
         ("topics_gone", UNKNOWN, 1),
     ]
     assert kinds(before, replace(before, version=7)) == []
+
+
+def test_healing_is_seen_from_the_dead_broker_whose_replicas_are_made_again() -> None:
+    lacking = snapshot(topic("a", *[(1, (1, 2), (1,))] * 3), alive=(1, 3))
+    copying = snapshot(topic("a", *[(1, (1, 2, 3), (1,))] * 3), alive=(1, 3))
+    whole = snapshot(topic("a", *[(1, (1, 3), (1, 3))] * 3), alive=(1, 3))
+    assert kinds(lacking, copying) == [("healing", 2, 3)]
+    assert kinds(copying, whole) == [("isr_grown", 3, 3), ("healed", 2, 3)]
+    assert kinds(lacking, whole) == [("healed", 2, 3)], "both happened between two readings"
+    alive = (1, 2, 3)
+    moved = [snapshot(topic("a", (1, replicas, (1,))), alive=alive) for replicas in ((1, 2), (1, 2, 3))]
+    assert kinds(*moved) == [("moved", UNKNOWN, 1)], "no broker is dead"
 
 
 def test_events_of_a_reading_and_of_the_line_are_bounded() -> None:

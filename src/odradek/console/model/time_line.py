@@ -26,7 +26,10 @@ LEVELS: Final[Mapping[str, str]] = {
     "elected": "note",
     "isr_shrunk": "warning",
     "isr_grown": "ok",
+    "preferred": "ok",
     "moved": "note",
+    "healing": "note",
+    "healed": "ok",
     "topics_gone": "note",
     "topics_new": "note",
     "more": "note",
@@ -95,6 +98,7 @@ def _controller(brokers: Iterable[BrokerFigures]) -> int:
 def _partition_events(before: ModelSnapshot, after: ModelSnapshot, at_ms: int) -> list[ClusterEvent]:
     if before.partitions is after.partitions:
         return []
+    alive = {broker.broker_id for broker in after.brokers if broker.is_alive}
     tallies: dict[tuple[str, int], _Tally] = {}
     for name, topic in after.topics.items():
         known = before.topics.get(name)
@@ -103,7 +107,7 @@ def _partition_events(before: ModelSnapshot, after: ModelSnapshot, at_ms: int) -
         rows = zip(before.partitions.of(known), after.partitions.of(topic), strict=False)
         for old, new in rows:
             if old != new:
-                for kind, broker in _changes(old, new):
+                for kind, broker in _changes(old, new, alive):
                     tallies.setdefault((kind, broker), _Tally()).add(f"{name}-{new.partition}")
     for kind, names in (
         ("topics_new", after.topics.keys() - before.topics.keys()),
@@ -117,12 +121,14 @@ def _partition_events(before: ModelSnapshot, after: ModelSnapshot, at_ms: int) -
     ]
 
 
-def _changes(old: PartitionFigures, new: PartitionFigures) -> Iterator[tuple[str, int]]:
+def _changes(old: PartitionFigures, new: PartitionFigures, alive: set[int]) -> Iterator[tuple[str, int]]:
     if old.leader != new.leader:
         if new.is_offline:
             yield "leader_lost", old.leader
         elif old.is_offline:
             yield "leader_back", new.leader
+        elif tuple(new.replicas[:1]) == (new.leader,) and old.leader in alive:
+            yield "preferred", new.leader
         else:
             yield "elected", old.leader
     for broker in old.isr:
@@ -131,7 +137,19 @@ def _changes(old: PartitionFigures, new: PartitionFigures) -> Iterator[tuple[str
     for broker in new.isr:
         if broker not in old.isr and broker in old.replicas:
             yield "isr_grown", broker
-    if set(old.replicas) != set(new.replicas):
+    yield from _moves(set(old.replicas), set(new.replicas), alive)
+
+
+def _moves(old: set[int], new: set[int], alive: set[int]) -> Iterator[tuple[str, int]]:
+    """Yields what a change of replicas is for: those of a dead broker are made again, or others were moved."""
+    if old == new:
+        return
+    dead = old - alive if alive else set()
+    if replaced := dead - new:
+        yield from (("healed", broker) for broker in sorted(replaced))
+    elif dead and new > old:  # the new replicas are copied before the dead broker's go
+        yield from (("healing", broker) for broker in sorted(dead))
+    else:
         yield "moved", UNKNOWN
 
 
