@@ -15,7 +15,6 @@ from odradek.config.broker import BROKER_SETTINGS
 from odradek.config.definition import DynamicUpdate
 from odradek.config.document import document
 
-
 THROTTLES = (
     "follower.replication.throttled.rate",
     "leader.replication.throttled.rate",
