@@ -164,6 +164,9 @@ def test_a_byte_that_is_no_utf8_is_replaced_in_text_and_refused_in_json() -> Non
     assert form.decode(b"M\xfcller") == {"a": "M\ufffdller"}
 
 
+TIMES = ("DATE", "TIME", "TIMESTAMP")
+
+
 def _inserted(written: str, kind: str) -> Any:
     statement = parse_one(f"INSERT INTO s VALUES ({written});")
     assert isinstance(statement, InsertValues)
@@ -191,6 +194,13 @@ def _inserted(written: str, kind: str) -> Any:
         ("CAST('2020-01-02' AS DATE)", "DATE", 18263),
         ("'1_000'", "DOUBLE", REFUSED),
         ("1.5", "INT", REFUSED),
+        *(
+            (f"CAST({number} AS {kind})", kind, REFUSED)
+            for number in ("1", "1e300", "true")
+            for kind in TIMES
+        ),
+        *((number, kind, REFUSED) for number in ("1e300", "9223372036854775807", "true") for kind in TIMES),
+        ("CAST(true AS DOUBLE)", "DOUBLE", REFUSED),
     ],
 )
 def test_insert_values_never_rounds(written: str, kind: str, expected: Any) -> None:

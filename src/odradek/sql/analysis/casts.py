@@ -9,8 +9,12 @@ from odradek.sql.functions.numeric import plain_decimal
 from odradek.values.errors import SqlError
 from odradek.values.types import SqlType, can_cast, common_type
 
-_TIMESTAMP_PATTERN: Final = "yyyy-MM-dd''T''HH:mm:ss.SSS"
+_TIMESTAMP_PATTERN: Final = r"yyyy-MM-dd\'T\'HH:mm:ss.SSS"
 _MS_PER_DAY: Final = 86_400_000
+_TIME_ALONE: Final = "(?s)^[^0-9T]*(T|[0-9]{1,2}:).*"
+"""Matches a time without a date, which Spark takes for one of the day on which the query runs, and ksqlDB refuses."""
+_TIME_TEXT: Final = "^[0-9]{2}:[0-9]{2}(:[0-9]{2}([.][0-9]{1,9})?)?$"
+"""The texts of `LocalTime.parse`. Spark reads an empty text as midnight, and 1 as one o'clock."""
 
 
 def cast(text: str, source: SqlType, target: SqlType) -> str:
@@ -38,11 +42,12 @@ def converted(text: str, source: SqlType, target: SqlType) -> str:  # noqa: C901
         case "DATE":
             return f"try_cast({text} as date)"
         case "TIMESTAMP":
-            return f"try_cast({text} as timestamp)"
+            return f"try_cast(regexp_replace({text}, '{_TIME_ALONE}', '') as timestamp)"
         case "TIME" if source.kind == "TIMESTAMP":
             return f"cast(pmod(unix_millis({text}), {_MS_PER_DAY}) as int)"
         case "TIME":
-            return f"cast(unix_millis(try_to_timestamp(concat('1970-01-01 ', {text}))) as int)"
+            whole = f"nullif(regexp_extract({text}, '{_TIME_TEXT}', 0), '')"
+            return f"cast(unix_millis(try_to_timestamp(concat('1970-01-01 ', {whole}))) as int)"
         case "ARRAY":
             return f"transform({text}, x_ -> {converted('x_', source.element, target.element)})"
         case "MAP":
@@ -76,7 +81,7 @@ def _to_number(text: str, source: SqlType, target: SqlType) -> str:
 def _to_string(text: str, source: SqlType) -> str:
     match source.kind:
         case "TIMESTAMP":
-            return f"date_format({text}, '{_TIMESTAMP_PATTERN}')".replace("''", "\\'")
+            return f"date_format({text}, '{_TIMESTAMP_PATTERN}')"
         case "TIME":
             return _time_text(text)
         case "DECIMAL":

@@ -40,6 +40,7 @@ from odradek.values.types import (
     STRING,
     SqlType,
     are_comparable,
+    can_cast,
     common_type,
     decimal_of,
     parse_type,
@@ -65,6 +66,12 @@ _WHOLE: Final = ("INTEGER", "BIGINT")
 _TIMES: Final = ("DATE", "TIME", "TIMESTAMP")
 _INT_MAX: Final = (1 << 31) - 1
 _DAY_MS: Final = 86_400_000
+_TIME_NUMBERS: Final = {
+    "DATE": (-719_162, 2_932_896),
+    "TIME": (0, _DAY_MS - 1),
+    "TIMESTAMP": (-62_135_596_800_000, 253_402_300_799_999),
+}
+"""The first and last number of each type: those of the years 1 to 9999, and of one day."""
 
 
 class NeedsSpark(Exception):
@@ -450,6 +457,9 @@ def _cast(tree: exp.Cast, column: SqlType) -> Any:
         kind.kind == "STRING" and column.kind in (*_TIMES, "BYTES")
     ):
         raise ValueError(f"it is a {kind}")
+    source = _cast_source(tree.this)
+    if source is not None and not can_cast(source, kind):
+        raise ValueError(f"Cast of {source} to {kind} is not supported")
     value = _constant(tree.this, kind)
     if value is None:
         return None
@@ -469,6 +479,23 @@ def _cast(tree: exp.Cast, column: SqlType) -> Any:
         case "STRING":
             return str(value)
     return _of_kind(value, kind)
+
+
+def _cast_source(tree: exp.Expr) -> SqlType | None:
+    """Returns the type of what is cast. None: ARRAY, MAP and STRUCT, whose constants have the type of the column."""
+    while isinstance(tree, exp.Paren):
+        tree = tree.this
+    if isinstance(tree, exp.Cast):
+        return parse_type(tree.args["to"].name)
+    return None if isinstance(tree, exp.Array | exp.Anonymous) else LocalScope({}).compiled(tree).type
+
+
+def _time_number(value: Any, kind: SqlType) -> int:
+    """Returns a number that is a day or milliseconds, as records have it. Raises ValueError for any other value."""
+    low, high = _TIME_NUMBERS[kind.kind]
+    if isinstance(value, bool) or not isinstance(value, int) or not low <= value <= high:
+        raise ValueError("it is out of range" if type(value) is int else f"it is no {kind}")
+    return value
 
 
 def _of_kind(value: Any, kind: SqlType) -> Any:
@@ -498,7 +525,7 @@ def _of_kind(value: Any, kind: SqlType) -> Any:
             if not isinstance(value, bool):
                 raise ValueError("it is no BOOLEAN")
         case "DATE" | "TIME" | "TIMESTAMP":
-            return time_of_text(value, kind) if is_text else int(value)
+            return time_of_text(value, kind) if is_text else _time_number(value, kind)
         case "BYTES":
             return value if isinstance(value, bytes) else base64.b64decode(value, validate=True)
     return value
