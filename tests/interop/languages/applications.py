@@ -17,7 +17,7 @@ from benchmarks.peer.fetch import fetch_artifacts, java_command
 from tests.interop.languages.prepare import NPM_INSTALL, AbsentError, Language, main, run_within
 
 _HERE = Path(__file__).parent
-WORD_COUNT, STREAMS_LOGINS = "WordCount", "StreamsLogins"
+WORD_COUNT, STREAMS_LOGINS, STREAMS_JOB = "WordCount", "StreamsLogins", "StreamsJob"
 
 
 def _build_streams(directory: Path) -> None:
@@ -25,7 +25,7 @@ def _build_streams(directory: Path) -> None:
         fetch_artifacts("kafka-streams", version=fetch_peer().version, into=directory / "jars")
     except PeerAbsentError as reason:
         raise AbsentError(str(reason)) from reason
-    sources = [str(_HERE / "java" / f"{name}.java") for name in (WORD_COUNT, STREAMS_LOGINS)]
+    sources = [str(_HERE / "java" / f"{name}.java") for name in (WORD_COUNT, STREAMS_LOGINS, STREAMS_JOB)]
     run_within("javac", "-cp", f"{directory}/jars/*", "-d", str(directory), *sources, within=directory)
 
 
@@ -100,7 +100,7 @@ APPLICATIONS = {
             name="kafka-streams",
             title="Kafka Streams",
             version="as the peer",
-            sources=("java/WordCount.java", "java/StreamsLogins.java"),
+            sources=("java/WordCount.java", "java/StreamsLogins.java", "java/StreamsJob.java"),
             build=_build_streams,
             command=_streams,
         ),
