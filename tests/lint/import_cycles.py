@@ -22,7 +22,7 @@ FOLDER_TIES_MAX: Final = {
     "odradek.cli": 11,
     "odradek.client": 29,
     "odradek.config": 2,
-    "odradek.console": 9,
+    "odradek.console": 12,
     "odradek.console.pages": 2,
     "odradek.groups": 16,
     "odradek.storage": 20,

@@ -47,7 +47,8 @@ EMPTY_IN_HOUSE: Final = EMPTY | {"answer", "item", "result"}
 """There are many of each: `response`, `future`, `partition` or `records` says which."""
 HOUSE: Final = frozenset({"src", "tests", "tools"})
 EMPTY_IN_PIPELINES: Final = frozenset({"given", "ground", "kept", "looks", "made", "place", "said", "wish"})
-"""`place` was an index, a key, a URI, a directory, a task and a partition; the others were options, rows, plans and updates."""
+"""`place` was an index, a key, a URI, a directory, a task and a partition; the others were options, rows, plans and updates. In the
+rooms of pipelines they are no part of a name either: `is_kept`, `self._place`."""
 PIPELINES: Final = tuple(
     f"src/odradek/{room}/" for room in ("archive", "pipelines", "spark", "sql", "streams", "values", "views")
 )
@@ -122,6 +123,10 @@ def findings(root: Path) -> Iterator[str]:
         empty = EMPTY_IN_HOUSE if where.parts[0] in HOUSE else EMPTY
         if where.as_posix().startswith(PIPELINES):
             empty |= EMPTY_IN_PIPELINES
+            yield from (
+                f"{where}:{line}: {word!r} in the name {name}: say what it holds"
+                for line, name, word in _parts_of_names(tree)
+            )
         yield from (
             f"{where}:{line}: a variable named {name}: say what it holds"
             for line, name in _empty(tree, empty)
@@ -183,13 +188,7 @@ def _own_verbs(tree: ast.Module) -> Iterator[tuple[int, str, str]]:
 
 
 def _empty(tree: ast.Module, empty: frozenset[str]) -> Iterator[tuple[int, str]]:
-    fields = {
-        statement.target
-        for node in ast.walk(tree)
-        if isinstance(node, ast.ClassDef)
-        for statement in node.body
-        if isinstance(statement, ast.AnnAssign)
-    }
+    fields = _fields(tree)
     for node in ast.walk(tree):
         match node:
             case ast.Name(id=name, ctx=ast.Store()) if node not in fields:
@@ -200,6 +199,34 @@ def _empty(tree: ast.Module, empty: frozenset[str]) -> Iterator[tuple[int, str]]
                 continue
         if name in empty:
             yield node.lineno, name
+
+
+def _parts_of_names(tree: ast.Module) -> Iterator[tuple[int, str, str]]:
+    """Names of several words, one of which is in `EMPTY_IN_PIPELINES`: variables, parameters, functions and attributes."""
+    fields = _fields(tree)
+    for node in ast.walk(tree):
+        match node:
+            case ast.Name(id=name, ctx=ast.Store()) if node not in fields:
+                pass
+            case ast.Attribute(attr=name, ctx=ast.Store()) | ast.arg(arg=name):
+                pass
+            case ast.FunctionDef(name=name) | ast.AsyncFunctionDef(name=name):
+                pass
+            case _:
+                continue
+        words = [word.removesuffix("s") if word == "places" else word for word in name.split("_")]
+        if name not in EMPTY_IN_PIPELINES:
+            yield from ((node.lineno, name, word) for word in words if word in EMPTY_IN_PIPELINES)
+
+
+def _fields(tree: ast.Module) -> set[ast.expr]:
+    return {
+        statement.target
+        for node in ast.walk(tree)
+        if isinstance(node, ast.ClassDef)
+        for statement in node.body
+        if isinstance(statement, ast.AnnAssign)
+    }
 
 
 def main() -> int:

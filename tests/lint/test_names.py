@@ -78,6 +78,29 @@ def test_a_word_with_many_meanings_names_nothing_in_the_rooms_of_pipelines(tmp_p
     ]
 
 
+@pytest.mark.parametrize(
+    ("line", "word"),
+    [
+        ("def kept_rows(): ...", "kept"),
+        ("self._place = 1", "place"),
+        ("places = []", "place"),
+        ("def f(is_given): ...", "given"),
+        ("rows_made = 1", "made"),
+    ],
+)
+def test_a_word_with_many_meanings_is_no_part_of_a_name_there(tmp_path: Path, line: str, word: str) -> None:
+    for room in ("broker", "views"):
+        write(tmp_path, f"src/odradek/{room}/a.py", f"{line}\n")
+    (finding,) = findings(tmp_path)
+    assert finding.startswith(f"src/odradek/views/a.py:1: {word!r} in the name ")
+
+
+def test_fields_constants_and_longer_words_have_their_names_there(tmp_path: Path) -> None:
+    text = "class A:\n    made_ms: int = 0\n\nIS_KEPT = 1\nreplaced = placement = maker = 1\nx.is_kept()\n"
+    write(tmp_path, "src/odradek/views/a.py", text)
+    assert list(findings(tmp_path)) == []
+
+
 @pytest.mark.parametrize("line", ["def find_anew(): ...", "x = a.was_told", "x = f(_told_of=1)"])
 def test_a_hard_word_in_a_name_is_found(tmp_path: Path, line: str) -> None:
     write(tmp_path, "src/odradek/a.py", f"{line}\n")

@@ -115,7 +115,7 @@ def _derived(text: str) -> Derived:
     return Derived(name=name, expression=expression.strip())
 
 
-def with_kept_headers(records: DataFrame, columns: RowColumns) -> DataFrame:
+def with_stored_headers(records: DataFrame, columns: RowColumns) -> DataFrame:
     """Returns rows with the `SOURCE_COLUMNS`, made of `records` with the `READ_COLUMNS`. A time or key that the columns
     cannot hold is kept in a header of its own."""
     time_ms, key = sql.col("timestampMs"), sql.col("key")

@@ -18,7 +18,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Final, TypeAlias
 
 from odradek.archive.checks.topic_side import EARLIEST, BrokerTopics, LogExtent, TopicSide
-from odradek.archive.row_columns import READ_COLUMNS, RowColumns, with_archive_columns, with_kept_headers
+from odradek.archive.row_columns import READ_COLUMNS, RowColumns, with_archive_columns, with_stored_headers
 from odradek.archive.store.location import ArchiveLocation
 from odradek.archive.store.values import ArchiveError, ArchiveState, DataFile
 from odradek.archive.tables.port import ArchiveTable, TableFormat
@@ -240,7 +240,7 @@ def start_archiving(
         reader = reader.option("minOffsetsPerTrigger", str(portion.least)).option(
             "maxTriggerDelay", f"{terms.every_ms}ms"
         )
-    records = with_kept_headers(reader.load(), terms.columns)
+    records = with_stored_headers(reader.load(), terms.columns)
     if decode is not None:
         records = decode(records)
     rows = with_archive_columns(records, terms.columns).coalesce(writers)

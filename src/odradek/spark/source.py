@@ -223,7 +223,7 @@ class BatchReader(PromptInput, DataSourceReader):
         ranges = batch.plan_batch(self._options, catalog)
         if self._pruning is not None:
             ranges = pruning.pruned(
-                ranges, self._pruning, catalog, keys_place_records=self._options.keys_place_records
+                ranges, self._pruning, catalog, keys_choose_partitions=self._options.keys_choose_partitions
             )
         return _tasks(ranges, self._options, self._history) or [RangePartition(())]
 

@@ -50,7 +50,7 @@ from odradek.sql.metastore.catalog import (
     TimestampColumn,
 )
 from odradek.sql.metastore.declared import check_columns, declared_column
-from odradek.sql.metastore.query_ids import free_query_id, given_query_id
+from odradek.sql.metastore.query_ids import free_query_id, query_id_in
 from odradek.sql.planning.building import source_formats
 from odradek.sql.planning.plan import (
     SINK_PROPERTIES,
@@ -490,7 +490,7 @@ def _insert_into(catalog: SqlCatalog, statement: InsertIntoSelect, number: int) 
         raise SqlError(
             f"Cannot insert into read-only {planned.sink.kind}: {planned.sink.name}", statement.position
         )
-    query_id = given_query_id(statement) or free_query_id(catalog.queries, "INSERTQUERY", number)
+    query_id = query_id_in(statement) or free_query_id(catalog.queries, "INSERTQUERY", number)
     if query_id in catalog.queries:
         raise SqlError(f"Query ID '{query_id}' already exists", statement.position)
     query = PersistentQuery(

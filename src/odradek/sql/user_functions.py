@@ -30,7 +30,7 @@ def create_function(catalog: SqlCatalog, statement: CreateFunction) -> AppliedCh
             (parameter.name, parse_type(parameter.type, catalog.types)) for parameter in statement.parameters
         )
         returns = parse_type(statement.returns, catalog.types)
-        function = made_function(statement, parameters, returns, allowed=catalog.allows_python)
+        function = function_of(statement, parameters, returns, allowed=catalog.allows_python)
     except SqlError as error:
         raise error.at(statement.position) from None
     word = "replaced" if is_there else "created"
@@ -41,7 +41,7 @@ def create_function(catalog: SqlCatalog, statement: CreateFunction) -> AppliedCh
     )
 
 
-def made_function(
+def function_of(
     statement: CreateFunction,
     parameters: tuple[tuple[str, SqlType], ...],
     returns: SqlType,

@@ -140,7 +140,7 @@ class Changelog:
         )
         return question.ends
 
-    async def tombstones_kept_ms(self) -> int | None:
+    async def tombstone_retention_ms(self) -> int | None:
         """Returns delete.retention.ms of the topic, None where it is not compacted; Kafka's default where that may not be
         asked."""
         resource = ConfigResource.topic(self.topic)

@@ -27,7 +27,7 @@ class TopicExtent:
     """The first offset of each partition's log."""
     epoch_ends: Mapping[int, int]
     """The end offset, by partition, of the leader epoch under which it was applied last; -1 if the leader does not have it."""
-    tombstones_kept_ms: int | None
+    tombstone_retention_ms: int | None
     """The topic's delete.retention.ms; None where nothing is compacted."""
 
 
@@ -49,20 +49,20 @@ def reason_to_rebuild(stored: ViewState, look: TopicExtent, now_ms: int) -> str 
                 f"the log of partition {partition} lost its end: leader epoch {position.leader_epoch} ends at {epoch_end},"
                 f" the view at {position.offset}"
             )
-        late = tombstones_may_be_gone(position.complete_at_ms, look.tombstones_kept_ms, now_ms)
+        late = tombstones_may_be_gone(position.complete_at_ms, look.tombstone_retention_ms, now_ms)
         if late is not None:
             return late
     return None
 
 
-def tombstones_may_be_gone(complete_at_ms: int, kept_ms: int | None, now_ms: int) -> str | None:
+def tombstones_may_be_gone(complete_at_ms: int, retention_ms: int | None, now_ms: int) -> str | None:
     """Compaction removes a tombstone delete.retention.ms after it has removed what was before it. A view that reads on
     after a longer pause may never see it, and would keep the row for ever."""
-    if kept_ms is None:
+    if retention_ms is None:
         return None
     age_ms = now_ms - complete_at_ms
-    if age_ms >= kept_ms:
-        return f"the last complete look is {age_ms / 1000:.0f} s old, tombstones are kept for {kept_ms / 1000:.0f} s"
+    if age_ms >= retention_ms:
+        return f"the last complete look is {age_ms / 1000:.0f} s old, tombstones are kept for {retention_ms / 1000:.0f} s"
     if age_ms < -CLOCK_TOLERANCE_MS:
         return "the clock has gone back: how old the rows are is unknown"
     return None

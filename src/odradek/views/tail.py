@@ -76,7 +76,7 @@ class Tail:
         """Ends that are still to be reached: once one is, the rows are those of its moment, or of a later one."""
         self._restore_ends: dict[int, int] = {}
         """The offsets that must be reached before the rows are those of one moment."""
-        self._tombstones_kept_ms: int | None = None
+        self._tombstone_retention_ms: int | None = None
         self._stamped_at_ms = 0
         self._skipped_count = 0
         self._problem: str | None = None
@@ -132,7 +132,7 @@ class Tail:
         changelog, now_ms = self._changelog, self._clock.wall_ms()
         partitions = await changelog.partitions()
         log = await changelog.log_ends(partitions)
-        self._tombstones_kept_ms = await changelog.tombstones_kept_ms()
+        self._tombstone_retention_ms = await changelog.tombstone_retention_ms()
         stored = self._store.state()
         epochs = {} if stored is None else _epochs(stored, log)
         look = TopicExtent(
@@ -140,7 +140,7 @@ class Tail:
             key_format=self._row_format,
             starts=log.starts,
             epoch_ends=await changelog.epoch_ends(epochs),
-            tombstones_kept_ms=self._tombstones_kept_ms,
+            tombstone_retention_ms=self._tombstone_retention_ms,
         )
         if stored is not None and reason is None:
             reason = reason_to_rebuild(stored, look, now_ms)
@@ -260,10 +260,10 @@ class Tail:
             raise _DiscontinuityError(
                 f"the log of partition {partition} was cut at {offset}, below {position.offset}, which had been applied"
             )
-        kept_ms = self._tombstones_kept_ms
-        if kept_ms is not None:
-            kept_ms = max(kept_ms, PAUSE_MS_MIN)
-        late = tombstones_may_be_gone(position.complete_at_ms, kept_ms, self._clock.wall_ms())
+        retention_ms = self._tombstone_retention_ms
+        if retention_ms is not None:
+            retention_ms = max(retention_ms, PAUSE_MS_MIN)
+        late = tombstones_may_be_gone(position.complete_at_ms, retention_ms, self._clock.wall_ms())
         if late is not None:
             raise _DiscontinuityError(late)
 

@@ -201,7 +201,7 @@ def test_only_rows_of_the_keys_that_a_filter_wants_leave_the_task(archive: TestA
 def test_a_filter_on_time_reaches_into_the_archive(filled: TestArchive) -> None:
     read = ReadThrough(filled, logs(25, 40))
     pruning = Pruning(since_ms=14 * HOUR_MS, offset=Numbers(most=32))
-    left = pruned(read.plan(), pruning, read.history.over(read.logs), keys_place_records=False)
+    left = pruned(read.plan(), pruning, read.history.over(read.logs), keys_choose_partitions=False)
     kept, rest = read.divide(left)
     assert [row["offset"] for row in kept] == list(range(14, 30))
     assert rest == [(30, 33)]

@@ -47,13 +47,13 @@ def whole(partition: int = 0, topic: str = "t", start: int = 10, end: int = 100)
 
 
 def read(
-    *filters: Filter, ranges: list[OffsetRange] | None = None, keys_place_records: bool = False
+    *filters: Filter, ranges: list[OffsetRange] | None = None, keys_choose_partitions: bool = False
 ) -> list[tuple[str, int, int, int]]:
     left = pruned(
         [whole()] if ranges is None else ranges,
         pruning_of(filters),
         OneRecordAMillisecond(),
-        keys_place_records=keys_place_records,
+        keys_choose_partitions=keys_choose_partitions,
     )
     return [(span.partition.topic, span.partition.partition, span.start, span.end) for span in left]
 
@@ -113,9 +113,9 @@ def test_partitions_and_topics_are_left_out() -> None:
 def test_a_key_leads_to_one_partition_if_keys_place_records(key: object) -> None:
     ranges = [whole(number) for number in range(4)]
     only = partition_of(b"k1", 4)
-    assert [entry[1] for entry in read(EqualTo(("key",), key), ranges=ranges, keys_place_records=True)] == [
-        only
-    ]
+    assert [
+        entry[1] for entry in read(EqualTo(("key",), key), ranges=ranges, keys_choose_partitions=True)
+    ] == [only]
     assert len(read(EqualTo(("key",), key), ranges=ranges)) == 4
 
 

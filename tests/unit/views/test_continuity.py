@@ -21,7 +21,7 @@ LOOK = TopicExtent(
     key_format="string",
     starts={0: 0, 1: 0},
     epoch_ends={0: 12},
-    tombstones_kept_ms=KEPT_MS,
+    tombstone_retention_ms=KEPT_MS,
 )
 
 
@@ -32,7 +32,7 @@ LOOK = TopicExtent(
         replace(LOOK, starts={0: 10}),
         replace(LOOK, epoch_ends={0: 10}),
         replace(LOOK, epoch_ends={}),
-        replace(LOOK, tombstones_kept_ms=None),
+        replace(LOOK, tombstone_retention_ms=None),
     ],
     ids=["as it was", "begins at the position", "epoch ends at the position", "no epochs", "not compacted"],
 )
@@ -49,7 +49,7 @@ def test_rows_are_continued(look: TopicExtent) -> None:
         (replace(LOOK, starts={0: 11}), "begins at offset 11"),
         (replace(LOOK, epoch_ends={0: 9}), "lost its end"),
         (replace(LOOK, epoch_ends={0: -1}), "lost its end"),
-        (replace(LOOK, tombstones_kept_ms=1_000), "tombstones are kept for 1 s"),
+        (replace(LOOK, tombstone_retention_ms=1_000), "tombstones are kept for 1 s"),
     ],
 )
 def test_rows_are_read_again(look: TopicExtent, reason: str) -> None:
@@ -66,4 +66,4 @@ def test_rows_are_continued_for_as_long_as_tombstones_are_kept(age_ms: int, is_c
 
 def test_without_compaction_the_age_does_not_matter() -> None:
     kept = replace(KEPT, positions={0: replace(POSITION, complete_at_ms=0)})
-    assert reason_to_rebuild(kept, replace(LOOK, tombstones_kept_ms=None), NOW_MS) is None
+    assert reason_to_rebuild(kept, replace(LOOK, tombstone_retention_ms=None), NOW_MS) is None

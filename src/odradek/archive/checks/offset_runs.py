@@ -93,8 +93,8 @@ def _select(mine: OffsetRuns, other: OffsetRuns, *, in_other: bool) -> OffsetRun
     points = points[order]
     in_mine = np.cumsum(np.repeat([1, -1, 0, 0], steps)[order])[:-1] > 0
     is_in_other = np.cumsum(np.repeat([0, 0, 1, -1], steps)[order])[:-1] > 0
-    is_kept = in_mine & (is_in_other == in_other) & (points[1:] > points[:-1])
-    return OffsetRuns.union([OffsetRuns(starts=points[:-1][is_kept], ends=points[1:][is_kept])])
+    is_covered = in_mine & (is_in_other == in_other) & (points[1:] > points[:-1])
+    return OffsetRuns.union([OffsetRuns(starts=points[:-1][is_covered], ends=points[1:][is_covered])])
 
 
 def spell(runs: OffsetRuns, most: int = 3) -> str:

@@ -78,7 +78,7 @@ class ReadOptions:
     max_partitions: int | None
     max_records_per_partition: int | None
     projection: Projection
-    keys_place_records: bool
+    keys_choose_partitions: bool
     """All records of a key are in the partition that Kafka's own clients give it."""
     pushes_filters: bool
     """The read omits records that a query's filters drop."""
@@ -144,7 +144,7 @@ def read_options(options: Mapping[str, str], use: Use) -> ReadOptions:
         max_partitions=_max_partitions(parsed),
         max_records_per_partition=parsed.number_or_none("maxRecordsPerPartition"),
         projection=_projection(parsed),
-        keys_place_records=parsed.choice("keyPartitioner", KeyPartitioner) is KeyPartitioner.MURMUR2,
+        keys_choose_partitions=parsed.choice("keyPartitioner", KeyPartitioner) is KeyPartitioner.MURMUR2,
         pushes_filters=parsed.flag("filterPushdown"),
         offset_retries=parsed.number("fetchOffset.numRetries"),
         offset_retry_interval_ms=parsed.number("fetchOffset.retryIntervalMs"),

@@ -97,9 +97,13 @@ def pruning_of(filters: Iterable[Filter]) -> Pruning:
 
 
 def pruned(
-    ranges: Sequence[OffsetRange], pruning: Pruning, cluster: FilterableCluster, *, keys_place_records: bool
+    ranges: Sequence[OffsetRange],
+    pruning: Pruning,
+    cluster: FilterableCluster,
+    *,
+    keys_choose_partitions: bool,
 ) -> list[OffsetRange]:
-    """Returns the ranges left to read. `keys_place_records`: a key's records are where Kafka's own clients put them."""
+    """Returns the ranges left to read. `keys_choose_partitions`: a key's records are where Kafka's own clients put them."""
     if pruning.keys is not None and not pruning.keys:
         return []
     left = [
@@ -108,7 +112,7 @@ def pruned(
         if pruning.partition.admits(span.partition.partition)
         and (pruning.topics is None or span.partition.topic in pruning.topics)
     ]
-    if keys_place_records and pruning.keys is not None:
+    if keys_choose_partitions and pruning.keys is not None:
         left = _of_keys(left, pruning.keys, cluster)
     left = [_within(span, *pruning.offset.span(span.start, span.end)) for span in left]
     left = [span for span in left if span.size > 0]

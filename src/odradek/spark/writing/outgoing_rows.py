@@ -41,7 +41,7 @@ def outgoing_rows(
     if layout.has_packed and batch[PACKED].null_count < batch.num_rows:
         is_row = pc.is_null(batch[PACKED])
         yield from _unpacked(batch.filter(pc.invert(is_row)), left_out)
-        numbers = [number for number, is_kept in zip(numbers, is_row.to_pylist(), strict=True) if is_kept]
+        numbers = [number for number, is_record in zip(numbers, is_row.to_pylist(), strict=True) if is_record]
         batch = batch.filter(is_row)
     if layout.dead_letter_topic is not None and (letters := letters_in(batch)):
         yield layout.dead_letter_topic, letter_rows(letters.values())

@@ -216,16 +216,16 @@ def by_offset(*, latest: bool, count: int | None, ignores_nulls: bool) -> ValueF
     """Returns EARLIEST_BY_OFFSET or LATEST_BY_OFFSET. `count`: the length of an array; None for one bare value."""
     most = count or 1
 
-    def kept(state: list[Any]) -> list[Any]:
+    def limited(state: list[Any]) -> list[Any]:
         return state[-most:] if latest else state[:most]
 
     def add(state: list[Any], value: Any) -> list[Any]:
-        return state if value is None and ignores_nulls else kept([*state, value])
+        return state if value is None and ignores_nulls else limited([*state, value])
 
     def result(state: list[Any]) -> Any:
         return list(state) if count is not None else state[0] if state else None
 
-    return ValueFold(start=list, add=add, result=result, merge=lambda left, right: kept(left + right))
+    return ValueFold(start=list, add=add, result=result, merge=lambda left, right: limited(left + right))
 
 
 def histogram() -> ValueFold:

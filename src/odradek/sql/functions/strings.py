@@ -94,7 +94,7 @@ def _mask(call: Call) -> str:
     return _masked(call.texts[0], call.texts[1:])
 
 
-def _mask_part(kept_left: str | None, kept_right: str | None, hidden: str) -> Callable[[Call], str]:
+def _mask_part(plain_left: str | None, plain_right: str | None, hidden: str) -> Callable[[Call], str]:
     """Masks one part of the text and keeps the other. {0} is the text, {1} the number of characters."""
 
     def text(call: Call) -> str:
@@ -104,9 +104,9 @@ def _mask_part(kept_left: str | None, kept_right: str | None, hidden: str) -> Ca
             return part.replace("{0}", value).replace("{1}", count)
 
         parts = [
-            filled(kept_left) if kept_left else None,
+            filled(plain_left) if plain_left else None,
             _masked(filled(hidden), tuple(masks)),
-            filled(kept_right) if kept_right else None,
+            filled(plain_right) if plain_right else None,
         ]
         return f"if({count} < 0, NULL, concat({', '.join(part for part in parts if part)}))"
 

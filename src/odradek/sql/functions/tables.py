@@ -65,12 +65,12 @@ class TableDefinition:
 def _cube(call: Call) -> str:
     """Returns each combination of values and nulls. The bits of a number say which values stay."""
     (columns,) = call.texts
-    is_kept = f"bit_get(__mask, array_size({columns}) - 1 - __place) = 1"
+    is_grouped = f"bit_get(__mask, array_size({columns}) - 1 - __index) = 1"
     masks = (
         f"filter(sequence(0, shiftleft(1, array_size({columns})) - 1), __mask -> NOT exists("
-        f"transform({columns}, (__column, __place) -> __column IS NULL AND {is_kept}), __twice -> __twice))"
+        f"transform({columns}, (__column, __index) -> __column IS NULL AND {is_grouped}), __twice -> __twice))"
     )
-    rows = f"transform({masks}, __mask -> transform({columns}, (__column, __place) -> if({is_kept}, __column, NULL)))"
+    rows = f"transform({masks}, __mask -> transform({columns}, (__column, __index) -> if({is_grouped}, __column, NULL)))"
     return f"if(array_size({columns}) <= {CUBE_COLUMNS_MAX}, {rows}, NULL)"
 
 

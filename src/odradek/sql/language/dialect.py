@@ -107,7 +107,7 @@ class Ksql(Dialect):
             if tree is None:
                 raise SqlError("an expression is needed here", token_position(tokens[0]))
             _check_levels(tree, tokens)
-            return _with_names_as_kept(tree)
+            return _with_written_names(tree)
 
         def _negate_range(self, this: exp.Expr | None = None) -> exp.Expr | None:
             """Turns NOT LIKE into a NOT, as for NOT IN and NOT BETWEEN; sqlglot would note it in the LIKE."""
@@ -292,7 +292,7 @@ def chained(tree: exp.And | exp.Or) -> list[exp.Expr]:
     return parts[::-1]
 
 
-def _with_names_as_kept(tree: exp.Expr) -> exp.Expr:
+def _with_written_names(tree: exp.Expr) -> exp.Expr:
     for name in list(tree.find_all(exp.Identifier)):
         if not name.args.get("quoted"):
             name.set("this", name.this.upper())

@@ -26,7 +26,7 @@ def free_query_id(taken_ids: Container[str], kind: str, number: int) -> str:
     return query_id
 
 
-def given_query_id(statement: InsertIntoSelect) -> str | None:
+def query_id_in(statement: InsertIntoSelect) -> str | None:
     """Returns the id that a statement gives its query; None where one is generated."""
     written = dict(statement.properties).get("QUERY_ID")
     return None if written is None else str(written).upper()
@@ -39,7 +39,7 @@ def is_generated(query_id: str) -> bool:
 
 def check_query_id(statement: Statement) -> None:
     """Raises SqlError for an id that ksqlDB refuses. Call it for new statements: older commands keep the ids that they have."""
-    query_id = given_query_id(statement) if isinstance(statement, InsertIntoSelect) else None
+    query_id = query_id_in(statement) if isinstance(statement, InsertIntoSelect) else None
     if query_id is None:
         return
     if is_generated(query_id):

@@ -160,12 +160,12 @@ class LocalScope:
     ) -> Callable[[Any, Row], bool]:
         """Returns a test of a value that is computed once per row: operands that nest would be computed again and again."""
         _check_order(value, tree, compare)
-        sides = self._sides(_given(value), tree, other, right_value)
-        is_given = value.type != STRING
+        sides = self._sides(_as_operand(value), tree, other, right_value)
+        is_not_text = value.type != STRING
         left, right = sides.left, sides.right
 
         def of(compared: Any, row: Row) -> bool:
-            left_value, right_value = left(compared if is_given else row), right(row)
+            left_value, right_value = left(compared if is_not_text else row), right(row)
             return (
                 left_value is not None and right_value is not None and bool(compare(left_value, right_value))
             )
@@ -291,7 +291,7 @@ def _check_order(value: LocalValue, tree: exp.Expr, compare: Callable[[Any, Any]
         raise SqlError("a BOOLEAN is not smaller or larger than another", position_of(tree), "Write = or <>.")
 
 
-def _given(value: LocalValue) -> LocalValue:
+def _as_operand(value: LocalValue) -> LocalValue:
     """Returns the same value, whose computation takes the value itself. A text keeps its own: it may be a constant time."""
     return value if value.type == STRING else LocalValue(value.type, lambda computed: computed, value.name)
 

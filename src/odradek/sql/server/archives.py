@@ -70,7 +70,7 @@ class Archives:
                         topic = archive.source.topic
                         if topic not in new_topics and await self._parts.topics.sizes(topic) is None:
                             raise SqlError(f"Kafka topic does not exist: {topic}")
-                        await _in_thread(archive, partial(_check_place, archive))
+                        await _in_thread(archive, partial(_check_location, archive))
                     case ArchiveDropped(archive=archive, delete_files=True):
                         await _in_thread(archive, partial(_check_may_be_deleted, archive))
             except SqlError as error:
@@ -191,7 +191,7 @@ def _holds(status: ArchiveStatus | None) -> dict[str, Any]:
     }
 
 
-def _check_place(archive: SqlArchive) -> None:
+def _check_location(archive: SqlArchive) -> None:
     opening.check_location(archive.location, table_format=archive.table_format, catalog=archive.catalog)
 
 

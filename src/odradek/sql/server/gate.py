@@ -155,8 +155,8 @@ class SqlGate:
 
     async def _answer(self, scope: Scope, receive: Receive, send: Send, client: str) -> None:
         """Questions about the server itself are always answered."""
-        places = self._inside.get(_kind(scope))
-        if places is not None and not places.acquire(client):
+        shares = self._inside.get(_kind(scope))
+        if shares is not None and not shares.acquire(client):
             text = f"{self._limits.requests_max} requests are answered at the same time, and {client} has its share of them"
             await _refuse(RestRefusal(TOO_MANY_REQUESTS, f"{text}: try again soon"), scope, receive, send)
             return
@@ -166,8 +166,8 @@ class SqlGate:
         try:
             await self._app(scope, receive, send)
         finally:
-            if places is not None:
-                places.release(client)
+            if shares is not None:
+                shares.release(client)
             if peer:
                 self._connections.end(peer)
 

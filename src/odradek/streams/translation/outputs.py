@@ -70,21 +70,21 @@ def doubled(frame: RecordFrame, *, held_back: bool) -> RecordFrame:
     """
     rows = frame.rows
     marked = _with_last_marked(frame) if held_back else rows
-    copies, only_kept = sf.array(sf.lit(False), sf.lit(True)), sf.array(sf.lit(True))
+    copies, one_copy = sf.array(sf.lit(False), sf.lit(True)), sf.array(sf.lit(True))
     if passes(rows):
-        copies = sf.when(sf.col(STATE).isNull(), copies).otherwise(only_kept)
+        copies = sf.when(sf.col(STATE).isNull(), copies).otherwise(one_copy)
     if held_back:
-        copies = sf.when(sf.col(_IS_LAST), copies).otherwise(only_kept)
-    is_kept = sf.col(_IS_KEPT)
+        copies = sf.when(sf.col(_IS_LAST), copies).otherwise(one_copy)
+    is_passed_on = sf.col(_IS_KEPT)
     passing = sf.struct(sf.lit("").alias("topic"), sf.lit(None).cast("binary").alias("records"))
     columns = {name: sf.col(name) for name in rows.columns if name != STATE}
     if _BEFORE in marked.columns:
-        columns["__old"] = sf.when(is_kept, sf.col("__old")).otherwise(sf.col(_BEFORE)).alias("__old")
+        columns["__old"] = sf.when(is_passed_on, sf.col("__old")).otherwise(sf.col(_BEFORE)).alias("__old")
     return frame.with_rows(
         marked.select("*", sf.explode(copies).alias(_IS_KEPT)).select(
             *columns.values(),
-            sf.when(is_kept, passing.cast(PASSING_TYPE)).alias(STATE),
-            sf.when(is_kept, sf.struct(*(sf.col(name) for name in rows.columns))).alias(KEPT),
+            sf.when(is_passed_on, passing.cast(PASSING_TYPE)).alias(STATE),
+            sf.when(is_passed_on, sf.struct(*(sf.col(name) for name in rows.columns))).alias(KEPT),
         )
     )
 
@@ -139,12 +139,12 @@ def _rejoined(schema: pa.Schema, batches: Iterable[pa.RecordBatch]) -> Iterator[
     letters: list[dict[str, Any]] = []
     last: pa.RecordBatch | None = None
     for batch in batches:
-        is_kept = pc.is_valid(batch[KEPT])
-        restored = _restored(batch[KEPT].filter(is_kept), schema)
+        is_passed_on = pc.is_valid(batch[KEPT])
+        restored = _restored(batch[KEPT].filter(is_passed_on), schema)
         if restored.num_rows:
             last = restored.slice(restored.num_rows - 1)
             yield restored
-        others = batch.filter(pc.invert(is_kept))
+        others = batch.filter(pc.invert(is_passed_on))
         is_record = pc.is_null(others[PACKED])
         letters += others.filter(pc.invert(is_record)).select(["topic", PACKED]).to_pylist()
         of_topics = outgoing_rows(others.filter(is_record), _LAYOUT, marks=None, first_sequence=0)

@@ -109,7 +109,7 @@ class CommandTopic:
         self._servers = servers
         self._settings = dict(settings)
         self._apply = apply
-        self._place = TopicPartition(self.topic, 0)
+        self._partition = TopicPartition(self.topic, 0)
         self._writer_id = f"odradek-sql-{service_id}"
         self._entropy = SystemEntropy()
         self._snapshots = snapshots
@@ -152,7 +152,7 @@ class CommandTopic:
             **self._settings,
         )
         await self._consumer.start()
-        await self._consumer.assign([self._place])
+        await self._consumer.assign([self._partition])
         await self._load()
         self._following = asyncio.get_running_loop().create_task(self._follow(), name="odradek-sql-commands")
         await self._read_to_end()
@@ -220,8 +220,8 @@ class CommandTopic:
     async def _read_to_end(self) -> None:
         assert self._consumer is not None
         async with AsyncAdmin(self._servers, **self._settings) as admin:
-            ends = await admin.list_offsets({self._place: -1}, isolation=1)
-        end = ends[self._place].offset
+            ends = await admin.list_offsets({self._partition: -1}, isolation=1)
+        end = ends[self._partition].offset
         if end > 0:
             await self.wait_for(end - 1)
 
@@ -253,14 +253,14 @@ class CommandTopic:
         """Returns the first offset, and all committed records."""
         assert self._consumer is not None
         async with AsyncAdmin(self._servers, **self._settings) as admin:
-            begins = await admin.list_offsets({self._place: _EARLIEST})
-            ends = await admin.list_offsets({self._place: -1}, isolation=1)
-        begin, end = begins[self._place].offset, ends[self._place].offset
-        self._consumer.seek(self._place, begin)
+            begins = await admin.list_offsets({self._partition: _EARLIEST})
+            ends = await admin.list_offsets({self._partition: -1}, isolation=1)
+        begin, end = begins[self._partition].offset, ends[self._partition].offset
+        self._consumer.seek(self._partition, begin)
         records: list[_StoredRecord] = []
         try:
             async with asyncio.timeout(_READ_S) as patience:
-                while await self._consumer.position(self._place) < end:
+                while await self._consumer.position(self._partition) < end:
                     records += await self._polled()
                     patience.reschedule(asyncio.get_running_loop().time() + _READ_S)
         except TimeoutError:
@@ -377,7 +377,7 @@ class CommandTopic:
                 else:
                     for record in await self._polled():
                         self._receive(record)
-                position = await self._consumer.position(self._place)
+                position = await self._consumer.position(self._partition)
             except _Moved:
                 _log.info("sql_commands_skipped", topic=self.topic, reason="a snapshot has taken their place")
                 is_behind = True
@@ -453,7 +453,7 @@ class CommandTopic:
         first_offset = self._usable[0].first_offset
         try:
             async with AsyncAdmin(self._servers, **self._settings) as admin:
-                await admin.delete_records({self._place: first_offset})
+                await admin.delete_records({self._partition: first_offset})
         except OdradekError as error:
             _log.warning("sql_commands_not_deleted", topic=self.topic, before=first_offset, reason=str(error))
             return

@@ -18,7 +18,7 @@ from odradek.sql.queries.builds import CatalogPart, PlannedText
 from odradek.sql.server.command_log.json_values import from_json, to_json
 from odradek.sql.server.command_log.snapshot_records import SnapshotUnreadable
 from odradek.sql.server.command_log.state import QueryRun, ServiceState
-from odradek.sql.user_functions import made_function
+from odradek.sql.user_functions import function_of
 from odradek.values.errors import SqlError
 from odradek.values.formats.format_info import FormatInfo
 from odradek.values.schema_registry import SchemaRegistryTerms
@@ -201,7 +201,7 @@ class _Reading:
         )
 
     def _function(self, json: dict[str, Any]) -> CreatedFunction:
-        return made_function(
+        return function_of(
             from_json(CreateFunction, json["statement"]),
             tuple((name, from_json(SqlType, kind)) for name, kind in json["parameters"]),
             from_json(SqlType, json["returns"]),
