@@ -47,8 +47,8 @@ EMPTY_IN_HOUSE: Final = EMPTY | {"answer", "item", "result"}
 """There are many of each: `response`, `future`, `partition` or `records` says which."""
 HOUSE: Final = frozenset({"src", "tests", "tools"})
 EMPTY_IN_PIPELINES: Final = frozenset({"given", "ground", "kept", "looks", "made", "place", "said", "wish"})
-"""`place` was an index, a key, a URI, a directory, a task and a partition; the others were options, rows, plans and updates. In the
-rooms of pipelines they are no part of a name either: `is_kept`, `self._place`."""
+"""`place` was an index, a key, a URI, a directory, a task and a partition; the others were options, rows, plans and updates.
+In the rooms of pipelines they are no part of a name either: `is_kept`, `self._place`."""
 PIPELINES: Final = tuple(
     f"src/odradek/{room}/" for room in ("archive", "pipelines", "spark", "sql", "streams", "values", "views")
 )
