@@ -9,7 +9,17 @@ import json
 from collections.abc import Iterable
 from typing import Any, assert_type
 
-from odradek import AsyncConsumer, AsyncProducer, Consumer, ConsumerRecord, Producer
+from odradek import (
+    Admin,
+    AsyncAdmin,
+    AsyncConsumer,
+    AsyncProducer,
+    Consumer,
+    ConsumerRecord,
+    Producer,
+    TopicPartition,
+)
+from odradek.client.admin.quorum import QuorumDescription, QuorumReplica
 from odradek.retry import AsyncRetryConsumer, Output, RetryConsumer
 
 
@@ -140,3 +150,20 @@ async def asynchronous_producer() -> None:
         assert_type(producer, AsyncProducer[Any, Order])
         await producer.send("orders", Order())
         await producer.send_and_wait("orders", b"tea")  # type: ignore[arg-type]
+
+
+def administration(admin: Admin) -> None:
+    assert_type(admin.describe_quorum(), QuorumDescription)
+    assert_type(admin.describe_quorum().voters, tuple[QuorumReplica, ...])
+    admin.remove_group_members("board", ["till-1"], reason="closed")
+    admin.remove_group_members("board")
+    admin.alter_share_group_offsets("queue", {TopicPartition("flights", 0): 3})
+    admin.alter_share_group_offsets("queue", {"flights": 3})  # type: ignore[dict-item]
+    admin.delete_share_group_offsets("queue", ["flights"])
+    admin.unregister_broker(3)
+    admin.unregister_broker("3")  # type: ignore[arg-type]
+
+
+async def asynchronous_administration(admin: AsyncAdmin) -> None:
+    assert_type(await admin.describe_quorum(), QuorumDescription)
+    await admin.remove_group_members("board")

@@ -69,18 +69,6 @@ _ADMIN: Final = (
         ),
         why="Producers and consumers have metrics; an admin client is too short-lived to be measured",
     ),
-    Reason(
-        title="Group and broker administration that only Kafka's client has",
-        places=(
-            "admin/alterShareGroupOffsets",
-            "admin/deleteShareGroupOffsets",
-            "admin/describeMetadataQuorum",
-            "admin/removeMembersFromConsumerGroup",
-            "admin/unregisterBroker",
-        ),
-        why="The broker serves it; the Python client has no method for it yet",
-        is_gap=True,
-    ),
 )
 
 _FEATURES: Final = (
@@ -228,7 +216,7 @@ _SETTINGS: Final = (
         why="File systems of today gain nothing by it, and a crash would leave zeros among records",
     ),
     Reason(
-        title="The size of a batch when it is unpacked",
+        title="The size of a compressed record when it is unpacked",
         places=_settings("topic", "max.decompressed.message.bytes")
         + _settings("broker", "max.decompressed.message.bytes"),
         why="The broker has bounds of its own",

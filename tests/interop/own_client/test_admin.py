@@ -134,3 +134,17 @@ def test_the_cluster_and_its_directories_are_described(admin: Admin, bootstrap: 
     (directory,) = admin.describe_log_dirs()[broker.broker_id]
     assert directory.error is None
     assert TopicPartition(name, 0) in directory.replicas
+
+
+def test_the_quorum_has_a_leader_among_its_voters(admin: Admin) -> None:
+    description = admin.describe_quorum()
+    voters = {voter.replica_id: voter for voter in description.voters}
+    assert description.leader_id in voters
+    assert voters[description.leader_id].log_end_offset >= description.high_watermark >= 0
+    assert description.leader_id in description.nodes
+
+
+def test_a_broker_that_runs_and_one_that_never_was_are_not_unregistered(admin: Admin) -> None:
+    with pytest.raises(KafkaError) as refused:
+        admin.unregister_broker(999)
+    assert refused.value.code is ErrorCode.BROKER_ID_NOT_REGISTERED

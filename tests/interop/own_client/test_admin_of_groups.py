@@ -111,6 +111,47 @@ def test_offsets_are_set_listed_and_forgotten(admin: Admin, topic: MakeTopic) ->
     assert admin.list_group_offsets(group, [first, second]) == {first: None, second: OffsetAndMetadata(4)}
 
 
+def test_static_members_are_removed_by_their_instance_ids(
+    admin: Admin, bootstrap: str, topic: MakeTopic
+) -> None:
+    name = topic(partitions=2)
+    group = f"removed-{name}"
+    with a_member(bootstrap, group, name, group_instance_id="till-1"):
+        with pytest.raises(KafkaError, match="no such member") as unknown:
+            admin.remove_group_members(group, ["till-2"])
+        assert unknown.value.code is ErrorCode.UNKNOWN_MEMBER_ID
+        assert len(admin.describe_groups([group])[group].members) == 1
+        admin.remove_group_members(group, ["till-1"], reason="the till is closed")
+        assert admin.describe_groups([group])[group].members == ()
+    with pytest.raises(KafkaError) as unknown:
+        admin.remove_group_members(f"never-{name}", ["till-1"])
+    assert unknown.value.code is ErrorCode.UNKNOWN_MEMBER_ID
+
+
+def test_all_members_are_removed_and_an_empty_group_has_none_to_remove(
+    admin: Admin, bootstrap: str, topic: MakeTopic
+) -> None:
+    name = topic(partitions=2)
+    group = f"all-removed-{name}"
+    with a_member(bootstrap, group, name):
+        admin.remove_group_members(group)
+        assert admin.describe_groups([group])[group].members == ()
+        admin.remove_group_members(group)
+    with pytest.raises(KafkaError, match="there is no such group"):
+        admin.remove_group_members(f"never-{name}")
+
+
+def test_members_of_the_newer_protocol_only_leave_by_themselves(
+    admin: Admin, bootstrap: str, topic: MakeTopic
+) -> None:
+    name = topic(partitions=2)
+    group = f"stays-{name}"
+    with a_member(bootstrap, group, name, group_protocol="consumer"):
+        with pytest.raises(KafkaError, match="leave by themselves"):
+            admin.remove_group_members(group)
+        assert len(admin.describe_groups([group])[group].members) == 1
+
+
 def test_an_election_that_is_not_needed_is_no_error(admin: Admin, topic: MakeTopic) -> None:
     only = TopicPartition(topic(), 0)
     assert admin.elect_leaders([only]) == {only: False}

@@ -447,3 +447,54 @@ def test_a_topic_that_takes_no_letters_holds_up_no_group(
     assert "errors.deadletterqueue.group.enable=true" in caplog.text
     with Admin(bootstrap) as admin:
         assert start_offsets(admin, group) == {TopicPartition("jobs", 0): 2}
+
+
+def test_a_share_group_without_members_goes_on_at_another_offset(bootstrap: str, topic: MakeTopic) -> None:
+    queue = topic()
+    group = a_group(bootstrap)
+    only = TopicPartition(queue, 0)
+    fill(bootstrap, queue, 10)
+    with Admin(**logins.ours(bootstrap)) as admin:
+        with pytest.raises(KafkaError, match="there is no such group") as refused:
+            admin.delete_share_group_offsets(group, [queue])
+        assert refused.value.code is ErrorCode.GROUP_ID_NOT_FOUND
+        with member(bootstrap, group, queue) as consumer:
+            assert values_of(polled(consumer, 10)) == [b"%d" % number for number in range(10)]
+            consumer.commit()
+            with pytest.raises(KafkaError, match="stop them first") as refused:
+                admin.alter_share_group_offsets(group, {only: 4})
+            assert refused.value.code is ErrorCode.NON_EMPTY_GROUP
+            with pytest.raises(KafkaError, match="stop them first") as refused:
+                admin.delete_share_group_offsets(group, [queue])
+            assert refused.value.code is ErrorCode.NON_EMPTY_GROUP
+        admin.alter_share_group_offsets(group, {only: 7})
+        assert start_offsets(admin, group) == {only: 7}
+        with member(bootstrap, group, queue) as consumer:
+            assert values_of(polled(consumer, 3)) == [b"7", b"8", b"9"]
+            consumer.commit()
+        admin.delete_share_group_offsets(group, [queue])
+        assert start_offsets(admin, group) == {}
+        with member(bootstrap, group, queue) as consumer:  # a topic that the group has never read
+            assert len(polled(consumer, 10)) == 10
+
+
+def test_share_offsets_of_what_is_not_there_are_refused_one_by_one(bootstrap: str, topic: MakeTopic) -> None:
+    queue = topic()
+    group = a_group(bootstrap)
+    only, beyond = TopicPartition(queue, 0), TopicPartition(queue, 7)
+    with Admin(**logins.ours(bootstrap)) as admin:
+        with pytest.raises(PartialFailureError) as refused:
+            admin.alter_share_group_offsets(group, {only: 0, beyond: 0})
+        assert {tp: error.code for tp, error in refused.value.errors.items()} == {
+            beyond: ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+        }
+        assert start_offsets(admin, group) == {only: 0}  # the group is made
+        with pytest.raises(PartialFailureError) as refused_topics:
+            admin.delete_share_group_offsets(group, [queue, "no-such-topic"])
+        assert list(refused_topics.value.results) == [queue]
+        assert list(refused_topics.value.errors) == ["no-such-topic"]
+        other = f"classic-{queue}"
+        admin.alter_group_offsets(other, {only: 0})
+        with pytest.raises(KafkaError) as of_another_kind:
+            admin.alter_share_group_offsets(other, {only: 0})
+        assert of_another_kind.value.code is ErrorCode.GROUP_ID_NOT_FOUND

@@ -13,6 +13,9 @@ from typing import Any, Self, Unpack
 from odradek.client.admin.aio import AsyncAdmin
 from odradek.client.admin.delegation_tokens import IssuedToken
 from odradek.client.admin.group_descriptions import GroupDescription, GroupListing
+from odradek.client.admin.quorum import (
+    QuorumDescription,
+)
 from odradek.client.admin.quotas import QuotaChanges, QuotaEntity
 from odradek.client.admin.reassignments import ReassignmentDescription
 from odradek.client.admin.transaction_descriptions import (
@@ -178,6 +181,17 @@ class Admin:
         """Returns what this client may do to the cluster as a whole (KIP-430); None where the brokers do not say."""
         return self._loop.call(self._admin.describe_cluster_operations(timeout_s=timeout_s))
 
+    def describe_quorum(self, *, timeout_s: float | None = None) -> QuorumDescription:
+        """Describes the quorum that decides about the cluster: its leader, its voters, and the brokers that follow it."""
+        return self._loop.call(self._admin.describe_quorum(timeout_s=timeout_s))
+
+    def unregister_broker(self, broker: int, *, timeout_s: float | None = None) -> None:
+        """Makes the cluster forget a broker that is down and will not return. BROKER_ID_NOT_REGISTERED: there is none.
+
+        Its partitions keep their replicas on it until `reassign_partitions` moves them.
+        """
+        self._loop.call(self._admin.unregister_broker(broker, timeout_s=timeout_s))
+
     def describe_log_dirs(
         self, brokers: Iterable[int] | None = None, *, timeout_s: float | None = None
     ) -> dict[int, tuple[LogDirDescription, ...]]:
@@ -331,6 +345,35 @@ class Admin:
     ) -> None:
         """Deletes committed offsets. Refused for topics that members of the group are subscribed to."""
         self._loop.call(self._admin.delete_group_offsets(group_id, partitions, timeout_s=timeout_s))
+
+    def remove_group_members(
+        self,
+        group_id: str,
+        instance_ids: Iterable[str] | None = None,
+        *,
+        reason: str | None = None,
+        timeout_s: float | None = None,
+    ) -> None:
+        """Removes static members by their `group.instance.id`, by default all members, from a classic group (KIP-345).
+
+        A member that still runs joins again; `reason` goes to the coordinator's log. UNKNOWN_MEMBER_ID: the group has no such
+        member, or one of a newer protocol, which only leaves by itself.
+        """
+        self._loop.call(
+            self._admin.remove_group_members(group_id, instance_ids, reason=reason, timeout_s=timeout_s)
+        )
+
+    def alter_share_group_offsets(
+        self, group_id: str, offsets: Mapping[TopicPartition, int], *, timeout_s: float | None = None
+    ) -> None:
+        """Sets where a share group goes on, and makes the group if need be. Refused while it has members (KIP-932)."""
+        self._loop.call(self._admin.alter_share_group_offsets(group_id, offsets, timeout_s=timeout_s))
+
+    def delete_share_group_offsets(
+        self, group_id: str, topics: Iterable[str], *, timeout_s: float | None = None
+    ) -> None:
+        """Makes a share group forget what it read of topics. Refused while it has members (KIP-932)."""
+        self._loop.call(self._admin.delete_share_group_offsets(group_id, topics, timeout_s=timeout_s))
 
     # -- transactions
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from functools import partial
 from types import TracebackType
 from typing import Any, Self, Unpack
 
@@ -12,10 +11,18 @@ from odradek.client.admin import delegation_tokens, groups, quotas, requests, tr
 from odradek.client.admin.calls import AlreadyDone, Failures
 from odradek.client.admin.delegation_tokens import IssuedToken
 from odradek.client.admin.described_groups import described_groups
+from odradek.client.admin.group_changes import GroupChanges
 from odradek.client.admin.group_descriptions import GroupDescription, GroupListing
+from odradek.client.admin.quorum import (
+    UNREGISTERED,
+    QuorumDescription,
+    describe_quorum,
+    unregister_broker,
+)
 from odradek.client.admin.quotas import QuotaChanges, QuotaEntity
 from odradek.client.admin.reassignments import ReassignmentDescription, list_reassignments, reassign
 from odradek.client.admin.session import AdminSession
+from odradek.client.admin.transaction_calls import TransactionCalls
 from odradek.client.admin.transaction_descriptions import (
     FeatureDescription,
     OpenTransaction,
@@ -37,17 +44,14 @@ from odradek.client.admin.types import (
 )
 from odradek.client.admin.users import UserChanges
 from odradek.client.consumer.offset_lookup import OffsetAndTimestamp, find_offsets
-from odradek.client.groups.coordinator import TRANSACTION
 from odradek.client.groups.values import (
-    CommitFailedError,
     CommittedOffsets,
     OffsetsToCommit,
-    as_committable,
 )
 from odradek.client.options import AdminOptions
 from odradek.client.settings import AdminSettings
 from odradek.client.transactions.prepared import TransactionIdentity
-from odradek.model.errors import ErrorCode, KafkaError
+from odradek.model.errors import ErrorCode
 from odradek.model.ids import TopicPartition
 from odradek.runtime.ports import Clock, Entropy
 from odradek.security.acls import Acl, AclFilter
@@ -75,6 +79,8 @@ class AsyncAdmin:
         **settings: Unpack[AdminOptions],
     ) -> None:
         self._session = AdminSession(AdminSettings.of(bootstrap_servers, dict(settings)), clock, entropy)
+        self._groups = GroupChanges(self._session)
+        self._transactions = TransactionCalls(self._session)
 
     @classmethod
     def from_config(cls, config: Mapping[str, object], **more: Any) -> Self:
@@ -216,6 +222,22 @@ class AsyncAdmin:
         exchange = requests.cluster_operations()
         response = await self._session.one("describe_cluster_operations", timeout_s, exchange)
         return requests.operations_in(response)
+
+    async def describe_quorum(self, *, timeout_s: float | None = None) -> QuorumDescription:
+        """Describes the quorum that decides about the cluster: its leader, its voters, and the brokers that follow it."""
+        description: QuorumDescription = (
+            await self._session.one("describe_quorum", timeout_s, describe_quorum())
+        ).results["quorum"]
+        return description
+
+    async def unregister_broker(self, broker: int, *, timeout_s: float | None = None) -> None:
+        """Makes the cluster forget a broker that is down and will not return. BROKER_ID_NOT_REGISTERED: there is none.
+
+        Its partitions keep their replicas on it until `reassign_partitions` moves them.
+        """
+        await self._session.each(
+            "unregister_broker", {broker: None}, timeout_s, unregister_broker, already=UNREGISTERED
+        )
 
     async def describe_log_dirs(
         self, brokers: Iterable[int] | None = None, *, timeout_s: float | None = None
@@ -422,27 +444,40 @@ class AsyncAdmin:
         self, group_id: str, offsets: OffsetsToCommit, *, timeout_s: float | None = None
     ) -> None:
         """Set committed offsets, and make the group if need be. Refused while it has members."""
-        store, limit_s = await self._session.offsets_of(group_id), self._session.limit_s(timeout_s)
-        try:
-            await store.commit(as_committable(offsets), limit_s)
-        except CommitFailedError as error:
-            raise KafkaError(
-                error.code, f"group {group_id!r} has members: its offsets can be set only while it has none"
-            ) from None
+        await self._groups.alter_offsets(group_id, offsets, timeout_s)
 
     async def delete_group_offsets(
         self, group_id: str, partitions: Iterable[TopicPartition], *, timeout_s: float | None = None
     ) -> None:
         """Deletes committed offsets. Refused for topics that members of the group are subscribed to."""
-        wanted = [TopicPartition(*tp) for tp in partitions]
-        response = await self._session.each(
-            "delete_group_offsets",
-            {group_id: None},
-            timeout_s,
-            lambda _, __: groups.delete_offsets(group_id, wanted).whole(group_id),
-            by=self._session.by_group,
-        )
-        Failures("delete_group_offsets", response[group_id].errors).raise_or(response[group_id].results)
+        await self._groups.delete_offsets(group_id, partitions, timeout_s)
+
+    async def remove_group_members(
+        self,
+        group_id: str,
+        instance_ids: Iterable[str] | None = None,
+        *,
+        reason: str | None = None,
+        timeout_s: float | None = None,
+    ) -> None:
+        """Removes static members by their `group.instance.id`, by default all members, from a classic group (KIP-345).
+
+        A member that still runs joins again; `reason` goes to the coordinator's log. UNKNOWN_MEMBER_ID: the group has no such
+        member, or one of a newer protocol, which only leaves by itself.
+        """
+        await self._groups.remove_members(group_id, instance_ids, reason, timeout_s)
+
+    async def alter_share_group_offsets(
+        self, group_id: str, offsets: Mapping[TopicPartition, int], *, timeout_s: float | None = None
+    ) -> None:
+        """Sets where a share group goes on, and makes the group if need be. Refused while it has members (KIP-932)."""
+        await self._groups.alter_share_offsets(group_id, offsets, timeout_s)
+
+    async def delete_share_group_offsets(
+        self, group_id: str, topics: Iterable[str], *, timeout_s: float | None = None
+    ) -> None:
+        """Makes a share group forget what it read of topics. Refused while it has members (KIP-932)."""
+        await self._groups.delete_share_offsets(group_id, topics, timeout_s)
 
     # -- transactions
 
@@ -456,55 +491,25 @@ class AsyncAdmin:
         timeout_s: float | None = None,
     ) -> list[TransactionListing]:
         """Transactional ids of all brokers, sorted; those open for at least `duration_ms`, those that match `pattern`."""
-        answers = await self._session.everywhere(
-            "list_transactions",
-            timeout_s,
-            lambda broker, _, __: transactions.list_transactions(
-                broker, states, producer_ids, duration_ms, pattern
-            ),
-        )
-        listings = (listing for some in answers.values() for listing in some)
-        return sorted(listings, key=lambda listing: str(listing.transactional_id))
+        return await self._transactions.listings(states, producer_ids, duration_ms, pattern, timeout_s)
 
     async def describe_transactions(
         self, transactional_ids: Iterable[str], *, timeout_s: float | None = None
     ) -> dict[str, TransactionDescription]:
         """State, producer and partitions of transactional ids."""
-        transaction_descriptions: dict[str, TransactionDescription] = await self._session.each(
-            "describe_transactions",
-            dict.fromkeys(transactional_ids),
-            timeout_s,
-            None,
-            by=partial(self._session.calls.by_coordinator, TRANSACTION),
-            ask_broker=lambda broker, some, _: transactions.describe_transactions(some, broker),
-        )
-        return transaction_descriptions
+        return await self._transactions.describe(transactional_ids, timeout_s)
 
     async def describe_producers(
         self, partitions: Iterable[TopicPartition], *, timeout_s: float | None = None
     ) -> dict[TopicPartition, tuple[ProducerDescription, ...]]:
         """Returns the producers that each partition remembers, and where their open transactions begin."""
-        wanted = dict.fromkeys(TopicPartition(*tp) for tp in partitions)
-        answers: dict[TopicPartition, tuple[ProducerDescription, ...]] = await self._session.each(
-            "describe_producers",
-            wanted,
-            timeout_s,
-            transactions.describe_producers,
-            by=self._session.calls.by_leader,
-        )
-        return answers
+        return await self._transactions.describe_producers(partitions, timeout_s)
 
     async def abort_transaction(
         self, open_transaction: OpenTransaction, *, timeout_s: float | None = None
     ) -> None:
         """Write the abort marker that a hanging transaction lacks in one partition: for transactions no one else will end."""
-        await self._session.each(
-            "abort_transaction",
-            {open_transaction.partition: open_transaction},
-            timeout_s,
-            transactions.abort_transactions,
-            by=self._session.calls.by_leader,
-        )
+        await self._transactions.abort(open_transaction, timeout_s)
 
     async def fence_producers(
         self,
@@ -514,16 +519,7 @@ class AsyncAdmin:
         timeout_s: float | None = None,
     ) -> dict[str, TransactionIdentity]:
         """Shut out the producers of these ids and abort what they left open; who each id belongs to from now on."""
-        await self.start()
-        limit_s = self._session.limit_s(timeout_s)
-        client = self._session.transactions
-        return await self._session.together(
-            "fence_producers",
-            {
-                name: client.fence(name, transaction_timeout_ms, limit_s)
-                for name in dict.fromkeys(transactional_ids)
-            },
-        )
+        return await self._transactions.fence(transactional_ids, transaction_timeout_ms, timeout_s)
 
     async def end_transactions(
         self,
@@ -536,16 +532,7 @@ class AsyncAdmin:
 
         ProducerFencedError: a newer producer uses the id, or the transaction took longer than its timeout.
         """
-        await self.start()
-        limit_s = self._session.limit_s(timeout_s)
-        client = self._session.transactions
-        await self._session.together(
-            "end_transactions",
-            {
-                identity.transactional_id: client.end(identity, committed=committed, timeout_s=limit_s)
-                for identity in identities
-            },
-        )
+        await self._transactions.end(identities, committed, timeout_s)
 
     async def send_offsets_to_transaction(
         self,
@@ -558,10 +545,7 @@ class AsyncAdmin:
         """Make a group's offsets part of a transaction that `end_transactions` ends; they begin it if need be.
 
         An offset whose `topic_id` belongs to a topic that is gone is left out, with a warning."""
-        await self.start()
-        if wanted := as_committable(offsets):
-            limit_s = self._session.limit_s(timeout_s)
-            await self._session.transactions.commit_offsets(identity, group_id, wanted, limit_s)
+        await self._transactions.send_offsets(identity, group_id, offsets, timeout_s)
 
     async def identity_after_commit(
         self, committed: TransactionIdentity, *, timeout_s: float | None = None
@@ -570,9 +554,7 @@ class AsyncAdmin:
 
         With transaction.version 2 (KIP-890) each transaction ends its epoch: no coordinator is asked.
         """
-        await self.start()
-        limit_s = self._session.limit_s(timeout_s)
-        return await self._session.transactions.after_commit(committed, limit_s)
+        return await self._transactions.after_commit(committed, timeout_s)
 
     # -- moves between brokers
 

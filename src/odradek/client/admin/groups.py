@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from odradek.client.admin.calls import CallOutcome, Exchange
@@ -31,6 +31,17 @@ from odradek.protocol.messages.groups.offset_delete import (
     OffsetDeleteResponse,
 )
 from odradek.protocol.messages.share import share_group_describe as share
+from odradek.protocol.messages.share.alter_share_group_offsets import (
+    AlterShareGroupOffsetsRequest,
+    AlterShareGroupOffsetsRequestPartition,
+    AlterShareGroupOffsetsRequestTopic,
+    AlterShareGroupOffsetsResponse,
+)
+from odradek.protocol.messages.share.delete_share_group_offsets import (
+    DeleteShareGroupOffsetsRequest,
+    DeleteShareGroupOffsetsRequestTopic,
+    DeleteShareGroupOffsetsResponse,
+)
 from odradek.protocol.messages.share.describe_share_group_offsets import (
     DescribeShareGroupOffsetsRequest,
     DescribeShareGroupOffsetsRequestGroup,
@@ -184,9 +195,7 @@ def delete_offsets(group_id: str, partitions: Iterable[TopicPartition]) -> Excha
     """Returns the exchange. The outcome's items are partitions; an error of the whole answer is raised."""
 
     def read(response: OffsetDeleteResponse) -> CallOutcome:
-        code = ErrorCode.of(response.error_code)
-        if code is not ErrorCode.NONE:
-            raise KafkaError(code, f"group {group_id!r}: {_nicer(code) or code.meaning}")
+        _check(group_id, response.error_code)
         outcome = CallOutcome.none()
         for topic in response.topics:
             for partition in topic.partitions:
@@ -206,6 +215,63 @@ def delete_offsets(group_id: str, partitions: Iterable[TopicPartition]) -> Excha
         ],
     )
     return Exchange(request=request, answer=OffsetDeleteResponse, read=read)
+
+
+def alter_share_offsets(group_id: str, offsets: Mapping[TopicPartition, int]) -> Exchange:
+    """Returns the exchange. The outcome's items are partitions; an error of the whole answer is raised."""
+
+    def read(response: AlterShareGroupOffsetsResponse) -> CallOutcome:
+        _check(group_id, response.error_code, response.error_message)
+        outcome = CallOutcome.none()
+        for topic in response.responses:
+            for partition in topic.partitions:
+                outcome.note(
+                    TopicPartition(topic.topic_name, partition.partition_index),
+                    partition.error_code,
+                    partition.error_message,
+                )
+        return outcome
+
+    request = AlterShareGroupOffsetsRequest(
+        group_id=group_id,
+        topics=[
+            AlterShareGroupOffsetsRequestTopic(
+                topic_name=topic,
+                partitions=[
+                    AlterShareGroupOffsetsRequestPartition(
+                        partition_index=number, start_offset=offsets[TopicPartition(topic, number)]
+                    )
+                    for number in numbers
+                ],
+            )
+            for topic, numbers in by_topic(offsets).items()
+        ],
+    )
+    return Exchange(request=request, answer=AlterShareGroupOffsetsResponse, read=read)
+
+
+def delete_share_offsets(group_id: str, topics: Iterable[str]) -> Exchange:
+    """Returns the exchange. The outcome's items are topics; an error of the whole answer is raised."""
+
+    def read(response: DeleteShareGroupOffsetsResponse) -> CallOutcome:
+        _check(group_id, response.error_code, response.error_message)
+        outcome = CallOutcome.none()
+        for topic in response.responses:
+            outcome.note(topic.topic_name, topic.error_code, topic.error_message)
+        return outcome
+
+    request = DeleteShareGroupOffsetsRequest(
+        group_id=group_id,
+        topics=[DeleteShareGroupOffsetsRequestTopic(topic_name=topic) for topic in topics],
+    )
+    return Exchange(request=request, answer=DeleteShareGroupOffsetsResponse, read=read)
+
+
+def _check(group_id: str, error_code: int, message: str | None = None) -> None:
+    """Raises the error of a whole answer."""
+    code = ErrorCode.of(error_code)
+    if code is not ErrorCode.NONE:
+        raise KafkaError(code, f"group {group_id!r}: {_nicer(code) or message or code.meaning}")
 
 
 def _nicer(code: int) -> str | None:

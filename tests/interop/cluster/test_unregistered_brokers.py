@@ -1,0 +1,63 @@
+"""The admin client on brokers that do not return, and on what a user without rights may not do."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+
+import pytest
+
+from odradek import Admin, ErrorCode, KafkaError, NewTopic, TopicPartition
+from odradek.testing import Cluster, LocalBroker
+
+_SECONDS = 60.0
+_NEVER_ANYONE = {
+    "authorizer.class.name": "org.apache.kafka.metadata.authorizer.StandardAuthorizer",
+    "super.users": "User:admin",
+}
+
+
+def until(condition: Callable[[], bool]) -> None:
+    deadline = time.monotonic() + _SECONDS
+    while not condition():
+        assert time.monotonic() < deadline
+        time.sleep(0.05)
+
+
+def test_a_broker_that_is_down_is_forgotten_and_one_that_runs_is_not() -> None:
+    settings = {"broker.session.timeout.ms": "2000"}
+    with Cluster(brokers=2, settings=settings) as cluster, Admin(cluster.address) as admin:
+        quorum = admin.describe_quorum()
+        [leader], [follower] = quorum.voters, quorum.observers
+        assert leader.replica_id == quorum.leader_id
+        assert {leader.replica_id, follower.replica_id} == set(quorum.nodes) == {1, 2}
+        with pytest.raises(KafkaError) as refused:
+            admin.unregister_broker(follower.replica_id)
+        assert refused.value.code is ErrorCode.INVALID_REQUEST
+        cluster.broker(follower.replica_id).stop()
+        until(lambda: {node.broker_id for node in admin.describe_cluster().brokers} == {leader.replica_id})
+        admin.create_topics([NewTopic("before", 1, 2)])  # a broker that is down is still one of the cluster
+        admin.unregister_broker(follower.replica_id)
+        with pytest.raises(KafkaError) as unknown:
+            admin.unregister_broker(follower.replica_id)
+        assert unknown.value.code is ErrorCode.BROKER_ID_NOT_REGISTERED
+        with pytest.raises(KafkaError) as too_many:
+            admin.create_topics([NewTopic("after", 1, 2)])
+        assert too_many.value.code is ErrorCode.INVALID_REPLICATION_FACTOR
+        assert admin.describe_quorum().observers == ()
+
+
+def test_a_user_without_rights_changes_nothing() -> None:
+    only = TopicPartition("t", 0)
+    with LocalBroker(_NEVER_ANYONE) as broker, Admin(broker.address, default_api_timeout_ms=20_000) as admin:
+        cluster, group = ErrorCode.CLUSTER_AUTHORIZATION_FAILED, ErrorCode.GROUP_AUTHORIZATION_FAILED
+        for code, call in (
+            (cluster, admin.describe_quorum),
+            (cluster, lambda: admin.unregister_broker(7)),
+            (group, lambda: admin.remove_group_members("g", ["a"])),
+            (group, lambda: admin.alter_share_group_offsets("g", {only: 0})),
+            (group, lambda: admin.delete_share_group_offsets("g", ["t"])),
+        ):
+            with pytest.raises(KafkaError) as refused:
+                call()
+            assert refused.value.code is code
