@@ -93,7 +93,7 @@ class RowsSpan:
         self._open_count = 1
         """The batches without an outcome; `send_arrow` itself counts as one while it runs."""
         self._row_count = 0
-        self._error: BaseException | None = None
+        self._error_text: str | None = None
 
     def follow(self, delivery: Delivery, row_count: int) -> None:
         """Adds a batch of the frame. Its fate comes on the client's own thread."""
@@ -107,12 +107,13 @@ class RowsSpan:
         """Notes the fate of one batch, or of `send_arrow` itself; the last one ends the span."""
         with self._lock:
             self._open_count -= 1
-            self._error = self._error or error
+            if error is not None and self._error_text is None:
+                self._error_text = str(error)
             if self._open_count:
                 return
         self._span.set_attribute("messaging.batch.message_count", self._row_count)
-        if self._error is not None:
-            self._span.set_status(Status(StatusCode.ERROR, str(self._error)))
+        if self._error_text is not None:
+            self._span.set_status(Status(StatusCode.ERROR, self._error_text))
         self._span.end()
 
 

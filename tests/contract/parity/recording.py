@@ -1,7 +1,7 @@
 """What Apache Kafka's jars say about its messages, error codes, settings, admin operations and features.
 
 Message definitions are files in `kafka-clients`; `ParityFacts.java` asks Kafka's classes for the rest. All of it is kept in
-`tests/golden/parity/kafka-VERSION.json`, so that the comparison needs no Java.
+`tests/golden/parity`, so that the comparison needs no Java.
 """
 
 from __future__ import annotations

@@ -103,9 +103,8 @@ class CommitWaiter:
 
     def __init__(self, groups: Iterable[AcknowledgementGroup]) -> None:
         self._count = 0
-        self.errors: Final[
-            dict[TopicPartition, KafkaError]
-        ] = {}  # stored-error: for the caller of one commit
+        # stored-error: for the caller of one commit
+        self.errors: Final[dict[TopicPartition, KafkaError]] = {}
         self.offset_counts: Final[dict[TopicPartition, int]] = {}
         """The number of records whose acknowledgements were stored, by partition."""
         for group in groups:

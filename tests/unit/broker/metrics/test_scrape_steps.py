@@ -12,7 +12,6 @@ from types import FrameType, SimpleNamespace
 from typing import Any
 from uuid import UUID
 
-import pytest
 
 from odradek.broker.metrics.collection import ControllerFamilies
 from odradek.broker.metrics.partition_families import PartitionFamilies
@@ -105,7 +104,7 @@ def test_the_controllers_figures_of_a_large_topic_come_in_steps() -> None:
     assert len(rows) == PARTITION_COUNT // 4
 
 
-async def test_the_ends_of_very_many_partitions_are_read_in_steps(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_the_ends_of_very_many_partitions_are_read_in_steps() -> None:
     calls = CallCount()
     turn = Turns(
         lambda: float(calls.count), free_seconds=STEP_CALLS_MAX / 4, slice_seconds=STEP_CALLS_MAX / 4
@@ -117,9 +116,13 @@ async def test_the_ends_of_very_many_partitions_are_read_in_steps(monkeypatch: p
         nonlocal longest
         longest = max(longest, calls.of(lambda: real(handle)))
 
-    monkeypatch.setattr(asyncio.Handle, "_run", run)
-    ends = await asyncio.create_task(known_ends(broker_of(large_topic()), names, turn.begin(), timeout_s=1))
-    monkeypatch.undo()
+    asyncio.Handle._run = run  # type: ignore[method-assign]
+    try:
+        ends = await asyncio.create_task(
+            known_ends(broker_of(large_topic()), names, turn.begin(), timeout_s=1)
+        )
+    finally:
+        asyncio.Handle._run = real  # type: ignore[method-assign]
     assert longest <= STEP_CALLS_MAX
     assert calls.count > 10 * STEP_CALLS_MAX
     assert ends == {name: name.partition for name in names if name.partition % 4}
