@@ -12,7 +12,6 @@ from types import FrameType, SimpleNamespace
 from typing import Any
 from uuid import UUID
 
-
 from odradek.broker.metrics.collection import ControllerFamilies
 from odradek.broker.metrics.partition_families import PartitionFamilies
 from odradek.broker.replicas.end_offsets import known_ends
