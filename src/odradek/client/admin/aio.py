@@ -460,10 +460,10 @@ class AsyncAdmin:
         reason: str | None = None,
         timeout_s: float | None = None,
     ) -> None:
-        """Removes static members by their `group.instance.id`, by default all members, from a classic group (KIP-345).
+        """Removes static members by their `group.instance.id`, by default all members, from a group of consumers (KIP-345).
 
         A member that still runs joins again; `reason` goes to the coordinator's log. UNKNOWN_MEMBER_ID: the group has no such
-        member, or one of a newer protocol, which only leaves by itself.
+        member, or is a share or streams group, or has members of the consumer protocol and a broker before Kafka 4.0.
         """
         await self._groups.remove_members(group_id, instance_ids, reason, timeout_s)
 

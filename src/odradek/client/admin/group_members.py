@@ -69,5 +69,5 @@ def _identity(member: MemberIdentity | MemberResponse) -> tuple[str | None, str 
 
 def _nicer(group_id: str, code: int) -> str | None:
     if code == ErrorCode.UNKNOWN_MEMBER_ID:
-        return f"group {group_id!r} has no such member of the classic protocol; members of others leave by themselves"
+        return f"group {group_id!r} has no such member, or it is no group of consumers"
     return None

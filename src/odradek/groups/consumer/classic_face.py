@@ -214,8 +214,8 @@ def leave(
     request: LeaveGroupRequest,
     step: GroupStep,
 ) -> LeaveGroupResponse:
-    """Removes each member by its id, or (an administrator's way) a static one by its instance id alone, whatever its
-    protocol."""
+    """Removes each member by its id, or a static one by its instance id alone. Administrators remove members of both
+    protocols in these ways (KAFKA-18188)."""
     leaving: dict[str, None] = {}
     responses = []
     for identity in request.members:
@@ -234,7 +234,7 @@ def leave(
 
 def _leaver(group: ConsumerGroup, identity: MemberIdentity) -> ConsumerGroupMember:
     if identity.member_id:
-        return _classic_member(group, identity.member_id, identity.group_instance_id)
+        return member_of(group, identity.member_id, identity.group_instance_id)
     holder = group.statics.get(identity.group_instance_id or "")
     return member_of(group, holder or "", identity.group_instance_id)
 
