@@ -22,6 +22,9 @@ from odradek.storage.log.offset_by_time import TimestampedOffset
 from odradek.storage.segment import segment_reader
 from odradek.storage.segment.at_hand import ReadProgress, read_off_loop
 
+RUNTIME = real_runtime()
+"""One for all tests: its threads stay until the process ends."""
+
 
 def dropped_from_memory(path: Path) -> None:
     """The page cache drops the file. Pages that another core has just put there stay the first time: ask again."""
@@ -62,7 +65,7 @@ def _tells(path: Path) -> bool:
 
 def filled(directory: Path, config: LogConfig, size_bytes: int) -> Log:
     log = Log.open(
-        real_runtime(),
+        RUNTIME,
         str(directory / "t-0"),
         config,
         topic_partition=TopicPartition("t", 0),
@@ -169,7 +172,7 @@ def timed(directory: Path, codec: Codec = Codec.NONE) -> None:
 
 def opened(directory: Path) -> Log:
     return Log.open(
-        real_runtime(),
+        RUNTIME,
         str(directory / "t-0"),
         COLD,
         topic_partition=TopicPartition("t", 0),
@@ -179,7 +182,7 @@ def opened(directory: Path) -> Log:
 
 
 async def searched(log: Log, look: Callable[[Log, ReadProgress], TimestampedOffset | None]) -> Any:
-    return await read_off_loop(real_runtime().offload, lambda beside: look(log, beside))
+    return await read_off_loop(RUNTIME.offload, lambda beside: look(log, beside))
 
 
 def first_from(
