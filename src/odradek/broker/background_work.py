@@ -92,16 +92,21 @@ async def _set_within(event: asyncio.Event, seconds: float) -> bool:
     return event.is_set()
 
 
+_IMPORT_ERRORS: Final = (OSError, SystemError)
+"""Errors that pass: no descriptor for a module's file; and two threads that parse at once, which Python refuses before 3.11.8
+(cpython issue 106905). It happens under pytest, which parses the modules of its plugins' packages."""
+
+
 async def _import_handlers(handlers: Handlers) -> None:
     """Imports one handler in each round of the event loop, for requests wait meanwhile. Waiters for the start go first."""
     await asyncio.sleep(_IMPORT_AFTER_SECONDS)
     for module in _OF_HANDLERS:
         await asyncio.sleep(0)
-        with suppress(OSError):  # the handler tries again, and says what is wrong
+        with suppress(*_IMPORT_ERRORS):  # the handler tries again, and says what is wrong
             _ = lazy(module).__file__
     for name in DATA_PATH:
         await asyncio.sleep(0)
         try:
             handlers.load(api_by_name(name))
-        except OSError as error:  # no descriptor for its file: the first request that needs it tries again
+        except _IMPORT_ERRORS as error:  # the first request that needs it tries again
             _log.warning("handler_not_imported", api=name, error=error)
