@@ -108,6 +108,7 @@ class ConsumerOptions(ClientOptions, total=False):
     prefetch_max_bytes: int
     max_poll_records: int
     check_crcs: bool
+    client_rack: str
     isolation_level: str
     allow_auto_create_topics: bool
     default_api_timeout_ms: int

@@ -283,6 +283,9 @@ class ConsumerSettings(ClientSettings):
         "the most records that poll() returns")
     check_crcs: Boolean = setting(default=True, meaning=
         "check each batch's CRC32C before it is read")
+    client_rack: String = setting(default="", meaning=
+        "the rack of this client: it reads from a replica there, if the brokers have a replica.selector.class (KIP-392);"
+        " empty: from leaders")
     isolation_level: String = setting(default="read_uncommitted", valid=one_of("read_uncommitted", "read_committed"),
         meaning=
         "whether records of open and aborted transactions are seen")

@@ -40,7 +40,7 @@ from odradek.client.network.leaderless import LeaderlessWarnings
 from odradek.client.network.metadata_snapshot import LEADER_MAY_HAVE_MOVED
 from odradek.client.settings import ConsumerSettings
 from odradek.model.errors import ErrorCode, KafkaError
-from odradek.model.ids import ZERO_UUID, TopicPartition
+from odradek.model.ids import NO_BROKER, ZERO_UUID, TopicPartition
 from odradek.protocol import api_by_name
 from odradek.protocol.messages.data.fetch import (
     FetchPartition,
@@ -59,6 +59,8 @@ _EPOCHS: Final = api_by_name("OffsetForLeaderEpoch")
 _LAST_VERSION_WITH_NAMES: Final = 12
 _LAST_VERSION_WITHOUT_SESSIONS: Final = 6
 _REFUSALS_BEFORE_WARNING: Final = 5
+_WITHOUT_FOLLOWERS_S: Final = 10.0
+"""After trouble with a follower. By then the controller has noticed a dead one, at its default settings."""
 _SESSION_ERRORS: Final = frozenset(
     {
         ErrorCode.FETCH_SESSION_ID_NOT_FOUND,
@@ -99,6 +101,8 @@ class Fetcher:
         self._timer: asyncio.TimerHandle | None = None
         self._soon: asyncio.Handle | None = None
         self._stopped = False
+        self._rack_from = 0.0
+        """The time until which no rack is sent: a follower was in trouble, so leaders shall answer."""
         self._leaderless_warnings: Final = LeaderlessWarnings()
         self.latency: Final = Measure(cluster.clock)
         self.fetched_bytes: Final = Measure(cluster.clock)
@@ -159,6 +163,8 @@ class Fetcher:
                 connection = self._cluster.ready(broker, self.links)
                 if connection is not None:
                     self._fetch(broker, connection, partition_fetches)
+                elif self._cluster.is_unreachable(broker, self.links):
+                    self._leave_follower(broker, partition_fetches)
         if plan.retry_at is not None:
             delay = max(0.0, plan.retry_at - now)
             self._timer = asyncio.get_running_loop().call_later(delay, self.turn)
@@ -253,6 +259,7 @@ class Fetcher:
             session_epoch=asked.epoch,
             topics=list(topics.values()),
             forgotten_topics_data=list(forgotten.values()),
+            rack_id=self._rack(),
         )
 
     def _fetched(
@@ -271,9 +278,10 @@ class Fetcher:
         try:
             if error is None:
                 self.latency.add(self._cluster.clock.monotonic() - sent_at)
-                self._read(session, partition_fetches, generations, future.result())
+                self._read(broker, session, partition_fetches, generations, future.result())
             elif isinstance(error, KafkaError):
                 session.lost()
+                self._leave_follower(broker, partition_fetches)
                 self._trouble(partition_fetches, generations, error)
             else:
                 raise error
@@ -284,6 +292,7 @@ class Fetcher:
 
     def _read(
         self,
+        broker: int,
         session: ClientFetchSession,
         partition_fetches: dict[TopicPartition, PartitionFetch],
         generations: Generations,
@@ -293,6 +302,7 @@ class Fetcher:
         if code is not ErrorCode.NONE:
             session.refused(code)
             if code not in _SESSION_ERRORS:
+                self._leave_follower(broker, partition_fetches)
                 self._trouble(partition_fetches, generations, KafkaError(code))
             return
         session.answered(response.session_id)
@@ -333,6 +343,9 @@ class Fetcher:
             if code is not ErrorCode.NONE:
                 self._refused(state, code, partition_data, endpoints)
                 return
+            if partition_data.preferred_read_replica != NO_BROKER:
+                self._note_read_replica(state, partition_data.preferred_read_replica)
+                return
             assignment.fetched_from(state, partition_fetch.topic_id)
             state.end_offset = self._end_of(partition_data)
             state.seen_leader_epoch = max(state.seen_leader_epoch, partition_fetch.leader_epoch)
@@ -351,6 +364,33 @@ class Fetcher:
                     state.problem = KafkaError(error.code, what)
                     assignment.notify()
 
+    def _note_read_replica(self, state: PartitionState, replica: int) -> None:
+        """*locked.* The leader names a follower in place of records. It is asked again after `metadata.max.age.ms`."""
+        if replica in self._cluster.image.brokers:
+            until = self._cluster.clock.monotonic() + self._settings.metadata_max_age_ms / 1000
+            state.read_from(replica, until)
+        else:  # a broker that this image does not have yet
+            self._pause(state)
+            self._cluster.metadata.request_update()
+
+    def _rack(self) -> str:
+        return self._settings.client_rack if self._cluster.clock.monotonic() >= self._rack_from else ""
+
+    def _leave_follower(self, broker: int, partitions: Iterable[TopicPartition]) -> None:
+        """Reads from their leaders whichever of these are read from this broker as a follower, which is in trouble."""
+        with self._assignment.lock:
+            for tp in partitions:
+                state = self._assignment.states.get(tp)
+                if state is not None and state.read_replica == broker:
+                    self._read_from_leader(state)
+                    self.turn_soon()
+
+    def _read_from_leader(self, state: PartitionState) -> None:
+        """*locked.* For a while no follower is asked for: the leader may not know yet that this one is in trouble."""
+        state.read_from(NO_BROKER, 0.0)
+        self._rack_from = self._cluster.clock.monotonic() + _WITHOUT_FOLLOWERS_S
+        self._cluster.metadata.request_update()
+
     def _end_of(self, partition_data: PartitionData) -> int:
         """Returns the end offset of the records that may be read."""
         stable = partition_data.last_stable_offset
@@ -366,6 +406,9 @@ class Fetcher:
         """*locked.* One partition was answered with an error."""
         tp = state.topic_partition
         metadata = self._cluster.metadata
+        if state.read_replica != NO_BROKER:  # a follower may lack what the leader has: the leader decides
+            self._read_from_leader(state)
+            return
         if code is ErrorCode.OFFSET_OUT_OF_RANGE:
             _log.info("offset_out_of_range", partition=tp, offset=state.fetch_offset)
             self._pause(state)

@@ -397,6 +397,7 @@ def _make_member(settings: ConsumerSettings, entropy: Entropy) -> MemberCore:
         request_timeout_s=settings.request_timeout_ms / 1000,
         assignors=assignors_of(settings.partition_assignment_strategy),
         remote_assignor=settings.group_remote_assignor or None,
+        rack_id=settings.client_rack or None,
     )
     backoff = Backoff(settings.retry_backoff_ms, settings.retry_backoff_max_ms, entropy)
     if settings.group_protocol == "consumer":

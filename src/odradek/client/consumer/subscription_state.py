@@ -22,7 +22,7 @@ from odradek.client.consumer.news import SharedNews
 from odradek.client.network.metadata_snapshot import MetadataSnapshot, missing_partition
 from odradek.client.settings import ConsumerSettings
 from odradek.model.errors import ErrorCode, ErrorValue, KafkaError, OdradekError
-from odradek.model.ids import NO_EPOCH, ZERO_UUID, TopicPartition
+from odradek.model.ids import NO_BROKER, NO_EPOCH, ZERO_UUID, TopicPartition
 from odradek.telemetry import events
 
 _log = events.get("client")
@@ -81,6 +81,10 @@ class PartitionState:
     buffered_bytes: int = 0
     end_offset: int | None = None
     """The end of what may be read, by the last answer to a fetch."""
+    read_replica: int = NO_BROKER
+    """The follower that the leader named to read from (KIP-392)."""
+    read_replica_until: float = 0.0
+    """The time at which the leader is asked again, in seconds of the monotonic clock."""
 
     @property
     def problem(self) -> Exception | None:
@@ -105,6 +109,18 @@ class PartitionState:
         self.chunks.clear()
         self.current = None
         self.buffered_bytes = 0
+
+    def read_from(self, replica: int, until: float) -> None:
+        """Reads from a follower until then. `NO_BROKER`: from the leader."""
+        self.read_replica, self.read_replica_until = replica, until
+
+    def fetch_broker(self, leader: int, image: MetadataSnapshot, now: float) -> int:
+        """Returns the broker to read from: the named follower while it is known to the cluster, else the leader."""
+        if self.read_replica != NO_BROKER and (
+            now >= self.read_replica_until or self.read_replica not in image.brokers
+        ):
+            self.read_from(NO_BROKER, 0.0)
+        return leader if self.read_replica == NO_BROKER else self.read_replica
 
     def begin_again(self) -> None:
         """Looks up the next offset again: the topic was created again. Buffered records of the old topic stay."""
@@ -382,7 +398,8 @@ class Assignment:
             plan.validations.setdefault(leader, {})[tp] = state.fetched_epoch
         elif room and state.buffered_bytes < self._partition_bytes_max:
             assert state.fetch_offset is not None
-            plan.partition_fetches.setdefault(leader, {})[tp] = PartitionFetch(
+            broker = state.fetch_broker(leader, image, now)
+            plan.partition_fetches.setdefault(broker, {})[tp] = PartitionFetch(
                 image.topic_id(tp.topic),
                 state.fetch_offset,
                 partition.leader_epoch,

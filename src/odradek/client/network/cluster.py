@@ -102,6 +102,11 @@ class ClusterClient:
             links.begin(address)
         return connection
 
+    def is_unreachable(self, broker: int, links: BrokerConnections | None = None) -> bool:
+        """Returns whether the last attempt to connect to a broker failed."""
+        address = self.image.brokers.get(broker)
+        return address is not None and (links or self.links).is_unreachable(address)
+
     async def connection(self, broker: int = NO_BROKER) -> BrokerConnection:
         """Returns a connection to `broker`, or to whichever is at hand. Retriable KafkaError when there is none."""
         if broker < 0:

@@ -70,6 +70,10 @@ class BrokerConnections:
         connection = self._open.get(address)
         return connection if connection is not None and not connection.closed else None
 
+    def is_unreachable(self, address: Address) -> bool:
+        """Returns whether the last attempt to connect failed."""
+        return address in self._troubles
+
     def begin(self, address: Address) -> None:
         """Begins to connect, unless there is a connection or an attempt; `on_change` tells how it went. Does not wait."""
         if self._closed or self.ready(address) is not None or address in self._opening:
