@@ -13,7 +13,6 @@ from odradek.client.network.address import Address
 from odradek.client.network.metadata_snapshot import MetadataSnapshot, PartitionSnapshot, TopicSnapshot
 from odradek.client.settings import ConsumerSettings
 from odradek.model.errors import ErrorCode
-from odradek.protocol.messages.data.fetch import FetchResponse
 
 LEADER, FOLLOWER = 1, 2
 
@@ -50,10 +49,10 @@ def test_a_follower_is_read_until_its_time_is_over_or_it_is_gone(
     )
 
 
-def named(log: Log, replica: int) -> Callable[[Any], FetchResponse]:
+def named(log: Log, replica: int) -> Callable[[Any], Any]:
     """Returns an answer that names a replica in place of records."""
 
-    def answer(asked: Any) -> FetchResponse:
+    def answer(asked: Any) -> Any:
         response: Any = log.fetch(asked)
         for topic in response.responses:
             topic.partitions = [
@@ -65,8 +64,8 @@ def named(log: Log, replica: int) -> Callable[[Any], FetchResponse]:
     return answer
 
 
-def refused(log: Log, code: ErrorCode) -> Callable[[Any], FetchResponse]:
-    def answer(asked: Any) -> FetchResponse:
+def refused(log: Log, code: ErrorCode) -> Callable[[Any], Any]:
+    def answer(asked: Any) -> Any:
         response: Any = log.fetch(asked)
         for topic in response.responses:
             topic.partitions = [
