@@ -107,12 +107,12 @@ def _differences(where: str, kafka: Any, here: Any) -> Iterator[Difference]:
 
 
 def allowance(difference: Difference) -> Allowed | None:
-    """The line of the table that allows a difference."""
+    """Returns the line of the table that allows a difference."""
     return next((allowed for allowed in ALLOWED if allowed.fits(difference)), None)
 
 
 def allowances_of(script: str) -> list[Allowed]:
-    """Those that name this script first."""
+    """Returns the lines of the table that name this script first."""
     return [allowed for allowed in ALLOWED if allowed.script == script]
 
 

@@ -187,12 +187,12 @@ class FirstLife:
 
     @property
     def looks(self) -> list[int]:
-        """The others."""
+        """Returns the numbers of the points that change nothing."""
         changes = set(self.changes)
         return [point.number for point in self.points if point.number not in changes]
 
     def operations(self, names: Collection[str]) -> list[int]:
-        """Those of these operations."""
+        """Returns the numbers of the points at which one of these operations happens."""
         return [point.number for point in self.points if point.operation in names]
 
 

@@ -113,7 +113,7 @@ def test_a_fresh_checkpoint_under_an_old_sink_id_is_refused(
 
 
 def rewind(checkpoint: Path, batch: int) -> None:
-    """As a backup has it that was made right after a batch."""
+    """Makes a checkpoint what its backup right after a batch was."""
     for name in ("offsets", "commits"):
         for file in (checkpoint / name).iterdir():
             number = file.name.strip(".").removesuffix(".crc")

@@ -48,6 +48,18 @@ def fresh_cluster() -> Iterator[Cluster]:
 
 
 @pytest.fixture
+def fresh_admin(fresh_cluster: Cluster) -> Iterator[Admin]:
+    with Admin(fresh_cluster.address) as client:
+        yield client
+
+
+@pytest.fixture
+async def fresh_browser(fresh_cluster: Cluster) -> AsyncIterator[Browser]:
+    async with browser_of(ConsoleOptions(bootstrap=fresh_cluster.address, hosts=HOSTS)) as running:
+        yield running
+
+
+@pytest.fixture
 def admin(cluster: Cluster) -> Iterator[Admin]:
     with Admin(cluster.address) as client:
         yield client
@@ -89,34 +101,27 @@ async def carried_out(browser: Browser, path: str, **fields: str) -> None:
 
 
 async def test_a_rebalance_moves_what_its_plan_showed_and_takes_its_throttle_away(
-    fresh_cluster: Cluster,
+    fresh_browser: Browser, fresh_admin: Admin
 ) -> None:
-    options = ConsoleOptions(bootstrap=fresh_cluster.address, hosts=HOSTS)
-    with Admin(fresh_cluster.address) as admin:
-        async with browser_of(options) as browser:
-            await rebalance(browser, admin)
-
-
-async def rebalance(browser: Browser, admin: Admin) -> None:
-    before = await asyncio.to_thread(replicas, admin)
-    page = await browser.get("/cluster/plan")
+    before = await asyncio.to_thread(replicas, fresh_admin)
+    page = await fresh_browser.get("/cluster/plan")
     lines = [line.split() for line in plan_of(page.text).splitlines() if line.startswith(f"{TOPIC} ")]
     assert len(lines) == PARTITIONS // 2
-    assert await asyncio.to_thread(replicas, admin) == before, "a plan moves nothing"
+    assert await asyncio.to_thread(replicas, fresh_admin) == before, "a plan moves nothing"
     assert (
-        await browser.post("/cluster/plan", token=token_of(page.text), plan="", throttle="0")
+        await fresh_browser.post("/cluster/plan", token=token_of(page.text), plan="", throttle="0")
     ).status_code == 400
-    await carried_out(browser, "/cluster/plan", throttle="100")
-    after = await asyncio.to_thread(replicas, admin)
+    await carried_out(fresh_browser, "/cluster/plan", throttle="100")
+    after = await asyncio.to_thread(replicas, fresh_admin)
     for _, partition, _, then, _ in lines:
         assert after[int(partition)] == tuple(map(int, then.split(",")))
     resources = [ConfigResource.topic(TOPIC)]
     resources += [ConfigResource.broker(brokers[0]) for brokers in after]
-    settings = await asyncio.to_thread(admin.describe_configs, resources)
+    settings = await asyncio.to_thread(fresh_admin.describe_configs, resources)
     for entries in settings.values():
         for name in (*THROTTLE_RATES, *THROTTLED_REPLICAS):
             assert name not in entries or entries[name].value in ("", str(2**63 - 1), None), name
-    shown = await browser.get("/cluster")
+    shown = await fresh_browser.get("/cluster")
     assert "not begun: 0." in shown.text
 
 

@@ -1,14 +1,12 @@
 """The programs of docs/dataframes.md run as they are printed, one after the other, beside a registry with its schema."""
 
-import json
 import re
-import threading
 from collections.abc import Iterator
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import Any
 
 import pytest
+from tests.schema_registry import HeldSchemas, schema_registry
 
 from odradek.testing import LocalBroker
 
@@ -20,26 +18,10 @@ BLOCKS = re.findall(r"```python\n(.*?)```", PAGE, flags=re.DOTALL)
 @pytest.fixture
 def registry() -> Iterator[str]:
     """The address of a registry that has the page's schema."""
-
-    class Handler(BaseHTTPRequestHandler):
-        def do_GET(self) -> None:
-            has_it = self.path == "/subjects/flights-value/versions/latest"
-            content = json.dumps({"id": 1, "schema": SCHEMA} if has_it else {"error_code": 40401}).encode()
-            self.send_response(200 if has_it else 404)
-            self.send_header("content-length", str(len(content)))
-            self.end_headers()
-            self.wfile.write(content)
-
-        def log_message(self, *_: Any) -> None:
-            """Writes nothing."""
-
-    server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
-    thread = threading.Thread(target=server.serve_forever, daemon=True)
-    thread.start()
-    yield f"127.0.0.1:{server.server_port}"
-    server.shutdown()
-    server.server_close()
-    thread.join()
+    held = HeldSchemas()
+    held.register("flights-value", SCHEMA)
+    with schema_registry(held) as url:
+        yield url.removeprefix("http://")
 
 
 def test_every_program_works_as_printed(registry: str) -> None:

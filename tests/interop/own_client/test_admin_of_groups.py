@@ -32,7 +32,7 @@ def admin(bootstrap: str) -> Iterator[Admin]:
 
 @contextmanager
 def a_member(bootstrap: str, group: str, topic: str, **options: Any) -> Iterator[Consumer]:
-    """With partitions."""
+    """A consumer in the group, once it has partitions."""
     with Consumer(**logins.ours(bootstrap), group_id=group, client_id="billing", **options) as consumer:
         consumer.subscribe([topic])
         deadline = time.monotonic() + SECONDS

@@ -54,7 +54,7 @@ def test_a_frame_that_is_sent_is_read(bootstrap: str, topic: MakeTopic, library:
 
 
 def addresses(column: pa.Array) -> list[int]:
-    """Where the contents of a column are: its numbers, or its bytes."""
+    """Returns the addresses of the memory that holds a column's numbers or bytes."""
     buffers = [buffer for buffer in column.buffers() if buffer is not None]
     if column.type == pa.binary_view():
         return [buffer.address for buffer in buffers[-1:]]

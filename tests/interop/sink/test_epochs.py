@@ -30,7 +30,7 @@ _numbers = itertools.count()
 
 
 class Epochs:
-    """Where the epochs of new transactional ids begin."""
+    """Holds the epoch at which new transactional ids begin."""
 
     first = 0
 

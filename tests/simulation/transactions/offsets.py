@@ -101,7 +101,7 @@ class OffsetsReader:
         self._topic = topic
 
     async def read_all(self, seconds_max: float) -> list[CommittedRecord]:
-        """Those that count, by the number of their transaction. ViolationError when one stays undecided."""
+        """Returns the committed offsets, by the number of their transaction. ViolationError when one stays undecided."""
         end_s = asyncio.get_running_loop().time() + seconds_max
         while True:
             try:

@@ -67,7 +67,7 @@ class EarlySuppress:
 
 
 def kafkas_windows(kind: Any, fold: Fold, *, final: bool) -> KeyedProcessor:
-    """In place of our processor of windows."""
+    """Returns the processor that takes the place of ours, with the windows as Kafka has them."""
     if not isinstance(kind, SlidingWindows):
         return WindowProcessor(open_windows(kind, fold), fold, final=final)
     windows: OpenWindows = ForgetfulSliding(kind, fold)

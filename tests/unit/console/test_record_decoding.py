@@ -5,13 +5,13 @@ from __future__ import annotations
 import io
 import json
 import struct
-import threading
 from collections.abc import Iterator
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from dataclasses import dataclass
 from typing import Any
 
 import fastavro
 import pytest
+from tests.schema_registry import HeldSchemas, schema_registry
 
 from odradek.console.model.record_decoding import (
     DECODED_BYTES_MAX,
@@ -42,49 +42,22 @@ class ShiftedClock(SystemClock):
         return super().monotonic() + self.ahead_s
 
 
-class SmallRegistry:
-    """Serves schemas by id, and notes what it was asked for."""
+@dataclass(frozen=True)
+class RegistryOfIds:
+    """A registry that serves schemas by id, and what it was asked for."""
 
-    def __init__(self) -> None:
-        self.schemas: dict[int, dict[str, str]] = {}
-        self.asked: list[str] = []
-        registry = self
-
-        class Handler(BaseHTTPRequestHandler):
-            def do_GET(self) -> None:
-                registry.asked.append(self.path)
-                known = registry.schemas.get(int(self.path.rpartition("/")[2]))
-                content = json.dumps(known or {"error_code": 40403}).encode()
-                self.send_response(200 if known else 404)
-                self.send_header("content-length", str(len(content)))
-                self.end_headers()
-                self.wfile.write(content)
-
-            def log_message(self, *_: Any) -> None:
-                """Writes nothing."""
-
-        self.server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
-        self.thread = threading.Thread(target=self.server.serve_forever, daemon=True)
-        self.thread.start()
+    terms: SchemaRegistryTerms
+    held: HeldSchemas
 
     def avro(self, schema_id: int, schema: Any) -> None:
-        self.schemas[schema_id] = {"schema": json.dumps(schema)}
-
-    @property
-    def terms(self) -> SchemaRegistryTerms:
-        return SchemaRegistryTerms.of(f"http://127.0.0.1:{self.server.server_port}")
-
-    def close(self) -> None:
-        self.server.shutdown()
-        self.server.server_close()
-        self.thread.join()
+        self.held.register("avro", json.dumps(schema), schema_id=schema_id)
 
 
 @pytest.fixture
-def registry() -> Iterator[SmallRegistry]:
-    running = SmallRegistry()
-    yield running
-    running.close()
+def registry() -> Iterator[RegistryOfIds]:
+    held = HeldSchemas()
+    with schema_registry(held) as url:
+        yield RegistryOfIds(SchemaRegistryTerms.of(url), held)
 
 
 def framed(schema_id: int, body: bytes) -> bytes:
@@ -97,10 +70,10 @@ def written(schema: Any, value: Any) -> bytes:
     return out.getvalue()
 
 
-async def test_avro_protobuf_and_json_are_decoded_by_their_schemas(registry: SmallRegistry) -> None:
+async def test_avro_protobuf_and_json_are_decoded_by_their_schemas(registry: RegistryOfIds) -> None:
     registry.avro(1, ORDER)
-    registry.schemas[2] = {"schema": PROTO, "schemaType": "PROTOBUF"}
-    registry.schemas[3] = {"schema": "{}", "schemaType": "JSON"}
+    registry.held.schemas[2] = {"schema": PROTO, "schemaType": "PROTOBUF"}
+    registry.held.schemas[3] = {"schema": "{}", "schemaType": "JSON"}
     avro = framed(1, written(ORDER, {"item": "чай", "raw": b"\xff"}))
     proto = framed(2, b"\x00" + b"\x0a\x03tea\x12\x02\x08\x05")
     inner = framed(2, b"\x04\x00\x00" + b"\x08\x07")
@@ -120,19 +93,19 @@ async def test_avro_protobuf_and_json_are_decoded_by_their_schemas(registry: Sma
     assert (page.of(None), page.bytes_of(b"plain")) == (None, b"plain")
     again = await decoder.page([avro])
     assert again.by_content.keys() == {avro}
-    assert len(registry.asked) == 3, "schemas are read once"
+    assert len(registry.held.requests) == 3, "schemas are read once"
 
 
-async def test_bytes_that_only_look_framed_cost_a_bounded_number_of_requests(registry: SmallRegistry) -> None:
+async def test_bytes_that_only_look_framed_cost_a_bounded_number_of_requests(registry: RegistryOfIds) -> None:
     clock = ShiftedClock()
     decoder = RecordDecoder(registry.terms, clock)
     strangers = [framed(100 + number, b"x") for number in range(200)]
     page = await decoder.page(strangers)
     assert (page.by_content, page.problem) == ({}, "")
-    assert len(registry.asked) == READ_MAX
-    registry.asked.clear()
+    assert len(registry.held.requests) == READ_MAX
+    registry.held.requests.clear()
     await decoder.page(strangers[:READ_MAX])
-    assert registry.asked == [], "that there is none is remembered"
+    assert registry.held.requests == [], "that there is none is remembered"
     registry.avro(100, "string")
     clock.ahead_s += UNKNOWN_S + 1
     text = framed(100, written("string", "late"))
@@ -151,7 +124,7 @@ async def test_bytes_that_only_look_framed_cost_a_bounded_number_of_requests(reg
     ],
 )
 async def test_hostile_avro_is_shown_as_bytes(
-    registry: SmallRegistry, schema: Any, body: bytes, line: str
+    registry: RegistryOfIds, schema: Any, body: bytes, line: str
 ) -> None:
     registry.avro(7, schema)
     content = framed(7, body)
@@ -161,9 +134,9 @@ async def test_hostile_avro_is_shown_as_bytes(
     assert line in page.problem
 
 
-async def test_hostile_protobuf_and_long_values_are_shown_as_bytes(registry: SmallRegistry) -> None:
+async def test_hostile_protobuf_and_long_values_are_shown_as_bytes(registry: RegistryOfIds) -> None:
     nested = 'syntax = "proto3"; message L { L next = 1; }'
-    registry.schemas[8] = {"schema": nested, "schemaType": "PROTOBUF"}
+    registry.held.schemas[8] = {"schema": nested, "schemaType": "PROTOBUF"}
     body = b""
     for _ in range(2_000):
         size, head = len(body), bytearray(b"\x0a")
@@ -181,11 +154,11 @@ async def test_hostile_protobuf_and_long_values_are_shown_as_bytes(registry: Sma
     assert (await decoder.page([long])).by_content == {}
 
 
-async def test_a_registry_that_is_away_is_named_and_none_asks_nothing(registry: SmallRegistry) -> None:
+async def test_a_registry_that_is_away_is_named_and_none_asks_nothing(registry: RegistryOfIds) -> None:
     terms = registry.terms
     assert (await RecordDecoder(None, SystemClock()).page([framed(1, b"x")])).problem == ""
     away = SchemaRegistryTerms.of("http://127.0.0.1:9")
     page = await RecordDecoder(away, SystemClock()).page([framed(1, b"x")])
     assert "cannot be reached" in page.problem
-    assert registry.asked == []
+    assert registry.held.requests == []
     assert terms.url.startswith("http://127.0.0.1:")

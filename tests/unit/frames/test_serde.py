@@ -4,17 +4,17 @@ from __future__ import annotations
 
 import json
 import struct
-import threading
 from collections.abc import Iterator
+from dataclasses import dataclass
 from datetime import UTC, date, datetime, time
 from decimal import Decimal
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
 
 import pandas as pd
 import polars as pl
 import pyarrow as pa
 import pytest
+from tests.schema_registry import HeldSchemas, schema_registry
 
 from odradek.frames import FrameSerde, SerializationError
 from odradek.model.errors import ConfigError
@@ -72,53 +72,28 @@ AVRO_ROW = {**PROTO_ROW, "day": date(2026, 1, 2), "at": time(3, 4, 5, 6_000), "p
 JSON_ROW = {**SIMPLE_ROW, "price": 1.5}
 
 
+@dataclass(frozen=True)
 class RegistryOfSubjects:
-    """Serves subjects and ids, and notes what it was asked for."""
+    """A registry that serves subjects and ids, and what it was asked for."""
 
-    def __init__(self) -> None:
-        self.by_path: dict[str, Any] = {}
-        self.asked: list[str] = []
-        registry = self
-
-        class Handler(BaseHTTPRequestHandler):
-            def do_GET(self) -> None:
-                registry.asked.append(self.path)
-                known = registry.by_path.get(self.path)
-                content = json.dumps(known or {"error_code": 40403, "message": "not there"}).encode()
-                self.send_response(200 if known else 404)
-                self.send_header("content-length", str(len(content)))
-                self.end_headers()
-                self.wfile.write(content)
-
-            def log_message(self, *_: Any) -> None:
-                """Writes nothing."""
-
-        self.server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
-        self.thread = threading.Thread(target=self.server.serve_forever, daemon=True)
-        self.thread.start()
-        self.url = f"http://127.0.0.1:{self.server.server_port}"
+    url: str
+    held: HeldSchemas
 
     def add(self, subject: str, schema_id: int, kind: str, schema: Any) -> None:
         text = schema if isinstance(schema, str) else json.dumps(schema)
-        content = {"id": schema_id, "schemaType": kind, "schema": text}
-        self.by_path[f"/subjects/{subject}/versions/latest"] = content
-        self.by_path[f"/schemas/ids/{schema_id}"] = content
-
-    def close(self) -> None:
-        self.server.shutdown()
-        self.server.server_close()
-        self.thread.join()
+        self.held.register(subject, text, kind, schema_id=schema_id)
 
 
 @pytest.fixture
 def registry() -> Iterator[RegistryOfSubjects]:
-    running = RegistryOfSubjects()
-    running.add("avro-value", 1, "AVRO", AVRO)
-    running.add("proto-value", 2, "PROTOBUF", PROTO)
-    running.add("json-value", 3, "JSON", JSON)
-    running.add("avro-key", 4, "AVRO", '"long"')
-    yield running
-    running.close()
+    held = HeldSchemas()
+    with schema_registry(held) as url:
+        running = RegistryOfSubjects(url, held)
+        running.add("avro-value", 1, "AVRO", AVRO)
+        running.add("proto-value", 2, "PROTOBUF", PROTO)
+        running.add("json-value", 3, "JSON", JSON)
+        running.add("avro-key", 4, "AVRO", '"long"')
+        yield running
 
 
 def polled(topic: str, values: list[bytes | None], **more: Any) -> pa.RecordBatch:
@@ -183,7 +158,7 @@ def test_a_topic_without_a_subject_stays_bytes_and_is_asked_for_once(registry: R
     rows = polled("plain", [b"a", None])
     for _ in range(3):
         assert serde.deserialize(rows) == rows
-    assert len(registry.asked) == 2
+    assert len(registry.held.requests) == 2
     assert serde.serialize(pl.DataFrame({"value": [b"a"]}), "plain")["value"].to_pylist() == [b"a"]
     with pytest.raises(SerializationError, match="no subject 'plain-value' for the values, which are struct"):
         serde.serialize(pl.DataFrame({"value": [{"a": 1}]}), "plain")
@@ -224,7 +199,9 @@ def test_a_batch_that_names_very_many_schemas_costs_few_requests(registry: Regis
     rows = polled("avro", [struct.pack(">bI", 0, 1_000 + number) for number in range(5_000)] * 2)
     read = serde.deserialize(rows, on_error="column")
     assert read["value"].null_count == 10_000
-    assert len([path for path in registry.asked if path.startswith("/schemas/")]) == NEW_SCHEMAS_MAX
+    assert (
+        len([path for path in registry.held.requests if path.startswith("GET /schemas/")]) == NEW_SCHEMAS_MAX
+    )
     assert "a batch may bring 64 new schemas" in read["value_error"][4_000].as_py()
 
 

@@ -10,7 +10,7 @@ from typing import Any
 
 import fastavro
 import pytest
-from tests.unit.sql.registry_of_tests import HeldSchemas, schema_registry
+from tests.schema_registry import HeldSchemas, schema_registry
 from tests.unit.sql.running_server import sql_server
 
 from odradek.client import Admin, NewTopic, Producer

@@ -16,7 +16,7 @@ from typing import Any
 
 import fastavro
 import pytest
-from tests.unit.sql.registry_of_tests import HeldSchemas, schema_registry
+from tests.schema_registry import HeldSchemas, schema_registry
 
 from odradek.model.errors import OdradekError
 from odradek.values.errors import SqlError

@@ -366,7 +366,10 @@ class Fetcher:
 
     def _note_read_replica(self, state: PartitionState, replica: int) -> None:
         """*locked.* The leader names a follower in place of records. It is asked again after `metadata.max.age.ms`."""
-        if replica in self._cluster.image.brokers:
+        if state.read_replica != NO_BROKER:  # a follower names another broker, or itself: that has no end
+            self._pause(state)
+            self._read_from_leader(state)
+        elif replica in self._cluster.image.brokers:
             until = self._cluster.clock.monotonic() + self._settings.metadata_max_age_ms / 1000
             state.read_from(replica, until)
         else:  # a broker that this image does not have yet

@@ -113,3 +113,13 @@ async def test_a_follower_that_hangs_up_is_left(
         await consumer.assign([A])
         assert await within(read(consumer, 20, within)) == list(range(20))
         assert broker.requests("Fetch")[2].rack_id == ""
+
+
+async def test_a_follower_that_names_another_broker_is_left(broker: Any, log: Log, within: Within) -> None:
+    """Two brokers that name each other would be asked in turn for ever."""
+    log.end = 20
+    broker.on["Fetch"] = lambda asked: (named(log, LEADER) if asked.message.rack_id else log.fetch)(asked)
+    async with consumer_of(broker, client_rack="near") as consumer:
+        await consumer.assign([A])
+        assert await within(read(consumer, 20, within)) == list(range(20))
+        assert [fetch.rack_id for fetch in broker.requests("Fetch")][:3] == ["near", "near", ""]

@@ -22,11 +22,18 @@ class HeldSchemas:
     first_id: int = 1
 
     def register(
-        self, subject: str, text: str, kind: str = "AVRO", references: list[dict[str, Any]] | None = None
+        self,
+        subject: str,
+        text: str,
+        kind: str = "AVRO",
+        references: list[dict[str, Any]] | None = None,
+        *,
+        schema_id: int | None = None,
     ) -> int:
+        """Returns the schema's id: `schema_id`, or that of the same schema, or the next."""
         content = {"schema": text, "schemaType": kind, "references": references or []}
         known = next((number for number, schema in self.schemas.items() if schema == content), None)
-        number = known if known is not None else self.first_id + len(self.schemas)
+        number = schema_id or known or self.first_id + len(self.schemas)
         self.schemas[number] = content
         versions = self.subjects.setdefault(subject, [])
         if number not in versions:
@@ -85,7 +92,7 @@ def _can_read(newer: Any, older: Any) -> bool:
 
 @contextmanager
 def schema_registry(held: HeldSchemas) -> Iterator[str]:
-    """Its URL."""
+    """Serves the schemas while the block runs. Yields the registry's URL."""
 
     class Handler(BaseHTTPRequestHandler):
         def _answer(self) -> None:
