@@ -10,7 +10,7 @@ from tests.simulation.broker.clients import PORT
 from tests.simulation.cluster.faults import LOSSES, ClusterFaults
 from tests.simulation.cluster.logins import secured_settings
 from tests.simulation.cluster.plays import profile_of
-from tests.simulation.groups.consumer_group_members import SESSION_MS
+from tests.simulation.groups.epoch_members import SESSION_MS
 
 from odradek.testing.sim.disk_faults import CrashKind
 from odradek.testing.sim.entropy import stream

@@ -8,11 +8,18 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable
 from random import Random
-from typing import Final
 from uuid import UUID
 
 from tests.simulation.broker.clients import ClientContext, RefusedError
 from tests.simulation.groups.consumer_group_history import ConsumerGroupHistory
+from tests.simulation.groups.epoch_members import (
+    BEGIN_AGAIN,
+    LATER,
+    OTHER_MEMBER,
+    REBALANCE_MS,
+    SESSION_MS,
+    commit_offset,
+)
 from tests.simulation.groups.members import GROUP, check_offset, find_coordinator
 
 from odradek.model.errors import ErrorCode
@@ -21,29 +28,8 @@ from odradek.protocol.messages.groups.consumer_group_heartbeat import (
     ConsumerGroupHeartbeatResponse,
     TopicPartitions,
 )
-from odradek.protocol.messages.groups.offset_commit import (
-    OffsetCommitRequest,
-    OffsetCommitRequestPartition,
-    OffsetCommitRequestTopic,
-    OffsetCommitResponse,
-)
 from odradek.testing.sim.failures import ViolationError
 from odradek.testing.sim.wire_client import WireClient
-
-SESSION_MS: Final = 3_000
-_REBALANCE_MS: Final = 6_000
-"""Longer than the session: a member that cannot hear that it must give back loses its session first."""
-_LATER: Final = frozenset(
-    {
-        ErrorCode.COORDINATOR_LOAD_IN_PROGRESS,
-        ErrorCode.COORDINATOR_NOT_AVAILABLE,
-        ErrorCode.NOT_COORDINATOR,
-    }
-)
-_BEGIN_AGAIN: Final = frozenset(
-    {ErrorCode.FENCED_MEMBER_EPOCH, ErrorCode.UNKNOWN_MEMBER_ID, ErrorCode.GROUP_ID_NOT_FOUND}
-)
-_OTHER_MEMBER: Final = frozenset({ErrorCode.UNRELEASED_INSTANCE_ID, ErrorCode.FENCED_INSTANCE_ID})
 
 
 class ConsumerGroupMember:
@@ -142,7 +128,7 @@ class ConsumerGroupMember:
         if is_joining or self._says_all:
             names = [] if self._by_regex else [self._topic]
             request = request.replace(
-                rebalance_timeout_ms=_REBALANCE_MS,
+                rebalance_timeout_ms=REBALANCE_MS,
                 subscribed_topic_names=names,
                 subscribed_topic_regex=self._topic[:-1] + "." if self._by_regex else "",
             )
@@ -201,12 +187,12 @@ class ConsumerGroupMember:
         self.generation = 0
 
     def _refused(self, error: ErrorCode) -> None:
-        if error in _LATER:
+        if error in LATER:
             raise RefusedError(error.name)
-        if error in _OTHER_MEMBER:  # its own former self, whose good-bye was lost: until that session ends
+        if error in OTHER_MEMBER:  # its own former self, whose good-bye was lost: until that session ends
             self._drop()
             raise RefusedError(error.name)
-        if error not in _BEGIN_AGAIN:
+        if error not in BEGIN_AGAIN:
             raise ViolationError(f"{self.name} was answered with {error.name}")
         self._drop()
 
@@ -216,28 +202,20 @@ class ConsumerGroupMember:
         """One of its partitions. No one knows the outcome of a commit that is not answered."""
         partition = self._rng.choice(sorted(self._tenures) or [0])
         sent = self._history.sends(partition, self._tenures.get(partition, -1))
-        place = OffsetCommitRequestPartition(
-            partition_index=partition, committed_offset=sent.offset, committed_metadata=""
-        )
-        by_id = self._commit_version >= 10
-        request = OffsetCommitRequest(
-            group_id=GROUP,
-            generation_id_or_member_epoch=self.generation,
+        error = await commit_offset(
+            client,
+            self._commit_version,
+            topic=self._topic,
+            topic_id=self._context.topic_ids[self._topic],
+            partition=partition,
+            offset=sent.offset,
             member_id=self._member_id,
-            group_instance_id=self._instance_id,
-            topics=[
-                OffsetCommitRequestTopic(
-                    name="" if by_id else self._topic,
-                    topic_id=self._topic_id() if by_id else UUID(int=0),
-                    partitions=[place],
-                )
-            ],
+            instance_id=self._instance_id,
+            member_epoch=self.generation,
         )
-        response = await client.call(request, self._commit_version, OffsetCommitResponse)
-        error = ErrorCode.of(response.topics[0].partitions[0].error_code)
         if error is ErrorCode.NONE:
             self._history.acknowledged(sent)
-        elif error in _LATER:
+        elif error in LATER:
             raise RefusedError(error.name)
         else:
             sent.is_refused = True

@@ -11,7 +11,8 @@ from typing import Final
 from tests.simulation.broker.clients import ClientContext
 from tests.simulation.fault_plan import FaultPlan
 from tests.simulation.groups.consumer_group_history import ConsumerGroupHistory
-from tests.simulation.groups.consumer_group_members import SESSION_MS, ConsumerGroupMember
+from tests.simulation.groups.consumer_group_members import ConsumerGroupMember
+from tests.simulation.groups.epoch_members import SESSION_MS
 from tests.simulation.groups.history import GroupHistory
 from tests.simulation.groups.scenario import (
     TOPIC,

@@ -10,20 +10,20 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable, Iterable
 from random import Random
-from typing import Final
-from uuid import UUID
 
 from tests.simulation.broker.clients import ClientContext, RefusedError
+from tests.simulation.groups.epoch_members import (
+    BEGIN_AGAIN,
+    LATER,
+    OTHER_MEMBER,
+    REBALANCE_MS,
+    SESSION_MS,
+    commit_offset,
+)
 from tests.simulation.groups.members import GROUP, check_offset, find_coordinator
 from tests.simulation.streams.history import StreamsHistory
 
 from odradek.model.errors import ErrorCode
-from odradek.protocol.messages.groups.offset_commit import (
-    OffsetCommitRequest,
-    OffsetCommitRequestPartition,
-    OffsetCommitRequestTopic,
-    OffsetCommitResponse,
-)
 from odradek.protocol.messages.groups.streams_group_heartbeat import (
     StreamsGroupHeartbeatRequest,
     StreamsGroupHeartbeatResponse,
@@ -35,21 +35,7 @@ from odradek.protocol.messages.groups.streams_group_heartbeat import (
 from odradek.testing.sim.failures import ViolationError
 from odradek.testing.sim.wire_client import WireClient
 
-SESSION_MS: Final = 3_000
-_REBALANCE_MS: Final = 6_000
-"""Longer than the session: a member that cannot hear that it must give back loses its session first."""
 _READING, _COUNTING = "0", "1"
-_LATER: Final = frozenset(
-    {
-        ErrorCode.COORDINATOR_LOAD_IN_PROGRESS,
-        ErrorCode.COORDINATOR_NOT_AVAILABLE,
-        ErrorCode.NOT_COORDINATOR,
-    }
-)
-_BEGIN_AGAIN: Final = frozenset(
-    {ErrorCode.FENCED_MEMBER_EPOCH, ErrorCode.UNKNOWN_MEMBER_ID, ErrorCode.GROUP_ID_NOT_FOUND}
-)
-_OTHER_MEMBER: Final = frozenset({ErrorCode.UNRELEASED_INSTANCE_ID, ErrorCode.FENCED_INSTANCE_ID})
 
 
 def topology_of(topic: str) -> Topology:
@@ -177,7 +163,7 @@ class StreamsMember:
         if self.owned is None:
             return request.replace(
                 member_epoch=0,
-                rebalance_timeout_ms=_REBALANCE_MS,
+                rebalance_timeout_ms=REBALANCE_MS,
                 process_id=self._process_id,
                 topology=topology_of(self._topic),
                 active_tasks=[],
@@ -258,12 +244,12 @@ class StreamsMember:
         self.generation = 0
 
     def _refused(self, error: ErrorCode) -> None:
-        if error in _LATER:
+        if error in LATER:
             raise RefusedError(error.name)
-        if error in _OTHER_MEMBER:  # its own former self, whose good-bye was lost: until that session ends
+        if error in OTHER_MEMBER:  # its own former self, whose good-bye was lost: until that session ends
             self._drop()
             raise RefusedError(error.name)
-        if error not in _BEGIN_AGAIN:
+        if error not in BEGIN_AGAIN:
             raise ViolationError(f"{self.name} was answered with {error.name}")
         self._drop()
 
@@ -276,29 +262,20 @@ class StreamsMember:
         """One of its partitions. No one knows the outcome of a commit that is not answered."""
         partition = self._rng.choice(self._read_partitions())
         sent = self._history.sends(partition, self._tenures[partition])
-        by_id = self._commit_version >= 10
-        request = OffsetCommitRequest(
-            group_id=GROUP,
-            generation_id_or_member_epoch=self.generation,
+        error = await commit_offset(
+            client,
+            self._commit_version,
+            topic=self._topic,
+            topic_id=self._context.topic_ids[self._topic],
+            partition=partition,
+            offset=sent.offset,
             member_id=self._member_id,
-            group_instance_id=self._instance_id,
-            topics=[
-                OffsetCommitRequestTopic(
-                    name="" if by_id else self._topic,
-                    topic_id=self._context.topic_ids[self._topic] if by_id else UUID(int=0),
-                    partitions=[
-                        OffsetCommitRequestPartition(
-                            partition_index=partition, committed_offset=sent.offset, committed_metadata=""
-                        )
-                    ],
-                )
-            ],
+            instance_id=self._instance_id,
+            member_epoch=self.generation,
         )
-        response = await client.call(request, self._commit_version, OffsetCommitResponse)
-        error = ErrorCode.of(response.topics[0].partitions[0].error_code)
         if error is ErrorCode.NONE:
             self._history.acknowledged(sent)
-        elif error in _LATER:
+        elif error in LATER:
             raise RefusedError(error.name)
         else:
             sent.is_refused = True

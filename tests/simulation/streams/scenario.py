@@ -10,6 +10,7 @@ from typing import Final
 
 from tests.simulation.broker.clients import ClientContext
 from tests.simulation.fault_plan import FaultPlan
+from tests.simulation.groups.epoch_members import SESSION_MS
 from tests.simulation.groups.history import GroupHistory
 from tests.simulation.groups.scenario import (
     TOPIC,
@@ -19,7 +20,7 @@ from tests.simulation.groups.scenario import (
     SimulatedMember,
 )
 from tests.simulation.streams.history import StreamsHistory
-from tests.simulation.streams.members import SESSION_MS, StreamsMember
+from tests.simulation.streams.members import StreamsMember
 
 from odradek.testing.sim.world import World
 
