@@ -38,6 +38,16 @@ _QUICK_GROUPS = {
     "group.consumer.heartbeat.interval.ms": "300",
 }
 """Groups rebalance as they always do, without the waiting."""
+_STREAMS_GROUPS = {
+    "group.streams.heartbeat.interval.ms": "500",
+    "group.streams.min.heartbeat.interval.ms": "500",
+    "group.streams.session.timeout.ms": "3000",
+    "group.streams.min.session.timeout.ms": "3000",
+    "group.streams.initial.rebalance.delay.ms": "500",
+    "offsets.topic.num.partitions": "5",
+    "transaction.state.log.num.partitions": "5",
+}
+"""The same for streams groups, and for a broker of a test's own."""
 _OWN_SETTINGS = {"odradek": {"odradek.log.peer.lines.max": "0"}}
 """All tests share one address: what each caused is looked for in the log."""
 
@@ -104,6 +114,19 @@ def server(server_kind: str, make_node: Callable[..., Node]) -> Iterator[Server]
         pytest.skip(f"absent: {reason}")
     try:
         yield Server(kind=server_kind, node=node)
+    finally:
+        node.stop()
+
+
+@pytest.fixture
+def streams_bootstrap(make_node: Callable[..., Node]) -> Iterator[str]:
+    """A broker whose streams groups hear soon of what changes."""
+    try:
+        node = make_node(settings=_STREAMS_GROUPS).start()
+    except PeerAbsentError as reason:
+        pytest.skip(f"absent: {reason}")
+    try:
+        yield node.bootstrap
     finally:
         node.stop()
 

@@ -6,7 +6,6 @@ import re
 import subprocess
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import Any
 
 import pytest
 from benchmarks.peer import PeerAbsentError, cached_peer
@@ -14,7 +13,7 @@ from benchmarks.peer.fetch import java_command
 from confluent_kafka import Producer
 from tests.interop.languages.applications import APPLICATIONS, WORD_COUNT
 from tests.interop.languages.prepare import AbsentError
-from tests.interop.languages.test_applications import STREAMS_GROUPS, WORDS, Sink
+from tests.interop.languages.test_applications import WORDS, Sink
 
 from odradek.client import Admin, NewTopic
 from odradek.model.ids import TopicPartition
@@ -28,19 +27,7 @@ Tool = Callable[..., str]
 
 
 @pytest.fixture
-def bootstrap(make_node: Any) -> Iterator[str]:
-    try:
-        node = make_node(settings=STREAMS_GROUPS).start()
-    except PeerAbsentError as reason:
-        pytest.skip(f"absent: {reason}")
-    try:
-        yield node.bootstrap
-    finally:
-        node.stop()
-
-
-@pytest.fixture
-def tool(bootstrap: str) -> Tool:
+def tool(streams_bootstrap: str) -> Tool:
     """Runs the tool; returns what it printed."""
     try:
         class_path = cached_peer().class_path
@@ -49,7 +36,7 @@ def tool(bootstrap: str) -> Tool:
     jvm = [java_command(), "-Xmx256M", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1", "-cp", class_path]
 
     def run(*arguments: str) -> str:
-        command = [*jvm, TOOL, "--bootstrap-server", bootstrap, *arguments]
+        command = [*jvm, TOOL, "--bootstrap-server", streams_bootstrap, *arguments]
         process = subprocess.run(command, capture_output=True, text=True, timeout=SECONDS_MAX, check=False)
         assert process.returncode == 0, process.stdout + process.stderr
         failures = [
@@ -63,23 +50,32 @@ def tool(bootstrap: str) -> Tool:
 
 
 @pytest.fixture
-def word_count(bootstrap: str, tmp_path: Path) -> Iterator[subprocess.Popen[bytes]]:
+def word_count(streams_bootstrap: str, tmp_path: Path) -> Iterator[subprocess.Popen[bytes]]:
     """An application in a streams group, which has counted all words."""
     try:
         command = APPLICATIONS["kafka-streams"].ready()
     except AbsentError as reason:
         pytest.skip(f"absent: {reason}")
-    with Admin(bootstrap) as admin:
+    with Admin(streams_bootstrap) as admin:
         admin.create_topics([NewTopic(name, 2) for name in ("lines", "words")])
-    producer = Producer({"bootstrap.servers": bootstrap})
+    producer = Producer({"bootstrap.servers": streams_bootstrap})
     for number in range(TIMES):
         producer.produce("lines", " ".join(WORDS).encode(), partition=number % 2)
     assert producer.flush(SECONDS_MAX) == 0
-    arguments = [WORD_COUNT, bootstrap, GROUP, "lines", "words", str(tmp_path / "state"), "0", "streams"]
+    arguments = [
+        WORD_COUNT,
+        streams_bootstrap,
+        GROUP,
+        "lines",
+        "words",
+        str(tmp_path / "state"),
+        "0",
+        "streams",
+    ]
     log = tmp_path / "log"
     with log.open("wb") as written:
         process = subprocess.Popen([*command, *arguments], stdout=written, stderr=written, cwd=tmp_path)
-    sink = Sink(bootstrap, "words", 2)
+    sink = Sink(streams_bootstrap, "words", 2)
     try:
         sink.read_until(TIMES * len(WORDS), running=process, log=log)
         yield process
@@ -97,7 +93,7 @@ def rows_of(printed: str) -> list[dict[str, str]]:
 
 
 def test_the_tool_shows_a_running_application_and_resets_and_deletes_one_that_has_ended(
-    word_count: subprocess.Popen[bytes], tool: Tool, bootstrap: str
+    word_count: subprocess.Popen[bytes], tool: Tool, streams_bootstrap: str
 ) -> None:
     assert tool("--list").split() == [GROUP]
     (state,) = rows_of(tool("--describe", "--group", GROUP, "--state", "--verbose"))
@@ -115,14 +111,14 @@ def test_the_tool_shows_a_running_application_and_resets_and_deletes_one_that_ha
     reset = ("--reset-offsets", "--group", GROUP, "--input-topic", "lines", "--to-offset", "3")
     planned = [(row["PARTITION"], row["NEW-OFFSET"]) for row in rows_of(tool(*reset, "--dry-run"))]
     assert planned == [("0", "3"), ("1", "3")]
-    assert committed(bootstrap) == [TIMES // 2] * 2
+    assert committed(streams_bootstrap) == [TIMES // 2] * 2
     tool(*reset, "--execute")
-    assert committed(bootstrap) == [3, 3]
+    assert committed(streams_bootstrap) == [3, 3]
     tool("--delete-offsets", "--group", GROUP, "--input-topic", "lines:0")
-    assert committed(bootstrap) == [None, 3]
+    assert committed(streams_bootstrap) == [None, 3]
     tool("--delete", "--group", GROUP, "--delete-all-internal-topics")
     assert tool("--list").split() == []
-    with Admin(bootstrap) as admin:
+    with Admin(streams_bootstrap) as admin:
         names = admin.list_topics()
     assert {"lines", "words"} <= set(names)
     assert not [name for name in names if name.startswith(f"{GROUP}-")], "its internal topics went with it"

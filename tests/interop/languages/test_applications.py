@@ -17,7 +17,6 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from benchmarks.peer import PeerAbsentError
 from confluent_kafka import Consumer, Producer, TopicPartition
 from tests.interop.languages.applications import APPLICATIONS, PYTHON_PROGRAMS, WORD_COUNT
 from tests.interop.languages.prepare import AbsentError
@@ -25,16 +24,6 @@ from tests.interop.languages.prepare import AbsentError
 from odradek.client import Admin, NewTopic
 
 SECONDS_MAX = 60
-STREAMS_GROUPS = {
-    "group.streams.heartbeat.interval.ms": "500",
-    "group.streams.min.heartbeat.interval.ms": "500",
-    "group.streams.session.timeout.ms": "3000",
-    "group.streams.min.session.timeout.ms": "3000",
-    "group.streams.initial.rebalance.delay.ms": "500",
-    "offsets.topic.num.partitions": "5",
-    "transaction.state.log.num.partitions": "5",
-}
-"""Members learn soon what changes."""
 WORDS = ("ash", "birch", "cedar", "dogwood", "elm")
 Start = Callable[..., subprocess.Popen[bytes]]
 
@@ -137,19 +126,6 @@ def test_kafka_streams_counts_each_word_once_though_it_is_killed(
     committed.read_until(times * len(WORDS), running=second, log=tmp_path / "log")
     committed.read_what_is_left()
     assert committed.values == counted_exactly_once(times)
-
-
-@pytest.fixture
-def streams_bootstrap(make_node: Any) -> Iterator[str]:
-    """A broker whose streams groups hear soon of what changes."""
-    try:
-        node = make_node(settings=STREAMS_GROUPS).start()
-    except PeerAbsentError as reason:
-        pytest.skip(f"absent: {reason}")
-    try:
-        yield node.bootstrap
-    finally:
-        node.stop()
 
 
 def test_instances_in_a_streams_group_count_each_word_once_though_one_is_killed(

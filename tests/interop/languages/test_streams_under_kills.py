@@ -14,12 +14,10 @@ from confluent_kafka import Producer
 from tests.interop.languages.applications import STREAMS_JOB
 from tests.interop.languages.test_applications import (  # noqa: F401  fixtures
     SECONDS_MAX,
-    STREAMS_GROUPS,
     WORDS,
     Sink,
     Start,
     start,
-    streams_bootstrap,
 )
 
 from odradek.client import Admin, NewTopic
@@ -91,7 +89,7 @@ class Outcome:
 
 
 @pytest.fixture
-def outcome(streams_bootstrap: str, tmp_path: Path) -> Iterator[Outcome]:  # noqa: F811  a fixture
+def outcome(streams_bootstrap: str, tmp_path: Path) -> Iterator[Outcome]:
     with Admin(streams_bootstrap) as admin:
         admin.create_topics([NewTopic(name, PARTITIONS) for name in ("lines", "kinds", *SINKS)])
     committed = Outcome(streams_bootstrap, tmp_path / "log")
@@ -102,7 +100,7 @@ def outcome(streams_bootstrap: str, tmp_path: Path) -> Iterator[Outcome]:  # noq
 @pytest.mark.slow
 def test_three_instances_count_join_and_window_exactly_once_though_they_are_killed(
     start: Start,  # noqa: F811  a fixture
-    streams_bootstrap: str,  # noqa: F811  a fixture
+    streams_bootstrap: str,
     outcome: Outcome,
     tmp_path: Path,
 ) -> None:
