@@ -73,7 +73,7 @@ again: $(READY) ## what failed in the last `make test`, one by one, if that is n
 	@$(BIN)/python -m tests.again --most $(FLAKES)
 	$(BIN)/python -m pytest -q -n 0 --last-failed --last-failed-no-failures none
 
-check: $(READY) ## format, lint, types, imports
+check: $(READY) ## format, lint, types, imports; every test can be collected
 	$(BIN)/ruff format --check .
 	$(BIN)/ruff check .
 	$(BIN)/python -m tests.lint.stored_errors
@@ -90,6 +90,7 @@ check: $(READY) ## format, lint, types, imports
 	$(BIN)/python -m tools.requirement_files
 	$(BIN)/mypy
 	$(BIN)/lint-imports --no-cache
+	@listed=$$($(BIN)/python -m pytest -q -n 0 --collect-only 2>&1) || { echo "$$listed" | grep -v :: ; exit 1; }
 
 faces: $(READY) ## write the synchronous faces of the client from the asynchronous ones
 	$(BIN)/python -m tools.sync_faces

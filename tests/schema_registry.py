@@ -11,6 +11,8 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
 from urllib.parse import unquote, urlsplit
 
+from odradek.values.schema_registry import SchemaRegistryTerms
+
 
 @dataclass
 class HeldSchemas:
@@ -122,3 +124,22 @@ def schema_registry(held: HeldSchemas) -> Iterator[str]:
         server.shutdown()
         server.server_close()
         thread.join()
+
+
+@dataclass(frozen=True)
+class RegistryOfIds:
+    """A running registry that serves schemas by id, and what it was asked for."""
+
+    terms: SchemaRegistryTerms
+    held: HeldSchemas
+
+    def avro(self, schema_id: int, schema: Any) -> None:
+        self.held.register("avro", json.dumps(schema), schema_id=schema_id)
+
+
+@contextmanager
+def registry_of_ids() -> Iterator[RegistryOfIds]:
+    """Runs an empty registry while the block runs."""
+    held = HeldSchemas()
+    with schema_registry(held) as url:
+        yield RegistryOfIds(SchemaRegistryTerms.of(url), held)

@@ -49,6 +49,12 @@ def started_on(copy: Path, original: BrokerProcess) -> BrokerProcess:
     return broker
 
 
+def wait_until_noted(broker: BrokerProcess, topic: str) -> None:
+    """Waits until the disk of the broker says that it has a log of the topic, which it does within seconds."""
+    held = broker.terms.directory / "held-replicas"
+    until(lambda: held.exists() and f"{topic} 0 " in held.read_text())
+
+
 def acknowledge_until_all_are_down(cluster: Cluster, stop: str) -> Acknowledged:
     """Two brokers die, and the last one ends by the signal `stop`. Returns what was acknowledged by all; the last one has
     acknowledged more."""
@@ -63,6 +69,7 @@ def acknowledge_until_all_are_down(cluster: Cluster, stop: str) -> Acknowledged:
     after = Acknowledged(last.address)
     after.send("t", 50, 50)
     after.finish()
+    wait_until_noted(last, "t")
     if stop == "TERM":
         assert last.stop() == 0
     else:
@@ -180,8 +187,7 @@ def test_a_broker_alone_does_not_lead_an_empty_log_in_place_of_one_that_it_had(
             producer = Acknowledged(cluster.address)
             producer.send(topic, 0, 50)
             producer.finish()
-        held = broker.terms.directory / "held-replicas"
-        until(lambda: held.exists() and "kept" in held.read_text())
+        wait_until_noted(broker, "kept")
         if stop == "TERM":
             assert broker.stop() == 0
         else:

@@ -8,7 +8,8 @@ from collections.abc import AsyncIterator, Iterator
 
 import pytest
 from tests.scenarios.console.conftest import HOSTS, Browser, browser_of
-from tests.unit.console.test_record_decoding import ORDER, SmallRegistry, framed, written
+from tests.schema_registry import RegistryOfIds, registry_of_ids
+from tests.unit.console.test_record_decoding import ORDER, framed, written
 
 from odradek.client import NewTopic, Producer
 from odradek.client.admin.admin import Admin
@@ -19,15 +20,14 @@ VALUE = framed(1, written(ORDER, {"item": "<b>tea</b>", "raw": 7}))
 
 
 @pytest.fixture
-def registry() -> Iterator[SmallRegistry]:
-    running = SmallRegistry()
-    running.avro(1, ORDER)
-    yield running
-    running.close()
+def registry() -> Iterator[RegistryOfIds]:
+    with registry_of_ids() as running:
+        running.avro(1, ORDER)
+        yield running
 
 
 @pytest.fixture
-async def decoding(broker: LocalBroker, admin: Admin, registry: SmallRegistry) -> AsyncIterator[Browser]:
+async def decoding(broker: LocalBroker, admin: Admin, registry: RegistryOfIds) -> AsyncIterator[Browser]:
     def prepare() -> None:
         if "decoded" not in admin.list_topics():
             admin.create_topics([NewTopic("decoded", 1)])
@@ -56,7 +56,7 @@ async def test_records_are_decoded_and_downloads_are_not(decoding: Browser) -> N
 
 
 async def test_a_registry_that_is_away_leaves_the_bytes_and_says_so(
-    decoding: Browser, registry: SmallRegistry, broker: LocalBroker
+    decoding: Browser, registry: RegistryOfIds, broker: LocalBroker
 ) -> None:
     terms = type(registry.terms).of("http://127.0.0.1:9")
     options = ConsoleOptions(bootstrap=broker.address, hosts=HOSTS, schema_registry=terms)

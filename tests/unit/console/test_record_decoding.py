@@ -6,12 +6,11 @@ import io
 import json
 import struct
 from collections.abc import Iterator
-from dataclasses import dataclass
 from typing import Any
 
 import fastavro
 import pytest
-from tests.schema_registry import HeldSchemas, schema_registry
+from tests.schema_registry import RegistryOfIds, registry_of_ids
 
 from odradek.console.model.record_decoding import (
     DECODED_BYTES_MAX,
@@ -42,22 +41,10 @@ class ShiftedClock(SystemClock):
         return super().monotonic() + self.ahead_s
 
 
-@dataclass(frozen=True)
-class RegistryOfIds:
-    """A registry that serves schemas by id, and what it was asked for."""
-
-    terms: SchemaRegistryTerms
-    held: HeldSchemas
-
-    def avro(self, schema_id: int, schema: Any) -> None:
-        self.held.register("avro", json.dumps(schema), schema_id=schema_id)
-
-
 @pytest.fixture
 def registry() -> Iterator[RegistryOfIds]:
-    held = HeldSchemas()
-    with schema_registry(held) as url:
-        yield RegistryOfIds(SchemaRegistryTerms.of(url), held)
+    with registry_of_ids() as running:
+        yield running
 
 
 def framed(schema_id: int, body: bytes) -> bytes:
