@@ -89,6 +89,8 @@ check: $(READY) ## format, lint, types, imports; every test can be collected
 	$(BIN)/python -m tools.sync_faces --check
 	$(BIN)/python -m tools.requirement_files
 	$(BIN)/mypy
+	@if $(BIN)/pyright --version >/dev/null 2>&1; then $(BIN)/pyright; \
+	  else echo "pyright is absent: it needs Node.js, and fetches itself when it runs first"; fi
 	$(BIN)/lint-imports --no-cache
 	@listed=$$($(BIN)/python -m pytest -q -n 0 --collect-only 2>&1) || { echo "$$listed" | grep -v :: ; exit 1; }
 

@@ -129,7 +129,10 @@ class Source:
         self._lines = self.text.splitlines(keepends=True)
         tree = ast.parse(self.text)
         self.cls: Final = next(node for node in tree.body if isinstance(node, ast.ClassDef))
-        self.methods: Final = {node.name: node for node in self.cls.body if isinstance(node, Method)}
+        methods = [node for node in self.cls.body if isinstance(node, Method)]
+        self.methods: Final = {node.name: node for node in methods}
+        """Of a method with overloads, this is the last one: the one that does something."""
+        self._overloads = [node for node in methods if self.methods[node.name] is not node]
         body = [node for node in tree.body if not _is_docstring(node) and not _is_future(node)]
         at = body.index(self.cls)
         self.imports: Final = [
@@ -150,6 +153,10 @@ class Source:
             text += self._lines[number]
             number += 1
         return text
+
+    def overloads_of(self, method: Method) -> str:
+        """The signatures that type checkers see, if a method has several."""
+        return "".join(self._of(node) for node in self._overloads if node.name == method.name)
 
     def is_async_only(self, method: Method) -> bool:
         return self._lines[method.body[0].lineno - 2].rstrip().endswith("# async")
@@ -175,7 +182,7 @@ def face_text(face: Face) -> str:
     by_hand = dict(parts.methods) if parts is not None else {}
     for method_name, method in source.methods.items():
         target_name = re.sub(r"^__a(enter|exit|iter)__$", r"__\1__", method_name)
-        heading = source.heading_before(method)
+        heading = source.heading_before(method) + _plain(source.overloads_of(method), face)
         mine = by_hand.pop(target_name, None)
         if mine is not None and parts is not None:
             written.append(heading + _with_docstring(parts, mine, _plain(source.docstring_of(method), face)))

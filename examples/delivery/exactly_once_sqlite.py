@@ -23,7 +23,7 @@ CREATE TABLE IF NOT EXISTS offsets (topic TEXT, partition INTEGER, next INTEGER,
 def work(address: str, directory: Path, crash: Crash) -> None:
     database = sqlite3.connect(directory / "shop.db")
     database.executescript(SCHEMA)
-    with Consumer(address, auto_offset_reset="earliest") as consumer:
+    with Consumer(address, auto_offset_reset="earliest", value_deserializer=int) as consumer:
         ends = order_ends(consumer)
         consumer.assign(ends)
         for topic, partition, following in database.execute("SELECT topic, partition, next FROM offsets"):
@@ -31,9 +31,7 @@ def work(address: str, directory: Path, crash: Crash) -> None:
         while not at_end(consumer, ends):
             orders = consumer.poll(max_records=50)
             with database:  # one transaction: committed at the end of the block, rolled back if it fails
-                database.executemany(
-                    "INSERT INTO receipts VALUES (?)", [(int(order.value),) for order in orders]
-                )
+                database.executemany("INSERT INTO receipts VALUES (?)", [(order.value,) for order in orders])
                 crash.record(len(orders))
                 crash.here()
                 database.executemany(

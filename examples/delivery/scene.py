@@ -17,6 +17,7 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 from odradek import Admin, Consumer, NewTopic, Producer, TopicPartition
 from odradek.testing import LocalBroker
@@ -132,23 +133,25 @@ def take_orders(address: str, count: int) -> None:
             producer.send(ORDERS, str(number), partition=number % PARTITIONS)
 
 
-def at_end(consumer: Consumer, ends: dict[TopicPartition, int]) -> bool:
+def at_end(consumer: Consumer[Any, Any], ends: dict[TopicPartition, int]) -> bool:
     """Everything that was in the topic when the worker began has been returned by `poll`."""
     positions = consumer.positions()
     return all(positions.get(partition, -1) >= end for partition, end in ends.items())
 
 
-def order_ends(consumer: Consumer) -> dict[TopicPartition, int]:
+def order_ends(consumer: Consumer[Any, Any]) -> dict[TopicPartition, int]:
     return consumer.end_offsets([TopicPartition(ORDERS, number) for number in range(PARTITIONS)])
 
 
 def receipts(address: str, _: Path) -> list[int]:
     """The orders in the topic of receipts, without those of aborted transactions."""
-    numbers = []
-    with Consumer(address, auto_offset_reset="earliest", isolation_level="read_committed") as consumer:
+    numbers: list[int] = []
+    with Consumer(
+        address, auto_offset_reset="earliest", isolation_level="read_committed", value_deserializer=int
+    ) as consumer:
         partitions = [TopicPartition(RECEIPTS, number) for number in range(PARTITIONS)]
         consumer.assign(partitions)
         ends = consumer.end_offsets(partitions)
         while not at_end(consumer, ends):
-            numbers += [int(record.value) for record in consumer.poll()]
+            numbers += [record.value for record in consumer.poll() if record.value is not None]
     return numbers

@@ -16,8 +16,9 @@ import time
 from pathlib import Path
 
 import hourly_departures
+import pandas as pd
 import spark_session
-from pyspark.sql.streaming import StreamingQuery
+from pyspark.sql.streaming.query import StreamingQuery
 
 from odradek.archive.row_columns import ValueFormat, row_columns
 from odradek.archive.run import RunTerms, run_archive
@@ -37,7 +38,8 @@ def main() -> None:
     _follow(hourly_departures.start(spark, servers, str(directory / "checkpoint")))
     _archive(servers, directory / ARCHIVE)
     _say("archived")
-    hourly_departures.read_back(spark, servers).toPandas().to_pickle(directory / RESULT)
+    result: pd.DataFrame = hourly_departures.read_back(spark, servers).toPandas()
+    result.to_pickle(directory / RESULT)
     _say("read back")
     spark.stop()
 
@@ -46,7 +48,8 @@ def _follow(query: StreamingQuery) -> None:
     """Tell of each batch; raises what the query died of."""
     answer = -1
     while True:
-        is_over = query.awaitTermination(LOOK_EVERY_S)
+        time.sleep(LOOK_EVERY_S)
+        is_over = not query.isActive
         for batch in query.recentProgress:
             if batch["batchId"] > answer:
                 answer = batch["batchId"]
@@ -58,6 +61,7 @@ def _follow(query: StreamingQuery) -> None:
                     late=sum(entry["numRowsDroppedByWatermark"] for entry in batch["stateOperators"]),
                 )
         if is_over:
+            query.awaitTermination()
             _say("finished")
             return
 

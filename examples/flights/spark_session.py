@@ -28,7 +28,7 @@ def start(log: Path) -> SparkSession:
         return (
             SparkSession.builder.appName("odradek-flights")
             .master(f"local[{TASKS}]")
-            .config(map=PATIENT_WITH_WORKERS)
+            .config(map={**PATIENT_WITH_WORKERS})
             .config("spark.ui.enabled", "false")
             .config("spark.ui.showConsoleProgress", "false")
             .config("spark.driver.bindAddress", "127.0.0.1")

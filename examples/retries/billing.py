@@ -12,7 +12,7 @@ from odradek import Admin, Consumer, ConsumerRecord, NewTopic, Producer, TopicPa
 from odradek.dead_letters.redrive import redrive
 from odradek.dead_letters.sending_back import RedriveRequest
 from odradek.dead_letters.topic import DeadLetterTopic
-from odradek.retry import Output, RetryConsumer
+from odradek.retry import Output, Reject, RetryConsumer
 from odradek.testing import LocalBroker
 
 CONFIG = tomllib.loads((Path(__file__).parent / "billing.toml").read_text())
@@ -30,6 +30,8 @@ class Till:
         self.calls += 1
         if self.calls <= 10:
             raise ConnectionError("the ledger does not answer")
+        if record.value is None:
+            raise Reject("a record without a value is no order")
         order = json.loads(record.value)
         price = PRICES[order["item"]] * order["amount"]
         yield Output(topic="bills", key=record.key, value=json.dumps({**order, "price": price}).encode())
@@ -58,11 +60,13 @@ def billed_once(address: str) -> int:
     """Orders with exactly one bill."""
     bills: Counter[int] = Counter()
     place = TopicPartition("bills", 0)
-    with Consumer(address, isolation_level="read_committed", auto_offset_reset="earliest") as consumer:
+    with Consumer(
+        address, isolation_level="read_committed", auto_offset_reset="earliest", value_deserializer=json.loads
+    ) as consumer:
         consumer.assign([place])
         end = consumer.end_offsets([place])[place]
         while consumer.position(place) < end:
-            bills.update(json.loads(record.value)["number"] for record in consumer.poll())
+            bills.update(record.value["number"] for record in consumer.poll() if record.value is not None)
     return sum(1 for count in bills.values() if count == 1)
 
 

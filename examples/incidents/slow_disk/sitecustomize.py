@@ -1,17 +1,23 @@
 """Makes each fdatasync of a process slow while the file INCIDENT_SLOW_DISK exists. Python imports this at its start."""
 
+from __future__ import annotations
+
 import os
 import time
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from _typeshed import FileDescriptorLike
 
 _SECONDS = 0.8
 _flag = os.environ.get("INCIDENT_SLOW_DISK", "")
 _fdatasync = os.fdatasync
 
 
-def _slow(number: int) -> None:
+def _slow(fd: FileDescriptorLike) -> None:
     if os.path.exists(_flag):
         time.sleep(_SECONDS)
-    _fdatasync(number)
+    _fdatasync(fd)
 
 
 if _flag:

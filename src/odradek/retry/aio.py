@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Awaitable, Callable, Iterable, Mapping
 from types import TracebackType
-from typing import Any, Final, Generic, Self, Unpack
+from typing import Any, Final, Generic, Self, Unpack, overload
 from uuid import UUID
 
 from odradek.client import ConfigResource
 from odradek.client.aio import AsyncAdmin, AsyncConsumer, AsyncProducer
-from odradek.client.consumer.consumer_record import ConsumerRecord, K, V
+from odradek.client.consumer.consumer_record import ConsumerRecord, K, KeyT, V, ValueT
 from odradek.client.consumer.core import Deserializer
 from odradek.client.errors import PartialFailureError
 from odradek.client.groups.values import CommitFailedError, OffsetAndMetadata, Partitions, RebalanceListener
@@ -90,6 +90,7 @@ class AsyncRetryConsumer(Generic[K, V]):
         self.attempt = 0
         """The attempt of the record that is being handled: 1 for its first try."""
 
+    @overload
     @classmethod
     def from_config(
         cls,
@@ -97,7 +98,26 @@ class AsyncRetryConsumer(Generic[K, V]):
         *,
         key_deserializer: Deserializer[K] | None = None,
         value_deserializer: Deserializer[V] | None = None,
-    ) -> Self:
+    ) -> Self: ...
+
+    @overload
+    @classmethod
+    def from_config(
+        cls,
+        config: Mapping[str, object],
+        *,
+        key_deserializer: Deserializer[KeyT] | None = None,
+        value_deserializer: Deserializer[ValueT] | None = None,
+    ) -> AsyncRetryConsumer[KeyT, ValueT]: ...
+
+    @classmethod
+    def from_config(
+        cls,
+        config: Mapping[str, object],
+        *,
+        key_deserializer: Deserializer[Any] | None = None,
+        value_deserializer: Deserializer[Any] | None = None,
+    ) -> AsyncRetryConsumer[Any, Any]:
         """Makes a consumer from a mapping: `topics`, what `RetryPolicy.from_config` takes, a consumer's settings with
         Kafka's names, a producer's after `producer.`."""
         given = given_config(config)

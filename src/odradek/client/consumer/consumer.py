@@ -8,11 +8,11 @@ from __future__ import annotations
 import warnings
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from types import TracebackType
-from typing import TYPE_CHECKING, Any, Generic, Self, Unpack
+from typing import TYPE_CHECKING, Any, Generic, Self, Unpack, overload
 from uuid import UUID
 
 from odradek.client.consumer.completed_fetch import FetchedChunk
-from odradek.client.consumer.consumer_record import ConsumerRecord, K, V
+from odradek.client.consumer.consumer_record import ConsumerRecord, K, KeyT, V, ValueT
 from odradek.client.consumer.core import (
     GRACE_S,
     BufferedRecords,
@@ -86,6 +86,7 @@ class Consumer(Generic[K, V]):
         self._use = ThreadUse()
         self._closed = False
 
+    @overload
     @classmethod
     def from_config(
         cls,
@@ -94,7 +95,26 @@ class Consumer(Generic[K, V]):
         key_deserializer: Deserializer[K] | None = None,
         value_deserializer: Deserializer[V] | None = None,
         **more: Any,
-    ) -> Self:
+    ) -> Self: ...
+    @overload
+    @classmethod
+    def from_config(
+        cls,
+        config: Mapping[str, object],
+        *,
+        key_deserializer: Deserializer[KeyT] | None = None,
+        value_deserializer: Deserializer[ValueT] | None = None,
+        **more: Any,
+    ) -> Consumer[KeyT, ValueT]: ...
+    @classmethod
+    def from_config(
+        cls,
+        config: Mapping[str, object],
+        *,
+        key_deserializer: Deserializer[Any] | None = None,
+        value_deserializer: Deserializer[Any] | None = None,
+        **more: Any,
+    ) -> Consumer[Any, Any]:
         """Makes a consumer from a mapping with Kafka's names: `{"bootstrap.servers": "...", "fetch.min.bytes": 1}`."""
         return cls(
             key_deserializer=key_deserializer,

@@ -11,11 +11,16 @@ if TYPE_CHECKING:
 
     K = TypeVar("K", default=bytes)
     V = TypeVar("V", default=bytes)
+    KeyT = TypeVar("KeyT", default=bytes)
+    ValueT = TypeVar("ValueT", default=bytes)
 else:
     from typing import TypeVar
 
     K = TypeVar("K")
     V = TypeVar("V")
+    KeyT = TypeVar("KeyT")
+    """As `K`, of one method instead of a class."""
+    ValueT = TypeVar("ValueT")
 
 
 class ConsumerRecord(NamedTuple, Generic[K, V]):

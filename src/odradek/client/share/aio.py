@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import AsyncIterator, Iterable, Mapping
 from types import TracebackType
-from typing import Any, Generic, Self, Unpack
+from typing import Any, Generic, Self, Unpack, overload
 
-from odradek.client.consumer.consumer_record import K, V
+from odradek.client.consumer.consumer_record import K, KeyT, V, ValueT
 from odradek.client.consumer.core import GRACE_S, Deserializer
 from odradek.client.consumer.sole_use import TaskUse, by_one_task, on_own_loop
 from odradek.client.consumer.waiting import LoopWaiting
@@ -67,6 +67,7 @@ class AsyncShareConsumer(Generic[K, V]):
         self._use = TaskUse()
         self._closed = False
 
+    @overload
     @classmethod
     def from_config(
         cls,
@@ -75,7 +76,28 @@ class AsyncShareConsumer(Generic[K, V]):
         key_deserializer: Deserializer[K] | None = None,
         value_deserializer: Deserializer[V] | None = None,
         **more: Any,
-    ) -> Self:
+    ) -> Self: ...
+
+    @overload
+    @classmethod
+    def from_config(
+        cls,
+        config: Mapping[str, object],
+        *,
+        key_deserializer: Deserializer[KeyT] | None = None,
+        value_deserializer: Deserializer[ValueT] | None = None,
+        **more: Any,
+    ) -> AsyncShareConsumer[KeyT, ValueT]: ...
+
+    @classmethod
+    def from_config(
+        cls,
+        config: Mapping[str, object],
+        *,
+        key_deserializer: Deserializer[Any] | None = None,
+        value_deserializer: Deserializer[Any] | None = None,
+        **more: Any,
+    ) -> AsyncShareConsumer[Any, Any]:
         """Makes a consumer from a mapping with Kafka's names: `{"bootstrap.servers": "...", "group.id": "mailers"}`."""
         return cls(
             key_deserializer=key_deserializer,

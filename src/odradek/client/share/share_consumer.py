@@ -8,9 +8,9 @@ from __future__ import annotations
 import warnings
 from collections.abc import Iterable, Iterator, Mapping
 from types import TracebackType
-from typing import Any, Generic, Self, Unpack
+from typing import Any, Generic, Self, Unpack, overload
 
-from odradek.client.consumer.consumer_record import K, V
+from odradek.client.consumer.consumer_record import K, KeyT, V, ValueT
 from odradek.client.consumer.core import GRACE_S, Deserializer
 from odradek.client.consumer.sole_use import ThreadUse, by_one_thread
 from odradek.client.consumer.waiting import ThreadWaiting
@@ -71,6 +71,7 @@ class ShareConsumer(Generic[K, V]):
         self._use = ThreadUse()
         self._closed = False
 
+    @overload
     @classmethod
     def from_config(
         cls,
@@ -79,7 +80,26 @@ class ShareConsumer(Generic[K, V]):
         key_deserializer: Deserializer[K] | None = None,
         value_deserializer: Deserializer[V] | None = None,
         **more: Any,
-    ) -> Self:
+    ) -> Self: ...
+    @overload
+    @classmethod
+    def from_config(
+        cls,
+        config: Mapping[str, object],
+        *,
+        key_deserializer: Deserializer[KeyT] | None = None,
+        value_deserializer: Deserializer[ValueT] | None = None,
+        **more: Any,
+    ) -> ShareConsumer[KeyT, ValueT]: ...
+    @classmethod
+    def from_config(
+        cls,
+        config: Mapping[str, object],
+        *,
+        key_deserializer: Deserializer[Any] | None = None,
+        value_deserializer: Deserializer[Any] | None = None,
+        **more: Any,
+    ) -> ShareConsumer[Any, Any]:
         """Makes a consumer from a mapping with Kafka's names: `{"bootstrap.servers": "...", "group.id": "mailers"}`."""
         return cls(
             key_deserializer=key_deserializer,
