@@ -6,7 +6,7 @@ What is reported:
   is a file for each API, and `SMALL` has the reasons of others;
 - a file with more than 600 lines, or a function with more than 60 (decorators aside; a command's options are its help);
 - a class with more than 40 methods, properties among them: a part that owns some of its fields makes a class of its own.
-  `LARGE_CLASSES` has those that may have more, and why;
+  Overloads count once. `LARGE_CLASSES` has those that may have more, and why;
 - a folder with more than 25 files of its own.
 """
 
@@ -82,7 +82,7 @@ def _long_function(where: Path, node: ast.AST) -> Iterator[str]:
 def _large_class(where: Path, node: ast.AST) -> Iterator[str]:
     if not isinstance(node, ast.ClassDef):
         return
-    count = sum(isinstance(part, ast.FunctionDef | ast.AsyncFunctionDef) for part in node.body)
+    count = len({part.name for part in node.body if isinstance(part, ast.FunctionDef | ast.AsyncFunctionDef)})
     class_text = f"{where}:{node.lineno}: {node.name} has {count} methods"
     is_named = f"{where.as_posix()}:{node.name}" in LARGE_CLASSES
     if count > CLASS_METHODS_MAX and not is_named:

@@ -8,7 +8,18 @@ from odradek.model.lazy import lazy_names
 
 if TYPE_CHECKING:
     from odradek.client.admin.admin import Admin
+    from odradek.client.admin.delegation_tokens import IssuedToken
+    from odradek.client.admin.group_descriptions import GroupDescription, GroupListing, GroupMemberDescription
+    from odradek.client.admin.quorum import QuorumDescription, QuorumEndpoint, QuorumReplica
     from odradek.client.admin.quotas import QuotaEntity
+    from odradek.client.admin.reassignments import ReassignmentDescription
+    from odradek.client.admin.transaction_descriptions import (
+        FeatureDescription,
+        OpenTransaction,
+        ProducerDescription,
+        TransactionDescription,
+        TransactionListing,
+    )
     from odradek.client.admin.types import (
         Append,
         BrokerDescription,
@@ -26,8 +37,10 @@ if TYPE_CHECKING:
         Subtract,
         TopicDescription,
     )
+    from odradek.client.admin.users import NewPassword
     from odradek.client.consumer.consumer import Consumer
     from odradek.client.consumer.consumer_record import ConsumerRecord
+    from odradek.client.consumer.core import Deserializer
     from odradek.client.consumer.offset_lookup import OffsetAndTimestamp
     from odradek.client.consumer.subscription_state import EARLIEST, LATEST, MAX_TIMESTAMP
     from odradek.client.errors import (
@@ -38,19 +51,24 @@ if TYPE_CHECKING:
         ConcurrentUseError,
         DeliveryError,
         IllegalStateError,
+        LoginError,
         PartialFailureError,
         TimedOutError,
         WrongPeerError,
     )
     from odradek.client.groups.values import (
         CommitFailedError,
+        CommittedOffsets,
         GroupMetadata,
         OffsetAndMetadata,
+        OffsetsToCommit,
         RebalanceListener,
     )
     from odradek.client.metrics import MetricName
     from odradek.client.producer.delivery import Delivery, RecordMetadata
+    from odradek.client.producer.partitioner import Partitioner
     from odradek.client.producer.producer import Producer
+    from odradek.client.producer.record_input import HeaderInput, Serializer
     from odradek.client.share.acknowledgements import AcknowledgedOffsets
     from odradek.client.share.share_consumer import ShareConsumer
     from odradek.client.share.share_record import ShareRecord
@@ -62,8 +80,49 @@ if TYPE_CHECKING:
     )
     from odradek.client.transactions.prepared import TransactionIdentity
     from odradek.protocol.acknowledge_types import AcknowledgeType
+    from odradek.protocol.acls import AclOperation, AclPermission, AclResourceType, PatternType
+    from odradek.records import TimestampType
+    from odradek.security.acls import Acl, AclFilter, AclPattern
 
 _WHERE: Final = {
+    "odradek.client.admin.delegation_tokens": ("IssuedToken",),
+    "odradek.client.admin.group_descriptions": (
+        "GroupDescription",
+        "GroupListing",
+        "GroupMemberDescription",
+    ),
+    "odradek.client.admin.quorum": (
+        "QuorumDescription",
+        "QuorumEndpoint",
+        "QuorumReplica",
+    ),
+    "odradek.client.admin.reassignments": ("ReassignmentDescription",),
+    "odradek.client.admin.transaction_descriptions": (
+        "FeatureDescription",
+        "OpenTransaction",
+        "ProducerDescription",
+        "TransactionDescription",
+        "TransactionListing",
+    ),
+    "odradek.client.admin.users": ("NewPassword",),
+    "odradek.protocol.acls": (
+        "AclOperation",
+        "AclPermission",
+        "AclResourceType",
+        "PatternType",
+    ),
+    "odradek.security.acls": (
+        "Acl",
+        "AclFilter",
+        "AclPattern",
+    ),
+    "odradek.client.consumer.core": ("Deserializer",),
+    "odradek.client.producer.record_input": (
+        "HeaderInput",
+        "Serializer",
+    ),
+    "odradek.client.producer.partitioner": ("Partitioner",),
+    "odradek.records": ("TimestampType",),
     "odradek.client.admin.admin": ("Admin",),
     "odradek.client.admin.quotas": ("QuotaEntity",),
     "odradek.client.admin.types": (
@@ -96,14 +155,17 @@ _WHERE: Final = {
         "ConcurrentUseError",
         "DeliveryError",
         "IllegalStateError",
+        "LoginError",
         "PartialFailureError",
         "TimedOutError",
         "WrongPeerError",
     ),
     "odradek.client.groups.values": (
         "CommitFailedError",
+        "CommittedOffsets",
         "GroupMetadata",
         "OffsetAndMetadata",
+        "OffsetsToCommit",
         "RebalanceListener",
     ),
     "odradek.client.consumer.offset_lookup": ("OffsetAndTimestamp",),
@@ -127,6 +189,12 @@ __all__ = [
     "MAX_TIMESTAMP",
     "AcknowledgeType",
     "AcknowledgedOffsets",
+    "Acl",
+    "AclFilter",
+    "AclOperation",
+    "AclPattern",
+    "AclPermission",
+    "AclResourceType",
     "Admin",
     "Append",
     "BrokerDescription",
@@ -136,6 +204,7 @@ __all__ = [
     "ClientClosedError",
     "ClusterDescription",
     "CommitFailedError",
+    "CommittedOffsets",
     "ConcurrentUseError",
     "ConfigEntry",
     "ConfigResource",
@@ -146,31 +215,53 @@ __all__ = [
     "CreatedTopic",
     "Delivery",
     "DeliveryError",
+    "Deserializer",
     "FatalTransactionError",
+    "FeatureDescription",
+    "GroupDescription",
+    "GroupListing",
+    "GroupMemberDescription",
     "GroupMetadata",
+    "HeaderInput",
     "IllegalStateError",
+    "IssuedToken",
     "LogDirDescription",
+    "LoginError",
     "MetricName",
+    "NewPassword",
     "NewTopic",
     "OffsetAndMetadata",
     "OffsetAndTimestamp",
+    "OffsetsToCommit",
+    "OpenTransaction",
     "PartialFailureError",
     "PartitionDescription",
+    "Partitioner",
+    "PatternType",
     "Producer",
+    "ProducerDescription",
     "ProducerFencedError",
+    "QuorumDescription",
+    "QuorumEndpoint",
+    "QuorumReplica",
     "QuotaEntity",
+    "ReassignmentDescription",
     "RebalanceListener",
     "RecordMetadata",
     "ReplicaLogDescription",
     "ResourceType",
+    "Serializer",
     "ShareConsumer",
     "ShareRecord",
     "Subtract",
     "TimedOutError",
+    "TimestampType",
     "TopicDescription",
     "TransactionAbortedError",
+    "TransactionDescription",
     "TransactionError",
     "TransactionIdentity",
+    "TransactionListing",
     "WrongPeerError",
 ]
 

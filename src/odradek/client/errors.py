@@ -67,8 +67,8 @@ class PartialFailureError(KafkaError):
         super().__init__(
             first.code, f"{what} failed for {len(errors)} of {len(errors) + len(results)}: {lines}"
         )
-        self.errors: Final = MappingProxyType(dict(errors))
-        self.results: Final = MappingProxyType(dict(results))
+        self.errors: Final[Mapping[Any, KafkaError]] = MappingProxyType(dict(errors))
+        self.results: Final[Mapping[Any, Any]] = MappingProxyType(dict(results))
 
 
 class ClientClosedError(OdradekError):
