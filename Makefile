@@ -24,10 +24,10 @@ PYTEST := $(BIN)/python -m pytest -q -n $(JOBS) --dist worksteal
 unexport PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL := help
-.PHONY: help install demo test fast broker spark compiled durations quick again check faces format sim faults hostile security soak interop answers cases oracle values bench packages sbom screenshots docs clean
+.PHONY: help install demo test fast broker spark compiled durations quick again check faces format sim faults hostile security soak interop answers cases oracle values bench bench-quick packages sbom screenshots docs clean
 
 help: ## this list
-	@awk -F':.*## ' '/^[a-z]+:.*## / { printf "  make %-10s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+	@awk -F':.*## ' '/^[a-z-]+:.*## / { printf "  make %-11s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 
 install: $(READY) ## a virtual environment with Odradek, its extras and its tools
 
@@ -148,10 +148,13 @@ oracle: $(READY) ## random programs of streams and tables through Kafka Streams'
 values: $(READY) ## generated values row by row and as columns, conditions and OVER in Python and in Spark: ROUNDS=5000, and 0 differences
 	ODRADEK_ROUNDS=$(ROUNDS) $(BIN)/python -m pytest -q -n 0 tests/property/values tests/spark/sql/test_sql_evaluators.py tests/spark/sql/test_sql_over.py tests/spark/streams/test_streams_formats.py
 
-bench: $(READY) ## beside Apache Kafka, in one run: ratios with their spread, a chart, a JSON file
+bench: $(READY) ## beside Apache Kafka, in one run: ratios with their spread, what moved since the published ones, a chart
 	$(BIN)/python -m benchmarks.run
 	-$(BIN)/python -m benchmarks.spark_connector
 	-$(BIN)/python -m benchmarks.streams --quick
+
+bench-quick: $(READY) ## the rows of the hot path beside Apache Kafka, in less than five minutes: better, worse or the same as published
+	$(BIN)/python -m benchmarks.run --hot --out benchmarks/results/hot
 
 packages: $(READY) ## build wheel and source archive, and try both in clean environments: PYTHONS="--python /path/to/python3.12 ..."
 	$(BIN)/python -m tools.try_packages $(PYTHONS)

@@ -63,9 +63,14 @@ def rebalances(running: Running, plan: Plan, round_number: int, members: int) ->
     yield from running.samples("rebalance", f"{members} members", round_number, figures)
 
 
+def commit_seconds(plan: Plan) -> float:
+    """How long offsets are committed in a round."""
+    return 1.0 if plan.rounds == 1 else 3.0
+
+
 def commits(running: Running, plan: Plan, round_number: int) -> Iterator[Sample]:
     """16 connections commit one partition each, one request after another."""
-    seconds = 1.0 if plan.rounds == 1 else 3.0
+    seconds = commit_seconds(plan)
     load.create_topic(running.node.bootstrap, TOPIC, COMMITTERS)
     try:
         os.sync()

@@ -36,6 +36,8 @@ class Plan:
     """Records to move, by the size of their values in bytes."""
     latency_seconds: float
     start_rounds: int
+    acks: tuple[str, ...] = ("1", "all")
+    """The acknowledgements that producers wait for, in turn; what is written with the last of them is read back."""
 
 
 SMOKE = Plan(
@@ -89,9 +91,9 @@ def value_name(size: int) -> str:
 
 
 def throughput(running: Running, plan: Plan, round_number: int, size: int) -> Iterator[Sample]:
-    """Produce values of `size` bytes with acks=1 and acks=all, and read the latter back."""
+    """Produce values of `size` bytes with each of the plan's acks, and read those of the last one back."""
     count, name = plan.counts[size], value_name(size)
-    for acks in ("1", "all"):
+    for acks in plan.acks:
         with _topic(running.node) as topic:
             moved, spent = _measured(
                 running.node, load.run_producer, topic, count=count, value_bytes=size, acks=acks
@@ -99,7 +101,7 @@ def throughput(running: Running, plan: Plan, round_number: int, size: int) -> It
             figures = _flow(moved, spent, "in")
             yield from running.samples("produce", f"{name}, acks={acks}", round_number, figures)
             _check_all_there(running.node, topic, count)
-            if acks == "all":
+            if acks == plan.acks[-1]:
                 moved, spent = _measured(running.node, _read_repeatedly, topic, count=count, value_bytes=size)
                 yield from running.samples("consume", name, round_number, _flow(moved, spent, "out"))
 

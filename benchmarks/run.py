@@ -21,7 +21,8 @@ from typing import Any, Final
 
 import confluent_kafka as ck
 
-from benchmarks import compaction, coordination, exactly_once, load, measures, published, report
+from benchmarks import compaction, coordination, exactly_once, load, measures, movement, published, report
+from benchmarks.broker import catch_up, hot_path, recovery, request_cost, small_requests
 from benchmarks.cluster import plan as cluster_plan
 from benchmarks.cluster.nodes import cluster_contenders
 from benchmarks.cluster.suite import PARTS, ClusterSuite, in_turn
@@ -29,8 +30,9 @@ from benchmarks.contenders import DURABLE, PAGE_CACHE, PEER, Contender, contende
 from benchmarks.measures import FULL, QUICK, SMOKE, Plan, Running
 from benchmarks.peer import PeerAbsentError, PeerJars, fetch_peer
 from benchmarks.samples import Sample, findings
+from odradek.records import engine
 
-_PLANS = {"smoke": SMOKE, "quick": QUICK, "full": FULL}
+_PLANS = {"smoke": SMOKE, "quick": QUICK, "full": FULL, "hot": hot_path.HOT_PATH}
 CLUSTER: Final = "cluster"
 
 # Measures that share running brokers, case by case, and those that start their own.
@@ -39,15 +41,18 @@ TOGETHER: dict[str, Callable[[Running, Plan, int], Iterator[Callable[[], Iterato
         partial(measures.throughput, item, plan, number, size) for size in plan.counts
     ),
     "latency": lambda item, plan, number: (
-        partial(measures.latency, item, plan, number, acks) for acks in ("1", "all")
+        partial(measures.latency, item, plan, number, acks) for acks in plan.acks
     ),
     "groups": lambda item, plan, number: (
         *(
             partial(coordination.rebalances, item, plan, number, size)
             for size in coordination.group_sizes(plan)
         ),
-        partial(coordination.commits, item, plan, number),
         partial(coordination.group_reading, item, plan, number),
+    ),
+    "commits": lambda item, plan, number: (partial(coordination.commits, item, plan, number),),
+    "small": lambda item, plan, number: (
+        partial(small_requests.small_requests, item, plan, number, acks) for acks in plan.acks
     ),
     "transactions": lambda item, plan, number: (partial(coordination.transactions, item, plan, number),),
     "sink": lambda item, plan, number: (
@@ -59,13 +64,16 @@ ALONE: dict[str, Callable[[Contender, Plan, int], Iterator[Sample]]] = {
     "memory": measures.memory_use,
     "start": measures.start,
     "compaction": compaction.compaction,
+    "catch-up": catch_up.catch_up,
+    "requests": request_cost.request_cost,
+    "recovery": recovery.recovery,
 }
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
     options = _options(arguments)
     os.environ.pop("PYTHONDONTWRITEBYTECODE", None)  # or every start compiles everything again
-    kind = "full" if options.full else "smoke" if options.smoke else "quick"
+    kind = "full" if options.full else "smoke" if options.smoke else "hot" if options.hot else "quick"
     plan = _PLANS[kind]
     jars = None if options.no_peer else _peer(options.peer_version)
     who = [
@@ -76,7 +84,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     if not who:
         print("no one is left to measure", file=sys.stderr)
         return 3
-    wanted = options.only or [*TOGETHER, *ALONE, CLUSTER]
+    wanted = options.only or (hot_path.MEASURES if options.hot else [*TOGETHER, *ALONE, CLUSTER])
     began = time.time()
     samples: list[Sample] = []
     with ExitStack() as stack:
@@ -100,12 +108,15 @@ def main(arguments: Sequence[str] | None = None) -> int:
     (options.out / "results.md").write_text(table, encoding="utf-8")
     title = f"Odradek beside Apache Kafka, {facts['plan']} run on {facts['machine']['cores']} cores"
     report.draw(options.out / "results.png", result, who, title)
+    page = load.ROOT / "docs" / "benchmarks.md"
+    old = published.load(page.with_suffix(".json"))
+    moved = movement.as_text(movement.compare(old, facts, samples, PEER))
+    (options.out / "moved.md").write_text(moved, encoding="utf-8")
     if options.publish:
-        page = load.ROOT / "docs" / "benchmarks.md"
-        old = published.load(page.with_suffix(".json"))
         published.write(page, published.replaced(old, facts, samples), contenders(jars), PEER)
     print(table)
-    print(f"written to {options.out}: results.md, results.json, results.png")
+    print(moved)
+    print(f"written to {options.out}: results.md, results.json, results.png, moved.md")
     return 0
 
 
@@ -118,6 +129,11 @@ def _options(arguments: Sequence[str] | None) -> argparse.Namespace:
     )
     length.add_argument(
         "--full", action="store_true", help="more rounds, more records: well over half an hour"
+    )
+    length.add_argument(
+        "--hot",
+        action="store_true",
+        help="less than five minutes: the rows that a change of a hot path moves",
     )
     parser.add_argument(
         "--only",
@@ -168,7 +184,7 @@ def _cluster_suite(
     jars: PeerJars | None,
     progress: _Progress,
 ) -> ClusterSuite:
-    sizes = cluster_plan.PLANS[kind]
+    sizes = cluster_plan.PLANS.get(kind, cluster_plan.QUICK)
     if options.cluster_partitions is not None:
         sizes = replace(sizes, partitions=options.cluster_partitions)
     by_key = cluster_contenders(jars)
@@ -223,6 +239,7 @@ def _facts(
         "seconds": round(seconds),
         "finished": time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime()),
         "machine": report.machine(),
+        "engine": "compiled" if engine.active is not engine.PLAIN else "pure Python",
         "contenders": {
             contender.key: {"title": contender.title, "promise": contender.promise} for contender in who
         },

@@ -6,8 +6,11 @@ import json
 
 import pytest
 from benchmarks import run, tls
+from benchmarks.broker import plain_requests
+from benchmarks.broker.plain_requests import RefusedError
 from benchmarks.cluster.plan import SMOKE, Up
 from benchmarks.cluster.suite import ClusterSuite, in_turn
+from benchmarks.odradek_node import OdradekNode
 from benchmarks.samples import Sample, findings
 from benchmarks.sql import first_rows
 
@@ -70,6 +73,36 @@ def test_the_benchmark_runs_and_writes_its_results(tmp_path, server_kind, capsys
     assert all(entry["value"] >= 0 for entry in document["samples"])
     assert "| produce | 100 B, acks=all | MB/s |" in (tmp_path / "results.md").read_text()
     assert "produce" in capsys.readouterr().out
+
+
+def test_the_rows_of_requests_and_recovery_run(tmp_path, server_kind, capsys):
+    if server_kind == "kafka":
+        pytest.skip("runs its own brokers")
+    flags = ["--smoke", "--no-peer", "--contender", "odradek", "--out", str(tmp_path)]
+    for name in ("small", "commits", "requests", "recovery"):
+        flags += ["--only", name]
+    assert run.main(flags) == 0
+    document = json.loads((tmp_path / "results.json").read_text())
+    values = {(entry["measure"], entry["quantity"]): entry["value"] for entry in document["samples"]}
+    assert values["small requests", "requests/s"] > 0
+    assert values["small requests", "broker CPU s per 10,000 requests"] > 0
+    assert values["cost of a request", "broker CPU s per 10,000 requests"] > 0
+    assert values["recovery after kill -9", "s"] > 0
+    assert values["offset commits", "commits/s"] > 0
+    assert "no row has a ratio in both" in capsys.readouterr().out
+    assert "no row has a ratio in both" in (tmp_path / "moved.md").read_text()
+
+
+def test_a_refused_request_is_an_error_and_no_figure(server_kind):
+    if server_kind == "kafka":
+        pytest.skip("runs its own brokers")
+    with OdradekNode(settings={"auto.create.topics.enable": "false"}) as node:
+        frames = [plain_requests.produce("absent", [0, 1], plain_requests.batch(10), "all")]
+        refused = pytest.raises(RefusedError, match="with error 3")
+        with plain_requests.connected(node.bootstrap, 2) as sockets, refused:
+            plain_requests.drive(sockets, frames, in_flight=2, count=4)
+        with pytest.raises(RefusedError, match="with error 3"):
+            plain_requests.until_accepted(node.bootstrap, [plain_requests.fetch("absent", 0)], seconds_max=0)
 
 
 def test_the_benchmark_of_tls_runs(tmp_path, server_kind):
