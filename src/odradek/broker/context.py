@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
 from odradek.broker.cluster.link import ClusterLink
 from odradek.broker.coordinators.producer_ids import ProducerIds
@@ -154,9 +154,9 @@ class BrokerContext:
         return self._streams_topics
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class RequestContext:
-    """The client of a request, its connection, and the version of the API."""
+class RequestContext(NamedTuple):
+    """The client of a request, its connection, and the version of the API. A named tuple, because each request has one, and a
+    frozen dataclass takes three times as long to make."""
 
     connection: Connection
     api_version: int

@@ -10,7 +10,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Awaitable, Callable, Coroutine, Mapping
 from functools import partial
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from odradek.broker.cluster.forwarded_apis import CHANGES, FORWARDED, is_local
 from odradek.broker.context import ApiHandler, BrokerContext, HeldResponse, RequestContext
@@ -35,6 +35,7 @@ from odradek.protocol.acls import CLUSTER_NAME, AclOperation, AclResourceType
 from odradek.protocol.api import BROKER_SOFTWARE
 from odradek.protocol.messages.metadata.api_versions import ApiVersion, ApiVersionsResponse
 from odradek.runtime.ports import Buffer
+from odradek.runtime.prompt import PromptFuture
 from odradek.runtime.turns import StartedCoroutine
 from odradek.security.principals import Requester
 from odradek.security.quotas import Quotas
@@ -63,8 +64,17 @@ _BEFORE_JOIN: Final = frozenset({17, _API_VERSIONS, 36}) | {api.key for api in A
 """Logins, ApiVersions and what brokers ask: served before this broker knows its cluster."""
 _JOIN_MS_MAX: Final = 10_000
 """The longest wait of a client's request while its broker joins. Then it gets an error such as NOT_LEADER."""
+_FUTURES: Final = (PromptFuture, asyncio.Future)
 _FEW_ELEMENTS: Final = 1000
 """The elements of all arrays of a message: one with more is read, or written, in steps (`broker/large_messages.py`)."""
+
+
+class _Route(NamedTuple):
+    """An API, its handler, and whether each request of it is for this broker itself, however long its answer takes."""
+
+    api: Api
+    served: ApiHandler
+    is_plain: bool
 
 
 class Dispatcher:
@@ -76,7 +86,7 @@ class Dispatcher:
         self._broker = broker
         self._quotas = quotas or Quotas()
         self._served = served
-        self._routes: dict[int, tuple[Api, ApiHandler]] = {}
+        self._routes: dict[int, _Route] = {}
         self._for_brokers = broker.config.network.inter_broker_listener_name
         """The listener that serves brokers; None if all do."""
         self._control_plane = broker.config.network.control_plane_listener_name
@@ -129,7 +139,7 @@ class Dispatcher:
             if kinds := self._kinds_to_import(header.api_key):
                 return HeldReply(self._handle_after_import(kinds, connection, frame, requester))
             route = self._route(header.api_key)
-        api, _ = route
+        api = route.api
         version = header.api_version
         if version not in api.versions:
             if header.api_key != _API_VERSIONS:
@@ -140,6 +150,8 @@ class Dispatcher:
         except TooManyElements:
             # Held: what the connection asks next must not overtake this.
             return HeldReply(self._handle_large(connection, header, frame, position, requester))
+        if route.is_plain and self._for_brokers is None:
+            return self._serve(connection, header, request, len(frame), requester)
         return self._handle_in_time(connection, header, request, frame, requester)
 
     def _kinds_to_import(self, api_key: int) -> list[str]:
@@ -223,14 +235,15 @@ class Dispatcher:
         size_bytes: int,
         requester: Requester | None = None,
     ) -> Reply:
-        served = self._routes[header.api_key][1]
+        served = self._routes[header.api_key].served
         version = header.api_version
         context = RequestContext(
             connection=connection,
             api_version=version,
             client_id=header.client_id or "",
             correlation_id=header.correlation_id,
-            requester=requester or self._requester_of(connection),
+            requester=requester
+            or (connection.requester if self._broker.principals is None else self._requester_of(connection)),
         )
         connection.figures.client_id = context.client_id
         if self._quotas.active and not self._is_of_broker(context):
@@ -243,7 +256,7 @@ class Dispatcher:
             response = served.handle(self._broker, context, request)
         if response is None:
             return None
-        if isinstance(response, asyncio.Future):
+        if isinstance(response, _FUTURES):
             encode = partial(self._encoded, connection, header, charge)
             later = _encoded_later(response, encode)
             return HeldReply(later) if served.holds else later
@@ -324,7 +337,7 @@ class Dispatcher:
             return await self._forward(connection, header, bytes(frame), requester)
         return response
 
-    def _route(self, api_key: int) -> tuple[Api, ApiHandler]:
+    def _route(self, api_key: int) -> _Route:
         if api_key not in self._served:
             name = APIS[api_key].name if api_key in APIS else "unknown"
             raise PeerError(f"API {api_key} ({name}) is not served by this broker")
@@ -333,7 +346,8 @@ class Dispatcher:
             served = self._broker.gate.guarded(api, served)
         if self._broker.audit is not None:
             served = self._broker.audit.watched(api, served)
-        route = self._routes[api_key] = api, served
+        is_plain = api_key not in FORWARDED and api_key not in _BOUNDED
+        route = self._routes[api_key] = _Route(api, served, is_plain)
         return route
 
     def _is_of_broker(self, context: RequestContext) -> bool:
@@ -397,12 +411,12 @@ async def _set(event: asyncio.Event) -> None:
 
 
 def _encoded_later(
-    source: asyncio.Future[Any], encode: Callable[[Any], Chunks | HeldReply]
-) -> asyncio.Future[Chunks | None]:
+    source: asyncio.Future[Any] | PromptFuture[Any], encode: Callable[[Any], Chunks | HeldReply]
+) -> PromptFuture[Chunks | None]:
     """Returns the bytes of what `source` will hold; cancelling them cancels `source`, started or not."""
-    target: asyncio.Future[Chunks | None] = source.get_loop().create_future()
+    target: PromptFuture[Chunks | None] = PromptFuture()
 
-    def settle(done: asyncio.Future[Any]) -> None:
+    def settle(done: asyncio.Future[Any] | PromptFuture[Any]) -> None:
         if target.done():
             return
         if done.cancelled():
@@ -420,7 +434,7 @@ def _encoded_later(
             else:
                 target.set_result(chunks)
 
-    def cancel(done: asyncio.Future[Chunks | None]) -> None:
+    def cancel(done: PromptFuture[Chunks | None]) -> None:
         if done.cancelled():
             source.cancel()
 
@@ -429,7 +443,7 @@ def _encoded_later(
     return target
 
 
-def _copy(target: asyncio.Future[Chunks | None], source: asyncio.Future[Chunks | None]) -> None:
+def _copy(target: PromptFuture[Chunks | None], source: asyncio.Future[Chunks | None]) -> None:
     if target.done():
         return
     if source.cancelled():

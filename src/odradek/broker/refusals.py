@@ -175,6 +175,8 @@ def _ways_into(kind: Kind[Any]) -> _ErrorPaths | None:
 
 
 def _collect(ways: _ErrorPaths, path: tuple[Struct, ...], errors: list[ResponseError]) -> None:
+    """Adds the errors of a struct and of what it holds. Nearly all structs of a response are leaves without an error, so a call
+    for each would be most of the cost."""
     struct = path[-1]
     if ways.here and getattr(struct, _CODE):
         errors.append(ResponseError(path))
@@ -182,5 +184,9 @@ def _collect(ways: _ErrorPaths, path: tuple[Struct, ...], errors: list[ResponseE
         if (value := getattr(struct, name)) is not None:
             _collect(inner, (*path, value), errors)
     for name, inner in ways.arrays:
+        is_leaf = not inner.structs and not inner.arrays
         for value in getattr(struct, name) or ():
-            _collect(inner, (*path, value), errors)
+            if not is_leaf:
+                _collect(inner, (*path, value), errors)
+            elif value.error_code:
+                errors.append(ResponseError((*path, value)))

@@ -14,9 +14,11 @@ retention of its own; groups as 3.
 from __future__ import annotations
 
 from functools import lru_cache, partial
+from struct import Struct as Layout
 from typing import Final, TypeVar
 from uuid import UUID
 
+from odradek.groups.offsets.table import CommittedOffset
 from odradek.model.ids import ZERO_UUID
 from odradek.protocol import Message, Struct, decode, encode
 from odradek.protocol.schema import array, bytestring, int32, int64, string, uuid
@@ -111,9 +113,72 @@ _remembered_offset_key = lru_cache(4096)(_offset_key)
 _remembered_read = lru_cache(4096)(partial(read, OffsetCommitKey))
 
 
-def offset_value(value: OffsetCommitValue) -> bytes:
-    has_expiry = value.expire_timestamp != -1
+_PLAIN_VALUE: Final = Layout(">hqiBqBBB16s")
+"""Version 4 of an offset with a topic's id, and without metadata: version, offset, leader epoch, the metadata's length + 1,
+commit time, the count of tagged fields, the tag and size of the id, and the id. Nearly all commits are so, and the general
+codec takes several times as long."""
+_EMPTY_TEXT: Final = 1
+_ID_FIELD: Final = (1, 0, 16)
+"""One tagged field, with tag 0, of 16 bytes."""
+
+
+def offset_value(
+    *,
+    offset: int,
+    commit_timestamp: int,
+    leader_epoch: int = -1,
+    metadata: str = "",
+    expire_timestamp: int = -1,
+    topic_id: UUID = ZERO_UUID,
+) -> bytes:
+    """Returns the value of a committed offset, in the version that holds all of it."""
+    has_expiry = expire_timestamp != -1
+    if not metadata and not has_expiry and topic_id is not ZERO_UUID and topic_id.int:
+        return _PLAIN_VALUE.pack(
+            _OFFSET_VALUE_VERSION,
+            offset,
+            leader_epoch,
+            _EMPTY_TEXT,
+            commit_timestamp,
+            *_ID_FIELD,
+            topic_id.bytes,
+        )
+    value = OffsetCommitValue(
+        offset=offset,
+        leader_epoch=leader_epoch,
+        metadata=metadata,
+        commit_timestamp=commit_timestamp,
+        expire_timestamp=expire_timestamp,
+        topic_id=topic_id,
+    )
     return versioned(value, _OFFSET_VALUE_WITH_EXPIRY_VERSION if has_expiry else _OFFSET_VALUE_VERSION)
+
+
+def read_offset_value(value: bytes, record_offset: int) -> CommittedOffset:
+    """Returns the committed offset that a record holds. Raises as `read`."""
+    if len(value) == _PLAIN_VALUE.size:
+        version, offset, leader_epoch, text, committed_ms, fields, tag, size, topic_id = _PLAIN_VALUE.unpack(
+            value
+        )
+        if version == _OFFSET_VALUE_VERSION and text == _EMPTY_TEXT and (fields, tag, size) == _ID_FIELD:
+            return CommittedOffset(
+                offset, leader_epoch, "", committed_ms, -1, _remembered_id(topic_id), record_offset
+            )
+    message = read(OffsetCommitValue, value)
+    return CommittedOffset(
+        offset=message.offset,
+        leader_epoch=message.leader_epoch,
+        metadata=message.metadata,
+        commit_timestamp_ms=message.commit_timestamp,
+        expire_timestamp_ms=message.expire_timestamp,
+        topic_id=message.topic_id,
+        record_offset=record_offset,
+    )
+
+
+@lru_cache(4096)
+def _remembered_id(topic_id: bytes) -> UUID:
+    return UUID(bytes=topic_id)
 
 
 def group_key(group_id: str) -> bytes:

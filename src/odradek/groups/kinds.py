@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from enum import Enum
-from typing import TYPE_CHECKING, Any, Final, Protocol
+from typing import TYPE_CHECKING, Any, Final, NamedTuple, Protocol
 from uuid import UUID
 
 from odradek.model.errors import ErrorCode, KafkaError
@@ -46,8 +46,7 @@ _TRANSACTIONAL_EPOCHS: Final = 6
 """TxnOffsetCommit 6 (KIP-1319)."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Committer:
+class Committer(NamedTuple):
     """The committer of offsets: a member in a generation (or, in a group of the new protocol, in a member epoch), or no one
     (-1)."""
 

@@ -40,6 +40,7 @@ from odradek.protocol.messages.share.share_group_heartbeat import (
     ShareGroupHeartbeatResponse,
 )
 from odradek.runtime.ports import Offload
+from odradek.runtime.prompt import PromptFuture
 from odradek.runtime.turns import Turn
 from odradek.shards import Shard, Shards, decided
 from odradek.telemetry import events
@@ -174,7 +175,7 @@ class GroupService:
 
     # -- offsets
 
-    def commit(self, request: CommitRequest, made: CommitRecords | None = None) -> asyncio.Future[Verdicts]:
+    def commit(self, request: CommitRequest, made: CommitRecords | None = None) -> PromptFuture[Verdicts]:
         """Commits offsets; those of a transaction are appended when this returns. Errors for all of them are raised, or are
         in the future: as `commit_refusal` says it, it is what clients know."""
         try:

@@ -32,15 +32,17 @@ from odradek.net.frame_shares import FrameShares
 from odradek.net.hangups import HangUp
 from odradek.net.listening import acknowledge_now, endpoint_of, set_options
 from odradek.net.outgoing import Outgoing, break_own_cycle
-from odradek.net.replies import NOT_SERVED, Chunks, HeldReply, PeerError, Reply, ReplyQueue, ReplySlot
+from odradek.net.replies import NOT_SERVED, HeldReply, PeerError, Reply, ReplyQueue, ReplySlot
 from odradek.protocol.api import BROKER_SOFTWARE
 from odradek.protocol.framing import RECEIVE_BYTES_MAX, FrameReader
+from odradek.runtime.prompt import PromptFuture
 from odradek.security.principals import UNKNOWN_REQUESTER, Requester, by_certificate
 from odradek.telemetry import events
 
 if TYPE_CHECKING:
     from odradek.net.connection_owner import ConnectionOwner
     from odradek.net.listening import OpenListener
+    from odradek.net.replies import PendingReply
     from odradek.net.request_budget import Share
     from odradek.net.tls import TlsFailure
 
@@ -425,7 +427,8 @@ class Connection(asyncio.BufferedProtocol):
                     self._place.add_done_callback(self._in_turn)
         finally:
             self._serving = False
-        self._write_out()
+        if self._replies.ready_bytes or self._peer_finished or self._finishing:
+            self._write_out()
         if self._backlog and self._held is not None:
             for tell in list(self.on_next.values()):
                 tell()
@@ -504,11 +507,11 @@ class Connection(asyncio.BufferedProtocol):
         if share is None and self._keeps_frame:
             self._replies.park(slot, len(frame))
         self._pipeline = self._server.pipeline_of(frame)
-        slot.pending = asyncio.ensure_future(reply)
+        slot.pending = reply if isinstance(reply, PromptFuture) else asyncio.ensure_future(reply)
         slot.pending.add_done_callback(partial(self._later, slot))
-        return True
+        return not slot.done
 
-    def _later(self, slot: ReplySlot, future: asyncio.Future[Chunks | None]) -> None:
+    def _later(self, slot: ReplySlot, future: PendingReply) -> None:
         if self._held is slot:
             self._held = None
         if future.cancelled():

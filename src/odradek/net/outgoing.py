@@ -96,10 +96,30 @@ class Outgoing:
         if self._descriptor is None:
             self._transport.writelines(chunks)
             return
+        if len(chunks) == 1 and not self._queue and self._watched is None:
+            self._write_now(self._descriptor, chunks[0])
+            return
         self._queue.extend(memoryview(chunk).cast("B") for chunk in chunks if len(chunk))
         self._queued_bytes += total_bytes
         if self._watched is None:
             self._pump(self._descriptor)
+
+    def _write_now(self, descriptor: int, chunk: Buffer) -> None:
+        """Writes one piece that nothing goes before, as most answers are; what the kernel does not take is queued."""
+        if self._transport.is_closing():
+            return
+        try:
+            sent = os.write(descriptor, chunk)
+        except (BlockingIOError, InterruptedError):
+            sent = 0
+        except OSError as error:
+            self._broken(error, [memoryview(chunk)])
+            return
+        if sent < len(chunk):
+            rest = memoryview(chunk).cast("B")[sent:]
+            self._queue.append(rest)
+            self._queued_bytes += len(rest)
+            self._watch(descriptor)
 
     def close(self) -> None:
         """Closes the transport once everything has been sent."""

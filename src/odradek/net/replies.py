@@ -13,8 +13,10 @@ from typing import Final
 from odradek.net.connection_owner import AnswerObserver
 from odradek.net.request_budget import Share
 from odradek.runtime.ports import Buffer
+from odradek.runtime.prompt import PromptFuture
 
 Chunks = list[Buffer]
+PendingReply = asyncio.Future[Chunks | None] | PromptFuture[Chunks | None]
 
 
 class HeldReply:
@@ -55,7 +57,7 @@ class ReplySlot:
         """The time when the reply was ready."""
         self.done = False
         self.chunks: Chunks | None = None
-        self.pending: asyncio.Future[Chunks | None] | None = None
+        self.pending: PendingReply | None = None
         self.share = share
         self.parked_bytes = 0
         """The frame's bytes, for a small request that keeps its frame until it is answered."""
@@ -162,6 +164,6 @@ class ReplyQueue:
         self._sending.clear()
 
 
-def _cancel(pending: asyncio.Future[Chunks | None]) -> None:
+def _cancel(pending: PendingReply) -> None:
     """Cancels a task after its first step: one that never makes a step leaves its coroutine unawaited."""
-    pending.get_loop().call_soon(pending.cancel)
+    asyncio.get_running_loop().call_soon(pending.cancel)

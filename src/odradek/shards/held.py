@@ -10,6 +10,7 @@ from collections.abc import Callable, Sequence
 from typing import Any, Final, NamedTuple, TypeVar
 
 from odradek.model.errors import ErrorCode, KafkaError
+from odradek.runtime.prompt import PromptFuture
 from odradek.shards.outcome import DeferredReply, Outcome, Ticket
 
 R = TypeVar("R")
@@ -46,7 +47,7 @@ class HeldOutcome(NamedTuple):
     """An outcome, the future of its reply, and the waiters for its answers."""
 
     outcome: Outcome[Any]
-    released: asyncio.Future[Any]
+    released: PromptFuture[Any]
     requests: WaitingRequests
 
     def release(self) -> None:
@@ -61,7 +62,6 @@ class HeldOutcome(NamedTuple):
             self.requests.refuse(reply.ticket, error)
         if not self.released.done():
             self.released.set_exception(error)
-            self.released.exception()  # the waiter may be gone: that is no fault to report
 
 
 def release_when(
@@ -72,7 +72,7 @@ def release_when(
     patience_seconds: float,
     lost: Callable[[KafkaError], None],
 ) -> None:
-    """Releases `waiting` once `committed` is done. If it fails, refuses them, and calls `lost`.
+    """Releases `waiting` once `committed` is done. If it fails, calls `lost`, and refuses them.
 
     A log may stand still for as long as a partition of the network lasts. Waiters are refused after `patience_seconds`, to ask
     again: what was written counts all the same, once it is durable.
@@ -95,9 +95,9 @@ def release_when(
                 held.release()
             return
         reason = error if isinstance(error, KafkaError) else _LOST
+        lost(reason)  # first: those who are refused may ask again at once
         for held in waiting:
             held.refuse(reason)
-        lost(reason)
 
     committed.add_done_callback(settle)
 

@@ -47,8 +47,7 @@ class DeferredReply(Generic[R]):
     response: R
 
 
-@dataclass(frozen=True, slots=True)
-class Outcome(Generic[T]):
+class Outcome(NamedTuple, Generic[T]):
     """The result of an operation on a machine. `records` are appended as one batch, so all of them survive a crash or none.
     `reply` and `answers` leave once they, and everything written before, are durable."""
 

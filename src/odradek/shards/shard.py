@@ -26,6 +26,7 @@ from odradek.records import (
     split_batches,
 )
 from odradek.runtime.ports import Clock
+from odradek.runtime.prompt import PromptFuture
 from odradek.shards.held import HeldOutcome, WaitingRequests, release_when, unavailable
 from odradek.shards.log import ShardLog
 from odradek.shards.machine import ShardMachine, StoredRecord
@@ -95,7 +96,7 @@ class Shard(Generic[M]):
         """Refuses the waiters and loads the log again, because another broker seems to coordinate."""
         self._restart(reason)
 
-    def execute(self, operation: Operation[M, T]) -> asyncio.Future[T]:
+    def execute(self, operation: Operation[M, T]) -> PromptFuture[T]:
         """Runs `operation(machine, now)`; returns its reply once it may be shown.
 
         The operation may refuse by raising a KafkaError, having changed nothing. Raises COORDINATOR_LOAD_IN_PROGRESS,
@@ -103,10 +104,14 @@ class Shard(Generic[M]):
         RECORD_LIST_TOO_LARGE
         when the records are larger than `batch_bytes_max`: an operation that changes soft state checks that first.
         """
-        self._check_active()
+        if (
+            self._turn is None or self.state is not ShardState.ACTIVE
+        ):  # a turn begins with an operation that was checked
+            self._check_active()
         now = self._now()
         outcome = operation(self._machine, now)
-        self._write(outcome, now)
+        if outcome.records:
+            self._write(outcome, now)
         self._arm()
         return self._released(outcome)
 
@@ -179,8 +184,6 @@ class Shard(Generic[M]):
             raise unavailable(error) from error
 
     def _write(self, outcome: Outcome[Any], now: Moment) -> None:
-        if not outcome.records:
-            return
         if outcome.producer is None and self._in_this_turn(outcome, now):
             self._last_offset += len(outcome.records)
             self._replay_written(outcome, now)
@@ -226,7 +229,7 @@ class Shard(Generic[M]):
         self._replay_written(outcome, now)
 
     def _end_turn(self, turn: OutcomeOrder | None = None) -> None:
-        """Appends the turn's records, if it has not ended yet."""
+        """Appends the turn's records, if it has not ended yet. Without a `turn` it ends early, for its caller's records."""
         ending = self._turn
         if ending is None or (turn is not None and turn is not ending):
             return
@@ -243,15 +246,16 @@ class Shard(Generic[M]):
             if not isinstance(error, KafkaError):
                 _log.exception("shard_not_written", shard=self._name)
                 error = KafkaError(ErrorCode.COORDINATOR_NOT_AVAILABLE, f"{self._name}: {error!r}")
+            self._restart(error)  # first: those who are refused may ask again at once
             for held in ending.waiting:
                 held.refuse(error)
-            self._restart(error)
             return
-        if committed is None:
-            for held in ending.waiting:
-                held.release()
-        else:
+        if committed is not None:
             self._release_when(committed, ending.waiting)
+        elif turn is not None:
+            _release(ending.waiting)
+        else:  # the caller is in the middle of an operation, and those who are answered may ask again at once
+            asyncio.get_running_loop().call_soon(_release, ending.waiting)
 
     def _release_when(self, committed: asyncio.Future[None], waiting: Sequence[HeldOutcome]) -> None:
         release_when(
@@ -281,9 +285,9 @@ class Shard(Generic[M]):
         for reply in outcome.answers:
             self._requests.refuse(reply.ticket, unavailable(reason))
 
-    def _released(self, outcome: Outcome[T]) -> asyncio.Future[T]:
+    def _released(self, outcome: Outcome[T]) -> PromptFuture[T]:
         """Returns reply and answers, once everything that they may show is durable."""
-        released: asyncio.Future[T] = asyncio.get_running_loop().create_future()
+        released: PromptFuture[T] = PromptFuture()
         held = HeldOutcome(outcome, released, self._requests)
         if self._turn is not None:
             self._turn.waiting.append(held)
@@ -339,7 +343,8 @@ class Shard(Generic[M]):
         self._tick_refused = False
         try:
             outcome = self._machine.tick(now)
-            self._write(outcome, now)
+            if outcome.records:
+                self._write(outcome, now)
         except KafkaError as error:  # what was due is done, as far as the machine knows
             self._restart(error)
             return
@@ -419,6 +424,11 @@ class Shard(Generic[M]):
             if committed is None:
                 return replayed
             await committed  # nothing that a crash could undo may be shown
+
+
+def _release(waiting: Sequence[HeldOutcome]) -> None:
+    for held in waiting:
+        held.release()
 
 
 _NO_PRODUCER: Final = BatchProducer(-1, -1)

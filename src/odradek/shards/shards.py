@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Callable, Iterator
-from typing import Any, Final, Generic, TypeVar
+from functools import lru_cache
+from typing import Final, Generic, TypeVar
 
 from odradek.model.errors import ErrorCode, KafkaError
 from odradek.runtime.ports import Clock
@@ -98,7 +98,9 @@ class Shards(Generic[M]):
 
 def partition_of(key: str, count: int) -> int:
     """Returns the one of `count` partitions that holds the key's records."""
-    return _absolute(java_hash(key)) % count
+    if len(key) > _REMEMBERED_LENGTH_MAX:
+        return _absolute(java_hash(key)) % count
+    return _remembered_hash(key) % count
 
 
 def java_hash(text: str) -> int:
@@ -116,6 +118,11 @@ def _absolute(value: int) -> int:
     return 0 if value == -(1 << 31) else abs(value)
 
 
+_REMEMBERED_LENGTH_MAX: Final = 512
+_remembered_hash = lru_cache(4096)(lambda key: _absolute(java_hash(key)))
+"""The members of a group, and its commits, ask for the same key again and again."""
+
+
 def decided(shard: Shard[M], operation: Operation[M, T]) -> T:
     """Returns the reply of an operation at once, for the broker's own use: it may not be shown, for nothing is durable yet.
 
@@ -128,10 +135,5 @@ def decided(shard: Shard[M], operation: Operation[M, T]) -> T:
         replies.append(outcome.reply)
         return outcome
 
-    shard.execute(noted).add_done_callback(_heard)
+    shard.execute(noted)
     return replies[0]
-
-
-def _heard(done: asyncio.Future[Any]) -> None:
-    if not done.cancelled():
-        done.exception()

@@ -30,6 +30,7 @@ from odradek.protocol.messages.data.list_offsets import (
 from odradek.protocol.messages.metadata.api_versions import ApiVersionsRequest
 from odradek.protocol.messages.share.alter_share_group_offsets import AlterShareGroupOffsetsRequest
 from odradek.protocol.messages.topics.create_topics import CreatableTopic, CreateTopicsRequest
+from odradek.runtime.prompt import PromptFuture
 from odradek.runtime.real import real_runtime
 from odradek.security.principals import UNKNOWN_REQUESTER
 
@@ -177,19 +178,21 @@ async def test_a_promise_that_turns_out_unfit_fails_instead_of_waiting_for_ever(
             await reply.chunks
 
 
-async def test_giving_up_on_an_answer_cancels_the_work_behind_it() -> None:
-    promise: asyncio.Future[Any] = asyncio.get_running_loop().create_future()
+@pytest.mark.parametrize("is_prompt", [False, True])
+async def test_giving_up_on_an_answer_cancels_the_work_behind_it(*, is_prompt: bool) -> None:
+    promise: Any = PromptFuture() if is_prompt else asyncio.get_running_loop().create_future()
     api = answering(FETCH, lambda: promise, holds=True)
     reply = dispatcher(api).handle(PEER, frame("Fetch", 11, FetchRequest()))
     assert isinstance(reply, HeldReply)
-    assert isinstance(reply.chunks, asyncio.Future)
+    assert isinstance(reply.chunks, PromptFuture)
     reply.chunks.cancel()
     await asyncio.sleep(0)
     assert promise.cancelled()
 
 
-async def test_a_promise_that_is_kept_is_encoded_in_the_version_of_the_request() -> None:
-    promise: asyncio.Future[Any] = asyncio.get_running_loop().create_future()
+@pytest.mark.parametrize("is_prompt", [False, True])
+async def test_a_promise_that_is_kept_is_encoded_in_the_version_of_the_request(*, is_prompt: bool) -> None:
+    promise: Any = PromptFuture() if is_prompt else asyncio.get_running_loop().create_future()
     reply = dispatcher(answering(FETCH, lambda: promise)).handle(PEER, frame("Fetch", 11, FetchRequest()))
     promise.set_result(FetchResponse(session_id=5))
     chunks = await reply  # type: ignore[misc]

@@ -3,6 +3,8 @@
 from uuid import UUID
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from odradek.groups.formats import (
     GROUP_METADATA_KEY,
@@ -16,10 +18,15 @@ from odradek.groups.formats import (
     offset_key,
     offset_value,
     read,
+    read_offset_value,
     version_of,
     versioned,
 )
+from odradek.groups.offsets.table import CommittedOffset
+from odradek.model.errors import OdradekError
+from odradek.model.ids import ZERO_UUID
 from odradek.protocol import MalformedMessage, UnknownVersion
+from odradek.protocol.schema import INT32_MAX, INT64_MAX
 
 TOPIC_ID = UUID("4d691878-38a9-47af-a9ba-800aaed6d838")
 MEMBER_ID = "instance-1-3cd42120-33ad-4c41-9554-9d4e969aceb3"
@@ -47,23 +54,94 @@ def test_an_offsets_key() -> None:
 
 
 def test_an_offset_with_its_topics_id() -> None:
-    value = OffsetCommitValue(
+    written = offset_value(
         offset=5, metadata="some metadata\0", commit_timestamp=0x1A1FA3FC5E3, topic_id=TOPIC_ID
     )  # the client that committed it counts C's final zero in
-    assert offset_value(value).hex() == OFFSET_VALUE
-    assert read(OffsetCommitValue, bytes.fromhex(OFFSET_VALUE)) == value
+    assert written.hex() == OFFSET_VALUE
+    assert read_offset_value(written, 9) == CommittedOffset(
+        5, -1, "some metadata\0", 0x1A1FA3FC5E3, -1, TOPIC_ID, 9
+    )
 
 
 def test_an_offset_of_a_transaction() -> None:
-    value = OffsetCommitValue(offset=4, metadata="", commit_timestamp=0x1A1FA3FCC68)
-    assert offset_value(value).hex() == TRANSACTIONAL_VALUE
+    assert offset_value(offset=4, commit_timestamp=0x1A1FA3FCC68).hex() == TRANSACTIONAL_VALUE
 
 
 def test_an_offset_with_a_retention_of_its_own_is_written_in_version_1() -> None:
-    value = OffsetCommitValue(offset=4, metadata="m", commit_timestamp=1, expire_timestamp=2)
-    data = offset_value(value)
+    data = offset_value(offset=4, metadata="m", commit_timestamp=1, expire_timestamp=2)
     assert version_of(data) == 1
-    assert read(OffsetCommitValue, data) == value
+    assert read_offset_value(data, 7) == CommittedOffset(4, -1, "m", 1, 2, ZERO_UUID, 7)
+
+
+@given(
+    offset=st.integers(-1, INT64_MAX),
+    leader_epoch=st.integers(-1, INT32_MAX),
+    metadata=st.sampled_from(["", "m", "\0" * 3, "é" * 70]),
+    commit_timestamp=st.integers(0, INT64_MAX),
+    expire_timestamp=st.just(-1) | st.integers(0, INT64_MAX),
+    topic_id=st.just(ZERO_UUID) | st.uuids(),
+)
+def test_the_short_way_of_plain_offsets_writes_and_reads_what_the_general_codec_does(
+    *,
+    offset: int,
+    leader_epoch: int,
+    metadata: str,
+    commit_timestamp: int,
+    expire_timestamp: int,
+    topic_id: UUID,
+) -> None:
+    message = OffsetCommitValue(
+        offset=offset,
+        leader_epoch=-1 if expire_timestamp != -1 else leader_epoch,
+        metadata=metadata,
+        commit_timestamp=commit_timestamp,
+        expire_timestamp=expire_timestamp,
+        topic_id=ZERO_UUID if expire_timestamp != -1 else topic_id,
+    )
+    general = versioned(message, 4 if expire_timestamp == -1 else 1)
+    written = offset_value(
+        offset=offset,
+        leader_epoch=leader_epoch,
+        metadata=metadata,
+        commit_timestamp=commit_timestamp,
+        expire_timestamp=expire_timestamp,
+        topic_id=topic_id,
+    )
+    assert written == general
+    assert read_offset_value(written, 3) == CommittedOffset(
+        offset,
+        message.leader_epoch,
+        metadata,
+        commit_timestamp,
+        expire_timestamp,
+        message.topic_id,
+        3,
+    )
+
+
+@pytest.mark.parametrize("position", range(42))
+def test_a_value_as_long_as_a_plain_offset_is_read_as_the_general_codec_reads_it(position: int) -> None:
+    """Another byte at each position: a version, a length or a tag of its own, or another number."""
+    plain = offset_value(offset=5, commit_timestamp=6, topic_id=TOPIC_ID)
+    assert len(plain) == 42
+    changed = plain[:position] + bytes([plain[position] ^ 2]) + plain[position + 1 :]
+    try:
+        general = read(OffsetCommitValue, changed)
+    except OdradekError:
+        with pytest.raises(OdradekError):
+            read_offset_value(changed, 0)
+        return
+    read_back = read_offset_value(changed, 0)
+    assert (read_back.offset, read_back.leader_epoch, read_back.metadata, read_back.topic_id) == (
+        general.offset,
+        general.leader_epoch,
+        general.metadata,
+        general.topic_id,
+    )
+    assert (read_back.commit_timestamp_ms, read_back.expire_timestamp_ms) == (
+        general.commit_timestamp,
+        general.expire_timestamp,
+    )
 
 
 def test_a_group_without_members() -> None:

@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from odradek.model.errors import ErrorCode, KafkaError
-from odradek.records import ControlKind, assign, control_batch, read_header
+from odradek.records import ControlKind, assign, control_batch, decode_batch, read_header
 from odradek.runtime.real_clock import SystemClock
 from odradek.shards import (
     BatchProducer,
@@ -538,4 +538,45 @@ async def test_a_log_that_others_write_is_loaded_again() -> None:
     with pytest.raises(KafkaError, match="others write there"):
         await said
     assert shard.state.value == "loading"
+    shard.close()
+
+
+@pytest.mark.parametrize("durable", [True, False])
+async def test_who_is_answered_may_ask_again_at_once_and_no_record_is_lost(*, durable: bool) -> None:
+    """A full turn is written in the middle of an operation: those in it are answered when the operation is over."""
+    log = MemoryLog(durable=durable)
+    shard = await ready(log)
+    large = "x" * (log.batch_bytes_max // 2)
+    again: list[Any] = []
+    shard.execute(say("a" + large)).add_done_callback(lambda _: again.append(shard.execute(say("again"))))
+    others = [shard.execute(say("b" + large)), shard.execute(say("c"))]
+    while not again:
+        await asyncio.sleep(0)
+        log.sync()
+    await asyncio.sleep(0)
+    log.sync()
+    await asyncio.gather(*others, *again)
+    records = [record for _, batch in log.batches for record in decode_batch(batch, read_header(batch))]
+    words = [(record.key or b"")[:5].rstrip(b"x").decode() for record in records]
+    assert words == ["a", "b", "c", "again"]
+
+
+async def test_who_is_refused_because_the_log_lost_its_record_finds_the_shard_loading() -> None:
+    log = MemoryLog(durable=False)
+    shard = await ready(log)
+    again: list[KafkaError] = []
+
+    def ask_again(_: object) -> None:
+        try:
+            shard.execute(listen)
+        except KafkaError as error:
+            again.append(error)
+
+    said = shard.execute(say("lost"))
+    said.add_done_callback(ask_again)
+    await asyncio.sleep(0)
+    log.lose(KafkaError(ErrorCode.NOT_LEADER_OR_FOLLOWER, "another broker leads"))
+    with pytest.raises(KafkaError):
+        await said
+    assert [error.code for error in again] == [ErrorCode.COORDINATOR_LOAD_IN_PROGRESS]
     shard.close()

@@ -95,7 +95,7 @@ class Gate:
         access = self.access_of(api, context, context.requester)
         if access.check_rules is not None:
             access.check_rules()
-        context = replace(context, access=access)
+        context = context._replace(access=access)
         admission = Admission(self._broker, context, access, api, request)
         work = _admit(admission)
         if _advance(work) is _UNFINISHED:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Callable
 from functools import partial
 from typing import Final
@@ -15,6 +14,7 @@ from odradek.groups.offsets.table import Place
 from odradek.groups.service import commit_refusal
 from odradek.model.errors import ErrorCode, KafkaError
 from odradek.protocol.acls import AclOperation, AclResourceType
+from odradek.runtime.prompt import PromptFuture
 from odradek.runtime.turns import Turn
 
 OFFSETS_AT_ONCE: Final = 500
@@ -54,10 +54,7 @@ def commit_then(
     except KafkaError as error:
         settle(error)
         return
-    if verdicts.done():
-        settle(_outcome(verdicts))
-    else:
-        verdicts.add_done_callback(lambda done: settle(_outcome(done)))
+    verdicts.add_done_callback(lambda done: settle(_outcome(done)))
 
 
 async def commit_in_time(
@@ -65,7 +62,7 @@ async def commit_in_time(
 ) -> Verdicts:
     """Commits offsets, and returns the outcome for each partition; see `commit_then`. Nothing is awaited before the shard
     has decided."""
-    outcome: asyncio.Future[Verdicts | KafkaError] = asyncio.get_running_loop().create_future()
+    outcome: PromptFuture[Verdicts | KafkaError] = PromptFuture()
 
     def answer(verdicts: Verdicts | KafkaError) -> None:
         if not outcome.done():
@@ -90,7 +87,7 @@ async def commit_records(broker: BrokerContext, turn: Turn, request: CommitReque
     return made
 
 
-def _outcome(verdicts: asyncio.Future[Verdicts]) -> Verdicts | KafkaError:
+def _outcome(verdicts: PromptFuture[Verdicts]) -> Verdicts | KafkaError:
     error = verdicts.exception()
     if error is None:
         return verdicts.result()

@@ -12,10 +12,11 @@ from typing import Final
 from odradek.broker.metrics.slow_requests import LONG_POLLS, SlowRequests
 from odradek.model.errors import ErrorCode
 from odradek.net.connection import Connection
-from odradek.net.replies import HeldReply, Reply
+from odradek.net.replies import HeldReply, PendingReply, Reply
 from odradek.protocol import APIS
 from odradek.protocol.api import BROKER_SOFTWARE
 from odradek.runtime.ports import Buffer
+from odradek.runtime.prompt import PromptFuture
 from odradek.telemetry.metrics import Family, Histogram, counter, gauge, histogram, labels
 
 _START: Final = Struct(">hh")
@@ -186,7 +187,7 @@ class ServedRequest:
             api.received.add(own.received_s)
             own.received_s = 0.0
 
-    def waited(self, future: asyncio.Future[list[Buffer] | None]) -> None:
+    def waited(self, future: PendingReply) -> None:
         """Notes that the answer came later, or that the request was given up."""
         self._api.pending_count -= 1
         if not future.cancelled():
@@ -240,7 +241,7 @@ class RequestFigures:
             return reply
         later = reply.chunks if isinstance(reply, HeldReply) else reply
         figures.pending_count += 1
-        future = asyncio.ensure_future(later)
+        future = later if isinstance(later, PromptFuture) else asyncio.ensure_future(later)
         future.add_done_callback(served.waited)
         if not isinstance(reply, HeldReply):
             return future

@@ -66,7 +66,7 @@ class LocalShareState:
     def _execute(
         self, place: SharePlace, operation: Callable[[ShareStates, Moment], Outcome[T]]
     ) -> asyncio.Future[T]:
-        return self._shards.for_key(shard_key(place)).execute(operation)
+        return self._shards.for_key(shard_key(place)).execute(operation).as_future()
 
 
 def shard_key(place: SharePlace) -> str:

@@ -16,6 +16,7 @@ from odradek.protocol.messages.share.initialize_share_group_state import (
     InitializeStateData,
     PartitionData,
 )
+from odradek.runtime.prompt import PromptFuture
 from odradek.runtime.turns import Turns
 
 TOPIC = UUID(int=7)
@@ -26,15 +27,14 @@ class FlushedTogether:
     """Shards whose records are durable only when `AT_ONCE` operations wait, or none is begun any more."""
 
     def __init__(self) -> None:
-        self.waiting: list[asyncio.Future[None]] = []
+        self.waiting: list[PromptFuture[None]] = []
         self.flushes = 0
 
     def for_key(self, key: str) -> FlushedTogether:
         return self
 
-    def execute(self, operation: Any) -> asyncio.Future[None]:
-        loop = asyncio.get_running_loop()
-        reply: asyncio.Future[None] = loop.create_future()
+    def execute(self, operation: Any) -> PromptFuture[None]:
+        reply: PromptFuture[None] = PromptFuture()
         self.waiting.append(reply)
         if len(self.waiting) == AT_ONCE:
             self.flush()

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 from functools import partial
 from typing import Final
 
@@ -26,6 +25,7 @@ from odradek.protocol.messages.groups.offset_commit import (
     OffsetCommitResponsePartition,
     OffsetCommitResponseTopic,
 )
+from odradek.runtime.prompt import PromptFuture
 from odradek.runtime.turns import slices
 
 _SINCE_TOPIC_IDS: Final = 10
@@ -33,7 +33,7 @@ _SINCE_TOPIC_IDS: Final = 10
 
 def handle(
     broker: BrokerContext, context: RequestContext, request: OffsetCommitRequest
-) -> OffsetCommitResponse | asyncio.Future[OffsetCommitResponse] | HeldResponse:
+) -> OffsetCommitResponse | PromptFuture[OffsetCommitResponse] | HeldResponse:
     by_id = context.api_version >= _SINCE_TOPIC_IDS
     if len(request.topics) + sum(len(topic.partitions) for topic in request.topics) > OFFSETS_AT_ONCE:
         return HeldResponse(_commit_many(broker, context, request, by_id=by_id))
@@ -46,7 +46,7 @@ def handle(
     if not commits:
         return _response(request, names, {})
     asked = _commit_request(context, request, commits)
-    answered: asyncio.Future[OffsetCommitResponse] = asyncio.get_running_loop().create_future()
+    answered: PromptFuture[OffsetCommitResponse] = PromptFuture()
 
     def answer(verdicts: dict[Place, ErrorCode] | KafkaError) -> None:
         if isinstance(verdicts, KafkaError):

@@ -1,0 +1,155 @@
+"""A future that calls back at once.
+
+asyncio runs the callbacks of its futures in the loop's next turn. An answer that passes several of them, from the disk to its
+connection, then costs a handle and a turn for each. The callbacks of a `PromptFuture` run inside `set_result`. So the code
+that sets a result must be done with its own state: a callback may come back to it before `set_result` returns.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable, Generator
+from enum import Enum
+from typing import Any, Final, Generic, TypeVar, cast
+
+T = TypeVar("T")
+
+
+class _State(Enum):
+    PENDING = "pending"
+    DONE = "done"
+    FAILED = "failed"
+    CANCELLED = "cancelled"
+
+
+_PENDING: Final = _State.PENDING
+_DONE: Final = _State.DONE
+_FAILED: Final = _State.FAILED
+_CANCELLED: Final = _State.CANCELLED
+
+
+class PromptFuture(Awaitable[T], Generic[T]):
+    """A result that comes later. It has the methods of `asyncio.Future` that callbacks need, and can be awaited. Used on the
+    event loop only. An exception that no one retrieves is not reported."""
+
+    __slots__ = ("_callbacks", "_state", "_value")
+
+    def __init__(self) -> None:
+        self._state = _PENDING
+        self._value: T | BaseException | None = None
+        self._callbacks: list[Callable[[PromptFuture[T]], object]] | None = None
+
+    def done(self) -> bool:
+        return self._state is not _PENDING
+
+    def cancelled(self) -> bool:
+        return self._state is _CANCELLED
+
+    def result(self) -> T:
+        """Returns the result, or raises what took its place. Raises InvalidStateError while it is pending."""
+        if self._state is _DONE:
+            return cast(T, self._value)
+        error = self._failure()
+        try:
+            raise error
+        finally:
+            del error, self  # the error's traceback holds this frame
+
+    def exception(self) -> BaseException | None:
+        """Returns the exception; None for a result. Raises CancelledError, and InvalidStateError while it is pending."""
+        if self._state is _DONE:
+            return None
+        if self._state is _FAILED:
+            return cast(BaseException, self._value)
+        raise self._failure()
+
+    def _failure(self) -> BaseException:
+        if self._state is _FAILED:
+            return cast(BaseException, self._value)
+        return asyncio.CancelledError() if self._state is _CANCELLED else asyncio.InvalidStateError("pending")
+
+    def set_result(self, value: T) -> None:
+        self._settle(_DONE, value)
+
+    def set_exception(self, error: BaseException) -> None:
+        self._settle(_FAILED, error)
+
+    def cancel(self) -> bool:
+        """Gives the result up; returns False if it is there."""
+        if self._state is not _PENDING:
+            return False
+        self._settle(_CANCELLED, None)
+        return True
+
+    def add_done_callback(self, callback: Callable[[PromptFuture[T]], object]) -> None:
+        """Calls back with this future: once it is settled, or at once if it is. Callbacks run in the order in which they were
+        added. An exception of one is reported to the loop, and the next runs."""
+        if self._state is not _PENDING:
+            _call(callback, self)
+        elif self._callbacks is None:
+            self._callbacks = [callback]
+        else:
+            self._callbacks.append(callback)
+
+    def as_future(self) -> asyncio.Future[T]:
+        """Returns an asyncio future of the same outcome, for those who need one; its cancellation cancels this one."""
+        future: asyncio.Future[T] = asyncio.get_running_loop().create_future()
+
+        def settle(_: object) -> None:
+            if future.done():
+                return
+            if self._state is _DONE:
+                future.set_result(cast(T, self._value))
+            elif self._state is _FAILED:
+                future.set_exception(cast(BaseException, self._value))
+            else:
+                future.cancel()
+
+        def cancel(_: object) -> None:
+            if future.cancelled():
+                self.cancel()
+
+        self.add_done_callback(settle)
+        future.add_done_callback(cancel)
+        return future
+
+    def _settle(self, state: _State, value: T | BaseException | None) -> None:
+        if self._state is not _PENDING:
+            raise asyncio.InvalidStateError(self._state.value)
+        self._state, self._value = state, value
+        callbacks, self._callbacks = self._callbacks, None
+        if callbacks is not None:
+            for callback in callbacks:
+                _call(callback, self)
+
+    def __await__(self) -> Generator[Any, None, T]:
+        try:
+            if self._state is _PENDING:
+                yield from self._wait()
+            return self.result()
+        finally:
+            del self  # an error's traceback holds this frame
+
+    def _wait(self) -> Generator[Any, None, None]:
+        """Waits in a task. Its cancellation cancels this future, as it does with asyncio's."""
+        settled: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+
+        def wake(_: object) -> None:
+            if not settled.done():
+                settled.set_result(None)
+
+        self.add_done_callback(wake)
+        try:
+            yield from settled
+        except asyncio.CancelledError:
+            self.cancel()
+            raise
+
+
+def _call(callback: Callable[[PromptFuture[T]], object], future: PromptFuture[T]) -> None:
+    try:
+        callback(future)
+    except Exception as error:  # noqa: BLE001 - the root of a callback: the others must run
+        asyncio.get_running_loop().call_exception_handler(
+            {"message": f"a callback of a future failed: {callback!r}", "exception": error}
+        )
