@@ -92,7 +92,7 @@ class ConsumerOptions(ClientOptions, total=False):
 
     group_id: str
     group_instance_id: str
-    group_protocol: Literal["classic", "consumer"]
+    group_protocol: Literal["auto", "consumer", "classic"]
     group_remote_assignor: str
     partition_assignment_strategy: str
     session_timeout_ms: int

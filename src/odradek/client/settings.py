@@ -51,13 +51,13 @@ _ANSWERS_TO: Final[Mapping[str, str]] = MappingProxyType(
     }
 )
 """Answers for settings of other Kafka clients that users may try."""
-_OF_SHARE_GROUPS: Final = "it is a setting of the group: `odradek config set --group GROUP {}=...`"
+_OF_THE_GROUP: Final = "it is a setting of the group: `odradek config set --group GROUP {}=...`"
 _ANSWERS_TO_SHARE_CONSUMERS: Final[Mapping[str, str]] = MappingProxyType(
     {
-        "auto.offset.reset": _OF_SHARE_GROUPS.format("share.auto.offset.reset"),
-        "isolation.level": _OF_SHARE_GROUPS.format("share.isolation.level"),
-        "session.timeout.ms": _OF_SHARE_GROUPS.format("share.session.timeout.ms"),
-        "heartbeat.interval.ms": _OF_SHARE_GROUPS.format("share.heartbeat.interval.ms"),
+        "auto.offset.reset": _OF_THE_GROUP.format("share.auto.offset.reset"),
+        "isolation.level": _OF_THE_GROUP.format("share.isolation.level"),
+        "session.timeout.ms": _OF_THE_GROUP.format("share.session.timeout.ms"),
+        "heartbeat.interval.ms": _OF_THE_GROUP.format("share.heartbeat.interval.ms"),
         "enable.auto.commit": "records are acknowledged one by one: see share.acknowledgement.mode",
         "auto.commit.interval.ms": "records are acknowledged one by one: see share.acknowledgement.mode",
         "group.instance.id": "share groups have no static members",
@@ -67,6 +67,18 @@ _ANSWERS_TO_SHARE_CONSUMERS: Final[Mapping[str, str]] = MappingProxyType(
     }
 )
 """Answers for settings of a `Consumer` that a `ShareConsumer` does not have."""
+_ANSWERS_TO_MEMBERS: Final[Mapping[str, str]] = MappingProxyType(
+    {
+        "session.timeout.ms": _OF_THE_GROUP.format("consumer.session.timeout.ms"),
+        "heartbeat.interval.ms": _OF_THE_GROUP.format("consumer.heartbeat.interval.ms"),
+        "partition.assignment.strategy": "the broker assigns: set group.remote.assignor",
+    }
+)
+"""Answers for settings of the classic protocol that members in the consumer protocol do not have."""
+_OF_CLASSIC_GROUPS: Final[Mapping[str, str]] = MappingProxyType(
+    {key.replace(".", "_"): key for key in _ANSWERS_TO_MEMBERS}
+)
+"""The settings that only the classic protocol has, by the name of their argument."""
 
 
 @section()
@@ -251,16 +263,17 @@ class ConsumerSettings(ClientSettings):
         "the group that this consumer reads with and commits for; empty: none")
     group_instance_id: String = setting(default="", meaning=
         "a name that outlives restarts: a static member keeps its partitions while it is away (KIP-345)")
-    group_protocol: String = setting(default="classic", valid=one_of("classic", "consumer"), meaning=
-        "classic: members agree among themselves; consumer: the broker assigns (KIP-848)")
+    group_protocol: String = setting(default="auto", valid=one_of("auto", "consumer", "classic"), meaning=
+        "consumer: the broker assigns (KIP-848); classic: members agree among themselves; auto, Odradek's own: consumer where"
+        " the broker serves it, else classic")
     group_remote_assignor: String = setting(default="", meaning=
-        "with group.protocol=consumer: uniform or range; empty: the broker's choice")
+        "uniform or range, and makes group.protocol=auto consumer; empty: the broker's choice")
     partition_assignment_strategy: String = setting(default="range,cooperative-sticky", meaning=
-        "with group.protocol=classic: range, roundrobin, sticky, cooperative-sticky; what all members have is used")
+        "range, roundrobin, sticky, cooperative-sticky, and makes group.protocol=auto classic; what all members have is used")
     session_timeout_ms: Int = setting(default=45_000, valid=at_least(1), meaning=
-        "a member that is not heard of for this long is dead")
+        "a member that is not heard of for this long is dead; makes group.protocol=auto classic")
     heartbeat_interval_ms: Int = setting(default=3_000, valid=at_least(1), meaning=
-        "how often a member shows that it is alive")
+        "how often a member shows that it is alive; makes group.protocol=auto classic")
     max_poll_interval_ms: Int = setting(default=300_000, valid=at_least(1), meaning=
         "a member whose user does not poll for this long leaves the group; the limit for a rebalance, too")
     enable_auto_commit: Boolean = setting(default=True, meaning=
@@ -308,13 +321,33 @@ class ConsumerSettings(ClientSettings):
         assignors_of(self.partition_assignment_strategy)
         if self.group_instance_id and not self.group_id:
             raise ConfigError("group.instance.id needs group.id")
-        if self.group_protocol == "classic" and self.heartbeat_interval_ms >= self.session_timeout_ms:
+        settings = self._with_protocol(given)
+        if settings.group_protocol == "classic" and self.heartbeat_interval_ms >= self.session_timeout_ms:
             if "heartbeat_interval_ms" in given:
                 raise ConfigError(
                     f"heartbeat.interval.ms={self.heartbeat_interval_ms} must be below session.timeout.ms"
                     f" ({self.session_timeout_ms})"
                 )
-            return replace(self, heartbeat_interval_ms=max(1, self.session_timeout_ms // 3))
+            return replace(settings, heartbeat_interval_ms=max(1, self.session_timeout_ms // 3))
+        return settings
+
+    def _with_protocol(self, given: frozenset[str]) -> Self:
+        """Returns settings whose protocol has all settings that the user set; ConfigError if neither protocol has them."""
+        classic = next((key for name, key in _OF_CLASSIC_GROUPS.items() if name in given), None)
+        remote = self.group_remote_assignor
+        if self.group_protocol == "consumer" and classic:
+            raise ConfigError(f"{classic} cannot be set with group.protocol=consumer: {_ANSWERS_TO_MEMBERS[classic]}")
+        if self.group_protocol == "classic" and remote:
+            raise ConfigError(
+                "group.remote.assignor cannot be set with group.protocol=classic: set partition.assignment.strategy"
+            )
+        if classic and remote:
+            raise ConfigError(
+                f"{classic} is a setting of group.protocol=classic, group.remote.assignor of group.protocol=consumer:"
+                " set one of the two"
+            )
+        if self.group_protocol == "auto" and (classic or remote):
+            return replace(self, group_protocol="classic" if classic else "consumer")
         return self
 
 

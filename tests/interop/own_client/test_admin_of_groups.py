@@ -44,8 +44,8 @@ def a_member(bootstrap: str, group: str, topic: str, **options: Any) -> Iterator
 
 @pytest.mark.parametrize(
     ("options", "kind"),
-    [({}, "classic"), ({"group_protocol": "consumer"}, "consumer")],
-    ids=["classic", "consumer"],
+    [({"group_protocol": "classic"}, "classic"), ({"group_protocol": "consumer"}, "consumer"), ({}, "consumer")],
+    ids=["classic", "consumer", "default"],
 )
 def test_a_group_is_described_with_its_members(
     admin: Admin, bootstrap: str, topic: MakeTopic, options: Any, kind: str

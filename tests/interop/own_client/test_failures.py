@@ -67,7 +67,7 @@ def committed_values(bootstrap: str, topic: str) -> list[bytes]:
     return values
 
 
-@pytest.mark.parametrize("options", [{}, {"group_protocol": "consumer"}], ids=["classic", "consumer"])
+@pytest.mark.parametrize("options", [{"group_protocol": "classic"}, {}], ids=["classic", "default"])
 def test_a_group_outlives_its_coordinator(node: Node, options: Any) -> None:
     values: list[bytes] = []
     settings: dict[str, Any] = {"group_id": "g", "auto_offset_reset": "earliest", "enable_auto_commit": False}

@@ -36,11 +36,14 @@ CLASSIC = [
     {"partition_assignment_strategy": name}
     for name in ("range", "roundrobin", "sticky", "cooperative-sticky")
 ]
-PROTOCOLS = [*CLASSIC, {"group_protocol": "consumer"}]
+DEFAULT: dict[str, str] = {}
+BOTH = [{"group_protocol": "classic"}, DEFAULT]
+"""The classic protocol, and the default: the consumer protocol, which the server serves."""
+PROTOCOLS = [*CLASSIC, {"group_protocol": "consumer"}, DEFAULT]
 
 
 def name_of(options: dict[str, str]) -> str:
-    return next(iter(options.values()))
+    return next(iter(options.values()), "default")
 
 
 def eventually(check: Callable[[], object]) -> None:
@@ -65,7 +68,9 @@ class Member:
     """A consumer that polls on a thread of its own until `stop`."""
 
     def __init__(self, bootstrap: str, group: str, topic: str, **options: Any) -> None:
-        settings = {"auto_offset_reset": "earliest", "heartbeat_interval_ms": 300, **options}
+        settings = {"auto_offset_reset": "earliest", **options}
+        if "partition_assignment_strategy" in options or options.get("group_protocol") == "classic":
+            settings["heartbeat_interval_ms"] = 300
         self.consumer = Consumer(**logins.ours(bootstrap), group_id=group, **settings)
         self.consumer.subscribe([topic])
         self.values: list[bytes] = []
@@ -210,7 +215,7 @@ def test_a_group_mixed_with_librdkafka(
             their.close()
 
 
-@pytest.mark.parametrize("options", [{}, {"group_protocol": "consumer"}], ids=["classic", "consumer"])
+@pytest.mark.parametrize("options", BOTH, ids=name_of)
 def test_a_group_goes_on_where_it_has_committed(bootstrap: str, topic: MakeTopic, options: Any) -> None:
     name, group = topic(), a_group()
     fill(bootstrap, name, 1, 10)
@@ -241,10 +246,14 @@ def test_a_group_goes_on_where_it_has_committed(bootstrap: str, topic: MakeTopic
         }
 
 
-def test_who_iterates_commits_only_what_they_were_given(bootstrap: str, topic: MakeTopic) -> None:
+@pytest.mark.parametrize("options", BOTH, ids=name_of)
+def test_who_iterates_commits_only_what_they_were_given(
+    bootstrap: str, topic: MakeTopic, options: Any
+) -> None:
     name, group = topic(), a_group()
     fill(bootstrap, name, 1, 50)
-    with Consumer(**logins.ours(bootstrap), group_id=group, auto_offset_reset="earliest") as consumer:
+    settings: dict[str, Any] = {"group_id": group, "auto_offset_reset": "earliest", **options}
+    with Consumer(**logins.ours(bootstrap), **settings) as consumer:
         consumer.subscribe([name])
         for record in consumer:
             if record.offset == 9:
@@ -277,7 +286,7 @@ def test_a_block_that_fails_commits_nothing_by_itself(bootstrap: str, topic: Mak
         assert looker.committed([TopicPartition(name, 0)]) == {TopicPartition(name, 0): None}
 
 
-@pytest.mark.parametrize("options", [{}, {"group_protocol": "consumer"}], ids=["classic", "consumer"])
+@pytest.mark.parametrize("options", [*BOTH, {"group_protocol": "consumer"}], ids=name_of)
 def test_a_pattern_takes_in_topics_as_they_appear(
     bootstrap: str, topic: MakeTopic, server: Server, options: Any
 ) -> None:
@@ -298,8 +307,9 @@ def test_a_pattern_takes_in_topics_as_they_appear(
         eventually(look)
 
 
+@pytest.mark.parametrize("options", BOTH, ids=name_of)
 def test_a_static_member_comes_back_to_its_partitions_without_a_rebalance(
-    bootstrap: str, topic: MakeTopic
+    bootstrap: str, topic: MakeTopic, options: Any
 ) -> None:
     name, group = topic(partitions=2), a_group()
     events: list[str] = []
@@ -309,23 +319,23 @@ def test_a_static_member_comes_back_to_its_partitions_without_a_rebalance(
             events.append("revoked")
 
     with members(
-        lambda: Member(bootstrap, group, name, group_instance_id="a"),
-        lambda: Member(bootstrap, group, name, group_instance_id="b"),
+        lambda: Member(bootstrap, group, name, group_instance_id="a", **options),
+        lambda: Member(bootstrap, group, name, group_instance_id="b", **options),
     ) as [first, second]:
         eventually(lambda: len(first.share) == len(second.share) == 1)
         first.consumer._core.need_group().listener = Listening()
         before = second.share
         second.stop()
-        with members(lambda: Member(bootstrap, group, name, group_instance_id="b")) as [again]:
+        with members(lambda: Member(bootstrap, group, name, group_instance_id="b", **options)) as [again]:
             eventually(lambda: again.share == before)
         assert events == []
 
 
-@pytest.mark.parametrize("options", [{}], ids=["classic"])
-def test_a_second_member_under_the_same_instance_id_fences_the_first(
-    bootstrap: str, topic: MakeTopic, options: Any
+def test_a_second_member_under_the_same_instance_id_fences_the_first_in_the_classic_protocol(
+    bootstrap: str, topic: MakeTopic
 ) -> None:
     name, group = topic(), a_group()
+    options: Any = {"group_protocol": "classic"}
     with members(
         lambda: Member(bootstrap, group, name, group_instance_id="a", **options),
     ) as [first]:
@@ -337,7 +347,20 @@ def test_a_second_member_under_the_same_instance_id_fences_the_first(
     assert first.problem.code is ErrorCode.FENCED_INSTANCE_ID
 
 
-@pytest.mark.parametrize("options", [{}, {"group_protocol": "consumer"}], ids=["classic", "consumer"])
+def test_a_second_member_under_the_same_instance_id_waits_for_the_first(
+    bootstrap: str, topic: MakeTopic
+) -> None:
+    name, group = topic(), a_group()
+    with members(lambda: Member(bootstrap, group, name, group_instance_id="a")) as [first]:
+        eventually(lambda: first.share == [0])
+        with members(lambda: Member(bootstrap, group, name, group_instance_id="a")) as [second]:
+            time.sleep(1.0)
+            assert (first.share, first.problem, second.share, second.problem) == ([0], None, [], None)
+            first.stop()
+            eventually(lambda: second.share == [0])
+
+
+@pytest.mark.parametrize("options", BOTH, ids=name_of)
 def test_who_does_not_poll_loses_the_partitions_and_may_not_commit(
     bootstrap: str, topic: MakeTopic, options: Any
 ) -> None:
@@ -362,7 +385,8 @@ def test_who_does_not_poll_loses_the_partitions_and_may_not_commit(
             assert lost == [TopicPartition(name, 0)]
 
 
-def test_a_listener_may_ask_seek_commit_and_raise(bootstrap: str, topic: MakeTopic) -> None:
+@pytest.mark.parametrize("options", BOTH, ids=name_of)
+def test_a_listener_may_ask_seek_commit_and_raise(bootstrap: str, topic: MakeTopic, options: Any) -> None:
     name, group = topic(), a_group()
     only = TopicPartition(name, 0)
     fill(bootstrap, name, 1, 10)
@@ -377,7 +401,7 @@ def test_a_listener_may_ask_seek_commit_and_raise(bootstrap: str, topic: MakeTop
             consumer.commit({only: 6})
             raise ZeroDivisionError
 
-    with Consumer(**logins.ours(bootstrap), group_id=group, enable_auto_commit=False) as consumer:
+    with Consumer(**logins.ours(bootstrap), group_id=group, enable_auto_commit=False, **options) as consumer:
         consumer.subscribe([name], listener=Listening())
         with pytest.raises(ZeroDivisionError):
             consumer.poll(SECONDS)
@@ -414,7 +438,8 @@ def test_a_policy_may_go_back_by_a_duration(bootstrap: str, topic: MakeTopic) ->
         assert [record.value for record in consumer.poll(SECONDS)] == [b"2", b"0"]
 
 
-async def test_the_asynchronous_face_has_groups_too(bootstrap: str, topic: MakeTopic) -> None:
+@pytest.mark.parametrize("options", BOTH, ids=name_of)
+async def test_the_asynchronous_face_has_groups_too(bootstrap: str, topic: MakeTopic, options: Any) -> None:
     name, group = topic(partitions=2), a_group()
     fill(bootstrap, name, 2, 20)
     answers: list[str] = []
@@ -426,7 +451,7 @@ async def test_the_asynchronous_face_has_groups_too(bootstrap: str, topic: MakeT
         async def partitions_revoked(self, partitions: Any) -> None:
             answers.append("revoked")
 
-    settings: dict[str, Any] = {"group_id": group, "auto_offset_reset": "earliest"}
+    settings: dict[str, Any] = {"group_id": group, "auto_offset_reset": "earliest", **options}
     async with AsyncConsumer(**logins.ours(bootstrap), **settings) as consumer:
         await consumer.subscribe([name], listener=Listening())
         count = 0

@@ -266,7 +266,7 @@ def test_a_newer_producer_of_the_same_name_fences_the_older(
     assert read_eventually(bootstrap, into, 1) == [b"of the living"]
 
 
-@pytest.mark.parametrize("protocol", ["classic", "consumer"])
+@pytest.mark.parametrize("protocol", ["classic", "consumer", "auto"])
 def test_a_member_that_left_its_group_cannot_commit_what_it_polled(
     bootstrap: str, topic: MakeTopic, name: str, producer: Producer, protocol: Any
 ) -> None:
@@ -274,7 +274,7 @@ def test_a_member_that_left_its_group_cannot_commit_what_it_polled(
     source = topic()
     with Producer(**logins.ours(bootstrap)) as other:
         other.send(source, b"x")
-    timing: Any = {"max_poll_interval_ms": 1_000, "session_timeout_ms": 6_000, "group_protocol": protocol}
+    timing: Any = {"max_poll_interval_ms": 1_000, "group_protocol": protocol}
     with (
         Admin(**logins.ours(bootstrap)) as admin,
         Consumer(

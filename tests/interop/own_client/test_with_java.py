@@ -73,10 +73,12 @@ def poll_until(consumer: Consumer, wanted: int) -> list[bytes]:
             {"partition_assignment_strategy": "cooperative-sticky"},
             {"partition.assignment.strategy": f"{ASSIGNORS}.CooperativeStickyAssignor"},
         ),
-        ({}, {}),
+        ({"group_protocol": "classic"}, {}),
         ({"group_protocol": "consumer"}, {"group.protocol": "consumer"}),
+        ({}, {"group.protocol": "consumer"}),
+        ({}, {}),
     ],
-    ids=["cooperative-sticky", "range", "consumer"],
+    ids=["cooperative-sticky", "range", "consumer", "default-and-consumer", "default-and-classic"],
 )
 def test_a_group_mixed_with_java(
     command: list[str], bootstrap: str, topic: MakeTopic, ours: Any, theirs: dict[str, str]
@@ -85,7 +87,9 @@ def test_a_group_mixed_with_java(
     group = f"with-java-{name}"
     if "group.protocol" not in theirs:
         theirs = {**theirs, "heartbeat.interval.ms": "300"}
-    with Consumer(**logins.ours(bootstrap), group_id=group, heartbeat_interval_ms=300, **ours) as consumer:
+    if ours and ours.get("group_protocol") != "consumer":
+        ours = {**ours, "heartbeat_interval_ms": 300}
+    with Consumer(**logins.ours(bootstrap), group_id=group, **ours) as consumer:
         consumer.subscribe([name])
         poll_until(consumer, 4)
         with java_member(command, bootstrap, name, group, theirs):

@@ -320,14 +320,16 @@ async def until_shared(*consumers: AsyncConsumer) -> None:
             await asyncio.gather(*(consumer.poll(0.05) for consumer in consumers))
 
 
-@pytest.mark.parametrize("protocol", ["classic", "consumer"])
-async def test_a_handover_is_finished_whenever_polls_are_cancelled(protocol: str, address: str) -> None:
+CLASSIC: dict[str, Any] = {"group_protocol": "classic", "heartbeat_interval_ms": 100}
+
+
+@pytest.mark.parametrize("protocol", [CLASSIC, {}], ids=["classic", "default"])
+async def test_a_handover_is_finished_whenever_polls_are_cancelled(protocol: dict[str, Any], address: str) -> None:
     """Each poll of the first member is cancelled at its first suspension; the second gets its share all the same."""
     options: dict[str, Any] = {
         "group_id": f"g{next(_numbers)}",
-        "group_protocol": protocol,
         "auto_offset_reset": "earliest",
-        "heartbeat_interval_ms": 100,
+        **protocol,
     }
     listener = Slow()
     async with AsyncConsumer(address, **options) as first, AsyncConsumer(address, **options) as second:
@@ -371,10 +373,13 @@ async def test_the_next_poll_raises_what_a_listener_raised_after_the_cancellatio
     assert listener.begun == [("assigned", 2)]
 
 
+@pytest.mark.parametrize("protocol", [CLASSIC, {}], ids=["classic", "default"])
 @pytest.mark.parametrize("name", ["unsubscribe", "close"])
-async def test_a_member_whose_leaving_is_cancelled_has_left(name: str, address: str) -> None:
+async def test_a_member_whose_leaving_is_cancelled_has_left(
+    name: str, protocol: dict[str, Any], address: str
+) -> None:
     async def one_round(number: int) -> bool:
-        options: dict[str, Any] = {"group_id": f"g{next(_numbers)}", "heartbeat_interval_ms": 100}
+        options: dict[str, Any] = {"group_id": f"g{next(_numbers)}", **protocol}
         first, second = AsyncConsumer(address, **options), AsyncConsumer(address, **options)
         await first.subscribe(["t"])
         await until_shared(first)

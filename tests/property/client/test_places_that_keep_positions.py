@@ -174,15 +174,14 @@ class CommittedByAGroup(Place):
 class ClassicMember(Place):
     """It lives on while its topic is made again, and commits by itself."""
 
-    protocol: ClassVar[Any] = "classic"
+    options: ClassVar[Any] = {"group_protocol": "classic", "heartbeat_interval_ms": 100}
 
     def keep(self) -> None:
         self.consumer = self.ground.consumer(
             group_id=self.ground.group,
-            group_protocol=self.protocol,
             enable_auto_commit=True,
             auto_commit_interval_ms=1,
-            heartbeat_interval_ms=100,
+            **self.options,
         )
         self.consumer.subscribe([self.ground.topic])
         self.ground.read(self.consumer)
@@ -202,7 +201,7 @@ class ClassicMember(Place):
 
 
 class ConsumerMember(ClassicMember):
-    protocol = "consumer"
+    options: ClassVar[Any] = {"group_protocol": "auto"}
 
 
 class OffsetsInATransaction(Place):

@@ -134,10 +134,10 @@ class Story:
             options["group_id"] = self.topic
         if self._subscribes:
             options["auto_commit_interval_ms"] = 1
-            options["group_protocol"] = "consumer" if self._reader == "consumer" else "classic"
+            options |= {} if self._reader == "consumer" else {"group_protocol": "classic", "heartbeat_interval_ms": 100}
         else:
             options["enable_auto_commit"] = False
-        consumer = Consumer(self._address, heartbeat_interval_ms=100, **options)
+        consumer = Consumer(self._address, **options)
         if not self._subscribes:
             self._assign(consumer)
             return consumer

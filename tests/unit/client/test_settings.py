@@ -156,3 +156,56 @@ def test_a_share_consumer_says_where_a_consumers_settings_have_gone(key: str, wo
 def test_a_share_consumer_needs_a_group() -> None:
     with pytest.raises(ConfigError, match=r"needs group\.id"):
         ShareConsumerSettings.of(HERE, {})
+
+
+@pytest.mark.parametrize(
+    ("given", "protocol"),
+    [
+        ({}, "auto"),
+        ({"group_instance_id": "one", "max_poll_interval_ms": 1_000}, "auto"),
+        ({"session_timeout_ms": 45_000}, "classic"),
+        ({"heartbeat_interval_ms": 3_000}, "classic"),
+        ({"partition_assignment_strategy": "range"}, "classic"),
+        ({"group_remote_assignor": "uniform"}, "consumer"),
+        ({"group_protocol": "auto", "session_timeout_ms": 9_000}, "classic"),
+        ({"group_protocol": "classic"}, "classic"),
+        ({"group_protocol": "consumer", "group_remote_assignor": "range"}, "consumer"),
+    ],
+)
+def test_a_setting_that_one_protocol_has_chooses_it(given: dict[str, object], protocol: str) -> None:
+    assert ConsumerSettings.of(HERE, {"group_id": "g", **given}).group_protocol == protocol
+
+
+@pytest.mark.parametrize(
+    ("given", "words"),
+    [
+        (
+            {"group_protocol": "consumer", "session_timeout_ms": 45_000},
+            "session.timeout.ms cannot be set with group.protocol=consumer: it is a setting of the group: `odradek config"
+            " set --group GROUP consumer.session.timeout.ms=...`",
+        ),
+        (
+            {"group_protocol": "consumer", "heartbeat_interval_ms": 1},
+            "heartbeat.interval.ms cannot be set with group.protocol=consumer: it is a setting of the group: `odradek config"
+            " set --group GROUP consumer.heartbeat.interval.ms=...`",
+        ),
+        (
+            {"group_protocol": "consumer", "partition_assignment_strategy": "range"},
+            "partition.assignment.strategy cannot be set with group.protocol=consumer: the broker assigns: set"
+            " group.remote.assignor",
+        ),
+        (
+            {"group_protocol": "classic", "group_remote_assignor": "uniform"},
+            "group.remote.assignor cannot be set with group.protocol=classic: set partition.assignment.strategy",
+        ),
+        (
+            {"session_timeout_ms": 9_000, "group_remote_assignor": "uniform"},
+            "session.timeout.ms is a setting of group.protocol=classic, group.remote.assignor of group.protocol=consumer:"
+            " set one of the two",
+        ),
+    ],
+)
+def test_settings_of_the_other_protocol_are_refused(given: dict[str, object], words: str) -> None:
+    with pytest.raises(ConfigError) as raised:
+        ConsumerSettings.of(HERE, {"group_id": "g", **given})
+    assert str(raised.value) == words

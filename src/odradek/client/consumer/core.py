@@ -155,7 +155,9 @@ class ConsumerCore(Generic[K, V]):
             _check_pattern(pattern)
         group.listener = listener or RebalanceListener()
         group.subscribed = True
-        group.subscription = Subscription(topics=names, pattern=pattern)
+        group.subscription = Subscription(
+            topics=names, pattern=pattern, resolved_by_broker=self.settings.group_protocol == "consumer"
+        )
         return group.subscription
 
     def join(self, subscription: Subscription) -> None:

@@ -17,6 +17,7 @@ from typing import Any, Final
 from odradek.client.consumer.subscription_state import Assignment
 from odradek.client.errors import explain
 from odradek.client.groups.assignors import assignors_of
+from odradek.client.groups.choosing import ChoosingMember
 from odradek.client.groups.classic import ClassicMember
 from odradek.client.groups.coordinator import GROUP, Coordinator
 from odradek.client.groups.member import MemberCore, MemberSettings
@@ -194,14 +195,14 @@ class Participation:
 
     def poll_began(self) -> bool:
         """Returns whether the service must be notified (`membership.polled`)."""
-        self.member.in_poll = True
-        self.member.polled_at = self._clock.monotonic()
+        self.member.user.in_poll = True
+        self.member.user.polled_at = self._clock.monotonic()
         return self.subscribed and self.member.awaits_poll
 
     def poll_ended(self) -> None:
         member = self.member
-        member.polled_at = self._clock.monotonic()
-        member.in_poll = False
+        member.user.polled_at = self._clock.monotonic()
+        member.user.in_poll = False
         known = self._polled_as
         if member.generation != NO_GENERATION and (
             known is None or (known.generation, known.member_id) != (member.generation, member.member_id)
@@ -400,6 +401,9 @@ def _make_member(settings: ConsumerSettings, entropy: Entropy) -> MemberCore:
         rack_id=settings.client_rack or None,
     )
     backoff = Backoff(settings.retry_backoff_ms, settings.retry_backoff_max_ms, entropy)
+    if settings.group_protocol == "classic":
+        return ClassicMember(own, backoff)
+    member_id = str(entropy.uuid())
     if settings.group_protocol == "consumer":
-        return ReconcilingMember(own, backoff, member_id=str(entropy.uuid()))
-    return ClassicMember(own, backoff)
+        return ReconcilingMember(own, backoff, member_id=member_id)
+    return ChoosingMember(own, backoff, member_id=member_id)

@@ -11,7 +11,6 @@ TAKING wait for the user's side, which acts inside `poll`; heartbeats go on mean
 
 from __future__ import annotations
 
-import re
 from collections.abc import Mapping, Sequence
 from enum import Enum, auto
 from typing import Any, Final
@@ -24,6 +23,8 @@ from odradek.client.groups.member import (
     MemberRequest,
     MemberSettings,
     MembershipState,
+    UserSide,
+    matching_topics,
     minus,
 )
 from odradek.client.groups.member_bytes import (
@@ -77,8 +78,8 @@ _ALIVE: Final = frozenset(
 class ClassicMember(MembershipState):
     """The state machine of a member of a classic group: join, sync, heartbeat, and again after a rebalance."""
 
-    def __init__(self, settings: MemberSettings, backoff: Backoff) -> None:
-        super().__init__(settings, backoff)
+    def __init__(self, settings: MemberSettings, backoff: Backoff, user: UserSide | None = None) -> None:
+        super().__init__(settings, backoff, user)
         self.phase = ClassicPhase.OUT
         self._cooperative = all(assignor.cooperative for assignor in settings.assignors)
         self._counts: Mapping[str, int] | None = None
@@ -112,7 +113,7 @@ class ClassicMember(MembershipState):
         self._counts = None if subscription.pattern is not None else self._counts
         self._topics = subscription.topics
         if self.phase in (ClassicPhase.OUT, ClassicPhase.STALLED):
-            self.polled_at = now
+            self.user.polled_at = now
             self.phase = ClassicPhase.TO_JOIN
             self._not_before = now
         else:
@@ -145,7 +146,7 @@ class ClassicMember(MembershipState):
             times.append(self._beat_at)
         if (
             self.phase not in (ClassicPhase.OUT, ClassicPhase.STALLED, ClassicPhase.FAILED)
-            and not self.in_poll
+            and not self.user.in_poll
         ):
             times.append(self._poll_deadline())
         return min(times, default=None)
@@ -156,7 +157,7 @@ class ClassicMember(MembershipState):
         if self.subscription is None:
             return
         if self.subscription.pattern is not None:
-            matching = _matching(self.subscription.pattern, counts)
+            matching = matching_topics(self.subscription.pattern, counts)
             if matching != self._topics:
                 self._topics = matching
                 if self.phase is ClassicPhase.STABLE:
@@ -199,7 +200,7 @@ class ClassicMember(MembershipState):
 
     def poll_began(self, now: float) -> None:
         """Tries again: the user polls, and has seen the errors."""
-        self.polled_at = now
+        self.user.polled_at = now
         if self.awaits_poll:
             self._to_join(now)
 
@@ -373,7 +374,7 @@ class ClassicMember(MembershipState):
         if self.owned:
             self.phase = ClassicPhase.GIVING_UP
             self._hand_over(revoked=self.owned, lost=True)
-            self.polled_at = float("inf")  # counted again from the next poll
+            self.user.polled_at = float("inf")  # counted again from the next poll
 
     def _fail(self, code: ErrorCode, message: str | None = None) -> None:
         self._incarnation += 1
@@ -483,8 +484,3 @@ class ClassicMember(MembershipState):
 
     def _request(self, api: str, build: Any, wait_s: float) -> MemberRequest:
         return MemberRequest(api=api, build=build, wait_s=wait_s, incarnation=self._incarnation)
-
-
-def _matching(pattern: str, counts: Mapping[str, int]) -> tuple[str, ...]:
-    expression = re.compile(pattern)
-    return tuple(sorted(topic for topic, count in counts.items() if count and expression.match(topic)))

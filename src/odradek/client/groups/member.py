@@ -1,5 +1,5 @@
 """A member in either protocol: its identity, what it owns, what its user must do next, and when its user last polled. The
-two protocols are `classic.py` and `reconciling.py`.
+two protocols are `classic.py` and `reconciling.py`; `choosing.py` picks one of them.
 
 A core is driven by its service (`membership.py`): `due` says what to send now, `answered` and `failed` are the
 outcome, `handed_over` says that the user's side has done what `handover` asks for. No I/O and no clock: times are arguments.
@@ -7,6 +7,7 @@ outcome, `handed_over` says that the user's side has done what `handover` asks f
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final, Protocol
@@ -54,12 +55,14 @@ class MemberRequest:
 class MemberCore(Protocol):
     """A core, as its service sees it."""
 
-    member_id: str
-    generation: int
-    handover: Handover | None
-    in_poll: bool
-    polled_at: float
-
+    @property
+    def member_id(self) -> str: ...
+    @property
+    def generation(self) -> int: ...
+    @property
+    def handover(self) -> Handover | None: ...
+    @property
+    def user(self) -> UserSide: ...
     @property
     def problem(self) -> KafkaError | None: ...
     @problem.setter
@@ -86,11 +89,25 @@ class MemberCore(Protocol):
     def leave(self) -> MemberRequest | None: ...
 
 
+class UserSide:
+    """What a member knows of its user: when they poll, and how many handovers they were asked for.
+
+    A consumer that may use either protocol has one, which the cores of both protocols share."""
+
+    __slots__ = ("handover_count", "in_poll", "polled_at")
+
+    def __init__(self) -> None:
+        self.in_poll = False
+        self.polled_at = 0.0
+        self.handover_count = 0
+
+
 class MembershipState:
     """The part that both protocols share."""
 
-    def __init__(self, settings: MemberSettings, backoff: Backoff) -> None:
+    def __init__(self, settings: MemberSettings, backoff: Backoff, user: UserSide | None = None) -> None:
         self.settings: Final = settings
+        self.user: Final = user or UserSide()
         self._backoff = backoff
         self.subscription: Subscription | None = None
         self.member_id = ""
@@ -99,9 +116,6 @@ class MembershipState:
         """The partitions that the user's side reads, by its last word."""
         self.handover: Handover | None = None
         self._problem: ErrorValue[KafkaError] | None = None
-        self.in_poll = False
-        self.polled_at = 0.0
-        self._handover_number = 0
         self._incarnation = 0
         self._failure_count = 0
         self._not_before = 0.0
@@ -138,9 +152,9 @@ class MembershipState:
     def _hand_over(
         self, *, revoked: Partitions = (), lost: bool = False, taken: Partitions | None = None
     ) -> None:
-        self._handover_number += 1
+        self.user.handover_count += 1
         self.handover = Handover(
-            number=self._handover_number,
+            number=self.user.handover_count,
             revoked=tuple(sorted(revoked)),
             lost=lost,
             taken=None if taken is None else tuple(sorted(taken)),
@@ -151,13 +165,19 @@ class MembershipState:
         self._failure_count += 1
 
     def _poll_deadline(self) -> float:
-        return self.polled_at + self.settings.max_poll_interval_s
+        return self.user.polled_at + self.settings.max_poll_interval_s
 
     def _poll_overdue(self, now: float) -> bool:
-        return not self.in_poll and now >= self._poll_deadline()
+        return not self.user.in_poll and now >= self._poll_deadline()
 
     def _explained(self, code: ErrorCode, message: str | None = None) -> KafkaError:
         return KafkaError(code, f"group {self.settings.group_id!r}: {message or code.meaning}")
+
+
+def matching_topics(pattern: str, counts: Mapping[str, int]) -> tuple[str, ...]:
+    """Returns the topics with partitions whose names begin with a match of the pattern, by Python's `re`."""
+    expression = re.compile(pattern)
+    return tuple(sorted(topic for topic, count in counts.items() if count and expression.match(topic)))
 
 
 def minus(left: Partitions, right: Partitions) -> tuple[TopicPartition, ...]:

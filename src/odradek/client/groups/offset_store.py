@@ -322,8 +322,9 @@ class OffsetStore:
             at_most=FETCH_WITH_NAMES if by_names else None,
         )
         code, results, errors = read_fetched(response, ids)
-        if code is ErrorCode.STALE_MEMBER_EPOCH:
-            self._fenced(code)
+        if code is ErrorCode.STALE_MEMBER_EPOCH or (code in _FENCED and who.generation != NO_GENERATION):
+            if self._who().generation == who.generation:
+                self._fenced(code)  # the next attempt asks as the member that it is then
             raise _RebalancingError(who.group_id, code)
         self._coordinator.note(code)
         if code is not ErrorCode.NONE:

@@ -9,7 +9,7 @@ one that was answered.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import Enum, auto
 from typing import Any, Final
 from uuid import UUID
@@ -19,9 +19,11 @@ from odradek.client.groups.member import (
     MemberRequest,
     MemberSettings,
     MembershipState,
+    UserSide,
+    matching_topics,
     minus,
 )
-from odradek.client.groups.values import NO_GENERATION, Subscription
+from odradek.client.groups.values import NO_GENERATION, GroupMetadata, Subscription
 from odradek.client.network.backoff import Backoff
 from odradek.model.errors import ErrorCode, KafkaError
 from odradek.model.ids import TopicPartition
@@ -31,13 +33,24 @@ from odradek.protocol.messages.groups.consumer_group_heartbeat import (
     ConsumerGroupHeartbeatResponse,
     TopicPartitions,
 )
+from odradek.telemetry import events
 
+_log = events.get("client")
+
+HEARTBEAT: Final = "ConsumerGroupHeartbeat"
 JOIN_EPOCH: Final = 0
 LEAVE_EPOCH: Final = -1
 STATIC_LEAVE_EPOCH: Final = -2
 _FIRST_VERSION_WITH_OWN_ID: Final = 1
+"""The version of Kafka 4.0, in which the protocol is generally available; version 0 is a preview."""
 _FENCED: Final = frozenset({ErrorCode.UNKNOWN_MEMBER_ID, ErrorCode.FENCED_MEMBER_EPOCH})
 _LATER: Final = COORDINATOR_MOVED | {ErrorCode.COORDINATOR_LOAD_IN_PROGRESS}
+_REFUSALS: Final = frozenset({ErrorCode.UNSUPPORTED_VERSION, ErrorCode.GROUP_ID_NOT_FOUND})
+"""Answers to a first heartbeat of brokers without the protocol, and of groups that may not leave the classic one."""
+_ADVICE: Final = "group.protocol=consumer needs brokers that serve KIP-848 (Kafka 4.0 and later): use auto or classic"
+_HELD_S: Final = 60.0
+"""The time for which a static member waits for its instance id: the longest session of a member that died with it, by
+Kafka's default of group.consumer.max.session.timeout.ms."""
 
 
 class ConsumerPhase(Enum):
@@ -50,6 +63,8 @@ class ConsumerPhase(Enum):
     STALLED = auto()
     """The user has not polled for max.poll.interval.ms: out of the group until they do."""
     FAILED = auto()
+    REFUSED = auto()
+    """The coordinator does not serve this protocol for the group, and the member may take the classic one."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -62,10 +77,23 @@ class _SentFields:
 
 
 class ReconcilingMember(MembershipState):
-    """The state machine of a member in the consumer protocol (KIP-848). `member_id` is the member's own choice."""
+    """The state machine of a member in the consumer protocol (KIP-848). `member_id` is the member's own choice.
 
-    def __init__(self, settings: MemberSettings, backoff: Backoff, *, member_id: str) -> None:
-        super().__init__(settings, backoff)
+    With `may_be_refused` a coordinator that does not serve the protocol leads to the phase REFUSED, not to an error."""
+
+    def __init__(
+        self,
+        settings: MemberSettings,
+        backoff: Backoff,
+        *,
+        member_id: str,
+        user: UserSide | None = None,
+        may_be_refused: bool = False,
+    ) -> None:
+        super().__init__(settings, backoff, user)
+        self._may_be_refused = may_be_refused
+        self.refusal = ""
+        """The reason of the phase REFUSED."""
         self.phase = ConsumerPhase.OUT
         self.member_id = member_id
         self._epoch = JOIN_EPOCH
@@ -82,8 +110,19 @@ class ReconcilingMember(MembershipState):
         self._sending: _SentFields | None = None
         self._last_sent: _SentFields | None = None
         self._leave_request: MemberRequest | None = None
+        self._topics: tuple[str, ...] = ()
+        """The subscribed topics, with a pattern of the client's resolved."""
+        self._knows_topics = False
+        self._held_since: float | None = None
+        """The time of the first answer that another member holds the instance id."""
 
     # -- what the service and the user ask
+
+    @property
+    def metadata(self) -> GroupMetadata:
+        """The identity for commits now: outside the group the member's own id means nothing to the coordinator."""
+        metadata = super().metadata
+        return replace(metadata, member_id="") if metadata.generation == NO_GENERATION else metadata
 
     @property
     def wants(self) -> Sequence[str]:
@@ -96,8 +135,13 @@ class ReconcilingMember(MembershipState):
 
     def subscribe(self, subscription: Subscription, now: float) -> None:
         self.subscription = subscription
-        if self.phase in (ConsumerPhase.OUT, ConsumerPhase.STALLED):
-            self.polled_at = now
+        is_out = self.phase in (ConsumerPhase.OUT, ConsumerPhase.STALLED)
+        if subscription.pattern is None or subscription.resolved_by_broker:
+            self._topics, self._knows_topics = subscription.topics, True
+        elif is_out:  # a member that is in goes on with its topics until metadata came
+            self._topics, self._knows_topics = (), False
+        if is_out:
+            self.user.polled_at = now
             self._join(now)
         self._beat_at = min(self._beat_at, now)
 
@@ -109,6 +153,7 @@ class ReconcilingMember(MembershipState):
         if (
             self.phase is ConsumerPhase.IN
             and not self._in_flight
+            and self._knows_topics
             and now >= max(self._beat_at, self._not_before)
         ):
             asks.append(self._beat(now))
@@ -116,15 +161,21 @@ class ReconcilingMember(MembershipState):
 
     def next_deadline(self, now: float) -> float | None:
         times = []
-        if self.phase is ConsumerPhase.IN and not self._in_flight:
+        if self.phase is ConsumerPhase.IN and not self._in_flight and self._knows_topics:
             times.append(max(self._beat_at, self._not_before))
-        if self.phase is ConsumerPhase.IN and not self.in_poll:
+        if self.phase is ConsumerPhase.IN and not self.user.in_poll:
             times.append(self._poll_deadline())
         return min(times, default=None)
 
     def learned(self, counts: Mapping[str, int], names: Mapping[UUID, str], now: float) -> None:
-        """Names of topics by id; called whenever metadata came."""
+        """Notes partition counts of topics, and their names by id; called whenever metadata came."""
         self._names.update(names)
+        subscription = self.subscription
+        if subscription is not None and subscription.pattern is not None and not subscription.resolved_by_broker:
+            topics = matching_topics(subscription.pattern, counts)
+            if topics != self._topics or not self._knows_topics:
+                self._topics, self._knows_topics = topics, True
+                self._beat_at = min(self._beat_at, now)
         self._reconcile()
 
     def handed_over(self, number: int, now: float) -> None:
@@ -157,7 +208,7 @@ class ReconcilingMember(MembershipState):
 
     def poll_began(self, now: float) -> None:
         """Tries again: the user polls, and has seen the errors."""
-        self.polled_at = now
+        self.user.polled_at = now
         if self.awaits_poll:
             self._join(now)
 
@@ -180,9 +231,9 @@ class ReconcilingMember(MembershipState):
         code = ErrorCode.of(response.error_code)
         if code is ErrorCode.NONE:
             self._welcomed(response, now)
-        elif code in _FENCED:
-            self._lose(now)
-        elif code in _LATER:
+        elif code in _FENCED or (code is ErrorCode.GROUP_ID_NOT_FOUND and self._epoch != JOIN_EPOCH):
+            self._lose(now)  # a group may be gone, or be a classic one again, after a member's session has ended
+        elif code in _LATER or (code is ErrorCode.UNRELEASED_INSTANCE_ID and self._may_wait_for_its_id(now)):
             self._last_sent = None
             self._pause(now)
         else:
@@ -202,6 +253,7 @@ class ReconcilingMember(MembershipState):
 
     def _welcomed(self, response: ConsumerGroupHeartbeatResponse, now: float) -> None:
         self._failure_count = 0
+        self._held_since = None
         self._last_sent = self._sending
         self.member_id = response.member_id or self.member_id
         self._epoch = self.generation = response.member_epoch
@@ -263,6 +315,18 @@ class ReconcilingMember(MembershipState):
             self.handover = None
             self._join(now)
 
+    def _may_wait_for_its_id(self, now: float) -> bool:
+        """Whether the member that holds our instance id may be dead: the broker learns of that when its session ends."""
+        if self._held_since is None:
+            self._held_since = now
+            _log.warning(
+                "group_instance_id_is_held",
+                group=self.settings.group_id,
+                group_instance_id=self.settings.group_instance_id,
+                reason=f"another member holds it, or died with it: trying for {_HELD_S:g} s",
+            )
+        return now - self._held_since < _HELD_S
+
     def _stall(self) -> None:
         """Gives up the partitions of a user who does not poll, so that another member gets them."""
         if self.generation != NO_GENERATION:
@@ -279,9 +343,15 @@ class ReconcilingMember(MembershipState):
     def _fail(self, code: ErrorCode, message: str | None = None) -> None:
         self._incarnation += 1
         self._in_flight = False
-        self.phase = ConsumerPhase.FAILED
         self.generation = NO_GENERATION
-        self.problem = self._explained(code, message)
+        self._held_since = None
+        if self._may_be_refused and code in _REFUSALS:
+            self.phase = ConsumerPhase.REFUSED
+            self.refusal = message or code.meaning
+        else:
+            self.phase = ConsumerPhase.FAILED
+            advice = f": {_ADVICE}" if code is ErrorCode.UNSUPPORTED_VERSION else ""
+            self.problem = self._explained(code, (message or code.meaning) + advice)
         if self.owned:
             self._hand_over(revoked=self.owned, lost=True)
 
@@ -289,8 +359,8 @@ class ReconcilingMember(MembershipState):
 
     def _now_to_tell(self) -> _SentFields:
         assert self.subscription is not None
-        pattern = self.subscription.pattern
-        names = None if pattern is not None else tuple(sorted(self.subscription.topics))
+        pattern = self.subscription.pattern if self.subscription.resolved_by_broker else None
+        names = None if pattern is not None else tuple(sorted(self._topics))
         owned = tuple((self._owned_ids[tp.topic], tp.partition) for tp in self.owned)
         return _SentFields(names=names, pattern=pattern, owned=owned)
 
@@ -319,6 +389,10 @@ class ReconcilingMember(MembershipState):
 
         def build(version: int) -> Message:
             with_pattern = version >= _FIRST_VERSION_WITH_OWN_ID
+            if self._may_be_refused and not with_pattern:
+                raise KafkaError(
+                    ErrorCode.UNSUPPORTED_VERSION, "the broker has a preview of the consumer protocol (before 4.0)"
+                )
             if telling.pattern is not None and not with_pattern:
                 raise KafkaError(
                     ErrorCode.UNSUPPORTED_VERSION, "the broker does not resolve patterns: subscribe by name"
@@ -355,7 +429,7 @@ class ReconcilingMember(MembershipState):
 
     def _request(self, build: Any) -> MemberRequest:
         return MemberRequest(
-            api="ConsumerGroupHeartbeat",
+            api=HEARTBEAT,
             build=build,
             wait_s=self.settings.request_timeout_s,
             incarnation=self._incarnation,

@@ -82,7 +82,7 @@ class SharingMember(MembershipState):
         self.subscription = subscription
         self._empty_count = 0
         if self.phase in (ConsumerPhase.OUT, ConsumerPhase.STALLED):
-            self.polled_at = now
+            self.user.polled_at = now
             self._join(now)
         self._beat_at = min(self._beat_at, now)
 
@@ -103,7 +103,7 @@ class SharingMember(MembershipState):
         times = []
         if self.phase is ConsumerPhase.IN and not self._in_flight:
             times.append(max(self._beat_at, self._not_before))
-        if self.phase is ConsumerPhase.IN and not self.in_poll:
+        if self.phase is ConsumerPhase.IN and not self.user.in_poll:
             times.append(self._poll_deadline())
         return min(times, default=None)
 
@@ -128,7 +128,7 @@ class SharingMember(MembershipState):
 
     def poll_began(self, now: float) -> None:
         """Tries again: the user polls, and has seen the errors."""
-        self.polled_at = now
+        self.user.polled_at = now
         if self.awaits_poll:
             self._join(now)
 

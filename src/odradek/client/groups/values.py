@@ -50,6 +50,8 @@ class Subscription:
 
     topics: tuple[str, ...] = ()
     pattern: str | None = None
+    resolved_by_broker: bool = False
+    """Whether the coordinator resolves the pattern (RE2); else this client does (Python's re)."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

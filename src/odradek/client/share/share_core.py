@@ -176,8 +176,8 @@ class ShareConsumerCore(Generic[K, V]):
         """Ends the user's time with earlier records; returns whether the loop must hear of it (`polled`)."""
         if self.subscription is None and self.deliveries.failure is None:
             raise IllegalStateError("this consumer reads nothing yet: subscribe() first")
-        self.member.in_poll = True
-        now = self.member.polled_at = self.clock.monotonic()
+        self.member.user.in_poll = True
+        now = self.member.user.polled_at = self.clock.monotonic()
         has_to_send = self.deliveries.begin_poll(now)
         self.fetcher.record_count_wanted = record_count_wanted
         return has_to_send or not self.deliveries.chunks() or self.member.awaits_poll
@@ -205,8 +205,8 @@ class ShareConsumerCore(Generic[K, V]):
 
     def end_poll(self) -> None:
         self.fetcher.record_count_wanted, self._wanted_after_poll = self._wanted_after_poll, 0
-        self.member.polled_at = self.clock.monotonic()
-        self.member.in_poll = False
+        self.member.user.polled_at = self.clock.monotonic()
+        self.member.user.in_poll = False
 
     def collect(self, record_count_max: int) -> list[ShareRecord[K, V]]:
         """Returns buffered records: those whose locks were renewed first. On the caller's thread.

@@ -277,7 +277,7 @@ def test_who_does_not_poll_leaves_and_comes_back_with_the_next_poll(make: Make) 
 
 def test_a_poll_that_waits_long_counts_as_polling(make: Make) -> None:
     scene = make(max_poll_interval_s=10.0).stable(T0)
-    scene.member.in_poll = True
+    scene.member.user.in_poll = True
     scene.now += 60
     assert [ask.api for ask in scene.member.due(scene.now)] == ["Heartbeat"]
 

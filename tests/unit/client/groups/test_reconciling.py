@@ -197,7 +197,7 @@ def test_who_does_not_poll_leaves_and_comes_back_with_the_next_poll(make: Make) 
 
 def test_a_pattern_is_the_brokers_to_resolve(chance: Any) -> None:
     member = ReconcilingMember(MemberSettings(group_id="g"), Backoff(1, 1, chance), member_id="me")
-    member.subscribe(Subscription(pattern="log-.*"), 1.0)
+    member.subscribe(Subscription(pattern="log-.*", resolved_by_broker=True), 1.0)
     [ask] = member.due(1.0)
     assert ask.build(1).subscribed_topic_regex == "log-.*"
     with pytest.raises(KafkaError, match="subscribe by name"):
@@ -211,3 +211,60 @@ def test_a_new_subscription_is_sent_at_once(make: Make) -> None:
     scene.welcome(1, learns=False)
     scene.member.subscribe(Subscription(topics=("t", "u")), scene.now)
     assert scene.due().build(1).subscribed_topic_names == ["t", "u"]
+
+
+def test_a_broker_without_the_protocol_is_one_clear_error(make: Make) -> None:
+    scene = make()
+    scene.member.failed(
+        scene.due(), KafkaError(ErrorCode.UNSUPPORTED_VERSION, "the broker at b:1 does not offer it"), scene.now
+    )
+    assert scene.member.phase is ConsumerPhase.FAILED
+    assert str(scene.member.problem) == (
+        "UNSUPPORTED_VERSION: group 'g': the broker at b:1 does not offer it: group.protocol=consumer needs brokers that"
+        " serve KIP-848 (Kafka 4.0 and later): use auto or classic"
+    )
+
+
+def test_a_group_that_is_gone_is_joined_again(make: Make) -> None:
+    scene = make()
+    scene.welcome(1, 0)
+    scene.hand_over()
+    scene.refuse(ErrorCode.GROUP_ID_NOT_FOUND)
+    assert scene.hand_over().lost
+    request = scene.due()
+    assert request.build(1).member_epoch == 0
+    refusal = ConsumerGroupHeartbeatResponse(error_code=ErrorCode.GROUP_ID_NOT_FOUND)
+    scene.member.answered(request, refusal, scene.now)
+    assert scene.member.problem is not None
+
+
+def test_a_static_member_waits_for_the_session_of_the_one_that_died(make: Make) -> None:
+    scene = make(group_instance_id="one")
+    for _ in range(5):
+        scene.refuse(ErrorCode.UNRELEASED_INSTANCE_ID)
+        assert scene.member.problem is None
+        scene.now += 5
+    scene.welcome(1, 0)
+    assert scene.hand_over().taken == (T0,)
+
+
+def test_an_instance_id_that_stays_held_is_the_users_problem(make: Make) -> None:
+    scene = make(group_instance_id="one")
+    scene.refuse(ErrorCode.UNRELEASED_INSTANCE_ID)
+    scene.now += 61
+    scene.refuse(ErrorCode.UNRELEASED_INSTANCE_ID)
+    assert scene.member.problem is not None
+    assert scene.member.problem.code is ErrorCode.UNRELEASED_INSTANCE_ID
+    scene.member.problem = None
+    scene.member.poll_began(scene.now)
+    scene.refuse(ErrorCode.UNRELEASED_INSTANCE_ID)
+    assert scene.member.problem is None  # and the wait begins again
+
+
+def test_outside_the_group_it_commits_and_asks_as_no_member(make: Make) -> None:
+    scene = make()
+    assert (scene.member.metadata.member_id, scene.member.metadata.generation) == ("", -1)
+    scene.welcome(3, 0)
+    assert (scene.member.metadata.member_id, scene.member.metadata.generation) == ("me", 3)
+    scene.member.leave()
+    assert (scene.member.metadata.member_id, scene.member.metadata.generation) == ("", -1)
