@@ -39,11 +39,19 @@ async def described_groups(
     for describe in (groups.describe_consumer, groups.describe_share, groups.describe_streams):
         known |= await _some(described(describe, rest))
         rest = {group_id: None for group_id in rest if group_id not in known}
-    known |= await described(groups.describe_classic, rest)
     shares = {group_id: None for group_id in known if known[group_id].type == SHARE}
     start_offsets = await described(lambda some, _: groups.share_offsets(some), shares)
     for group_id in shares:
         known[group_id] = replace(known[group_id], start_offsets=start_offsets[group_id])
+    try:
+        known |= await described(groups.describe_classic, rest)
+    except PartialFailureError as error:
+        raise PartialFailureError("describe_groups", error.errors, {**known, **error.results}) from None
+    except KafkaError as error:
+        if not known:
+            raise
+        errors = dict.fromkeys(rest, error.as_outcome())
+        raise PartialFailureError("describe_groups", errors, known) from None
     return {group_id: known[group_id] for group_id in group_ids}
 
 
