@@ -55,6 +55,8 @@ class ClientOptions(SecurityOptions, total=False):
     socket_connection_setup_timeout_ms: int
     connections_max_idle_ms: int
     metadata_max_age_ms: int
+    metadata_recovery_strategy: Literal["rebootstrap", "none"]
+    metadata_recovery_rebootstrap_trigger_ms: int
     send_buffer_bytes: int
     receive_buffer_bytes: int
     response_bytes_max: int

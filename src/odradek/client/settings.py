@@ -41,6 +41,9 @@ _RESETS: Final = Bounds(
     allowed="one of latest, earliest, none, or by_duration: and a duration such as P1DT6H",
     accepts=lambda value: value in ("latest", "earliest", "none") or by_duration_ms(value) is not None,
 )
+_RECOVERIES: Final = Bounds(
+    allowed="one of rebootstrap, none", accepts=lambda name: name.lower() in ("rebootstrap", "none")
+)
 
 _ANSWERS_TO: Final[Mapping[str, str]] = MappingProxyType(
     {
@@ -107,6 +110,11 @@ class ClientSettings(SecuritySettings):
         "close a connection unused for this long; -1: never")
     metadata_max_age_ms: Int = setting(default=300_000, valid=at_least(1), meaning=
         "ask for metadata again after this long even when nothing seems wrong")
+    metadata_recovery_strategy: String = setting(default="rebootstrap", valid=_RECOVERIES, meaning=
+        "rebootstrap: when no broker of the last metadata answers, bootstrap.servers is asked again (KIP-899); none: it is not,"
+        " and calls fail until one of those brokers is back")
+    metadata_recovery_rebootstrap_trigger_ms: Long = setting(default=300_000, valid=at_least(0), meaning=
+        "with rebootstrap: give up those brokers after this long without metadata, however long they take to fail (KIP-1102)")
     send_buffer_bytes: Int = setting(default=-1, valid=at_least(-1), meaning=
         "SO_SNDBUF; -1 leaves it to the system, which adapts it")
     receive_buffer_bytes: Int = setting(default=-1, valid=at_least(-1), meaning=

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING, Final
@@ -103,6 +103,15 @@ class BrokerConnections:
         """Returns an open connection with the fewest requests under way; None if none is open."""
         usable = [connection for connection in self._open.values() if not connection.closed]
         return min(usable, key=lambda connection: connection.in_flight, default=None)
+
+    def abandon(self, addresses: Iterable[Address]) -> None:
+        """Closes the connections to these brokers: the client looks for others. Requests under way fail, and are retriable."""
+        for address in addresses:
+            connection = self._open.pop(address, None)  # first, so that it does not look like trouble
+            if connection is not None:
+                reason = BrokerUnreachableError(f"the client bootstraps again, and leaves the broker at {address}")
+                connection.close(reason)
+        self._changed()
 
     @property
     def open_count(self) -> int:

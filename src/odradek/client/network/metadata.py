@@ -2,14 +2,14 @@
 
 One refresh is under way at a time. A caller that needs news asks and waits for a refresh that began after the question.
 Between refreshes there is a pause that grows while brokers cannot be reached or a wanted topic is not there, so that a
-thousand failing requests make one question. When no known broker answers, the bootstrap list is asked again (KIP-899).
+thousand failing requests make one question. When no known broker answers, the bootstrap list is asked again (`recovery.py`).
 """
 
 from __future__ import annotations
 
 import asyncio
 import difflib
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
 from typing import Final
 
 from odradek.client.errors import (
@@ -23,6 +23,7 @@ from odradek.client.network.address import Address
 from odradek.client.network.backoff import Backoff
 from odradek.client.network.connections import BrokerConnections
 from odradek.client.network.metadata_snapshot import MetadataSnapshot, TopicSnapshot, check_partitions
+from odradek.client.network.recovery import NOT_ASKED_AGAIN, MetadataRecovery
 from odradek.client.settings import ClientSettings
 from odradek.model.errors import ErrorCode, ErrorValue, KafkaError
 from odradek.protocol.messages.metadata.metadata import (
@@ -68,6 +69,7 @@ class Metadata:
         self._task: asyncio.Task[None] | None = None
         self._ended = False
         """Whether there will be no more news: closed, or broken."""
+        self._recovery = MetadataRecovery(settings)
         self._fruitless_count = 0
         self.image = MetadataSnapshot()
         self._problem: ErrorValue[Exception] | None = None
@@ -218,7 +220,7 @@ class Metadata:
         problem = KafkaError(
             ErrorCode.BROKER_NOT_AVAILABLE, "topics cannot be described: no broker is reachable"
         )
-        for address in self._candidates():
+        for address, _ in self._candidates():
             try:
                 response = await (await self._links.get(address)).send(request)
             except KafkaError as error:
@@ -284,13 +286,23 @@ class Metadata:
         """Asks until one broker answers. Sets `image` or `problem`; True when every wanted topic is in order."""
         problems: dict[Address, Exception] = {}
         whole = self._all_topics
-        for address in self._candidates():
+        recovery = self._recovery
+        recovery.refresh_began(self._clock.monotonic())
+        for address, is_known in self._candidates():
             try:
-                response = await self._fetch_from(address, whole)
-            except KafkaError as error:
-                problems[address] = error.as_outcome()
+                async with asyncio.timeout(recovery.left_s(self._clock.monotonic()) if is_known else None):
+                    response = await self._fetch_from(address, whole)
+            except TimeoutError:
+                recovery.required()
+                problems[address] = BrokerUnreachableError(
+                    f"{address} did not answer within metadata.recovery.rebootstrap.trigger.ms"
+                )
                 continue
-            image = self.image.merged(response)
+            except KafkaError as error:
+                problems[address] = self._note_failure(address, error, is_known=is_known)
+                continue
+            recovery.succeeded()
+            image = self._image_before(response).merged(response)
             if whole:
                 present = {topic.name for topic in response.topics}
                 image = image.without([name for name in image.topics if name not in present])
@@ -298,7 +310,7 @@ class Metadata:
             self.problem = None
             self._warn_of_unknown()
             return not self.image.topic_errors and bool(self.image.brokers)
-        self.problem = _summary(problems)
+        self.problem = _summary(problems, "" if recovery.is_enabled or not self.image.brokers else NOT_ASKED_AGAIN)
         _log.debug("metadata_refresh_put_off", reason=explain(self.problem))
         return False
 
@@ -335,16 +347,50 @@ class Metadata:
         check_partitions(response)
         return response
 
-    def _candidates(self) -> list[Address]:
-        """Returns an open connection first, then the other known brokers from a random one on, then the bootstrap list."""
-        ordered: dict[Address, None] = {}
+    def _note_failure(self, address: Address, error: KafkaError, *, is_known: bool) -> Exception:
+        """Notes why a broker gave no metadata, and returns it for the summary."""
+        if is_known:
+            self._recovery.broker_failed()
+        if error.code is not ErrorCode.REBOOTSTRAP_REQUIRED or not self._recovery.is_enabled:
+            return error.as_outcome()
+        self._recovery.required()
+        return BrokerUnreachableError(f"{address} requires that the client bootstraps again")
+
+    def _candidates(self) -> Iterator[tuple[Address, bool]]:
+        """Yields the brokers to ask and whether each is of the last answer: an open connection first, then the others from a
+        random one on, then, as far as the recovery allows it, the bootstrap list."""
+        known: dict[Address, None] = {}
         connected = self._links.least_loaded()
         if connected is not None:
-            ordered[connected.address] = None
-        for group in (tuple(self.image.brokers.values()), self._settings.bootstrap):
-            start = int(self._entropy.uniform() * len(group))
-            ordered.update(dict.fromkeys((*group[start:], *group[:start])))
-        return list(ordered)
+            known[connected.address] = None
+        known.update(dict.fromkeys(self._shuffled(tuple(self.image.brokers.values()))))
+        asked: set[Address] = set()
+        for address in known:
+            if self._recovery.is_due(self._clock.monotonic()):
+                break
+            asked.add(address)
+            yield address, True
+        if known and self._recovery.is_due(self._clock.monotonic()):
+            if self._recovery.give_up():
+                _log.info("client_bootstraps_again", brokers=[str(address) for address in known])
+                self._links.abandon(known)
+            asked.clear()
+        if self._recovery.is_enabled or not self.image.brokers:
+            for address in self._shuffled(self._settings.bootstrap):
+                if address not in asked:
+                    yield address, False
+
+    def _shuffled(self, addresses: tuple[Address, ...]) -> tuple[Address, ...]:
+        start = int(self._entropy.uniform() * len(addresses))
+        return (*addresses[start:], *addresses[:start])
+
+    def _image_before(self, response: MetadataResponse) -> MetadataSnapshot:
+        """Returns the image that an answer changes: an empty one where another cluster answers."""
+        known = self.image.cluster_id
+        if known is None or response.cluster_id is None or known == response.cluster_id:
+            return self.image
+        _log.warning("cluster_was_replaced", old=known, new=response.cluster_id)
+        return MetadataSnapshot()
 
     def _notify_waiters(self) -> None:
         waiters, self._waiters = self._waiters, []
@@ -353,12 +399,12 @@ class Metadata:
                 waiter.set_result(None)
 
 
-def _summary(problems: dict[Address, Exception]) -> Exception:
+def _summary(problems: dict[Address, Exception], advice: str) -> Exception:
     """Returns one error for all the brokers that were tried."""
-    if len(problems) == 1:
+    if len(problems) == 1 and not advice:
         return next(iter(problems.values()))
     hopeless = [error for error in problems.values() if isinstance(error, KafkaError) and not error.retriable]
     if len(hopeless) == len(problems):
         return hopeless[0]
     reasons = "; ".join(explain(error) for error in problems.values())
-    return BrokerUnreachableError(f"no broker can be reached: {reasons}")
+    return BrokerUnreachableError(f"no broker can be reached: {reasons}{advice and f' ({advice})'}")
