@@ -344,7 +344,9 @@ class ConsumerSettings(ClientSettings):
         classic = next((key for name, key in _OF_CLASSIC_GROUPS.items() if name in given), None)
         remote = self.group_remote_assignor
         if self.group_protocol == "consumer" and classic:
-            raise ConfigError(f"{classic} cannot be set with group.protocol=consumer: {_ANSWERS_TO_MEMBERS[classic]}")
+            raise ConfigError(
+                f"{classic} cannot be set with group.protocol=consumer: {_ANSWERS_TO_MEMBERS[classic]}"
+            )
         if self.group_protocol == "classic" and remote:
             raise ConfigError(
                 "group.remote.assignor cannot be set with group.protocol=classic: set partition.assignment.strategy"

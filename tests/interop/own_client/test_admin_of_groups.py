@@ -44,7 +44,11 @@ def a_member(bootstrap: str, group: str, topic: str, **options: Any) -> Iterator
 
 @pytest.mark.parametrize(
     ("options", "kind"),
-    [({"group_protocol": "classic"}, "classic"), ({"group_protocol": "consumer"}, "consumer"), ({}, "consumer")],
+    [
+        ({"group_protocol": "classic"}, "classic"),
+        ({"group_protocol": "consumer"}, "consumer"),
+        ({}, "consumer"),
+    ],
     ids=["classic", "consumer", "default"],
 )
 def test_a_group_is_described_with_its_members(

@@ -34,7 +34,10 @@ from odradek import (
 SECONDS = 60.0
 PARTITIONS = 4
 CLASSIC: dict[str, Any] = {"group_protocol": "classic", "heartbeat_interval_ms": 300}
-COOPERATIVE: dict[str, Any] = {"partition_assignment_strategy": "cooperative-sticky", "heartbeat_interval_ms": 300}
+COOPERATIVE: dict[str, Any] = {
+    "partition_assignment_strategy": "cooperative-sticky",
+    "heartbeat_interval_ms": 300,
+}
 DEFAULT: dict[str, Any] = {}
 _QUICK = {
     "group.initial.rebalance.delay.ms": "0",
@@ -158,6 +161,12 @@ def is_shared(members: list[Member]) -> bool:
     return all(shares) and sorted(itertools.chain(*shares)) == list(range(PARTITIONS))
 
 
+def all_read_on(members: list[Member]) -> None:
+    """Returns when each member has got more records than it has now."""
+    before = [len(member.values) for member in members]
+    eventually(lambda: all(len(m.values) > count for m, count in zip(members, before, strict=True)))
+
+
 @pytest.mark.parametrize("classic", [CLASSIC, COOPERATIVE], ids=["eager", "cooperative"])
 def test_a_rolling_change_to_the_default_and_back_loses_and_doubles_nothing(
     quick: str, classic: dict[str, Any]
@@ -183,8 +192,7 @@ def test_a_rolling_change_to_the_default_and_back_loses_and_doubles_nothing(
                 members[index] = start(options)
                 eventually(lambda: is_shared(members))
                 assert type_of(quick, topic) == kind
-                before = [len(member.values) for member in members]
-                eventually(lambda: all(len(m.values) > n for m, n in zip(members, before, strict=True)))
+                all_read_on(members)
         count = feed.stop()
         expected = {b"%d" % number for number in range(count)}
         eventually(lambda: set(itertools.chain(*(member.values for member in everyone))) >= expected)
@@ -252,7 +260,9 @@ def test_a_cluster_that_has_the_protocol_off_has_classic_groups(make_node: MakeN
         assert (early.problem, late.problem) == (None, None)
         with Consumer(**logins.ours(address), group_id=f"{topic}-x", group_protocol="consumer") as strict:
             strict.subscribe([topic])
-            with pytest.raises(KafkaError, match=r"group\.protocol=consumer needs brokers that serve KIP-848"):
+            with pytest.raises(
+                KafkaError, match=r"group\.protocol=consumer needs brokers that serve KIP-848"
+            ):
                 strict.poll(SECONDS)
 
 

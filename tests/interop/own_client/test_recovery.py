@@ -1,4 +1,4 @@
-"""A cluster that is at other addresses behind the same bootstrap name: clients find it again, or fail as they were told."""
+"""A cluster that is at other addresses behind the same bootstrap name: clients find it again, or fail if they are to."""
 
 from __future__ import annotations
 
@@ -113,7 +113,9 @@ def test_every_client_finds_a_cluster_that_has_moved(cluster: MovingCluster, pro
 def test_without_recovery_clients_fail_and_say_why(cluster: MovingCluster) -> None:
     options: dict[str, Any] = {**logins.ours(cluster.bootstrap), "metadata_recovery_strategy": "none"}
     with ExitStack() as clients:
-        producer = clients.enter_context(Producer(**options, delivery_timeout_ms=3_000, request_timeout_ms=1_000))
+        producer = clients.enter_context(
+            Producer(**options, delivery_timeout_ms=3_000, request_timeout_ms=1_000)
+        )
         admin = clients.enter_context(Admin(**options))
         producer.send("t", b"0").result(SECONDS)
         assert set(admin.describe_topics(["t"])) == {"t"}

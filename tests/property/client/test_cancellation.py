@@ -324,7 +324,9 @@ CLASSIC: dict[str, Any] = {"group_protocol": "classic", "heartbeat_interval_ms":
 
 
 @pytest.mark.parametrize("protocol", [CLASSIC, {}], ids=["classic", "default"])
-async def test_a_handover_is_finished_whenever_polls_are_cancelled(protocol: dict[str, Any], address: str) -> None:
+async def test_a_handover_is_finished_whenever_polls_are_cancelled(
+    protocol: dict[str, Any], address: str
+) -> None:
     """Each poll of the first member is cancelled at its first suspension; the second gets its share all the same."""
     options: dict[str, Any] = {
         "group_id": f"g{next(_numbers)}",

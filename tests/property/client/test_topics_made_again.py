@@ -134,7 +134,11 @@ class Story:
             options["group_id"] = self.topic
         if self._subscribes:
             options["auto_commit_interval_ms"] = 1
-            options |= {} if self._reader == "consumer" else {"group_protocol": "classic", "heartbeat_interval_ms": 100}
+            options |= (
+                {}
+                if self._reader == "consumer"
+                else {"group_protocol": "classic", "heartbeat_interval_ms": 100}
+            )
         else:
             options["enable_auto_commit"] = False
         consumer = Consumer(self._address, **options)

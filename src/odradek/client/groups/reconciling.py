@@ -47,7 +47,9 @@ _FENCED: Final = frozenset({ErrorCode.UNKNOWN_MEMBER_ID, ErrorCode.FENCED_MEMBER
 _LATER: Final = COORDINATOR_MOVED | {ErrorCode.COORDINATOR_LOAD_IN_PROGRESS}
 _REFUSALS: Final = frozenset({ErrorCode.UNSUPPORTED_VERSION, ErrorCode.GROUP_ID_NOT_FOUND})
 """Answers to a first heartbeat of brokers without the protocol, and of groups that may not leave the classic one."""
-_ADVICE: Final = "group.protocol=consumer needs brokers that serve KIP-848 (Kafka 4.0 and later): use auto or classic"
+_ADVICE: Final = (
+    "group.protocol=consumer needs brokers that serve KIP-848 (Kafka 4.0 and later): use auto or classic"
+)
 _HELD_S: Final = 60.0
 """The time for which a static member waits for its instance id: the longest session of a member that died with it, by
 Kafka's default of group.consumer.max.session.timeout.ms."""
@@ -171,7 +173,11 @@ class ReconcilingMember(MembershipState):
         """Notes partition counts of topics, and their names by id; called whenever metadata came."""
         self._names.update(names)
         subscription = self.subscription
-        if subscription is not None and subscription.pattern is not None and not subscription.resolved_by_broker:
+        if (
+            subscription is not None
+            and subscription.pattern is not None
+            and not subscription.resolved_by_broker
+        ):
             topics = matching_topics(subscription.pattern, counts)
             if topics != self._topics or not self._knows_topics:
                 self._topics, self._knows_topics = topics, True
@@ -232,7 +238,9 @@ class ReconcilingMember(MembershipState):
         if code is ErrorCode.NONE:
             self._welcomed(response, now)
         elif code in _FENCED or (code is ErrorCode.GROUP_ID_NOT_FOUND and self._epoch != JOIN_EPOCH):
-            self._lose(now)  # a group may be gone, or be a classic one again, after a member's session has ended
+            self._lose(
+                now
+            )  # a group may be gone, or be a classic one again, after a member's session has ended
         elif code in _LATER or (code is ErrorCode.UNRELEASED_INSTANCE_ID and self._may_wait_for_its_id(now)):
             self._last_sent = None
             self._pause(now)
@@ -391,7 +399,8 @@ class ReconcilingMember(MembershipState):
             with_pattern = version >= _FIRST_VERSION_WITH_OWN_ID
             if self._may_be_refused and not with_pattern:
                 raise KafkaError(
-                    ErrorCode.UNSUPPORTED_VERSION, "the broker has a preview of the consumer protocol (before 4.0)"
+                    ErrorCode.UNSUPPORTED_VERSION,
+                    "the broker has a preview of the consumer protocol (before 4.0)",
                 )
             if telling.pattern is not None and not with_pattern:
                 raise KafkaError(

@@ -109,7 +109,9 @@ class BrokerConnections:
         for address in addresses:
             connection = self._open.pop(address, None)  # first, so that it does not look like trouble
             if connection is not None:
-                reason = BrokerUnreachableError(f"the client bootstraps again, and leaves the broker at {address}")
+                reason = BrokerUnreachableError(
+                    f"the client bootstraps again, and leaves the broker at {address}"
+                )
                 connection.close(reason)
         self._changed()
 

@@ -310,7 +310,9 @@ class Metadata:
             self.problem = None
             self._warn_of_unknown()
             return not self.image.topic_errors and bool(self.image.brokers)
-        self.problem = _summary(problems, "" if recovery.is_enabled or not self.image.brokers else NOT_ASKED_AGAIN)
+        self.problem = _summary(
+            problems, "" if recovery.is_enabled or not self.image.brokers else NOT_ASKED_AGAIN
+        )
         _log.debug("metadata_refresh_put_off", reason=explain(self.problem))
         return False
 

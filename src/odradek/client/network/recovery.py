@@ -1,5 +1,5 @@
-"""When a client bootstraps again: `metadata.recovery.strategy` and `metadata.recovery.rebootstrap.trigger.ms` (KIP-899,
-KIP-1102). Pure: times are arguments.
+"""Decides when a client bootstraps again: `metadata.recovery.strategy` and `metadata.recovery.rebootstrap.trigger.ms`
+(KIP-899, KIP-1102). Pure: times are arguments.
 
 A refresh of the metadata asks the brokers of the last answer first. With the strategy `rebootstrap` it goes on to the
 bootstrap list when all of them have failed. It gives them up and asks the bootstrap list alone when they have not answered

@@ -216,7 +216,9 @@ def test_a_new_subscription_is_sent_at_once(make: Make) -> None:
 def test_a_broker_without_the_protocol_is_one_clear_error(make: Make) -> None:
     scene = make()
     scene.member.failed(
-        scene.due(), KafkaError(ErrorCode.UNSUPPORTED_VERSION, "the broker at b:1 does not offer it"), scene.now
+        scene.due(),
+        KafkaError(ErrorCode.UNSUPPORTED_VERSION, "the broker at b:1 does not offer it"),
+        scene.now,
     )
     assert scene.member.phase is ConsumerPhase.FAILED
     assert str(scene.member.problem) == (

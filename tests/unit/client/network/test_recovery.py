@@ -31,15 +31,16 @@ def recovery_of(**given: Any) -> MetadataRecovery:
     return MetadataRecovery(ClientSettings.of(HERE, given))
 
 
-@pytest.mark.parametrize("settings", [ProducerSettings, ConsumerSettings, ShareConsumerSettings, AdminSettings])
+@pytest.mark.parametrize(
+    "settings", [ProducerSettings, ConsumerSettings, ShareConsumerSettings, AdminSettings]
+)
 def test_every_client_has_kafkas_defaults(settings: Any) -> None:
     more = {"group_id": "g"} if settings is ShareConsumerSettings else {}
     chosen = settings.of(HERE, more)
     assert chosen.metadata_recovery_strategy == "rebootstrap"
     assert chosen.metadata_recovery_rebootstrap_trigger_ms == 300_000
-    arguments = settings.arguments(
-        {"bootstrap.servers": HERE, "metadata.recovery.strategy": "NONE", **{"group.id": "g" for _ in more}}
-    )
+    arguments = settings.arguments({"bootstrap.servers": HERE, "metadata.recovery.strategy": "NONE"})
+    arguments |= more
     del arguments["bootstrap_servers"]
     assert settings.of(HERE, arguments).metadata_recovery_strategy == "NONE"  # as Kafka, in either case
 
@@ -97,7 +98,12 @@ def test_without_a_triggers_time_a_broker_has_its_usual_time() -> None:
 @asynccontextmanager
 async def cluster_of(old: Any, clock: Any, chance: Any, **given: Any) -> AsyncIterator[ClusterClient]:
     """A client that has bootstrapped at `old`, which names itself as the cluster's only broker."""
-    quick = {"retry_backoff_ms": 1, "retry_backoff_max_ms": 5, "reconnect_backoff_ms": 0, "reconnect_backoff_max_ms": 0}
+    quick = {
+        "retry_backoff_ms": 1,
+        "retry_backoff_max_ms": 5,
+        "reconnect_backoff_ms": 0,
+        "reconnect_backoff_max_ms": 0,
+    }
     cluster = ClusterClient(ClientSettings.of(old.bootstrap, {**quick, **given}), clock, chance)
     cluster.start()
     await cluster.metadata.refresh(20)
@@ -143,7 +149,9 @@ async def test_with_none_it_is_never_asked_again(broker: Any, make_broker: MakeB
         async with asyncio.timeout(20):
             while cluster.metadata.problem is None:
                 await asyncio.sleep(0.01)
-        assert "metadata.recovery.strategy=none: bootstrap.servers is not asked again" in str(cluster.metadata.problem)
+        assert "metadata.recovery.strategy=none: bootstrap.servers is not asked again" in str(
+            cluster.metadata.problem
+        )
         waiting.cancel()
         await asyncio.gather(waiting, return_exceptions=True)
         with pytest.raises(TimedOutError, match=r"metadata\.recovery\.strategy=none"):
@@ -208,8 +216,8 @@ async def test_another_cluster_at_the_same_name_begins_with_an_empty_image(
         old = cluster.image.topics["t"]
         broker.leader_epoch = 0  # lower than before: of another cluster it counts
 
-        def answer(asked: Any) -> MetadataResponse:
-            response = broker.answer_Metadata(asked)
+        def answer(asked: Any) -> Any:
+            response: Any = broker.answer_Metadata(asked)
             response.cluster_id = "another"
             return response
 
