@@ -9,7 +9,8 @@ import sys
 
 from setuptools import Extension, setup
 
-MODULES = tuple(f"odradek.records._fast{part}" for part in ("", "_headers", "_columns", "_cleaning"))
+PARTS = ("", "_headers", "_placing", "_memory", "_columns", "_cleaning")
+MODULES = tuple(f"odradek.records._fast{part}" for part in PARTS)
 
 
 def extensions() -> list[Extension]:

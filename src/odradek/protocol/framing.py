@@ -18,6 +18,10 @@ what has arrived. Above the most that a peer is trusted with it is a private map
 go back to the system when the frame is gone. The receive buffer starts small, for the sake of idle connections, and grows
 as long as reads fill it.
 
+A client that is sent large frames one after another, each an answer to a question, gives the reader a way to `allocate`
+memory that is used again. Once such a frame has arrived, the next one is received into a buffer of about its size from its
+first byte on: no byte of it is copied, and it takes fewer reads.
+
 A server that shares memory among many readers makes them `gated`: a frame larger than the receive buffer then waits, `starved`,
 until `allow` says how much of it may be received.
 """
@@ -25,6 +29,7 @@ until `allow` says how much of it may be received.
 from __future__ import annotations
 
 import mmap
+from collections.abc import Callable
 from contextlib import suppress
 from struct import Struct
 from typing import Final
@@ -45,6 +50,9 @@ READ_BYTES_MAX: Final = 256 * 1024
 
 QUIET_READS: Final = 64
 """After this many reads in a row that needed little of the receive buffer, it shrinks by half."""
+
+_SLACK_SHARE: Final = 8
+"""A buffer for the next large frame has an eighth more than the last one took."""
 
 _STRANGERS: Final = {
     b"\x16\x03": "a TLS handshake",
@@ -69,7 +77,10 @@ class FrameReader:
     """
 
     __slots__ = (
+        "_ahead",
+        "_allocate",
         "_end",
+        "_expected_bytes",
         "_frame",
         "_frame_bytes",
         "_is_gated",
@@ -82,9 +93,23 @@ class FrameReader:
     )
 
     def __init__(
-        self, max_frame_bytes: int, *, trusted_bytes: int = TRUSTED_BYTES, gated: bool = False
+        self,
+        max_frame_bytes: int,
+        *,
+        trusted_bytes: int = TRUSTED_BYTES,
+        gated: bool = False,
+        allocate: Callable[[int], memoryview] | None = None,
     ) -> None:
-        """`trusted_bytes`: the most that an announced size may make this reader allocate before its bytes arrive."""
+        """`trusted_bytes`: the most that an announced size may make this reader allocate before its bytes arrive.
+
+        `allocate` returns writable memory of a size, not necessarily cleared. With it, large frames are received ahead of their
+        sizes; not for a gated reader."""
+        assert not (gated and allocate), "a gated reader receives nothing ahead"
+        self._allocate = allocate
+        self._expected_bytes = 0
+        """The size of the buffer for the next large frame, with its size in front; 0 where none is expected."""
+        self._ahead: memoryview | None = None
+        """The buffer for a frame whose size has not arrived."""
         self._is_gated = gated
         self._room_bytes = 0
         """How much of `_frame` may be filled."""
@@ -93,10 +118,10 @@ class FrameReader:
         self._received = bytearray(RECEIVE_BYTES_MIN)
         self._quiet_reads = 0
         self._trusted_bytes = TRUSTED_BYTES_MIN
-        self._frame: bytearray | mmap.mmap | None = None
+        self._frame: memoryview | mmap.mmap | None = None
         self._frame_bytes = 0
         self._end = 0
-        """Bytes in the buffer now being filled: `_frame` if there is one, else `_received`."""
+        """Bytes in the buffer now being filled: `_frame` or `_ahead` if there is one, else `_received`."""
 
     @property
     def pending_bytes(self) -> int:
@@ -107,8 +132,8 @@ class FrameReader:
     def allocated_bytes(self) -> int:
         """Memory that the reader itself holds at the moment."""
         frame = self._frame
-        own = 0 if frame is None else len(frame) if isinstance(frame, bytearray) else self._end
-        return len(self._received) + own
+        own = 0 if frame is None else self._end if isinstance(frame, mmap.mmap) else len(frame)
+        return len(self._received) + own + (0 if self._ahead is None else len(self._ahead))
 
     @property
     def large_frame_bytes(self) -> int:
@@ -130,17 +155,20 @@ class FrameReader:
 
     def drop(self) -> None:
         """Releases the memory; the reader must not be used afterwards."""
-        self._frame = None
+        self._frame = self._ahead = None
         self._received = bytearray(1)
         self._end = 0
 
     def get_buffer(self, size_hint: int = -1) -> memoryview:
         """Returns the buffer for the next bytes; never empty. Valid until the next `received`. Ignores the hint."""
         if self._frame is None:
+            if self._expected_bytes and not self._end and self._allocate is not None:
+                self._ahead = self._ahead or self._allocate(self._expected_bytes)
+                return self._ahead
             return memoryview(self._received)[self._end :]
-        if isinstance(self._frame, bytearray):
-            return memoryview(self._frame)[self._end : self._room_bytes]
-        return memoryview(self._frame)[self._end : min(self._room_bytes, self._end + READ_BYTES_MAX)]
+        if isinstance(self._frame, mmap.mmap):
+            return memoryview(self._frame)[self._end : min(self._room_bytes, self._end + READ_BYTES_MAX)]
+        return self._frame[self._end : self._room_bytes]
 
     def received(self, count: int) -> list[memoryview]:
         """Takes in `count` bytes of the last buffer; returns the frames that they complete.
@@ -149,11 +177,30 @@ class FrameReader:
         the stream are then not returned: a peer that does this gets no answers.
         """
         self._end += count
+        if self._ahead is not None:
+            self._settle(self._ahead)
         if self._frame is None:
             return self._cut()
         if self._end < len(self._frame):
             return []
         return self._complete_or_grow(self._frame)
+
+    def _settle(self, ahead: memoryview) -> None:
+        """Takes over the first bytes that were received ahead: as those of one large frame, or like any others."""
+        self._ahead = None
+        if self._end >= SIZE_BYTES:
+            (size,) = _SIZE.unpack_from(ahead)
+            stop = SIZE_BYTES + size
+            if RECEIVE_BYTES_MAX < stop <= len(ahead) and stop >= self._end and size <= self._max_frame_bytes:
+                self._frame = ahead[SIZE_BYTES:stop]
+                self._frame_bytes = self._room_bytes = size
+                self._end -= SIZE_BYTES
+                return
+        self._expected_bytes = 0
+        if self._end > len(self._received):
+            self._received = bytearray(ahead[: self._end])
+        else:
+            self._received[: self._end] = ahead[: self._end]
 
     def _cut(self) -> list[memoryview]:
         """Copies the complete frames out of the receive buffer, and keeps what is left at its front."""
@@ -179,7 +226,9 @@ class FrameReader:
         """Continues with the bytes from `start`, in a buffer that fits what the peer has been sending."""
         buffer, end = self._received, self._end
         self._end = end - start
-        if end == len(buffer) < RECEIVE_BYTES_MAX:
+        if end - start < RECEIVE_BYTES_MAX < len(buffer):  # what was received ahead was no large frame
+            self._resize(RECEIVE_BYTES_MAX, start, end)
+        elif end == len(buffer) < RECEIVE_BYTES_MAX:
             self._resize(2 * len(buffer), start, end)
         elif end * 8 < len(buffer) > RECEIVE_BYTES_MIN:
             self._quiet_reads += 1
@@ -211,7 +260,7 @@ class FrameReader:
         self._frame_bytes = size
         self._frame = new_mapping(size) if size > self._trusted_bytes_max else None
         if self._frame is None:
-            self._frame = bytearray(min(size, self._trusted_bytes))
+            self._frame = self._new_frame(min(size, self._trusted_bytes))
         self._frame[: len(head)] = head
         self._end = len(head)
         self._room_bytes = len(head) if self._is_gated and size > RECEIVE_BYTES_MAX else size
@@ -219,16 +268,30 @@ class FrameReader:
         if len(self._received) < RECEIVE_BYTES_MAX:
             self._received = bytearray(2 * len(self._received))
 
-    def _complete_or_grow(self, frame: bytearray | mmap.mmap) -> list[memoryview]:
+    def _new_frame(self, size: int) -> memoryview:
+        return memoryview(bytearray(size)) if self._allocate is None else self._allocate(size)
+
+    def _complete_or_grow(self, frame: memoryview | mmap.mmap) -> list[memoryview]:
         """Returns the frame, once all of it is there; else twice the room, since as much has arrived as was trusted."""
         if len(frame) < self._frame_bytes:
-            self._frame = bytearray(min(self._frame_bytes, 2 * len(frame)))
+            self._frame = self._new_frame(min(self._frame_bytes, 2 * len(frame)))
             self._frame[: len(frame)] = memoryview(frame)
             return []
         self._frame = None
         self._end = 0
         self._trusted_bytes = max(self._trusted_bytes, min(2 * len(frame), self._trusted_bytes_max))
+        if self._allocate is not None:
+            self._expect_another(SIZE_BYTES + len(frame))
         return [memoryview(frame)]
+
+    def _expect_another(self, stream_bytes: int) -> None:
+        """Makes the next buffer a little larger than this frame: answers to the same question have about the same size."""
+        expected_bytes = stream_bytes + stream_bytes // _SLACK_SHARE
+        is_large = stream_bytes > RECEIVE_BYTES_MAX and expected_bytes <= self._trusted_bytes_max
+        if not is_large:
+            self._expected_bytes = 0
+        elif not stream_bytes <= self._expected_bytes <= 2 * expected_bytes:
+            self._expected_bytes = expected_bytes
 
 
 def new_mapping(size: int) -> mmap.mmap | None:

@@ -28,6 +28,8 @@ from cython.cimports.libc.string import memcpy, memset
 from cython.cimports.odradek.records.cpython_extra import PyObject_GC_UnTrack, PyType_GenericAlloc
 
 from odradek.records._fast_headers import split as split
+from odradek.records._fast_memory import allocate as allocate
+from odradek.records._fast_placing import placed as placed
 from odradek.records.faults import invalid
 from odradek.records.frame import RECORD_BYTES_MIN, Frame, Walk, Written
 from odradek.records.record import Record, TimestampType

@@ -17,7 +17,7 @@ from __future__ import annotations
 import struct
 from collections.abc import Iterator, Sequence
 from functools import lru_cache
-from typing import Final, TypeAlias, TypeVar
+from typing import Any, Final, TypeAlias, TypeVar
 
 from odradek.records.faults import invalid
 from odradek.records.frame import RECORD_BYTES_MIN, Frame, Walk, Written
@@ -27,6 +27,7 @@ from odradek.runtime.ports import Buffer
 NAME: Final = "plain"
 
 H = TypeVar("H", bound=tuple[int, ...])
+T = TypeVar("T", bound=tuple[Any, ...])
 
 _HEADER_BYTES: Final = 61
 _INT32_MAX: Final = 0x7FFF_FFFF
@@ -171,6 +172,17 @@ def decode(data: Buffer, frame: Frame, from_offset: int) -> list[Record]:
             headers = _headers(content, spans) if spans else ()
             records.append(Record(offset, timestamp, kind, key, value, headers, leader_epoch))
     return records
+
+
+def placed(records: list[Record], kind: type[T], place: tuple[object, ...]) -> list[T]:
+    """Returns every record as a tuple of this kind: the items of `place`, then those of the record."""
+    new = tuple.__new__
+    return [new(kind, place + record) for record in records]
+
+
+def allocate(size_bytes: int) -> memoryview:
+    """Returns writable memory of this size. What it holds is undefined."""
+    return memoryview(bytearray(size_bytes))
 
 
 def _headers(content: bytes, spans: _HeaderSpans) -> tuple[Header, ...]:

@@ -34,6 +34,7 @@ SCHEMA: Final = pa.schema(
 """Timestamps are milliseconds since 1970, -1 for none; the type is 0 for CreateTime, 1 for LogAppendTime."""
 
 DEFAULT_BATCH_BYTES: Final = 1 << 20
+_NO_HEADERS: Final = pa.array([], HEADER_TYPE)
 
 
 def batches_to_arrow(
@@ -96,7 +97,7 @@ def _binary_array(kind: pa.DataType, rows: int, column: BinaryColumn) -> pa.Arra
 def _headers_array(rows: int, headers: Headers | None) -> pa.Array:
     kind = SCHEMA.field("headers").type
     if headers is None:
-        structs = pa.array([], HEADER_TYPE)
+        structs = _NO_HEADERS
         offsets = pa.py_buffer(bytes(4 * (rows + 1)))
     else:
         count = len(memoryview(headers.names.offsets).cast("B")) // 4 - 1

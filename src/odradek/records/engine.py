@@ -11,7 +11,7 @@ import os
 from collections.abc import Sequence
 from importlib.machinery import EXTENSION_SUFFIXES
 from importlib.util import find_spec
-from typing import Protocol, TypeVar, cast
+from typing import Any, Protocol, TypeVar, cast
 
 from odradek.records import _plain
 from odradek.records.columns import ColumnEngine
@@ -20,6 +20,7 @@ from odradek.records.record import Record
 from odradek.runtime.ports import Buffer
 
 H = TypeVar("H", bound=tuple[int, ...])
+T = TypeVar("T", bound=tuple[Any, ...])
 
 
 class RecordWriter(Protocol):
@@ -60,6 +61,10 @@ class Engine(Protocol):
 
     def decode(self, data: Buffer, frame: Frame, from_offset: int) -> list[Record]: ...
 
+    def placed(self, records: list[Record], kind: type[T], place: tuple[object, ...]) -> list[T]: ...
+
+    def allocate(self, size_bytes: int) -> memoryview: ...
+
     def murmur2(self, data: bytes) -> int: ...
 
     def RecordWriter(self, size_bytes_max: int) -> RecordWriter: ...  # noqa: N802 - a module's class
@@ -70,7 +75,7 @@ PLAIN: Engine = cast(Engine, _plain)
 
 def compiled() -> Engine | None:
     """Returns the compiled engine, or None where the package was installed without a compiler."""
-    for part in ("", "_headers", "_columns", "_cleaning"):
+    for part in ("", "_headers", "_placing", "_memory", "_columns", "_cleaning"):
         spec = find_spec(f"odradek.records._fast{part}")
         if spec is None or spec.origin is None or not spec.origin.endswith(tuple(EXTENSION_SUFFIXES)):
             return None

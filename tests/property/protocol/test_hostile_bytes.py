@@ -127,17 +127,29 @@ def test_request_headers_are_read_or_malformed(noise: bytes) -> None:
     assert position <= len(noise)
 
 
+def _dirty(size: int) -> memoryview:
+    """Returns memory that holds something, as memory that is used again does."""
+    return memoryview(bytearray(b"\xee" * size))
+
+
+@pytest.mark.parametrize("allocate", [None, _dirty])
 @settings(max_examples=200, deadline=None)
 @given(
-    bodies=st.lists(st.integers(1, 200) | st.integers(3000, 9000) | st.integers(60_000, 70_000), max_size=12),
+    bodies=st.lists(
+        st.integers(1, 200)
+        | st.integers(3000, 9000)
+        | st.integers(60_000, 70_000)
+        | st.integers(120_000, 300_000),
+        max_size=12,
+    ),
     steps=st.lists(st.integers(1, 5) | st.integers(1, 100_000), min_size=1),
 )
 def test_frames_come_out_as_they_went_in_however_the_stream_is_cut(
-    bodies: list[int], steps: list[int]
+    allocate: Callable[[int], memoryview] | None, bodies: list[int], steps: list[int]
 ) -> None:
     frames = [bytes([index + 1]) * size for index, size in enumerate(bodies)]
     stream = b"".join(struct.pack(">i", len(frame)) + frame for frame in frames)
-    reader = FrameReader(70_000)
+    reader = FrameReader(300_000, allocate=allocate)
     received: list[memoryview] = []
     position = turn = 0
     while position < len(stream):

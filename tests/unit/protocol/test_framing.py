@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import struct
+from collections.abc import Callable
 
 import pytest
 
@@ -171,3 +172,54 @@ async def test_it_serves_a_buffered_protocol_of_asyncio() -> None:
     server.close()
     await server.wait_closed()
     assert received == bodies
+
+
+def counted(sizes: list[int]) -> Callable[[int], memoryview]:
+    """Returns a way to allocate that notes what it was asked for."""
+
+    def allocate(size: int) -> memoryview:
+        sizes.append(size)
+        return memoryview(bytearray(b"\xee" * size))
+
+    return allocate
+
+
+def test_after_a_large_frame_the_next_is_received_where_it_stays_in_one_read() -> None:
+    sizes: list[int] = []
+    reader = FrameReader(1 << 20, allocate=counted(sizes))
+    body = b"x" * 400_000
+    assert feed(reader, framed(body)) == [body]
+    sizes.clear()
+    buffer = reader.get_buffer()
+    assert len(buffer) > 4 + len(body)
+    stream = framed(body)
+    buffer[: len(stream)] = stream
+    (frame,) = reader.received(len(stream))
+    assert sizes == [len(buffer)]
+    buffer[4:8] = b"abcd"  # the frame is this memory, not a copy of it
+    assert bytes(frame[:5]) == b"abcdx"
+
+
+def test_what_was_received_ahead_may_be_small_frames_or_a_larger_one() -> None:
+    large = b"x" * 400_000
+    reader = FrameReader(1 << 20, allocate=counted([]))
+    bodies = [large, b"small", b"s" * 70_000, large, b"y" * 900_000, b"end", large, large]
+    assert feed(reader, framed(*bodies)) == bodies
+    reader = FrameReader(1 << 20, allocate=counted([]))
+    assert feed(reader, framed(large)) == [large]
+    many = [b"%d" % number * 1000 for number in range(200)]
+    assert feed(reader, framed(*many)) == many
+    assert len(reader.get_buffer()) <= RECEIVE_BYTES_MAX
+
+
+def test_a_connection_that_waits_for_an_answer_holds_no_buffer_for_it() -> None:
+    reader = FrameReader(1 << 20, allocate=counted([]))
+    assert feed(reader, framed(b"x" * 400_000)) == [b"x" * 400_000]
+    assert reader.allocated_bytes <= RECEIVE_BYTES_MAX
+
+
+def test_a_size_that_is_refused_is_refused_when_it_was_received_ahead() -> None:
+    reader = FrameReader(1 << 20, allocate=counted([]))
+    assert feed(reader, framed(b"x" * 400_000)) == [b"x" * 400_000]
+    with pytest.raises(FrameTooLarge):
+        feed(reader, struct.pack(">i", (1 << 20) + 1) + b"x" * 100)

@@ -34,7 +34,7 @@ from odradek.model.errors import ErrorCode, KafkaError
 from odradek.model.exception_text import add_note
 from odradek.model.ids import NO_EPOCH, ZERO_UUID, TopicPartition
 from odradek.model.lazy import lazy
-from odradek.records import Record
+from odradek.records import Record, engine
 from odradek.records.columns import Columns
 from odradek.runtime.ports import Clock, Entropy
 from odradek.runtime.real_clock import SystemClock, SystemEntropy
@@ -43,9 +43,12 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
     from odradek.client import tracing
+    from odradek.client.consumer import arrow_places
+    from odradek.client.consumer.arrow_places import PlaceColumns
     from odradek.records import arrow
 else:
     arrow = lazy("odradek.records.arrow")
+    arrow_places = lazy("odradek.client.consumer.arrow_places")
     pa = lazy("pyarrow")
     tracing = lazy("odradek.client.tracing")
 
@@ -114,7 +117,7 @@ class ConsumerCore(Generic[K, V]):
         self._returned_ids: dict[TopicPartition, UUID] = {}
         """The topics of the records that the user was given last."""
         self.api_timeout_s: Final = settings.default_api_timeout_ms / 1000
-        self._arrow_schema: Any = None
+        self._place_columns: PlaceColumns | None = None
 
     def start(self) -> None:
         """Begins to fetch. Idempotent; called on the loop."""
@@ -282,8 +285,7 @@ class ConsumerCore(Generic[K, V]):
                     break
                 raise
             if self._plain:
-                place = tuple(chunk.topic_partition)
-                records += [ConsumerRecord._make(place + record) for record in taken]
+                records += engine.active.placed(taken, ConsumerRecord, tuple(chunk.topic_partition))
             elif not self._deserialize(chunk, taken, records):
                 self._used(chunk)
                 break
@@ -302,7 +304,7 @@ class ConsumerCore(Generic[K, V]):
         if rows is None or not rows.num_rows:
             return None
         self.metrics.records.add(rows.num_rows)
-        return self._with_place(rows, chunk.topic_partition)
+        return self._placed(rows, chunk.topic_partition)
 
     def collect_columns(self, chunk: FetchedChunk, record_count_max: int) -> Columns | None:
         """Returns the records of `chunk` as columns, or None if it holds none (any more)."""
@@ -316,7 +318,12 @@ class ConsumerCore(Generic[K, V]):
     def no_arrow(self) -> pa.RecordBatch:
         """Returns an empty batch with the right columns."""
 
-        return self._with_place(pa.RecordBatch.from_pylist([], schema=arrow.SCHEMA), TopicPartition("", 0))
+        return self._placed(pa.RecordBatch.from_pylist([], schema=arrow.SCHEMA), TopicPartition("", 0))
+
+    def _placed(self, rows: pa.RecordBatch, tp: TopicPartition) -> pa.RecordBatch:
+        if self._place_columns is None:
+            self._place_columns = arrow_places.PlaceColumns()
+        return self._place_columns.prepend(rows, tp)
 
     def next_event(self) -> Event | None:
         """*locked.* Returns what `poll` has to do next. Raises what stands in the way of more."""
@@ -376,8 +383,8 @@ class ConsumerCore(Generic[K, V]):
         return starts
 
     def _begun(self, chunk: FetchedChunk | None) -> FetchedChunk | None:
-        """A chunk may have left the buffer: there may be room to fetch another one."""
-        if chunk is not None and chunk.position == chunk.start_offset:
+        """A chunk may have left the buffer: there may be room for a fetch that waited for it."""
+        if chunk is not None and self.assignment.begin_use(chunk):
             self._wake()
         return chunk
 
@@ -436,20 +443,6 @@ class ConsumerCore(Generic[K, V]):
                 )
             )
         return True
-
-    def _with_place(self, rows: Any, tp: TopicPartition) -> Any:
-        count = rows.num_rows
-        topics = pa.repeat(pa.scalar(tp.topic, pa.string()), count)
-        partitions = pa.repeat(pa.scalar(tp.partition, pa.int32()), count)
-        if self._arrow_schema is None:
-            self._arrow_schema = pa.schema(
-                [
-                    pa.field("topic", pa.string(), nullable=False),
-                    pa.field("partition", pa.int32(), nullable=False),
-                    *rows.schema,
-                ]
-            )
-        return pa.RecordBatch.from_arrays([topics, partitions, *rows.columns], schema=self._arrow_schema)
 
     # -- offsets
 

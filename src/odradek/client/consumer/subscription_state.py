@@ -183,6 +183,8 @@ class Assignment:
         self.lock: Final = self.news.lock
         self.states: Final[dict[TopicPartition, PartitionState]] = {}
         self._buffered_bytes = 0
+        self._waits_for_room = False
+        """A plan left out a partition only because enough is buffered."""
         self._failure: ErrorValue[Exception] | None = None
         """The error after which nothing can be read; None before."""
 
@@ -292,6 +294,13 @@ class Assignment:
             self._buffered_bytes -= partition_state.current.size_bytes
         return partition_state.current
 
+    def begin_use(self, chunk: FetchedChunk) -> bool:
+        """*locked.* Returns whether the fetcher must plan again, now that `chunk` is not buffered any more."""
+        wakes = self._waits_for_room and chunk.position == chunk.start_offset
+        if wakes:
+            self._waits_for_room = False
+        return wakes
+
     def used(self, chunk: FetchedChunk) -> None:
         """*locked.* Notes the position after the caller has taken records from `chunk`; another partition is next."""
         tp = chunk.topic_partition
@@ -313,6 +322,7 @@ class Assignment:
         plan = FetchPlan()
         with self.lock:
             room = self._buffered_bytes < self._buffer_bytes_max
+            self._waits_for_room = False
             for tp, state in self.states.items():
                 if state.busy:
                     continue
@@ -406,6 +416,7 @@ class Assignment:
                 state.fetch_bytes(self._partition_bytes_max),
             )
         else:
+            self._waits_for_room = True
             self._tie(state, image)
 
     def _note_missing(

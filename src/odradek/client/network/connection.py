@@ -44,6 +44,7 @@ from odradek.protocol import (
     encode_request_chunks,
 )
 from odradek.protocol.messages.metadata.api_versions import ApiVersionsRequest, ApiVersionsResponse
+from odradek.records import engine
 from odradek.runtime.ports import Clock
 
 if TYPE_CHECKING:
@@ -93,7 +94,9 @@ class BrokerConnection(asyncio.BufferedProtocol):
         self._settings = settings
         self._clock = clock
         self._requests = RequestQueue()
-        self._frames = FrameReader(settings.response_bytes_max, trusted_bytes=_TRUSTED_BYTES)
+        self._frames = FrameReader(
+            settings.response_bytes_max, trusted_bytes=_TRUSTED_BYTES, allocate=engine.active.allocate
+        )
         self._view: memoryview | None = None
         self._transport: asyncio.Transport | None = None
         self._versions = PeerVersions({}, str(address))

@@ -168,6 +168,32 @@ def test_a_partition_with_enough_buffered_is_not_fetched_until_its_buffer_is_beg
     assert set(plan(assignment).partition_fetches[1]) == {A, B}
 
 
+def test_the_fetcher_is_woken_by_a_poll_only_if_a_partition_waited_for_room(
+    make: Callable[..., Assignment],
+) -> None:
+    def begin() -> bool:
+        with assignment.lock:
+            chunk = assignment.next_chunk()
+            assert chunk is not None
+            return assignment.begin_use(chunk)
+
+    assignment = make(max_partition_fetch_bytes=100)
+    at(assignment, A)
+    put(assignment, records(0))
+    assert plan(assignment).partition_fetches == {}
+    assert begin()
+    assert not begin(), "it was woken already"
+    poll(assignment)
+    put(assignment, records(3))
+    poll(assignment, 1)
+    assert not begin(), "nothing was planned since, so nothing waits"
+    assignment = make()
+    at(assignment, A)
+    put(assignment, records(0))
+    assert A in plan(assignment).partition_fetches[1]
+    assert not begin(), "the next fetch is under way"
+
+
 def test_nothing_is_fetched_while_the_whole_buffer_is_full(make: Callable[..., Assignment]) -> None:
     assignment = make(prefetch_max_bytes=100)
     at(assignment, A, B)
