@@ -178,7 +178,8 @@ def face_text(face: Face) -> str:
     name = source.cls.name.removeprefix("Async")
     docstring = (parts and parts.docstring_of(parts.cls)) or _plain(source.docstring_of(source.cls), face)
     bases = ", ".join(ast.unparse(base) for base in source.cls.bases)
-    written = [f"class {name}{f'({bases})' if bases else ''}:\n{docstring}"]
+    decorators = "".join(f"@{ast.unparse(decorator)}\n" for decorator in source.cls.decorator_list)
+    written = [f"{decorators}class {name}{f'({bases})' if bases else ''}:\n{docstring}"]
     by_hand = dict(parts.methods) if parts is not None else {}
     for method_name, method in source.methods.items():
         target_name = re.sub(r"^__a(enter|exit|iter)__$", r"__\1__", method_name)

@@ -8,6 +8,7 @@ from typing import Any, Final
 
 from odradek.model.errors import ErrorCode, KafkaError, OdradekError
 from odradek.model.exception_text import text_of
+from odradek.model.public import public
 
 
 class BrokerUnreachableError(KafkaError):
@@ -25,6 +26,7 @@ class WrongPeerError(KafkaError):
 
     @property
     def retriable(self) -> bool:
+        """Whether the same call may succeed later: False."""
         return False
 
 
@@ -58,6 +60,7 @@ class DeliveryError(KafkaError):
         self.first: Final = first
 
 
+@public("odradek")
 class PartialFailureError(KafkaError):
     """Some items of one admin call failed. `errors` says which and why, `results` holds what succeeded."""
 

@@ -9,6 +9,7 @@ import pyarrow as pa
 
 from odradek.frames.arrow_types import arrow_type, codec_type, present_type, unknown_fields
 from odradek.model.errors import ConfigError, OdradekError
+from odradek.model.public import public
 from odradek.values.errors import SqlError
 from odradek.values.formats.registered_values import RegisteredValues
 from odradek.values.schema_registry import SchemaRegistryTerms, registry_of
@@ -21,6 +22,7 @@ _COLUMNS: Final = ("headers", "timestamp", "partition")
 """Columns of `send_arrow` that pass through as they are."""
 
 
+@public("odradek.frames")
 class SerializationError(OdradekError):
     """A row that its schema does not have, or a record that cannot be read by its schema.
 
@@ -33,17 +35,19 @@ class SerializationError(OdradekError):
         self.row: Final = row
 
 
+@public("odradek.frames")
 def topic_name_strategy(topic: str, part: Part) -> str:
     """Returns the subject `<topic>-key` or `<topic>-value`, as Confluent's serializers do by default."""
     return f"{topic}-{part}"
 
 
+@public("odradek.frames")
 class FrameSerde:
     """Deserializes and serializes keys and values of frames, by Avro, JSON Schema or Protobuf.
 
-    `registry`: its address, as `http://user:password@host:8081`. `subject`: which subject has the schema of a topic's keys
-    or values; its latest version is asked for once, and decides the type of the column from then on. A part without a
-    subject stays as it is.
+    `registry`: its address, as `http://user:password@host:8081`. `subject`: the subject that has the schema of a topic's
+    keys or values, by default `topic_name_strategy`; its latest version is asked for once, and decides the type of the column
+    from then on. A part without a subject stays as it is.
 
     Calls block on the registry: an asynchronous program runs them with `asyncio.to_thread`. One thread at a time may use
     an instance.
@@ -53,11 +57,11 @@ class FrameSerde:
         self,
         registry: str | SchemaRegistryTerms,
         *,
-        subject: Callable[[str, Part], str] = topic_name_strategy,
+        subject: Callable[[str, Part], str] | None = None,
     ) -> None:
         terms = SchemaRegistryTerms.of(registry) if isinstance(registry, str) else registry
         self._registry = registry_of(terms)
-        self._subject = subject
+        self._subject = subject or topic_name_strategy
         self._values: dict[tuple[str, Part], RegisteredValues | None] = {}
 
     def deserialize(

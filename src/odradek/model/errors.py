@@ -12,8 +12,10 @@ from enum import IntEnum
 from typing import Any, Final, Generic, Self, TypeVar
 
 from odradek.model.exception_text import text_of
+from odradek.model.public import public
 
 
+@public("odradek")
 class ErrorCode(IntEnum):
     """A number on the wire; `retriable` and `meaning` say what a client may do about it."""
 
@@ -179,6 +181,7 @@ class ErrorCode(IntEnum):
             return cls.UNKNOWN_SERVER_ERROR
 
 
+@public("odradek")
 class OdradekError(Exception):
     """Root of every error that this package raises on purpose."""
 
@@ -194,6 +197,7 @@ class OdradekError(Exception):
 MESSAGE_LENGTH_MAX: Final = 1000
 
 
+@public("odradek")
 class KafkaError(OdradekError):
     """An error with a Kafka code: what a broker answers, and what a client raises when it reads that answer."""
 
@@ -204,6 +208,7 @@ class KafkaError(OdradekError):
 
     @property
     def retriable(self) -> bool:
+        """Whether the same call may succeed later."""
         return self.code.retriable
 
 
@@ -223,6 +228,7 @@ def _bounded(message: str) -> str:
     return f"{message[:half]} [...] {message[-half:]}"
 
 
+@public("odradek")
 class ConfigError(OdradekError):
     """A setting that cannot be used; the message names the key, the value and what is allowed."""
 

@@ -8,6 +8,7 @@ from typing import Final, NamedTuple, NewType
 from uuid import UUID
 
 from odradek.model.errors import ErrorCode, KafkaError
+from odradek.model.public import public
 
 Offset = NewType("Offset", int)
 """Position of a record in a partition, counted from 0. Never a byte position."""
@@ -31,6 +32,7 @@ TOPIC_NAME_LENGTH_MAX: Final = 249
 _TOPIC_NAME = re.compile(r"[a-zA-Z0-9._-]+\Z")
 
 
+@public("odradek")
 class TopicPartition(NamedTuple):
     """One partition of one topic; its string form is the name of its directory."""
 

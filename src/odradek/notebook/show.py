@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, Unpack
 
 from odradek.client.admin.group_descriptions import SHARE
 from odradek.client.consumer.subscription_state import EARLIEST, LATEST
 from odradek.model.errors import ErrorCode, KafkaError
 from odradek.model.ids import TopicPartition
 from odradek.model.lazy import lazy
+from odradek.model.public import public
 from odradek.notebook.picture import Picture, PictureRow
 from odradek.runtime.real_clock import SystemClock
 
@@ -17,6 +18,7 @@ if TYPE_CHECKING:
     from odradek import client
     from odradek.client.admin.admin import Admin
     from odradek.client.admin.types import TopicDescription
+    from odradek.client.options import AdminOptions
     from odradek.pipelines import store as pipeline_store
     from odradek.pipelines.document import PipelineDocument
     from odradek.pipelines.status import PipelineStatus
@@ -28,13 +30,14 @@ _TIMEOUT_MS: Final = 10_000
 _MS: Final = 1_000
 
 
+@public("odradek")
 def show(
     servers: str = "127.0.0.1:9092",
     *,
     topic: str | None = None,
     group: str | None = None,
     pipeline: str | None = None,
-    **settings: Any,
+    **settings: Unpack[AdminOptions],
 ) -> Picture:
     """Returns a picture of one topic, one group's lag or one pipeline, as it is now. A notebook draws it; `print` writes text.
 
@@ -46,10 +49,10 @@ def show(
     """
     if sum(name is not None for name in (topic, group, pipeline)) != 1:
         raise ValueError("show one thing: topic=, group= or pipeline=")
-    settings = {"default_api_timeout_ms": _TIMEOUT_MS, **settings}
+    options: AdminOptions = {"default_api_timeout_ms": _TIMEOUT_MS, **settings}
     if pipeline is not None:
-        return _pipeline(servers, pipeline, settings)
-    with client.Admin(servers, **settings) as admin:
+        return _pipeline(servers, pipeline, options)
+    with client.Admin(servers, **options) as admin:
         return _topic(admin, topic) if topic is not None else _group(admin, group or "")
 
 

@@ -4,7 +4,10 @@ from __future__ import annotations
 
 from enum import IntEnum
 
+from odradek.model.public import public
 
+
+@public("odradek")
 class AcknowledgeType(IntEnum):
     """A member's decision about records that it acquired."""
 

@@ -16,8 +16,11 @@ from odradek.client.errors import PartialFailureError
 from odradek.client.groups.values import CommitFailedError, OffsetAndMetadata, Partitions, RebalanceListener
 from odradek.client.metrics import MetricName
 from odradek.client.options import ConsumerOptions
+from odradek.client.settings import ConsumerSettings
+from odradek.client.shown_settings import with_settings
 from odradek.model.errors import ErrorCode, KafkaError
 from odradek.model.ids import ZERO_UUID, TopicPartition
+from odradek.model.public import public
 from odradek.retry.clients import ClientConfigs, client_configs, given_config
 from odradek.retry.handlers import check_handler, check_outputs, handler_name, outputs_of
 from odradek.retry.policy import RetryPolicy
@@ -37,6 +40,7 @@ Handler = Callable[[ConsumerRecord[K, V]], Awaitable[Iterable[Output] | None]]
 """Takes a record; returns records to send, or None. What it raises makes the record wait, or a dead letter."""
 
 
+@public("odradek.retry")
 class AsyncRetryConsumer(Generic[K, V]):
     """Hands the records of topics to a function, as a member of a group, and tries again what fails.
 
@@ -49,6 +53,7 @@ class AsyncRetryConsumer(Generic[K, V]):
     as it was in its own topic, also from a retry topic: place, timestamp and headers. Other settings are a consumer's.
     """
 
+    @with_settings(ConsumerSettings, ConsumerOptions)
     def __init__(
         self,
         bootstrap_servers: str | list[str] | tuple[str, ...],
@@ -62,8 +67,17 @@ class AsyncRetryConsumer(Generic[K, V]):
         clock: Clock | None = None,
         **settings: Unpack[ConsumerOptions],
     ) -> None:
-        """`producer`: settings of the one that hands records over, as keyword arguments. `transactional_id`: its, with
-        exactly_once; another one for each member; by default made of the group, and of group_instance_id if that is set.
+        """Takes topics, a policy, and a consumer's settings, by Kafka's names, as keyword arguments.
+
+        topics
+            The topics to handle; their retry topics are read, too.
+        policy
+            The tries, their delays and the dead-letter topic (default: `RetryPolicy()`).
+        transactional_id
+            The producer's name in transactions, with `exactly_once`: another one for each member (default: made of the
+            group, and of group_instance_id if that is set).
+        producer
+            Settings, as keyword arguments, of the producer that hands records over.
         """
         self._policy = policy or RetryPolicy()
         configs: ClientConfigs = client_configs(

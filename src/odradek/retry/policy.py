@@ -13,6 +13,7 @@ from odradek.model.errors import ConfigError, KafkaError
 from odradek.model.exception_text import class_name
 from odradek.model.ids import check_topic_name
 from odradek.model.java_numbers import whole_number
+from odradek.model.public import public
 
 _UNIT_MS: Final = {"ms": 1, "s": 1_000, "m": 60_000, "h": 3_600_000, "d": 86_400_000}
 _DELAY: Final = re.compile(r"(?P<count>[0-9]{1,9})(?P<unit>ms|s|m|h|d)\Z")
@@ -22,10 +23,12 @@ _FIELDS: Final = ("topic", "group", "delay", "index")
 FOREVER_MS: Final = -1
 
 
+@public("odradek.retry")
 class Reject(Exception):
     """The exception by which a handler rejects a record: it goes to the dead-letter topic at once, without further tries."""
 
 
+@public("odradek.retry")
 class RetryMode(StrEnum):
     """The handling of the records behind a failed record."""
 
@@ -35,6 +38,7 @@ class RetryMode(StrEnum):
     """Later records wait in their partition until the failed one is done or dead. Order is kept."""
 
 
+@public("odradek.retry")
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RetryPolicy:
     """The policy for records that a handler raises for.
@@ -124,6 +128,7 @@ class RetryPolicy:
         return "group" in _fields_of(self.retry_topic)
 
     def dead_letter_topic_for(self, topic: str, group: str) -> str:
+        """Returns the name of the dead-letter topic for records of a topic that a group gives up."""
         fields = {"topic": topic, "group": group}
         return _topic_name("errors.deadletterqueue.topic.name", self.dead_letter_topic, fields)
 

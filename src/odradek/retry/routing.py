@@ -20,9 +20,11 @@ from odradek.dead_letters.headers import (
 from odradek.dead_letters.letter import read_letter
 from odradek.model.errors import ConfigError
 from odradek.model.ids import TopicPartition
+from odradek.model.public import public
 from odradek.retry.policy import RetryMode, RetryPolicy, delay_ms
 
 
+@public("odradek.retry")
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Output:
     """A record that a handler returns, to be sent: with exactly_once in the transaction that commits the handled record."""

@@ -163,6 +163,7 @@ class AclFilter:
         )
 
     def selects(self, acl: Acl) -> bool:
+        """Tells whether the filter selects this ACL."""
         return (
             self.resource_type in (AclResourceType.ANY, acl.pattern.resource_type)
             and self._selects_pattern(acl.pattern)

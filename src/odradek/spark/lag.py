@@ -15,6 +15,7 @@ from pyspark.sql.streaming.listener import StreamingQueryListener
 
 from odradek.client.groups.values import OffsetsToCommit
 from odradek.model.errors import ConfigError
+from odradek.model.public import public
 from odradek.runtime.ports import Clock
 from odradek.runtime.real import SystemClock
 from odradek.spark.clients import connections
@@ -106,6 +107,7 @@ class LagListener(StreamingQueryListener):
         self._queries.pop(str(event.runId), None)
 
 
+@public("odradek.spark")
 def publish_offsets(spark: SparkSession) -> LagListener:
     """Commits what this session's queries have read when each later batch ends, where `publishOffsets` asks for it.
 

@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, Final, Self
 
 from pyspark.sql.streaming.listener import StreamingQueryListener
 
+from odradek.model.public import public
 from odradek.net.metrics_page import MetricsPage, PageTerms
 from odradek.runtime.ports import Clock
 from odradek.runtime.real import SystemClock
@@ -132,6 +133,7 @@ class SessionMetrics:
         self._closing.close()
 
 
+@public("odradek.spark")
 def serve_metrics(
     spark: SparkSession,
     address: str,

@@ -31,6 +31,7 @@ from pyspark.sql.types import StructType
 
 from odradek.model.errors import ConfigError, ErrorValue, OdradekError
 from odradek.model.lazy import lazy
+from odradek.model.public import public
 from odradek.spark import tables
 from odradek.spark.engine.plain_errors import errors_in_one_line
 from odradek.spark.engine.prompt_input import PromptInput
@@ -84,11 +85,13 @@ log: Final = logging.getLogger("odradek.spark")
 _PUSHING_MODULE: Final = "pyspark.sql.worker.data_source_pushdown_filters"
 
 
+@public("odradek.spark")
 class OdradekDataSource(DataSource):
     """Reads topics of any Kafka cluster, and writes to them, in batches and as streams."""
 
     @classmethod
     def name(cls) -> str:
+        """Returns the name that `format("odradek")` asks for."""
         return "odradek"
 
     @errors_in_one_line()

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from odradek.model.lazy import lazy
+from odradek.model.public import public
 from odradek.streams.language import GlobalTable, Stream, Table
 from odradek.streams.plan.arguments import (
     checked_mapping,
@@ -48,6 +49,7 @@ else:
 log = logging.getLogger(__name__)
 
 
+@public("odradek.streams")
 class Streams:
     """A program of streams and tables.
 

@@ -14,6 +14,7 @@ import pyarrow as pa
 from pyspark.sql import functions as sf
 
 from odradek.model.errors import ConfigError
+from odradek.model.public import public
 from odradek.spark.dead_letters.letters import NO_BATCH
 from odradek.spark.dead_letters.passing import log_failure, passing_rows
 from odradek.spark.engine.session import session_with_state
@@ -55,6 +56,7 @@ _SMALL_DATA: Final = {
 }
 
 
+@public("odradek.streams")
 class TestDriver:
     """The test driver: a program over records that a test feeds.
 

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import Any, Generic, TypeVar, overload
 
 from odradek.model.errors import ConfigError
+from odradek.model.public import public
 from odradek.streams.plan.arguments import checked_function, checked_mapping, checked_name, checked_text
 from odradek.streams.plan.keyed import Aggregated, Cogrouped, Folded, FoldedBy, Processed, ProcessorOutput
 from odradek.streams.plan.operators import Emit, Expression, Operator, at_least_one
@@ -37,6 +38,7 @@ class ResultTypes(Generic[TableT, StreamT]):
     stream: Callable[[Program, Operator], StreamT]
 
 
+@public("odradek.streams")
 class GroupedStream(Generic[TableT, StreamT]):
     """A KGroupedStream: records by key, to be aggregated.
 
@@ -150,15 +152,19 @@ class GroupedStream(Generic[TableT, StreamT]):
         return self.agg("count(*) AS value", emit=emit, name=name)
 
     def sum(self, of: str, *, emit: Emit | None = None, name: str | None = None) -> TableT:
+        """Returns a table of the sum of a column or SQL expression, such as `sum("amount")`, for each key."""
         return self._one("sum", of, emit, name)
 
     def min(self, of: str, *, emit: Emit | None = None, name: str | None = None) -> TableT:
+        """Returns a table of the least value of a column or SQL expression, such as `min("amount")`, for each key."""
         return self._one("min", of, emit, name)
 
     def max(self, of: str, *, emit: Emit | None = None, name: str | None = None) -> TableT:
+        """Returns a table of the greatest value of a column or SQL expression, such as `max("amount")`, for each key."""
         return self._one("max", of, emit, name)
 
     def avg(self, of: str, *, emit: Emit | None = None, name: str | None = None) -> TableT:
+        """Returns a table of the mean of a column or SQL expression, such as `avg("amount")`, for each key."""
         return self._one("avg", of, emit, name)
 
     def latest(self, of: str, *, emit: Emit | None = None, name: str | None = None) -> TableT:

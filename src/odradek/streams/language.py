@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, Literal, overload
 
 from odradek.model.errors import ConfigError
 from odradek.model.lazy import lazy
+from odradek.model.public import public
 from odradek.streams import joining
 from odradek.streams.grouped import GroupedStream, ResultTypes
 from odradek.streams.joining import JoinReach
@@ -47,6 +48,7 @@ else:
     running = lazy("odradek.streams.running")
 
 
+@public("odradek.streams")
 class Stream:
     """A KStream: records with a key, a value and a timestamp.
 
@@ -326,6 +328,7 @@ class GlobalTable:
         self.operator = operator
 
 
+@public("odradek.streams")
 class Table:
     """A KTable: a value for each key. An update with a null value is a delete."""
 

@@ -17,8 +17,10 @@ from typing import Self
 
 from odradek.cli.serving.broker_processes import BrokerProcess, Fleet
 from odradek.model.errors import OdradekError
+from odradek.model.public import public
 
 
+@public("odradek.testing")
 class Cluster:
     """A context manager, which may be entered again. `settings` are Kafka's broker settings, for all brokers; `data` keeps
     the data (and the brokers' logs) between uses.
@@ -70,6 +72,7 @@ class Cluster:
         return self._running().brokers
 
     def broker(self, node_id: int) -> BrokerProcess:
+        """Returns the broker with this id, 1 and up."""
         return self._running().broker(node_id)
 
     def stop(self) -> None:

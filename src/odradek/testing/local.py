@@ -21,6 +21,7 @@ from odradek.broker.app import Broker
 from odradek.config.broker import BrokerConfig
 from odradek.model.errors import OdradekError
 from odradek.model.lazy import lazy
+from odradek.model.public import public
 from odradek.runtime.real import real_runtime
 from odradek.runtime.real_offload import ThreadOffload
 
@@ -39,6 +40,7 @@ _START_SECONDS = 60.0
 _STOP_SECONDS = 60.0
 
 
+@public("odradek.testing")
 class LocalBroker:
     """A context manager, which may be entered again. `settings` are Kafka's broker settings; `data` keeps the data
     between uses. `secure`: TLS, logins by SCRAM, and ACLs; `client_settings` log in as its super user.

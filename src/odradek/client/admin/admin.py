@@ -8,7 +8,7 @@ from __future__ import annotations
 import warnings
 from collections.abc import Iterable, Mapping, Sequence
 from types import TracebackType
-from typing import Any, Self, Unpack
+from typing import Self, Unpack
 
 from odradek.client.admin.aio import AsyncAdmin
 from odradek.client.admin.delegation_tokens import IssuedToken
@@ -46,12 +46,15 @@ from odradek.client.groups.values import (
 from odradek.client.network.loop_thread import LoopThread
 from odradek.client.options import AdminOptions
 from odradek.client.settings import AdminSettings
+from odradek.client.shown_settings import with_settings
 from odradek.client.transactions.prepared import TransactionIdentity
 from odradek.model.ids import TopicPartition
+from odradek.model.public import public
 from odradek.runtime.ports import Clock, Entropy
 from odradek.security.acls import Acl, AclFilter
 
 
+@public("odradek")
 class Admin:
     """Administers a cluster, from any thread.
 
@@ -62,6 +65,7 @@ class Admin:
     outcome of each. Calls retry what is worth retrying for `timeout_s`, by default default.api.timeout.ms.
     """
 
+    @with_settings(AdminSettings, AdminOptions)
     def __init__(
         self,
         bootstrap_servers: str | list[str] | tuple[str, ...],
@@ -75,7 +79,7 @@ class Admin:
         self._closed = False
 
     @classmethod
-    def from_config(cls, config: Mapping[str, object], **more: Any) -> Self:
+    def from_config(cls, config: Mapping[str, object], **more: Unpack[AdminOptions]) -> Self:
         """Returns a client for a mapping with Kafka's names: `{"bootstrap.servers": "..."}`."""
         return cls(**AdminSettings.arguments(config), **more)
 
@@ -127,7 +131,7 @@ class Admin:
     def describe_topics(
         self, topics: Iterable[str] | None = None, *, timeout_s: float | None = None
     ) -> dict[str, TopicDescription]:
-        """Partitions, leaders and replicas. Without names: of all topics that this user may see, those of Kafka's own too."""
+        """Describes topics: partitions, leaders and replicas. Without names: all that this user may see, Kafka's own too."""
         return self._loop.call(self._admin.describe_topics(topics, timeout_s=timeout_s))
 
     # -- settings
@@ -203,7 +207,7 @@ class Admin:
     def elect_leaders(
         self, partitions: Iterable[TopicPartition], *, unclean: bool = False, timeout_s: float | None = None
     ) -> dict[TopicPartition, bool]:
-        """Give leadership back to preferred replicas (or, `unclean`, to any); False where it was so already."""
+        """Give leadership back to preferred replicas (or, `unclean`, to any); returns False where it was so already."""
         return self._loop.call(self._admin.elect_leaders(partitions, unclean=unclean, timeout_s=timeout_s))
 
     def describe_features(self, *, timeout_s: float | None = None) -> dict[str, FeatureDescription]:
@@ -243,7 +247,7 @@ class Admin:
         return self._loop.call(self._admin.delete_acls(filters, timeout_s=timeout_s))
 
     def describe_users(self, *, timeout_s: float | None = None) -> dict[str, dict[str, int]]:
-        """Users that may log in by SCRAM: iterations by mechanism."""
+        """Returns the users that may log in by SCRAM, and their iterations by mechanism."""
         return self._loop.call(self._admin.describe_users(timeout_s=timeout_s))
 
     def alter_users(self, changes: UserChanges, *, timeout_s: float | None = None) -> None:
@@ -282,7 +286,7 @@ class Admin:
     def describe_delegation_tokens(
         self, owners: Iterable[str] | None = None, *, timeout_s: float | None = None
     ) -> list[IssuedToken]:
-        """Returns the tokens that we may see; of these owners."""
+        """Returns the tokens that this user may see, of these owners (`User:NAME`) or of all."""
         return self._loop.call(self._admin.describe_delegation_tokens(owners, timeout_s=timeout_s))
 
     def list_config_resources(
@@ -308,7 +312,7 @@ class Admin:
     def describe_groups(
         self, group_ids: Iterable[str], *, timeout_s: float | None = None
     ) -> dict[str, GroupDescription]:
-        """State, assignor and members of groups, classic or not."""
+        """Describes groups, classic or not: their state, assignor and members."""
         return self._loop.call(self._admin.describe_groups(group_ids, timeout_s=timeout_s))
 
     def delete_groups(self, group_ids: Iterable[str], *, timeout_s: float | None = None) -> None:
@@ -386,7 +390,8 @@ class Admin:
         pattern: str | None = None,
         timeout_s: float | None = None,
     ) -> list[TransactionListing]:
-        """Transactional ids of all brokers, sorted; those open for at least `duration_ms`, those that match `pattern`."""
+        """Returns the transactional ids of all brokers, sorted; with `duration_ms`, those open for so long; with `pattern`,
+        those whose names match."""
         return self._loop.call(
             self._admin.list_transactions(
                 states=states,
@@ -400,7 +405,7 @@ class Admin:
     def describe_transactions(
         self, transactional_ids: Iterable[str], *, timeout_s: float | None = None
     ) -> dict[str, TransactionDescription]:
-        """State, producer and partitions of transactional ids."""
+        """Describes transactional ids: their state, producer and partitions."""
         return self._loop.call(self._admin.describe_transactions(transactional_ids, timeout_s=timeout_s))
 
     def describe_producers(
@@ -420,7 +425,7 @@ class Admin:
         transaction_timeout_ms: int = 60_000,
         timeout_s: float | None = None,
     ) -> dict[str, TransactionIdentity]:
-        """Shut out the producers of these ids and abort what they left open; who each id belongs to from now on."""
+        """Shut out the producers of these ids and abort what they left open; returns who each id belongs to from now on."""
         return self._loop.call(
             self._admin.fence_producers(
                 transactional_ids, transaction_timeout_ms=transaction_timeout_ms, timeout_s=timeout_s

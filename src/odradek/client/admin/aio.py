@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from types import TracebackType
-from typing import Any, Self, Unpack
+from typing import Self, Unpack
 
 from odradek.client.admin import acls as acl_requests
 from odradek.client.admin import delegation_tokens, groups, quotas, requests, transactions, users
@@ -50,9 +50,11 @@ from odradek.client.groups.values import (
 )
 from odradek.client.options import AdminOptions
 from odradek.client.settings import AdminSettings
+from odradek.client.shown_settings import with_settings
 from odradek.client.transactions.prepared import TransactionIdentity
 from odradek.model.errors import ErrorCode
 from odradek.model.ids import TopicPartition
+from odradek.model.public import public
 from odradek.runtime.ports import Clock, Entropy
 from odradek.security.acls import Acl, AclFilter
 
@@ -63,6 +65,7 @@ NO_SUCH_RECORD = OffsetAndTimestamp(offset=-1)
 """Answer to a time after the last record."""
 
 
+@public("odradek")
 class AsyncAdmin:
     """Administers a cluster from one event loop.
 
@@ -70,6 +73,7 @@ class AsyncAdmin:
     outcome of each. Calls retry what is worth retrying for `timeout_s`, by default default.api.timeout.ms.
     """
 
+    @with_settings(AdminSettings, AdminOptions)
     def __init__(
         self,
         bootstrap_servers: str | list[str] | tuple[str, ...],
@@ -83,7 +87,7 @@ class AsyncAdmin:
         self._transactions = TransactionCalls(self._session)
 
     @classmethod
-    def from_config(cls, config: Mapping[str, object], **more: Any) -> Self:
+    def from_config(cls, config: Mapping[str, object], **more: Unpack[AdminOptions]) -> Self:
         """Returns a client for a mapping with Kafka's names: `{"bootstrap.servers": "..."}`."""
         return cls(**AdminSettings.arguments(config), **more)
 
@@ -145,7 +149,7 @@ class AsyncAdmin:
     async def describe_topics(
         self, topics: Iterable[str] | None = None, *, timeout_s: float | None = None
     ) -> dict[str, TopicDescription]:
-        """Partitions, leaders and replicas. Without names: of all topics that this user may see, those of Kafka's own too."""
+        """Describes topics: partitions, leaders and replicas. Without names: all that this user may see, Kafka's own too."""
         names = None if topics is None else list(dict.fromkeys(topics))
         response = await self._session.one("describe_topics", timeout_s, requests.describe_topics(names))
         return Failures("describe_topics", response.errors if names else {}).raise_or(response.results)
@@ -261,7 +265,7 @@ class AsyncAdmin:
     async def elect_leaders(
         self, partitions: Iterable[TopicPartition], *, unclean: bool = False, timeout_s: float | None = None
     ) -> dict[TopicPartition, bool]:
-        """Give leadership back to preferred replicas (or, `unclean`, to any); False where it was so already."""
+        """Give leadership back to preferred replicas (or, `unclean`, to any); returns False where it was so already."""
         wanted = dict.fromkeys(TopicPartition(*tp) for tp in partitions)
         answers: dict[TopicPartition, bool] = await self._session.each(
             "elect_leaders",
@@ -322,7 +326,7 @@ class AsyncAdmin:
         return list(Failures("delete_acls", response.errors).raise_or(response.results))
 
     async def describe_users(self, *, timeout_s: float | None = None) -> dict[str, dict[str, int]]:
-        """Users that may log in by SCRAM: iterations by mechanism."""
+        """Returns the users that may log in by SCRAM, and their iterations by mechanism."""
         return dict((await self._session.one("describe_users", timeout_s, users.describe_users())).results)
 
     async def alter_users(self, changes: UserChanges, *, timeout_s: float | None = None) -> None:
@@ -364,7 +368,7 @@ class AsyncAdmin:
     async def describe_delegation_tokens(
         self, owners: Iterable[str] | None = None, *, timeout_s: float | None = None
     ) -> list[IssuedToken]:
-        """Returns the tokens that we may see; of these owners."""
+        """Returns the tokens that this user may see, of these owners (`User:NAME`) or of all."""
         exchange = delegation_tokens.describe_tokens(owners)
         return list(
             (await self._session.one("describe_delegation_tokens", timeout_s, exchange)).results.values()
@@ -407,7 +411,7 @@ class AsyncAdmin:
     async def describe_groups(
         self, group_ids: Iterable[str], *, timeout_s: float | None = None
     ) -> dict[str, GroupDescription]:
-        """State, assignor and members of groups, classic or not."""
+        """Describes groups, classic or not: their state, assignor and members."""
         await self.start()
         limit_s = self._session.limit_s(timeout_s)
         return await described_groups(
@@ -490,13 +494,14 @@ class AsyncAdmin:
         pattern: str | None = None,
         timeout_s: float | None = None,
     ) -> list[TransactionListing]:
-        """Transactional ids of all brokers, sorted; those open for at least `duration_ms`, those that match `pattern`."""
+        """Returns the transactional ids of all brokers, sorted; with `duration_ms`, those open for so long; with `pattern`,
+        those whose names match."""
         return await self._transactions.listings(states, producer_ids, duration_ms, pattern, timeout_s)
 
     async def describe_transactions(
         self, transactional_ids: Iterable[str], *, timeout_s: float | None = None
     ) -> dict[str, TransactionDescription]:
-        """State, producer and partitions of transactional ids."""
+        """Describes transactional ids: their state, producer and partitions."""
         return await self._transactions.describe(transactional_ids, timeout_s)
 
     async def describe_producers(
@@ -518,7 +523,7 @@ class AsyncAdmin:
         transaction_timeout_ms: int = 60_000,
         timeout_s: float | None = None,
     ) -> dict[str, TransactionIdentity]:
-        """Shut out the producers of these ids and abort what they left open; who each id belongs to from now on."""
+        """Shut out the producers of these ids and abort what they left open; returns who each id belongs to from now on."""
         return await self._transactions.fence(transactional_ids, transaction_timeout_ms, timeout_s)
 
     async def end_transactions(

@@ -5,12 +5,13 @@ from __future__ import annotations
 import warnings
 from collections.abc import Mapping
 from types import TracebackType
-from typing import Any, Self, Unpack
+from typing import Self, Unpack
 
 from odradek.client.admin.aio import AsyncAdmin
 from odradek.client.network.loop_thread import LoopThread
 from odradek.client.options import AdminOptions
 from odradek.client.settings import AdminSettings
+from odradek.client.shown_settings import with_settings
 from odradek.runtime.ports import Clock, Entropy
 
 
@@ -24,6 +25,7 @@ class AdminSyncParts:
     outcome of each. Calls retry what is worth retrying for `timeout_s`, by default default.api.timeout.ms.
     """
 
+    @with_settings(AdminSettings, AdminOptions)
     def __init__(
         self,
         bootstrap_servers: str | list[str] | tuple[str, ...],
@@ -37,7 +39,7 @@ class AdminSyncParts:
         self._closed = False
 
     @classmethod
-    def from_config(cls, config: Mapping[str, object], **more: Any) -> Self:
+    def from_config(cls, config: Mapping[str, object], **more: Unpack[AdminOptions]) -> Self:
         return cls(**AdminSettings.arguments(config), **more)
 
     def close(self) -> None:

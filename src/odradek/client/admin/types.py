@@ -8,19 +8,24 @@ from enum import IntEnum
 from uuid import UUID
 
 from odradek.model.ids import ZERO_UUID, TopicPartition
+from odradek.model.public import public
 from odradek.protocol.acls import AclOperation
 
 
+@public("odradek")
 @dataclass(frozen=True, slots=True)
 class NewTopic:
-    """A topic to create. -1 leaves a number to the broker's default."""
+    """A topic to create. -1 leaves a number to the broker's default.
+
+    `configs`: settings by Kafka's names, with their values as text. `assignments`: the brokers of each partition, its
+    preferred leader first, in place of the two numbers.
+    """
 
     name: str
     partitions: int = -1
     replication_factor: int = -1
     configs: Mapping[str, str] = field(default_factory=dict, kw_only=True)
     assignments: Sequence[Sequence[int]] | None = field(default=None, kw_only=True)
-    """The brokers of each partition, its preferred leader first; instead of the two numbers."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -57,6 +62,7 @@ class TopicDescription:
 
     @property
     def topic_partitions(self) -> tuple[TopicPartition, ...]:
+        """The topic's partitions, in order."""
         return tuple(TopicPartition(self.name, partition.partition) for partition in self.partitions)
 
 
@@ -93,6 +99,7 @@ class ResourceType(IntEnum):
     GROUP = 32
 
 
+@public("odradek")
 @dataclass(frozen=True, slots=True)
 class ConfigResource:
     """Something with settings. `ConfigResource.broker()` without an id is the default of all brokers."""
@@ -102,19 +109,22 @@ class ConfigResource:
 
     @classmethod
     def topic(cls, name: str) -> ConfigResource:
+        """Returns the settings of a topic as a resource."""
         return cls(ResourceType.TOPIC, name)
 
     @classmethod
     def broker(cls, broker_id: int | None = None) -> ConfigResource:
+        """Returns the settings of one broker as a resource; without an id, those that all brokers share."""
         return cls(ResourceType.BROKER, "" if broker_id is None else str(broker_id))
 
     @classmethod
     def group(cls, name: str) -> ConfigResource:
+        """Returns the settings of a group as a resource."""
         return cls(ResourceType.GROUP, name)
 
     @classmethod
     def loggers(cls, broker_id: int) -> ConfigResource:
-        """Levels of a broker's loggers."""
+        """Returns the levels of a broker's loggers as a resource."""
         return cls(ResourceType.BROKER_LOGGER, str(broker_id))
 
     @classmethod
@@ -164,6 +174,7 @@ class ConfigEntry:
 
     @property
     def is_default(self) -> bool:
+        """Whether the value is the broker's default, set nowhere."""
         return self.source is ConfigSource.DEFAULT
 
     @property

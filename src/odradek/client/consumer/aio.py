@@ -35,13 +35,16 @@ from odradek.client.network.cancellation import to_its_end
 from odradek.client.network.own_loop import OwnLoop
 from odradek.client.options import ConsumerOptions
 from odradek.client.settings import ConsumerSettings
+from odradek.client.shown_settings import with_settings
 from odradek.model.ids import ZERO_UUID, TopicPartition
+from odradek.model.public import public
 from odradek.runtime.ports import Clock, Entropy
 
 if TYPE_CHECKING:
     import pyarrow
 
 
+@public("odradek")
 class AsyncConsumer(Generic[K, V]):
     """Reads partitions from one event loop.
 
@@ -53,10 +56,11 @@ class AsyncConsumer(Generic[K, V]):
     With `group_id=...` it shares topics with the other members of its group (`subscribe`) and remembers how far it has
     read (`commit`). Use it from one task at a time: a second one that reads gets ConcurrentUseError.
 
-    Settings are Kafka's, as keyword arguments; see `ConsumerSettings` for all of them. `K` and `V` are what the deserializers
+    Settings are Kafka's, as keyword arguments; `help` explains each below `__init__`. `K` and `V` are what the deserializers
     return: a record's key is a `K` or None, its value a `V` or None.
     """
 
+    @with_settings(ConsumerSettings, ConsumerOptions)
     def __init__(
         self,
         bootstrap_servers: str | list[str] | tuple[str, ...],
@@ -90,7 +94,7 @@ class AsyncConsumer(Generic[K, V]):
         *,
         key_deserializer: Deserializer[K] | None = None,
         value_deserializer: Deserializer[V] | None = None,
-        **more: Any,
+        **more: Unpack[ConsumerOptions],
     ) -> Self: ...
 
     @overload
@@ -101,7 +105,7 @@ class AsyncConsumer(Generic[K, V]):
         *,
         key_deserializer: Deserializer[KeyT] | None = None,
         value_deserializer: Deserializer[ValueT] | None = None,
-        **more: Any,
+        **more: Unpack[ConsumerOptions],
     ) -> AsyncConsumer[KeyT, ValueT]: ...
 
     @classmethod
@@ -111,7 +115,7 @@ class AsyncConsumer(Generic[K, V]):
         *,
         key_deserializer: Deserializer[Any] | None = None,
         value_deserializer: Deserializer[Any] | None = None,
-        **more: Any,
+        **more: Unpack[ConsumerOptions],
     ) -> AsyncConsumer[Any, Any]:
         """Makes a consumer from a mapping with Kafka's names: `{"bootstrap.servers": "...", "fetch.min.bytes": 1}`."""
         return cls(

@@ -39,13 +39,16 @@ from odradek.client.network.cancellation import to_its_end
 from odradek.client.network.loop_thread import LoopThread
 from odradek.client.options import ConsumerOptions
 from odradek.client.settings import ConsumerSettings
+from odradek.client.shown_settings import with_settings
 from odradek.model.ids import ZERO_UUID, TopicPartition
+from odradek.model.public import public
 from odradek.runtime.ports import Clock, Entropy
 
 if TYPE_CHECKING:
     import pyarrow
 
 
+@public("odradek")
 class Consumer(Generic[K, V]):
     """Reads partitions, for one thread at a time.
 
@@ -57,10 +60,11 @@ class Consumer(Generic[K, V]):
     With `group_id=...` it shares topics with the other members of its group (`subscribe`) and remembers how far it has
     read (`commit`). A second thread gets ConcurrentUseError, except in `close` and in questions to brokers.
 
-    Settings are Kafka's, as keyword arguments; see `ConsumerSettings` for all of them. `K` and `V` are what the deserializers
+    Settings are Kafka's, as keyword arguments; `help` explains each below `__init__`. `K` and `V` are what the deserializers
     return: a record's key is a `K` or None, its value a `V` or None.
     """
 
+    @with_settings(ConsumerSettings, ConsumerOptions)
     def __init__(
         self,
         bootstrap_servers: str | list[str] | tuple[str, ...],
@@ -94,7 +98,7 @@ class Consumer(Generic[K, V]):
         *,
         key_deserializer: Deserializer[K] | None = None,
         value_deserializer: Deserializer[V] | None = None,
-        **more: Any,
+        **more: Unpack[ConsumerOptions],
     ) -> Self: ...
     @overload
     @classmethod
@@ -104,7 +108,7 @@ class Consumer(Generic[K, V]):
         *,
         key_deserializer: Deserializer[KeyT] | None = None,
         value_deserializer: Deserializer[ValueT] | None = None,
-        **more: Any,
+        **more: Unpack[ConsumerOptions],
     ) -> Consumer[KeyT, ValueT]: ...
     @classmethod
     def from_config(
@@ -113,7 +117,7 @@ class Consumer(Generic[K, V]):
         *,
         key_deserializer: Deserializer[Any] | None = None,
         value_deserializer: Deserializer[Any] | None = None,
-        **more: Any,
+        **more: Unpack[ConsumerOptions],
     ) -> Consumer[Any, Any]:
         """Makes a consumer from a mapping with Kafka's names: `{"bootstrap.servers": "...", "fetch.min.bytes": 1}`."""
         return cls(

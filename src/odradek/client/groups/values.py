@@ -9,6 +9,7 @@ from uuid import UUID
 
 from odradek.model.errors import KafkaError
 from odradek.model.ids import NO_EPOCH, NO_OFFSET, ZERO_UUID, TopicPartition
+from odradek.model.public import public
 
 NO_GENERATION: Final = -1
 """The generation of clients that commit without being a member."""
@@ -16,9 +17,14 @@ NO_GENERATION: Final = -1
 Partitions = tuple[TopicPartition, ...]
 
 
+@public("odradek")
 @dataclass(frozen=True, slots=True)
 class OffsetAndMetadata:
-    """A committed offset, which is that of the next record to read, and a note that goes with it."""
+    """A committed offset, which is that of the next record to read, and a note that goes with it.
+
+    `leader_epoch` is -1 where it is not known. `topic_id` is the topic that it is an offset of; without it, the topic that
+    has the name when the offset is committed.
+    """
 
     offset: int
     metadata: str = ""
@@ -71,6 +77,7 @@ class Handover:
         return tuple(tp for tp in self.taken or () if tp not in kept)
 
 
+@public("odradek")
 class RebalanceListener:
     """A listener to rebalances: `poll` calls its methods when the consumer's partitions change. Override the methods that
     you need.
@@ -104,5 +111,6 @@ def as_committable(
     return wanted
 
 
+@public("odradek")
 class CommitFailedError(KafkaError):
     """The group gave the partitions to someone else: nothing was committed; another member reads those records again."""

@@ -19,11 +19,14 @@ from odradek.client.producer.delivery import Delivery, RecordMetadata
 from odradek.client.producer.partitioner import Partitioner
 from odradek.client.producer.record_input import HeaderInput, K, Serializer, TracedHeaders, V
 from odradek.client.settings import ProducerSettings
+from odradek.client.shown_settings import with_settings
 from odradek.client.transactions.prepared import TransactionIdentity
 from odradek.model.exception_text import add_note
+from odradek.model.public import public
 from odradek.runtime.ports import Clock, Entropy
 
 
+@public("odradek")
 class AsyncProducer(Generic[K, V]):
     """Sends records from one event loop.
 
@@ -31,10 +34,11 @@ class AsyncProducer(Generic[K, V]):
             delivery = await producer.send("flights", b"...")  # in a batch now
             metadata = await delivery                          # acknowledged
 
-    Settings are Kafka's, as keyword arguments; see `ProducerSettings` for all of them. `K` and `V` are what the serializers
+    Settings are Kafka's, as keyword arguments; `help` explains each below `__init__`. `K` and `V` are what the serializers
     take, and so the types of keys and values to send.
     """
 
+    @with_settings(ProducerSettings, ProducerOptions)
     def __init__(
         self,
         bootstrap_servers: str | list[str] | tuple[str, ...],
@@ -65,7 +69,7 @@ class AsyncProducer(Generic[K, V]):
         *,
         key_serializer: Serializer[K] | None = None,
         value_serializer: Serializer[V] | None = None,
-        **more: Any,
+        **more: Unpack[ProducerOptions],
     ) -> Self:
         """Returns a producer for a mapping with Kafka's names: `{"bootstrap.servers": "...", "linger.ms": 20}`."""
         return cls(

@@ -16,6 +16,7 @@ from odradek.client.errors import IllegalStateError, TimedOutError
 from odradek.model.errors import ErrorValue
 from odradek.model.exception_text import represent
 from odradek.model.ids import TopicPartition
+from odradek.model.public import public
 from odradek.records import BatchBuilder, Codec, FilledBatch, decode_batch, stamp_producer
 from odradek.telemetry import events
 
@@ -30,8 +31,13 @@ os.register_at_fork(
 )
 
 
+@public("odradek")
 class RecordMetadata(NamedTuple):
-    """The location of a delivered record. A tuple and not a dataclass: one is made per record that is asked about."""
+    """The location of a delivered record. A tuple and not a dataclass: one is made per record that is asked about.
+
+    `offset` is -1 with acks=0, and for a duplicate whose batch the broker remembers no more. `timestamp_ms` (since 1970) is
+    the record's own, or the broker's where the topic has message.timestamp.type=LogAppendTime.
+    """
 
     topic: str
     partition: int
@@ -257,6 +263,7 @@ def _wake(loop: asyncio.AbstractEventLoop, future: asyncio.Future[None]) -> None
         loop.call_soon_threadsafe(finish)
 
 
+@public("odradek")
 class Delivery:
     """The fate of one record: block on `result()`, `await` it, or register a callback."""
 

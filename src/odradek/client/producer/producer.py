@@ -27,8 +27,10 @@ from odradek.client.producer.delivery import Delivery, RecordMetadata
 from odradek.client.producer.partitioner import Partitioner
 from odradek.client.producer.record_input import HeaderInput, K, Serializer, TracedHeaders, V
 from odradek.client.settings import ProducerSettings
+from odradek.client.shown_settings import with_settings
 from odradek.client.transactions.prepared import TransactionIdentity
 from odradek.model.exception_text import add_note
+from odradek.model.public import public
 from odradek.runtime.ports import Clock, Entropy
 from odradek.telemetry import events
 
@@ -37,6 +39,7 @@ _log = events.get("client")
 _AT_EXIT_S: Final = 10.0
 
 
+@public("odradek")
 class Producer(Generic[K, V]):
     """Sends records from any thread.
 
@@ -47,10 +50,11 @@ class Producer(Generic[K, V]):
     `send` only puts the record into a batch in memory: a thread behind the producer sends batches and reads answers. Look
     at the returned `Delivery`, or call `flush`, to learn its outcome: failures no one looked at are raised there.
 
-    Settings are Kafka's, as keyword arguments; see `ProducerSettings` for all of them. `K` and `V` are what the serializers
+    Settings are Kafka's, as keyword arguments; `help` explains each below `__init__`. `K` and `V` are what the serializers
     take, and so the types of keys and values to send.
     """
 
+    @with_settings(ProducerSettings, ProducerOptions)
     def __init__(
         self,
         bootstrap_servers: str | list[str] | tuple[str, ...],
@@ -97,7 +101,7 @@ class Producer(Generic[K, V]):
         *,
         key_serializer: Serializer[K] | None = None,
         value_serializer: Serializer[V] | None = None,
-        **more: Any,
+        **more: Unpack[ProducerOptions],
     ) -> Self:
         """Returns a producer for a mapping with Kafka's names: `{"bootstrap.servers": "...", "linger.ms": 20}`."""
         return cls(

@@ -23,6 +23,7 @@ from odradek.client.producer.delivery import Delivery
 from odradek.client.producer.partitioner import Partitioner
 from odradek.client.producer.record_input import HeaderInput, K, Serializer, TracedHeaders, V
 from odradek.client.settings import ProducerSettings
+from odradek.client.shown_settings import with_settings
 from odradek.runtime.ports import Clock, Entropy
 from odradek.telemetry import events
 
@@ -41,10 +42,11 @@ class ProducerSyncParts(Generic[K, V]):
     `send` only puts the record into a batch in memory: a thread behind the producer sends batches and reads answers. Look
     at the returned `Delivery`, or call `flush`, to learn its outcome: failures no one looked at are raised there.
 
-    Settings are Kafka's, as keyword arguments; see `ProducerSettings` for all of them. `K` and `V` are what the serializers
+    Settings are Kafka's, as keyword arguments; `help` explains each below `__init__`. `K` and `V` are what the serializers
     take, and so the types of keys and values to send.
     """
 
+    @with_settings(ProducerSettings, ProducerOptions)
     def __init__(
         self,
         bootstrap_servers: str | list[str] | tuple[str, ...],

@@ -18,11 +18,14 @@ from odradek.client.options import ShareConsumerOptions
 from odradek.client.settings import ShareConsumerSettings
 from odradek.client.share.share_core import SHUTDOWN_S, AcknowledgementCallback, ShareConsumerCore
 from odradek.client.share.share_record import ShareRecord
+from odradek.client.shown_settings import with_settings
 from odradek.model.ids import TopicPartition
+from odradek.model.public import public
 from odradek.protocol.acknowledge_types import AcknowledgeType
 from odradek.runtime.ports import Clock, Entropy
 
 
+@public("odradek")
 class AsyncShareConsumer(Generic[K, V]):
     """Reads topics as queues from one event loop (KIP-932).
 
@@ -39,10 +42,11 @@ class AsyncShareConsumer(Generic[K, V]):
     With explicit, `acknowledge` decides about each record. Use it from one task at a time: a second one that polls gets
     ConcurrentUseError.
 
-    Settings are Kafka's, as keyword arguments; see `ShareConsumerSettings` for all of them. `K` and `V` are what the
+    Settings are Kafka's, as keyword arguments; `help` explains each below `__init__`. `K` and `V` are what the
     deserializers return: a record's key is a `K` or None, its value a `V` or None.
     """
 
+    @with_settings(ShareConsumerSettings, ShareConsumerOptions)
     def __init__(
         self,
         bootstrap_servers: str | list[str] | tuple[str, ...],
@@ -75,7 +79,7 @@ class AsyncShareConsumer(Generic[K, V]):
         *,
         key_deserializer: Deserializer[K] | None = None,
         value_deserializer: Deserializer[V] | None = None,
-        **more: Any,
+        **more: Unpack[ShareConsumerOptions],
     ) -> Self: ...
 
     @overload
@@ -86,7 +90,7 @@ class AsyncShareConsumer(Generic[K, V]):
         *,
         key_deserializer: Deserializer[KeyT] | None = None,
         value_deserializer: Deserializer[ValueT] | None = None,
-        **more: Any,
+        **more: Unpack[ShareConsumerOptions],
     ) -> AsyncShareConsumer[KeyT, ValueT]: ...
 
     @classmethod
@@ -96,7 +100,7 @@ class AsyncShareConsumer(Generic[K, V]):
         *,
         key_deserializer: Deserializer[Any] | None = None,
         value_deserializer: Deserializer[Any] | None = None,
-        **more: Any,
+        **more: Unpack[ShareConsumerOptions],
     ) -> AsyncShareConsumer[Any, Any]:
         """Makes a consumer from a mapping with Kafka's names: `{"bootstrap.servers": "...", "group.id": "mailers"}`."""
         return cls(

@@ -22,11 +22,14 @@ from odradek.client.options import ShareConsumerOptions
 from odradek.client.settings import ShareConsumerSettings
 from odradek.client.share.share_core import SHUTDOWN_S, AcknowledgementCallback, ShareConsumerCore
 from odradek.client.share.share_record import ShareRecord
+from odradek.client.shown_settings import with_settings
 from odradek.model.ids import TopicPartition
+from odradek.model.public import public
 from odradek.protocol.acknowledge_types import AcknowledgeType
 from odradek.runtime.ports import Clock, Entropy
 
 
+@public("odradek")
 class ShareConsumer(Generic[K, V]):
     """Reads topics as queues (KIP-932).
 
@@ -43,10 +46,11 @@ class ShareConsumer(Generic[K, V]):
     With explicit, `acknowledge` decides about each record. Use it from one thread at a time: a second one that polls gets
     ConcurrentUseError.
 
-    Settings are Kafka's, as keyword arguments; see `ShareConsumerSettings` for all of them. `K` and `V` are what the
+    Settings are Kafka's, as keyword arguments; `help` explains each below `__init__`. `K` and `V` are what the
     deserializers return: a record's key is a `K` or None, its value a `V` or None.
     """
 
+    @with_settings(ShareConsumerSettings, ShareConsumerOptions)
     def __init__(
         self,
         bootstrap_servers: str | list[str] | tuple[str, ...],
@@ -79,7 +83,7 @@ class ShareConsumer(Generic[K, V]):
         *,
         key_deserializer: Deserializer[K] | None = None,
         value_deserializer: Deserializer[V] | None = None,
-        **more: Any,
+        **more: Unpack[ShareConsumerOptions],
     ) -> Self: ...
     @overload
     @classmethod
@@ -89,7 +93,7 @@ class ShareConsumer(Generic[K, V]):
         *,
         key_deserializer: Deserializer[KeyT] | None = None,
         value_deserializer: Deserializer[ValueT] | None = None,
-        **more: Any,
+        **more: Unpack[ShareConsumerOptions],
     ) -> ShareConsumer[KeyT, ValueT]: ...
     @classmethod
     def from_config(
@@ -98,7 +102,7 @@ class ShareConsumer(Generic[K, V]):
         *,
         key_deserializer: Deserializer[Any] | None = None,
         value_deserializer: Deserializer[Any] | None = None,
-        **more: Any,
+        **more: Unpack[ShareConsumerOptions],
     ) -> ShareConsumer[Any, Any]:
         """Makes a consumer from a mapping with Kafka's names: `{"bootstrap.servers": "...", "group.id": "mailers"}`."""
         return cls(

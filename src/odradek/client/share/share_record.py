@@ -7,11 +7,16 @@ from uuid import UUID
 
 from odradek.client.consumer.consumer_record import K, V
 from odradek.model.ids import TopicPartition
+from odradek.model.public import public
 from odradek.records import Header, TimestampType
 
 
+@public("odradek")
 class ShareRecord(NamedTuple, Generic[K, V]):
     """A record, the offset at which it stands, and how often it was delivered.
+
+    `delivery_count` is 1 at the first delivery; the group's setting share.delivery.count.limit is the highest. The other
+    fields are those of a `ConsumerRecord`.
 
     `K` and `V` are what the deserializers return, `bytes` without one: type checkers know it, and Python ignores it.
     """

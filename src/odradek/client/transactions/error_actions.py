@@ -12,6 +12,7 @@ from typing import Final
 from odradek.client.groups.member import COORDINATOR_MOVED
 from odradek.client.groups.values import CommitFailedError
 from odradek.model.errors import ErrorCode, KafkaError
+from odradek.model.public import public
 
 
 class TransactionError(KafkaError):
@@ -22,6 +23,7 @@ class FatalTransactionError(KafkaError):
     """The producer cannot be used any more: close it."""
 
 
+@public("odradek")
 class ProducerFencedError(FatalTransactionError):
     """A newer producer uses the transactional id: this one must stop. What it had not committed is aborted."""
 

@@ -6,11 +6,13 @@ import os
 from typing import Final
 
 from odradek.client.settings_file import connection_settings
+from odradek.model.public import public
 
 BOOTSTRAP: Final = "ODRADEK_BOOTSTRAP"
 CLIENT_CONFIG: Final = "ODRADEK_CLIENT_CONFIG"
 
 
+@public("odradek.spark")
 def connection_options(path: str | None = None) -> dict[str, str]:
     """Returns a clients' properties file as options of `format("odradek")`, and of `Streams`, for connecting. `path`: by
     default what the variable ODRADEK_CLIENT_CONFIG names; without it, no login. The brokers are those of ODRADEK_BOOTSTRAP, if

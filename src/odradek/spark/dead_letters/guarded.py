@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any, Final, Generic, ParamSpec, TypeVar
 from odradek.dead_letters.headers import RecordFailure
 from odradek.model.errors import ConfigError
 from odradek.model.lazy import lazy
+from odradek.model.public import public
 from odradek.spark.rows.columns import DEAD_LETTER, DEAD_LETTER_FIELDS, DEAD_LETTER_TYPE, HEADERS_TYPE
 
 if TYPE_CHECKING:
@@ -97,6 +98,7 @@ class GuardedCall:
         return outcome
 
 
+@public("odradek.spark")
 def guarded(
     returns: str | DataType, *, name: str | None = None
 ) -> Callable[[Callable[P, R]], GuardedFunction[P, R]]:
@@ -113,6 +115,7 @@ def guarded(
     return lambda function: GuardedFunction(function, returns, name)
 
 
+@public("odradek.spark")
 def where_or_dead(frame: DataFrame, condition: str | Column) -> DataFrame:
     """Rows for which `condition` is true, and all with a dead letter: `where` alone would drop those."""
     _need_letters(frame, "where_or_dead")
@@ -120,6 +123,7 @@ def where_or_dead(frame: DataFrame, condition: str | Column) -> DataFrame:
     return frame.where(functions.col(DEAD_LETTER).isNotNull() | wanted)
 
 
+@public("odradek.spark")
 def split_dead_letters(frame: DataFrame) -> tuple[DataFrame, DataFrame]:
     """Returns the good rows, without `deadLetter`, for anything that cannot carry it along, such as an aggregate; and the
     others.
@@ -137,6 +141,7 @@ def split_dead_letters(frame: DataFrame) -> tuple[DataFrame, DataFrame]:
     return frame.where(letter.isNull()).drop(DEAD_LETTER), frame.where(letter.isNotNull()).select(letter)
 
 
+@public("odradek.spark")
 def add_dead_letters(rows: DataFrame, letters: DataFrame) -> DataFrame:
     """Rows to write, and the second half of `split_dead_letters`: what one sink writes in one batch."""
     _need_letters(letters, "add_dead_letters")

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Final
 
 from odradek.model.errors import ConfigError
 from odradek.model.lazy import lazy
+from odradek.model.public import public
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame, functions
@@ -28,6 +29,7 @@ _NEEDED: Final = ("key", "value", "topic", "partition", "offset", "headers")
 _IDENTITY: Final = "__odradek_identity"
 
 
+@public("odradek.spark")
 def deduplicate(records: DataFrame, *, within: str | None = None) -> DataFrame:
     """Keeps one of each record that `format("odradek")` wrote more than once; others pass untouched.
 

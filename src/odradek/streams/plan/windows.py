@@ -9,6 +9,7 @@ from typing import Final, Literal, TypeAlias
 
 from odradek.model.errors import ConfigError
 from odradek.model.java_numbers import trimmed
+from odradek.model.public import public
 
 Length: TypeAlias = str | int | timedelta
 """A length of time: text such as 5 minutes, a timedelta, or milliseconds."""
@@ -98,6 +99,7 @@ class TimeLimit:
         return ", ".join(limits) + (f", {self.when_full} when full" if len(limits) > 1 else "")
 
 
+@public("odradek.streams")
 def time_limit(
     wait: Length,
     *,

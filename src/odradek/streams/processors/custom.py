@@ -21,6 +21,7 @@ from functools import partial
 from typing import Any, Final
 
 from odradek.model.errors import ConfigError
+from odradek.model.public import public
 from odradek.spark.rows.result_types import ResultType, headers_type, timestamp_type
 from odradek.streams.plan.user_code import RecordProcessor
 from odradek.streams.processors.calendar import Calendar
@@ -73,6 +74,7 @@ class _Times:
         return undo
 
 
+@public("odradek.streams")
 class Timers:
     """The timers of one key, in place of Kafka Streams' punctuation.
 
@@ -114,6 +116,7 @@ class Timers:
         return due
 
 
+@public("odradek.streams")
 @dataclass(frozen=True, slots=True)
 class To:
     """A result for a side output, of a processor with several outputs: for the output `name`, a value or a StreamRecord."""
@@ -122,15 +125,17 @@ class To:
     value: Any
 
 
+@public("odradek.streams")
 class Processor:
-    """Handles each record of a key. `state` is a dict of the key's own, kept from record to record: plain
-    values, lists and dicts; `state.map(name)` and `state.list(name)` are for many entries. Values that are given back are
-    records with the key and, of a timer, its time; give a `StreamRecord` for others, and `To(output, value)` where there are
-    several outputs.
+    """Handles each record of a key. Subclasses define `process`, and `on_timer` if they set timers.
+
+    `state` is a dict of the key's own, kept from record to record: plain values, lists and dicts; `state.map(name)` and
+    `state.list(name)` are for many entries. Returned values become records with the key and, from a timer, its time; return a
+    `StreamRecord` for others, and `To(output, value)` where there are several outputs. State of a key that gets no record for
+    `time_to_live_ms`, in stream time, is dropped; None keeps it.
     """
 
     time_to_live_ms: int | None = None
-    """State of a key that got no record for so long, in stream time, is dropped. None: it stays."""
 
     def process(self, record: StreamRecord, state: KeyedState, timers: Timers) -> Iterable[Any] | None:
         """Handles a record; its key is not null. Returns what the processor emits."""

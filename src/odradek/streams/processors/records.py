@@ -6,7 +6,10 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from odradek.model.public import public
 
+
+@public("odradek.streams")
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StreamRecord:
     """A record, as a processor or a test sees it.

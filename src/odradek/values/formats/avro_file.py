@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import Any
 
 from odradek.model.errors import ConfigError
+from odradek.model.public import public
 from odradek.values.errors import SqlError
 from odradek.values.formats.avro_schemas import SPARK_TYPES, avro_type, parsed_schema
 from odradek.values.formats.avro_values import AvroCodec
@@ -13,6 +14,7 @@ from odradek.values.formats.framing import framing
 from odradek.values.formats.schema_files import read_schema_file
 
 
+@public("odradek.streams")
 class Avro:
     """The format of records in Avro, by a schema file.
 
@@ -47,7 +49,7 @@ class Avro:
         return self._ready().decode(body, is_all=True)
 
     def encode(self, value: Any) -> bytes:
-        """Raises ValueError for a value that does not fit the schema."""
+        """Returns the bytes of a value. Raises ValueError for a value that does not fit the schema."""
         return self._ready().encode(value, b"" if self._framing is None else self._framing.head())
 
     def _ready(self) -> AvroCodec:

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from odradek.model.errors import ConfigError
 from odradek.model.lazy import lazy
+from odradek.model.public import public
 from odradek.values.errors import SqlError
 from odradek.values.formats.framing import after_message_head, framing, message_head
 from odradek.values.formats.protobuf_schemas import SPARK_TYPES, message_class, message_indexes, proto_type
@@ -30,6 +31,7 @@ else:
 _COMPILE_TIMEOUT_S: Final = 60
 
 
+@public("odradek.streams")
 class Protobuf:
     """The format of records in Protobuf, by a schema file.
 
@@ -80,7 +82,8 @@ class Protobuf:
         return decoded_message(self._ready(), self._kind, data)
 
     def encode(self, value: Any) -> bytes:
-        """Raises ValueError for fields that the message does not have, or that do not fit."""
+        """Returns the bytes of a message with these fields. Raises ValueError for fields that the message does not have, or
+        that do not fit."""
         data = encoded_message(self._ready(), self._kind, value)
         return data if self._framing is None else self._framing.head() + message_head(self._indexes) + data
 
