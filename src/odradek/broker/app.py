@@ -29,12 +29,7 @@ from odradek.cluster.availability import TopicRules
 from odradek.cluster.controller.controller import Controller
 from odradek.cluster.controller.maintenance import policy_of
 from odradek.cluster.documents import BROKER
-from odradek.cluster.image import (
-    CONSUMER_OFFSETS,
-    SHARE_GROUP_STATE,
-    TRANSACTION_STATE,
-    ClusterImage,
-)
+from odradek.cluster.image import CONSUMER_OFFSETS, SHARE_GROUP_STATE, TRANSACTION_STATE, ClusterImage, differ
 from odradek.cluster.planning import ClusterDefaults
 from odradek.cluster.sync import BrokerReport
 from odradek.config.access import DEFAULT_PRINCIPAL_BUILDER
@@ -506,7 +501,7 @@ class Broker:
     async def _apply(self, before: ClusterImage, after: ClusterImage) -> asyncio.Future[None] | None:
         broker = self._context
         assert broker is not None, "the first image comes after the start"
-        if after.client_quotas != before.client_quotas:
+        if differ(before.client_quotas, after.client_quotas):
             broker.quotas.update(after.client_quotas)
         if broker.authorizer is not None and after.acls is not before.acls:
             authorizers.update_acls(broker.authorizer, after)

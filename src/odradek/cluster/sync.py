@@ -16,7 +16,7 @@ from uuid import UUID
 
 from odradek.cluster.availability import LogEnd
 from odradek.cluster.documents import DOCUMENTS
-from odradek.cluster.image import BrokerImage, ClusterImage, PartitionImage, TopicImage
+from odradek.cluster.image import BrokerImage, ClusterImage, PartitionImage, TopicImage, differ
 from odradek.cluster.sync_pieces import TURN, Steps, members
 from odradek.cluster.topic_documents import (
     partition_as_json,
@@ -177,12 +177,12 @@ def delta(before: ClusterImage, after: ClusterImage) -> Steps[bytes]:
     documents = {
         document.path: document.encode(document.of(after))
         for document in DOCUMENTS
-        if document.of(after) != document.of(before)
+        if differ(document.of(before), document.of(after))
     }
     if documents:
         update["documents"] = documents
-    gone = [name for name in before.topics if name not in after.topics]
-    if gone:
+    if not before.topics.keys() <= after.topics.keys():
+        gone = [name for name in before.topics if name not in after.topics]
         update["gone"] = gone
     pieces = [_bytes(update)[:-1]]
     changed = [name for name, topic in after.topics.items() if before.topics.get(name) is not topic]
@@ -218,13 +218,13 @@ def apply_update(image: ClusterImage | None, payload: bytes) -> Steps[ClusterIma
     for document in DOCUMENTS:
         if document.path in head.get("documents", {}):
             after = document.into(after, document.decode(head["documents"][document.path]))
-    gone = frozenset(head.get("gone", ()))
-    topics = {name: topic for name, topic in image.topics.items() if name not in gone}
+    gone = dict.fromkeys(name for name in head.get("gone", ()) if name in image.topics)
+    topics = []
     for name, change in changes.items():
-        topics[name] = _changed_topic(topics.get(name), name, change)
+        topics.append(_changed_topic(None if name in gone else image.topics.get(name), name, change))
         yield _size_of(change)
-    if changes or gone:
-        after = _with_topics(after, topics)
+    if topics or gone:
+        after = after.with_changed_topics(topics, gone)
     return replace(after, version=head["version"])
 
 
@@ -272,11 +272,7 @@ def _from_snapshot(
     for document in DOCUMENTS:
         if document.path in head["documents"]:
             image = document.into(image, document.decode(head["documents"][document.path]))
-    return replace(_with_topics(image, topics), version=head["version"])
-
-
-def _with_topics(image: ClusterImage, topics: dict[str, TopicImage]) -> ClusterImage:
-    return replace(image, topics=topics, topics_by_id={topic.topic_id: topic for topic in topics.values()})
+    return replace(image.with_only_topics(topics), version=head["version"])
 
 
 def _topic_change(before: TopicImage | None, after: TopicImage) -> dict[str, Any]:

@@ -252,3 +252,30 @@ async def test_an_unclean_leader_can_be_elected_on_demand(three: Any) -> None:
     leader = three.brokers[three.partition("t").leader]
     assert isinstance(await leader.propose("t", 0, [leader.broker_id]), PartitionImage)
     assert not three.partition("t").recovering
+
+
+async def test_a_broker_that_comes_back_leaves_partitions_alone_that_it_does_not_hold(cluster: Any) -> None:
+    await cluster.start(4)
+    for number in range(4):
+        await cluster.topic(f"t{number}", partitions=3, replicas=2)
+    before = dict(cluster.controller.latest.topics)
+    cluster.brokers[4].die()  # and comes back within its session: the registry never says that it was gone
+    await cluster.revive(4)
+    after = cluster.controller.latest.topics
+    is_held = {
+        (name, index): 4 in partition.replicas
+        for name, topic in before.items()
+        for index, partition in enumerate(topic.partitions)
+    }
+    changed = {
+        (name, index): after[name].partitions[index] != before[name].partitions[index]
+        for name, index in is_held
+    }
+    assert any(is_held.values())
+    assert not all(is_held.values())
+    assert changed == is_held
+    assert all(
+        after[name].partitions[index].leader_epoch > before[name].partitions[index].leader_epoch
+        for name, index in is_held
+        if before[name].partitions[index].leader == 4
+    )

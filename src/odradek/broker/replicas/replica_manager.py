@@ -106,6 +106,8 @@ class ReplicaManager:
         self._topic_config: tuple[TopicImage, BrokerConfig, LogConfig] | None = None
         """The last result of `_config_of`: a topic's partitions come in a row."""
         self._applied: dict[UUID, TopicImage] = {}
+        self._decided: Mapping[str, TopicImage] = {}
+        """The topics of the last image that was decided on to its end: those that are the same in the next one are skipped."""
         self._config: BrokerConfig | None = None
         self.leader_throttle: Final = ReplicationThrottle(me, self._leader_rate, self._throttle_window)
         """The throttle of what other brokers copy from this one."""
@@ -254,7 +256,10 @@ class ReplicaManager:
         self._held.image, self._config = image, config
         self._roles.brokers_changed(image)
         changes = 0
-        for topic_id, topic in image.topics_by_id.items():
+        for topic_name, topic in image.topics.items():
+            if self._decided.get(topic_name) is topic and not first:
+                continue
+            topic_id = topic.topic_id
             old = self._applied.get(topic_id)
             if old is topic and not first:
                 continue
@@ -272,13 +277,20 @@ class ReplicaManager:
                     changes += 1
                     if changes % _TURN == 0:
                         await asyncio.sleep(0)
-        for topic_id in [applied_id for applied_id in self._applied if applied_id not in image.topics_by_id]:
-            self._topic_gone(self._applied.pop(topic_id), pending)
+        self._decided = image.topics
+        self._forget_gone(image, pending)
         self.directories.remove_deleted_soon()
         if self._held.has_roles:
             for name in self.directories.lack_notes:
                 if self._opening.owes_note(name) and not self._lanes.is_busy(name):
                     self._put(name, pending)
+
+    def _forget_gone(self, image: ClusterImage, pending: PendingSteps) -> None:
+        """Every topic of the image is among the applied ones by now: the others, if there are any, are gone."""
+        if len(self._applied) == len(image.topics_by_id):
+            return
+        for topic_id in [gone_id for gone_id in self._applied if gone_id not in image.topics_by_id]:
+            self._topic_gone(self._applied.pop(topic_id), pending)
 
     def _topic_gone(self, topic: TopicImage, pending: PendingSteps) -> None:
         for index, state in enumerate(topic.partitions):

@@ -251,7 +251,8 @@ class BrokerChanges:
             return settled(partition, availability, rules)
 
         try:
-            await self._change_partitions("a broker's report", follow, everywhere=comes_back, among=damaged)
+            held_by = broker if comes_back else None
+            await self._change_partitions("a broker's report", follow, held_by=held_by, among=damaged)
         except KafkaError:
             self._known[broker] = before  # what it said was not acted upon: let it say it again
             raise
@@ -355,11 +356,19 @@ class BrokerChanges:
         }
 
     async def _change_partitions(
-        self, reason: str, step: Step, *, everywhere: bool = False, among: frozenset[ReplicaId] = frozenset()
+        self,
+        reason: str,
+        step: Step,
+        *,
+        held_by: BrokerId | None = None,
+        among: frozenset[ReplicaId] = frozenset(),
     ) -> None:
-        """Takes each partition one step further, and commits the result together with the brokers in service."""
+        """Takes each partition one step further, and commits the result together with the brokers in service.
+
+        A steady partition has no next step, unless this broker holds a replica of it, or it is `among` those.
+        """
         liveness = self.liveness()
-        changed = list(self._stepped(liveness, step, everywhere=everywhere, among=among))
+        changed = list(self._stepped(liveness, step, held_by=held_by, among=among))
         brokers = tuple(liveness.brokers[broker] for broker in sorted(liveness.brokers))
         before = self._changes.image
 
@@ -370,7 +379,7 @@ class BrokerChanges:
         _log_elections(reason, before, changed)
 
     def _stepped(
-        self, liveness: Liveness, step: Step, *, everywhere: bool, among: frozenset[ReplicaId]
+        self, liveness: Liveness, step: Step, *, held_by: BrokerId | None, among: frozenset[ReplicaId]
     ) -> Iterator[TopicImage]:
         usual = liveness.availability()
         special = liveness.special_replicas() | among
@@ -380,7 +389,8 @@ class BrokerChanges:
             for index, partition in enumerate(topic.partitions):
                 replica = (topic.topic_id, index)
                 is_special = bool(special) and replica in special
-                if not (everywhere or is_special) and _is_steady(partition, usual):
+                is_held = held_by is not None and held_by in partition.replicas
+                if not (is_held or is_special) and _is_steady(partition, usual):
                     continue
                 rules = rules or self.rules_of(topic)
                 availability = liveness.standing_for(*replica) if is_special else usual
