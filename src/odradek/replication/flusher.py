@@ -1,8 +1,9 @@
 """Group commit: appends during a flush share the next one.
 
-A partition is queued when it has records that are not durable. A few workers each take every queued partition that is not
-being flushed, run the flushes on a thread, and let the partitions move their high watermarks. A flush that fails is never
-retried: after a failed fsync the kernel may have dropped the pages and a second call would wrongly succeed.
+A partition is queued when it has records that are not durable. A group of flushes takes every queued partition that is not
+being flushed, runs on a thread, and lets the partitions move their high watermarks; a few groups run at a time. A flush that
+fails is never retried: after a failed fsync the kernel may have dropped the pages and a second call would wrongly succeed.
+Callbacks, and no task: an acknowledgement waits for each round of the loop (decision 0095).
 """
 
 from __future__ import annotations
@@ -10,6 +11,7 @@ from __future__ import annotations
 import asyncio
 import errno
 from collections.abc import Callable, Mapping
+from functools import partial
 from typing import Final
 
 from odradek.model.ids import TopicPartition
@@ -17,11 +19,14 @@ from odradek.replication.partition import Partition
 from odradek.runtime.ports import Offload
 from odradek.storage.log.log import FlushJob
 
-_WORKERS: Final = 4
+_SHARES_MAX: Final = 4
+"""The most groups of flushes at a time."""
 _SHARE: Final = 16
+"""The most flushes of a group."""
 
 OnFailure = Callable[[Partition, OSError], None]
 OnSynced = Callable[[Partition, float], None]
+Outcomes = list[tuple[OSError | None, float]]
 
 
 class Flusher:
@@ -43,48 +48,78 @@ class Flusher:
         self._queued: dict[Partition, None] = {}
         self._under_way: dict[Partition, float] = {}
         """Flushes by when they began."""
-        self._workers: dict[asyncio.Task[None], None] = {}
+        self._shares = 0
+        """Groups of flushes that are about to begin or under way."""
+        self._idle: list[asyncio.Future[None]] = []
+        """Waiters for the end of all flushes."""
 
     def request(self, partition: Partition) -> None:
         """Flushes the partition soon; cheap, and idempotent until the flush starts."""
         if partition in self._queued or partition.retired is not None:
             return
         self._queued[partition] = None
-        if len(self._workers) < _WORKERS and partition not in self._under_way:
-            self._start_worker()
+        if self._shares < _SHARES_MAX and partition not in self._under_way:
+            self._begin_soon()
 
     @property
     def under_way(self) -> Mapping[TopicPartition, float]:
         """Flushes that did not end yet, by when they began."""
         return {partition.name: began for partition, began in self._under_way.items()}
 
-    def _start_worker(self) -> None:
-        # It starts in the loop's next round: everything appended in this one shares its flush.
-        task = asyncio.get_running_loop().create_task(self._work())
-        self._workers[task] = None
-        task.add_done_callback(self._finished)
+    def _begin_soon(self) -> None:
+        # It begins in the loop's next round: everything appended in this one shares its flush.
+        self._shares += 1
+        asyncio.get_running_loop().call_soon(self._begin)
 
     async def drain(self) -> None:
         """Waits until nothing is queued or under way."""
-        while self._workers:
-            await asyncio.gather(*self._workers, return_exceptions=True)
+        while self._shares:
+            waiter: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+            self._idle.append(waiter)
+            await waiter
 
-    async def _work(self) -> None:
-        while jobs := self._next_jobs():
-            try:
-                outcomes = await self._offload.run(_run, [job for _, job in jobs], self._now)
-            except BaseException as reason:
-                self._abandon(jobs, reason)
-                raise
+    def _begin(self) -> None:
+        """Begins the next group of flushes, or ends this one's turn if there is nothing to flush."""
+        jobs: list[tuple[Partition, FlushJob]] = []
+        try:
+            jobs = self._next_jobs()
+            if jobs:
+                done = partial(self._ended, jobs)
+                self._offload.submit(done, _run, [job for _, job in jobs], self._now)
+                return
+        except Exception as reason:  # noqa: BLE001 - whatever it is, the partitions that wait must be flushed
+            self._abandon(jobs, reason)
+            _report(reason)
+        self._shares -= 1
+        if self._shares:
+            return
+        if any(partition not in self._under_way for partition in self._queued):
+            self._begin_soon()
+            return
+        waiting, self._idle = self._idle, []
+        for waiter in waiting:
+            if not waiter.done():
+                waiter.set_result(None)
+
+    def _ended(
+        self, jobs: list[tuple[Partition, FlushJob]], outcomes: Outcomes | None, error: BaseException | None
+    ) -> None:
+        if outcomes is None:
+            reason = error or RuntimeError("the flush has neither a result nor an error")
+            self._abandon(jobs, reason)
+            if not isinstance(reason, asyncio.CancelledError):
+                _report(reason)
+        else:
             for partition, _ in jobs:
                 self._under_way.pop(partition, None)
-            for (partition, job), (error, seconds) in zip(jobs, outcomes, strict=True):
+            for (partition, job), (failure, seconds) in zip(jobs, outcomes, strict=True):
                 try:
                     if self._on_synced is not None:
                         self._on_synced(partition, seconds)
-                    self._done(partition, job, error)
-                except Exception as reason:  # noqa: BLE001 - one partition's trouble must not keep the others waiting
-                    _report(reason)
+                    self._done(partition, job, failure)
+                except Exception as raised:  # noqa: BLE001 - one partition's trouble must not keep the others waiting
+                    _report(raised)
+        self._begin()
 
     def _done(self, partition: Partition, job: FlushJob, error: OSError | None) -> None:
         if error is not None:
@@ -113,21 +148,14 @@ class Flusher:
                     break
         return jobs
 
-    def _finished(self, task: asyncio.Task[None]) -> None:
-        self._workers.pop(task, None)
-        if not task.cancelled() and (error := task.exception()) is not None:
-            _report(error)
-            if self._queued and not self._workers:
-                self._start_worker()
-
 
 def _report(error: BaseException) -> None:
     asyncio.get_running_loop().call_exception_handler({"message": "the flusher failed", "exception": error})
 
 
-def _run(jobs: list[FlushJob], now: Callable[[], float]) -> list[tuple[OSError | None, float]]:
+def _run(jobs: list[FlushJob], now: Callable[[], float]) -> Outcomes:
     """Runs on a worker thread; returns for each job its error, if any, and how many seconds it took."""
-    outcomes: list[tuple[OSError | None, float]] = []
+    outcomes: Outcomes = []
     for job in jobs:
         began, failure = now(), None
         try:

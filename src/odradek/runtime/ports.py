@@ -43,6 +43,12 @@ class Offload(Protocol):
     async def run(self, work: Callable[..., T], *arguments: object) -> T:
         """Calls `work(*arguments)` on another thread and returns (or raises) its outcome."""
 
+    def submit(
+        self, done: Callable[[T | None, BaseException | None], None], work: Callable[..., T], *arguments: object
+    ) -> None:
+        """Calls `work(*arguments)` on another thread, and then `done(value, error)` on the loop: `run` for callers that have
+        no coroutine. Work that has not begun when the offload closes may end with CancelledError, or never."""
+
 
 class DiskFile(Protocol):
     """An open file. All methods block, raise OSError, and take positions in bytes from the file's start."""

@@ -9,15 +9,19 @@ from __future__ import annotations
 import asyncio
 import threading
 from collections.abc import Callable
+from functools import partial
 from queue import SimpleQueue
 from typing import Any, NamedTuple, TypeVar
 
 T = TypeVar("T")
+Done = Callable[[Any, BaseException | None], None]
 
 
 class _Work(NamedTuple):
     loop: asyncio.AbstractEventLoop
-    future: asyncio.Future[Any]
+    future: asyncio.Future[Any] | None
+    """The waiter, whose cancellation drops work that has not begun; None for work that always runs."""
+    done: Done
     work: Callable[..., Any]
     arguments: tuple[object, ...]
 
@@ -42,6 +46,20 @@ class ThreadOffload:
     async def run(self, work: Callable[..., T], *arguments: object) -> T:
         loop = asyncio.get_running_loop()
         future: asyncio.Future[T] = loop.create_future()
+        self._put(_Work(loop, future, partial(_settle, future), work, arguments))
+        try:
+            return await future
+        finally:
+            del future  # it holds the error, whose traceback holds this frame: a cycle that keeps what the work expanded
+
+    def submit(
+        self, done: Callable[[T | None, BaseException | None], None], work: Callable[..., T], *arguments: object
+    ) -> None:
+        """Calls `work(*arguments)` on another thread, and then `done(value, error)` on the loop, which saves the loop the
+        rounds of a future and of a task. Work that `close` drops ends with CancelledError."""
+        self._put(_Work(asyncio.get_running_loop(), None, done, work, arguments))
+
+    def _put(self, work: _Work) -> None:
         with self._lock:
             if self._closed:
                 raise RuntimeError("no more work is taken: the offload is closed")
@@ -49,11 +67,7 @@ class ThreadOffload:
                 self._start()
             else:
                 self._free -= 1
-        self._queue.put(_Work(loop, future, work, arguments))
-        try:
-            return await future
-        finally:
-            del future  # it holds the error, whose traceback holds this frame: a cycle that keeps what the work expanded
+        self._queue.put(work)
 
     def close(self) -> None:
         """Waits for work that has begun, drops the rest. Idempotent; `run` raises RuntimeError after it."""
@@ -80,7 +94,7 @@ class ThreadOffload:
     def _serve(self) -> None:
         while (work := self._queue.get()) is not None:
             value, error = None, None
-            if not work.future.cancelled():
+            if work.future is None or not work.future.cancelled():
                 try:
                     value = work.work(*work.arguments)
                 except BaseException as raised:  # noqa: BLE001 - it belongs to the waiter
@@ -93,7 +107,7 @@ class ThreadOffload:
 
 def _deliver(work: _Work, value: object, error: BaseException | None) -> None:
     try:
-        work.loop.call_soon_threadsafe(_settle, work.future, value, error)
+        work.loop.call_soon_threadsafe(work.done, value, error)
     except RuntimeError:
         return  # the loop is closed: nothing waits any more
 

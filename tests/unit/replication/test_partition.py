@@ -35,6 +35,16 @@ class HeldOffload:
         self.waiting.append((future, work, arguments))
         return await future
 
+    def submit(self, done: Callable[[Any, BaseException | None], None], work: Any, *arguments: object) -> None:
+        future: asyncio.Future[Any] = asyncio.get_running_loop().create_future()
+        self.waiting.append((future, work, arguments))
+
+        def tell(ended: asyncio.Future[Any]) -> None:
+            error = asyncio.CancelledError() if ended.cancelled() else ended.exception()
+            done(None if error else ended.result(), error)
+
+        future.add_done_callback(tell)
+
     async def release(self) -> None:
         for _ in range(3):
             await asyncio.sleep(0)

@@ -50,6 +50,8 @@ class _Job:
     work: Callable[..., Any]
     arguments: tuple[object, ...]
     outcome: asyncio.Future[Any]
+    done: Callable[[Any, BaseException | None], None] | None = None
+    """The function that takes the result in place of the future."""
     result: Any = None
     error: BaseException | None = None  # stored-error: it goes into one future
     is_over: bool = False
@@ -130,6 +132,13 @@ class SimOffload:
         value: T = await job.outcome
         return value
 
+    def submit(
+        self, done: Callable[[T | None, BaseException | None], None], work: Callable[..., T], *arguments: object
+    ) -> None:
+        job = _Job(offload=self, work=work, arguments=arguments, outcome=self._loop.create_future(), done=done)
+        self._waiting.append(job)
+        self._start_next()
+
     def _start_next(self) -> None:
         while self._waiting and self._free_threads > 0:
             job = self._waiting.popleft()
@@ -198,7 +207,9 @@ class SimOffload:
 def _deliver(job: _Job) -> None:
     if job.outcome.done():  # its task was cancelled: the result comes too late for anyone
         return
-    if job.error is not None:
+    if job.done is not None:
+        job.done(job.result, job.error)
+    elif job.error is not None:
         job.outcome.set_exception(job.error)
     else:
         job.outcome.set_result(job.result)
