@@ -11,7 +11,7 @@ a pause that doubles up to a second, and is varied by chance: brokers that lost 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from functools import partial
 from typing import TYPE_CHECKING, Final
 
@@ -67,7 +67,7 @@ class Peers:
         self._lanes: dict[tuple[BrokerId, str], _Lane] = {}
         self._closed = False
 
-    async def send(
+    def send(
         self,
         broker: BrokerId,
         api_key: int,
@@ -75,9 +75,24 @@ class Peers:
         *,
         timeout_s: float | None = None,
         lane: str = "",
-    ) -> Message:
-        """Returns the broker's answer. PeerUnreachable, and nothing else, when there is none within `timeout_s`."""
+    ) -> Awaitable[Message]:
+        """Returns the broker's answer, to be awaited. PeerUnreachable, and nothing else, when there is none within `timeout_s`.
+
+        Where the lane is connected, the request is sent by this call, and the answer is a future: a follower that asks again
+        and again saves a task, and two rounds of the loop, for each fetch.
+        """
         limit_s = self._request_timeout_s if timeout_s is None else timeout_s
+        known = self._lanes.get((broker, lane))
+        if known is not None and not self._closed and (connection := known.ready) is not None:
+            try:
+                return connection.send(api_by_key(api_key), request, timeout_s=limit_s)
+            except PeerUnreachable as error:
+                return _failed(error)
+        return self._connect_and_send(broker, api_key, request, limit_s, lane)
+
+    async def _connect_and_send(
+        self, broker: BrokerId, api_key: int, request: Message, limit_s: float, lane: str
+    ) -> Message:
         deadline = self._now() + limit_s
         if self._closed:
             raise PeerUnreachable("this broker is stopping")
@@ -91,8 +106,8 @@ class Peers:
                 partial(self._on_lost, broker),
                 partial(self._security, broker),
             )
-        connection = place.connection
-        if connection is None or connection.closed or connection.is_expiring:
+        connection = place.ready
+        if connection is None:
             try:
                 async with asyncio.timeout(limit_s):
                     connection = await place.connected(lambda: self._address_of(broker))
@@ -119,6 +134,12 @@ class Peers:
             lane.close("this broker is stopping")
         self._lanes.clear()
         await asyncio.sleep(0)  # asyncio lets go of a transport in the loop's next round
+
+
+def _failed(error: PeerUnreachable) -> asyncio.Future[Message]:
+    future: asyncio.Future[Message] = asyncio.get_running_loop().create_future()
+    future.set_exception(error)
+    return future
 
 
 class _Lane:
@@ -162,6 +183,14 @@ class _Lane:
         self._attempt: asyncio.Timeout | None = None
         self._closed_for: str | None = None
         self.connection: PeerConnection | None = None
+
+    @property
+    def ready(self) -> PeerConnection | None:
+        """The connection, if requests may be sent on it."""
+        connection = self.connection
+        if connection is None or connection.closed or connection.is_expiring:
+            return None
+        return connection
 
     async def connected(self, address: Callable[[], tuple[str, int] | None]) -> PeerConnection:
         """Returns the connection, made if there is none. The address is asked for when it is needed, after the pause."""

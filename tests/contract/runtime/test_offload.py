@@ -70,3 +70,24 @@ def test_work_whose_caller_gave_up_disturbs_no_one(tell: Callable[[Story], Any])
         assert await offload.run(max, 1, 2) == 2
 
     tell(story)
+
+
+def test_submitted_work_tells_its_outcome_on_the_loop(tell: Callable[[Story], Any]) -> None:
+    async def story(offload: Offload) -> None:
+        ended = asyncio.Event()
+        heard: list[tuple[Any, type[BaseException] | None]] = []
+
+        def done(value: Any, error: BaseException | None) -> None:
+            assert asyncio.get_running_loop() is loop
+            heard.append((value, None if error is None else type(error)))
+            if len(heard) == 2:
+                ended.set()
+
+        loop = asyncio.get_running_loop()
+        offload.submit(done, divmod, 7, 2)
+        offload.submit(done, divmod, 7, 0)
+        assert heard == []
+        await ended.wait()
+        assert sorted(heard, key=str) == [((3, 1), None), (None, ZeroDivisionError)]
+
+    tell(story)

@@ -158,6 +158,31 @@ async def test_without_a_common_version_the_request_is_not_sent() -> None:
     assert broker.asked == []
 
 
+async def test_a_connected_lane_sends_within_the_call_and_its_errors_come_with_the_answer() -> None:
+    broker = Broker()
+    del broker.offered[api_by_name("SyncGroup").key]
+    async with listening(broker) as address, peers_at(address) as peers:
+        await peers.send(OTHER, HEARTBEAT, heartbeat("first"))
+        answer = peers.send(OTHER, HEARTBEAT, heartbeat("second"))
+        async with asyncio.timeout(20):
+            while len(broker.asked) < 2:  # although nothing awaited it yet
+                await asyncio.sleep(0.005)
+        assert isinstance(await answer, HeartbeatResponse)
+        assert len(broker.connections) == 1
+        refused = peers.send(OTHER, api_by_name("SyncGroup").key, heartbeat("not sent"))
+        with pytest.raises(PeerUnreachable, match="speaks no version of SyncGroup"):
+            await refused
+        peers.forget(OTHER)
+        assert isinstance(await peers.send(OTHER, HEARTBEAT, heartbeat("third")), HeartbeatResponse)
+        lost = peers.send(OTHER, HEARTBEAT, heartbeat("never"))
+        peers.forget(OTHER)
+        with pytest.raises(PeerUnreachable, match="is gone"):
+            await lost
+        await peers.close()
+        with pytest.raises(PeerUnreachable, match="stopping"):
+            await peers.send(OTHER, HEARTBEAT, heartbeat("fourth"))
+
+
 async def test_those_who_ask_at_once_share_one_connection() -> None:
     broker = Broker()
     async with listening(broker) as address, peers_at(address) as peers:

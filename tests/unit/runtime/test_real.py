@@ -145,6 +145,33 @@ async def test_offloaded_work_runs_on_another_thread_and_its_errors_come_back() 
     offload.close()
     with pytest.raises(RuntimeError):
         await offload.run(divmod, 7, 2)
+    with pytest.raises(RuntimeError, match="closed"):
+        offload.submit(lambda value, error: None, divmod, 7, 2)
+
+
+async def test_submitted_work_that_a_close_drops_ends_with_a_cancellation() -> None:
+    offload = ThreadOffload(1)
+    began, go_on = threading.Event(), threading.Event()
+    heard: list[tuple[object, BaseException | None]] = []
+
+    def busy() -> str:
+        began.set()
+        go_on.wait(10)
+        return "done"
+
+    offload.submit(lambda value, error: heard.append((value, error)), busy)
+    offload.submit(lambda value, error: heard.append((value, error)), busy)
+    await asyncio.to_thread(began.wait, 10)
+    closing = asyncio.ensure_future(asyncio.to_thread(offload.close))
+    await asyncio.sleep(0.05)
+    go_on.set()
+    await closing
+    async with asyncio.timeout(10):
+        while len(heard) < 2:
+            await asyncio.sleep(0.005)
+    assert heard[0] == ("done", None)
+    assert heard[1][0] in (None, "done")  # it may have begun before the close
+    assert heard[1][1] is None or isinstance(heard[1][1], asyncio.CancelledError)
 
 
 async def test_at_most_the_given_number_of_threads_work_at_once() -> None:

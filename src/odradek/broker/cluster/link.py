@@ -346,7 +346,7 @@ class ClusterLink:
             self._forwarding = cluster_forwarding.Forwarding(self)
         return self._forwarding
 
-    async def send(
+    def send(
         self,
         broker: BrokerId,
         api_key: int,
@@ -354,9 +354,9 @@ class ClusterLink:
         *,
         timeout_s: float | None = None,
         lane: str = "",
-    ) -> Message:
-        """Returns another broker's answer. Raises PeerUnreachable."""
-        return await self.peers.send(broker, api_key, request, timeout_s=timeout_s, lane=lane)
+    ) -> Awaitable[Message]:
+        """Returns another broker's answer, or PeerUnreachable, to be awaited; see `Peers.send`."""
+        return self.peers.send(broker, api_key, request, timeout_s=timeout_s, lane=lane)
 
     async def send_to_control_plane(
         self,
