@@ -46,6 +46,7 @@ from odradek.protocol.messages.data.produce import (
 from odradek.records import read_header
 from odradek.replication.leader_role import LeaderRole
 from odradek.replication.partition import Partition
+from odradek.runtime.prompt import PromptFuture
 from odradek.storage.log.results import AppendResult
 from odradek.storage.producers.verification import UNVERIFIED
 
@@ -81,7 +82,7 @@ def handle(
         work.raise_first_error()
         return None
     if work.waiting:
-        return work.acknowledged()
+        return work.acknowledged_at_once() or work.acknowledged()
     return work.response()
 
 
@@ -357,6 +358,37 @@ class _Work:
     def _judged(self, leader: LeaderRole, refusal: KafkaError) -> KafkaError:
         return leader.judged(refusal, self._broker.runtime.clock.monotonic())
 
+    def acknowledged_at_once(self) -> PromptFuture[ProduceResponse] | None:
+        """Returns the response to a request with a single batch, made in the turn of the loop that acknowledges it; None for
+        other requests."""
+        if len(self.waiting) > 1 or sum(len(topic.partition_responses) for topic in self._topics.values()) > 1:
+            return None
+        [(_, acknowledgement)] = self.waiting.values()
+        if acknowledgement.done():
+            return None
+        began = self._monotonic()
+        timer = asyncio.get_running_loop().call_later(max(self._timeout_ms, 0) / 1000, acknowledgement.cancel)
+        response: PromptFuture[ProduceResponse] = PromptFuture()
+
+        def settle(_: asyncio.Future[None]) -> None:
+            timer.cancel()
+            if response.done():
+                return
+            try:
+                outcomes = self._outcomes(began)
+            except Exception as error:  # noqa: BLE001 - the connection waits for this: it must learn of any end
+                response.set_exception(error)
+            else:
+                response.set_result(outcomes)
+
+        def give_up(_: PromptFuture[ProduceResponse]) -> None:
+            if response.cancelled():
+                acknowledgement.cancel()
+
+        acknowledgement.add_done_callback(settle)
+        response.add_done_callback(give_up)
+        return response
+
     async def acknowledged(self) -> ProduceResponse:
         """Returns the response, once every append is durable, failed, or out of time."""
         futures = [future for _, future in self.waiting.values()]
@@ -365,7 +397,10 @@ class _Work:
             await _settled(futures[0], self._timeout_ms)
         elif futures:
             await with_timeout(_all_settled(futures), self._timeout_ms)
-        if futures:
+        return self._outcomes(began)
+
+    def _outcomes(self, began: float) -> ProduceResponse:
+        if self.waiting:
             self._note_waits(began)
         for topic in self._topics.values():
             topic.partition_responses[:] = [
