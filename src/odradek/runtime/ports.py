@@ -44,7 +44,10 @@ class Offload(Protocol):
         """Calls `work(*arguments)` on another thread and returns (or raises) its outcome."""
 
     def submit(
-        self, done: Callable[[T | None, BaseException | None], None], work: Callable[..., T], *arguments: object
+        self,
+        done: Callable[[T | None, BaseException | None], None],
+        work: Callable[..., T],
+        *arguments: object,
     ) -> None:
         """Calls `work(*arguments)` on another thread, and then `done(value, error)` on the loop: `run` for callers that have
         no coroutine. Work that has not begun when the offload closes may end with CancelledError, or never."""

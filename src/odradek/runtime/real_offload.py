@@ -53,7 +53,10 @@ class ThreadOffload:
             del future  # it holds the error, whose traceback holds this frame: a cycle that keeps what the work expanded
 
     def submit(
-        self, done: Callable[[T | None, BaseException | None], None], work: Callable[..., T], *arguments: object
+        self,
+        done: Callable[[T | None, BaseException | None], None],
+        work: Callable[..., T],
+        *arguments: object,
     ) -> None:
         """Calls `work(*arguments)` on another thread, and then `done(value, error)` on the loop, which saves the loop the
         rounds of a future and of a task. Work that `close` drops ends with CancelledError."""

@@ -163,11 +163,11 @@ async def test_a_connected_lane_sends_within_the_call_and_its_errors_come_with_t
     del broker.offered[api_by_name("SyncGroup").key]
     async with listening(broker) as address, peers_at(address) as peers:
         await peers.send(OTHER, HEARTBEAT, heartbeat("first"))
-        answer = peers.send(OTHER, HEARTBEAT, heartbeat("second"))
+        second = peers.send(OTHER, HEARTBEAT, heartbeat("second"))
         async with asyncio.timeout(20):
             while len(broker.asked) < 2:  # although nothing awaited it yet
                 await asyncio.sleep(0.005)
-        assert isinstance(await answer, HeartbeatResponse)
+        assert isinstance(await second, HeartbeatResponse)
         assert len(broker.connections) == 1
         refused = peers.send(OTHER, api_by_name("SyncGroup").key, heartbeat("not sent"))
         with pytest.raises(PeerUnreachable, match="speaks no version of SyncGroup"):

@@ -35,7 +35,9 @@ class HeldOffload:
         self.waiting.append((future, work, arguments))
         return await future
 
-    def submit(self, done: Callable[[Any, BaseException | None], None], work: Any, *arguments: object) -> None:
+    def submit(
+        self, done: Callable[[Any, BaseException | None], None], work: Any, *arguments: object
+    ) -> None:
         future: asyncio.Future[Any] = asyncio.get_running_loop().create_future()
         self.waiting.append((future, work, arguments))
 

@@ -133,9 +133,14 @@ class SimOffload:
         return value
 
     def submit(
-        self, done: Callable[[T | None, BaseException | None], None], work: Callable[..., T], *arguments: object
+        self,
+        done: Callable[[T | None, BaseException | None], None],
+        work: Callable[..., T],
+        *arguments: object,
     ) -> None:
-        job = _Job(offload=self, work=work, arguments=arguments, outcome=self._loop.create_future(), done=done)
+        job = _Job(
+            offload=self, work=work, arguments=arguments, outcome=self._loop.create_future(), done=done
+        )
         self._waiting.append(job)
         self._start_next()
 

@@ -361,7 +361,10 @@ class _Work:
     def acknowledged_at_once(self) -> PromptFuture[ProduceResponse] | None:
         """Returns the response to a request with a single batch, made in the turn of the loop that acknowledges it; None for
         other requests."""
-        if len(self.waiting) > 1 or sum(len(topic.partition_responses) for topic in self._topics.values()) > 1:
+        if (
+            len(self.waiting) > 1
+            or sum(len(topic.partition_responses) for topic in self._topics.values()) > 1
+        ):
             return None
         [(_, acknowledgement)] = self.waiting.values()
         if acknowledgement.done():
