@@ -14,7 +14,7 @@ from odradek.client.metrics import MetricName
 from odradek.client.network.cancellation import to_its_end
 from odradek.client.network.own_loop import OwnLoop
 from odradek.client.options import ProducerOptions
-from odradek.client.producer.core import SHUTDOWN_S, ProducerCore
+from odradek.client.producer.core import SHUTDOWN_S, PartitionNotKnownError, ProducerCore
 from odradek.client.producer.delivery import Delivery, RecordMetadata
 from odradek.client.producer.partitioner import Partitioner
 from odradek.client.producer.record_input import HeaderInput, K, Serializer, TracedHeaders, V
@@ -119,7 +119,10 @@ class AsyncProducer(Generic[K, V]):
             core.transactions.core.check_sendable()
         key_bytes, value_bytes, pairs = core.content(key, value, headers)
         queues = core.accumulator.topics.get(topic) or await core.learn(topic)
-        queue = core.choose(queues, key_bytes, partition)
+        try:
+            queue = core.choose(queues, key_bytes, partition)
+        except PartitionNotKnownError:
+            queues, queue = await core.choose_again(topic, key_bytes, partition)
         if timestamp_ms is None:
             timestamp_ms = core.clock.wall_ms()
         deadline: float | None = None

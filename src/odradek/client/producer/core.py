@@ -47,6 +47,16 @@ _TO_ABORT: Final = (TransactionalState.OPEN, TransactionalState.BROKEN, Transact
 Headers = tuple[tuple[str, bytes | None], ...]
 
 
+class PartitionNotKnownError(KafkaError):
+    """A record is for a partition that the topic does not have, as far as the producer knows."""
+
+    def __init__(self, topic: str, count: int, partition: int) -> None:
+        super().__init__(
+            ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
+            f"topic {topic!r} has partitions 0 to {count - 1}, not {partition}",
+        )
+
+
 class ProducerCore:
     """The state and decisions of a producer, without its way to wait. It may be made on any thread; `start` and `finish` run
     on the event loop. `wake` asks for a turn of the sender, from any thread."""
@@ -122,6 +132,17 @@ class ProducerCore:
         image = await self.cluster.metadata.topic(topic, self.max_block_s)
         return self.accumulator.learn(topic, len(image.partitions), image.available)
 
+    async def choose_again(
+        self, topic: str, key: Buffer | None, partition: int | None
+    ) -> tuple[TopicQueues, PartitionQueue | None]:
+        """Asks the cluster for the topic's partitions once, and chooses among these: it may have got more, or be made again.
+
+        Raises PartitionNotKnownError if the partition is not there either.
+        """
+        await self.cluster.metadata.refresh(self.max_block_s)
+        queues = await self.learn(topic)
+        return queues, self.choose(queues, key, partition)
+
     def content(
         self, key: object, value: object, headers: HeaderInput
     ) -> tuple[Buffer | None, Buffer | None, Headers]:
@@ -133,7 +154,7 @@ class ProducerCore:
         )
 
     def choose(self, topic: TopicQueues, key: Buffer | None, partition: int | None) -> PartitionQueue | None:
-        """Returns the queue that a record goes to; None leaves it to the sticky partition."""
+        """Returns the queue that a record goes to; None leaves it to the sticky partition. Raises PartitionNotKnownError."""
         queues, count = topic.queues, topic.partition_count
         if partition is None and self._partitioner is not None:
             partition = self._partitioner(topic.topic, bytes(key) if key is not None else None, count)
@@ -141,11 +162,10 @@ class ProducerCore:
             if key is None or self.settings.partitioner_ignore_keys:
                 return None
             return queues[partition_of(bytes(key), count)]
-        if not 0 <= partition < count:
-            raise KafkaError(
-                ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
-                f"topic {topic.topic!r} has partitions 0 to {count - 1}, not {partition}",
-            )
+        if partition < 0:
+            raise KafkaError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"a partition is 0 or more, not {partition}")
+        if partition >= count:
+            raise PartitionNotKnownError(topic.topic, count, partition)
         return queues[partition]
 
     def batches_of(self, topic: TopicQueues, rows: Any) -> Iterator[tuple[PartitionQueue | None, Written]]:

@@ -18,7 +18,8 @@ from odradek.client.errors import TimedOutError, explain
 from odradek.client.network.loop_thread import LoopThread
 from odradek.client.options import ProducerOptions
 from odradek.client.producer.accumulator import TopicQueues
-from odradek.client.producer.core import SHUTDOWN_S, ProducerCore
+from odradek.client.producer.partition_queue import PartitionQueue
+from odradek.client.producer.core import SHUTDOWN_S, PartitionNotKnownError, ProducerCore
 from odradek.client.producer.delivery import Delivery
 from odradek.client.producer.partitioner import Partitioner
 from odradek.client.producer.record_input import HeaderInput, K, Serializer, TracedHeaders, V
@@ -121,11 +122,14 @@ class ProducerSyncParts(Generic[K, V]):
         if headers or not self._plain or not _is_plain(value) or not _is_plain(key):
             key, value, headers = self._content(key, value, headers)
         queues = self._topics.get(topic) or self._learn(topic)
-        queue = (
-            None
-            if key is None and partition is None and self._sticky
-            else self._choose(queues, key, partition)
-        )
+        try:
+            queue = (
+                None
+                if key is None and partition is None and self._sticky
+                else self._choose(queues, key, partition)
+            )
+        except PartitionNotKnownError:
+            queues, queue = self._choose_again(topic, key, partition)
         if timestamp_ms is None:
             timestamp_ms = self._wall_ms()
         with self._lock:
@@ -204,6 +208,12 @@ class ProducerSyncParts(Generic[K, V]):
         self._loop.check()
         self._core.check_usable()
         return self._loop.call(self._core.learn(topic))
+
+    def _choose_again(
+        self, topic: str, key: Any, partition: int | None
+    ) -> tuple[TopicQueues, PartitionQueue | None]:
+        self._refuse_own_thread()
+        return self._loop.call(self._core.choose_again(topic, key, partition))
 
     def _when_there_is_room(self, append: Callable[[], Delivery | None]) -> Delivery:
         self._refuse_own_thread()
