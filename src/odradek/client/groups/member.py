@@ -22,6 +22,8 @@ from odradek.protocol import Message
 
 COORDINATOR_MOVED: Final = frozenset({ErrorCode.NOT_COORDINATOR, ErrorCode.COORDINATOR_NOT_AVAILABLE})
 """Answers after which the coordinator is looked up again."""
+_EAGER_S: Final = 0.25
+"""The pause after the first heartbeat of a member that has no partitions yet."""
 PATIENCE_S: Final = 5.0
 """The seconds that we wait for a JoinGroup beyond the time that the broker may take."""
 
@@ -100,6 +102,30 @@ class UserSide:
         self.in_poll = False
         self.polled_at = 0.0
         self.handover_count = 0
+
+
+class FirstPauses:
+    """The pauses between heartbeats of a member without partitions: short at first, then twice as long, up to the interval.
+
+    The broker hands partitions out in the answers to heartbeats: a new member should not wait a whole interval for those that
+    another member has given up meanwhile."""
+
+    __slots__ = ("_count",)
+
+    def __init__(self) -> None:
+        self._count = 0
+
+    def begin(self) -> None:
+        """Notes that the member has joined or subscribed."""
+        self._count = 0
+
+    def next_s(self, interval_s: float, *, has_partitions: bool) -> float:
+        """Returns the time to the next heartbeat after one that was answered."""
+        if has_partitions:
+            self._count = 0
+            return interval_s
+        self._count += 1
+        return min(interval_s, _EAGER_S * float(1 << min(self._count - 1, 16)))
 
 
 class MembershipState:

@@ -16,6 +16,7 @@ from uuid import UUID
 
 from odradek.client.groups.member import (
     COORDINATOR_MOVED,
+    FirstPauses,
     MemberRequest,
     MemberSettings,
     MembershipState,
@@ -115,6 +116,7 @@ class ReconcilingMember(MembershipState):
         self._topics: tuple[str, ...] = ()
         """The subscribed topics, with a pattern of the client's resolved."""
         self._knows_topics = False
+        self._pauses = FirstPauses()
         self._held_since: float | None = None
         """The time of the first answer that another member holds the instance id."""
 
@@ -137,6 +139,7 @@ class ReconcilingMember(MembershipState):
 
     def subscribe(self, subscription: Subscription, now: float) -> None:
         self.subscription = subscription
+        self._pauses.begin()
         is_out = self.phase in (ConsumerPhase.OUT, ConsumerPhase.STALLED)
         if subscription.pattern is None or subscription.resolved_by_broker:
             self._topics, self._knows_topics = subscription.topics, True
@@ -267,15 +270,14 @@ class ReconcilingMember(MembershipState):
         self._epoch = self.generation = response.member_epoch
         if response.heartbeat_interval_ms > 0:
             self._interval_s = response.heartbeat_interval_ms / 1000
-        if self._changed():
-            self._beat_at = now
-        else:
-            self._beat_at = now + self._interval_s
         if response.assignment is not None:
             self._target = {
                 topic_partition.topic_id: tuple(topic_partition.partitions)
                 for topic_partition in response.assignment.topic_partitions
             }
+        pause_s = self._pauses.next_s(self._interval_s, has_partitions=any((self._target or {}).values()))
+        self._beat_at = now if self._changed() else now + pause_s
+        if response.assignment is not None:
             self._reconcile()
 
     # -- moves
@@ -310,6 +312,7 @@ class ReconcilingMember(MembershipState):
         self.generation = NO_GENERATION
         self._target = None
         self._last_sent = None
+        self._pauses.begin()
         self._beat_at = now
 
     def _lose(self, now: float) -> None:

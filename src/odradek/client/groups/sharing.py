@@ -13,6 +13,7 @@ from uuid import UUID
 
 from odradek.client.groups.member import (
     COORDINATOR_MOVED,
+    FirstPauses,
     MemberRequest,
     MemberSettings,
     MembershipState,
@@ -30,9 +31,6 @@ from odradek.protocol.messages.share.share_group_heartbeat import (
 _FENCED: Final = frozenset({ErrorCode.UNKNOWN_MEMBER_ID, ErrorCode.FENCED_MEMBER_EPOCH})
 _LATER: Final = COORDINATOR_MOVED | {ErrorCode.COORDINATOR_LOAD_IN_PROGRESS}
 _FEATURE_OFF: Final = "share groups are off in this cluster: raise its feature share.version to 1"
-
-_EAGER_S: Final = 0.25
-"""The pause after the first heartbeat of a member that has no partitions yet; it doubles up to the usual interval."""
 
 AssignedPartitions = Mapping[UUID, tuple[int, ...]]
 
@@ -59,8 +57,7 @@ class SharingMember(MembershipState):
         self._epoch = JOIN_EPOCH
         self._interval_s = settings.heartbeat_interval_s
         self._beat_at = 0.0
-        self._empty_count = 0
-        """Heartbeats in a row that brought no partitions, since the member joined or subscribed."""
+        self._pauses = FirstPauses()
         self._in_flight = False
         self._sending: tuple[str, ...] | None = None
         self._last_sent: tuple[str, ...] | None = None
@@ -80,7 +77,7 @@ class SharingMember(MembershipState):
 
     def subscribe(self, subscription: Subscription, now: float) -> None:
         self.subscription = subscription
-        self._empty_count = 0
+        self._pauses.begin()
         if self.phase in (ConsumerPhase.OUT, ConsumerPhase.STALLED):
             self.user.polled_at = now
             self._join(now)
@@ -182,15 +179,8 @@ class SharingMember(MembershipState):
                     for assigned in response.assignment.topic_partitions
                 }
             )
-        self._beat_at = now if self._last_sent != self._topics() else now + self._pause_s()
-
-    def _pause_s(self) -> float:
-        """Returns the time to the next heartbeat: a member without partitions should not wait a whole interval for them."""
-        if self.assigned:
-            self._empty_count = 0
-            return self._interval_s
-        self._empty_count += 1
-        return min(self._interval_s, _EAGER_S * float(1 << min(self._empty_count - 1, 16)))
+        pause_s = self._pauses.next_s(self._interval_s, has_partitions=bool(self.assigned))
+        self._beat_at = now if self._last_sent != self._topics() else now + pause_s
 
     # -- moves
 
@@ -206,7 +196,7 @@ class SharingMember(MembershipState):
         self._epoch = JOIN_EPOCH
         self.generation = NO_GENERATION
         self._last_sent = None
-        self._empty_count = 0
+        self._pauses.begin()
         self._beat_at = now
 
     def _go_out(self, phase: ConsumerPhase) -> None:

@@ -163,7 +163,9 @@ class ProducerCore:
                 return None
             return queues[partition_of(bytes(key), count)]
         if partition < 0:
-            raise KafkaError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"a partition is 0 or more, not {partition}")
+            raise KafkaError(
+                ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"a partition is 0 or more, not {partition}"
+            )
         if partition >= count:
             raise PartitionNotKnownError(topic.topic, count, partition)
         return queues[partition]

@@ -18,9 +18,9 @@ from odradek.client.errors import TimedOutError, explain
 from odradek.client.network.loop_thread import LoopThread
 from odradek.client.options import ProducerOptions
 from odradek.client.producer.accumulator import TopicQueues
-from odradek.client.producer.partition_queue import PartitionQueue
 from odradek.client.producer.core import SHUTDOWN_S, PartitionNotKnownError, ProducerCore
 from odradek.client.producer.delivery import Delivery
+from odradek.client.producer.partition_queue import PartitionQueue
 from odradek.client.producer.partitioner import Partitioner
 from odradek.client.producer.record_input import HeaderInput, K, Serializer, TracedHeaders, V
 from odradek.client.settings import ProducerSettings

@@ -270,3 +270,17 @@ def test_outside_the_group_it_commits_and_asks_as_no_member(make: Make) -> None:
     assert (scene.member.metadata.member_id, scene.member.metadata.generation) == ("me", 3)
     scene.member.leave()
     assert (scene.member.metadata.member_id, scene.member.metadata.generation) == ("", -1)
+
+
+def test_a_member_without_partitions_asks_sooner_at_first(make: Make) -> None:
+    scene = make()
+    pauses = []
+    for _ in range(7):
+        scene.welcome(1)
+        pauses.append(scene.member.next_deadline(scene.now) - scene.now)
+        scene.now += pauses[-1]
+    assert pauses == [0.25, 0.5, 1.0, 2.0, 4.0, 5.0, 5.0]
+    scene.welcome(2, 0)
+    scene.hand_over()
+    scene.welcome(2, learns=False)
+    assert scene.member.next_deadline(scene.now) - scene.now == 5.0

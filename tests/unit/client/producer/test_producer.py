@@ -98,26 +98,6 @@ async def test_what_is_not_bytes_is_refused_in_words(broker: Any, more: dict[str
             await producer.send("t", **{"value": b"", **more})
 
 
-async def test_a_partition_that_is_new_is_asked_for_once(broker: Any, within: Within) -> None:
-    async with AsyncProducer(broker.bootstrap, **QUICK) as producer:
-        await within(await producer.send("t", b"v", partition=0))
-        broker.topics = {"t": 4}
-        assert (await within(await producer.send("t", b"v", partition=3))).partition == 3
-        asked = len(broker.requests("Metadata"))
-        with pytest.raises(KafkaError, match="topic 't' has partitions 0 to 3, not 4"):
-            await producer.send("t", b"v", partition=4)
-        assert len(broker.requests("Metadata")) == asked + 1
-        with pytest.raises(KafkaError, match="a partition is 0 or more, not -1"):
-            await producer.send("t", b"v", partition=-1)
-        assert len(broker.requests("Metadata")) == asked + 1
-
-
-async def test_a_partition_that_does_not_exist_is_refused_at_once(broker: Any) -> None:
-    async with AsyncProducer(broker.bootstrap, **QUICK) as producer:
-        with pytest.raises(KafkaError, match="topic 't' has partitions 0 to 0, not 3"):
-            await producer.send("t", b"", partition=3)
-
-
 async def test_a_partitioner_of_the_users_own_decides_and_may_decline(broker: Any, within: Within) -> None:
     broker.topics = {"t": 4}
     asked: list[Any] = []
