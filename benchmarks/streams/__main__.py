@@ -246,9 +246,11 @@ class RunningProgram:
         seconds = self.watch.until(work.expected, counted, self.side) - began
         time.sleep(work.settle_s)
         millions = work.record_count / 1e6
+        spent = {kind: total - cpu.get(kind, 0.0) for kind, total in self.side.cpu_seconds().items()}
         return {
             _RATE: work.record_count / seconds,
-            _CPU: (self.side.cpu_seconds() - cpu) / millions,
+            _CPU: sum(spent.values()) / millions,
+            **{f"{kind} {_CPU}": kind_s / millions for kind, kind_s in sorted(spent.items())},
             _BROKER: (cpu_seconds(self._node.pid) - broker) / millions,
         }
 

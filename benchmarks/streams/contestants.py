@@ -44,7 +44,7 @@ class Side:
                 cwd=ROOT,
                 env=environment,
             )
-        self._known: dict[int, float] = {}
+        self._known: dict[int, tuple[str, float]] = {}
 
     def __enter__(self) -> Self:
         return self
@@ -103,17 +103,24 @@ class Side:
     def last_words(self) -> str:
         return self._log.read_text(encoding="utf-8", errors="replace")[-2_000:]
 
-    def cpu_seconds(self) -> float:
-        """CPU time of the process and all below it, user and system, those that have ended included."""
+    def cpu_seconds(self) -> dict[str, float]:
+        """CPU time by kind of process, user and system: the process and all below it, those that have ended included."""
         self.check()
         process = psutil.Process(self._process.pid)
         for member in [process, *process.children(recursive=True)]:
             try:
-                times = member.cpu_times()
+                times, kind = member.cpu_times(), _kind_of(member)
             except psutil.NoSuchProcess:
                 continue
-            self._known[member.pid] = times.user + times.system
-        return sum(self._known.values())
+            self._known[member.pid] = kind, times.user + times.system
+        sums: dict[str, float] = {}
+        for kind, seconds in self._known.values():
+            sums[kind] = sums.get(kind, 0.0) + seconds
+        return sums
+
+
+def _kind_of(process: psutil.Process) -> str:
+    return "JVM" if process.name().startswith("java") else "Python"
 
 
 def kafka_streams(servers: str, directory: Path) -> Side:

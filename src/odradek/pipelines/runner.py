@@ -38,6 +38,7 @@ from odradek.pipelines.reports import (
 from odradek.spark.engine.jvm import JAVA_OPTIONS, LASTING
 from odradek.spark.engine.own_session import is_local
 from odradek.spark.engine.session import LOCAL, ROCKS_DB, SHUFFLES, STATE_STORE, new_session
+from odradek.spark.query_figures import records_read
 from odradek.spark.reading.offsets import from_document
 from odradek.streams.plan.beside import beside
 
@@ -83,6 +84,8 @@ class PipelineRun:
         self._names: tuple[str, ...] = ()
         """The names of a plain program's queries."""
         self._with_named_sources: frozenset[str] = frozenset()
+        self._packing: frozenset[str] = frozenset()
+        """The ids of queries whose sources pack records."""
         self._last_batches: dict[str, int] = {}
         self._positions: dict[str, Offsets | None] = {}
         """The next offsets of each query; None where a source does not report them."""
@@ -96,6 +99,7 @@ class PipelineRun:
                 app.program = beside(app.program, self._terms.suffix)
             run = app.start(checkpoint=self._terms.checkpoint, delivery=self._terms.delivery)
             self._queries, self._with_named_sources = list(run.queries.values()), run.with_named_sources
+            self._packing = frozenset(str(run.queries[name].id) for name in run.packing)
         else:
             assert self._program.pipeline is not None
             named = _named(self._program.pipeline(self._spark))
@@ -140,7 +144,7 @@ class PipelineRun:
                     continue
                 self._last_batches[key] = batch["batchId"]
                 has_news = True
-                rows_count += batch["numInputRows"]
+                rows_count += records_read(batch, packs_records=key in self._packing)
                 batch_ms = float(batch["durationMs"].get("triggerExecution", 0))
                 self._positions[key] = _positions([source["endOffset"] for source in batch["sources"]])
         return (

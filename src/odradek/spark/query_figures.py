@@ -33,6 +33,8 @@ class QueryFigures:
     """What is known of one query: sums since it started, and its last batch."""
 
     name: str
+    packs_records: bool = False
+    """Its sources pack many records in a row of Spark's: records are counted by offsets."""
     batch_id: int = -1
     """The last batch's number."""
     batch_count: int = 0
@@ -68,14 +70,17 @@ def advanced(before: QueryFigures, progress: Mapping[str, Any], now_ms: int) -> 
     output_rows_count = before.output_rows_count
     if written is not None and written >= 0:
         output_rows_count = (output_rows_count or 0) + written
+    rows_count = records_read(progress, packs_records=before.packs_records)
+    records_per_row = rows_count / (progress["numInputRows"] or 1) if before.packs_records else 1
     return QueryFigures(
         name=before.name,
+        packs_records=before.packs_records,
         batch_id=progress["batchId"],
         batch_count=before.batch_count + 1,
-        input_rows_count=before.input_rows_count + progress["numInputRows"],
+        input_rows_count=before.input_rows_count + rows_count,
         output_rows_count=output_rows_count,
-        input_rows_per_s=_finite(progress.get("inputRowsPerSecond")),
-        processed_rows_per_s=_finite(progress.get("processedRowsPerSecond")),
+        input_rows_per_s=records_per_row * _finite(progress.get("inputRowsPerSecond")),
+        processed_rows_per_s=records_per_row * _finite(progress.get("processedRowsPerSecond")),
         phases_ms=dict(progress.get("durationMs") or {}),
         state=tuple(
             StateFigures(
@@ -90,6 +95,26 @@ def advanced(before: QueryFigures, progress: Mapping[str, Any], now_ms: int) -> 
         offsets_behind=_offsets_behind(progress.get("sources") or ()),
         progressed_at_ms=now_ms,
     )
+
+
+def records_read(progress: Mapping[str, Any], *, packs_records: bool) -> int:
+    """Returns the count of records that a batch has read: Spark's rows, or, where a row packs many, the offsets it passed.
+
+    A batch without a start offset is the first one of its query; it counts as rows.
+    """
+    rows_count: int = progress["numInputRows"]
+    if not packs_records:
+        return rows_count
+    passed = 0
+    for source in progress.get("sources") or ():
+        try:
+            start, end = (
+                from_document(_document(source.get(key))).next_offsets for key in ("startOffset", "endOffset")
+            )
+        except (ConfigError, ValueError, TypeError, AttributeError):
+            return rows_count
+        passed += sum(max(offset - start.get(tp, 0), 0) for tp, offset in end.items())
+    return max(passed, rows_count)
 
 
 def _finite(value: object) -> float:

@@ -46,15 +46,23 @@ class QueryProgressListener(StreamingQueryListener):
         self._queries: dict[str, QueryFigures] = {}
         self._ended: deque[str] = deque(maxlen=QUERIES_MAX)
         """The runs that ended last: Spark may report an end twice."""
+        self._packing: frozenset[str] = frozenset()
         self._failed_count = 0
         self._left_out_count = 0
+
+    def note_packing(self, name: str) -> None:
+        """Notes that the sources of the query that starts under this name pack records."""
+        self._packing |= {name}
+
+    def _new(self, name: str) -> QueryFigures:
+        return QueryFigures(name=name, packs_records=name in self._packing)
 
     def onQueryStarted(self, event: QueryStartedEvent) -> None:  # noqa: N802 - Spark's name
         with self._lock:
             if len(self._queries) >= QUERIES_MAX:
                 self._left_out_count += 1
             else:
-                self._queries[str(event.runId)] = QueryFigures(name=event.name or str(event.id))
+                self._queries[str(event.runId)] = self._new(event.name or str(event.id))
 
     def onQueryProgress(self, event: QueryProgressEvent) -> None:  # noqa: N802 - Spark's name
         try:
@@ -63,7 +71,7 @@ class QueryProgressListener(StreamingQueryListener):
             if before is None:  # it ran before the listener was added, or there are too many
                 if len(self._queries) >= QUERIES_MAX or str(event.progress.runId) in self._ended:
                     return
-                before = QueryFigures(name=event.progress.name or str(event.progress.id))
+                before = self._new(event.progress.name or str(event.progress.id))
             progress = json.loads(event.progress.json)
             if progress["batchId"] <= before.batch_id:
                 return  # Spark reports it a second time
@@ -127,6 +135,10 @@ class SessionMetrics:
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         self.close()
+
+    def note_packing(self, name: str) -> None:
+        """Notes that the sources of the query that starts under this name pack records."""
+        self._listener.note_packing(name)
 
     def close(self) -> None:
         """Stops the metrics of the session. Idempotent."""

@@ -54,6 +54,7 @@ from odradek.spark.reading.offsets import (
 )
 from odradek.spark.reading.planning import grouped, split
 from odradek.spark.reading.schema import check_read_schema, read_ddl
+from odradek.spark.reading.task_rows import TASK_ROWS_DDL, TaskRows
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -98,7 +99,8 @@ class OdradekDataSource(DataSource):
     def schema(self) -> str:
         loaded_modules.leave_out()
         if not tables.is_table(self.options):
-            return read_ddl(read_options(self.options, Use.READ).projection)
+            checked = read_options(self.options, Use.READ)
+            return read_ddl(checked.projection) if checked.task_rows is None else TASK_ROWS_DDL
         options = tables.user_options(self.options)
         readable = {key: value for key, value in options.items() if OPTIONS.applies(key, Use.READ)}
         return read_ddl(read_options(readable, Use.READ).projection, tables.comment_of(options))
@@ -145,7 +147,8 @@ class OdradekDataSource(DataSource):
 
 def _checked_read(options: Any, use: Use, schema: StructType) -> ReadOptions:
     checked = read_options(tables.read_from_table(options, schema, use), use)
-    check_read_schema(schema, checked.projection)
+    if checked.task_rows is None:
+        check_read_schema(schema, checked.projection)
     connections.check_read_settings(checked.client)
     return checked
 
@@ -195,12 +198,25 @@ def _read(
     history: History | None = None,
 ) -> Iterator[pa.RecordBatch]:
     loaded_modules.leave_out()
+    with errors_in_one_line():
+        if options.task_rows is None:
+            yield from _records(partition, options, spark_schema.arrow_schema(schema), keys, history)
+        else:
+            task_rows = TaskRows.of(options.task_rows)
+            yield from task_rows.packed(_records(partition, options, task_rows.records, keys, history))
+
+
+def _records(
+    partition: InputPartition,
+    options: ReadOptions,
+    schema: pa.Schema,
+    keys: frozenset[bytes] | None,
+    history: History | None,
+) -> Iterator[pa.RecordBatch]:
     if isinstance(partition, StoredPartition) and history is not None:
-        with errors_in_one_line():
-            yield from history.read(partition.value, options, spark_schema.arrow_schema(schema), keys)
+        yield from history.read(partition.value, options, schema, keys)
     if isinstance(partition, RangePartition) and partition.extents:
-        with errors_in_one_line():
-            yield from fetch.read_ranges(partition.extents, options, spark_schema.arrow_schema(schema), keys)
+        yield from fetch.read_ranges(partition.extents, options, schema, keys)
 
 
 def _process_pushes_filters() -> bool:

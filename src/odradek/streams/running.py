@@ -5,7 +5,7 @@ own.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, Self
 
@@ -22,6 +22,7 @@ from odradek.spark.engine.jvm import JAVA_OPTIONS, LASTING
 from odradek.spark.engine.session import session_with_state
 from odradek.spark.options.option_table import Use
 from odradek.spark.options.options import read_options
+from odradek.streams.plan.event_order import EventOrder
 from odradek.streams.plan.operators import Called, Operator, TopicSink, TopicSource, walk
 from odradek.streams.plan.program import Program
 from odradek.streams.plan.queries import PlannedQuery, planned_queries, sink_id
@@ -42,6 +43,7 @@ from odradek.streams.translation.frames import (
 from odradek.streams.translation.incoming import incoming, reading_options
 from odradek.streams.translation.letters import records_alone
 from odradek.streams.translation.outputs import outgoing
+from odradek.streams.translation.plain_records import plain_records
 from odradek.streams.translation.spark_errors import in_one_line
 from odradek.streams.translation.translator import Tasks
 
@@ -83,12 +85,15 @@ class Run:
         tables: QueryableTables,
         with_named_sources: frozenset[str] = frozenset(),
         metrics: SessionMetrics | None = None,
+        packing: frozenset[str] = frozenset(),
     ) -> None:
         """`metrics`: the listener that ends with the run."""
         self.queries = dict(queries)
         self._metrics = metrics
         self.with_named_sources: Final = with_named_sources
         """The outputs whose checkpoint knows their sources by names."""
+        self.packing: Final = packing
+        """The outputs whose sources pack records: Spark's counts of input rows are not those of records."""
         self._tables = tables
 
     def __getitem__(self, topic: str) -> TableView:
@@ -161,6 +166,7 @@ def start(
     spark = session_with_state(program.name, program.spark, program.partitions, settings)
     page = None if metrics is None else query_metrics.SessionMetrics(spark, metrics).__enter__()
     named: set[str] = set()
+    packing: set[str] = set()
     has_changelog = changelog and delivery == "exactly_once"
     for_now = _SettingsForNow(spark)
     for_now.set_if_absent(_CHANGELOG_CHECKPOINTS, "true")
@@ -183,6 +189,10 @@ def start(
                 assert isinstance(sink, Called)
                 writer = frame.rows.writeStream.foreachBatch(_Calls(frame, sink, program))
             writer = writer.queryName(f"{program.name}.{query.name}")
+            if terms.packed:
+                packing.add(query.name)
+                if page is not None:
+                    page.note_packing(f"{program.name}.{query.name}")
             writer = writer.option("checkpointLocation", directory.uri)
             writer = (
                 writer.trigger(availableNow=True) if until_now else writer.trigger(processingTime=interval)
@@ -194,7 +204,7 @@ def start(
         raise
     finally:
         for_now.restore()
-    return Run(queries, queryable, frozenset(named), page)
+    return Run(queries, queryable, frozenset(named), page, frozenset(packing))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -207,6 +217,10 @@ class _QueryTerms:
     names: Mapping[TopicSource, str] = field(default_factory=dict)
     tails: Mapping[Operator, tuple[TopicSink, ...]] | None = None
     has_even_tasks: bool = True
+    may_pack: bool = False
+    """Whether a source may pack records for tasks: nothing else reads it."""
+    packed: list[str] = field(default_factory=list)
+    """The sources that do."""
     rows_per_batch: int = ROWS_PER_BATCH_WITH_STATE
     waiting: Mapping[str, str] = field(default_factory=dict)
     """Options of all its sources that say how they wait for records."""
@@ -226,6 +240,7 @@ def _query_terms(
         changelogs=changelogs,
         names=_names_in(directory, query.main),
         tails=query.tails,
+        may_pack=True,
         has_even_tasks=directory.has_even_tasks(),
         rows_per_batch=ROWS_PER_BATCH_WITH_STATE if has_state else ROWS_PER_BATCH,
         waiting={"idleWaitQuery": directory.uri} if _IDLE_WAIT in program.options else {},
@@ -365,11 +380,12 @@ def _translator(
     """Returns the translator of a query. `topics` numbers the sources, for all queries of a program."""
     spark = session_with_state(program.name, program.spark, program.partitions)
     read_topics: dict[int, str] = {}
+    may_pack = terms.may_pack and EventOrder(ends).is_tree
 
     def read(source: TopicSource) -> RecordFrame:
         number = topics.setdefault(source.name, len(topics))
         read_topics[number] = source.topic
-        return _topic_frame(program, source, number, rules.of_source(source), terms)
+        return _topic_frame(program, source, number, rules.of_source(source), terms, may_pack=may_pack)
 
     of_operator = None if terms.changelogs is None else terms.changelogs.of
     tasks = Tasks(
@@ -379,26 +395,41 @@ def _translator(
 
 
 def _topic_frame(
-    program: Program, source: TopicSource, number: int, letters: Letters | None, terms: _QueryTerms
+    program: Program,
+    source: TopicSource,
+    number: int,
+    letters: Letters | None,
+    terms: _QueryTerms,
+    *,
+    may_pack: bool,
 ) -> RecordFrame:
     """Returns a topic as a stream from its first record; the first batch has all of a global table."""
     spark = session_with_state(program.name, program.spark, program.partitions)
     limit = {} if source.everywhere else {"maxOffsetsPerTrigger": str(terms.rows_per_batch)}
     resuming = {} if terms.changelogs is None else terms.changelogs.source_options
-    reader = spark.readStream.format("odradek")
-    if (name := terms.names.get(source)) is not None:
-        reader = reader.name(name)
-    rows = (
-        reader.options(**_client_options(program))
-        .option("subscribe", source.topic)
-        .option("startingOffsets", "earliest")
-        .options(**reading_options(source, letters))
-        .options(**limit)
-        .options(**terms.waiting)
-        .options(**{**dict(source.options), **resuming})
-        .load()
-    )
-    return incoming(rows, source, number, letters)
+
+    def load(more: Mapping[str, str]) -> DataFrame:
+        if more:
+            terms.packed.append(source.name)
+        reader = spark.readStream.format("odradek")
+        if (name := terms.names.get(source)) is not None:
+            reader = reader.name(name)
+        return (
+            reader.options(**_client_options(program))
+            .option("subscribe", source.topic)
+            .option("startingOffsets", "earliest")
+            .options(**reading_options(source, letters))
+            .options(**limit)
+            .options(**terms.waiting)
+            .options(**{**dict(source.options), **resuming, **more})
+            .load()
+        )
+
+    rows = load({})
+    frame = incoming(rows, source, number, letters)
+    if letters is None and may_pack:
+        frame = replace(frame, plain=plain_records(source, number, rows.schema, load))
+    return frame
 
 
 def data_frame(program: Program, operator: Operator) -> DataFrame:

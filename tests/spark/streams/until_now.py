@@ -17,9 +17,9 @@ def run(app: Streams, checkpoint: Path, **more: Any) -> None:
         assert running.wait(TIMEOUT_S), "the queries did not end"
 
 
-def send(servers: str, topic: Any, *records: tuple[str, str | None, int]) -> None:
+def send(servers: str, topic: Any, *records: tuple[str | None, str | None, int]) -> None:
     """Records are (key, value, timestamp in ms)."""
     with Producer(servers) as producer:
         for key, value, when in records:
-            encoded = None if value is None else value.encode()
-            producer.send(topic.name, encoded, key=key.encode(), timestamp_ms=when)
+            key_bytes, value_bytes = (None if text is None else text.encode() for text in (key, value))
+            producer.send(topic.name, value_bytes, key=key_bytes, timestamp_ms=when)

@@ -7,7 +7,14 @@ from typing import Any
 
 from prometheus_client.parser import text_string_to_metric_families
 
-from odradek.spark.query_figures import OPERATORS_MAX, QueryFigures, SessionFigures, advanced, query_families
+from odradek.spark.query_figures import (
+    OPERATORS_MAX,
+    QueryFigures,
+    SessionFigures,
+    advanced,
+    query_families,
+    records_read,
+)
 from odradek.telemetry.exposition import written
 
 NEW = QueryFigures(name="totals")
@@ -110,3 +117,14 @@ def test_queries_of_one_name_and_names_of_any_kind_are_shown_apart() -> None:
 def test_a_query_has_a_bounded_number_of_operators() -> None:
     state = {"operatorName": "x", "numRowsTotal": 1, "numRowsUpdated": 1, "memoryUsedBytes": 1}
     assert len(advanced(NEW, progress(stateOperators=[state] * 1_000), 1).state) == OPERATORS_MAX
+
+
+def test_records_that_a_source_packs_are_counted_by_offsets() -> None:
+    source = {"startOffset": {"orders": {"0": 100}}, "endOffset": {"orders": {"0": 500, "1": 3}}}
+    few_rows = progress(numInputRows=4, sources=[source], inputRowsPerSecond=8.0, processedRowsPerSecond=16.0)
+    figures = advanced(QueryFigures(name="totals", packs_records=True), few_rows, 10_000)
+    assert figures.input_rows_count == 403
+    assert figures.input_rows_per_s == 806.0
+    assert figures.processed_rows_per_s == 1_612.0
+    assert advanced(figures, few_rows, 20_000).input_rows_count == 806
+    assert records_read(few_rows, packs_records=False) == 4

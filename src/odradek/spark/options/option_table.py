@@ -140,6 +140,7 @@ _ROWS: Final = (
     _option("idleWaitQuery", Use.STREAM_READ, "a name that the sources of one query share, so that none waits for another"),
     _option("partitionDiscoveryIntervalMs", Use.STREAM_READ, type=whole(), default=1_000, meaning=
         "how often it looks for new partitions"),
+    _option("taskRows", Use.STREAM_READ, "of ours: how a streams program's records become rows of its tasks"),
     _option("archive", Use.READ, "an archive of the topics: what they no longer hold is read there"),
     _option("archiveEndpoint", Use.READ, "the URL of its S3-compatible store"),
     _option("archiveRegion", Use.READ, "the region of its store"),

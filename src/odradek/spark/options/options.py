@@ -92,6 +92,8 @@ class ReadOptions:
     publish_group: str | None
     """The group whose offsets say how far a stream has come."""
     archive: ArchiveOptions | None
+    task_rows: str | None
+    """How records become rows of tasks (`reading.task_rows`), as text; None: a row is a record."""
     warnings: tuple[str, ...]
 
 
@@ -155,6 +157,7 @@ def read_options(options: Mapping[str, str], use: Use) -> ReadOptions:
         partition_discovery_interval_ms=parsed.number("partitionDiscoveryIntervalMs"),
         publish_group=_publish_group(parsed),
         archive=_archive(parsed),
+        task_rows=parsed.text("taskRows"),
         warnings=parsed.warnings,
     )
 

@@ -67,6 +67,11 @@ class EventOrder:
                 ways[operator.topic] += 1
         self._junctions = {junction for junction, several in ways.items() if several > 1}
 
+    @property
+    def is_tree(self) -> bool:
+        """Tells whether each operator, and each topic, is read in one place only."""
+        return not self._junctions
+
     def reading(self, operator: Operator, asked: Reading) -> Reading:
         """Returns how to read an operator for the reading asked: a store is written whenever its operator emits an update."""
         if not operator.is_table:

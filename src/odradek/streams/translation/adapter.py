@@ -8,11 +8,12 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
+from functools import reduce
 from typing import TYPE_CHECKING, Any, Final
 
 import pyarrow as pa
 import pyarrow.compute as pc
-from pyspark.sql import Row
+from pyspark.sql import DataFrame, Row
 from pyspark.sql import functions as sf
 from pyspark.sql.pandas.types import to_arrow_schema
 from pyspark.sql.streaming.stateful_processor import StatefulProcessor
@@ -56,10 +57,11 @@ from odradek.streams.translation.packing import (
 )
 
 if TYPE_CHECKING:
-    from pyspark.sql import Column, DataFrame
+    from pyspark.sql import Column
     from pyspark.sql.streaming.stateful_processor import StatefulProcessorHandle
 
     from odradek.streams.restore.changelogs import StateChangelog
+    from odradek.streams.translation.plain_records import PlainInput
     from odradek.streams.translation.translator import Tasks
 
 _STATE: Final = "state"
@@ -81,6 +83,8 @@ class Port:
     payload: Column
     everywhere: bool = False
     turn: int | None = None
+    plain: PlainInput | None = None
+    """The same rows, where the source can pack them; None: Spark computes them."""
 
 
 class MapStore:
@@ -237,7 +241,7 @@ class TaskProcessor(StatefulProcessor):
     ) -> Iterator[Row]:
         tables = [unpacked(row[ROWS]) for row in rows]
         with errors_in_one_line():
-            yield from self._handle_batch(key, pa.concat_tables(tables), timerValues)
+            yield from self._handle_batch(key, concatenated(tables), timerValues)
 
     def handleExpiredTimer(  # noqa: N802  # Spark's name
         self,
@@ -302,6 +306,14 @@ class TaskProcessor(StatefulProcessor):
         return example
 
 
+def concatenated(tables: list[pa.Table]) -> pa.Table:
+    """Returns all rows of tables. Those that a source packed and those of Spark's differ in what may be null."""
+    if all(table.schema.equals(tables[0].schema) for table in tables[1:]):
+        return pa.concat_tables(tables)
+    schema = pa.unify_schemas([table.schema for table in tables], promote_options="permissive")
+    return pa.concat_tables([table.cast(schema) for table in tables])
+
+
 def separated(rows: pa.Table) -> tuple[pa.Table, list[Any]]:
     """Returns the records, and what passes."""
     if STATE not in rows.column_names or rows[STATE].null_count == rows.num_rows:
@@ -354,7 +366,7 @@ def keyed(
             names = [(task,) for task in tasks.names]
             initial = rows.sparkSession.createDataFrame(names, f"{TASK} INT").groupBy(TASK)
         time_mode = "ProcessingTime" if has_wall_clock(processor) else "None"
-        groups = packed_rows(rows).groupBy(TASK)
+        groups = _packed(ports, rows, tasks.names).groupBy(TASK)
         return unpacked_rows(
             groups.transformWithState(task, PACKED_TYPE, "append", time_mode, initial), schema
         )
@@ -395,7 +407,34 @@ def task_of(port: Port, tasks: tuple[int, ...]) -> Column:
     return sf.get(every, sf.pmod(sf.hash(port.key), sf.lit(len(tasks))))
 
 
+def _packed(ports: list[Port], united: DataFrame, tasks: tuple[int, ...]) -> DataFrame:
+    """Returns the rows of all ports, packed: by the source where it can, and else from `united`, which has the same rows.
+
+    Sources stay in the order of the ports: a checkpoint may know them by it.
+    """
+    if all(port.plain is None for port in ports):
+        return packed_rows(united)
+    schema = to_arrow_schema(united.schema, timezone="UTC")
+    frames = []
+    for number, (port, rows) in enumerate(zip(ports, _rows_of_ports(ports, tasks), strict=True)):
+        turn = () if len(ports) == 1 else (_turn(port, number),)
+        frames.append(
+            packed_rows(rows)
+            if port.plain is None
+            else port.plain.packed(rows=schema, tasks=tasks, port=number, turn=turn)
+        )
+    return reduce(DataFrame.union, frames)
+
+
 def _united(ports: list[Port], tasks: tuple[int, ...]) -> DataFrame:
+    return reduce(DataFrame.union, _rows_of_ports(ports, tasks))
+
+
+def _turn(port: Port, number: int) -> int:
+    return number if port.turn is None else port.turn
+
+
+def _rows_of_ports(ports: list[Port], tasks: tuple[int, ...]) -> list[DataFrame]:
     kinds = [port.rows.select(port.payload.alias("payload")).schema["payload"].dataType for port in ports]
     frames = []
     handed_on = {column: port.rows.schema[column].dataType for port in ports for column in carried(port.rows)}
@@ -409,11 +448,10 @@ def _united(ports: list[Port], tasks: tuple[int, ...]) -> DataFrame:
             (port.payload if index == number else sf.lit(None).cast(kind)).alias(f"__payload{index}")
             for index, kind in enumerate(kinds)
         ]
-        turn = number if port.turn is None else port.turn
         order = (
             sf.col("__order")
             if len(ports) == 1
-            else sf.concat("__order", sf.array(sf.lit(turn).cast("bigint")))
+            else sf.concat("__order", sf.array(sf.lit(_turn(port, number)).cast("bigint")))
         )
         frames.append(
             port.rows.select(
@@ -428,10 +466,7 @@ def _united(ports: list[Port], tasks: tuple[int, ...]) -> DataFrame:
                 *more,
             )
         )
-    united = frames[0]
-    for frame in frames[1:]:
-        united = united.union(frame)
-    return united
+    return frames
 
 
 def packed_changes(changes: Mapping[bytes, bytes | None], task: int) -> Iterator[bytes]:

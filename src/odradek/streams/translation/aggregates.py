@@ -37,6 +37,8 @@ class SqlAggregates:
         self._seen = seen
         self._removable = removable
         self._arguments: list[Column] = []
+        self.argument_texts: dict[str, str] = {}
+        """The text of each argument, by its name."""
         self._calls: list[CalledFunction] = []
         self._typed: list[Column] = []
         self.expressions = tuple(self._rewritten(aggregate) for aggregate in aggregates)
@@ -86,6 +88,7 @@ class SqlAggregates:
         for argument in arguments:
             names.append(f"__argument{len(self._arguments)}")
             self._arguments.append(sf.expr(argument).alias(names[-1]))
+            self.argument_texts[names[-1]] = argument
         out = f"__result{len(self._calls)}"
         self._calls.append(
             CalledFunction(

@@ -66,6 +66,13 @@ def _bare(schema: DeclaredSchema) -> DataType:
     return struct_type(schema.ddl).fields[0].dataType
 
 
+def is_decoded_by_source(schema: DeclaredSchema) -> bool:
+    """Tells whether `decoded` only passes on what the source has decoded."""
+    if schema.format != "json":
+        return False
+    return not schema.bare or _bare(schema) in (StringType(), BinaryType())
+
+
 def decoded(schema: DeclaredSchema, role: str) -> Decoded:
     """Returns a key or a value, of what the source made of it."""
     column = sf.col(role)

@@ -19,6 +19,8 @@ if TYPE_CHECKING:
     import pyspark.sql.functions as sf
     import pyspark.sql.types as types
     from pyspark.sql import Column, DataFrame
+
+    from odradek.streams.translation.plain_records import PlainRecords
 else:
     sf = lazy("pyspark.sql.functions")
     types = lazy("pyspark.sql.types")
@@ -41,11 +43,13 @@ ORIGIN: Final = "__origin"
 class RecordFrame:
     """An operator's records as a DataFrame.
 
-    `old`: the column `__old` is there.
+    `old`: the column `__old` is there. `plain`: the records are as the source has read them; the frame of an operator that
+    changes them has none.
     """
 
     rows: DataFrame
     old: bool = False
+    plain: PlainRecords | None = None
 
     def fields(self, struct: str) -> tuple[str, ...]:
         kind = self.rows.schema[struct].dataType
@@ -53,19 +57,22 @@ class RecordFrame:
         return tuple(kind.fieldNames())
 
     def with_rows(self, rows: DataFrame) -> RecordFrame:
-        return replace(self, rows=rows)
+        return replace(self, rows=rows, plain=None)
 
 
 def moved_on(frame: RecordFrame, steps: Iterable[int], hops: int = 0) -> RecordFrame:
     """Returns the records one step further on their way: `hops` repartitions, then `steps` (`InputRow.order`)."""
-    order = sf.col("__order")
+    order, steps = sf.col("__order"), tuple(steps)
     if hops:
         passed = sf.get(order, sf.lit(4)) + sf.lit(hops).cast("bigint")
         order = sf.concat(sf.slice(order, 1, 4), sf.array(passed), sf.slice(order, 6, _STEPS_MAX))
     taken = [sf.lit(step).cast("bigint") for step in steps]
     if taken:
         order = sf.concat(order, sf.array(*taken))
-    return frame.with_rows(frame.rows.withColumn("__order", order)) if hops or taken else frame
+    if not hops and not taken:
+        return frame
+    plain = None if frame.plain is None else frame.plain.moved_on(steps, hops)
+    return replace(frame, rows=frame.rows.withColumn("__order", order), plain=plain)
 
 
 def carried(rows: DataFrame) -> tuple[str, ...]:

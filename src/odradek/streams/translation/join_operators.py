@@ -36,6 +36,7 @@ from odradek.streams.translation.frames import (
     scope,
     struct_of,
 )
+from odradek.streams.translation.plain_records import PlainInput, plain_input
 from odradek.streams.translation.stateless import (
     changelog,
     key_struct,
@@ -56,6 +57,9 @@ def _stream_table(operator: StreamTableJoin, translator: Translator) -> RecordFr
     by = matching_key(rows, "__by", table_key, operator)
     payload = sf.struct(sf.col("__key").alias("key"), sf.col("__value").alias("value"))
     history_ms = history_of(operator.inputs[1])
+    plain = None
+    if stream.plain is not None and operator.on is None:
+        plain = PlainInput(of=stream.plain, has_key_beside=True)
     processor: KeyedProcessor = StreamTableProcessor(operator.kind)
     if history_ms is not None:
         processor = VersionedJoinProcessor(operator.kind, history_ms=history_ms, grace_ms=operator.grace_ms)
@@ -63,13 +67,14 @@ def _stream_table(operator: StreamTableJoin, translator: Translator) -> RecordFr
     value, table_value = struct_in(stream.rows, "__value"), struct_in(table.rows, "__value")
     joined = keyed(
         [
-            Port(rows=rows, key=by, payload=payload),
+            Port(rows=rows, key=by, payload=payload, plain=plain),
             Port(
                 rows=table.rows,
                 key=sf.col("__key"),
                 payload=sf.col("__value"),
                 everywhere=everywhere,
                 turn=TABLE_TURN,
+                plain=plain_input(table),
             ),
         ],
         processor,
@@ -93,8 +98,20 @@ def _table_table(operator: TableTableJoin, translator: Translator) -> RecordFram
     left_turn, right_turn = SIDE_TURNS if translator.reading == "stored" else (0, 1)
     joined = keyed(
         [
-            Port(rows=left.rows, key=sf.col("__key"), payload=sf.col("__value"), turn=left_turn),
-            Port(rows=right.rows, key=matching, payload=sf.col("__value"), turn=right_turn),
+            Port(
+                rows=left.rows,
+                key=sf.col("__key"),
+                payload=sf.col("__value"),
+                turn=left_turn,
+                plain=plain_input(left),
+            ),
+            Port(
+                rows=right.rows,
+                key=matching,
+                payload=sf.col("__value"),
+                turn=right_turn,
+                plain=plain_input(right),
+            ),
         ],
         TableTableProcessor(operator.kind),
         name=operator.name,
@@ -152,8 +169,8 @@ def _stream_stream(operator: StreamStreamJoin, translator: Translator) -> Record
     ours, theirs = struct_in(left.rows, "__value"), struct_in(right.rows, "__value")
     joined = keyed(
         [
-            Port(rows=left.rows, key=sf.col("__key"), payload=sf.col("__value")),
-            Port(rows=right.rows, key=matching, payload=sf.col("__value")),
+            Port(rows=left.rows, key=sf.col("__key"), payload=sf.col("__value"), plain=plain_input(left)),
+            Port(rows=right.rows, key=matching, payload=sf.col("__value"), plain=plain_input(right)),
         ],
         StreamStreamProcessor(
             operator.kind,

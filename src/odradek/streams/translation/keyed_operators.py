@@ -48,6 +48,7 @@ from odradek.streams.translation.frames import (
     struct_type,
     where,
 )
+from odradek.streams.translation.plain_records import PlainInput, plain_arguments
 from odradek.streams.translation.stateless import key_struct, latest_versions, matching_key, struct_in
 from odradek.streams.translation.translator import Translator, translate
 
@@ -56,7 +57,8 @@ from odradek.streams.translation.translator import Translator, translate
 def _aggregated(operator: Aggregated, translator: Translator) -> RecordFrame:
     frame = translator.input(operator)
     sql = SqlAggregates(operator.aggregates, scope(frame), translator.spark, removable=frame.old)
-    folded = _fold(operator, frame, translator, sql.arguments, SqlFold(sql.calls), sql.results)
+    plain = plain_arguments(sql.argument_texts, frame.fields("__value"))
+    folded = _fold(operator, frame, translator, sql.arguments, SqlFold(sql.calls), sql.results, plain)
     rows = _finished(folded, "__value", sql)
     return RecordFrame(rows=_finished(folded.with_rows(rows), "__old", sql), old=True)
 
@@ -86,14 +88,17 @@ def _folded(operator: Folded, translator: Translator) -> RecordFrame:
         bare_result="value" if kind.fieldNames() == ["value"] else None,
     )
     everything = sf.struct(*(sf.col(f"`{name}`") for name in values))
-    return _fold(operator, frame, translator, everything, fold, kind)
+    plain = tuple((name, name) for name in values)
+    return _fold(operator, frame, translator, everything, fold, kind, plain)
 
 
 @translate.register
 def _folded_by(operator: FoldedBy, translator: Translator) -> RecordFrame:
     frame = translator.input(operator)
-    everything = sf.struct(*(sf.col(f"`{name}`") for name in frame.fields("__value")))
-    return _fold(operator, frame, translator, everything, operator.fold, struct_type(operator.schema))
+    values = frame.fields("__value")
+    everything = sf.struct(*(sf.col(f"`{name}`") for name in values))
+    plain = tuple((name, name) for name in values)
+    return _fold(operator, frame, translator, everything, operator.fold, struct_type(operator.schema), plain)
 
 
 def _fold(
@@ -103,7 +108,9 @@ def _fold(
     arguments: Column,
     fold: Fold,
     results: StructType,
+    plain: tuple[tuple[str, str | None], ...] | None,
 ) -> RecordFrame:
+    """Runs a fold. `plain` are the arguments as `PlainInput` has them; None where some are computed."""
     if frame.old:
         return _fold_table(operator, frame, translator, arguments, fold, results)
     seen = scope(frame)
@@ -111,9 +118,14 @@ def _fold(
     payload = sf.struct(of_records(seen, arguments).alias("new"), sf.lit(None).cast("int").alias("old"))
     rows = where(seen.withColumn("__by", key), sf.col("__by").isNotNull())
     kind = struct_in(rows, "__by")
-    if operator.window is None or isinstance(operator.window, SlidingWindows):
-        rows = where(rows, sf.col("__value").isNotNull())  # other windows take nulls: KStreamWindowAggregate
-    port = Port(rows=rows, key=sf.col("__by"), payload=payload)
+    needs_value = operator.window is None or isinstance(operator.window, SlidingWindows)
+    if needs_value:  # other windows take nulls: KStreamWindowAggregate
+        rows = where(rows, sf.col("__value").isNotNull())
+    plain_rows = None
+    if frame.plain is not None and plain is not None and operator.key is None:
+        present = frame.plain.present(key=True, value=needs_value)
+        plain_rows = PlainInput(of=present, arguments=plain)
+    port = Port(rows=rows, key=sf.col("__by"), payload=payload, plain=plain_rows)
     return RecordFrame(rows=_run_fold(operator, [port], kind, fold, results, translator), old=True)
 
 
@@ -216,6 +228,9 @@ def _processed(operator: Processed, translator: Translator) -> RecordFrame:
     key = _key_of(seen, operator.key)
     rows = where(seen.withColumn("__by", key), sf.col("__by").isNotNull())
     by = struct_in(rows, "__by")
+    plain = None
+    if frame.plain is not None and operator.key is None:
+        plain = PlainInput(of=frame.plain.present(key=True))
     kinds = [struct_type(declared(schema, "value").ddl) for _, schema in operator.outputs]
     bare_key = by.fieldNames()[0] if len(by.fields) == 1 else None
     single = [name for name, _ in operator.outputs] == [""]
@@ -237,7 +252,7 @@ def _processed(operator: Processed, translator: Translator) -> RecordFrame:
         },
     )
     updates = keyed(
-        [Port(rows=rows, key=sf.col("__by"), payload=sf.col("__value"))],
+        [Port(rows=rows, key=sf.col("__by"), payload=sf.col("__value"), plain=plain)],
         processor,
         name=operator.name,
         tasks=translator.tasks,

@@ -56,6 +56,7 @@ from odradek.streams.translation.frames import (
 )
 from odradek.streams.translation.incoming import without_negative_times
 from odradek.streams.translation.letters import PASSING_TYPE, failed, origin_within
+from odradek.streams.translation.plain_records import PlainInput
 from odradek.streams.translation.translator import Translator, translate
 
 
@@ -101,10 +102,12 @@ def changelog(name: str, frame: RecordFrame, old: bool, translator: Translator) 
     """Updates of a table: records with a key. What they replace is looked up only where it is asked for."""
     rows = where(frame.rows, sf.col("__key").isNotNull())
     if not old:
-        return frame.with_rows(rows)
+        plain = None if frame.plain is None else frame.plain.present(key=True)
+        return replace(frame, rows=rows, plain=plain)
+    plain_rows = None if frame.plain is None else PlainInput(of=frame.plain.present(key=True))
     value = rows.schema["__value"].dataType
     updates = keyed(
-        [Port(rows=rows, key=sf.col("__key"), payload=sf.col("__value"))],
+        [Port(rows=rows, key=sf.col("__key"), payload=sf.col("__value"), plain=plain_rows)],
         LatestProcessor(),
         name=name,
         tasks=translator.tasks,
