@@ -188,15 +188,10 @@ def start(
             else:
                 assert isinstance(sink, Called)
                 writer = frame.rows.writeStream.foreachBatch(_Calls(frame, sink, program))
-            writer = writer.queryName(f"{program.name}.{query.name}")
-            if terms.packed:
-                packing.add(query.name)
-                if page is not None:
-                    page.note_packing(f"{program.name}.{query.name}")
-            writer = writer.option("checkpointLocation", directory.uri)
-            writer = (
-                writer.trigger(availableNow=True) if until_now else writer.trigger(processingTime=interval)
-            )
+            query_name = f"{program.name}.{query.name}"
+            writer = writer.queryName(query_name).option("checkpointLocation", directory.uri)
+            writer = writer.trigger(**({"availableNow": True} if until_now else {"processingTime": interval}))
+            packing.update(_packing(query.name, query_name, terms, page))
             with in_one_line(query.name):
                 queries[query.name] = writer.outputMode("append").start()
     except BaseException:
@@ -205,6 +200,17 @@ def start(
     finally:
         for_now.restore()
     return Run(queries, queryable, frozenset(named), page, frozenset(packing))
+
+
+def _packing(
+    output: str, query_name: str, terms: _QueryTerms, page: SessionMetrics | None
+) -> tuple[str, ...]:
+    """Returns the output if sources of its query pack records, and notes it for the metrics."""
+    if not terms.packed:
+        return ()
+    if page is not None:
+        page.note_packing(query_name)
+    return (output,)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -14,6 +14,7 @@ from tests.spark.streams.until_now import TIMEOUT_S, run, send
 from odradek.streams import Stream, Streams, Table
 
 _RECORD_COUNT: Final = 300
+_VALUE: Final = "item STRING, amount BIGINT"
 _ROWS_MAX: Final = 40
 """More rows than two partitions of two inputs have, and fewer than there are records."""
 
@@ -94,14 +95,13 @@ def test_a_program_writes_the_same_whether_the_source_packs_or_spark_does(
     for kind in ("packed", "by-spark", "mixed"):
         output = new_topic()
         app = Streams(f"packing-{program.__name__}-{kind}", servers=servers, spark=spark, partitions=2)
-        form = {"key": "STRING", "value": "item STRING, amount BIGINT"}
-        left = app.stream(inputs[0].name, **form)
+        left = app.stream(inputs[0].name, key="STRING", value=_VALUE)
         if kind != "packed":
             left = left.filter("true")
-        if has_table is None:
-            right = left
-        else:
-            right = app.table(inputs[1].name, **form) if has_table else app.stream(inputs[1].name, **form)
+        right: Stream | Table = left
+        if has_table is not None:
+            make = app.table if has_table else app.stream
+            right = make(inputs[1].name, key="STRING", value=_VALUE)
             if kind == "by-spark":
                 right = right.filter("true")
         program(left, right).to(output.name)
@@ -121,9 +121,9 @@ def _records(random: Random) -> Iterator[tuple[str | None, str | None, int]]:
     for number in range(_RECORD_COUNT):
         when += random.randrange(30)
         key = random.choice([None, "", "é", "user", "a longer key than a word", *"abcdefgh"])
-        item = f'{{"item": "{number}", "amount": {random.randrange(9)}}}'
+        text = f'{{"item": "{number}", "amount": {random.randrange(9)}}}'
         yield (
             key,
-            random.choice([None, '{"amount": 1}', "{}", item, item, item]),
+            random.choice([None, '{"amount": 1}', "{}", text, text, text]),
             when - random.randrange(200),
         )

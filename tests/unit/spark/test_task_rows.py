@@ -59,8 +59,8 @@ def records(*rows: tuple[str | None, str | None, int]) -> pa.RecordBatch:
 
 
 def test_the_text_holds_all_that_there_is() -> None:
-    told = packing(arguments=(("a", "value"), ("b", None)), steps=(1, -2), hops=1, needs_key=True)
-    assert TaskRows.of(told.to_text()) == told
+    packed = packing(arguments=(("a", "value"), ("b", None)), steps=(1, -2), hops=1, needs_key=True)
+    assert TaskRows.of(packed.to_text()) == packed
 
 
 @pytest.mark.parametrize(

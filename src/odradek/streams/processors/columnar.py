@@ -30,7 +30,7 @@ from odradek.streams.processors.columns import (
 from odradek.streams.processors.joined_columns import stream_table, table_table
 from odradek.streams.processors.joins import StreamTableProcessor, TableTableProcessor
 from odradek.streams.processors.open_windows import Held, Window
-from odradek.streams.processors.ports import Fields, InputRow, KeyedProcessor
+from odradek.streams.processors.ports import Fields, KeyedProcessor
 from odradek.streams.processors.python_values import UnreadableValueError, lists_of_numbers, values_of
 from odradek.streams.processors.task import CachedState
 from odradek.streams.processors.windows import END, START, FixedWindows, WindowProcessor
@@ -123,7 +123,7 @@ def _columnar(
         and not processor.has_wall_clock
     ):
         return _windowed(
-            processor, processor.kind, _Folding(processor.fold, processor.results), rows, orders, state, kinds
+            processor.kind, _Folding(processor.fold, processor.results), rows, orders, state, kinds
         )
     return None
 
@@ -190,7 +190,6 @@ def _aggregated(
 
 
 def _windowed(
-    processor: WindowProcessor,
     kind: FixedWindows,
     fold: _Folding,
     rows: TaskColumns,
@@ -208,10 +207,8 @@ def _windowed(
     state.stream_time = int(stream_times[-1])
     batch = _WindowBatch(kind, fold, codes, arguments, times, state)
     updates = [batch.add(reach.pairs(*steps)) for steps in reach.ranges(max(PAIRS_MAX, len(times)))]
+    batch.close(Calendar(state))
     batch.keep()
-    closing = InputRow(0, None, None, state.stream_time, None, [])
-    closed = list(processor.time_passed(closing, state))
-    assert not closed, "windows that are emitted at once close without a record"
     return _window_updates(kind, fold, rows, orders, updates, kinds)
 
 
@@ -303,7 +300,10 @@ class _WindowBatch:
     arguments: pa.StructArray
     times: Numbers
     state: CachedState
-    windows_of: dict[int, dict[Window, Held]] = field(default_factory=dict)
+    windows_of: dict[bytes, dict[Window, Held]] = field(default_factory=dict)
+    """The windows of each key, by the name of their state."""
+    entries: dict[int, bytes] = field(default_factory=dict)
+    """The names of the keys' states, by the keys' numbers."""
 
     def add(self, pairs: _Pairs) -> _WindowUpdates:
         """Adds pairs, which must be all pairs of their windows; returns the windows' updates."""
@@ -335,15 +335,30 @@ class _WindowBatch:
         return _WindowUpdates(ends_at, after, before, timestamps)
 
     def _windows(self, number: int) -> dict[Window, Held]:
-        windows = self.windows_of.get(number)
-        if windows is None:
-            windows = self.windows_of[number] = self.state.get("windows", self.codes.keys[number]) or {}
-        return windows
+        entry = self.entries.get(number)
+        if entry is None:
+            entry = self.entries[number] = self.state.entry_name("windows", self.codes.keys[number])
+            self.windows_of[entry] = self.state.read(entry) or {}
+        return self.windows_of[entry]
+
+    def close(self, calendar: Calendar) -> None:
+        """Drops windows that stream time has passed, as `WindowProcessor.time_passed`, once for each key."""
+        closed_until: dict[bytes, int] = {}
+        for time, key in calendar.due(self.state.stream_time):
+            closed_until[self.state.entry_name("windows", key)] = time  # times ascend
+        grace_ms = self.kind.grace_ms
+        for entry, time in closed_until.items():
+            windows = self.windows_of.get(entry)
+            if windows is None:
+                windows = self.state.read(entry) or {}
+            self.windows_of[entry] = {
+                window: held for window, held in windows.items() if window[1] + grace_ms - 1 > time
+            }
 
     def keep(self) -> None:
         """Puts the changed windows into the state."""
-        for number, windows in self.windows_of.items():
-            self.state.put("windows", self.codes.keys[number], windows)
+        for entry, windows in self.windows_of.items():
+            self.state.write(entry, windows or None)
 
 
 def _codes_of_pairs(key_numbers: Numbers, key_count: int, windows: Numbers) -> Numbers:

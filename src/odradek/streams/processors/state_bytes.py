@@ -24,6 +24,7 @@ from collections.abc import Callable, Iterable, Mapping
 from typing import Any, Final
 
 from odradek.model.errors import ErrorCode, KafkaError
+from odradek.streams.processors import state_columns
 from odradek.streams.processors.state_pickles import ObjectMaker, pickled_value
 
 _VERSION: Final = b"\x01"
@@ -93,6 +94,17 @@ def _pairs(tag: bytes) -> Write:
             _write(member, parts)
 
     return write
+
+
+def _write_dict(value: dict[Any, Any], parts: list[bytes]) -> None:
+    columns = state_columns.written(value) if len(value) >= state_columns.ENTRIES_MIN else None
+    if columns is None:
+        _write_pairs(value, parts)
+    else:
+        parts.append(columns)
+
+
+_write_pairs: Final = _pairs(b"d")
 
 
 def _write_defaults(value: collections.defaultdict[Any, Any], parts: list[bytes]) -> None:
@@ -167,7 +179,7 @@ _WRITERS: Final[dict[type, Write]] = {
     tuple: _members(b"t"),
     set: _members(b"S"),
     frozenset: _members(b"Z"),
-    dict: _pairs(b"d"),
+    dict: _write_dict,
     collections.OrderedDict: _pairs(b"O"),
     collections.Counter: _pairs(b"C"),
     collections.defaultdict: _write_defaults,
@@ -389,6 +401,12 @@ class _Reader:
     def pairs(self) -> dict[Any, Any]:
         return {self.value(): self.value() for _ in range(self._count(2))}
 
+    def columns(self, read: Callable[[state_columns.StateColumnReader], dict[Any, Any]]) -> dict[Any, Any]:
+        reader = state_columns.StateColumnReader(self._data, self._position)
+        value = read(reader)
+        self._position = reader.position
+        return value
+
     def _count(self, bytes_each: int) -> int:
         count = self.length()
         if count * bytes_each > len(self._data) - self._position:
@@ -442,6 +460,8 @@ _READERS: Final[dict[bytes, Callable[[_Reader], Any]]] = {
     b"S": lambda reader: set(reader.members()),
     b"Z": lambda reader: frozenset(reader.members()),
     b"d": _Reader.pairs,
+    state_columns.WINDOWS: lambda reader: reader.columns(state_columns.StateColumnReader.windows),
+    state_columns.RECORDS: lambda reader: reader.columns(state_columns.StateColumnReader.records),
     b"O": lambda reader: collections.OrderedDict(reader.pairs()),
     b"C": _Reader.counted,
     b"F": _Reader.defaults,
