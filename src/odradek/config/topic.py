@@ -110,8 +110,8 @@ class LogConfig(Section):
         broker="log.cleaner.max.compaction.lag.ms", meaning=
         "The longest that a record of a compacted topic may wait for compaction.")
     max_decompressed_message_bytes: Int = setting(default=DECOMPRESSED_BYTES_MAX,
-        valid=between(1, DECOMPRESSED_BYTES_MAX), broker="max.decompressed.message.bytes", effective=False, meaning=
-        "The largest record, once decompressed, that is accepted.")
+        valid=between(1, DECOMPRESSED_BYTES_MAX), broker="max.decompressed.message.bytes", meaning=
+        "The largest record, once decompressed, that is accepted in a compressed batch.")
     max_message_bytes: Int = setting(default=1_048_588, valid=at_least(0), broker="message.max.bytes",
         importance=HIGH, meaning=
         "The largest record batch, as compressed by its producer, that is accepted.")

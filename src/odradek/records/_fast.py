@@ -9,7 +9,7 @@ it stays inside its buffers:
 
 - Bytes are read through `_varint`, `_varlong` and `_field` alone. Each takes the position and the end,
   compares them before it touches a byte, and returns the position behind what it read or NULL. No pointer is
-  ever formed behind the end; lengths are 64 bits wide, so no sum of them can wrap. Every byte is read once.
+  ever formed behind the end; lengths are 64 bits wide, so no sum of them can wrap. No length is used twice.
 - What may refuse a record returns NULL for "fine" or a sentence, which becomes the error's message; it runs
   without the GIL and calls nothing.
 - Writers compute the size first, make room, and run no Python code between that and the last byte written.
@@ -29,6 +29,7 @@ from cython.cimports.odradek.records.cpython_extra import PyObject_GC_UnTrack, P
 
 from odradek.records._fast_headers import split as split
 from odradek.records._fast_memory import allocate as allocate
+from odradek.records._fast_placing import murmur2 as murmur2
 from odradek.records._fast_placing import placed as placed
 from odradek.records.faults import invalid
 from odradek.records.frame import RECORD_BYTES_MIN, Frame, Walk, Written
@@ -43,8 +44,6 @@ _INT64_MAX = cython.declare(cython.longlong, 0x7FFF_FFFF_FFFF_FFFF)
 _INT64_MIN = cython.declare(cython.longlong, ~_INT64_MAX)
 _NO_TIMESTAMP = cython.declare(cython.longlong, -1)
 _RECORD_BYTES_MIN = cython.declare(cython.longlong, RECORD_BYTES_MIN)
-_MURMUR_SEED = cython.declare(cython.uint, 0x9747_B28C)
-_MURMUR_MULTIPLIER = cython.declare(cython.uint, 0x5BD1_E995)
 
 
 # --- reading: positions and ends, no Python ---
@@ -194,6 +193,7 @@ Seen = cython.struct(
     max_timestamp=cython.longlong,
     max_timestamp_delta=cython.longlong,
     null_key_count=cython.longlong,
+    record_bytes_max=cython.longlong,
 )
 
 
@@ -208,6 +208,7 @@ def _walk(
 ) -> cython.pointer(cython.const[cython.char]):
     fault: cython.pointer(cython.const[cython.char])
     record: Parsed
+    length: cython.longlong = 0
     delta: cython.longlong = -1
     for _ in range(expected.record_count):
         fault = parse_record(position, end, expected, delta, cython.address(record))
@@ -215,6 +216,8 @@ def _walk(
             fault = _check_headers(cython.address(record))
         if fault != cython.NULL:
             return fault
+        _varint(position, record.end, cython.address(length))
+        seen.record_bytes_max = max(seen.record_bytes_max, length)
         position = record.end
         delta = record.offset_delta
         if seen.max_timestamp_delta < 0 or record.timestamp > seen.max_timestamp:
@@ -240,7 +243,7 @@ def walk(data: Buffer, frame: Frame) -> Walk:
     try:
         expect(cython.address(expected), frame, view.len)
         seen.min_timestamp = seen.max_timestamp = seen.max_timestamp_delta = -1
-        seen.null_key_count = 0
+        seen.null_key_count = seen.record_bytes_max = 0
         start = cython.cast(cython.p_uchar, view.buf)
         with cython.nogil:
             fault = _walk(start, start + view.len, cython.address(expected), cython.address(seen))
@@ -248,7 +251,13 @@ def walk(data: Buffer, frame: Frame) -> Walk:
             raise invalid(fault.decode())
     finally:
         PyBuffer_Release(cython.address(view))
-    return Walk(seen.min_timestamp, seen.max_timestamp, seen.max_timestamp_delta, seen.null_key_count)
+    return Walk(
+        seen.min_timestamp,
+        seen.max_timestamp,
+        seen.max_timestamp_delta,
+        seen.null_key_count,
+        seen.record_bytes_max,
+    )
 
 
 # --- reading: Python objects ---
@@ -556,45 +565,3 @@ class RecordWriter:
         written = Written(self._out, self.record_count, self.base_timestamp, self.max_timestamp)
         self._clear()
         return written
-
-
-# --- hashing ---
-
-
-@cython.cfunc
-@cython.nogil
-@cython.exceptval(check=False)
-def _murmur2(data: cython.p_uchar, length: cython.Py_ssize_t) -> cython.uint:
-    h: cython.uint = _MURMUR_SEED ^ cython.cast(cython.uint, length)
-    k: cython.uint
-    while length >= 4:
-        k = data[0] | (data[1] << 8) | (data[2] << 16) | (cython.cast(cython.uint, data[3]) << 24)
-        k *= _MURMUR_MULTIPLIER
-        k ^= k >> 24
-        k *= _MURMUR_MULTIPLIER
-        h *= _MURMUR_MULTIPLIER
-        h ^= k
-        data += 4
-        length -= 4
-    if length > 0:
-        k = data[0]
-        if length > 1:
-            k |= data[1] << 8
-        if length > 2:
-            k |= data[2] << 16
-        h ^= k
-        h *= _MURMUR_MULTIPLIER
-    h ^= h >> 13
-    h *= _MURMUR_MULTIPLIER
-    h ^= h >> 15
-    return h
-
-
-def murmur2(data: Buffer) -> int:
-    """Returns the Java client's hash of a key: murmur2 with its seed, as a signed 32-bit number."""
-    view: Py_buffer
-    PyObject_GetBuffer(data, cython.address(view), PyBUF_SIMPLE)
-    try:
-        return cython.cast(cython.int, _murmur2(cython.cast(cython.p_uchar, view.buf), view.len))
-    finally:
-        PyBuffer_Release(cython.address(view))

@@ -156,7 +156,17 @@ def walk(data: Buffer, frame: Frame) -> Walk:
         if timestamp != _NO_TIMESTAMP and (earliest == _NO_TIMESTAMP or timestamp < earliest):
             earliest = timestamp
         null_keys += key_stop < 0
-    return Walk(earliest, latest, latest_delta, null_keys)
+    return Walk(earliest, latest, latest_delta, null_keys, _largest(data))
+
+
+def _largest(data: Buffer) -> int:
+    """Returns the length that the largest of these records declares; they are checked already."""
+    largest, position, size = 0, 0, len(data)
+    while position < size:
+        length, position = _read_varint(data, position)
+        largest = max(largest, length)
+        position += length
+    return largest
 
 
 def decode(data: Buffer, frame: Frame, from_offset: int) -> list[Record]:

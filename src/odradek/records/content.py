@@ -42,6 +42,8 @@ class RecordsSummary(NamedTuple):
     """Records without a key: a compacted topic refuses them."""
     records_bytes: int
     """The records' size once decompressed."""
+    record_bytes_max: int
+    """The size of the largest record once decompressed, without the length in front of it, as Kafka counts it."""
 
 
 def validate_records(
@@ -64,6 +66,7 @@ def validate_records(
         header.base_offset + seen.max_timestamp_delta,
         seen.null_key_count,
         len(records),
+        seen.record_bytes_max,
     )
 
 

@@ -31,6 +31,8 @@ class Walk(NamedTuple):
     max_timestamp: int
     max_timestamp_delta: int
     null_key_count: int
+    record_bytes_max: int = 0
+    """The length that the largest record declares for what follows it."""
 
 
 class Written(NamedTuple):

@@ -215,13 +215,6 @@ _SETTINGS: Final = (
         places=_settings("topic", "preallocate") + _settings("broker", "log.preallocate"),
         why="File systems of today gain nothing by it, and a crash would leave zeros among records",
     ),
-    Reason(
-        title="The size of a compressed record when it is unpacked",
-        places=_settings("topic", "max.decompressed.message.bytes")
-        + _settings("broker", "max.decompressed.message.bytes"),
-        why="The broker has bounds of its own",
-        is_gap=True,
-    ),
 )
 
 

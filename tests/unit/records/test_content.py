@@ -223,3 +223,32 @@ def test_a_bomb_in_a_batch_is_refused_before_it_goes_off(batch_of: BatchMaker) -
             with pytest.raises(KafkaError) as caught:
                 action(batch, read_header(batch), limits=limits)
             assert caught.value.code is ErrorCode.INVALID_RECORD
+
+
+@pytest.mark.parametrize("codec", list(Codec))
+def test_the_largest_record_is_measured_without_its_own_length(codec: Codec, batch_of: BatchMaker) -> None:
+    batch = batch_of(
+        GOOD + WITH_HEADER.replace(b"\x00\x00\x00", b"\x00\x00\x02", 1), codec=codec, record_count=2
+    )
+    assert validate_records(batch, read_header(batch)).record_bytes_max == 12
+    batch = batch_of(GOOD, codec=codec)
+    assert validate_records(batch, read_header(batch)).record_bytes_max == 8
+
+
+def test_a_length_that_is_longer_written_than_need_be_counts_as_what_it_says(batch_of: BatchMaker) -> None:
+    batch = batch_of(bytes([0x80 | 16, 0x80, 0]) + GOOD[1:])
+    assert validate_records(batch, read_header(batch)).record_bytes_max == 8
+
+
+def test_a_large_record_between_small_ones_is_found() -> None:
+    builder = BatchBuilder(Codec.ZSTD)
+    for size in (1, 100_000, 1):
+        builder.append(1_000, b"k", b"v" * size)
+    batch = builder.build()
+    assert validate_records(batch, read_header(batch)).record_bytes_max == 100_000 + 9
+
+
+@pytest.mark.parametrize("codec", list(Codec))
+def test_a_record_that_declares_two_gigabytes_is_refused(codec: Codec, batch_of: BatchMaker) -> None:
+    declared = bytes([0xFE, 0xFF, 0xFF, 0xFF, 0x0F])  # 2,147,483,647
+    assert _refusal(batch_of(declared + GOOD[1:], codec=codec)) is ErrorCode.INVALID_RECORD

@@ -164,6 +164,12 @@ def _check_content(
 ) -> None:
     """The topic's demands. Kafka's clients fail only those records of a refused batch that are named, so they are."""
     config = terms.config
+    if header.codec is not Codec.NONE and summary.record_bytes_max > config.max_decompressed_message_bytes:
+        raise KafkaError(  # names no record, as Kafka does: the producer fails the whole batch
+            ErrorCode.INVALID_RECORD,
+            f"a record has {summary.record_bytes_max} bytes once decompressed, "
+            f"max.decompressed.message.bytes is {config.max_decompressed_message_bytes}",
+        )
     if summary.null_key_count and "compact" in config.cleanup_policy:
         why = "a compacted topic accepts only records with a key"
         raise _refused(

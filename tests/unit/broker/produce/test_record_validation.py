@@ -204,3 +204,31 @@ def test_to_compress_again_counts_for_more_than_to_check() -> None:
         checked_batches(bytearray(records), zstd, InlineWork())
     [(header, _)] = checked_batches(bytearray(records), zstd)
     assert header.codec is Codec.ZSTD
+
+
+LIMITED = replace(LogConfig(), max_decompressed_message_bytes=1_000)
+
+
+@pytest.mark.parametrize("codec", [codec for codec in Codec if codec is not Codec.NONE])
+def test_a_record_of_a_compressed_batch_is_refused_if_it_is_larger_than_the_topic_allows(
+    codec: Codec,
+) -> None:
+    overhead = 12  # attributes, deltas, lengths, the key, and the header h=x
+    assert checked_batches(batch(codec, size=1_000 - overhead), terms(LIMITED))
+    with pytest.raises(
+        KafkaError,
+        match=r"a record has 1001 bytes once decompressed, max\.decompressed\.message\.bytes is 1000",
+    ) as refused:
+        checked_batches(batch(codec, size=1_000 - overhead + 1), terms(LIMITED))
+    assert refused.value.code is ErrorCode.INVALID_RECORD
+    assert not isinstance(refused.value, RecordsRefusedError)
+
+
+def test_the_limit_counts_records_and_not_batches() -> None:
+    assert checked_batches(batch(Codec.ZSTD, count=1_000, size=500), terms(LIMITED))
+
+
+def test_a_batch_that_was_not_compressed_is_bounded_by_max_message_bytes_alone() -> None:
+    assert checked_batches(batch(size=5_000), terms(LIMITED))
+    compressing = replace(LIMITED, compression_type="lz4")
+    assert checked_batches(batch(size=5_000), terms(compressing))
