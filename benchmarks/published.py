@@ -55,18 +55,16 @@ def replaced(old: Published, facts: dict[str, Any], samples: Sequence[Sample]) -
 
 
 def write(page: Path, published: Published, who: Sequence[Contender], peer: str) -> None:
-    """Put the table between the page's two marks, and the chart and the samples beside the page."""
+    """Put the table between the page's two marks, and the samples and the chart, which the page shows at its top, beside it."""
     result = findings(published.samples, peer)
     before, rest = page.read_text(encoding="utf-8").split(_BEGIN, 1)
     after = rest.split(_END, 1)[1]
     conditions = "".join(f"- {_sentence(run)}\n" for run in published.runs)
     table = report.markdown([item for item in result if item.quantity not in _LEFT_OUT], who, peer)
-    links = (
-        "\nEvery sample: [benchmarks.json](benchmarks.json).\n\n![ratios to Apache Kafka](benchmarks.png)\n\n"
-    )
+    links = "\nEvery sample: [benchmarks.json](benchmarks.json).\n\n"
     page.write_text(before + _BEGIN + conditions + links + table + _END + after, encoding="utf-8")
     report.write_json(page.with_suffix(".json"), {"runs": published.runs}, published.samples, result)
-    report.draw(page.with_suffix(".png"), result, who, "Odradek beside Apache Kafka")
+    report.draw(page.with_suffix(".png"), result, "Odradek beside Apache Kafka")
 
 
 def _sentence(run: dict[str, Any]) -> str:

@@ -7,37 +7,95 @@ import platform
 from collections.abc import Iterable, Sequence
 from dataclasses import asdict
 from pathlib import Path
-from typing import Any
+from typing import Any, Final, NamedTuple
 
 import psutil
 
 from benchmarks.contenders import Contender
 from benchmarks.samples import Finding, Sample
 
-CHART_QUANTITIES = (
-    "MB/s",
-    "broker CPU s per GB in",
-    "broker CPU s per GB out",
-    "p50 ms",
-    "p99 ms",
-    "p99.9 ms",
-    "PSS MB",
-    "ms",
-    "ms for librdkafka",
-    "s",
+_ODRADEK, _PAGE_CACHE = "odradek", "odradek-page-cache"
+
+
+class Headline(NamedTuple):
+    """A row of the chart: in plain words, and which finding it is."""
+
+    label: str
+    measure: str
+    condition: str
+    quantity: str
+    contender: str = _ODRADEK
+
+
+HEADLINES: Final = (
+    Headline("write 1 KiB records", "produce", "1 KiB, acks=all", "MB/s"),
+    Headline("read 1 KiB records", "consume", "1 KiB", "MB/s"),
+    Headline("CPU to read", "consume", "1 KiB", "broker CPU s per GB out"),
+    Headline("write, 3 brokers", "3 brokers: produce", "1 KiB, acks=all", "MB/s"),
+    Headline("CPU to write, 3 brokers", "3 brokers: produce", "1 KiB, acks=all", "broker CPU s per GB in"),
+    Headline(
+        "acknowledgement p50, after fsync",
+        "acknowledgement",
+        "1 KiB values at 1,000 records/s, acks=all",
+        "p50 ms",
+    ),
+    Headline(
+        "acknowledgement p50, Kafka's promise",
+        "acknowledgement",
+        "1 KiB values at 1,000 records/s, acks=all",
+        "p50 ms",
+        _PAGE_CACHE,
+    ),
+    Headline(
+        "acknowledgement p99, 3 brokers, Kafka's promise",
+        "3 brokers: acknowledgement",
+        "1 KiB values at 500 records/s, acks=all",
+        "p99 ms",
+        _PAGE_CACHE,
+    ),
+    Headline(
+        "requests of one record",
+        "small requests",
+        "50 producers, one record of 100 B each, acks=1",
+        "requests/s",
+    ),
+    Headline("offset commits", "offset commits", "16 connections", "commits/s"),
+    Headline("transactions", "transactions", "one producer, one record each", "transactions/s"),
+    Headline("rebalance of 500 members", "rebalance", "500 members", "ms"),
+    Headline("compaction", "compaction", "1 KiB values, 3 of each key, lz4", "MB/s"),
+    Headline("1,000 topics created", "3 brokers: topics made", "1,000 by one request, led", "s"),
+    Headline("memory under load", "memory", "under load", "PSS MB"),
+    Headline("start", "start to first acknowledged record", "first start, topic auto-created", "ms"),
+    Headline(
+        "restart of 10,000 partitions",
+        "3 brokers: restart after kill -9 of all",
+        "10,000 partitions, in sync",
+        "s",
+    ),
+    Headline(
+        "writes go on after a leader's death",
+        "3 brokers: kill -9 to the next acknowledgement",
+        "of a partition's leader",
+        "ms for librdkafka",
+    ),
 )
-"""What the chart shows, from top to bottom; records/s and RSS would say the same again."""
-CHART_TICKS = {
-    1 / 16: "1/16",
+"""What the chart shows, where it was measured. Odradek with its default, unless the label names Kafka's promise."""
+_ROWS_MAX: Final = 24
+"""How many rows a chart has that shows none of the headlines."""
+_COLOURS: Final = {"better": "#0072B2", "level": "#999999", "worse": "#D55E00"}
+"""Okabe and Ito's: they differ in lightness, too."""
+_INK: Final = "0.15"
+_AXIS: Final = (1 / 8, 64.0)
+_TICKS: Final = {
     1 / 8: "1/8",
     1 / 4: "1/4",
     1 / 2: "1/2",
     1: "1",
-    2: "2",
-    4: "4",
-    8: "8",
-    16: "16",
-    32: "32",
+    2: "2x",
+    4: "4x",
+    8: "8x",
+    16: "16x",
+    32: "32x",
 }
 
 
@@ -88,57 +146,113 @@ def markdown(results: Iterable[Finding], who: Sequence[Contender], peer: str) ->
     return "\n".join(lines) + "\n"
 
 
-def draw(path: Path, results: Sequence[Finding], who: Sequence[Contender], title: str) -> None:
-    """Ratios to the peer as dots with their spread, on a logarithmic scale; the good side is to the right."""
+def draw(path: Path, results: Sequence[Finding], title: str) -> None:
+    """Draws one bar for each headline, from the line "as good as Kafka" to the median ratio.
+
+    Right and blue is better, left and orange is worse, grey is level. Thin lines reach from the worst round to the best.
+    Nothing is drawn where there is no ratio.
+    """
     import matplotlib as mpl
 
     mpl.use("Agg")
     from matplotlib import pyplot as plt
 
-    shown = [
-        finding for finding in results if finding.ratio is not None and finding.quantity in CHART_QUANTITIES
-    ]
-    if not shown:
+    rows = chart_rows(results)
+    if not rows:
         return
-    shown.sort(key=lambda item: CHART_QUANTITIES.index(item.quantity))
-    rows = list(dict.fromkeys(_label(finding) for finding in shown))
-    figure, axes = plt.subplots(figsize=(11, 1.4 + 0.34 * len(rows)))
-    ours = [record for record in who if any(finding.contender == record.key for finding in shown)]
-    for number, contender in enumerate(ours):
-        mine = [finding for finding in shown if finding.contender == contender.key]
-        lowest, middle, highest = zip(*(_goodness(finding) for finding in mine), strict=True)
-        axes.errorbar(
-            middle,
-            [rows.index(_label(finding)) + 0.28 * (number - (len(ours) - 1) / 2) for finding in mine],
-            xerr=[
-                [mid - low for mid, low in zip(middle, lowest, strict=True)],
-                [high - mid for mid, high in zip(middle, highest, strict=True)],
-            ],
-            fmt="o",
-            markersize=5,
-            capsize=3,
-            label=contender.title,
-        )
-    axes.axvline(1, color="0.4", linewidth=1)
+    height = 1.4 + 0.27 * len(rows)
+    figure, axes = plt.subplots(figsize=(8, height))
     axes.set_xscale("log")
-    axes.set_xticks(list(CHART_TICKS), list(CHART_TICKS.values()))
-    axes.minorticks_off()
-    axes.set_yticks(range(len(rows)), rows, fontsize=8)
-    axes.set_ylim(len(rows) - 0.3, -0.7)
-    axes.grid(axis="x", color="0.9")
-    axes.set_axisbelow(True)
-    axes.set_xlabel(
-        "times as good as Apache Kafka: dots are medians, bars reach from the worst round to the best"
-    )
-    axes.set_title(title, fontsize=10, pad=28)
-    axes.legend(loc="lower center", bbox_to_anchor=(0.5, 1.0), ncols=len(ours), fontsize=8, frameon=False)
-    figure.tight_layout()
-    figure.savefig(path, dpi=120)
+    for number, (_, finding) in enumerate(rows):
+        _draw_bar(axes, number, finding)
+    _draw_axes(axes, [label for label, _ in rows])
+    _draw_key(figure, title, height)
+    figure.tight_layout(rect=(0, 0, 1, 1 - 0.42 / height))
+    figure.savefig(path, dpi=200)
     plt.close(figure)
 
 
-def _label(finding: Finding) -> str:
-    return f"{finding.measure}, {finding.condition}: {finding.quantity}"
+def _draw_bar(axes: Any, number: int, finding: Finding) -> None:
+    worst, middle, best = (_within_axis(value) for value in _goodness(finding))
+    axes.barh(number, middle - 1, left=1, height=0.62, color=_COLOURS[finding.verdict], zorder=2)
+    axes.plot((worst, best), (number, number), color=_INK, linewidth=1, zorder=3)
+    is_right = middle >= 1
+    axes.annotate(
+        chart_figure(finding),
+        (max(middle, best, 1.0) if is_right else min(middle, worst, 1.0), number),
+        xytext=(5 if is_right else -5, 0),
+        textcoords="offset points",
+        ha="left" if is_right else "right",
+        va="center",
+        fontsize=9,
+        color=_INK,
+    )
+
+
+def _draw_axes(axes: Any, labels: Sequence[str]) -> None:
+    axes.axvline(1, color=_INK, linewidth=1.4, zorder=4)
+    axes.annotate(
+        "as good as Kafka", (1, -0.6), xytext=(0, 3), textcoords="offset points", ha="center", fontsize=9
+    )
+    axes.set_xlabel("times as good as Apache Kafka, in the same run (logarithmic)", fontsize=9)
+    axes.set_xlim(_AXIS[0] / 1.6, _AXIS[1] * 2.2)
+    axes.set_xticks(list(_TICKS), list(_TICKS.values()), fontsize=9)
+    axes.minorticks_off()
+    axes.set_yticks(range(len(labels)), labels, fontsize=9.5)
+    axes.set_ylim(len(labels) - 0.4, -0.6)
+    axes.tick_params(axis="y", length=0)
+    axes.grid(axis="x", color="0.9", zorder=0)
+    axes.set_axisbelow(True)
+    for side in ("top", "right", "left"):
+        axes.spines[side].set_visible(False)
+
+
+def _draw_key(figure: Any, title: str, height: float) -> None:
+    from matplotlib import patches
+
+    texts = {
+        "worse": "\u25c0 worse in every round",
+        "level": "level: rounds disagree",
+        "better": "better in every round \u25b6",
+    }
+    figure.suptitle(title, fontsize=12, fontweight="bold", y=0.995)
+    figure.legend(
+        handles=[patches.Patch(color=_COLOURS[verdict], label=text) for verdict, text in texts.items()],
+        loc="upper center",
+        bbox_to_anchor=(0.5, 1 - 0.22 / height),
+        ncols=3,
+        fontsize=9,
+        frameon=False,
+    )
+
+
+def chart_rows(results: Sequence[Finding]) -> list[tuple[str, Finding]]:
+    """Returns the headlines that have a ratio, the best first; of a run without any of them, the first rows that have one."""
+    by_row = {
+        (finding.measure, finding.condition, finding.quantity, finding.contender): finding
+        for finding in results
+        if finding.ratio is not None
+    }
+    rows = [(line.label, by_row[tuple(line[1:])]) for line in HEADLINES if tuple(line[1:]) in by_row]
+    if not rows:
+        rows = [
+            (f"{finding.measure}, {finding.condition}: {finding.quantity}", finding)
+            for finding in by_row.values()
+        ][:_ROWS_MAX]
+    return sorted(rows, key=lambda row: -_goodness(row[1])[1])
+
+
+def chart_figure(finding: Finding) -> str:
+    """Returns what stands beside a bar: how many times as good, or as bad, as Kafka."""
+    if finding.verdict == "level":
+        return "level"
+    middle = _goodness(finding)[1]
+    times = middle if middle >= 1 else 1 / middle
+    return f"{times:.0f}x" if times >= 10 else f"{times:.1f}x"
+
+
+def _within_axis(goodness: float) -> float:
+    return min(max(goodness, _AXIS[0]), _AXIS[1])
 
 
 def _goodness(finding: Finding) -> tuple[float, float, float]:
@@ -147,7 +261,7 @@ def _goodness(finding: Finding) -> tuple[float, float, float]:
     assert ratio is not None
     if finding.better == "higher":
         return ratio.lowest, ratio.median, ratio.highest
-    return 1 / ratio.highest, 1 / ratio.median, 1 / ratio.lowest
+    return tuple(1 / max(value, 1e-9) for value in (ratio.highest, ratio.median, ratio.lowest))  # type: ignore[return-value]
 
 
 def _ratio(finding: Finding | None) -> str:

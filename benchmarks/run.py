@@ -107,7 +107,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     table = report.markdown(result, who, PEER)
     (options.out / "results.md").write_text(table, encoding="utf-8")
     title = f"Odradek beside Apache Kafka, {facts['plan']} run on {facts['machine']['cores']} cores"
-    report.draw(options.out / "results.png", result, who, title)
+    report.draw(options.out / "results.png", result, title)
     page = load.ROOT / "docs" / "benchmarks.md"
     old = published.load(page.with_suffix(".json"))
     moved = movement.as_text(movement.compare(old, facts, samples, PEER))
