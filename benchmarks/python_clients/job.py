@@ -12,6 +12,8 @@ LINGER_MS: Final = 5
 BATCH_BYTES: Final = 131_072
 POLL_RECORDS: Final = 500
 STALLED_SECONDS: Final = 30.0
+FETCH_WAIT_MS: Final = 5
+"""How long a broker may wait at the end of a log: a client that has fetched all ahead is not to be held there by the rewind."""
 OURS: Final = "odradek"
 
 
@@ -60,13 +62,22 @@ def _now() -> Spent:
 Work = Callable[[Job, Watch], None]
 
 
-def poll_all(job: Job, watch: Watch, poll: Callable[[int], int], poll_records: int = POLL_RECORDS) -> None:
-    """Polls until all have come; `poll` gets the most to return (librdkafka waits until it has that many)."""
+def poll_all(
+    job: Job,
+    watch: Watch,
+    poll: Callable[[int], int],
+    rewind: Callable[[], object],
+    poll_records: int = POLL_RECORDS,
+) -> None:
+    """Polls until all have come, `poll_records` at a time (librdkafka waits until it has that many).
+
+    The first poll is not measured. `rewind` then seeks to the start, so that nothing that is measured was fetched before."""
+    poll(1)
+    rewind()
+    watch.start(0)
     left = job.record_count
     while left > 0:
         came = poll(min(left, poll_records))
         if not came:
             raise RuntimeError(f"{left} records did not come within {STALLED_SECONDS} s")
-        if left == job.record_count:
-            watch.start(came)
         left -= came

@@ -9,6 +9,7 @@ from typing import Any, Final
 
 from benchmarks.python_clients.job import (
     BATCH_BYTES,
+    FETCH_WAIT_MS,
     LINGER_MS,
     OURS,
     POLL_RECORDS,
@@ -48,6 +49,12 @@ def produce_all(producer: Any, topic: str, values: Iterable[bytes]) -> None:
                 producer.poll(0.01)
 
 
+def rewind_confluent(consumer: Any, job: Job) -> None:
+    import confluent_kafka
+
+    consumer.seek(confluent_kafka.TopicPartition(job.topic, 0, 0))
+
+
 def confluent_consumer(job: Job) -> Any:
     import confluent_kafka
 
@@ -57,6 +64,7 @@ def confluent_consumer(job: Job) -> Any:
             "group.id": "none",
             "enable.auto.commit": False,
             "check.crcs": True,
+            "fetch.wait.max.ms": FETCH_WAIT_MS,
         }
     )
     consumer.assign([confluent_kafka.TopicPartition(job.topic, 0, 0)])
@@ -130,62 +138,86 @@ def produce_aiokafka(job: Job, watch: Watch) -> None:
 
 
 def consume_odradek(job: Job, watch: Watch) -> None:
-    with Consumer(job.bootstrap, auto_offset_reset="earliest") as consumer:
-        consumer.assign([TopicPartition(job.topic, 0)])
-        poll_all(
-            job, watch, lambda most: sum(1 for record in consumer.poll(STALLED_SECONDS, most) if record.value)
-        )
+    tp = TopicPartition(job.topic, 0)
+
+    def poll(most: int) -> int:
+        return sum(1 for record in consumer.poll(STALLED_SECONDS, most) if record.value)
+
+    with Consumer(job.bootstrap, auto_offset_reset="earliest", fetch_max_wait_ms=FETCH_WAIT_MS) as consumer:
+        consumer.assign([tp])
+        poll_all(job, watch, poll, lambda: consumer.seek(tp, 0))
 
 
 def consume_odradek_arrow(job: Job, watch: Watch) -> None:
-    with Consumer(job.bootstrap, auto_offset_reset="earliest") as consumer:
-        consumer.assign([TopicPartition(job.topic, 0)])
-        poll_all(job, watch, lambda _: int(consumer.poll_arrow(STALLED_SECONDS).num_rows))
+    tp = TopicPartition(job.topic, 0)
+    with Consumer(job.bootstrap, auto_offset_reset="earliest", fetch_max_wait_ms=FETCH_WAIT_MS) as consumer:
+        consumer.assign([tp])
+        poll_all(
+            job,
+            watch,
+            lambda _: int(consumer.poll_arrow(STALLED_SECONDS).num_rows),
+            lambda: consumer.seek(tp, 0),
+        )
 
 
 def consume_confluent(job: Job, watch: Watch) -> None:
     consumer = confluent_consumer(job)
-    poll_all(
-        job,
-        watch,
-        lambda most: sum(1 for response in consumer.consume(most, STALLED_SECONDS) if response.value()),
-    )
+
+    def poll(most: int) -> int:
+        return sum(1 for message in consumer.consume(most, STALLED_SECONDS) if message.value())
+
+    poll_all(job, watch, poll, lambda: rewind_confluent(consumer, job))
     consumer.close()
 
 
 def consume_kafka_python(job: Job, watch: Watch) -> None:
     import kafka
 
+    tp = kafka.TopicPartition(job.topic, 0)
     consumer = kafka.KafkaConsumer(
-        bootstrap_servers=job.bootstrap, auto_offset_reset="earliest", group_id=None
+        bootstrap_servers=job.bootstrap,
+        auto_offset_reset="earliest",
+        group_id=None,
+        fetch_max_wait_ms=FETCH_WAIT_MS,
     )
-    consumer.assign([kafka.TopicPartition(job.topic, 0)])
+    consumer.assign([tp])
 
     def poll(most: int) -> int:
         batches = consumer.poll(timeout_ms=int(STALLED_SECONDS * 1000), max_records=most)
         return sum(1 for records in batches.values() for record in records if record.value)
 
-    poll_all(job, watch, poll)
+    poll_all(job, watch, poll, lambda: consumer.seek(tp, 0))
     consumer.close()
 
 
 def consume_aiokafka(job: Job, watch: Watch) -> None:
     import aiokafka
 
+    tp = aiokafka.TopicPartition(job.topic, 0)
+
     async def run() -> None:
         consumer = aiokafka.AIOKafkaConsumer(
-            bootstrap_servers=job.bootstrap, auto_offset_reset="earliest", group_id=None, check_crcs=True
+            bootstrap_servers=job.bootstrap,
+            auto_offset_reset="earliest",
+            group_id=None,
+            check_crcs=True,
+            fetch_max_wait_ms=FETCH_WAIT_MS,
         )
+
+        async def poll(most: int) -> int:
+            batches = await consumer.getmany(timeout_ms=int(STALLED_SECONDS * 1000), max_records=most)
+            return sum(1 for records in batches.values() for record in records if record.value)
+
         await consumer.start()
-        consumer.assign([aiokafka.TopicPartition(job.topic, 0)])
+        consumer.assign([tp])
+        await poll(1)
+        consumer.seek(tp, 0)
+        watch.start(0)
         left = job.record_count
         while left > 0:
-            batches = await consumer.getmany(timeout_ms=int(STALLED_SECONDS * 1000), max_records=POLL_RECORDS)
-            came = sum(1 for records in batches.values() for record in records if record.value)
+            came = await poll(min(left, POLL_RECORDS))
             if not came:
-                raise RuntimeError(f"{left} records did not come")
-            if left == job.record_count:
-                watch.start(came)
+                raise RuntimeError(f"{left} records did not come within {STALLED_SECONDS} s")
             left -= came
         await consumer.stop()
 
