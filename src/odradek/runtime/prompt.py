@@ -36,7 +36,9 @@ class PromptFuture(Awaitable[T], Generic[T]):
 
     def __init__(self) -> None:
         self._state = _PENDING
-        self._value: T | BaseException | None = None  # stored-error: `result` raises it without its frame
+        self._value: T | BaseException | None = (
+            None  # stored-error: for callbacks, and raised by result without this frame
+        )
         self._callbacks: list[Callable[[PromptFuture[T]], object]] | None = None
 
     def done(self) -> bool:
