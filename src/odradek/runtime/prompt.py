@@ -36,9 +36,8 @@ class PromptFuture(Awaitable[T], Generic[T]):
 
     def __init__(self) -> None:
         self._state = _PENDING
-        self._value: T | BaseException | None = (
-            None  # stored-error: for callbacks, and raised by result without this frame
-        )
+        # stored-error: for callbacks, and raised by `result` without this frame
+        self._value: T | BaseException | None = None
         self._callbacks: list[Callable[[PromptFuture[T]], object]] | None = None
 
     def done(self) -> bool:
