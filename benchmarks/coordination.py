@@ -188,34 +188,56 @@ class _Connection:
         await self._writer.wait_closed()
 
 
-class _Member:
-    """A member of a classic group, without heartbeats: a run is shorter than its session."""
+class _Member(asyncio.Protocol):
+    """A member of a classic group, without heartbeats: a run is shorter than its session. Only the numbers in its requests
+    change: encoding and decoding each would take longer than the broker does, and measure the client."""
 
-    def __init__(self, connection: _Connection, group: str) -> None:
-        self._connection = connection
+    def __init__(self, group: str, member_id: str) -> None:
+        self.member_id = member_id
         self._group = group
-        self.member_id = ""
-        self._joins = 0
-
-    async def join(self) -> JoinGroupResponse:
-        self._joins += 1  # a member that tells nothing new, and does not lead, would start no rebalance
-        metadata = self._joins.to_bytes(_SUBSCRIPTION_BYTES, "big")
-        request = JoinGroupRequest(
-            group_id=self._group,
-            session_timeout_ms=_SESSION_MS,
-            rebalance_timeout_ms=_SESSION_MS,
-            member_id=self.member_id,
-            protocol_type="consumer",
-            protocols=[JoinGroupRequestProtocol(name="range", metadata=metadata)],
+        self._join = bytearray(
+            _frame(
+                "JoinGroup",
+                _JOIN_VERSION,
+                _join_request(group, member_id),
+            )
         )
-        answer: JoinGroupResponse = await self._connection.ask("JoinGroup", 5, request)
-        self.member_id = answer.member_id
-        return answer
+        self._sync = bytearray()
+        least = _frame("SyncGroup", _SYNC_VERSION, SyncGroupRequest(group_id=group))
+        self._generation_position = len(least) - _AFTER_GROUP_BYTES
+        self._joins = 0
+        self._transport: asyncio.Transport | None = None
+        self._received = bytearray()
+        self._answered: asyncio.Future[bytes] | None = None
 
-    async def rejoin(self) -> None:
-        joined = await self.join()
-        if joined.error_code:
-            raise RuntimeError(f"JoinGroup answered {joined.error_code}")
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        assert isinstance(transport, asyncio.Transport)
+        self._transport = transport
+
+    def data_received(self, data: bytes) -> None:
+        received = self._received
+        received += data
+        if len(received) < _SIZE_BYTES or len(received) < _SIZE_BYTES + int.from_bytes(received[:4], "big"):
+            return
+        response, self._received = bytes(received[_SIZE_BYTES:]), bytearray()
+        if self._answered is not None and not self._answered.done():
+            self._answered.set_result(response)
+
+    def connection_lost(self, error: Exception | None) -> None:
+        if self._answered is not None and not self._answered.done():
+            self._answered.set_exception(error or ConnectionError("the broker closed the connection"))
+
+    async def ask(self, frame: bytes | bytearray) -> bytes:
+        assert self._transport is not None
+        self._answered = asyncio.get_running_loop().create_future()
+        self._transport.write(frame)
+        return await self._answered
+
+    async def form(self) -> None:
+        """Joins for the first time, and makes the request that asks for an assignment in later generations."""
+        response = await self._joined()
+        joined = decode_response(api_by_name("JoinGroup").key, _JOIN_VERSION, response)[1]
+        assert isinstance(joined, JoinGroupResponse)
         assignments = [
             SyncGroupRequestAssignment(member_id=member.member_id, assignment=_ASSIGNMENT)
             for member in joined.members
@@ -226,37 +248,87 @@ class _Member:
             member_id=self.member_id,
             assignments=assignments,
         )
-        answer = await self._connection.ask("SyncGroup", 3, request)
-        if answer.error_code:
-            raise RuntimeError(f"SyncGroup answered {answer.error_code}")
+        self._sync = bytearray(_frame("SyncGroup", _SYNC_VERSION, request))
+        await self._synced(response)
+
+    async def rejoin(self) -> None:
+        await self._synced(await self._joined())
+
+    async def _joined(self) -> bytes:
+        self._joins += 1  # a member that tells nothing new, and does not lead, would start no rebalance
+        self._join[-4:] = self._joins.to_bytes(4, "big")  # the end of its metadata, which ends the request
+        response = await self.ask(self._join)
+        _check("JoinGroup", response)
+        return response
+
+    async def _synced(self, joined: bytes) -> None:
+        generation = joined[_CODE_POSITION + 2 : _CODE_POSITION + 6]
+        self._sync[self._generation_position : self._generation_position + 4] = generation
+        _check("SyncGroup", await self.ask(self._sync))
 
     async def leave(self) -> None:
         identity = MemberIdentity(member_id=self.member_id)
-        await self._connection.ask(
-            "LeaveGroup", 3, LeaveGroupRequest(group_id=self._group, members=[identity])
-        )
+        request = LeaveGroupRequest(group_id=self._group, members=[identity])
+        await self.ask(_frame("LeaveGroup", 3, request))
+        assert self._transport is not None
+        self._transport.close()
+
+
+_JOIN_VERSION: Final = 5
+_SYNC_VERSION: Final = 3
+_SIZE_BYTES: Final = 4
+_CODE_POSITION: Final = 8
+"""The error code in answers to JoinGroup and SyncGroup: behind the correlation id and the throttle time."""
+_AFTER_GROUP_BYTES: Final = 4 + 2 + 2 + 4
+"""The bytes behind the group's name in a SyncGroup request without a member: generation, member, instance, assignments."""
+
+
+def _check(api: str, response: bytes) -> None:
+    if code := int.from_bytes(response[_CODE_POSITION : _CODE_POSITION + 2], "big"):
+        raise RuntimeError(f"{api} answered {code}")
+
+
+def _join_request(group: str, member_id: str) -> JoinGroupRequest:
+    protocol = JoinGroupRequestProtocol(name="range", metadata=bytes(_SUBSCRIPTION_BYTES))
+    return JoinGroupRequest(
+        group_id=group,
+        session_timeout_ms=_SESSION_MS,
+        rebalance_timeout_ms=_SESSION_MS,
+        member_id=member_id,
+        protocol_type="consumer",
+        protocols=[protocol],
+    )
+
+
+async def _member(bootstrap: str, group: str) -> _Member:
+    """Returns a member with an id, which has yet to join."""
+    connection = await _Connection.open(bootstrap)
+    request = _join_request(group, "")
+    while (given := await connection.ask("JoinGroup", _JOIN_VERSION, request)).error_code in RETRIABLE:
+        await asyncio.sleep(0.1)
+    if given.error_code != MEMBER_ID_REQUIRED:
+        raise RuntimeError(f"JoinGroup answered {given.error_code}")
+    await connection.close()
+    member = _Member(group, given.member_id)
+    host, _, port = bootstrap.rpartition(":")
+    await asyncio.get_running_loop().create_connection(lambda: member, host, int(port))
+    return member
 
 
 async def _rebalances(bootstrap: str, count: int) -> float:
     group = f"bench-{next(_names)}"
-    connections = [await _Connection.open(bootstrap) for _ in range(count)]
-    await _coordinated(connections[0], group)
-    members = [_Member(connection, group) for connection in connections]
-    for member in members:
-        while (answer := await member.join()).error_code in RETRIABLE:
-            await asyncio.sleep(0.1)
-        if answer.error_code != MEMBER_ID_REQUIRED:
-            raise RuntimeError(f"JoinGroup answered {answer.error_code}")
+    connection = await _Connection.open(bootstrap)
+    await _coordinated(connection, group)
+    await connection.close()
+    members = [await _member(bootstrap, group) for _ in range(count)]
     async with asyncio.timeout(_DEADLINE_SECONDS):
-        await asyncio.gather(*(member.rejoin() for member in members))  # forms the group
+        await asyncio.gather(*(member.form() for member in members))
         began = time.perf_counter()
         for _ in range(REBALANCES):
             await asyncio.gather(*(member.rejoin() for member in members))
         took = time.perf_counter() - began
         for member in members:
             await member.leave()
-    for connection in connections:
-        await connection.close()
     return took
 
 
@@ -289,7 +361,7 @@ class _Committer(asyncio.Protocol):
     longer than the broker does, and measure the client."""
 
     def __init__(self, group: str, partition: int, ends: float) -> None:
-        self._request = bytearray(_commit_frame(group, partition))
+        self._request = bytearray(_frame("OffsetCommit", _COMMIT_VERSION, _commit_request(group, partition)))
         self._ends = ends
         self._transport: asyncio.Transport | None = None
         self._received = b""
@@ -329,7 +401,6 @@ class _Committer(asyncio.Protocol):
 
 
 _COMMIT_VERSION: Final = 7
-_SIZE_BYTES: Final = 4
 _CORRELATION_POSITION: Final = 8
 _OFFSET_POSITION: Final = -14
 """Behind the offset there are a leader epoch and the length of the metadata, which is empty."""
@@ -341,10 +412,10 @@ def _commit_request(group: str, partition: int) -> OffsetCommitRequest:
     return OffsetCommitRequest(group_id=group, topics=[topic])
 
 
-def _commit_frame(group: str, partition: int) -> bytes:
-    key = api_by_name("OffsetCommit").key
-    header = RequestHeader(api_key=key, api_version=_COMMIT_VERSION, correlation_id=0, client_id="bench")
-    return encode_request(header, _commit_request(group, partition))
+def _frame(name: str, version: int, request: Any) -> bytes:
+    key = api_by_name(name).key
+    header = RequestHeader(api_key=key, api_version=version, correlation_id=0, client_id="bench")
+    return encode_request(header, request)
 
 
 async def _commit(connection: _Connection, group: str) -> int:

@@ -40,6 +40,8 @@ _BATCH_OVERHEAD_BYTES: Final = 100
 class MachineTimer(Enum):
     """Deadlines of the machine itself."""
 
+    __hash__ = object.__hash__  # as that of `ClassicTimer`
+
     CLEANUP = "cleanup"
     """Offsets and groups that expired are looked for."""
 

@@ -83,26 +83,33 @@ class GroupService:
 
     # -- the classic protocol
 
-    async def join(self, request: JoinGroupRequest, caller: Caller) -> JoinGroupResponse:
-        """Returns when the generation is formed, which may take the group's rebalance timeout."""
-        return await self._with_matches(
-            lambda: self._shard(request.group_id).execute_deferred(
-                lambda machine, now, ticket: classic.join(
-                    machine, now, request=request, caller=caller, ticket=ticket
-                )
+    def join(
+        self, request: JoinGroupRequest, caller: Caller
+    ) -> PromptFuture[JoinGroupResponse] | Awaitable[JoinGroupResponse]:
+        """Answers when the generation is formed, which may take the group's rebalance timeout. Refusals are raised at once, or
+        when it is awaited."""
+        try:
+            return self._join(request, caller)
+        except MatchingRequired:  # by a group of the consumer protocol that a classic member joins
+            return self._with_matches(lambda: self._join(request, caller))
+
+    def _join(self, request: JoinGroupRequest, caller: Caller) -> PromptFuture[JoinGroupResponse]:
+        return self._shard(request.group_id).execute_deferred(
+            lambda machine, now, ticket: classic.join(
+                machine, now, request=request, caller=caller, ticket=ticket
             )
         )
 
-    async def sync(self, request: SyncGroupRequest, caller: Caller) -> SyncGroupResponse:
-        """Returns when the leader's assignment is durable."""
-        return await self._shard(request.group_id).execute_deferred(
+    def sync(self, request: SyncGroupRequest, caller: Caller) -> PromptFuture[SyncGroupResponse]:
+        """Answers when the leader's assignment is durable."""
+        return self._shard(request.group_id).execute_deferred(
             lambda machine, now, ticket: classic.sync(
                 machine, now, request=request, caller=caller, ticket=ticket
             )
         )
 
-    async def heartbeat(self, request: HeartbeatRequest) -> HeartbeatResponse:
-        return await self._shard(request.group_id).execute(partial(classic.heartbeat, request=request))
+    def heartbeat(self, request: HeartbeatRequest) -> PromptFuture[HeartbeatResponse]:
+        return self._shard(request.group_id).execute(partial(classic.heartbeat, request=request))
 
     async def leave(self, request: LeaveGroupRequest) -> LeaveGroupResponse:
         return await self._shard(request.group_id).execute(partial(classic.leave, request=request))

@@ -440,9 +440,7 @@ class Connection(asyncio.BufferedProtocol):
             self._serve_backlog()
 
     def _may_serve(self) -> bool:
-        if self._finishing:
-            return False
-        if self._held is not None or self._mute is not None or self._place is not None:
+        if self._finishing or self._held is not None or self._mute is not None or self._place is not None:
             return False
         replies = self._replies
         return (
@@ -451,6 +449,12 @@ class Connection(asyncio.BufferedProtocol):
             and len(replies.slots) < self._in_flight_max
             and replies.parked_bytes < _PARKED_BYTES_MAX
         )
+
+    @property
+    def _may_wait(self) -> bool:
+        """A small request may be received early: most peers send none, and each pause would cost two system calls."""
+        is_free = self._peer_reads and self._held is None and self._mute is None and self._place is None
+        return is_free and len(self._replies.slots) == 1 and not self._reader.large_frame_bytes
 
     @property
     def _overlaps(self) -> bool:
@@ -466,8 +470,7 @@ class Connection(asyncio.BufferedProtocol):
     def _serve(self, frame: memoryview) -> None:
         share = self._shares.begin_serving(len(frame))
         self._keeps_frame = True
-        is_parked = self._handle(frame, share)
-        self._shares.end_serving(is_parked=is_parked)
+        self._shares.end_serving(is_parked=self._handle(frame, share))
 
     @property
     def share_being_served(self) -> Share | None:
@@ -565,7 +568,7 @@ class Connection(asyncio.BufferedProtocol):
         return 0 if self._sending is None else self._sending.sent_bytes
 
     def _update_reading(self) -> None:
-        is_of_use = self._may_serve() or (self._held is not None and bool(self.on_next))
+        is_of_use = self._may_serve() or self._may_wait or (self._held is not None and bool(self.on_next))
         wanted = self._finishing or (not self._backlog and is_of_use and not self._shares.is_starved)
         if wanted == self._reading or self._transport is None or self._transport.is_closing():
             return

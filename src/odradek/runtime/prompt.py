@@ -13,6 +13,7 @@ from enum import Enum
 from typing import Any, Final, Generic, TypeVar, cast
 
 T = TypeVar("T")
+U = TypeVar("U")
 
 
 class _State(Enum):
@@ -91,6 +92,33 @@ class PromptFuture(Awaitable[T], Generic[T]):
             self._callbacks = [callback]
         else:
             self._callbacks.append(callback)
+
+    def map(self, convert: Callable[[PromptFuture[T]], U]) -> PromptFuture[U]:
+        """Returns a future of `convert(self)`, which is called once this one has a result or an exception. If it raises, that
+        is the outcome. A cancellation of either cancels the other."""
+        target: PromptFuture[U] = PromptFuture()
+
+        def settle(_: object) -> None:
+            if target.done():
+                return
+            if self.cancelled():
+                target.cancel()
+                return
+            try:
+                converted = convert(self)
+            except Exception as error:  # noqa: BLE001 - the waiter must learn of any end
+                target.set_exception(error)
+                return
+            target.set_result(converted)
+
+        def cancel(_: object) -> None:
+            if target.cancelled():
+                self.cancel()
+
+        self.add_done_callback(settle)
+        if not target.done():
+            target.add_done_callback(cancel)
+        return target
 
     def as_future(self) -> asyncio.Future[T]:
         """Returns an asyncio future of the same outcome, for those who need one; its cancellation cancels this one."""

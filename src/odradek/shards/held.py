@@ -22,11 +22,11 @@ class WaitingRequests:
     __slots__ = ("_answers",)
 
     def __init__(self) -> None:
-        self._answers: dict[Ticket[Any], asyncio.Future[Any]] = {}
+        self._answers: dict[Ticket[Any], PromptFuture[Any]] = {}
 
-    def wait(self, ticket: Ticket[R]) -> asyncio.Future[R]:
+    def wait(self, ticket: Ticket[R]) -> PromptFuture[R]:
         """Resolves to the response, or raises the KafkaError that took the coordinator away."""
-        future: asyncio.Future[R] = asyncio.get_running_loop().create_future()
+        future: PromptFuture[R] = PromptFuture()
         self._answers[ticket] = future
         future.add_done_callback(lambda _: self._answers.pop(ticket, None))
         return future
@@ -40,7 +40,6 @@ class WaitingRequests:
         future = self._answers.get(ticket)
         if future is not None and not future.done():
             future.set_exception(error)
-            future.exception()  # the waiter may be gone: that is no fault to report
 
 
 class HeldOutcome(NamedTuple):

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import Any, Generic, NamedTuple, TypeVar
 
 T = TypeVar("T")
@@ -39,8 +38,7 @@ class Ticket(Generic[R]):
     __slots__ = ()
 
 
-@dataclass(frozen=True, slots=True)
-class DeferredReply(Generic[R]):
+class DeferredReply(NamedTuple, Generic[R]):
     """The response to an earlier request, released with the outcome that holds it."""
 
     ticket: Ticket[R]

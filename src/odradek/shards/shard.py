@@ -115,18 +115,25 @@ class Shard(Generic[M]):
         self._arm()
         return self._released(outcome)
 
-    async def execute_deferred(self, operation: Callable[[M, Moment, Ticket[R]], Outcome[None]]) -> R:
-        """Runs an operation whose response comes with the outcome of a later one, for the ticket that it is given."""
+    def execute_deferred(self, operation: Callable[[M, Moment, Ticket[R]], Outcome[None]]) -> PromptFuture[R]:
+        """Runs an operation whose response comes with its outcome, or that of a later one, for the ticket that it is given.
+        Raises as `execute`."""
         ticket: Ticket[R] = Ticket()
-        future = self.answer_to(ticket)
-        try:
-            await self.execute(lambda machine, now: operation(machine, now, ticket))
-            return await future
-        finally:
-            future.cancel()
-            del future  # it holds an error, which holds this frame
+        response = self.answer_to(ticket)
 
-    def answer_to(self, ticket: Ticket[R]) -> asyncio.Future[R]:
+        def refuse(done: PromptFuture[None]) -> None:
+            if not response.done() and not done.cancelled() and (error := done.exception()) is not None:
+                response.set_exception(error)
+
+        try:
+            released = self.execute(lambda machine, now: operation(machine, now, ticket))
+        except BaseException:
+            response.cancel()  # or it would be kept
+            raise
+        released.add_done_callback(refuse)
+        return response
+
+    def answer_to(self, ticket: Ticket[R]) -> PromptFuture[R]:
         """Returns the response that an outcome has, or will have, for the ticket. Raises what refuses the outcome, and what
         ends the machine that keeps the ticket."""
         return self._requests.wait(ticket)

@@ -133,3 +133,26 @@ async def _failure_of(futures: list[PromptFuture[str]]) -> BaseException:
     except Failure as error:  # what pytest catches, it keeps in a cycle of its own
         return error
     raise AssertionError("nothing was raised")
+
+
+async def test_a_future_of_another_converts_its_outcome() -> None:
+    source: PromptFuture[int] = PromptFuture()
+    target = source.map(lambda done: str(done.result()))
+    source.set_result(3)
+    assert await target == "3"
+    assert await source.map(lambda done: done.result() + 1) == 4
+    failed: PromptFuture[int] = PromptFuture()
+    failed.set_exception(ValueError("no"))
+    assert isinstance(await failed.map(PromptFuture.exception), ValueError)
+    with pytest.raises(ValueError, match="no"):
+        await failed.map(PromptFuture.result)
+
+
+async def test_a_future_and_what_is_made_of_it_are_cancelled_together() -> None:
+    source: PromptFuture[int] = PromptFuture()
+    assert source.map(PromptFuture.result).cancel()
+    assert source.cancelled()
+    source = PromptFuture()
+    target = source.map(PromptFuture.result)
+    source.cancel()
+    assert target.cancelled()

@@ -115,6 +115,30 @@ class CoordinatorKind(Generic[M, S]):
         return self.parts.shards
 
 
+class _Count:
+    """Counts the partitions of an internal topic, or those that it will have: every request about a group asks."""
+
+    __slots__ = ("_known_count", "_known_in", "_runtime", "_topic")
+
+    def __init__(self, runtime: CoordinatorRuntime, topic: InternalTopic) -> None:
+        self._runtime = runtime
+        self._topic = topic
+        self._known_in: ClusterImage | None = None
+        """The image that `_known_count` is of."""
+        self._known_count = 0
+
+    def count(self) -> int:
+        broker = self._runtime.broker
+        image = broker.image
+        if image is self._known_in:
+            return self._known_count
+        topic = image.topics.get(self._topic.name)
+        if topic is None:
+            return self._topic.partition_count(broker.config)
+        self._known_in, self._known_count = image, len(topic.partitions)
+        return self._known_count
+
+
 class CoordinatorRuntime:
     """The coordinators of this broker, by kind: groups, transactions, share state. Used on the event loop only. `app.py`
     says which kinds to expect before the logs are opened."""
@@ -156,7 +180,7 @@ class CoordinatorRuntime:
         patience_seconds: Callable[[], float] = lambda: PATIENCE_SECONDS,
     ) -> Shards[M]:
         """Returns shards for a kind. `make_machine` receives the partition's index; see `Shards` for `patience_seconds`."""
-        return Shards(topic.name, lambda: self._count(topic), make_machine, clock, patience_seconds)
+        return Shards(topic.name, _Count(self, topic).count, make_machine, clock, patience_seconds)
 
     def begin(self, broker: CoordinatorBroker) -> None:
         self._broker = broker
@@ -239,10 +263,6 @@ class CoordinatorRuntime:
         topic = self._kinds[name].parts.topic
         await create_internal_topic(topic, broker.config, len(broker.image.brokers), broker.cluster)
 
-    def _count(self, topic: InternalTopic) -> int:
-        image = self._topics().get(topic.name)
-        return len(image.partitions) if image is not None else topic.partition_count(self._started().config)
-
     def _topics(self) -> Mapping[str, TopicImage]:
         return self._started().image.topics
 
@@ -250,6 +270,11 @@ class CoordinatorRuntime:
     def here(self) -> BrokerId:
         """The id of this broker."""
         return BrokerId(self._started().config.server.node_id)
+
+    @property
+    def broker(self) -> CoordinatorBroker:
+        """The broker whose coordinators these are."""
+        return self._started()
 
     def _started(self) -> CoordinatorBroker:
         assert self._broker is not None, "begin() comes first"

@@ -281,9 +281,12 @@ class ClassicGroup:
     def update(
         self, member: ClassicGroupMember, protocols: Protocols, rebalance_ms: int, session_ms: int
     ) -> None:
-        self._unsupport(member)
-        self.support.update(name for name, _ in protocols)
-        self.metadata_bytes += _weight(protocols)
+        if [name for name, _ in protocols] == [name for name, _ in member.protocols]:
+            self.metadata_bytes += _weight(protocols) - _weight(member.protocols)
+        else:
+            self._unsupport(member)
+            self.support.update(name for name, _ in protocols)
+            self.metadata_bytes += _weight(protocols)
         member.protocols = protocols
         member.rebalance_timeout_ms = rebalance_ms
         member.session_timeout_ms = session_ms
@@ -368,7 +371,7 @@ class ClassicGroup:
 
 
 def _weight(protocols: Protocols) -> int:
-    return sum(len(metadata) for _, metadata in protocols)
+    return sum([len(metadata) for _, metadata in protocols])
 
 
 def _member_of(stored: MemberMetadata, protocol: str | None) -> ClassicGroupMember:

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import Final
+from typing import Final, NamedTuple
 
 from odradek.groups.classic.answers import join_refused, joined, sync_refused
 from odradek.groups.classic.group import ClassicGroup
@@ -35,8 +34,7 @@ _GIVEN_MS_MAX: Final = 300_000
 """How long a member id may be unused; a client comes back with it at once."""
 
 
-@dataclass(frozen=True, slots=True)
-class Join:
+class Join(NamedTuple):
     """One JoinGroup request under way."""
 
     machine: GroupMachine
@@ -45,10 +43,7 @@ class Join:
     caller: Caller
     ticket: Ticket[JoinGroupResponse]
     step: GroupStep
-
-    @property
-    def protocols(self) -> Protocols:
-        return tuple({protocol.name: protocol.metadata for protocol in self.request.protocols}.items())
+    protocols: Protocols
 
     @property
     def rebalance_timeout_ms(self) -> int:
@@ -69,13 +64,14 @@ def join(
     step: GroupStep,
 ) -> None:
     """Answers through the ticket, now or when the generation is formed."""
-    joining = Join(machine, group, request, caller, ticket, step)
+    protocols = tuple({protocol.name: protocol.metadata for protocol in request.protocols}.items())
+    joining = Join(machine, group, request, caller, ticket, step, protocols)
     member_id = request.member_id
-    if not _has_room(machine, group, member_id) or not _can_hold(machine, group, joining.protocols):
+    if not _has_room(machine, group, member_id) or not _can_hold(machine, group, protocols):
         group.remove(member_id)
         joining.refuse(ErrorCode.GROUP_MAX_SIZE_REACHED)
         complete_if_possible(machine, group, step)
-    elif not group.supports(request.protocol_type, [name for name, _ in joining.protocols]):
+    elif not group.supports(request.protocol_type, [name for name, _ in protocols]):
         joining.refuse(ErrorCode.INCONSISTENT_GROUP_PROTOCOL, member_id)
     elif member_id:
         _join_known(joining)

@@ -8,6 +8,10 @@ from odradek.groups.deadlines import DeadlineKey
 
 
 class ClassicTimer(Enum):
+    __hash__ = (
+        object.__hash__
+    )  # Enum's own is written in Python, and each request looks up a deadline several times
+
     SESSION = "session"
     """A member has not been heard of."""
     JOIN = "join"

@@ -5,19 +5,28 @@ from __future__ import annotations
 from odradek.broker.context import ApiHandler, BrokerContext, RequestContext
 from odradek.model.errors import ErrorCode, KafkaError
 from odradek.protocol.messages.groups.heartbeat import HeartbeatRequest, HeartbeatResponse
+from odradek.runtime.prompt import PromptFuture
 
 
-async def handle(
+def handle(
     broker: BrokerContext, context: RequestContext, request: HeartbeatRequest
-) -> HeartbeatResponse:
+) -> HeartbeatResponse | PromptFuture[HeartbeatResponse]:
     try:
-        return await broker.groups.heartbeat(request)
+        return broker.groups.heartbeat(request).map(_answer)
     except KafkaError as error:
-        if error.code is ErrorCode.COORDINATOR_LOAD_IN_PROGRESS:
-            return (
-                HeartbeatResponse()
-            )  # as Kafka: clients do not expect it here, and the session begins again anyway
-        return HeartbeatResponse(error_code=error.code)
+        return _refusal(error)
+
+
+def _answer(response: PromptFuture[HeartbeatResponse]) -> HeartbeatResponse:
+    if isinstance(error := response.exception(), KafkaError):
+        return _refusal(error)
+    return response.result()
+
+
+def _refusal(error: KafkaError) -> HeartbeatResponse:
+    if error.code is ErrorCode.COORDINATOR_LOAD_IN_PROGRESS:
+        return HeartbeatResponse()  # as Kafka: clients do not expect it, and the session begins again anyway
+    return HeartbeatResponse(error_code=error.code)
 
 
 SERVED = ApiHandler(12, handle)

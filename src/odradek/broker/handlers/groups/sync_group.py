@@ -8,20 +8,27 @@ from odradek.broker.context import ApiHandler, BrokerContext, RequestContext
 from odradek.broker.coordinators.group_requests import caller
 from odradek.model.errors import ErrorCode, KafkaError
 from odradek.protocol.messages.groups.sync_group import SyncGroupRequest, SyncGroupResponse
+from odradek.runtime.prompt import PromptFuture
 
 _SINCE_PROTOCOL: Final = 5
 
 
-async def handle(
+def handle(
     broker: BrokerContext, context: RequestContext, request: SyncGroupRequest
-) -> SyncGroupResponse:
+) -> SyncGroupResponse | PromptFuture[SyncGroupResponse]:
     names_protocol = request.protocol_type is not None and request.protocol_name is not None
     if context.api_version >= _SINCE_PROTOCOL and not names_protocol:
         return SyncGroupResponse(error_code=ErrorCode.INCONSISTENT_GROUP_PROTOCOL)
     try:
-        return await broker.groups.sync(request, caller(context))
+        return broker.groups.sync(request, caller(context)).map(_answer)
     except KafkaError as error:
         return SyncGroupResponse(error_code=error.code)
+
+
+def _answer(response: PromptFuture[SyncGroupResponse]) -> SyncGroupResponse:
+    if isinstance(error := response.exception(), KafkaError):
+        return SyncGroupResponse(error_code=error.code)
+    return response.result()
 
 
 SERVED = ApiHandler(14, handle)
