@@ -164,8 +164,19 @@ def test_metrics_of_a_member_count_its_commits_and_partitions(bootstrap: str, to
             {"partition.assignment.strategy": "cooperative-sticky"},
         ),
         ({"group_protocol": "consumer"}, {"group.protocol": "consumer"}),
+        (DEFAULT, {"group.protocol": "consumer"}),
+        (DEFAULT, {"partition.assignment.strategy": "range"}),
+        (DEFAULT, {"partition.assignment.strategy": "cooperative-sticky"}),
     ],
-    ids=["range", "roundrobin", "cooperative-sticky", "consumer"],
+    ids=[
+        "range",
+        "roundrobin",
+        "cooperative-sticky",
+        "consumer",
+        "default-consumer",
+        "default-range",
+        "default-cooperative",
+    ],
 )
 @pytest.mark.parametrize("we_begin", [True, False], ids=["we-begin", "they-begin"])
 def test_a_group_mixed_with_librdkafka(

@@ -152,7 +152,11 @@ class AsyncProducer(Generic[K, V]):
             core.transactions.core.check_sendable()
         queues = core.accumulator.topics.get(topic) or await core.learn(topic)
         with core.sending_rows(topic) as span:
-            for queue, written in core.batches_of(queues, rows):
+            for batch in core.batches_of(queues, rows):
+                if batch is None:
+                    await core.learn_again(topic)
+                    continue
+                queue, written = batch
                 deadline = core.clock.monotonic() + core.max_block_s
                 while True:
                     with core.accumulator.lock:

@@ -142,6 +142,12 @@ class RowsOfPartition(NamedTuple):
         return written_batches(self.rows, max_bytes=size_bytes_max, default_timestamp=now_ms)
 
 
+def highest_partition(rows: pa.RecordBatch) -> int:
+    """Returns the highest number in the column `partition`; -1 without one."""
+    highest = pc.max(rows[_PARTITION]).as_py() if _PARTITION in rows.schema.names else None
+    return -1 if highest is None else int(highest)
+
+
 def by_partition(
     topic: str, rows: pa.RecordBatch, partition_count: int, choose: ChoosePartition | None = None
 ) -> Iterator[RowsOfPartition]:

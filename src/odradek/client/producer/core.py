@@ -139,9 +139,13 @@ class ProducerCore:
 
         Raises PartitionNotKnownError if the partition is not there either.
         """
-        await self.cluster.metadata.refresh(self.max_block_s)
-        queues = await self.learn(topic)
+        queues = await self.learn_again(topic)
         return queues, self.choose(queues, key, partition)
+
+    async def learn_again(self, topic: str) -> TopicQueues:
+        """Returns the topic as the cluster has it now. KafkaError when it has not within max.block.ms."""
+        await self.cluster.metadata.refresh(self.max_block_s)
+        return await self.learn(topic)
 
     def content(
         self, key: object, value: object, headers: HeaderInput
@@ -170,8 +174,13 @@ class ProducerCore:
             raise PartitionNotKnownError(topic.topic, count, partition)
         return queues[partition]
 
-    def batches_of(self, topic: TopicQueues, rows: Any) -> Iterator[tuple[PartitionQueue | None, Written]]:
-        """Yields the batches of a frame in order, with their queues; None leaves it to the sticky partition."""
+    def batches_of(
+        self, topic: TopicQueues, rows: Any
+    ) -> Iterator[tuple[PartitionQueue | None, Written] | None]:
+        """Yields the batches of a frame in order, with their queues; a queue of None leaves it to the sticky partition.
+
+        Yields None before rows of partitions that are not known: `learn_again` is due before the next step.
+        """
 
         def chosen(key: bytes | None) -> int | None:
             queue = self.choose(topic, key, None)
@@ -181,6 +190,8 @@ class ProducerCore:
         now_ms = self.clock.wall_ms()
         rule = None if is_usual else chosen
         for columns in arrow_rows.record_batches(rows):
+            if arrow_rows.highest_partition(columns) >= topic.partition_count:
+                yield None
             for group in arrow_rows.by_partition(topic.topic, columns, topic.partition_count, rule):
                 queue = None if group.partition is None else topic.queues[group.partition]
                 for written in group.batches(self.accumulator.batch_bytes_max, now_ms):

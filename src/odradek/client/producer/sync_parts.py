@@ -144,7 +144,12 @@ class ProducerSyncParts(Generic[K, V]):
             self._check_sendable()
         queues = self._topics.get(topic) or self._learn(topic)
         with self._core.sending_rows(topic) as span:
-            for queue, written in self._core.batches_of(queues, rows):
+            for batch in self._core.batches_of(queues, rows):
+                if batch is None:
+                    self._refuse_own_thread()
+                    self._loop.call(self._core.learn_again(topic))
+                    continue
+                queue, written = batch
                 append = partial(self._core.accumulator.add, queues, queue, written)
                 with self._lock:
                     delivery = append()

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable
 from typing import Any
 
+import pyarrow as pa
 import pytest
 
 from odradek.client.producer.aio import AsyncProducer
@@ -37,3 +38,27 @@ async def test_a_partition_that_does_not_exist_is_refused_at_once(broker: Any) -
     async with AsyncProducer(broker.bootstrap, **QUICK) as producer:
         with pytest.raises(KafkaError, match="topic 't' has partitions 0 to 0, not 3"):
             await producer.send("t", b"", partition=3)
+
+
+async def test_rows_for_a_partition_that_is_new_are_asked_for_once(broker: Any, within: Within) -> None:
+    def rows(*partitions: int | None) -> pa.RecordBatch:
+        values = [b"v"] * len(partitions)
+        return pa.RecordBatch.from_pydict({"value": values, "partition": list(partitions)})
+
+    async with AsyncProducer(broker.bootstrap, **QUICK) as producer:
+        await producer.send_arrow("t", rows(0, None))
+        await within(producer.flush())
+        asked = len(broker.requests("Metadata"))
+        broker.topics = {"t": 4}
+        await producer.send_arrow("t", rows(0, 3, None))
+        await within(producer.flush())
+        assert len(broker.requests("Metadata")) == asked + 1
+        with pytest.raises(KafkaError, match="topic 't' has partitions 0 to 3, not 9"):
+            await producer.send_arrow("t", rows(9))
+    written = {
+        partition.index
+        for request in broker.requests("Produce")
+        for topic in request.topic_data
+        for partition in topic.partition_data
+    }
+    assert written >= {0, 3}
