@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import json
 import time
 from collections.abc import Callable
 
 import pytest
+from click.testing import CliRunner, Result
 
 from odradek import Admin, ErrorCode, KafkaError, NewTopic, TopicPartition
+from odradek.cli.main import cli
 from odradek.testing import Cluster, LocalBroker
 
 _SECONDS = 60.0
@@ -61,3 +64,37 @@ def test_a_user_without_rights_changes_nothing() -> None:
             with pytest.raises(KafkaError) as refused:
                 call()
             assert refused.value.code is code
+
+
+def test_commands_show_the_quorum_and_forget_a_broker_that_is_down() -> None:
+    def run(*words: str) -> Result:
+        return CliRunner().invoke(cli, [*words, "--bootstrap", cluster.address], catch_exceptions=False)
+
+    with Cluster(brokers=2, settings={"broker.session.timeout.ms": "2000"}) as cluster:
+        quorum = json.loads(run("cluster", "quorum", "--json").stdout)
+        leader, follower = quorum["replicas"]
+        assert (leader["role"], leader["node"], leader["lag"]) == ("leader", quorum["leader"], 0)
+        assert (follower["role"], follower["log_end_offset"] + follower["lag"]) == (
+            "observer",
+            quorum["high_watermark"],
+        )
+        assert all(replica["endpoints"] for replica in quorum["replicas"])
+        table = run("cluster", "quorum").stdout.splitlines()
+        assert (
+            table[0]
+            == f"leader {quorum['leader']}, epoch {quorum['epoch']}, high watermark {quorum['high_watermark']}"
+        )
+        assert [line.split()[1] for line in table[-2:]] == ["leader", "observer"]
+
+        gone = str(follower["node"])
+        with pytest.raises(KafkaError, match="INVALID_REQUEST"):
+            run("cluster", "unregister", gone, "--yes")
+        with Admin(cluster.address) as admin:
+            cluster.broker(follower["node"]).stop()
+            until(lambda: {node.broker_id for node in admin.describe_cluster().brokers} == {leader["node"]})
+        refused = CliRunner().invoke(cli, ["cluster", "unregister", gone, "-b", cluster.address], input="n\n")
+        assert refused.exit_code == 1
+        forgotten = json.loads(run("cluster", "unregister", gone, "--yes", "--json").stdout)
+        assert forgotten == {"unregistered": follower["node"]}
+        with pytest.raises(KafkaError, match="BROKER_ID_NOT_REGISTERED"):
+            run("cluster", "unregister", gone, "--yes")

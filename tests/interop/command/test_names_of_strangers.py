@@ -51,6 +51,18 @@ COMMANDS: Final[Mapping[str, tuple[Words, ...]]] = {
         (EVIL, "--topic", TOPIC, "--to-earliest"),
         (EVIL, "--topic", EVIL, "--to-latest"),
         (EVIL, "--topic", TOPIC, "--to-current", "--json"),
+        (EVIL, "--topic", TOPIC, "--to-current", "--share"),
+        (f"{EVIL}-share", "--topic", TOPIC, "--to-earliest", "--share"),
+    ),
+    "group delete-offsets": (
+        (EVIL, "--topic", EVIL, "--yes"),
+        (EVIL, "--topic", TOPIC, "--yes"),
+        (EVIL, "--topic", f"{TOPIC}:0", "--yes", "--json"),
+        (f"{EVIL}-none", "--topic", TOPIC, "--yes"),
+    ),
+    "group remove-members": (
+        (EVIL, "--instance", EVIL, "--reason", EVIL, "--yes"),
+        (f"{EVIL}-none", "--all", "--yes"),
     ),
     "group delete": ((f"{EVIL}-none", "--yes"), (EVIL, "--yes")),
     "dlq list": ((), (LETTERS,), (LETTERS, "--json"), (EVIL,)),
@@ -120,6 +132,8 @@ COMMANDS: Final[Mapping[str, tuple[Words, ...]]] = {
     "cluster elect": ((EVIL,), ("--topic", EVIL)),
     "cluster plan": ((EVIL,),),
     "cluster rebalance": ((EVIL,), ()),
+    "cluster quorum": ((), ("--json",)),
+    "cluster unregister": ((EVIL,), ("77", "--yes")),
     "log dump": (("records.log",), (EVIL,)),
     "doctor": ((EVIL,), ("strange.properties",)),
     "completion": ((EVIL,),),
@@ -155,6 +169,7 @@ SAYS_NO_NAME: Final[Mapping[str, str]] = {
     "token create": "what it prints is the broker's, and who asked is logged in",
     "cluster describe": "brokers, racks and directories are the operator's",
     "cluster status": "as cluster describe, and topics",
+    "cluster quorum": "as cluster describe",
 }
 """Commands that print no name of strangers, and why."""
 _COLOURS: Final = re.compile(r"\x1b\[[0-9;]*m")

@@ -35,11 +35,14 @@ WORDS = {
     "limits": "producer_byte_rate=1024",
     "settings": "retention.ms=1000",
     "brokers": "1",
+    "broker": "1",
     "place": "t:0:0",
 }
 """What the arguments of that name may be; others are names."""
 OPTIONS = {
     ("group", "reset-offsets"): ["--topic", "t", "--to-earliest", "--execute"],
+    ("group", "delete-offsets"): ["--topic", "t"],
+    ("group", "remove-members"): ["--all"],
     ("txn", "abort"): ["--topic", "t", "--partition", "0", "--start-offset", "0"],
     ("quota", "set"): ["--user", "x"],
     ("quota", "delete"): ["--user", "x"],

@@ -11,6 +11,7 @@ from odradek.cli.cluster.access import open_admin
 from odradek.cli.numbers import Whole
 from odradek.cli.options import bootstrap_option, json_option
 from odradek.cli.output import bytes_text, confirm, print_json, print_table, say
+from odradek.cli.records.moments import time_text
 from odradek.config.listeners import format_address
 from odradek.model.ids import TopicPartition
 from odradek.model.java_numbers import is_digits
@@ -181,6 +182,69 @@ def _partition(text: str) -> TopicPartition:
             f"{text!r:.80} is not a partition: write flights-0 for partition 0 of topic flights"
         )
     return TopicPartition(topic, int(number))
+
+
+@cluster.command()
+@bootstrap_option
+@json_option
+def quorum(bootstrap: str, as_json: bool) -> None:
+    """Show who decides about the cluster: the leader, its term, and how far each voter and observer is behind it."""
+    with open_admin(bootstrap) as admin:
+        state = admin.describe_quorum()
+    replicas = [("voter", voter) for voter in state.voters]
+    replicas += [("observer", observer) for observer in state.observers]
+    rows: list[dict[str, object]] = []
+    table: list[list[object]] = []
+    for role, replica in replicas:
+        caught_up_ms = replica.last_caught_up_ms
+        endpoints = [
+            f"{endpoint.listener}://{format_address(endpoint.host, endpoint.port)}"
+            for endpoint in state.nodes.get(replica.replica_id, ())
+        ]
+        row: dict[str, object] = {
+            "node": replica.replica_id,
+            "role": "leader" if replica.replica_id == state.leader_id else role,
+            "log_end_offset": replica.log_end_offset,
+            "lag": max(state.high_watermark - replica.log_end_offset, 0),
+        }
+        table.append(
+            [
+                *row.values(),
+                None if caught_up_ms is None else time_text(caught_up_ms),
+                ", ".join(endpoints) or None,
+            ]
+        )
+        rows.append({**row, "caught_up_ms": caught_up_ms, "endpoints": endpoints})
+    if as_json:
+        head = {
+            "leader": state.leader_id,
+            "epoch": state.leader_epoch,
+            "high_watermark": state.high_watermark,
+        }
+        print_json({**head, "replicas": rows})
+        return
+    say(f"leader {state.leader_id}, epoch {state.leader_epoch}, high watermark {state.high_watermark}")
+    print_table(["node", "role", "log_end_offset", "lag", "caught_up", "endpoints"], table)
+
+
+@cluster.command()
+@bootstrap_option
+@click.argument("broker", type=Whole(0, bits=31))
+@click.option("--yes", is_flag=True, help="Do not ask before the broker is forgotten.")
+@json_option
+def unregister(bootstrap: str, broker: int, yes: bool, as_json: bool) -> None:
+    """Let the cluster forget BROKER, which is down and will not come back.
+
+    No new topic gets replicas on it. Those that it had stay assigned to it until they are reassigned.
+    """
+    if not yes:
+        confirm(f"Forget broker {broker} for good?", abort=True)
+    with open_admin(bootstrap) as admin:
+        admin.unregister_broker(broker)
+    if as_json:
+        print_json({"unregistered": broker})
+    else:
+        say(f"broker {broker} is forgotten")
 
 
 @cluster.command()

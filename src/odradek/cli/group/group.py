@@ -1,4 +1,4 @@
-"""`odradek group`: list, describe, reset-offsets, delete."""
+"""`odradek group`: list, describe, reset-offsets, delete-offsets, remove-members, delete."""
 
 from __future__ import annotations
 
@@ -13,9 +13,11 @@ from odradek import client
 from odradek.cli.cluster.access import open_admin
 from odradek.cli.group.lag import describe_group
 from odradek.cli.group.offset_resets import parse_moment_or_duration, parse_plan, parse_scopes
+from odradek.cli.group.removals import delete_offsets, idle_group, remove_members
 from odradek.cli.numbers import Real, Whole
 from odradek.cli.options import bootstrap_option, complete_groups, complete_topics, json_option
 from odradek.cli.output import RefreshingTable, confirm, print_json, print_table, remark, say
+from odradek.client.admin.group_descriptions import SHARE
 from odradek.client.groups.offset_target import PartitionFacts, Target
 from odradek.client.groups.values import OffsetAndMetadata
 from odradek.model.errors import ConfigError, ErrorCode, KafkaError
@@ -25,7 +27,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
     from uuid import UUID
 
-    from odradek.client import Admin
+    from odradek.client import Admin, GroupDescription
     from odradek.client.groups.values import CommittedOffsets
 
 groups_argument = click.argument(
@@ -36,7 +38,11 @@ LAG_COLUMNS = ("topic", "partition", "committed", "end", "lag", "member", "clien
 
 @click.group()
 def group() -> None:
-    """List, describe and delete consumer groups, and set their offsets."""
+    """List, describe and delete groups of consumers, and set their offsets."""
+
+
+group.add_command(delete_offsets)
+group.add_command(remove_members)
 
 
 @group.command("list")
@@ -212,6 +218,7 @@ def _lag_rows(group: dict[str, Any]) -> list[list[object]]:
     type=click.Path(exists=True, dir_okay=False, allow_dash=True, path_type=Path),
     help="Set offsets to those in a file: what --json prints, or lines topic,partition,offset.",
 )
+@click.option("--share", is_flag=True, help="Make a share group, if there is no group of this name.")
 @click.option(
     "--execute", is_flag=True, help="Set the offsets. Without this the command only shows what it would do."
 )
@@ -227,12 +234,13 @@ def reset_offsets(
     to_datetime: str | None,
     by_duration: str | None,
     from_file: Path | None,
+    share: bool,
     execute: bool,
     dry_run: bool,
     bootstrap: str,
     as_json: bool,
 ) -> None:
-    """Set the offsets that a group has committed, while it has no members.
+    """Set the offsets that a group has committed, or where a share group goes on, while it has no members.
 
     \b
     odradek group reset-offsets billing --to-earliest --topic flights
@@ -245,8 +253,11 @@ def reset_offsets(
     if to_datetime and by_duration:
         raise click.UsageError("say where to in one way only", click.get_current_context())
     with open_admin(bootstrap) as admin:
-        _refuse_if_active(admin, name)
-        committed = _committed(admin, name)
+        known = idle_group(admin, name)
+        is_share = known.type == SHARE if known is not None else share
+        if share and not is_share:
+            raise KafkaError(ErrorCode.INVALID_GROUP_ID, f"group {name!r} exists, and is no share group")
+        committed = _start_offsets(known) if is_share else _committed(admin, name)
         partitions = _partitions(admin, topics, target, committed)
         ids = _topic_ids(admin, partitions)
         target.check_topics(ids)
@@ -254,7 +265,11 @@ def reset_offsets(
             tp: target.offset_for(tp, facts)
             for tp, facts in _facts(admin, partitions, committed, target).items()
         }
-        if execute:
+        if execute and is_share:
+            admin.alter_share_group_offsets(
+                name, {tp: after for tp, after in plan.items() if after is not None}
+            )
+        elif execute:
             admin.alter_group_offsets(name, _tied(plan, ids))
     _show_plan(name, plan, committed, ids, execute, as_json)
 
@@ -285,22 +300,11 @@ def _target(
     return Target(offset=to_offset, shift=shift_by)
 
 
-def _refuse_if_active(admin: Admin, name: str) -> None:
-    try:
-        group_description = admin.describe_groups([name])[name]
-    except KafkaError as error:
-        if error.code is ErrorCode.GROUP_ID_NOT_FOUND:
-            return
-        raise
-    if group_description.active:
-        clients = ", ".join(
-            sorted({f"{member.client_id} at {member.client_host}" for member in group_description.members})
-        )
-        count = len(group_description.members)
-        raise KafkaError(
-            ErrorCode.NON_EMPTY_GROUP,
-            f"group {name!r} is {group_description.state} with {count} member(s) ({clients}): stop them first",
-        )
+def _start_offsets(group_description: GroupDescription | None) -> CommittedOffsets:
+    """Returns the offsets from which a share group reads."""
+    if group_description is None:
+        return {}
+    return {tp: OffsetAndMetadata(offset) for tp, offset in group_description.start_offsets.items()}
 
 
 def _committed(admin: Admin, name: str) -> CommittedOffsets:
