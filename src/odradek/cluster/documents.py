@@ -48,7 +48,7 @@ class Document(Generic[T]):
     decode: Callable[[Any], T]
 
     def data(self, value: T) -> bytes:
-        return json.dumps(self.encode(value), sort_keys=True).encode()
+        return json.dumps(self.encode(value), sort_keys=True, separators=(",", ":")).encode()
 
     def load(self, image: ClusterImage, node: Node) -> ClusterImage:
         return self.into(image, self.decode(json.loads(node.data)))

@@ -27,6 +27,9 @@ else:
 PARTITIONS_PER_CHANGE_MAX: Final = 10_000
 """The most partitions in one change, as in Kafka: one request must not keep the controller busy for minutes."""
 
+PARTITIONS_MAX: Final = 200_000
+"""The most partitions of a cluster: every broker has the whole image in memory, about half a kilobyte for each."""
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TopicSpec:
@@ -55,7 +58,7 @@ class ClusterDefaults:
     partition_count: int
     replication_factor: int
     check_configs: Callable[[Mapping[str, str]], None]
-    partition_count_max: int = 200_000
+    partition_count_max: int = PARTITIONS_MAX
     descriptors: DescriptorBudget = UNLIMITED
     """The descriptors of this broker; the others are assumed to have as many."""
     rules: TopicRules = DEFAULT_RULES
@@ -188,7 +191,8 @@ class TopicPlanner:
         if total > self._defaults.partition_count_max:
             raise KafkaError(
                 ErrorCode.POLICY_VIOLATION,
-                f"{total} partitions would be more than the {self._defaults.partition_count_max} this broker may hold",
+                f"{total} partitions would be more than the {self._defaults.partition_count_max} that a cluster may have: "
+                "delete topics, or use another cluster",
             )
 
     def _check_descriptors(self, added: Sequence[Sequence[BrokerId]]) -> None:
