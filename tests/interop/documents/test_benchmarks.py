@@ -12,6 +12,7 @@ from benchmarks.cluster.plan import SMOKE, Up
 from benchmarks.cluster.suite import ClusterSuite, in_turn
 from benchmarks.odradek_node import OdradekNode
 from benchmarks.samples import Sample, findings
+from benchmarks.scale import costs, model
 from benchmarks.sql import first_rows
 
 from odradek.sql.applying import apply
@@ -103,6 +104,17 @@ def test_a_refused_request_is_an_error_and_no_figure(server_kind):
             plain_requests.drive(sockets, frames, in_flight=2, count=4)
         with pytest.raises(RefusedError, match="with error 3"):
             plain_requests.until_accepted(node.bootstrap, [plain_requests.fetch("absent", 0)], seconds_max=0)
+
+
+def test_the_costs_of_the_model_are_measured(server_kind, capsys):
+    if server_kind == "kafka":
+        pytest.skip("runs its own brokers")
+    assert costs.main(["--smoke"]) == 0
+    document = json.loads(capsys.readouterr().out)
+    read = model.costs_from(document)
+    assert min(read.produce_leader, read.fetch, read.heartbeat, read.offset_commit, read.broker_bytes) > 0
+    stored = json.loads((model.HERE / "constants.json").read_text())
+    assert document["costs"].keys() == stored["costs"].keys()
 
 
 def test_the_benchmark_of_tls_runs(tmp_path, server_kind):
