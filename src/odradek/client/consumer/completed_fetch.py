@@ -133,8 +133,8 @@ class FetchedChunk:
         if stop == self._index:
             self.position = self.next_offset
             return None
-        reader = engine.columns().ColumnReader()
         batches = self._batches[self._index : stop]
+        reader = engine.columns().ColumnReader(sum(len(batch) for _, batch in batches))
         try:
             self._read(reader, batches)
         except KafkaError as error:

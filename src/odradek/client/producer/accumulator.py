@@ -412,6 +412,9 @@ class Accumulator:
 
     def _move_sticky(self, topic: TopicQueues) -> PartitionQueue:
         candidates = topic.available or range(topic.partition_count)
+        if len(candidates) == 1:  # to ask the system for randomness is to hand over the GIL, at each batch
+            topic.sticky, topic.sticky_bytes = topic.queues[candidates[0]], 0
+            return topic.sticky
         lengths = [topic.queues[number].length for number in candidates]
         chosen = next_sticky(lengths, self._entropy.uniform(), adaptive=self._adaptive)
         topic.sticky = topic.queues[candidates[chosen]]

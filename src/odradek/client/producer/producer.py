@@ -144,7 +144,8 @@ class Producer(Generic[K, V]):
                 return traced
         if self._check_sendable is not None:
             self._check_sendable()
-        if headers or not self._plain or not _is_plain(value) or not _is_plain(key):
+        is_plain = (value.__class__ is bytes or value is None) and (key.__class__ is bytes or key is None)
+        if headers or not self._plain or not is_plain:
             key, value, headers = self._content(key, value, headers)
         queues = self._topics.get(topic) or self._learn(topic)
         try:
@@ -380,10 +381,6 @@ class Producer(Generic[K, V]):
     def _refuse_own_thread(self) -> None:
         if self._loop.is_current:
             raise RuntimeError("a delivery callback must not wait for its own producer")
-
-
-def _is_plain(content: object) -> bool:
-    return content.__class__ is bytes or content is None
 
 
 _open_producers: weakref.WeakSet[Producer[Any, Any]] = weakref.WeakSet()

@@ -119,7 +119,8 @@ class ProducerSyncParts(Generic[K, V]):
                 return traced
         if self._check_sendable is not None:
             self._check_sendable()
-        if headers or not self._plain or not _is_plain(value) or not _is_plain(key):
+        is_plain = (value.__class__ is bytes or value is None) and (key.__class__ is bytes or key is None)
+        if headers or not self._plain or not is_plain:
             key, value, headers = self._content(key, value, headers)
         queues = self._topics.get(topic) or self._learn(topic)
         try:
@@ -245,10 +246,6 @@ class ProducerSyncParts(Generic[K, V]):
         error = self._core.undelivered()
         if error is not None:
             raise error
-
-
-def _is_plain(content: object) -> bool:
-    return content.__class__ is bytes or content is None
 
 
 _open_producers: weakref.WeakSet[ProducerSyncParts[Any, Any]] = weakref.WeakSet()
