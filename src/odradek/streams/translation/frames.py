@@ -7,7 +7,7 @@ milliseconds, `__headers` an array of (key, value), `__order` is `InputRow.order
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Final
 
@@ -16,11 +16,11 @@ from odradek.model.lazy import lazy
 from odradek.streams.plan.operators import Expression, TopicSource
 
 if TYPE_CHECKING:
+    import pyarrow as pa
     import pyspark.sql.functions as sf
     import pyspark.sql.types as types
     from pyspark.sql import Column, DataFrame
 
-    from odradek.streams.translation.plain_records import PlainRecords
 else:
     sf = lazy("pyspark.sql.functions")
     types = lazy("pyspark.sql.types")
@@ -37,6 +37,29 @@ _HOLDS: Final = "__holds_here"
 _STEPS_MAX: Final = 1 << 20
 ORIGIN: Final = "__origin"
 """The record that a row comes from, as it was read, for dead letters."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PlainRecords:
+    """The records of a topic, as `TaskRows` takes them. `load` returns them as a stream, with more options of the source."""
+
+    load: Callable[[Mapping[str, str]], DataFrame]
+    records: pa.Schema
+    source: int
+    key: str | None
+    value: str | None
+    skips_negative_times: bool
+    needs_key: bool = False
+    needs_value: bool = False
+    hops: int = 0
+    steps: tuple[int, ...] = ()
+
+    def moved_on(self, steps: tuple[int, ...], hops: int) -> PlainRecords:
+        return replace(self, steps=(*self.steps, *steps), hops=self.hops + hops)
+
+    def present(self, *, key: bool = False, value: bool = False) -> PlainRecords:
+        """Returns the records that have a key, or a value."""
+        return replace(self, needs_key=self.needs_key or key, needs_value=self.needs_value or value)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -6,7 +6,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
 from pyspark.sql.types import LongType
@@ -16,6 +16,7 @@ from odradek.spark.reading import schema as read_schema
 from odradek.spark.reading.task_rows import TaskRows
 from odradek.streams.plan.schemas import DeclaredSchema
 from odradek.streams.translation.formats import is_decoded_by_source
+from odradek.streams.translation.frames import PlainRecords
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -29,29 +30,6 @@ _COLUMNS: Final = ("key", "value", "partition", "offset", "headers")
 _NAME: Final = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 _NO_NAMES: Final = frozenset({"true", "false", "null"})
 """Words of SQL that look like a column, and are none."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class PlainRecords:
-    """The records of a topic, as `TaskRows` takes them. `load` returns them as a stream, with more options of the source."""
-
-    load: Callable[[Mapping[str, str]], DataFrame]
-    records: pa.Schema
-    source: int
-    key: str | None
-    value: str | None
-    skips_negative_times: bool
-    needs_key: bool = False
-    needs_value: bool = False
-    hops: int = 0
-    steps: tuple[int, ...] = ()
-
-    def moved_on(self, steps: tuple[int, ...], hops: int) -> PlainRecords:
-        return replace(self, steps=(*self.steps, *steps), hops=self.hops + hops)
-
-    def present(self, *, key: bool = False, value: bool = False) -> PlainRecords:
-        """Returns the records that have a key, or a value."""
-        return replace(self, needs_key=self.needs_key or key, needs_value=self.needs_value or value)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
