@@ -19,7 +19,7 @@ NOT_YET_CUT: Final = ({"odradek.config.broker", "odradek.config.loading", "odrad
 
 FOLDER_TIES_MAX: Final = {
     "odradek.broker": 47,
-    "odradek.cli": 11,
+    "odradek.cli": 10,
     "odradek.client": 29,
     "odradek.config": 2,
     "odradek.console": 12,

@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING, Any, Final
 
 import click
 
+from odradek.cli.moments import time_text
 from odradek.cli.options import json_option
 from odradek.cli.output import print_json, print_table, remark, warn
-from odradek.cli.records.moments import time_text
 from odradek.model.errors import ConfigError
 from odradek.model.lazy import lazy
 from odradek.runtime.ports import Disk

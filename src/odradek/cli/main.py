@@ -57,7 +57,7 @@ COMMANDS: Final = {
         "cluster",
         "Look at the cluster, and move replicas between its brokers.",
     ),
-    "console": ("odradek.cli.console", "console", "Look at a cluster in the browser."),
+    "console": ("odradek.cli.console.console", "console", "Look at a cluster in the browser."),
     "broker": ("odradek.cli.broker", "broker", "Look at one broker."),
     "top": ("odradek.cli.cluster.top", "top", "Watch brokers, topics, groups and clients."),
     "bench": ("odradek.cli.bench.bench", "bench", "Measure how fast a cluster is, from this machine."),

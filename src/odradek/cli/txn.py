@@ -11,10 +11,10 @@ import click
 
 from odradek.cli.cluster.access import open_admin
 from odradek.cli.group.offset_resets import parse_moment_or_duration
+from odradek.cli.moments import time_text
 from odradek.cli.numbers import Whole
 from odradek.cli.options import bootstrap_option, complete_topics, complete_transactions, json_option
 from odradek.cli.output import confirm, print_json, print_table, remark
-from odradek.cli.records.moments import time_text
 from odradek.model.errors import ErrorCode, KafkaError
 from odradek.model.ids import TopicPartition
 from odradek.model.lazy import lazy

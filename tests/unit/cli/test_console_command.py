@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner
 
-from odradek.cli.console import console
+from odradek.cli.console.console import console
 from odradek.console.sql.access import SqlTerms
 from odradek.console.web.console import ConsoleOptions
 from odradek.model.errors import ConfigError

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from odradek.cli.console_login import oidc_provider
+from odradek.cli.console.login import oidc_provider
 from odradek.console.oidc.provider import OidcOptions
 from odradek.model.errors import ConfigError
 

@@ -13,8 +13,8 @@ import pytest
 from tests.unit.hostile_numbers import NO_REAL, NO_WHOLE
 
 from odradek.cli.group.offset_resets import parse_plan, parse_scopes
+from odradek.cli.moments import duration_ms, parse_start, parse_timestamp
 from odradek.cli.quota import _number as quota
-from odradek.cli.records.moments import duration_ms, parse_start, parse_timestamp
 from odradek.cli.sandbox.shell import _number as sandbox_count
 from odradek.cli.sandbox.shell import _seconds as sandbox_seconds
 from odradek.cli.sql import _door_port

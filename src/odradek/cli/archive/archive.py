@@ -15,10 +15,10 @@ from odradek.archive.store.values import ArchiveError
 from odradek.archive.tables.port import TableFormat
 from odradek.cli.cluster.access import check_reachable, connection_settings
 from odradek.cli.metrics import metrics_options, metrics_terms
+from odradek.cli.moments import duration_ms
 from odradek.cli.numbers import Whole
 from odradek.cli.options import bootstrap_option, complete_topics, json_option, pairs
 from odradek.cli.output import bytes_text, print_json, print_table, remark, say
-from odradek.cli.records.moments import duration_ms
 from odradek.config.options import byte_count
 from odradek.model.errors import ConfigError
 from odradek.model.lazy import lazy

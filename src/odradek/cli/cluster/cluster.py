@@ -8,10 +8,10 @@ from typing import TYPE_CHECKING
 import click
 
 from odradek.cli.cluster.access import open_admin
+from odradek.cli.moments import time_text
 from odradek.cli.numbers import Whole
 from odradek.cli.options import bootstrap_option, json_option
 from odradek.cli.output import bytes_text, confirm, print_json, print_table, say
-from odradek.cli.records.moments import time_text
 from odradek.config.listeners import format_address
 from odradek.model.ids import TopicPartition
 from odradek.model.java_numbers import is_digits

@@ -12,6 +12,7 @@ import click
 
 from odradek.cli.cluster.access import check_reachable, client_arguments, open_admin
 from odradek.cli.dlq.listing import LIST_COLUMNS, group_row, letter_json, letter_lines
+from odradek.cli.moments import parse_timestamp
 from odradek.cli.numbers import Whole
 from odradek.cli.options import bootstrap_option, complete_topics, json_option
 from odradek.cli.output import (
@@ -24,7 +25,6 @@ from odradek.cli.output import (
     say_lines,
     write_raw,
 )
-from odradek.cli.records.moments import parse_timestamp
 from odradek.dead_letters.grouping import RedriveTarget, grouped, holds_dead_letters, redrive_targets
 from odradek.dead_letters.letter import DeadLetter
 from odradek.dead_letters.redrive import RedriveProgress, redrive

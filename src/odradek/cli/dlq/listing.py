@@ -6,7 +6,7 @@ import base64
 from collections.abc import Iterator
 from typing import Any, Final
 
-from odradek.cli.records.moments import time_text
+from odradek.cli.moments import time_text
 from odradek.dead_letters.grouping import LetterGroup
 from odradek.dead_letters.headers import Origin
 from odradek.dead_letters.letter import DeadLetter

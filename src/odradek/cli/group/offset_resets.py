@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from typing import Final
 from uuid import UUID
 
-from odradek.cli.records.moments import parse_moment
+from odradek.cli.moments import parse_moment
 from odradek.model.durations import iso_duration_ms
 from odradek.model.errors import ConfigError
 from odradek.model.ids import TopicPartition

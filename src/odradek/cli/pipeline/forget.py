@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING, Any, Final
 import click
 
 from odradek.cli.cluster.access import open_admin
+from odradek.cli.moments import time_text
 from odradek.cli.options import bootstrap_option, json_option
 from odradek.cli.output import confirm, print_json, print_table, remark
-from odradek.cli.records.moments import time_text
 from odradek.model.errors import ErrorCode, KafkaError
 from odradek.model.lazy import lazy
 

@@ -6,7 +6,7 @@ import dataclasses
 from collections.abc import Iterator, Mapping
 from typing import Any, Final
 
-from odradek.cli.records.moments import time_text
+from odradek.cli.moments import time_text
 from odradek.pipelines.document import PipelineDocument, PipelineVersion, run_key, runs_of
 from odradek.pipelines.status import PipelineStatus
 

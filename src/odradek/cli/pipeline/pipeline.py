@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Final
 
 import click
 
+from odradek.cli.moments import duration_ms
 from odradek.cli.numbers import Whole
 from odradek.cli.options import bootstrap_option, json_option
 from odradek.cli.output import confirm, print_json, print_table, remark, say
@@ -18,7 +19,6 @@ from odradek.cli.pipeline.forget import forget
 from odradek.cli.pipeline.state import repartition, reset
 from odradek.cli.pipeline.state_show import state_group
 from odradek.cli.pipeline.upgrade import upgrade
-from odradek.cli.records.moments import duration_ms
 from odradek.model.lazy import lazy
 from odradek.pipelines.document import DELIVERIES, PipelineDocument, PipelineVersion
 from odradek.runtime.real_clock import SystemClock

@@ -12,9 +12,7 @@ import click
 
 from odradek import client
 from odradek.cli.cluster.access import CLIENT_ID, PATIENCE_MS, check_reachable, connection_settings
-from odradek.cli.numbers import Whole
-from odradek.cli.options import bootstrap_option, complete_groups, pairs, topic_argument, unescaped
-from odradek.cli.records.moments import (
+from odradek.cli.moments import (
     START_FORMS,
     AtOffset,
     Beginning,
@@ -24,6 +22,8 @@ from odradek.cli.records.moments import (
     Start,
     parse_start,
 )
+from odradek.cli.numbers import Whole
+from odradek.cli.options import bootstrap_option, complete_groups, pairs, topic_argument, unescaped
 from odradek.cli.records.output import FORMATS, TEMPLATE_FIELDS, Formatter, Layout, formatter
 from odradek.client.consumer.same_topics import SameTopics
 from odradek.model.errors import ErrorCode, KafkaError

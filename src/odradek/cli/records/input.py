@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from typing import Any, Final
 
-from odradek.cli.records.moments import parse_timestamp
+from odradek.cli.moments import parse_timestamp
 from odradek.model.errors import OdradekError
 
 Headers = tuple[tuple[str, bytes | None], ...]

@@ -8,7 +8,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any, Final, Protocol
 
-from odradek.cli.records.moments import time_text
+from odradek.cli.moments import time_text
 from odradek.model.errors import ConfigError
 from odradek.model.safe_text import safe_bytes, safe_json, safe_line
 

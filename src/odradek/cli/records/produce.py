@@ -15,12 +15,12 @@ import click
 
 from odradek import client
 from odradek.cli.cluster.access import CLIENT_ID, check_reachable, connection_settings
+from odradek.cli.moments import parse_timestamp
 from odradek.cli.numbers import Whole
 from odradek.cli.options import bootstrap_option, pairs, topic_argument, unescaped
 from odradek.cli.output import bytes_text, print_json, remark
 from odradek.cli.progress import progress_bar
 from odradek.cli.records.input import FORMATS, InputFormat, InputRecord, parse_headers, read_records
-from odradek.cli.records.moments import parse_timestamp
 from odradek.model.errors import KafkaError, OdradekError
 
 if TYPE_CHECKING:

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from odradek.cli.records.moments import (
+from odradek.cli.moments import (
     AtOffset,
     Beginning,
     End,

@@ -13,7 +13,7 @@ from urllib.parse import urlsplit
 import click
 
 from odradek.cli.cluster.access import NoBrokerError, check_reachable, client_arguments
-from odradek.cli.console_login import oidc_options, oidc_provider
+from odradek.cli.console.login import oidc_options, oidc_provider
 from odradek.cli.options import bootstrap_option
 from odradek.cli.output import remark, say
 from odradek.config.sasl import OAUTHBEARER
@@ -22,7 +22,7 @@ from odradek.model.java_numbers import is_digits
 from odradek.model.lazy import lazy
 
 if TYPE_CHECKING:
-    from odradek.cli import console_demo
+    from odradek.cli.console import demo as console_demo
     from odradek.console import serving
     from odradek.console.model import masking
     from odradek.console.oidc.provider import OidcOptions
@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from odradek.sql import rest_client
     from odradek.values import schema_registry as schemas
 else:
-    console_demo = lazy("odradek.cli.console_demo")
+    console_demo = lazy("odradek.cli.console.demo")
     serving = lazy("odradek.console.serving")
     masking = lazy("odradek.console.model.masking")
     console_state = lazy("odradek.console.web.console")
