@@ -23,6 +23,7 @@ from odradek.archive.store.location import ArchiveLocation
 from odradek.archive.store.values import ArchiveError, ArchiveState, DataFile
 from odradek.archive.tables.port import ArchiveTable, TableFormat
 from odradek.model.errors import ConfigError
+from odradek.model.exception_text import ERROR_OF_OURS
 from odradek.model.ids import TopicPartition
 from odradek.model.lazy import lazy
 from odradek.spark.engine.jvm import BRIEF, JAVA_OPTIONS, LASTING, StartOutput
@@ -292,10 +293,7 @@ def _report_progress(query: StreamingQuery, tell: Tell, last_batch_id: int) -> i
     return last_batch_id
 
 
-_OURS: Final = re.compile(r"odradek\.[\w.]+\.(?:CommitConflict|\w+Error): (.+)")
-
-
 def reason_in(text: str) -> str | None:
     """Returns our own error's line in Spark's error; None where there is none."""
-    match = _OURS.search(text)
-    return None if match is None else match[1].strip()
+    match = ERROR_OF_OURS.search(text)
+    return None if match is None else match["message"].strip()

@@ -6,11 +6,14 @@ cannot be set (a frozen dataclass). None of this may end the loop that handles r
 
 from __future__ import annotations
 
+import re
 import traceback
 from typing import Final
 
 TEXT_LENGTH_MAX: Final = 10_000
 """Characters of an exception's text that are kept."""
+ERROR_OF_OURS: Final = re.compile(r"\bodradek\.(?:\w+\.)*(?P<kind>CommitConflict|\w+Error): (?P<message>.+)")
+"""An error of this package in a text that others make of a traceback, such as Spark: `odradek.KafkaError: TIMED_OUT: ...`."""
 
 
 def text_of(error: BaseException, length_max: int = TEXT_LENGTH_MAX) -> str:

@@ -7,6 +7,7 @@ import re
 from collections.abc import Iterator, Mapping
 from typing import Any, Final
 
+from odradek.model.exception_text import ERROR_OF_OURS
 from odradek.model.ids import TopicPartition
 from odradek.pipelines.status import RecordCoordinates
 
@@ -18,7 +19,6 @@ _BEGINNINGS: Final = "@from"
 _NOT_TOPICS: Final = (_BEGINNINGS, "@ids")
 """Members of an offset whose names are no topics."""
 _DECODER: Final = json.JSONDecoder()
-_OURS: Final = re.compile(r"odradek\.[\w.]+\.(?:CommitConflict|\w+Error): (.+)")
 _PYTHON: Final = re.compile(r"^(?:[\w.]*\.)?(\w+(?:Error|Exception|Interrupt)): (.+)$", re.MULTILINE)
 _RAISED_BY_JAVA: Final = re.compile(
     r"^An error occurred while calling [^\n]*\n: (?:[\w$]+\.)*([\w$]+(?:Error|Exception)): ([^\n]+)"
@@ -34,9 +34,9 @@ _STARTS_TOLD: Final = 3
 
 def failure_line(text: str) -> str:
     """Returns our own error's line if there is one; else the last line of a traceback; else the first line."""
-    ours = _OURS.search(text)
+    ours = ERROR_OF_OURS.search(text)
     if ours is not None:
-        return _cut(ours[1])
+        return _cut(ours["message"])
     if _TRACEBACK in text:
         raised = _PYTHON.findall(_JAVA.split(text[text.rindex(_TRACEBACK) :])[0])
         if raised:

@@ -11,7 +11,8 @@ from odradek.archive.row_columns import Derived, RowColumns, ValueFormat, row_co
 from odradek.archive.run import BatchSizes, RunTerms, portions, reason_in, sink_options, starting_offsets
 from odradek.archive.store.location import archive_location
 from odradek.archive.store.values import DataFile
-from odradek.model.errors import ConfigError
+from odradek.model.errors import ConfigError, KafkaError
+from odradek.model.exception_text import class_name
 from odradek.model.ids import TopicPartition
 
 ONE, TWO = TopicPartition("t", 1), TopicPartition("t", 2)
@@ -80,6 +81,7 @@ def test_a_pattern_that_is_no_regular_expression_is_refused_before_spark_starts(
             "the archive ends at 5",
         ),
         ("x odradek.model.errors.KafkaError: OFFSET_OUT_OF_RANGE: gone\n", "OFFSET_OUT_OF_RANGE: gone"),
+        (f"x {class_name(KafkaError)}: OFFSET_OUT_OF_RANGE: gone\n", "OFFSET_OUT_OF_RANGE: gone"),
         ("java.lang.OutOfMemoryError: heap", None),
     ],
 )

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import pytest
 
+from odradek.model.errors import KafkaError
+from odradek.model.exception_text import class_name
 from odradek.model.ids import TopicPartition
 from odradek.pipelines.failure_line import (
     LINE_CHARS_MAX,
@@ -34,6 +36,7 @@ odradek.model.errors.KafkaError: INVALID_RECORD: the value at orders-7-2 offset 
     [
         (USER, "ValueError: no price in {'item': 'pen'}"),
         (OURS, "INVALID_RECORD: the value at orders-7-2 offset 31 is not JSON: set decodeErrors"),
+        (f"x\n{class_name(KafkaError)}: INVALID_RECORD: no JSON\n\tat y", "INVALID_RECORD: no JSON"),
         ("\n[CANNOT_LOAD] what\n\tat org", "[CANNOT_LOAD] what"),
         (
             "An error occurred while calling o9.start.\n: java.io.IOException: mkdir of /a failed\n\tat java.x(Y.java:1)",

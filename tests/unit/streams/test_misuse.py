@@ -9,7 +9,8 @@ from typing import Any
 
 import pytest
 
-from odradek.model.errors import ConfigError
+from odradek.model.errors import ConfigError, KafkaError
+from odradek.model.exception_text import class_name
 from odradek.streams import Processor, Streams
 from odradek.streams.plan.windows import SessionWindows, milliseconds
 from odradek.streams.processors.aggregate import CalledFunction, SqlFold
@@ -134,6 +135,11 @@ def test_an_error_names_the_line_of_the_program_and_none_of_ours() -> None:
 def test_what_a_query_died_of_is_one_line() -> None:
     ours = "x\nodradek.streams.processors.failures.RecordFailedError: sums failed at orders-0 offset 1: KeyError: 'a'\n\tat j"
     assert failure(ours) == "sums failed at orders-0 offset 1: KeyError: 'a'"
+    assert failure(f"x\n{class_name(ConfigError)}: set it\n\tat j") == "set it"
+    assert (
+        failure(f"x\n{class_name(KafkaError)}: TIMED_OUT: no answer\n\tat j")
+        == "KafkaError: TIMED_OUT: no answer"
+    )
     java = (
         "Job aborted due to stage failure\nDriver stacktrace:\n\tat x\nCaused by: org.apache.spark.SparkNumberFormatException:"
         ' [CAST_INVALID_INPUT] The value \'x\' of the type "STRING" cannot be cast to "INT". SQLSTATE: 22018\n\tat y'

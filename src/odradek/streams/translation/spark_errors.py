@@ -9,6 +9,7 @@ from itertools import pairwise
 from typing import TYPE_CHECKING, Any, Final
 
 from odradek.model.errors import ConfigError, OdradekError
+from odradek.model.exception_text import ERROR_OF_OURS
 from odradek.model.lazy import lazy
 
 if TYPE_CHECKING:
@@ -18,7 +19,6 @@ else:
     logger = lazy("pyspark.logger")
 
 LINE_CHARS_MAX: Final = 1_000
-_OURS: Final = re.compile(r"odradek\.[\w.]+\.(\w+Error): (.+)")
 _RAISED: Final = re.compile(r"^(?:[\w.]*\.)?(\w+(?:Error|Exception)): (.+)$", re.MULTILINE)
 _JAVA: Final = re.compile(r"^\s+at [\w.$/]+\(", re.MULTILINE)
 _CODE: Final = re.compile(r"^\[[A-Z0-9_.]+\] ")
@@ -87,9 +87,9 @@ def refusal(error: errors.AnalysisException) -> str:
 
 def failure(text: str) -> str:
     """Returns a query's error in one line: our own error, the last line of a traceback, or Spark's error that caused it."""
-    ours = _OURS.search(text)
+    ours = ERROR_OF_OURS.search(text)
     if ours is not None:
-        kind, message = ours.groups()
+        kind, message = ours["kind"], ours["message"]
         return _cut(message if kind in ("RecordFailedError", "ConfigError") else f"{kind}: {message}")
     if _TRACEBACK in text:
         raised = _RAISED.findall(_JAVA.split(text[text.rindex(_TRACEBACK) :])[0])
