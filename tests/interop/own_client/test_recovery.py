@@ -12,6 +12,7 @@ import pytest
 from benchmarks.odradek_node import Node
 from benchmarks.peer import PeerAbsentError, free_port
 from tests.interop import logins
+from tests.interop.logins import Lock
 from tests.interop.proxy import Proxy
 
 from odradek import (
@@ -61,9 +62,13 @@ class MovingCluster:
 
 
 @pytest.fixture
-def cluster(make_node: MakeNode, server_kind: str, tmp_path: Path) -> Iterator[MovingCluster]:
+def cluster(
+    make_node: MakeNode, server_kind: str, lock: Lock | None, tmp_path: Path
+) -> Iterator[MovingCluster]:
     if server_kind != "odradek":
         pytest.skip("the test moves a broker with its data")
+    if lock is not None:
+        pytest.skip("logins have nothing to do with where a broker is")
     with Proxy() as proxy:
         try:
             moving = MovingCluster(make_node, tmp_path / "node", proxy)
