@@ -24,6 +24,8 @@ from odradek.cluster.planning import PARTITIONS_MAX
 HERE: Final = Path(__file__).resolve().parent
 PAGE: Final = HERE.parent.parent / "docs" / "scale.md"
 BEGIN, END = "<!-- model -->\n", "<!-- /model -->"
+SESSION_SECONDS: Final = 18.0
+"""The default of `zookeeper.session.timeout.ms`: brokers of several machines share a ZooKeeper."""
 _DAY_SECONDS: Final = 86_400
 _MICROSECOND: Final = 1e-6
 _HOURS_A_MONTH: Final = 730
@@ -300,7 +302,7 @@ def control_costs_from(document: Mapping[str, Any]) -> ControlCosts:
         delta_bytes=death["update_bytes_a_broker"] / held,
         poll_seconds=rest["controller_cpu_ms"] / 1000 / (60 / 2 * brokers),
         isr_change_seconds=changes["controller_cpu_ms"] / 1000 / 20,
-        session_seconds=9.0,
+        session_seconds=SESSION_SECONDS,
         poll_interval_seconds=2.0,
     )
 

@@ -8,7 +8,18 @@ from typing import Any
 import pytest
 from benchmarks.scale import control_plane, model
 
-SMALL = ["--brokers", "5", "--partitions", "60", "--partitions-a-topic", "6", "--quotas", "20", "--acls", "40"]
+SMALL = [
+    "--brokers",
+    "5",
+    "--partitions",
+    "60",
+    "--partitions-a-topic",
+    "6",
+    "--quotas",
+    "20",
+    "--acls",
+    "40",
+]
 
 
 @pytest.fixture
