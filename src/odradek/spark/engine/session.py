@@ -39,7 +39,16 @@ _OF_ALL: Final = {
     "spark.sql.session.timeZone": "UTC",
     **PATIENT_WITH_WORKERS,
 }
-_OF_LOCAL: Final = {"spark.ui.enabled": "false", JAVA_OPTIONS: BRIEF}
+_ROW_CHECKSUM: Final = "spark.sql.shuffle.orderIndependentChecksum"
+_OF_LOCAL: Final = {
+    "spark.ui.enabled": "false",
+    JAVA_OPTIONS: BRIEF,
+    # A checksum of each row tells whether a stage that runs again, since an executor was lost, writes other rows. Here no
+    # executor can be lost alone, and it would take a fifth of the JVM's time for rows.
+    f"{_ROW_CHECKSUM}.enabled": "false",
+    f"{_ROW_CHECKSUM}.enableFullRetryOnMismatch": "false",
+    f"{_ROW_CHECKSUM}.enableQueryLevelRollbackOnMismatch": "false",
+}
 
 
 def new_session(
