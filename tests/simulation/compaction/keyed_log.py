@@ -92,6 +92,20 @@ class InlineOffload:
         with off_loop():
             return work(*arguments)
 
+    def submit(
+        self,
+        done: Callable[[T | None, BaseException | None], None],
+        work: Callable[..., T],
+        *arguments: object,
+    ) -> None:
+        try:
+            with off_loop():
+                value = work(*arguments)
+        except Exception as error:  # noqa: BLE001 - the caller learns of it, as from another thread
+            done(None, error)
+        else:
+            done(value, None)
+
 
 @dataclass(slots=True)
 class _Partition:

@@ -95,7 +95,7 @@ def markers_before_the_decision() -> Patches:
         if isinstance(self._machine, TransactionMachine):
             for reply in outcome.answers:
                 self._requests.answer(reply)
-            outcome = replace(outcome, answers=())
+            outcome = outcome._replace(answers=())
         return real(self, outcome)
 
     yield patch.object(Shard, "_released", released)
@@ -106,7 +106,7 @@ def answer_before_the_decision() -> Patches:
     real = Shard._released
 
     def released(self: Shard[Any], outcome: Outcome[Any]) -> Any:
-        real(self, replace(outcome, reply=None))
+        real(self, outcome._replace(reply=None))
         response: asyncio.Future[Any] = asyncio.get_running_loop().create_future()
         response.set_result(outcome.reply)
         return response
