@@ -15,7 +15,7 @@ from benchmarks.cluster.nodes import BROKERS, Cluster
 from benchmarks.cluster.plan import ClusterPlan, Up, many_topics
 from benchmarks.measures import REST_SECONDS
 from benchmarks.samples import Better, Sample
-from benchmarks.watch import memory
+from benchmarks.watch import cpu_seconds, memory
 
 SECONDS_MAX: Final = 600.0
 _PAUSE_SECONDS: Final = 0.25
@@ -30,14 +30,20 @@ def many(item: Up, plan: ClusterPlan, round_number: int) -> Iterator[Sample]:
     yield from _memory(item, round_number, "at rest, mean of three")
     os.sync()
     with BlockingClient(cluster.address(BROKERS[0])) as asker:
+        before = sum(map(cpu_seconds, cluster.pids()))
         started = time.perf_counter()
         asker.create(many_topics(plan.topics, 1, "single"))
         made = time.perf_counter() - started
         _until_in_sync(asker, plan.topics)
         served = time.perf_counter() - started
+        spent = sum(map(cpu_seconds, cluster.pids())) - before
     condition = f"{plan.topics:,} by one request"
     yield from item.samples("topics made", f"{condition}, answered", round_number, {"s": (made, "lower")})
-    yield from item.samples("topics made", f"{condition}, led", round_number, {"s": (served, "lower")})
+    led: dict[str, tuple[float, Better]] = {
+        "s": (served, "lower"),
+        "CPU s of the three brokers": (spent, "lower"),
+    }
+    yield from item.samples("topics made", f"{condition}, led", round_number, led)
     count = _fill(cluster, plan)
     condition = f"{count:,} partitions"
     time.sleep(REST_SECONDS)
@@ -45,9 +51,9 @@ def many(item: Up, plan: ClusterPlan, round_number: int) -> Iterator[Sample]:
     for broker in BROKERS:
         cluster.kill(broker)
     os.sync()
-    led, synced = _restarted(cluster, count)
+    led_seconds, synced = _restarted(cluster, count)
     yield from item.samples(
-        "restart after kill -9 of all", f"{condition}, led", round_number, {"s": (led, "lower")}
+        "restart after kill -9 of all", f"{condition}, led", round_number, {"s": (led_seconds, "lower")}
     )
     yield from item.samples(
         "restart after kill -9 of all", f"{condition}, in sync", round_number, {"s": (synced, "lower")}

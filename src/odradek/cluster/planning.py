@@ -6,9 +6,9 @@ as they are against those that exist, and its work grows with the number of topi
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, TypeVar
 from uuid import UUID
 
 from odradek.cluster.availability import DEFAULT_RULES, TopicRules
@@ -24,8 +24,11 @@ if TYPE_CHECKING:
 else:
     reassignment = lazy("odradek.cluster.reassignment")
 
+T = TypeVar("T")
 PARTITIONS_PER_CHANGE_MAX: Final = 10_000
 """The most partitions in one change, as in Kafka: one request must not keep the controller busy for minutes."""
+_TOPICS_TOGETHER_MAX: Final = 64
+_PARTITIONS_TOGETHER_MAX: Final = 1_000
 
 PARTITIONS_MAX: Final = 200_000
 """The most partitions of a cluster: every broker has the whole image in memory, about half a kilobyte for each."""
@@ -49,6 +52,23 @@ class MorePartitions:
     name: str
     total: int
     assignment: Sequence[Sequence[int]] | None = None
+
+
+def together(wanted: Sequence[T], partitions_of: Callable[[T], int]) -> Iterator[list[T]]:
+    """Yields the topics of a request in portions for one change each. They share its commit and the syncs of their logs, and
+    are few enough that planning and opening them does not hold the event loop for long."""
+    portion: list[T] = []
+    partition_count = 0
+    for topic in wanted:
+        count = max(partitions_of(topic), 1)  # a client may write any number
+        is_full = len(portion) >= _TOPICS_TOGETHER_MAX or partition_count + count > _PARTITIONS_TOGETHER_MAX
+        if portion and is_full:
+            yield portion
+            portion, partition_count = [], 0
+        portion.append(topic)
+        partition_count += count
+    if portion:
+        yield portion
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -10,7 +10,7 @@ from collections import Counter
 from odradek.broker.context import ApiHandler, BrokerContext, RequestContext
 from odradek.broker.throttling import Mutations
 from odradek.cluster.image import TopicImage
-from odradek.cluster.planning import MorePartitions
+from odradek.cluster.planning import MorePartitions, together
 from odradek.model.errors import ErrorCode, KafkaError
 from odradek.protocol.messages.topics.create_partitions import (
     CreatePartitionsRequest,
@@ -18,7 +18,6 @@ from odradek.protocol.messages.topics.create_partitions import (
     CreatePartitionsTopic,
     CreatePartitionsTopicResult,
 )
-from odradek.runtime.turns import slices
 
 _SINCE_QUOTA_ERROR = 3
 
@@ -41,7 +40,7 @@ async def handle(
             wanted.append(_wanted(broker, topic, mutations, validate_only=request.validate_only))
         except KafkaError as error:
             outcomes[topic.name] = error.as_outcome()
-    for some in slices(wanted) if wanted else ():
+    for some in together(wanted, lambda more: more.total):
         await turn.step()
         grown = await broker.controller.create_partitions(some, validate_only=request.validate_only)
         outcomes.update((more.name, outcome) for more, outcome in zip(some, grown, strict=True))

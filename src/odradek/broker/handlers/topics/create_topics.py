@@ -13,7 +13,7 @@ from typing import Final
 from odradek.broker.context import ApiHandler, BrokerContext, RequestContext
 from odradek.broker.throttling import Mutations
 from odradek.cluster.image import TopicImage
-from odradek.cluster.planning import PARTITIONS_PER_CHANGE_MAX, TopicSpec
+from odradek.cluster.planning import PARTITIONS_PER_CHANGE_MAX, TopicSpec, together
 from odradek.config.describe import DescribedSetting, describe_topic
 from odradek.model.errors import ErrorCode, KafkaError
 from odradek.protocol.messages.topics.create_topics import (
@@ -78,7 +78,7 @@ async def handle(
     if partition_count > PARTITIONS_PER_CHANGE_MAX:
         outcomes.update(dict.fromkeys(planned, _too_many()))
         planned.clear()
-    for some in slices(list(planned.values())) if planned else ():
+    for some in together(list(planned.values()), lambda new: _partition_count(broker, new)):
         await turn.step()
         made = await broker.controller.create_topics(some, validate_only=request.validate_only)
         outcomes.update((new.name, outcome) for new, outcome in zip(some, made, strict=True))
