@@ -76,9 +76,12 @@ class Pair:
 
     async def ask(self) -> PeerUnreachable | None:
         """The error of a heartbeat; None when it was answered."""
-        asked = self.near.spawn(self.peers.send(OTHER, HEARTBEAT, HeartbeatRequest(group_id="g")))
+
+        async def asked() -> None:
+            await self.peers.send(OTHER, HEARTBEAT, HeartbeatRequest(group_id="g"))
+
         try:
-            await asked
+            await self.near.spawn(asked())
         except PeerUnreachable as error:
             return error
         return None
