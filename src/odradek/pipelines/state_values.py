@@ -12,7 +12,7 @@ import math
 from collections.abc import Mapping
 from typing import Any, NamedTuple
 
-from odradek.streams.processors.state_bytes import state_value
+from odradek.streams.processors.state.state_bytes import state_value
 
 
 class StateName(NamedTuple):

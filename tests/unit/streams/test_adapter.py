@@ -11,7 +11,7 @@ from odradek.streams.processors.custom import CustomProcessor, Processor, Timers
 from odradek.streams.processors.joins import LatestProcessor
 from odradek.streams.processors.keyed_state import KeyedState
 from odradek.streams.processors.records import StreamRecord
-from odradek.streams.processors.state_bytes import state_value
+from odradek.streams.processors.state.state_bytes import state_value
 
 pytest.importorskip("pyspark")
 

@@ -26,7 +26,7 @@ from odradek.streams.processors.functions import FUNCTIONS
 from odradek.streams.processors.joins import StreamTableProcessor, TableTableProcessor
 from odradek.streams.processors.ports import InputRow, KeyedProcessor
 from odradek.streams.processors.python_values import lists_of_numbers, values_of
-from odradek.streams.processors.state_bytes import state_value
+from odradek.streams.processors.state.state_bytes import state_value
 from odradek.streams.processors.task import CachedState, MemoryStore, in_order, latest_only, run_batch
 from odradek.streams.processors.windows import FixedWindows, WindowProcessor
 from odradek.values.types import BIGINT

@@ -24,7 +24,7 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from odradek.model.errors import KafkaError
-from odradek.streams.processors.state_bytes import page_bytes, page_rows, state_bytes, state_value
+from odradek.streams.processors.state.state_bytes import page_bytes, page_rows, state_bytes, state_value
 from odradek.streams.processors.stores import PagedStore
 from odradek.streams.processors.task import CachedState, MemoryStore
 

@@ -9,8 +9,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from odradek.model.errors import KafkaError
-from odradek.streams.processors import state_columns
-from odradek.streams.processors.state_bytes import state_bytes, state_value
+from odradek.streams.processors.state import state_columns
+from odradek.streams.processors.state.state_bytes import state_bytes, state_value
 
 INTS = st.integers(-(2**63), 2**63 - 1)
 TEXTS = st.text(st.characters(), max_size=6)  # with surrogates

@@ -20,7 +20,7 @@ from odradek.streams.processors.custom import CustomProcessor
 from odradek.streams.processors.failures import FailedRows, Letters, RecordFailedError
 from odradek.streams.processors.foreign_keys import ForeignKeyProcessor
 from odradek.streams.processors.ports import Fields, InputRow, KeyedProcessor
-from odradek.streams.processors.state_bytes import state_value
+from odradek.streams.processors.state.state_bytes import state_value
 from odradek.streams.processors.stream_joins import StreamStreamProcessor
 from odradek.streams.processors.task import MemoryStore, run_batch
 from odradek.streams.processors.windows import WindowProcessor, open_windows

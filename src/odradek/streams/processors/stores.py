@@ -7,7 +7,7 @@ from typing import Final, Protocol
 from zlib import crc32
 
 from odradek.streams.processors.ports import ByteStore
-from odradek.streams.processors.state_bytes import page_bytes, page_rows
+from odradek.streams.processors.state.state_bytes import page_bytes, page_rows
 
 _CHANGELOG: Final = b"\0changelog"
 """The id of the changelog topic, where the changelog has everything that the store has."""

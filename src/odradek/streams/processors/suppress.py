@@ -14,7 +14,7 @@ from odradek.model.errors import OdradekError
 from odradek.streams.plan.windows import TimeLimit
 from odradek.streams.processors.calendar import Calendar
 from odradek.streams.processors.ports import Fields, InputRow, TaskState, UpdateRow
-from odradek.streams.processors.state_bytes import state_bytes
+from odradek.streams.processors.state.state_bytes import state_bytes
 
 _SIZE: Final = "suppressed size"
 _TASK: Final[Fields] = {"of": "task"}

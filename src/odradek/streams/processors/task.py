@@ -22,7 +22,7 @@ from odradek.streams.processors.ports import (
     UpdateRow,
     WallClockProcessor,
 )
-from odradek.streams.processors.state_bytes import state_bytes, state_value
+from odradek.streams.processors.state.state_bytes import state_bytes, state_value
 
 _CLOCK: Final = b"clock"
 _OWNER: Final = b"owner"

@@ -31,7 +31,7 @@ from odradek.streams.processors.columns import OriginColumn, TaskColumns
 from odradek.streams.processors.failures import FailedRows
 from odradek.streams.processors.ports import ByteStore, KeyedProcessor, UpdateRow
 from odradek.streams.processors.python_values import UnreadableValueError, python_values
-from odradek.streams.processors.state_bytes import state_bytes, state_value
+from odradek.streams.processors.state.state_bytes import state_bytes, state_value
 from odradek.streams.processors.stores import PagedStore, RecordingStore, latest_rows
 from odradek.streams.processors.task import (
     CachedState,

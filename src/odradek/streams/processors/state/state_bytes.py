@@ -24,8 +24,8 @@ from collections.abc import Callable, Iterable, Mapping
 from typing import Any, Final
 
 from odradek.model.errors import ErrorCode, KafkaError
-from odradek.streams.processors import state_columns
-from odradek.streams.processors.state_pickles import ObjectMaker, pickled_value
+from odradek.streams.processors.state import state_columns
+from odradek.streams.processors.state.state_pickles import ObjectMaker, pickled_value
 
 _VERSION: Final = b"\x01"
 """The first byte of a value. A pickle begins with 0x80."""
