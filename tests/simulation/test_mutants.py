@@ -67,6 +67,11 @@ def test_a_planted_bug_is_about_code_that_is_there(mutant: Mutant) -> None:
         assert mutant.mistake
 
 
+def test_names_of_planted_bugs_are_unique() -> None:
+    """The seed that caught one is kept by its name."""
+    assert len({mutant.name for mutant in BANK}) == len(BANK)
+
+
 @pytest.fixture(autouse=True)
 def planted_bugs_may_hold_the_loop() -> Iterator[None]:
     """What the guard saw of them is no violation of this process."""

@@ -35,7 +35,7 @@ class Round(NamedTuple):
 
     name: str
     seconds: float | Callable[[], float]
-    work: Callable[[], Awaitable[None]]
+    work: Callable[[], Awaitable[object]]
 
     def pause_seconds(self) -> float:
         return max(self.seconds() if callable(self.seconds) else self.seconds, INTERVAL_SECONDS_MIN)

@@ -79,7 +79,7 @@ def generation_forgotten() -> Patches:
 
 
 @mutant("a coordinator that starts waits for ever for members that are gone", _SCENARIO)
-def sessions_not_armed_again() -> Patches:
+def classic_sessions_not_armed_again() -> Patches:
     def loaded(self: ClassicGroup, now: Moment) -> None:
         return None
 

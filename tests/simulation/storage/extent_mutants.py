@@ -56,15 +56,16 @@ def extents_not_lowered() -> Patches:
 
 @mutant("a write of extents that waited its turn goes on though its directory failed meanwhile")
 def failed_directory_written() -> Patches:
-    async def write_extents(self: Checkpointing, directory: LogDirectory) -> None:
+    async def write_extents(self: Checkpointing, directory: LogDirectory) -> bool:
         async with self._writing:
             changed = await self._changed_extents(directory)
             if not changed and not directory.has_unwritten_extents:
-                return
+                return True
             try:
                 await self._offload.run(directory.extents_job(changed))
             except OSError as error:
                 self._on_error(directory, error)
+            return True
 
     yield patch.object(Checkpointing, "_write_extents", write_extents)
 

@@ -380,8 +380,7 @@ class StorageScenario:
             if any(partition.retired is not None for partition in store.partitions):
                 return
             durable = {partition.name: partition.log.flushed_offset for partition in store.partitions}
-            await store.write_extents()
-            if any(partition.retired is not None for partition in store.partitions):
+            if not await store.write_extents():
                 return  # a disk that failed meanwhile takes no notes
             if not any(directory.has_unwritten_extents for directory in store.directories.all()):
                 self._noted.update(durable)

@@ -58,8 +58,8 @@ class Store:
     async def write_checkpoints(self) -> None:
         await self._directories.write_checkpoints()
 
-    async def write_extents(self) -> None:
-        await self._directories.write_extents()
+    async def write_extents(self) -> bool:
+        return await self._directories.write_extents()
 
     async def apply_retention(self, partition: Partition) -> None:
         now_ms = self._runtime.clock.wall_ms()

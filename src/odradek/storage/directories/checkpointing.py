@@ -63,23 +63,28 @@ class Checkpointing:
         """Notes that something of the log became durable, or that it was truncated or opened."""
         self._moved[opened] = None
 
-    async def write_extents(self) -> None:
-        """Writes what became durable since the last time. Errors are logged; the next round tries again."""
+    async def write_extents(self) -> bool:
+        """Writes what became durable since the last time. Errors are logged; the next round tries again. Returns whether no
+        directory was left out because it failed meanwhile."""
         self._round += 1
+        is_whole = True
         after_truncations = self._round % _ROUNDS_BETWEEN_CHECKPOINTS == 0
         for directory in self._placement.online():
             if after_truncations and directory in self._truncated:
                 await self._write_or_warn(directory)
+                is_whole = is_whole and directory.offline is None
             elif self._moved or directory.has_unwritten_extents:
-                await self._write_extents(directory)
+                is_whole = await self._write_extents(directory) and is_whole
+        return is_whole
 
-    async def _write_extents(self, directory: LogDirectory) -> None:
+    async def _write_extents(self, directory: LogDirectory) -> bool:
+        """Returns whether the directory was there to be written to."""
         async with self._writing:
             if directory.offline is not None:  # it failed under the write that we waited for
-                return
+                return False
             changed = await self._changed_extents(directory)
             if not changed and not directory.has_unwritten_extents:
-                return
+                return True
             try:
                 await self._offload.run(directory.extents_job(changed))
             except OSError as error:
@@ -89,6 +94,7 @@ class Checkpointing:
                 self._on_error(directory, error)
             else:
                 self._unwritten.pop(directory, None)
+            return True
 
     async def _changed_extents(self, directory: LogDirectory) -> dict[TopicPartition, Extent]:
         """Returns the changed extents of a directory's logs."""

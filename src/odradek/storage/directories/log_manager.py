@@ -393,9 +393,10 @@ class LogManager:
         if self.owes_evidence:
             await self.note_evidence()
 
-    async def write_extents(self) -> None:
-        """Writes what of each log became durable since the last time. Errors are logged."""
-        await self._checkpoints.write_extents()
+    async def write_extents(self) -> bool:
+        """Writes what of each log became durable since the last time. Errors are logged. Returns whether no directory was left
+        out because it failed meanwhile."""
+        return await self._checkpoints.write_extents()
 
     async def checkpoint(self, opened: Log) -> None:
         """Writes the checkpoints of a log's directory now. Raises KAFKA_STORAGE_ERROR when that fails."""
