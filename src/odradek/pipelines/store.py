@@ -7,6 +7,7 @@ again.
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable
 from typing import Any, Final, Self
 
@@ -16,6 +17,7 @@ from odradek.pipelines.document import DESIRED_BY_VERB, PIPELINES_TOPIC, Pipelin
 from odradek.pipelines.status import STATUS_TOPIC, PipelineStatus
 from odradek.pipelines.tables import (
     DocumentTable,
+    end_of,
     is_there,
     make_topics,
     partition_of,
@@ -24,9 +26,14 @@ from odradek.pipelines.tables import (
 )
 from odradek.runtime.ports import Clock
 from odradek.runtime.real_clock import SystemClock
+from odradek.telemetry import events
 
+_log = events.get("pipelines")
 WRITER_ID: Final = "odradek-pipelines"
 _TRIES: Final = 8
+_READABLE_S_MAX: Final = 30.0
+"""The longest wait for a committed change to be readable; the change counts all the same."""
+_READABLE_PAUSE_S: Final = 0.005
 
 Decide = Callable[[PipelineDocument | None], PipelineDocument | None]
 """Returns what the current document (None: there is none) becomes. It may be called more than once."""
@@ -158,13 +165,23 @@ class PipelineStore:
             written.append(after)
             partition = partition_of(PIPELINES_TOPIC)
             with producer.transaction():
-                producer.send(
+                delivery = producer.send(
                     partition.topic,
                     None if after is None else after.to_bytes(),
                     key=name.encode(),
                     partition=partition.partition,
                 )
+            self._wait_until_readable(delivery.result().offset)
             return after
+
+    def _wait_until_readable(self, offset: int) -> None:
+        """Waits until readers find the change: a commit is answered before its marker is in the topic, as Kafka does it."""
+        deadline = self._clock.monotonic() + _READABLE_S_MAX
+        while end_of(self.admin, PIPELINES_TOPIC) <= offset:
+            if self._clock.monotonic() > deadline:
+                _log.warning("change_not_readable_yet", topic=PIPELINES_TOPIC, offset=offset)
+                return
+            time.sleep(_READABLE_PAUSE_S)  # noqa: TID251 - no event loop runs this
 
     def _last_change(self, name: str) -> str:
         return _by(self.documents().get(name))

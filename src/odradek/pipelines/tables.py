@@ -56,7 +56,7 @@ class DocumentTable(NamedTuple):
 
 def read_documents(admin: Admin, clock: Clock, servers: str, **settings: Any) -> DocumentTable:
     """Reads all documents; none where there never was a pipeline."""
-    end = _end(admin, PIPELINES_TOPIC)
+    end = end_of(admin, PIPELINES_TOPIC)
     records = _records(PIPELINES_TOPIC, end, clock, servers, settings)
     documents, unreadable = _table(records, PipelineDocument.from_bytes)
     return DocumentTable(documents, unreadable, end)
@@ -64,14 +64,14 @@ def read_documents(admin: Admin, clock: Clock, servers: str, **settings: Any) ->
 
 def read_statuses(admin: Admin, clock: Clock, servers: str, **settings: Any) -> dict[str, PipelineStatus]:
     """Returns the last published status of each pipeline, without unreadable ones."""
-    records = _records(STATUS_TOPIC, _end(admin, STATUS_TOPIC), clock, servers, settings)
+    records = _records(STATUS_TOPIC, end_of(admin, STATUS_TOPIC), clock, servers, settings)
     statuses, unreadable = _table(records, PipelineStatus.from_bytes)
     for name, reason in unreadable.items():
         _log.warning("status_unreadable", pipeline=name, reason=reason)
     return statuses
 
 
-def _end(admin: Admin, topic: str) -> int:
+def end_of(admin: Admin, topic: str) -> int:
     """Returns the end of what is committed; 0 where there is no such topic."""
     partition = partition_of(topic)
     try:
