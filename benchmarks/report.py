@@ -100,7 +100,7 @@ _TICKS: Final = {
 
 
 def machine() -> dict[str, Any]:
-    """Where the figures come from; without the machine's name."""
+    """Returns what the figures were measured on, without the machine's name."""
     return {
         "cpu": _cpu_name(),
         "cores": psutil.cpu_count(),

@@ -299,7 +299,7 @@ def _is_future(node: ast.stmt) -> bool:
 
 
 def formatted(text: str, path: Path) -> str:
-    """As `make format` would have it, without imports that nothing uses."""
+    """Returns the text as `make format` would have it, without imports that nothing uses."""
     for step in (["check", "--fix", "--quiet", "--exit-zero"], ["format", "--quiet"]):
         command = [sys.executable, "-m", "ruff", *step, "--stdin-filename", str(path), "-"]
         text = subprocess.run(command, input=text, capture_output=True, text=True, check=True).stdout

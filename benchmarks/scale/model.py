@@ -95,12 +95,12 @@ class Workload:
 
     @property
     def events_a_second(self) -> float:
-        """At the peak."""
+        """The rate of events at the peak."""
         return self.events_a_day / _DAY_SECONDS * self.peak
 
     @property
     def bytes_a_second(self) -> float:
-        """At the peak, before replication."""
+        """The rate of bytes at the peak, before replication."""
         return self.events_a_second * self.event_bytes
 
     @property

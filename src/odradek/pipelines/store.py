@@ -175,13 +175,17 @@ class PipelineStore:
             return after
 
     def _wait_until_readable(self, offset: int) -> None:
-        """Waits until readers find the change: a commit is answered before its marker is in the topic, as Kafka does it."""
+        """Waits until readers find the change: a commit is answered before its marker is in the topic, as Kafka does it. The
+        change is made, so no error comes from here."""
         deadline = self._clock.monotonic() + _READABLE_S_MAX
-        while end_of(self.admin, PIPELINES_TOPIC) <= offset:
-            if self._clock.monotonic() > deadline:
-                _log.warning("change_not_readable_yet", topic=PIPELINES_TOPIC, offset=offset)
-                return
-            time.sleep(_READABLE_PAUSE_S)  # noqa: TID251 - no event loop runs this
+        try:
+            while end_of(self.admin, PIPELINES_TOPIC) <= offset:
+                if self._clock.monotonic() > deadline:
+                    _log.warning("change_not_readable_yet", topic=PIPELINES_TOPIC, offset=offset)
+                    return
+                time.sleep(_READABLE_PAUSE_S)  # noqa: TID251 - no event loop runs this
+        except OdradekError as error:
+            _log.warning("change_not_seen", topic=PIPELINES_TOPIC, offset=offset, reason=str(error))
 
     def _last_change(self, name: str) -> str:
         return _by(self.documents().get(name))

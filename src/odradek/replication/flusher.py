@@ -19,9 +19,9 @@ from odradek.replication.partition import Partition
 from odradek.runtime.ports import Offload
 from odradek.storage.log.log import FlushJob
 
-_SHARES_MAX: Final = 4
+_GROUPS_MAX: Final = 4
 """The most groups of flushes at a time."""
-_SHARE: Final = 16
+_GROUP_FLUSHES_MAX: Final = 16
 """The most flushes of a group."""
 
 OnFailure = Callable[[Partition, OSError], None]
@@ -48,7 +48,7 @@ class Flusher:
         self._queued: dict[Partition, None] = {}
         self._under_way: dict[Partition, float] = {}
         """Flushes by when they began."""
-        self._shares = 0
+        self._group_count = 0
         """Groups of flushes that are about to begin or under way."""
         self._idle: list[asyncio.Future[None]] = []
         """Waiters for the end of all flushes."""
@@ -58,7 +58,7 @@ class Flusher:
         if partition in self._queued or partition.retired is not None:
             return
         self._queued[partition] = None
-        if self._shares < _SHARES_MAX and partition not in self._under_way:
+        if self._group_count < _GROUPS_MAX and partition not in self._under_way:
             self._begin_soon()
 
     @property
@@ -68,12 +68,12 @@ class Flusher:
 
     def _begin_soon(self) -> None:
         # It begins in the loop's next round: everything appended in this one shares its flush.
-        self._shares += 1
+        self._group_count += 1
         asyncio.get_running_loop().call_soon(self._begin)
 
     async def drain(self) -> None:
         """Waits until nothing is queued or under way."""
-        while self._shares:
+        while self._group_count:
             waiter: asyncio.Future[None] = asyncio.get_running_loop().create_future()
             self._idle.append(waiter)
             await waiter
@@ -90,8 +90,8 @@ class Flusher:
         except Exception as reason:  # noqa: BLE001 - whatever it is, the partitions that wait must be flushed
             self._abandon(jobs, reason)
             _report(reason)
-        self._shares -= 1
-        if self._shares:
+        self._group_count -= 1
+        if self._group_count:
             return
         if any(partition not in self._under_way for partition in self._queued):
             self._begin_soon()
@@ -144,7 +144,7 @@ class Flusher:
             if job is not None:
                 self._under_way[partition] = self._now()
                 jobs.append((partition, job))
-                if len(jobs) == _SHARE:
+                if len(jobs) == _GROUP_FLUSHES_MAX:
                     break
         return jobs
 

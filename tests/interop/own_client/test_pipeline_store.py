@@ -2,6 +2,11 @@
 
 from __future__ import annotations
 
+import time
+
+import pytest
+
+from odradek.model.errors import ErrorCode, KafkaError
 from odradek.pipelines.document import PipelineDocument, PipelineVersion
 from odradek.pipelines.store import PipelineStore
 from odradek.testing import LocalBroker
@@ -22,3 +27,19 @@ def test_a_change_is_readable_when_it_returns() -> None:
             assert list(other.documents()) == ["totals"]
             store.change("totals", lambda _: None)
             assert list(other.documents()) == []
+
+
+def test_a_change_counts_though_it_cannot_be_looked_up(monkeypatch: pytest.MonkeyPatch) -> None:
+    def fails(*_: object) -> int:
+        raise KafkaError(ErrorCode.REQUEST_TIMED_OUT, "the broker is busy")
+
+    version = PipelineVersion(number=1, program="totals.py", made_ms=1, checkpoint="totals")
+    document = PipelineDocument(name="totals", versions=(version,))
+    with LocalBroker() as broker, PipelineStore(broker.address) as store:
+        with monkeypatch.context() as patched:
+            patched.setattr("odradek.pipelines.store.end_of", fails)
+            assert store.change("totals", lambda _: document) is not None
+        deadline = time.monotonic() + 30
+        while "totals" not in store.documents():
+            assert time.monotonic() < deadline, "the change was lost"
+            time.sleep(0.01)

@@ -21,7 +21,7 @@ _ENDINGS: Final = ("power", "power", "clean")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ClusterPlan:
-    """Beside what is named in `workloads` there are always producers and consumers of plain records."""
+    """The size and the clients of a cluster. Producers and consumers of plain records are there beside its `workloads`."""
 
     profile: str
     """Of its faults: see `cluster_plays`."""
@@ -96,7 +96,7 @@ class ClusterPlan:
         )
 
     def fit_for(self, faults: ClusterFaults) -> ClusterPlan:
-        """Where a disk rots, a record is never acknowledged by one broker alone."""
+        """Returns a plan for these faults: where a disk rots, no record is acknowledged by one broker alone."""
         rots = any(strike.kind in LOSSES for strike in faults.strikes)
         return replace(self, min_insync=min(2, self.replication)) if rots else self
 

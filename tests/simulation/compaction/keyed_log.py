@@ -210,7 +210,7 @@ class KeyedLog:
         return self.log.append(batches, leader_epoch=0, now_ms=self.now_ms)
 
     def last_sequence(self, producer_id: int) -> int:
-        """Of the newest record of an idempotent producer."""
+        """Returns the sequence of the newest record of an idempotent producer."""
         return self._sequences[producer_id] - 1
 
     def _transaction_of(self, producer_id: int, first_offset: int) -> int:
@@ -255,7 +255,7 @@ class KeyedLog:
         _run(self.cleaner.run_round([_Partition(self.log)], self.broker))
 
     def compact_again(self) -> None:
-        """As if no compaction had been here before."""
+        """Compacts as if no compaction had been here before."""
         self.directories.note_cleaned(self.log, self.log.start_offset)
         self.compact()
 
@@ -277,7 +277,7 @@ class KeyedLog:
         return read_batches(self.log)
 
     def records(self) -> list[Record]:
-        """Those of producers, also of aborted transactions."""
+        """Returns the records of producers, also of aborted transactions."""
         return [
             record
             for header, batch in self.batches()

@@ -12,7 +12,7 @@ TIMEOUT_S = 300
 
 
 def run(app: Streams, checkpoint: Path, **more: Any) -> None:
-    """Until all is read that is there now. `more`: as `Streams.start` takes it."""
+    """Runs the program until it has read all that is there now. `more` goes to `Streams.start`."""
     with app.start(checkpoint=str(checkpoint), until_now=True, **more) as running:
         assert running.wait(TIMEOUT_S), "the queries did not end"
 
