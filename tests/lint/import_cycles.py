@@ -21,12 +21,8 @@ FOLDER_TIES_MAX: Final = {
     "odradek.broker": 47,
     "odradek.cli": 10,
     "odradek.client": 29,
-    "odradek.config": 2,
-    "odradek.console": 12,
-    "odradek.console.pages": 2,
     "odradek.groups": 16,
     "odradek.storage": 20,
-    "odradek.values": 2,
 }
 """Folders with cycles between their subfolders, and how many arrows from one to another these have at most. An arrow is one or
 more imports. Numbers only go down; the rooms of pipelines have none."""

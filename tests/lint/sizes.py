@@ -36,7 +36,7 @@ LARGE_CLASSES: Final = {
 """Path and class -> why it may have more methods."""
 SMALL: Final = {
     "src/odradek/spark/engine/warm_daemon.py": "a process of its own: it is started by its name",
-    "src/odradek/console/pages/all_pages.py": "a further page is a line here",
+    "src/odradek/console/all_pages.py": "a further page is a line here",
     "src/odradek/console/pages/preferences.py": "a page is a module",
     "src/odradek/cli/completion.py": "imported where a shell asks for it alone: `odradek` starts fast",
     "src/odradek/spark/clients/login.py": "programs import it, by `odradek.spark`",

@@ -28,7 +28,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from odradek.cli.serving.broker_processes import Fleet
-from odradek.config.listeners import parse_host_port
+from odradek.config.listening.listeners import parse_host_port
 from odradek.protocol import Message, RequestHeader, api_of, decode_response, encode_request
 from odradek.protocol.messages.security.sasl_authenticate import SaslAuthenticateRequest
 from odradek.protocol.messages.security.sasl_handshake import SaslHandshakeRequest

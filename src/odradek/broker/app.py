@@ -34,7 +34,7 @@ from odradek.cluster.planning import ClusterDefaults
 from odradek.cluster.sync import BrokerReport
 from odradek.config.access import DEFAULT_PRINCIPAL_BUILDER
 from odradek.config.broker import BrokerConfig
-from odradek.config.listeners import format_address
+from odradek.config.listening.listeners import format_address
 from odradek.config.topic import topic_config
 from odradek.model.errors import KafkaError, OdradekError
 from odradek.model.ids import BrokerId

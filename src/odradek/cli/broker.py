@@ -15,7 +15,7 @@ import click
 from odradek.cli.numbers import Whole
 from odradek.cli.options import json_option
 from odradek.cli.output import print_json, print_table, remark
-from odradek.config.listeners import format_address, parse_host_port
+from odradek.config.listening.listeners import format_address, parse_host_port
 from odradek.model.errors import ConfigError, OdradekError
 
 Command = TypeVar("Command", bound=Callable[..., Any])

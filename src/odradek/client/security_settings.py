@@ -8,7 +8,7 @@ from odradek.config.definition import Bounds, any_of, at_least, one_of
 from odradek.config.files.secret_files import read_secret_file
 from odradek.config.jaas import LoginModule, login_module_in, parse_jaas
 from odradek.config.kerberos import SERVICE_NAME, KerberosIdentity, kerberos_identity
-from odradek.config.listeners import SECURITY_PROTOCOLS
+from odradek.config.listening.listeners import SECURITY_PROTOCOLS
 from odradek.config.sasl import GSSAPI, MECHANISMS, OAUTHBEARER, TokenClient
 from odradek.config.section import LOW, Boolean, Int, List, Password, Section, String, section, setting
 from odradek.config.tls import TLS_VERSIONS

@@ -13,7 +13,7 @@ from typing import Any, Final
 from odradek.config.definition import DynamicUpdate, Setting
 from odradek.config.jaas import LoginModule, parse_jaas
 from odradek.config.kerberos import KerberosIdentity, kerberos_identity
-from odradek.config.listeners import Listener
+from odradek.config.listening.listeners import Listener
 from odradek.config.sasl import (
     GSSAPI,
     MECHANISMS,

@@ -19,7 +19,7 @@ from odradek.config.data_directory import absolute_directory, default_data_direc
 from odradek.config.definition import DynamicUpdate, nearest
 from odradek.config.files.providers import PREFIX, refuse_variables, resolved
 from odradek.config.listener_security import dynamic_of_listener, is_of_listener, listener_security
-from odradek.config.listeners import (
+from odradek.config.listening.listeners import (
     Listener,
     check_advertised,
     parse_listeners,

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from typing import Final
 
 from odradek.config.definition import INT_MAX, Bounds, at_least, one_of
-from odradek.config.listeners import SECURITY_PROTOCOLS, Listener
+from odradek.config.listening.listeners import SECURITY_PROTOCOLS, Listener
 from odradek.config.section import (
     CLUSTER_WIDE,
     HIGH,

@@ -13,7 +13,7 @@ from typing import Final
 
 import uvicorn
 
-from odradek.console.pages.all_pages import PAGES
+from odradek.console.all_pages import PAGES
 from odradek.console.web.application import application
 from odradek.console.web.console import Console, ConsoleOptions
 from odradek.console.web.gate import LOOPBACK

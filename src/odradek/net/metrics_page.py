@@ -13,7 +13,7 @@ from types import TracebackType
 from typing import Final, Self
 
 from odradek.config.files import secret_files
-from odradek.config.listeners import parse_host_port
+from odradek.config.listening.listeners import parse_host_port
 from odradek.model.errors import ConfigError
 from odradek.net.page_access import PageTokens
 from odradek.net.scrape_server import HttpPage, PageRequest, ScrapeServer

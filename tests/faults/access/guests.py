@@ -22,7 +22,7 @@ from tests.faults.access.rules import FORBIDDEN, LEDGER, ONLOOKER, RULES_AGE_S, 
 from tests.faults.client_thread import ClientThread
 from tests.faults.writers import read_topic
 
-from odradek.config.listeners import parse_host_port
+from odradek.config.listening.listeners import parse_host_port
 from odradek.model.errors import ErrorCode
 from odradek.net.outgoing_security import LoginCredentials, LoginFailed
 from odradek.protocol.messages.data.produce import (

@@ -8,13 +8,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from odradek.config.listeners import parse_listeners, parse_protocol_map
 from odradek.config.listening.listener_addresses import (
     at_address,
     first_address,
     for_brokers,
     with_first_address,
 )
+from odradek.config.listening.listeners import parse_listeners, parse_protocol_map
 from odradek.model.errors import ConfigError
 
 MAP = "CLIENTS:SASL_SSL,BROKERS:SSL,CONTROL:SASL_PLAINTEXT"

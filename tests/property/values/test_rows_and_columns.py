@@ -38,7 +38,7 @@ from odradek.streams.translation.formats import decoder, encoder
 from odradek.values.errors import SqlError
 from odradek.values.formats import RecordFormat, record_format
 from odradek.values.formats.format_info import FormatInfo
-from odradek.values.row_codec import UnreadableRecord
+from odradek.values.formats.row_codec import UnreadableRecord
 from odradek.values.times import day, day_number, moment, moment_ms
 from odradek.values.types import SqlType
 

@@ -6,7 +6,7 @@ import os
 import pytest
 
 from odradek.config.broker import BROKER_PATHS, BrokerConfig, value_of
-from odradek.config.listeners import Listener
+from odradek.config.listening.listeners import Listener
 from odradek.config.loading import without_effect
 from odradek.config.server import ServerConfig, StorageConfig
 from odradek.config.topic import LogConfig

@@ -5,7 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from odradek.config.broker import BrokerConfig
-from odradek.config.listeners import (
+from odradek.config.listening.listeners import (
     Listener,
     check_advertised,
     format_address,

@@ -20,7 +20,7 @@ from odradek.cli.sandbox.shell import _seconds as sandbox_seconds
 from odradek.cli.sql import _door_port
 from odradek.cli.table import _address
 from odradek.client.network.address import parse_bootstrap
-from odradek.config.listeners import parse_host_port
+from odradek.config.listening.listeners import parse_host_port
 from odradek.config.loading import load
 from odradek.config.zookeeper import parse_connect
 from odradek.dead_letters.dialects import decimal_number as header_number

@@ -15,7 +15,7 @@ from odradek.sql.queries.expressions import constant
 from odradek.values.errors import SqlError
 from odradek.values.formats import record_format
 from odradek.values.formats.format_info import FormatInfo
-from odradek.values.row_codec import SqlRowCodec, UnreadableRecord
+from odradek.values.formats.row_codec import SqlRowCodec, UnreadableRecord
 from odradek.values.types import parse_type
 
 REFUSED: Final = "refused"

@@ -12,7 +12,7 @@ from odradek.sql.language.statements import InsertValues, SelectStatement
 from odradek.sql.queries.expressions import LocalScope, NeedsSpark, constant
 from odradek.sql.server.row_formats import json_text
 from odradek.values.errors import SqlError
-from odradek.values.row_codec import SqlRowCodec, UnreadableRecord, shown
+from odradek.values.formats.row_codec import SqlRowCodec, UnreadableRecord, shown
 from odradek.values.types import BIGINT, BOOLEAN, DOUBLE, INTEGER, STRING, parse_type
 
 

@@ -14,7 +14,7 @@ from odradek.broker.metrics.partition_families import PartitionFamilies, is_led_
 from odradek.broker.metrics.server_families import IdleShare, ServerFamilies, of_flushes
 from odradek.broker.metrics.transaction_families import TransactionFamilies
 from odradek.cluster.image import NO_LEADER
-from odradek.config.listeners import format_address
+from odradek.config.listening.listeners import format_address
 from odradek.model.version import __version__
 from odradek.replication.leader_role import IsrCounts
 from odradek.runtime.real_loop_watch import BUCKETS_S

@@ -16,7 +16,7 @@ from odradek.broker.app import Broker
 from odradek.broker.metrics.collection import MetricsCollection
 from odradek.broker.metrics.readiness import findings_of, report
 from odradek.config.broker import BrokerConfig
-from odradek.config.listeners import format_address, parse_host_port
+from odradek.config.listening.listeners import format_address, parse_host_port
 from odradek.model.errors import ConfigError
 from odradek.model.version import __version__
 from odradek.net.page_access import PageTokens

@@ -15,7 +15,7 @@ from odradek.broker.app import Broker
 from odradek.broker.metrics.collection import MetricsCollection
 from odradek.broker.metrics.record_traces import RecordTraces
 from odradek.config.broker import BrokerConfig
-from odradek.config.listeners import checked_http_address
+from odradek.config.listening.listeners import checked_http_address
 from odradek.runtime.ports import Runtime
 from odradek.telemetry import events
 from odradek.telemetry.metrics import Family, bounded

@@ -12,7 +12,7 @@ from odradek.cli.moments import time_text
 from odradek.cli.numbers import Whole
 from odradek.cli.options import bootstrap_option, json_option
 from odradek.cli.output import bytes_text, confirm, print_json, print_table, say
-from odradek.config.listeners import format_address
+from odradek.config.listening.listeners import format_address
 from odradek.model.ids import TopicPartition
 from odradek.model.java_numbers import is_digits
 from odradek.model.lazy import lazy

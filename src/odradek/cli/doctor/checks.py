@@ -23,7 +23,7 @@ from odradek.cli.output import bytes_text
 from odradek.cli.serving.port_owner import listening_owner
 from odradek.config.broker import BrokerConfig
 from odradek.config.files.properties import parse_properties
-from odradek.config.listeners import Listener, format_address
+from odradek.config.listening.listeners import Listener, format_address
 from odradek.model.errors import ConfigError, OdradekError
 from odradek.model.lazy import lazy
 from odradek.runtime.real_disk import LOCK_FILE_NAME

@@ -9,7 +9,7 @@ from typing import Any, Final
 from odradek.cli.cert import days_left
 from odradek.cli.doctor.checks import Finding, fail, ok, warn
 from odradek.config.broker import BrokerConfig
-from odradek.config.listeners import Listener
+from odradek.config.listening.listeners import Listener
 from odradek.config.sasl import OAUTHBEARER
 from odradek.model.errors import ConfigError
 from odradek.security.tls.authority import next_list

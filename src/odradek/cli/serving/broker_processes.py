@@ -21,13 +21,13 @@ from pathlib import Path
 from typing import Final, Self
 
 from odradek.cli.serving.broker_settings import written_settings
-from odradek.config.listeners import parse_host_port
 from odradek.config.listening.listener_addresses import (
     LISTENERS,
     first_address,
     for_brokers,
     with_first_address,
 )
+from odradek.config.listening.listeners import parse_host_port
 from odradek.model.errors import OdradekError
 
 _START_SECONDS: Final = 60.0

@@ -14,8 +14,8 @@ from odradek.cli.output import say
 from odradek.cli.serving.broker_processes import BrokerProcess, Fleet
 from odradek.cli.serving.broker_settings import registry_of
 from odradek.config.broker import BrokerConfig
-from odradek.config.listeners import Listener
 from odradek.config.listening.listener_addresses import LISTENERS
+from odradek.config.listening.listeners import Listener
 from odradek.config.sources import CollectedConfig
 from odradek.model.errors import ConfigError, OdradekError
 

@@ -14,8 +14,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 from odradek.cli.output import say_lines
-from odradek.config.listeners import format_address, parse_host_port
 from odradek.config.listening.listener_addresses import at_address
+from odradek.config.listening.listeners import format_address, parse_host_port
 from odradek.config.sources import Source
 from odradek.model.lazy import lazy
 

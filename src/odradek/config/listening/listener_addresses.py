@@ -10,7 +10,7 @@ from dataclasses import replace
 from typing import Final
 
 from odradek.config.files.providers import PREFIX, PROVIDERS, resolved
-from odradek.config.listeners import (
+from odradek.config.listening.listeners import (
     PORT_MAX,
     Listener,
     format_address,

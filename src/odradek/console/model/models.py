@@ -7,7 +7,7 @@ from collections import OrderedDict
 from collections.abc import Mapping
 from typing import Any, Final
 
-from odradek.console.background import BackgroundLoop
+from odradek.console.model.background import BackgroundLoop
 from odradek.console.model.records import RecordSight
 from odradek.console.model.refreshing import ClusterModel
 from odradek.runtime.ports import Clock

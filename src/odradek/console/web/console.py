@@ -12,7 +12,7 @@ from typing import Any, Final
 import jinja2
 from markupsafe import Markup
 
-from odradek.console.background import BackgroundLoop
+from odradek.console.model.background import BackgroundLoop
 from odradek.console.model.masking import RecordMasks
 from odradek.console.model.models import ClusterModels
 from odradek.console.model.moving import MoveRuns

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Final
 
-from odradek.config.listeners import checked_http_address
+from odradek.config.listening.listeners import checked_http_address
 from odradek.dead_letters.processing_log import ProcessingLog
 from odradek.model.errors import ConfigError, KafkaError
 from odradek.model.ids import TopicPartition, check_topic_name

@@ -36,7 +36,7 @@ from odradek.sql.metastore.catalog import Source
 from odradek.sql.queries.expressions import Row
 from odradek.sql.queries.source_rows import SourceRows
 from odradek.telemetry import events
-from odradek.values.row_codec import UnreadableRecord
+from odradek.values.formats.row_codec import UnreadableRecord
 from odradek.values.types import SqlType
 
 if TYPE_CHECKING:

@@ -20,7 +20,7 @@ from odradek.sql.language.parsing import parse_one
 from odradek.sql.metastore.catalog import Catalog, CreatedFunction, Source
 from odradek.sql.planning import Plan, plan
 from odradek.sql.planning.plan import as_stream
-from odradek.values.row_codec import shown
+from odradek.values.formats.row_codec import shown
 from odradek.values.schema_registry import SchemaRegistryTerms
 from odradek.values.types import SqlType
 

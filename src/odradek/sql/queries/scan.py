@@ -19,7 +19,7 @@ from odradek.sql.queries.answer import COMPLETED, LIMIT_REACHED, AnswerColumn, Q
 from odradek.sql.queries.source_rows import LocalSelection, SourceRows
 from odradek.telemetry import events
 from odradek.values.formats.format_info import WindowInfo
-from odradek.values.row_codec import UnreadableRecord
+from odradek.values.formats.row_codec import UnreadableRecord
 from odradek.values.times import moment_text
 
 _log = events.get("sql")

@@ -10,7 +10,7 @@ from odradek.model.errors import OdradekError
 from odradek.values.errors import SqlError
 from odradek.values.formats import record_format
 from odradek.values.formats.format_info import FormatInfo
-from odradek.values.row_codec import decoded_row, encoded_row
+from odradek.values.formats.row_codec import decoded_row, encoded_row
 from odradek.values.schema_registry import UnknownSchemaId, registry_of
 from odradek.values.types import SqlType
 

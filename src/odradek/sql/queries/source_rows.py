@@ -17,7 +17,7 @@ from odradek.sql.queries.over import OverCall, overs_in, scope_with
 from odradek.sql.queries.schema_rows import RecordCodec, SchemaRowCodec, learn_all
 from odradek.values.errors import SqlError
 from odradek.values.formats.format_info import FormatInfo
-from odradek.values.row_codec import FORMATS, SqlRowCodec, UnreadableRecord, shown
+from odradek.values.formats.row_codec import FORMATS, SqlRowCodec, UnreadableRecord, shown
 from odradek.values.types import BIGINT, INTEGER, SqlType
 
 _ONE_TIME: Final = struct.Struct(">q")

@@ -17,7 +17,7 @@ from odradek.sql.queries.over import OverCall
 from odradek.sql.queries.source_rows import LocalSelection, SourceRows
 from odradek.telemetry import events
 from odradek.values.errors import SqlError
-from odradek.values.row_codec import UnreadableRecord
+from odradek.values.formats.row_codec import UnreadableRecord
 from odradek.views.aio import AsyncTableView
 from odradek.views.key_formats import TimedValue
 from odradek.views.reads import ALL_KEYS, KeyRange, TableRow

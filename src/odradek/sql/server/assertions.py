@@ -18,7 +18,7 @@ from odradek.sql.server.entities import Entity, entity
 from odradek.sql.server.parts import ServerParts
 from odradek.sql.server.refusals import ASSERT_FAILED, RestRefusal
 from odradek.values.errors import SqlError, nearest
-from odradek.values.row_codec import UnreadableRecord
+from odradek.values.formats.row_codec import UnreadableRecord
 from odradek.values.types import BIGINT, SqlType
 
 _ASSERT_S: Final = 1.0

@@ -12,7 +12,7 @@ from odradek.sql.queries.schema_rows import learn_all
 from odradek.sql.queries.source_rows import codec_of
 from odradek.sql.server.parts import ServerParts
 from odradek.values.errors import SqlError, nearest
-from odradek.values.row_codec import UnreadableRecord, of_json
+from odradek.values.formats.row_codec import UnreadableRecord, of_json
 from odradek.values.types import BIGINT
 
 

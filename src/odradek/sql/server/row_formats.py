@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 from odradek.sql.queries.answer import AnswerWriter, QueryAnswer
-from odradek.values.row_codec import exact_json
+from odradek.values.formats.row_codec import exact_json
 
 DELIMITED: Final = "application/vnd.ksqlapi.delimited.v1"
 JSON: Final = "application/json"

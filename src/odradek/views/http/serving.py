@@ -15,7 +15,7 @@ from typing import Any, Final
 
 import uvicorn
 
-from odradek.config.listeners import format_address
+from odradek.config.listening.listeners import format_address
 from odradek.model.errors import ConfigError, ErrorValue
 from odradek.net.metrics_page import MetricsPage, PageTerms
 from odradek.views.aio import AsyncTableView

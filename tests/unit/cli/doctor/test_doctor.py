@@ -14,7 +14,7 @@ from odradek.cli.doctor.checks import Level
 from odradek.cli.main import main
 from odradek.cli.serving.port_owner import Owner, listening_owner
 from odradek.config.broker import BrokerConfig
-from odradek.config.listeners import Listener
+from odradek.config.listening.listeners import Listener
 from odradek.config.network import NetworkConfig
 from odradek.config.server import ServerConfig, StorageConfig
 
