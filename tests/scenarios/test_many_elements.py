@@ -21,7 +21,7 @@ from tests.scenarios.loop_steps import HELD_STEPS_MAX, LoopSteps
 from odradek.broker.collector import keep_collections_small
 from odradek.broker.handlers import Handlers
 from odradek.broker.share.state_store import shard_key
-from odradek.groups.formats import GroupMetadataValue, group_key, group_value
+from odradek.groups.shard.formats import GroupMetadataValue, group_key, group_value
 from odradek.groups.share.state_formats import SharePlace
 from odradek.model.errors import ErrorCode
 from odradek.protocol import APIS, RequestHeader, encode_request

@@ -35,8 +35,8 @@ if TYPE_CHECKING:
     from odradek.broker.coordinators.runtime import CoordinatorKind, CoordinatorRuntime
     from odradek.broker.metrics.record_traces import RecordTraces
     from odradek.broker.share.partitions import SharePartitions
-    from odradek.groups.machine import GroupMachine
     from odradek.groups.service import GroupService
+    from odradek.groups.shard.machine import GroupMachine
     from odradek.groups.share.state import ShareStates
     from odradek.protocol.acls import RequiredAcl
     from odradek.security.authorizer import Authorizer

@@ -6,8 +6,8 @@ from dataclasses import dataclass
 
 from odradek.groups.classic.group import ClassicGroup
 from odradek.groups.classic.states import ClassicGroupState
-from odradek.groups.kinds import Group
-from odradek.groups.machine import GroupMachine
+from odradek.groups.shard.kinds import Group
+from odradek.groups.shard.machine import GroupMachine
 from odradek.model.errors import ErrorCode, KafkaError
 from odradek.shards import Moment, Outcome
 

@@ -12,12 +12,12 @@ from odradek.groups.classic import operations as classic
 from odradek.groups.consumer.kind import ConsumerGroups
 from odradek.groups.consumer.regex import MatchingRequired
 from odradek.groups.descriptions import Described, Listed, describe_classic, groups_of, listed
-from odradek.groups.kinds import Caller
-from odradek.groups.machine import GroupMachine
 from odradek.groups.offsets import committing, fetching, removing
 from odradek.groups.offsets.committing import CommitRecords, CommitRequest, Verdicts
 from odradek.groups.offsets.fetching import FetchedOffset, Wanted
-from odradek.groups.offsets.table import Place
+from odradek.groups.shard.kinds import Caller
+from odradek.groups.shard.machine import GroupMachine
+from odradek.groups.shard.offset_table import Place
 from odradek.groups.share.group import StateTopic
 from odradek.groups.share.kind import ShareGroups
 from odradek.groups.streams.heartbeats import StreamsHeartbeat

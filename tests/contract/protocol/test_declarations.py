@@ -27,7 +27,7 @@ from odradek.protocol.versions import NO_VERSIONS, parse_versions
 
 RECORDED = Path(__file__).parents[2] / "golden" / "protocol" / "kafka-4.4.0"
 RECORD_FORMATS = (
-    "odradek.groups.formats",
+    "odradek.groups.shard.formats",
     "odradek.groups.consumer.formats",
     "odradek.groups.share.formats",
     "odradek.groups.streams.formats",

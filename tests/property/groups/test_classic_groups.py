@@ -9,8 +9,8 @@ from tests.unit.groups.group_bench import GroupBench
 
 from odradek.groups.classic.group import ClassicGroup
 from odradek.groups.classic.operations import heartbeat, join, leave, sync
-from odradek.groups.kinds import Caller
-from odradek.groups.settings import GroupSettings
+from odradek.groups.shard.kinds import Caller
+from odradek.groups.shard.settings import GroupSettings
 from odradek.model.errors import ErrorCode
 from odradek.protocol.messages.groups.heartbeat import HeartbeatRequest
 from odradek.protocol.messages.groups.join_group import JoinGroupRequest, JoinGroupRequestProtocol

@@ -15,7 +15,7 @@ from tests.unit.groups.consumer_script import ConsumerBench
 
 from odradek.groups.classic.operations import heartbeat, join, leave, sync
 from odradek.groups.consumer.consumer_protocol import assignment_bytes, read_assignment
-from odradek.groups.kinds import Caller
+from odradek.groups.shard.kinds import Caller
 from odradek.model.errors import ErrorCode, KafkaError
 from odradek.protocol import encode
 from odradek.protocol.messages.groups.consumer_group_heartbeat import (

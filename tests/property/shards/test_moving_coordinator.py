@@ -18,13 +18,13 @@ from hypothesis import strategies as st
 from tests.unit.groups.group_bench import BenchTopics
 
 from odradek.groups.classic.kind import CLASSIC
-from odradek.groups.formats import OffsetCommitValue, read
-from odradek.groups.kinds import Committer
-from odradek.groups.machine import GroupDependencies, GroupMachine
 from odradek.groups.offsets.committing import Commit, CommitRequest, commit
 from odradek.groups.offsets.fetching import fetch
 from odradek.groups.offsets.kind import OFFSETS
-from odradek.groups.settings import GroupSettings
+from odradek.groups.shard.formats import OffsetCommitValue, read
+from odradek.groups.shard.kinds import Committer
+from odradek.groups.shard.machine import GroupDependencies, GroupMachine
+from odradek.groups.shard.settings import GroupSettings
 from odradek.model.errors import ErrorCode, KafkaError
 from odradek.records import assign, decode_batch, read_header, split_batches
 from odradek.shards import Shards

@@ -28,7 +28,7 @@ _BOUNDED: Final = {
     "odradek.cluster.image.ClusterImage.topics_by_id": "the same",
     "odradek.cluster.image.TopicImage": "the same",
     "odradek.cluster.image.PartitionImage": "the same",
-    "odradek.groups.formats.OffsetCommitKey": "a cache of 4,096",
+    "odradek.groups.shard.formats.OffsetCommitKey": "a cache of 4,096",
     "odradek.protocol.wire.UuidCache.(itself)": "a cache of 8,192",
     "odradek.storage.directories.open_files.OpenFiles._writers": "64 that are closed, and as many as are open",
     "odradek.storage.segment.writer.SegmentWriter": "the same",

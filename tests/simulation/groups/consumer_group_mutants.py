@@ -13,7 +13,7 @@ from odradek.groups.consumer import reconcile as reconcile_module
 from odradek.groups.consumer.group import ConsumerGroup
 from odradek.groups.consumer.member import ConsumerGroupMember, Holding
 from odradek.groups.consumer.reconcile import Owned
-from odradek.groups.kinds import CheckPartition, Committer
+from odradek.groups.shard.kinds import CheckPartition, Committer
 from odradek.shards import Moment
 
 _SCENARIO = "consumer_groups"

@@ -8,8 +8,8 @@ from unittest.mock import patch
 from tests.simulation.mutant import Patches, mutant
 
 from odradek.broker.coordinators.target_worker import TargetWorker
-from odradek.groups.large_targets import LargeTarget
 from odradek.groups.modern.targets import TargetQuestion
+from odradek.groups.shard.large_targets import LargeTarget
 
 _SCENARIO = "large_targets"
 

@@ -16,8 +16,8 @@ from tests.simulation.groups.consumer_group_scenario import run_consumer_groups
 from tests.simulation.share.scenario import run_shares
 
 from odradek.broker.coordinators.target_worker import TargetWorker
-from odradek.groups import large_targets
-from odradek.groups.large_targets import LargeTarget
+from odradek.groups.shard import large_targets
+from odradek.groups.shard.large_targets import LargeTarget
 from odradek.testing.sim.entropy import stream
 from odradek.testing.sim.world import World
 

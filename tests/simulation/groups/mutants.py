@@ -12,10 +12,10 @@ from odradek.groups.classic import operations, syncing
 from odradek.groups.classic.answers import assigned
 from odradek.groups.classic.group import ClassicGroup
 from odradek.groups.classic.states import ClassicGroupState
-from odradek.groups.kinds import Committer
-from odradek.groups.machine import GroupMachine
-from odradek.groups.offsets.table import CommittedOffset, OffsetTable, Place
-from odradek.groups.step import GroupStep
+from odradek.groups.shard.kinds import Committer
+from odradek.groups.shard.machine import GroupMachine
+from odradek.groups.shard.offset_table import CommittedOffset, OffsetTable, Place
+from odradek.groups.shard.step import GroupStep
 from odradek.protocol.messages.groups.sync_group import SyncGroupRequest, SyncGroupResponse
 from odradek.shards import Moment, Ticket
 

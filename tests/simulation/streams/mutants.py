@@ -8,8 +8,8 @@ from unittest.mock import patch
 
 from tests.simulation.mutant import Patches, mutant
 
-from odradek.groups.kinds import CheckPartition, Committer
-from odradek.groups.machine import GroupMachine
+from odradek.groups.shard.kinds import CheckPartition, Committer
+from odradek.groups.shard.machine import GroupMachine
 from odradek.groups.streams import formats
 from odradek.groups.streams import group as group_module
 from odradek.groups.streams import reconcile as reconcile_module

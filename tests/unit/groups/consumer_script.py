@@ -29,10 +29,10 @@ from odradek.groups.consumer.consumer_protocol import assignment_bytes, read_ass
 from odradek.groups.consumer.kind import ConsumerGroups
 from odradek.groups.consumer.member import MemberState
 from odradek.groups.consumer.settings import ConsumerGroupSettings, MigrationPolicy
-from odradek.groups.formats import GROUP_METADATA_KEY, GroupMetadataValue, read, version_of
-from odradek.groups.kinds import Caller
 from odradek.groups.offsets.kind import OFFSETS
-from odradek.groups.settings import GroupSettings
+from odradek.groups.shard.formats import GROUP_METADATA_KEY, GroupMetadataValue, read, version_of
+from odradek.groups.shard.kinds import Caller
+from odradek.groups.shard.settings import GroupSettings
 from odradek.model.errors import ErrorCode
 from odradek.protocol import encode
 from odradek.protocol.messages.groups.consumer_group_heartbeat import (

@@ -17,10 +17,10 @@ from typing import Any, Final, TypeVar
 from uuid import UUID
 
 from odradek.groups.classic.kind import CLASSIC
-from odradek.groups.large_targets import LargeTargets
-from odradek.groups.machine import GroupDependencies, GroupMachine, KindParts
 from odradek.groups.offsets.kind import OFFSETS
-from odradek.groups.settings import GroupSettings
+from odradek.groups.shard.large_targets import LargeTargets
+from odradek.groups.shard.machine import GroupDependencies, GroupMachine, KindParts
+from odradek.groups.shard.settings import GroupSettings
 from odradek.shards import Moment, NewRecord, Outcome, StoredRecord, Ticket
 
 T = TypeVar("T")

@@ -24,16 +24,6 @@ from tests.unit.groups.group_bench import GroupBench
 from odradek.groups.classic.group import ClassicGroup
 from odradek.groups.classic.operations import heartbeat, join, leave, sync
 from odradek.groups.descriptions import describe_classic, groups_of, listed
-from odradek.groups.formats import (
-    GROUP_METADATA_KEY,
-    GroupMetadataKey,
-    GroupMetadataValue,
-    OffsetCommitKey,
-    OffsetCommitValue,
-    read,
-    version_of,
-)
-from odradek.groups.kinds import Caller, Committer
 from odradek.groups.offsets.committing import Commit, CommitRequest, commit
 from odradek.groups.offsets.fetching import fetch
 from odradek.groups.offsets.removing import (
@@ -42,8 +32,18 @@ from odradek.groups.offsets.removing import (
     delete_topics,
     groups_with_offsets,
 )
-from odradek.groups.offsets.table import Place
-from odradek.groups.settings import GroupSettings
+from odradek.groups.shard.formats import (
+    GROUP_METADATA_KEY,
+    GroupMetadataKey,
+    GroupMetadataValue,
+    OffsetCommitKey,
+    OffsetCommitValue,
+    read,
+    version_of,
+)
+from odradek.groups.shard.kinds import Caller, Committer
+from odradek.groups.shard.offset_table import Place
+from odradek.groups.shard.settings import GroupSettings
 from odradek.model.errors import ErrorCode, KafkaError
 from odradek.protocol import encode
 from odradek.protocol.messages.groups.consumer_protocol import ConsumerProtocolSubscription

@@ -3,7 +3,7 @@
 import random
 from enum import Enum
 
-from odradek.groups.deadlines import DeadlineKey, Deadlines
+from odradek.groups.shard.deadlines import DeadlineKey, Deadlines
 
 
 class Kind(Enum):

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from odradek.groups.formats import (
+from odradek.groups.shard.formats import (
     GROUP_METADATA_KEY,
     GroupMetadataKey,
     GroupMetadataValue,
@@ -22,7 +22,7 @@ from odradek.groups.formats import (
     version_of,
     versioned,
 )
-from odradek.groups.offsets.table import CommittedOffset
+from odradek.groups.shard.offset_table import CommittedOffset
 from odradek.model.errors import OdradekError
 from odradek.model.ids import ZERO_UUID
 from odradek.protocol import MalformedMessage, UnknownVersion

@@ -7,9 +7,9 @@ import pytest
 from tests.unit.groups.group_bench import GroupBench
 
 from odradek.groups.classic.operations import join, sync
-from odradek.groups.kinds import Caller, Committer
 from odradek.groups.offsets.committing import Commit, CommitRequest, commit
-from odradek.groups.settings import GroupSettings
+from odradek.groups.shard.kinds import Caller, Committer
+from odradek.groups.shard.settings import GroupSettings
 from odradek.model.errors import ErrorCode, KafkaError
 from odradek.protocol.messages.groups.join_group import JoinGroupRequest, JoinGroupRequestProtocol
 from odradek.protocol.messages.groups.sync_group import SyncGroupRequest, SyncGroupRequestAssignment

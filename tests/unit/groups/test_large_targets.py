@@ -11,8 +11,8 @@ from tests.unit.groups.group_bench import GroupBench
 
 from odradek.groups.consumer.kind import ConsumerGroups
 from odradek.groups.consumer.settings import ConsumerGroupSettings
-from odradek.groups.kinds import Caller
-from odradek.groups.large_targets import AT_ONCE_MAX, LargeTarget
+from odradek.groups.shard.kinds import Caller
+from odradek.groups.shard.large_targets import AT_ONCE_MAX, LargeTarget
 from odradek.groups.share.kind import ShareGroups
 from odradek.groups.share.settings import ShareSettings
 from odradek.model.errors import ErrorCode, KafkaError

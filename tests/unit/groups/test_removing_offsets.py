@@ -7,12 +7,12 @@ import pytest
 from tests.unit.groups.group_bench import GroupBench
 
 from odradek.config.broker import BrokerConfig
-from odradek.groups.kinds import Committer
-from odradek.groups.machine import RECORD_OVERHEAD_BYTES
 from odradek.groups.offsets.committing import Commit, CommitRequest, commit
 from odradek.groups.offsets.fetching import fetch
 from odradek.groups.offsets.removing import delete_group, delete_topics, groups_with_offsets
-from odradek.groups.settings import GroupSettings
+from odradek.groups.shard.kinds import Committer
+from odradek.groups.shard.machine import RECORD_OVERHEAD_BYTES
+from odradek.groups.shard.settings import GroupSettings
 from odradek.shards import NewRecord
 
 MANY = 2_500

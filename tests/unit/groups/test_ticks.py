@@ -4,9 +4,9 @@ from enum import Enum
 
 from tests.unit.groups.group_bench import GroupBench
 
-from odradek.groups.deadlines import DeadlineKey
-from odradek.groups.machine import GroupMachine, KindParts
-from odradek.groups.step import GroupStep
+from odradek.groups.shard.deadlines import DeadlineKey
+from odradek.groups.shard.machine import GroupMachine, KindParts
+from odradek.groups.shard.step import GroupStep
 from odradek.shards import NewRecord
 
 BATCH_BYTES_MAX = 200_000

@@ -8,10 +8,10 @@ from typing import Final
 
 from odradek.broker.access.asker import Access
 from odradek.broker.context import BrokerContext, RequestContext
-from odradek.groups.kinds import Caller
 from odradek.groups.offsets.committing import CommitRecords, CommitRequest
-from odradek.groups.offsets.table import Place
 from odradek.groups.service import commit_refusal
+from odradek.groups.shard.kinds import Caller
+from odradek.groups.shard.offset_table import Place
 from odradek.model.errors import ErrorCode, KafkaError
 from odradek.protocol.acls import AclOperation, AclResourceType
 from odradek.runtime.prompt import PromptFuture

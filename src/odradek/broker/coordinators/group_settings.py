@@ -7,7 +7,7 @@ from typing import Final, Generic, TypeVar
 
 from odradek.cluster.image import ClusterImage
 from odradek.config.broker import BrokerConfig
-from odradek.groups.settings import NO_OWN_SETTINGS
+from odradek.groups.shard.settings import NO_OWN_SETTINGS
 
 S = TypeVar("S")
 _GROUP: Final = 32

@@ -17,10 +17,10 @@ from odradek.config.coordinator import OFFSETS_COPIES
 from odradek.groups.classic.kind import CLASSIC
 from odradek.groups.consumer.kind import ConsumerGroups
 from odradek.groups.consumer.settings import ConsumerGroupSettings
-from odradek.groups.machine import GroupDependencies, GroupMachine, KindParts
 from odradek.groups.offsets.kind import OFFSETS
 from odradek.groups.service import GroupService
-from odradek.groups.settings import GroupSettings
+from odradek.groups.shard.machine import GroupDependencies, GroupMachine, KindParts
+from odradek.groups.shard.settings import GroupSettings
 from odradek.groups.share.kind import ShareGroups
 from odradek.groups.share.settings import ShareSettings
 from odradek.groups.streams.kind import StreamsGroups

@@ -6,13 +6,13 @@ import asyncio
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
-from odradek.groups.large_targets import LargeTarget
+from odradek.groups.shard.large_targets import LargeTarget
 from odradek.model.errors import ErrorCode, KafkaError
 from odradek.runtime.ports import Offload
 from odradek.telemetry import events
 
 if TYPE_CHECKING:
-    from odradek.groups.machine import GroupMachine
+    from odradek.groups.shard.machine import GroupMachine
     from odradek.shards import Shard
 
 _log = events.caused_by_peers("groups")

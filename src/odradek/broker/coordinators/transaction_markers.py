@@ -24,7 +24,7 @@ from odradek.transactions.markers import MarkerBatch, Markers
 
 if TYPE_CHECKING:
     from odradek.broker.coordinators import remote_transaction_markers
-    from odradek.groups.machine import GroupMachine
+    from odradek.groups.shard.machine import GroupMachine
 else:
     remote_transaction_markers = lazy("odradek.broker.coordinators.remote_transaction_markers")
 

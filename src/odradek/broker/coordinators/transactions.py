@@ -22,8 +22,8 @@ from odradek.transactions.service import TransactionCoordinator, TransactionSett
 from odradek.transactions.state import TransactionVersion
 
 if TYPE_CHECKING:
-    from odradek.groups.machine import GroupMachine
     from odradek.groups.service import GroupService
+    from odradek.groups.shard.machine import GroupMachine
 
 __all__ = ["LocalMarkers", "code_of", "coordinate_transactions"]
 

@@ -22,9 +22,9 @@ from odradek.shards import Moment, Outcome, Shard, decided
 from odradek.telemetry.metrics import Family, gauge, labels
 
 if TYPE_CHECKING:
-    from odradek.groups.kinds import Group
-    from odradek.groups.machine import GroupMachine
-    from odradek.groups.offsets.table import CommittedOffset, Place
+    from odradek.groups.shard.kinds import Group
+    from odradek.groups.shard.machine import GroupMachine
+    from odradek.groups.shard.offset_table import CommittedOffset, Place
 
 _ENDS_SECONDS_MAX: Final = 2.0
 """Other leaders say within this time where their partitions end, or the scrape goes on without them."""

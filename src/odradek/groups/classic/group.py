@@ -15,9 +15,9 @@ from typing import Any
 from odradek.groups.classic.member import CONSUMER_PROTOCOL_TYPE, ClassicGroupMember, Protocols, topics_of
 from odradek.groups.classic.states import FOLLOWS, ClassicGroupState
 from odradek.groups.classic.timers import join_of, session_of
-from odradek.groups.deadlines import Deadlines
-from odradek.groups.formats import GroupMetadataValue, MemberMetadata, group_key, group_value
-from odradek.groups.kinds import CheckPartition, Committer, GroupKind
+from odradek.groups.shard.deadlines import Deadlines
+from odradek.groups.shard.formats import GroupMetadataValue, MemberMetadata, group_key, group_value
+from odradek.groups.shard.kinds import CheckPartition, Committer, GroupKind
 from odradek.model.errors import ErrorCode, KafkaError
 from odradek.shards import Moment, NewRecord, Ticket
 

@@ -15,9 +15,9 @@ from odradek.groups.classic.rebalance import (
 )
 from odradek.groups.classic.states import ClassicGroupState
 from odradek.groups.classic.timers import session_of
-from odradek.groups.kinds import Caller
-from odradek.groups.machine import GroupMachine
-from odradek.groups.step import GroupStep
+from odradek.groups.shard.kinds import Caller
+from odradek.groups.shard.machine import GroupMachine
+from odradek.groups.shard.step import GroupStep
 from odradek.model.errors import ErrorCode, KafkaError
 from odradek.protocol.messages.groups.join_group import JoinGroupRequest, JoinGroupResponse
 from odradek.shards import Ticket

@@ -14,10 +14,10 @@ from odradek.groups.classic.rebalance import (
     sync_due,
 )
 from odradek.groups.classic.timers import ClassicTimer
-from odradek.groups.deadlines import DeadlineKey
-from odradek.groups.formats import GROUP_METADATA_KEY, GroupMetadataKey, GroupMetadataValue, read
-from odradek.groups.machine import GroupMachine, KindParts
-from odradek.groups.step import GroupStep
+from odradek.groups.shard.deadlines import DeadlineKey
+from odradek.groups.shard.formats import GROUP_METADATA_KEY, GroupMetadataKey, GroupMetadataValue, read
+from odradek.groups.shard.machine import GroupMachine, KindParts
+from odradek.groups.shard.step import GroupStep
 from odradek.shards import StoredRecord
 
 

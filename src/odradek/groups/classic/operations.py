@@ -15,15 +15,15 @@ from odradek.groups.classic.rebalance import forget_if_unstored
 from odradek.groups.classic.syncing import heartbeat as heartbeat_classic
 from odradek.groups.classic.syncing import leave as leave_classic
 from odradek.groups.classic.syncing import sync as sync_classic
-from odradek.groups.kinds import (
+from odradek.groups.shard.kinds import (
     NAME_BYTES_MAX,
     Caller,
     Group,
     GroupKind,
     check_group_id,
 )
-from odradek.groups.machine import GroupMachine
-from odradek.groups.step import GroupStep
+from odradek.groups.shard.machine import GroupMachine
+from odradek.groups.shard.step import GroupStep
 from odradek.model.errors import ErrorCode, KafkaError
 from odradek.protocol.messages.groups.heartbeat import HeartbeatRequest, HeartbeatResponse
 from odradek.protocol.messages.groups.join_group import JoinGroupRequest, JoinGroupResponse

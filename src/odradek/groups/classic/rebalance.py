@@ -16,9 +16,9 @@ from odradek.groups.classic.group import ClassicGroup
 from odradek.groups.classic.member import ClassicGroupMember
 from odradek.groups.classic.states import CAN_REBALANCE, ClassicGroupState
 from odradek.groups.classic.timers import join_of, sync_of
-from odradek.groups.kinds import GroupKind
-from odradek.groups.machine import GroupMachine
-from odradek.groups.step import GroupStep
+from odradek.groups.shard.kinds import GroupKind
+from odradek.groups.shard.machine import GroupMachine
+from odradek.groups.shard.step import GroupStep
 from odradek.model.errors import ErrorCode
 from odradek.protocol.messages.groups.join_group import JoinGroupResponse
 from odradek.telemetry import events

@@ -12,8 +12,8 @@ from odradek.groups.classic.rebalance import (
 )
 from odradek.groups.classic.states import ClassicGroupState
 from odradek.groups.classic.timers import sync_of
-from odradek.groups.machine import GroupMachine
-from odradek.groups.step import GroupStep
+from odradek.groups.shard.machine import GroupMachine
+from odradek.groups.shard.step import GroupStep
 from odradek.model.errors import ErrorCode, KafkaError
 from odradek.protocol.messages.groups.heartbeat import HeartbeatRequest
 from odradek.protocol.messages.groups.leave_group import (

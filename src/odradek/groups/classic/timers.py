@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from enum import Enum
 
-from odradek.groups.deadlines import DeadlineKey
+from odradek.groups.shard.deadlines import DeadlineKey
 
 
 class ClassicTimer(Enum):

@@ -30,10 +30,10 @@ from odradek.groups.consumer.member import (
 from odradek.groups.consumer.membership import joining_member, member_of, remove
 from odradek.groups.consumer.targets import retarget
 from odradek.groups.consumer.timers import ConsumerTimer
-from odradek.groups.kinds import Caller
-from odradek.groups.machine import GroupMachine
 from odradek.groups.modern.membership import check_room
-from odradek.groups.step import GroupStep
+from odradek.groups.shard.kinds import Caller
+from odradek.groups.shard.machine import GroupMachine
+from odradek.groups.shard.step import GroupStep
 from odradek.model.errors import ErrorCode, KafkaError
 from odradek.protocol import MalformedMessage
 from odradek.protocol.messages.groups.consumer_protocol import ConsumerProtocolSubscription

@@ -11,7 +11,7 @@ from typing import Final
 from uuid import UUID
 
 from odradek.groups.consumer.member import ConsumerGroupMember
-from odradek.groups.kinds import CheckPartition, Committer
+from odradek.groups.shard.kinds import CheckPartition, Committer
 from odradek.model.errors import ErrorCode, KafkaError
 from odradek.model.ids import ZERO_UUID
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from uuid import UUID
 
-from odradek.groups.machine import ClusterTopics
+from odradek.groups.shard.machine import ClusterTopics
 from odradek.protocol import decode, encode
 from odradek.protocol.errors import MalformedMessage
 from odradek.protocol.messages.groups.consumer_protocol import (

@@ -36,11 +36,11 @@ from odradek.groups.consumer.member import (
     CurrentAssignment,
 )
 from odradek.groups.consumer.timers import ConsumerTimer
-from odradek.groups.deadlines import DeadlineKey
-from odradek.groups.formats import GroupMetadataValue, MemberMetadata, group_key, group_value
-from odradek.groups.kinds import Group
-from odradek.groups.machine import ClusterTopics, GroupMachine
-from odradek.groups.step import GroupStep
+from odradek.groups.shard.deadlines import DeadlineKey
+from odradek.groups.shard.formats import GroupMetadataValue, MemberMetadata, group_key, group_value
+from odradek.groups.shard.kinds import Group
+from odradek.groups.shard.machine import ClusterTopics, GroupMachine
+from odradek.groups.shard.step import GroupStep
 from odradek.model.errors import ErrorCode, KafkaError
 from odradek.protocol import MalformedMessage
 from odradek.shards import NewRecord

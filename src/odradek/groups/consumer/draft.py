@@ -8,10 +8,10 @@ from odradek.groups.consumer import formats
 from odradek.groups.consumer.group import ConsumerGroup
 from odradek.groups.consumer.group_context import GroupContext
 from odradek.groups.consumer.member import target_value
-from odradek.groups.machine import ClusterTopics, GroupMachine
 from odradek.groups.modern import draft as modern
 from odradek.groups.modern.draft import GroupDraft, GroupSchema
-from odradek.groups.step import GroupStep
+from odradek.groups.shard.machine import ClusterTopics, GroupMachine
+from odradek.groups.shard.step import GroupStep
 
 SCHEMA: Final[GroupSchema[formats.Key, formats.Value]] = GroupSchema(
     group=formats.GroupKey,

@@ -23,10 +23,10 @@ from odradek.groups.consumer.member import (
     Holding,
     target_of,
 )
-from odradek.groups.kinds import Caller, CheckPartition, Committer, GroupKind
 from odradek.groups.modern.assignment import NOTHING, Assignment
 from odradek.groups.modern.records import GroupRecord
-from odradek.groups.step import GroupStep
+from odradek.groups.shard.kinds import Caller, CheckPartition, Committer, GroupKind
+from odradek.groups.shard.step import GroupStep
 from odradek.model.errors import ErrorCode, KafkaError
 from odradek.protocol.messages.groups.heartbeat import HeartbeatRequest
 from odradek.protocol.messages.groups.join_group import JoinGroupRequest, JoinGroupResponse
@@ -35,7 +35,7 @@ from odradek.protocol.messages.groups.sync_group import SyncGroupRequest, SyncGr
 from odradek.shards import Moment, NewRecord, StoredRecord, Ticket
 
 if TYPE_CHECKING:
-    from odradek.groups.machine import GroupMachine
+    from odradek.groups.shard.machine import GroupMachine
 
 PROTOCOL_TYPE: Final = "consumer"
 _NUMBERS: Final = (

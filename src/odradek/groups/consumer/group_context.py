@@ -8,8 +8,8 @@ from dataclasses import dataclass
 from odradek.groups.consumer.regex import TopicPatterns
 from odradek.groups.consumer.settings import ConsumerGroupSettings
 from odradek.groups.consumer.timers import MemberTimers
-from odradek.groups.large_targets import LargeTargets
-from odradek.groups.machine import ClusterTopics
+from odradek.groups.shard.large_targets import LargeTargets
+from odradek.groups.shard.machine import ClusterTopics
 from odradek.shards import Moment
 
 

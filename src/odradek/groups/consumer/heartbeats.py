@@ -36,10 +36,10 @@ from odradek.groups.consumer.targets import (
     subscribed_ids,
 )
 from odradek.groups.consumer.timers import ConsumerTimer
-from odradek.groups.kinds import Caller, GroupKind
-from odradek.groups.machine import GroupMachine
 from odradek.groups.modern.membership import check_room, group_not_found, invalid_request
-from odradek.groups.step import GroupStep
+from odradek.groups.shard.kinds import Caller, GroupKind
+from odradek.groups.shard.machine import GroupMachine
+from odradek.groups.shard.step import GroupStep
 from odradek.model.errors import ErrorCode, KafkaError
 from odradek.protocol.messages.groups.consumer_group_heartbeat import (
     Assignment,

@@ -20,11 +20,11 @@ from odradek.groups.consumer.membership import remove
 from odradek.groups.consumer.regex import TopicPatterns
 from odradek.groups.consumer.settings import ConsumerGroupSettings
 from odradek.groups.consumer.timers import MEMBER_TIMERS, ConsumerTimer, MemberTimers
-from odradek.groups.deadlines import DeadlineKey
-from odradek.groups.kinds import Caller
-from odradek.groups.machine import ClusterTopics, Expire, GroupMachine, KindParts
 from odradek.groups.modern.membership import group_not_found, replay_group
-from odradek.groups.step import GroupStep
+from odradek.groups.shard.deadlines import DeadlineKey
+from odradek.groups.shard.kinds import Caller
+from odradek.groups.shard.machine import ClusterTopics, Expire, GroupMachine, KindParts
+from odradek.groups.shard.step import GroupStep
 from odradek.protocol.messages.groups.consumer_group_describe import (
     Assignment,
     DescribedGroup,

@@ -9,7 +9,7 @@ from typing import Final
 
 from odradek.config.broker import BrokerConfig
 from odradek.config.definition import INT_MAX
-from odradek.groups.settings import NO_OWN_SETTINGS, own_or
+from odradek.groups.shard.settings import NO_OWN_SETTINGS, own_or
 
 
 class MigrationPolicy(Enum):

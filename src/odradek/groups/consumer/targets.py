@@ -14,12 +14,12 @@ from odradek.groups.consumer.group import ConsumerGroup
 from odradek.groups.consumer.group_context import GroupContext
 from odradek.groups.consumer.member import ConsumerMemberMetadata
 from odradek.groups.consumer.timers import MemberTimers
-from odradek.groups.large_targets import LargeTargets
-from odradek.groups.machine import ClusterTopics, GroupMachine
 from odradek.groups.modern import targets
 from odradek.groups.modern.assignment import topic_ids
 from odradek.groups.modern.targets import TargetQuestion
-from odradek.groups.step import GroupStep
+from odradek.groups.shard.large_targets import LargeTargets
+from odradek.groups.shard.machine import ClusterTopics, GroupMachine
+from odradek.groups.shard.step import GroupStep
 from odradek.model.errors import KafkaError
 from odradek.shards import Moment
 from odradek.telemetry import events

@@ -8,7 +8,7 @@ from typing import Final
 from odradek.groups.consumer.group import ConsumerGroup
 from odradek.groups.consumer.member import ConsumerGroupMember
 from odradek.groups.consumer.settings import ConsumerGroupSettings
-from odradek.groups.deadlines import DeadlineKey, Deadlines
+from odradek.groups.shard.deadlines import DeadlineKey, Deadlines
 from odradek.shards import Moment, StoredRecord
 
 

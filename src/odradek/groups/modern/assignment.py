@@ -7,7 +7,7 @@ from hashlib import blake2b
 from typing import Final
 from uuid import UUID
 
-from odradek.groups.machine import ClusterTopics
+from odradek.groups.shard.machine import ClusterTopics
 
 Assignment = Mapping[UUID, frozenset[int]]
 """A member's partitions, by topic; topics without any are absent."""

@@ -10,11 +10,11 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any, Generic, Protocol, Self, TypeVar
 
-from odradek.groups.kinds import Group
-from odradek.groups.machine import ClusterTopics, GroupMachine
 from odradek.groups.modern.assignment import metadata_hash
 from odradek.groups.modern.records import GroupRecord
-from odradek.groups.step import GroupStep
+from odradek.groups.shard.kinds import Group
+from odradek.groups.shard.machine import ClusterTopics, GroupMachine
+from odradek.groups.shard.step import GroupStep
 from odradek.model.errors import ErrorCode, KafkaError
 from odradek.protocol import Message
 from odradek.shards import NewRecord

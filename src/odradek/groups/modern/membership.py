@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any, TypeVar
 
-from odradek.groups.kinds import Group
-from odradek.groups.machine import GroupMachine
 from odradek.groups.modern.draft import ModernGroup
 from odradek.groups.modern.records import GroupRecord
+from odradek.groups.shard.kinds import Group
+from odradek.groups.shard.machine import GroupMachine
 from odradek.model.errors import ErrorCode, KafkaError
 from odradek.protocol import Message
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, Generic, NamedTuple, TypeVar
 
-from odradek.groups.formats import read, version_of, versioned
+from odradek.groups.shard.formats import read, version_of, versioned
 from odradek.protocol import Message
 from odradek.shards import NewRecord
 

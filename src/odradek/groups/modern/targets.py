@@ -11,11 +11,11 @@ from dataclasses import dataclass, field
 from functools import partial
 from typing import Any, Protocol, TypeVar
 
-from odradek.groups.large_targets import LargeTarget, LargeTargets, is_large
-from odradek.groups.machine import GroupMachine
 from odradek.groups.modern.assignment import NOTHING
 from odradek.groups.modern.draft import GroupDraft, GroupSchema, ModernGroup
-from odradek.groups.step import GroupStep
+from odradek.groups.shard.large_targets import LargeTarget, LargeTargets, is_large
+from odradek.groups.shard.machine import GroupMachine
+from odradek.groups.shard.step import GroupStep
 from odradek.protocol import Message
 from odradek.shards import Moment, NewRecord, Outcome
 

@@ -10,10 +10,10 @@ from typing import Final, NamedTuple
 from uuid import UUID
 
 from odradek.groups.classic.group import ClassicGroup
-from odradek.groups.formats import offset_key, offset_value
-from odradek.groups.kinds import CheckPartition, Committer, check_group_id_length
-from odradek.groups.machine import GroupMachine
-from odradek.groups.offsets.table import Place
+from odradek.groups.shard.formats import offset_key, offset_value
+from odradek.groups.shard.kinds import CheckPartition, Committer, check_group_id_length
+from odradek.groups.shard.machine import GroupMachine
+from odradek.groups.shard.offset_table import Place
 from odradek.model.errors import ErrorCode, KafkaError
 from odradek.model.ids import ZERO_UUID
 from odradek.protocol.schema import INT64_MAX

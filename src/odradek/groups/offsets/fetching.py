@@ -6,8 +6,8 @@ from dataclasses import dataclass
 from typing import Final
 from uuid import UUID
 
-from odradek.groups.machine import GroupMachine
-from odradek.groups.offsets.table import CommittedOffset, Place
+from odradek.groups.shard.machine import GroupMachine
+from odradek.groups.shard.offset_table import CommittedOffset, Place
 from odradek.model.errors import ErrorCode
 from odradek.model.ids import ZERO_UUID
 from odradek.shards import Moment, Outcome

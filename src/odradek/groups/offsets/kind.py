@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from typing import Final
 
-from odradek.groups.formats import OFFSET_COMMIT_KEYS, read_offset_key, read_offset_value
-from odradek.groups.machine import CLEANUP, GroupMachine, KindParts
 from odradek.groups.offsets.committing import simple_group
 from odradek.groups.offsets.removing import cleanup_due
+from odradek.groups.shard.formats import OFFSET_COMMIT_KEYS, read_offset_key, read_offset_value
+from odradek.groups.shard.machine import CLEANUP, GroupMachine, KindParts
 from odradek.shards import StoredRecord
 
 _NO_PRODUCER: Final = -1

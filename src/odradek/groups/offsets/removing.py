@@ -11,12 +11,12 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from typing import Final
 
-from odradek.groups.deadlines import DeadlineKey
-from odradek.groups.kinds import Group, GroupKind, check_group_id
-from odradek.groups.machine import CLEANUP, RECORD_OVERHEAD_BYTES, GroupMachine
 from odradek.groups.offsets.committing import tombstone
-from odradek.groups.offsets.table import CommittedOffset, Place
-from odradek.groups.step import GroupStep
+from odradek.groups.shard.deadlines import DeadlineKey
+from odradek.groups.shard.kinds import Group, GroupKind, check_group_id
+from odradek.groups.shard.machine import CLEANUP, RECORD_OVERHEAD_BYTES, GroupMachine
+from odradek.groups.shard.offset_table import CommittedOffset, Place
+from odradek.groups.shard.step import GroupStep
 from odradek.model.errors import ErrorCode, KafkaError
 from odradek.shards import Moment, NewRecord, Outcome
 

@@ -11,9 +11,9 @@ from dataclasses import dataclass
 from typing import Any, Final
 from uuid import UUID
 
-from odradek.groups.kinds import CheckPartition, Committer, GroupKind
 from odradek.groups.modern.assignment import NOTHING, Assignment
 from odradek.groups.modern.records import GroupRecord
+from odradek.groups.shard.kinds import CheckPartition, Committer, GroupKind
 from odradek.groups.share import formats
 from odradek.groups.share.formats import ShareGroupRecord
 from odradek.model.errors import ErrorCode, KafkaError

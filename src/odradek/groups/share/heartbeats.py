@@ -9,11 +9,11 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Final
 
-from odradek.groups.kinds import Caller
-from odradek.groups.machine import ClusterTopics
 from odradek.groups.modern.assignment import Assignment as Assigned
 from odradek.groups.modern.assignment import topic_ids
 from odradek.groups.modern.membership import check_room, invalid_request, unknown_member
+from odradek.groups.shard.kinds import Caller
+from odradek.groups.shard.machine import ClusterTopics
 from odradek.groups.share.draft import ShareDraft, write_state_topics
 from odradek.groups.share.group import (
     ShareCurrentAssignment,

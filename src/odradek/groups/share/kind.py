@@ -8,15 +8,16 @@ from functools import partial
 from typing import Final
 from uuid import UUID
 
-from odradek.groups.deadlines import DeadlineKey
-from odradek.groups.kinds import Caller
-from odradek.groups.large_targets import LargeTargets
-from odradek.groups.machine import ClusterTopics, GroupMachine, KindParts
 from odradek.groups.modern import draft as modern
 from odradek.groups.modern.assignment import NOTHING, topic_ids
 from odradek.groups.modern.draft import finish
 from odradek.groups.modern.membership import group_not_found, replay_group, unknown_member
 from odradek.groups.modern.targets import TargetQuestion, retarget
+from odradek.groups.shard.deadlines import DeadlineKey
+from odradek.groups.shard.kinds import Caller
+from odradek.groups.shard.large_targets import LargeTargets
+from odradek.groups.shard.machine import ClusterTopics, GroupMachine, KindParts
+from odradek.groups.shard.step import GroupStep
 from odradek.groups.share import assignor
 from odradek.groups.share.assignor import assign
 from odradek.groups.share.draft import SCHEMA, ShareDraft, draft_of, write_state_topics
@@ -33,7 +34,6 @@ from odradek.groups.share.heartbeats import (
     settle,
 )
 from odradek.groups.share.settings import ShareSettings
-from odradek.groups.step import GroupStep
 from odradek.protocol.messages.share import share_group_describe as describing
 from odradek.protocol.messages.share.share_group_heartbeat import (
     ShareGroupHeartbeatRequest,

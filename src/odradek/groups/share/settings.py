@@ -9,7 +9,7 @@ from typing import Final
 from odradek.config.broker import BrokerConfig
 from odradek.config.definition import INT_MAX
 from odradek.config.group import group_config
-from odradek.groups.settings import own_or
+from odradek.groups.shard.settings import own_or
 from odradek.groups.share.partition import ShareLimits
 
 _DEAD_LETTER_TOPIC: Final = "errors.deadletterqueue.topic.name"

@@ -12,7 +12,7 @@ from dataclasses import dataclass, replace
 from typing import Any, Final, NamedTuple
 from uuid import UUID
 
-from odradek.groups.formats import read, version_of, versioned
+from odradek.groups.shard.formats import read, version_of, versioned
 from odradek.groups.share import state_formats as formats
 from odradek.groups.share.partition import RECORD_LOCKS_MAX, RecordState, StateBatch
 from odradek.groups.share.state_formats import SharePlace, read_key

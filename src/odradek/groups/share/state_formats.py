@@ -10,7 +10,7 @@ from collections.abc import Iterable
 from typing import Final, NamedTuple, Protocol
 from uuid import UUID
 
-from odradek.groups.formats import read, version_of, versioned
+from odradek.groups.shard.formats import read, version_of, versioned
 from odradek.groups.share.partition import RecordState, StateBatch
 from odradek.protocol import MalformedMessage, Message, Struct
 from odradek.protocol.schema import array, int8, int16, int32, int64, string, uuid

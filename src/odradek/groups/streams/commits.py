@@ -10,8 +10,8 @@ from collections.abc import Mapping
 from typing import Final
 from uuid import UUID
 
-from odradek.groups.kinds import CheckPartition, Committer
 from odradek.groups.modern.membership import unknown_member
+from odradek.groups.shard.kinds import CheckPartition, Committer
 from odradek.groups.streams.member import StreamsMember
 from odradek.groups.streams.tasks import TaskId
 from odradek.model.errors import ErrorCode, KafkaError

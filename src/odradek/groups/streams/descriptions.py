@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from odradek.groups.machine import ClusterTopics
+from odradek.groups.shard.machine import ClusterTopics
 from odradek.groups.streams import formats
 from odradek.groups.streams.group import StreamsGroup
 from odradek.groups.streams.heartbeats import listed_tasks

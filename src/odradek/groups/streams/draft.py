@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Final
 
-from odradek.groups.machine import ClusterTopics
 from odradek.groups.modern.assignment import metadata_hash
 from odradek.groups.modern.draft import GroupDraft, GroupSchema
+from odradek.groups.shard.machine import ClusterTopics
 from odradek.groups.streams import formats
 from odradek.groups.streams.group import StreamsGroup
 from odradek.groups.streams.member import target_value

@@ -10,9 +10,9 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any, Final
 
-from odradek.groups.kinds import CheckPartition, Committer, GroupKind
-from odradek.groups.machine import ClusterTopics
 from odradek.groups.modern.records import GroupRecord
+from odradek.groups.shard.kinds import CheckPartition, Committer, GroupKind
+from odradek.groups.shard.machine import ClusterTopics
 from odradek.groups.streams import formats
 from odradek.groups.streams.commits import check_commit, check_fetch
 from odradek.groups.streams.formats import StreamsGroupRecord

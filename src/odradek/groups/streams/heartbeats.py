@@ -11,8 +11,8 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Final
 
-from odradek.groups.kinds import Caller
 from odradek.groups.modern.membership import invalid_request
+from odradek.groups.shard.kinds import Caller
 from odradek.groups.streams.draft import StreamsDraft, write_topology
 from odradek.groups.streams.member import (
     JOIN_EPOCH,

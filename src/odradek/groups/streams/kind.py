@@ -7,15 +7,15 @@ from enum import Enum
 from functools import partial
 from typing import Final
 
-from odradek.groups.deadlines import DeadlineKey
-from odradek.groups.kinds import Caller, GroupKind
-from odradek.groups.large_targets import LargeTargets
-from odradek.groups.machine import GroupMachine, KindParts
 from odradek.groups.modern import draft as modern
 from odradek.groups.modern.draft import finish
 from odradek.groups.modern.membership import check_room, group_not_found, invalid_request, replay_group
 from odradek.groups.modern.targets import TargetQuestion, retarget
-from odradek.groups.step import GroupStep
+from odradek.groups.shard.deadlines import DeadlineKey
+from odradek.groups.shard.kinds import Caller, GroupKind
+from odradek.groups.shard.large_targets import LargeTargets
+from odradek.groups.shard.machine import GroupMachine, KindParts
+from odradek.groups.shard.step import GroupStep
 from odradek.groups.streams.assignor import AssignableMember, assign
 from odradek.groups.streams.descriptions import described
 from odradek.groups.streams.draft import SCHEMA, StreamsDraft, bump_epoch, draft_of

@@ -9,7 +9,7 @@ from typing import Final
 from odradek.config.broker import BrokerConfig
 from odradek.config.definition import INT_MAX, LONG_MAX
 from odradek.config.group import GROUP_SETTINGS
-from odradek.groups.settings import own_or
+from odradek.groups.shard.settings import own_or
 from odradek.groups.streams import assignor
 
 _TAGS: Final = GROUP_SETTINGS["streams.rack.aware.assignment.tags"]

@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from enum import IntEnum
 from typing import Final
 
-from odradek.groups.machine import ClusterTopics
+from odradek.groups.shard.machine import ClusterTopics
 from odradek.groups.streams.formats import (
     StoredCopartitionGroup,
     StoredSubtopology,

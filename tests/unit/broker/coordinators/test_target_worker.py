@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from odradek.broker.coordinators.target_worker import TargetWorker
-from odradek.groups.large_targets import LargeTarget
+from odradek.groups.shard.large_targets import LargeTarget
 from odradek.model.errors import ErrorCode, KafkaError
 from odradek.shards import Outcome
 

@@ -8,10 +8,10 @@ from uuid import UUID
 
 import pytest
 
-from odradek.groups.kinds import Caller
-from odradek.groups.machine import GroupDependencies, GroupMachine
 from odradek.groups.offsets.kind import OFFSETS
-from odradek.groups.settings import GroupSettings
+from odradek.groups.shard.kinds import Caller
+from odradek.groups.shard.machine import GroupDependencies, GroupMachine
+from odradek.groups.shard.settings import GroupSettings
 from odradek.groups.share.kind import ShareGroups
 from odradek.groups.share.settings import ShareSettings
 from odradek.model.errors import ErrorCode, KafkaError

@@ -7,10 +7,10 @@ from dataclasses import dataclass, field
 from typing import Any
 from uuid import UUID
 
-from odradek.groups.kinds import Caller
-from odradek.groups.machine import GroupDependencies, GroupMachine
 from odradek.groups.offsets.kind import OFFSETS
-from odradek.groups.settings import GroupSettings
+from odradek.groups.shard.kinds import Caller
+from odradek.groups.shard.machine import GroupDependencies, GroupMachine
+from odradek.groups.shard.settings import GroupSettings
 from odradek.groups.streams.group import StreamsGroup
 from odradek.groups.streams.heartbeats import StreamsHeartbeat
 from odradek.groups.streams.kind import StreamsGroups

@@ -15,7 +15,7 @@ from tests.unit.groups.streams.streams_world import (
     topology,
 )
 
-from odradek.groups.kinds import Committer
+from odradek.groups.shard.kinds import Committer
 from odradek.groups.streams.tasks import TaskId
 from odradek.groups.streams.topology import StatusCode
 from odradek.model.errors import ErrorCode, KafkaError

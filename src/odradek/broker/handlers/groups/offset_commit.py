@@ -13,9 +13,9 @@ from odradek.broker.coordinators.group_requests import (
     commit_then,
     has_partition,
 )
-from odradek.groups.kinds import Committer
 from odradek.groups.offsets.committing import Commit, CommitRequest
-from odradek.groups.offsets.table import Place
+from odradek.groups.shard.kinds import Committer
+from odradek.groups.shard.offset_table import Place
 from odradek.model.errors import ErrorCode, KafkaError
 from odradek.protocol.messages.groups.offset_commit import (
     OffsetCommitRequest,

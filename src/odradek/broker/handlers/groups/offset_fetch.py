@@ -11,7 +11,7 @@ from uuid import UUID
 from odradek.broker.context import ApiHandler, BrokerContext, RequestContext
 from odradek.broker.coordinators.group_requests import OFFSETS_AT_ONCE
 from odradek.groups.offsets.fetching import FetchedOffset
-from odradek.groups.offsets.table import Place
+from odradek.groups.shard.offset_table import Place
 from odradek.model.errors import ErrorCode, KafkaError
 from odradek.model.ids import ZERO_UUID
 from odradek.protocol.messages.groups.offset_fetch import (

@@ -14,9 +14,9 @@ from typing import Final
 from odradek.broker.context import ApiHandler, BrokerContext, RequestContext
 from odradek.broker.coordinators.group_requests import commit_in_time, commit_records, has_partition
 from odradek.cluster.image import CONSUMER_OFFSETS
-from odradek.groups.kinds import Committer, check_group_id
 from odradek.groups.offsets.committing import Commit, CommitRequest
-from odradek.groups.offsets.table import Place
+from odradek.groups.shard.kinds import Committer, check_group_id
+from odradek.groups.shard.offset_table import Place
 from odradek.model.errors import ErrorCode, KafkaError
 from odradek.model.ids import TopicPartition
 from odradek.protocol.messages.transactions.txn_offset_commit import (

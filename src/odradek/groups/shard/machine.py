@@ -12,18 +12,18 @@ from enum import Enum
 from typing import TYPE_CHECKING, Any, Final, Protocol
 from uuid import UUID
 
-from odradek.groups.deadlines import DeadlineKey, Deadlines
-from odradek.groups.formats import version_of
-from odradek.groups.kinds import Group, GroupKind
-from odradek.groups.offsets.table import OffsetTable
-from odradek.groups.settings import GroupSettings
-from odradek.groups.step import GroupStep
+from odradek.groups.shard.deadlines import DeadlineKey, Deadlines
+from odradek.groups.shard.formats import version_of
+from odradek.groups.shard.kinds import Group, GroupKind
+from odradek.groups.shard.offset_table import OffsetTable
+from odradek.groups.shard.settings import GroupSettings
+from odradek.groups.shard.step import GroupStep
 from odradek.protocol import MalformedMessage, UnknownVersion
 from odradek.shards import Moment, NewRecord, Outcome, StoredRecord, Ticket
 from odradek.telemetry import events
 
 if TYPE_CHECKING:
-    from odradek.groups.large_targets import LargeTargets
+    from odradek.groups.shard.large_targets import LargeTargets
 
 _log = events.caused_by_peers("groups")
 

@@ -18,7 +18,7 @@ from struct import Struct as Layout
 from typing import Final, TypeVar
 from uuid import UUID
 
-from odradek.groups.offsets.table import CommittedOffset
+from odradek.groups.shard.offset_table import CommittedOffset
 from odradek.model.ids import ZERO_UUID
 from odradek.protocol import Message, Struct, decode, encode
 from odradek.protocol.schema import array, bytestring, int32, int64, string, uuid
