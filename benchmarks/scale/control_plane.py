@@ -377,11 +377,11 @@ async def _documents(plane: ControlPlane, options: argparse.Namespace) -> None:
         (("user", f"user-{number:05d}"),): {"producer_byte_rate": 1e6} for number in range(users)
     }
     with plane.measured(f"quotas of {users} users are set at once"):
-        await plane.controller.alter(CLIENT_QUOTAS, lambda _: quotas)
+        await plane.controller.alter(CLIENT_QUOTAS, lambda before: before.with_changes(quotas))
     with plane.measured("one user's quota changes"):
         first = (("user", "user-00000"),)
         await plane.controller.alter(
-            CLIENT_QUOTAS, lambda before: {**before, first: {"producer_byte_rate": 2e6}}
+            CLIENT_QUOTAS, lambda before: before.with_changes({first: {"producer_byte_rate": 2e6}})
         )
         version = plane.controller.latest.version
         await plane.settled(lambda image: image.version >= version)

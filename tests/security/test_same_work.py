@@ -13,7 +13,7 @@ from odradek.security.sasl.credentials import new_credential
 from odradek.security.sasl.exchange import LoginRefused, ServerExchange
 from odradek.security.sasl.plain import PlainClient, PlainServer
 from odradek.security.sasl.scram import HASHES, ScramClient, ScramLookup, ScramServer
-from odradek.security.sasl.users import CredentialShapes, ScramUsers
+from odradek.security.sasl.users import NO_USERS, CredentialShapes, ScramUsers
 
 BLOCK_BYTES = 64
 PASSWORD = "correct horse battery staple"
@@ -119,10 +119,12 @@ def test_what_a_login_shows_at_first_is_the_same_for_users_that_do_not_exist() -
     mechanism = "SCRAM-SHA-256"
     salts = [b"s" * 16] * 3 + [b"s" * 64]
     users = ScramUsers(
-        users={
-            f"user-{number}": {mechanism: new_credential(mechanism, PASSWORD, salt, 4096 + number % 2)}
-            for number, salt in enumerate(salts)
-        }
+        users=NO_USERS.with_changes(
+            {
+                f"user-{number}": {mechanism: new_credential(mechanism, PASSWORD, salt, 4096 + number % 2)}
+                for number, salt in enumerate(salts)
+            }
+        )
     )
     lookup = ScramLookup(
         credential=lambda user: users.credential(user, mechanism),

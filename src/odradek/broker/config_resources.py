@@ -202,14 +202,9 @@ async def _alter_named(
     validate_only: bool,
 ) -> None:
     def changed(before: ResourceConfigs) -> ResourceConfigs:
-        after = dict(before)
         configs = change(before.get(resource, {}))
         check(configs)
-        if configs:
-            after[resource] = configs
-        else:
-            after.pop(resource, None)
-        return after
+        return before.with_changes({resource: configs or None})
 
     await broker.controller.alter(RESOURCE_CONFIGS, changed, validate_only=validate_only)
 

@@ -3,20 +3,29 @@
 A `Document` says where one is stored, how it is written, and which field of the image carries it. The controller changes any of
 them by the same steps.
 
-ACLs are in parts, each one document: so no node grows too large for a ZooKeeper, and a change is a change of one part. All
-ACLs of one pattern are in one part, which follows from the name of the resource.
+What grows with users is in parts, each one document: so no node grows too large for a ZooKeeper, and a change writes and sends
+only the parts in which something changes. A `PartedDocument` is changed as a whole; the part of an entry follows from its key.
+ACLs are changed part by part; all ACLs of one pattern are in one part.
 """
 
 from __future__ import annotations
 
 import json
 import zlib
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, Final, Generic, TypeVar
 
-from odradek.cluster.image import ACL_PARTS, ClusterImage, FeatureLevels, ResourceConfigs
+from odradek.cluster.image import (
+    ACL_PARTS,
+    ClientQuotas,
+    ClusterImage,
+    FeatureLevels,
+    ResourceConfigs,
+    differ,
+)
 from odradek.model.lazy import lazy
+from odradek.model.parted import PARTS, Parted
 from odradek.registry import Node
 from odradek.security.quotas import Limits
 from odradek.security.sasl import delegation_tokens
@@ -32,6 +41,8 @@ else:
     protocol_acls = lazy("odradek.protocol.acls")
 
 T = TypeVar("T")
+K = TypeVar("K")
+V = TypeVar("V")
 
 BROKER: Final = 4
 """The type of a broker's settings among `resource_configs`."""
@@ -53,12 +64,69 @@ class Document(Generic[T]):
     def load(self, image: ClusterImage, node: Node) -> ClusterImage:
         return self.into(image, self.decode(json.loads(node.data)))
 
+    def changed_parts(self, before: ClusterImage, after: ClusterImage) -> Iterator[Document[Any]]:
+        """Yields the document if the images differ in it."""
+        if differ(self.of(before), self.of(after)):
+            yield self
 
-def _resource_configs(stored: Mapping[str, Mapping[str, Mapping[str, str]]]) -> ResourceConfigs:
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PartedDocument(Generic[T]):
+    """A value of the image that is stored in several documents, its `parts`. `path` is their parent."""
+
+    path: str
+    of: Callable[[ClusterImage], T]
+    into: Callable[[ClusterImage, T], ClusterImage]
+    parts: tuple[Document[Any], ...]
+
+    def changed_parts(self, before: ClusterImage, after: ClusterImage) -> Iterator[Document[Any]]:
+        """Yields the documents in which the images differ."""
+        for part in self.parts:
+            yield from part.changed_parts(before, after)
+
+
+Stored = Document[T] | PartedDocument[T]
+"""What the controller changes in one step."""
+
+
+def _in_parts(
+    path: str,
+    of: Callable[[ClusterImage], Parted[K, V]],
+    into: Callable[[ClusterImage, Parted[K, V]], ClusterImage],
+    encode: Callable[[Mapping[K, V]], Any],
+    decode: Callable[[Any], Mapping[K, V]],
+) -> tuple[Document[Mapping[K, V]], ...]:
+    """Returns a document for each part of a mapping."""
+
+    def part_document(number: int) -> Document[Mapping[K, V]]:
+        return Document(
+            path=f"{path}/{number}",
+            of=lambda image: of(image).parts[number],
+            into=lambda image, part: into(image, of(image).with_part(number, part)),
+            encode=encode,
+            decode=decode,
+        )
+
+    return tuple(map(part_document, range(PARTS)))
+
+
+def _parted(
+    path: str,
+    of: Callable[[ClusterImage], Parted[K, V]],
+    into: Callable[[ClusterImage, Parted[K, V]], ClusterImage],
+    encode: Callable[[Mapping[K, V]], Any],
+    decode: Callable[[Any], Mapping[K, V]],
+) -> PartedDocument[Parted[K, V]]:
+    return PartedDocument(path=path, of=of, into=into, parts=_in_parts(path, of, into, encode, decode))
+
+
+def _resource_configs(
+    stored: Mapping[str, Mapping[str, Mapping[str, str]]],
+) -> dict[tuple[int, str], Mapping[str, str]]:
     return {(int(kind), name): configs for kind, named in stored.items() for name, configs in named.items()}
 
 
-def _by_kind(configs: ResourceConfigs) -> dict[str, dict[str, dict[str, str]]]:
+def _by_kind(configs: Mapping[tuple[int, str], Mapping[str, str]]) -> dict[str, dict[str, dict[str, str]]]:
     stored: dict[str, dict[str, dict[str, str]]] = {}
     for (kind, name), values in configs.items():
         stored.setdefault(str(kind), {})[name] = dict(values)
@@ -78,7 +146,7 @@ BROKER_CONFIGS: Final[Document[Mapping[str, str]]] = Document(
 )
 """Dynamic settings of all brokers."""
 
-RESOURCE_CONFIGS: Final[Document[ResourceConfigs]] = Document(
+RESOURCE_CONFIGS: Final[PartedDocument[ResourceConfigs]] = _parted(
     path="/configs/resources",
     of=lambda image: image.resource_configs,
     into=lambda image, configs: replace(image, resource_configs=configs),
@@ -87,7 +155,7 @@ RESOURCE_CONFIGS: Final[Document[ResourceConfigs]] = Document(
 )
 """Dynamic settings of single brokers, of groups, and of subscriptions to clients' metrics."""
 
-CLIENT_QUOTAS: Final[Document[Limits]] = Document(
+CLIENT_QUOTAS: Final[PartedDocument[ClientQuotas]] = _parted(
     path="/quotas",
     of=lambda image: image.client_quotas,
     into=lambda image, quotas: replace(image, client_quotas=quotas),
@@ -154,16 +222,32 @@ def _acl_document(number: int) -> Document[AclPart]:
 
 ACL_DOCUMENTS: Final = tuple(_acl_document(number) for number in range(ACL_PARTS))
 
-SCRAM_USERS: Final[Document[ScramUsers]] = Document(
+_SCRAM_SEED: Final[Document[str]] = Document(
+    path="/scram/seed",
+    of=lambda image: image.scram_users.seed,
+    into=lambda image, seed: replace(image, scram_users=replace(image.scram_users, seed=seed)),
+    encode=str,
+    decode=str,
+)
+
+SCRAM_USERS: Final[PartedDocument[ScramUsers]] = PartedDocument(
     path="/scram",
     of=lambda image: image.scram_users,
     into=lambda image, users: replace(image, scram_users=users),
-    encode=sasl_users.as_json,
-    decode=sasl_users.from_json,
+    parts=(
+        _SCRAM_SEED,
+        *_in_parts(
+            path="/scram/users",
+            of=lambda image: image.scram_users.users,
+            into=lambda image, users: replace(image, scram_users=replace(image.scram_users, users=users)),
+            encode=sasl_users.as_json,
+            decode=sasl_users.from_json,
+        ),
+    ),
 )
-"""Credentials of users (KIP-554)."""
+"""Credentials of users (KIP-554), and the seed of those that do not exist."""
 
-DELEGATION_TOKENS: Final[Document[DelegationTokens]] = Document(
+DELEGATION_TOKENS: Final[PartedDocument[DelegationTokens]] = _parted(
     path="/delegation_tokens",
     of=lambda image: image.delegation_tokens,
     into=lambda image, tokens: replace(image, delegation_tokens=tokens),
@@ -173,10 +257,11 @@ DELEGATION_TOKENS: Final[Document[DelegationTokens]] = Document(
 
 DOCUMENTS: Final[tuple[Document[Any], ...]] = (
     BROKER_CONFIGS,
-    RESOURCE_CONFIGS,
-    CLIENT_QUOTAS,
+    *RESOURCE_CONFIGS.parts,
+    *CLIENT_QUOTAS.parts,
     FEATURES,
     *ACL_DOCUMENTS,
-    SCRAM_USERS,
-    DELEGATION_TOKENS,
+    *SCRAM_USERS.parts,
+    *DELEGATION_TOKENS.parts,
 )
+"""Each document of the registry beside topics, once."""

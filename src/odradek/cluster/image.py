@@ -8,20 +8,25 @@ from typing import TYPE_CHECKING, Final
 from uuid import UUID
 
 from odradek.model.ids import BrokerId, LeaderEpoch
-from odradek.security.quotas import Limits
-from odradek.security.sasl.delegation_tokens import DelegationTokens
+from odradek.model.parted import Parted
+from odradek.security.quota_entities import Entity
+from odradek.security.sasl.delegation_tokens import NO_TOKENS, DelegationTokens
 from odradek.security.sasl.users import NO_SCRAM_USERS, ScramUsers
 
 if TYPE_CHECKING:
     from odradek.security.acls import Acl
 
-ResourceConfigs = Mapping[tuple[int, str], Mapping[str, str]]
+ResourceConfigs = Parted[tuple[int, str], Mapping[str, str]]
 """Overrides by (type, name) of a resource; the types are Kafka's numbers."""
+ClientQuotas = Parted[Entity, Mapping[str, float]]
+"""Limits by name, of each entity."""
 
 
 NO_LEADER: Final = BrokerId(-1)
 ACL_PARTS: Final = 8
 """See `documents.py`."""
+NO_RESOURCE_CONFIGS: Final[ResourceConfigs] = Parted(lambda resource: f"{resource[0]}:{resource[1]}")
+NO_QUOTAS: Final[ClientQuotas] = Parted(lambda entity: "\0".join(f"{kind}:{name}" for kind, name in entity))
 NO_ACLS: Final[tuple[frozenset[Acl], ...]] = (frozenset(),) * ACL_PARTS
 
 
@@ -125,14 +130,14 @@ class ClusterImage:
     topics_by_id: Mapping[UUID, TopicImage]
     broker_configs: Mapping[str, str] = field(default_factory=dict)
     """Dynamic overrides of all brokers' settings, in Kafka's keys."""
-    resource_configs: ResourceConfigs = field(default_factory=dict)
+    resource_configs: ResourceConfigs = NO_RESOURCE_CONFIGS
     """Dynamic overrides of single brokers, of groups, and of subscriptions to clients' metrics."""
-    client_quotas: Limits = field(default_factory=dict)
+    client_quotas: ClientQuotas = NO_QUOTAS
     features: FeatureLevels = field(default_factory=FeatureLevels)
     acls: tuple[frozenset[Acl], ...] = NO_ACLS
     """All ACLs, in `ACL_PARTS` parts."""
     scram_users: ScramUsers = NO_SCRAM_USERS
-    delegation_tokens: DelegationTokens = field(default_factory=dict)
+    delegation_tokens: DelegationTokens = NO_TOKENS
     """Delegation tokens by id (KIP-48)."""
     controller_epoch: int = 0
 

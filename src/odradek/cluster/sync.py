@@ -8,15 +8,15 @@ are the same objects afterwards, so that "what changed?" can be asked by identit
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from enum import IntEnum
 from typing import Any, Final, NamedTuple
 from uuid import UUID
 
 from odradek.cluster.availability import LogEnd
-from odradek.cluster.documents import DOCUMENTS
-from odradek.cluster.image import BrokerImage, ClusterImage, PartitionImage, TopicImage, differ
+from odradek.cluster.documents import DOCUMENTS, Document
+from odradek.cluster.image import BrokerImage, ClusterImage, PartitionImage, TopicImage
 from odradek.cluster.sync_pieces import TURN, Steps, members
 from odradek.cluster.topic_documents import (
     partition_as_json,
@@ -30,6 +30,7 @@ from odradek.model.ids import BrokerId
 ReplicaId = tuple[UUID, int]
 """A topic's id and the number of a partition."""
 _FORMAT: Final = 1
+_PARTITION_BYTES: Final = 100
 
 
 class UpdateKind(IntEnum):
@@ -141,17 +142,33 @@ def _bytes(value: Any) -> bytes:
 
 def snapshot(image: ClusterImage) -> Steps[bytes]:
     """Returns the whole image."""
-    head = {
-        **_head(image),
-        "brokers": [_broker_as_json(broker) for broker in image.brokers],
-        "documents": {document.path: document.encode(document.of(image)) for document in DOCUMENTS},
-    }
-    pieces = [_bytes(head)[:-1], b',"topics":{']
+    head = {**_head(image), "brokers": [_broker_as_json(broker) for broker in image.brokers]}
+    pieces = [_bytes(head)[:-1]]
+    yield from _document_pieces(DOCUMENTS, image, pieces)
+    pieces.append(b',"topics":{')
     for number, topic in enumerate(image.topics.values()):
         pieces.append(b"," * (number > 0) + _bytes(topic.name) + b":")
         yield from _topic_pieces(topic, pieces)
     pieces.append(b"}}")
     return b"".join(pieces)
+
+
+def _document_pieces(
+    documents: Iterable[Document[Any]], image: ClusterImage, pieces: list[bytes]
+) -> Steps[None]:
+    """Appends the member with documents, one after another. Their size stands for a number of partitions."""
+    number = -1
+    for number, document in enumerate(documents):
+        data = document.data(document.of(image))
+        pieces.append((b"," if number else b',"documents":{') + _bytes(document.path) + b":" + data)
+        yield _weight(len(data))
+    if number >= 0:
+        pieces.append(b"}")
+
+
+def _weight(size_bytes: int) -> int:
+    """Returns the number of partitions whose JSON has about this size."""
+    return 1 + size_bytes // _PARTITION_BYTES
 
 
 def _topic_pieces(topic: TopicImage, pieces: list[bytes]) -> Steps[None]:
@@ -174,17 +191,12 @@ def delta(before: ClusterImage, after: ClusterImage) -> Steps[bytes]:
     update: dict[str, Any] = {**_head(after), "from": before.version}
     if after.brokers != before.brokers:
         update["brokers"] = [_broker_as_json(broker) for broker in after.brokers]
-    documents = {
-        document.path: document.encode(document.of(after))
-        for document in DOCUMENTS
-        if differ(document.of(before), document.of(after))
-    }
-    if documents:
-        update["documents"] = documents
     if not before.topics.keys() <= after.topics.keys():
         gone = [name for name in before.topics if name not in after.topics]
         update["gone"] = gone
     pieces = [_bytes(update)[:-1]]
+    documents = [part for document in DOCUMENTS for part in document.changed_parts(before, after)]
+    yield from _document_pieces(documents, after, pieces)
     changed = [name for name, topic in after.topics.items() if before.topics.get(name) is not topic]
     for number, name in enumerate(changed):
         topic = after.topics[name]
@@ -200,24 +212,27 @@ def apply_update(image: ClusterImage | None, payload: bytes) -> Steps[ClusterIma
     this."""
     head: dict[str, Any] = {}
     changes: dict[str, Any] = {}
-    for key, value in members(payload.decode(), apart="topics"):
-        if key != "topics":
+    stored: dict[str, Any] = {}
+    for key, value in members(payload.decode(), apart=("documents", "topics")):
+        if key == "documents":
+            path, document = value
+            stored[path] = document
+            yield _weight(_PARTITION_BYTES * len(document))
+        elif key == "topics":
+            name, change = value
+            changes[name] = change
+            yield _size_of(change)
+        else:
             head[key] = value
-            continue
-        name, change = value
-        changes[name] = change
-        yield _size_of(change)
     since = head.get("from")
     if since is None:
-        return (yield from _from_snapshot(image, head, changes))
+        return (yield from _from_snapshot(image, head, stored, changes))
     if image is None or image.version != since or image.controller_epoch != head["controller_epoch"]:
         raise UpdateDoesNotFit(f"the update starts at version {since}, which this broker does not have")
     after = replace(image, version=head["version"], controller_id=BrokerId(head["controller"]))
     if "brokers" in head:
         after = replace(after, brokers=tuple(_broker_from_json(broker) for broker in head["brokers"]))
-    for document in DOCUMENTS:
-        if document.path in head.get("documents", {}):
-            after = document.into(after, document.decode(head["documents"][document.path]))
+    after = yield from _with_documents(after, stored)
     gone = dict.fromkeys(name for name in head.get("gone", ()) if name in image.topics)
     topics = []
     for name, change in changes.items():
@@ -226,6 +241,15 @@ def apply_update(image: ClusterImage | None, payload: bytes) -> Steps[ClusterIma
     if topics or gone:
         after = after.with_changed_topics(topics, gone)
     return replace(after, version=head["version"])
+
+
+def _with_documents(image: ClusterImage, stored: Mapping[str, Any]) -> Steps[ClusterImage]:
+    """Returns the image with documents by path."""
+    for document in DOCUMENTS:
+        if document.path in stored:
+            image = document.into(image, document.decode(stored[document.path]))
+            yield 1 + len(stored[document.path])
+    return image
 
 
 def _topic_from(name: str, stored: dict[str, Any]) -> Steps[TopicImage]:
@@ -253,7 +277,10 @@ def _head(image: ClusterImage) -> dict[str, Any]:
 
 
 def _from_snapshot(
-    known: ClusterImage | None, head: dict[str, Any], stored_topics: dict[str, Any]
+    known: ClusterImage | None,
+    head: dict[str, Any],
+    documents: dict[str, Any],
+    stored_topics: dict[str, Any],
 ) -> Steps[ClusterImage]:
     topics = {}
     for name, stored in stored_topics.items():
@@ -269,9 +296,7 @@ def _from_snapshot(
         topics_by_id={},
         controller_epoch=head["controller_epoch"],
     )
-    for document in DOCUMENTS:
-        if document.path in head["documents"]:
-            image = document.into(image, document.decode(head["documents"][document.path]))
+    image = yield from _with_documents(image, documents)
     return replace(image.with_only_topics(topics), version=head["version"])
 
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import json
-from collections.abc import Generator, Iterator
+from collections.abc import Collection, Generator, Iterator
 from json.decoder import scanstring  # type: ignore[attr-defined]
 from typing import Any, Final, TypeVar
 
@@ -45,18 +45,18 @@ async def in_turns(steps: Steps[T]) -> T:
             await asyncio.sleep(0)
 
 
-def members(text: str, position: int = 0, *, apart: str | None = None) -> Iterator[tuple[str, Any]]:
+def members(text: str, position: int = 0, *, apart: Collection[str] = ()) -> Iterator[tuple[str, Any]]:
     """Yields the members of the JSON object that begins at `position`, one after another: (key, value).
 
-    The value of the member `apart`, an object too, comes as its own members: (`apart`, (key, value)) for each. ValueError where
-    the text is no such object.
+    The values of the members in `apart`, objects too, come as their own members: (key, (inner key, value)) for each. ValueError
+    where the text is no such object.
     """
     position = yield from _members(text, position, apart)
     if text[position:].strip(_WHITESPACE):
         raise json.JSONDecodeError("Extra data", text, position)
 
 
-def _members(text: str, position: int, apart: str | None) -> Generator[tuple[str, Any], None, int]:
+def _members(text: str, position: int, apart: Collection[str]) -> Generator[tuple[str, Any], None, int]:
     position = _expect(text, _skip(text, position), "{")
     position = _skip(text, position)
     if text[position : position + 1] == "}":
@@ -64,8 +64,8 @@ def _members(text: str, position: int, apart: str | None) -> Generator[tuple[str
     while True:
         key, position = scanstring(text, _expect(text, position, '"'))
         position = _skip(text, _expect(text, _skip(text, position), ":"))
-        if key == apart:
-            inner = _members(text, position, None)
+        if key in apart:
+            inner = _members(text, position, ())
             while True:
                 try:
                     member = next(inner)

@@ -24,6 +24,7 @@ from dataclasses import dataclass
 from typing import Final, NamedTuple
 
 from odradek.model.errors import ErrorCode, KafkaError
+from odradek.model.parted import Parted
 from odradek.security.buckets import Bucket, Window
 from odradek.security.quota_entities import CLIENT_ID, IP, USER, Entity, QuotaKind
 
@@ -92,6 +93,7 @@ class Quotas:
     def __init__(self, terms: QuotaTerms | None = None) -> None:
         self._terms = terms or QuotaTerms()
         self._limits: dict[QuotaKind, dict[Entity, float]] = {}
+        self._parts: tuple[Limits, ...] = ()
         self._measures = {kind: _Measures() for kind in QuotaKind}
         self._all_connections = Bucket()
         self.active = False
@@ -106,11 +108,15 @@ class Quotas:
     def update(self, limits: Limits, terms: QuotaTerms | None = None) -> None:
         """Take over all limits; what was measured so far still counts."""
         self._terms = terms or self._terms
-        by_kind: dict[QuotaKind, dict[Entity, float]] = {kind: {} for kind in QuotaKind}
-        for entity, values in limits.items():
-            for key, limit in values.items():
-                by_kind[QuotaKind(key)][entity] = limit
-        self._limits = {kind: results for kind, results in by_kind.items() if results}
+        parts = limits.parts if isinstance(limits, Parted) else (dict(limits),)
+        if len(parts) != len(self._parts):
+            self._limits.clear()
+            self._parts = ({},) * len(parts)
+        for before, after in zip(self._parts, parts, strict=True):
+            if after is not before:
+                self._replace(before, after)
+        self._parts = parts
+        self._limits = {kind: entities for kind, entities in self._limits.items() if entities}
         for kind, measures in self._measures.items():
             if kind not in self._limits:
                 measures.clear()
@@ -119,6 +125,17 @@ class Quotas:
             QuotaKind.CONNECTIONS in self._limits
             or self._terms.broker_connections_per_second < QuotaTerms().broker_connections_per_second
         )
+
+    def _replace(self, before: Limits, after: Limits) -> None:
+        """Takes over the limits that differ between two states of one part."""
+        for entity, values in before.items():
+            if after.get(entity) != values:
+                for key in values:
+                    del self._limits[QuotaKind(key)][entity]
+        for entity, values in after.items():
+            if before.get(entity) != values:
+                for key, limit in values.items():
+                    self._limits.setdefault(QuotaKind(key), {})[entity] = limit
 
     def limits(self, kind: QuotaKind) -> bool:
         """Tells whether any client comes under a limit of this kind."""

@@ -3,18 +3,88 @@
 from __future__ import annotations
 
 import json
+from typing import Any
 
+import pytest
+
+from odradek.broker.handlers.quotas.alter_client_quotas import ENTITIES_MAX
+from odradek.broker.handlers.security.alter_user_scram_credentials import USERS_MAX
 from odradek.cluster.controller.settings import DOCUMENT_BYTES_MAX
-from odradek.cluster.documents import ACL_DOCUMENTS, CLIENT_QUOTAS, part_of
+from odradek.cluster.documents import ACL_DOCUMENTS, CLIENT_QUOTAS, SCRAM_USERS, part_of
+from odradek.cluster.image import NO_QUOTAS
+from odradek.cluster.sync import apply_update, delta
+from odradek.cluster.sync_pieces import at_once
+from odradek.model.errors import KafkaError
 from odradek.protocol.acls import AclOperation, AclPermission, AclResourceType, PatternType
+from odradek.registry import Create, Put
 from odradek.security.acls import Acl, AclPattern
+from odradek.security.quota_entities import QuotaKind
+from odradek.security.sasl.users import NO_USERS, ScramCredential
 
 
-def test_quotas_of_ten_thousand_users_fit_with_one_limit_each() -> None:
-    quotas = {(("user", f"user-{number:05d}"),): {"producer_byte_rate": 1e6} for number in range(11_500)}
-    data = CLIENT_QUOTAS.data(quotas)
-    assert len(data) < DOCUMENT_BYTES_MAX
-    assert CLIENT_QUOTAS.decode(json.loads(data)) == quotas
+def test_quotas_of_all_entities_that_a_cluster_may_have_fit_with_two_limits_each() -> None:
+    limits = {kind.value: 1_234_567.125 for kind in (QuotaKind.PRODUCE, QuotaKind.FETCH)}
+    quotas = NO_QUOTAS.with_changes(
+        {
+            (("user", f"user-{number:030d}"), ("client-id", f"client-{number:030d}")): limits
+            for number in range(ENTITIES_MAX)
+        }
+    )
+    for document, part in zip(CLIENT_QUOTAS.parts, quotas.parts, strict=True):
+        data = document.data(part)
+        assert len(data) < DOCUMENT_BYTES_MAX
+        assert document.decode(json.loads(data)) == part
+
+
+def test_credentials_of_all_users_that_a_cluster_may_have_fit_with_both_mechanisms() -> None:
+    credentials = {
+        mechanism: ScramCredential(
+            salt=b"s" * 16, stored_key=b"k" * size, server_key=b"v" * size, iterations=8192
+        )
+        for mechanism, size in (("SCRAM-SHA-256", 32), ("SCRAM-SHA-512", 64))
+    }
+    users = NO_USERS.with_changes({f"user-{number:020d}": credentials for number in range(USERS_MAX)})
+    for document, part in zip(SCRAM_USERS.parts[1:], users.parts, strict=True):
+        data = document.data(part)
+        assert len(data) < DOCUMENT_BYTES_MAX
+        assert document.decode(json.loads(data)) == part
+
+
+async def test_a_change_writes_and_sends_only_its_parts(cluster: Any) -> None:
+    await cluster.start(2)
+    users = {(("user", f"user-{number}"),): {"producer_byte_rate": 1e6} for number in range(10_000)}
+    await cluster.controller.alter(CLIENT_QUOTAS, lambda quotas: quotas.with_changes(users))
+    before = cluster.controller.latest
+    assert dict(before.client_quotas) == users
+    new = {(("user", "user-7"),): {"producer_byte_rate": 2e6}}
+    await cluster.controller.alter(CLIENT_QUOTAS, lambda quotas: quotas.with_changes(new))
+    after = cluster.controller.latest
+    writes = [
+        operation
+        for operation in cluster.brokers[1].session.commits[-1]
+        if isinstance(operation, Put | Create)
+    ]
+    assert [operation.path.rpartition("/")[0] for operation in writes] == ["/quotas"]
+    update = at_once(delta(before, after))
+    assert len(update) < 2 * len(writes[0].data)
+    assert dict(at_once(apply_update(before, update)).client_quotas) == users | new
+    await cluster.elect(cluster.brokers[1])
+    assert dict(cluster.controller.latest.client_quotas) == users | new
+
+
+@pytest.mark.parametrize("failure", ["before", "after"])
+async def test_a_change_of_many_parts_that_is_not_answered_can_be_made_again(
+    cluster: Any, failure: str
+) -> None:
+    """Its parts are more than one commit takes: the first is written, and the second is not, or is without an answer."""
+    await cluster.start(1)
+    users = {(("user", f"{number:0100d}"),): {"producer_byte_rate": 1e6} for number in range(12_000)}
+    cluster.brokers[1].session.fails[:] = ["", failure]
+    with pytest.raises(KafkaError, match="KAFKA_STORAGE_ERROR"):
+        await cluster.controller.alter(CLIENT_QUOTAS, lambda quotas: quotas.with_changes(users))
+    assert 0 < len(cluster.controller.latest.client_quotas) < len(users)
+    await cluster.controller.alter(CLIENT_QUOTAS, lambda quotas: quotas.with_changes(users))
+    assert dict(cluster.controller.latest.client_quotas) == users
 
 
 def test_a_hundred_thousand_acls_fit_into_their_parts() -> None:

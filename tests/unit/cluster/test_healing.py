@@ -206,10 +206,12 @@ async def test_a_small_imbalance_is_left_alone(cluster: Any) -> None:
 async def test_a_cordoned_broker_gets_no_replicas_until_it_is_let_go(cluster: Any) -> None:
     await cluster.start(3)
     setting = {(4, "3"): {"odradek.broker.cordoned": "true"}}
-    await cluster.controller.alter(RESOURCE_CONFIGS, lambda _: setting)
+    await cluster.controller.alter(RESOURCE_CONFIGS, lambda before: before.with_changes(setting))
     topic = await cluster.topic("t", partitions=6, replicas=2)
     assert not any(3 in partition.replicas for partition in topic.partitions)
-    await cluster.controller.alter(RESOURCE_CONFIGS, lambda _: {})
+    await cluster.controller.alter(
+        RESOURCE_CONFIGS, lambda before: before.with_changes(dict.fromkeys(setting))
+    )
     topic = await cluster.topic("u", partitions=6, replicas=2)
     assert any(3 in partition.replicas for partition in topic.partitions)
 

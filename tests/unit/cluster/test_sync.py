@@ -17,6 +17,8 @@ from odradek.cluster import sync
 from odradek.cluster.availability import LogEnd
 from odradek.cluster.image import (
     NO_LEADER,
+    NO_QUOTAS,
+    NO_RESOURCE_CONFIGS,
     BrokerImage,
     ClusterImage,
     FeatureLevels,
@@ -27,6 +29,7 @@ from odradek.cluster.sync import BrokerReport, UpdateDoesNotFit
 from odradek.cluster.sync_pieces import TURN, at_once, in_turns, members
 from odradek.cluster.topic_documents import partition_from_json, topic_data, topic_from
 from odradek.model.ids import BrokerId, LeaderEpoch
+from odradek.security.sasl.users import NO_USERS, ScramCredential, ScramUsers
 
 
 def snapshot(image: ClusterImage) -> bytes:
@@ -87,6 +90,10 @@ def topics(draw: st.DrawFn) -> dict[str, TopicImage]:
     }
 
 
+CREDENTIAL = ScramCredential(salt=b"s", stored_key=b"k", server_key=b"v", iterations=4096)
+entities = st.tuples(st.tuples(st.sampled_from(["user", "client-id"]), st.none() | st.text(max_size=3)))
+
+
 @st.composite
 def images(draw: st.DrawFn) -> ClusterImage:
     image = ClusterImage(
@@ -97,8 +104,19 @@ def images(draw: st.DrawFn) -> ClusterImage:
         topics={},
         topics_by_id={},
         broker_configs=draw(settings_of),
-        resource_configs=draw(
-            st.dictionaries(st.tuples(st.sampled_from([4, 32]), st.sampled_from(["1", "g"])), settings_of)
+        resource_configs=NO_RESOURCE_CONFIGS.with_changes(
+            draw(
+                st.dictionaries(st.tuples(st.sampled_from([4, 32]), st.sampled_from(["1", "g"])), settings_of)
+            )
+        ),
+        client_quotas=NO_QUOTAS.with_changes(
+            draw(st.dictionaries(entities, st.just({"producer_byte_rate": 5.0})))
+        ),
+        scram_users=ScramUsers(
+            seed=draw(st.sampled_from(["", "s"])),
+            users=NO_USERS.with_changes(
+                draw(st.dictionaries(st.text(max_size=3), st.just({"m": CREDENTIAL})))
+            ),
         ),
         features=FeatureLevels(
             epoch=draw(st.integers(0, 3)), levels=draw(st.dictionaries(st.just("f"), st.integers(0, 2)))
@@ -199,7 +217,7 @@ def test_members_are_those_that_the_whole_would_give(
 ) -> None:
     value["topics"] = topics
     read: dict[str, Any] = {"topics": {}}
-    for key, member in members(json.dumps(value, indent=indent), apart="topics"):
+    for key, member in members(json.dumps(value, indent=indent), apart=["topics"]):
         if key == "topics":
             read["topics"][member[0]] = member[1]
         else:
@@ -210,7 +228,7 @@ def test_members_are_those_that_the_whole_would_give(
 @pytest.mark.parametrize("text", ["", "[]", "{", '{"a"}', '{"a":1', '{"a":1,}', '{"a":1} x', '{"topics":[]}'])
 def test_what_is_no_object_is_refused(text: str) -> None:
     with pytest.raises(ValueError, match=r"Expecting|Extra|Unterminated"):
-        list(members(text, apart="topics"))
+        list(members(text, apart=["topics"]))
 
 
 @pytest.mark.parametrize("topic_count", [1, 40])

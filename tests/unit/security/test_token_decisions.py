@@ -9,6 +9,7 @@ import pytest
 from odradek.model.errors import ErrorCode, KafkaError
 from odradek.security.principals import ANONYMOUS, Requester, by_certificate
 from odradek.security.sasl.delegation_tokens import (
+    NO_TOKENS,
     DelegationToken,
     tokens_as_json,
     tokens_from_json,
@@ -124,7 +125,9 @@ def test_owners_and_renewers_are_users(type_: str | None, name: str) -> None:
 
 def test_their_number_is_bounded_and_those_that_are_over_make_room() -> None:
     made = token()
-    full = {str(number): replace(made, token_id=str(number)) for number in range(TOKENS_MAX)}
+    full = NO_TOKENS.with_changes(
+        {str(number): replace(made, token_id=str(number)) for number in range(TOKENS_MAX)}
+    )
     with pytest.raises(KafkaError, match="POLICY_VIOLATION"):
         with_token(full, made, NOW)
     assert with_token(full, made, NOW + DAY + 1) == {"t": made}

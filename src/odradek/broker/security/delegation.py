@@ -56,8 +56,7 @@ async def change_token(
         token = token_of(before, terms, proof, context.principal, now_ms)
         after = change(token, terms, now_ms)
         outcome.append(after)
-        others = {token_id: known for token_id, known in before.items() if token_id != token.token_id}
-        return others if after is None else {**others, after.token_id: after}
+        return before.with_changes({token.token_id: after})
 
     await broker.controller.alter(DELEGATION_TOKENS, changed)
     await broker.controller.seen_by_all()

@@ -24,7 +24,7 @@ from odradek.cluster.controller.publishing import Apply, Publication
 from odradek.cluster.controller.settings import SettingChanges
 from odradek.cluster.controller.store import PRODUCER_ID_BLOCK, ClusterStore
 from odradek.cluster.controller.topics import ConfigChange, TopicChanges
-from odradek.cluster.documents import BROKER_CONFIGS, RESOURCE_CONFIGS, Document
+from odradek.cluster.documents import BROKER_CONFIGS, RESOURCE_CONFIGS, Stored
 from odradek.cluster.image import NO_LEADER, ClusterImage, TopicImage
 from odradek.cluster.planning import ClusterDefaults, MorePartitions, TopicSpec
 from odradek.cluster.sync import BrokerReport, SyncAnswer
@@ -217,9 +217,7 @@ class Controller:
         """Replaces the dynamic broker settings by the result of `change`, which checks them."""
         return await self.alter(BROKER_CONFIGS, change, validate_only=validate_only)
 
-    async def alter(
-        self, document: Document[T], change: Callable[[T], T], *, validate_only: bool = False
-    ) -> T:
+    async def alter(self, document: Stored[T], change: Callable[[T], T], *, validate_only: bool = False) -> T:
         """Replaces a document by the result of `change`, which checks it, and raises to refuse."""
 
         async def at_once(before: T) -> T:
@@ -228,7 +226,7 @@ class Controller:
         return await self.alter_in_turns(document, at_once, validate_only=validate_only)
 
     async def alter_in_turns(
-        self, document: Document[T], change: Callable[[T], Awaitable[T]], *, validate_only: bool = False
+        self, document: Stored[T], change: Callable[[T], Awaitable[T]], *, validate_only: bool = False
     ) -> T:
         """Does what `alter` does, for a change that takes turns on the event loop. No other change runs meanwhile."""
         altered = await self._settings.alter(document, change, validate_only=validate_only)

@@ -2,17 +2,19 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Awaitable, Callable, Sequence
-from typing import Final, TypeVar
+from typing import Any, Final, TypeVar
 
 from odradek.cluster.availability import TopicRules, rules_of
 from odradek.cluster.controller.changes import Changes
-from odradek.cluster.controller.store import PRODUCER_ID_BLOCK
+from odradek.cluster.controller.store import PRODUCER_ID_BLOCK, in_commits
 from odradek.cluster.controller.topics import with_fewer_eligible
-from odradek.cluster.documents import BROKER_CONFIGS, Document
+from odradek.cluster.documents import BROKER_CONFIGS, Document, Stored
 from odradek.cluster.image import ClusterImage, TopicImage
 from odradek.model.errors import ErrorCode, KafkaError
 from odradek.model.ids import ProducerId
+from odradek.registry import Operation
 
 T = TypeVar("T")
 
@@ -29,7 +31,7 @@ class SettingChanges:
         self._defaults = defaults
 
     async def alter(
-        self, document: Document[T], change: Callable[[T], Awaitable[T]], *, validate_only: bool
+        self, document: Stored[T], change: Callable[[T], Awaitable[T]], *, validate_only: bool
     ) -> T:
         return await self._changes.applied(lambda: self._alter(document, change, validate_only=validate_only))
 
@@ -40,22 +42,33 @@ class SettingChanges:
         return range(ProducerId(first), first + PRODUCER_ID_BLOCK)
 
     async def _alter(
-        self, document: Document[T], change: Callable[[T], Awaitable[T]], *, validate_only: bool
+        self, document: Stored[T], change: Callable[[T], Awaitable[T]], *, validate_only: bool
     ) -> T:
-        before = document.of(self._changes.image)
-        after = await change(before)
-        if validate_only or after == before:
-            return after
-        data = _checked_data(document, before, after)
-        topics: Sequence[TopicImage] = ()
+        before = self._changes.image
+        value = await change(document.of(before))
+        after = document.into(before, value)
+        parts = list(document.changed_parts(before, after))
+        if validate_only or not parts:
+            return value
+        writes: list[tuple[Document[Any], Operation]] = []
+        for part in parts:
+            writes.append((part, self._write_of(part, before, after)))
+            await asyncio.sleep(0)
         if document.path == BROKER_CONFIGS.path:
-            topics = self._with_fewer_eligible(document.into(self._changes.image, after))
-        await self._changes.commit_topics(
-            topics,
-            finish=lambda image: document.into(image, after),
-            more=[self._changes.store.document(document, data)],
-        )
-        return after
+            await self._changes.commit_topics(
+                self._with_fewer_eligible(after),
+                finish=lambda image: _with_parts(image, parts, after),
+                more=[operation for _, operation in writes],
+            )
+            return value
+        for portion in in_commits(writes):
+            image = _with_parts(self._changes.image, [part for part, _ in portion], after)
+            await self._changes.commit([operation for _, operation in portion], image)
+        return value
+
+    def _write_of(self, part: Document[Any], before: ClusterImage, after: ClusterImage) -> Operation:
+        data = _checked_data(part, part.of(before), part.of(after))
+        return self._changes.store.document(part, data)
 
     def _with_fewer_eligible(self, image: ClusterImage) -> list[TopicImage]:
         """Topics that inherit min.insync.replicas: who is eligible is settled before the leaders get the new value."""
@@ -64,6 +77,13 @@ class SettingChanges:
             for topic in image.topics.values()
             if any(partition.eligible for partition in topic.partitions)
         ]
+
+
+def _with_parts(image: ClusterImage, parts: Sequence[Document[Any]], after: ClusterImage) -> ClusterImage:
+    """Returns an image with some documents of another one."""
+    for part in parts:
+        image = part.into(image, part.of(after))
+    return image
 
 
 def _checked_data(document: Document[T], before: T, after: T) -> bytes:

@@ -80,10 +80,11 @@ class ClusterStore:
                 if node is not None:
                     topics[name] = _unless_same(topic_from(name, node.data), image.topics.get(name))
         image = image.with_only_topics(topics)
-        for document in DOCUMENTS:
-            node = await self._read(document.path)
-            if node is not None:
-                image = document.load(image, node)
+        for documents in _in_turns(DOCUMENTS, _READS_AT_ONCE):
+            nodes = await asyncio.gather(*(self._read(document.path) for document in documents))
+            for document, node in zip(documents, nodes, strict=True):
+                if node is not None:
+                    image = document.load(image, node)
         self.is_uncertain = False
         return image
 
@@ -268,9 +269,9 @@ def in_commits(operations: Iterable[tuple[T, Operation]]) -> Iterator[list[tuple
         yield portion
 
 
-def _in_turns(names: Sequence[str], count: int) -> Iterator[Sequence[str]]:
-    for start in range(0, len(names), count):
-        yield names[start : start + count]
+def _in_turns(items: Sequence[T], count: int) -> Iterator[Sequence[T]]:
+    for start in range(0, len(items), count):
+        yield items[start : start + count]
 
 
 def _unless_same(topic: TopicImage, present: TopicImage | None) -> TopicImage:

@@ -18,6 +18,7 @@ from odradek.security.sasl.scram import (
 from odradek.security.sasl.users import (
     ITERATIONS_MAX,
     ITERATIONS_MIN,
+    NO_USERS,
     SALT_BYTES,
     ScramCredential,
     ScramUsers,
@@ -78,7 +79,7 @@ def first_users(text: str, random_bytes: Callable[[int], bytes]) -> ScramUsers:
         users.setdefault(name, {})[mechanism] = new_credential(
             mechanism, password, random_bytes(SALT_BYTES), iterations
         )
-    return ScramUsers(seed=random_bytes(32).hex(), users=users)
+    return ScramUsers(seed=random_bytes(32).hex(), users=NO_USERS.with_changes(users))
 
 
 def new_credential(

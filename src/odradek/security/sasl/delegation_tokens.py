@@ -9,8 +9,9 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, Final
 
+from odradek.model.parted import Parted
 from odradek.security.sasl.users import ScramCredential, credential_from, credential_text
 
 
@@ -39,11 +40,12 @@ class DelegationToken:
         return self.expires_ms < now_ms or self.max_ms < now_ms
 
 
-DelegationTokens = Mapping[str, DelegationToken]
+DelegationTokens = Parted[str, DelegationToken]
 """Delegation tokens by id."""
+NO_TOKENS: Final[DelegationTokens] = Parted(str)
 
 
-def tokens_as_json(tokens: DelegationTokens) -> dict[str, Any]:
+def tokens_as_json(tokens: Mapping[str, DelegationToken]) -> dict[str, Any]:
     return {
         token.token_id: {
             "owner": token.owner,
@@ -60,7 +62,7 @@ def tokens_as_json(tokens: DelegationTokens) -> dict[str, Any]:
     }
 
 
-def tokens_from_json(stored: Mapping[str, Any]) -> DelegationTokens:
+def tokens_from_json(stored: Mapping[str, Any]) -> dict[str, DelegationToken]:
     return {
         token_id: DelegationToken(
             token_id=token_id,

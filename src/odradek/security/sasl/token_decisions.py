@@ -94,13 +94,13 @@ def new_token_id(uuids: Callable[[], UUID]) -> str:
 
 def with_token(tokens: DelegationTokens, token: DelegationToken, now_ms: int) -> DelegationTokens:
     """Adds a token, and drops expired ones. Raises POLICY_VIOLATION when there would be too many."""
-    kept = {token_id: known for token_id, known in tokens.items() if not known.is_over(now_ms)}
-    if len(kept) >= TOKENS_MAX:
+    valid = without_those_over(tokens, now_ms)
+    if len(valid) >= TOKENS_MAX:
         raise KafkaError(
             ErrorCode.POLICY_VIOLATION,
-            f"the cluster has {len(kept)} delegation tokens, and may have {TOKENS_MAX}",
+            f"the cluster has {len(valid)} delegation tokens, and may have {TOKENS_MAX}",
         )
-    return {**kept, token.token_id: token}
+    return valid.with_changes({token.token_id: token})
 
 
 def token_of(
@@ -132,4 +132,7 @@ def shortened(token: DelegationToken, period_ms: int, now_ms: int) -> Delegation
 
 
 def without_those_over(tokens: DelegationTokens, now_ms: int) -> DelegationTokens:
-    return {token_id: token for token_id, token in tokens.items() if not token.is_over(now_ms)}
+    """Returns the tokens that are valid at a time."""
+    return tokens.with_changes(
+        {token_id: None for token_id, token in tokens.items() if token.is_over(now_ms)}
+    )

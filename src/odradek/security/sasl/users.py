@@ -7,7 +7,9 @@ import base64
 from collections import Counter
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
-from typing import Any, Final
+from typing import Final
+
+from odradek.model.parted import Parted
 
 ITERATIONS_MIN: Final = 4096
 ITERATIONS_MAX: Final = 16384
@@ -25,12 +27,15 @@ class ScramCredential:
     iterations: int
 
 
+NO_USERS: Final[Parted[str, Mapping[str, ScramCredential]]] = Parted(str)
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ScramUsers:
     """Credentials by user and mechanism. `seed`: a secret that all brokers share, for the salts of users that do not exist."""
 
     seed: str = field(default="", repr=False)
-    users: Mapping[str, Mapping[str, ScramCredential]] = field(default_factory=dict)
+    users: Parted[str, Mapping[str, ScramCredential]] = NO_USERS
 
     def credential(self, user: str, mechanism: str) -> ScramCredential | None:
         return self.users.get(user, {}).get(mechanism)
@@ -66,25 +71,20 @@ class CredentialShapes:
 NO_SCRAM_USERS: Final = ScramUsers()
 
 
-def as_json(users: ScramUsers) -> dict[str, Any]:
+def as_json(users: Mapping[str, Mapping[str, ScramCredential]]) -> dict[str, dict[str, str]]:
     """Returns users as JSON for the registry and for other brokers, in the form that Kafka used in ZooKeeper."""
     return {
-        "seed": users.seed,
-        "users": {
-            user: {mechanism: credential_text(credential) for mechanism, credential in credentials.items()}
-            for user, credentials in users.users.items()
-        },
+        user: {mechanism: credential_text(credential) for mechanism, credential in credentials.items()}
+        for user, credentials in users.items()
     }
 
 
-def from_json(stored: Mapping[str, Any]) -> ScramUsers:
-    return ScramUsers(
-        seed=stored["seed"],
-        users={
-            user: {mechanism: credential_from(text) for mechanism, text in credentials.items()}
-            for user, credentials in stored["users"].items()
-        },
-    )
+def from_json(stored: Mapping[str, Mapping[str, str]]) -> dict[str, dict[str, ScramCredential]]:
+    """Reads what `as_json` returned."""
+    return {
+        user: {mechanism: credential_from(text) for mechanism, text in credentials.items()}
+        for user, credentials in stored.items()
+    }
 
 
 def credential_text(credential: ScramCredential) -> str:

@@ -1,15 +1,17 @@
 """AlterClientQuotas (49). Versions 0-1: set and remove quotas of users, client ids and addresses; effective at once (KIP-546).
 
-Each entity succeeds or fails by itself. One that is named twice is refused, once. All that the cluster has are one document
-of at most `ENTITIES_MAX`: every change writes it whole, and every broker reads it whole.
+Each entity succeeds or fails by itself. One that is named twice is refused, once. The cluster has quotas for `ENTITIES_MAX`
+entities at most: every broker has all of them in memory.
 """
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Final
 
 from odradek.broker.context import ApiHandler, BrokerContext, RequestContext
 from odradek.cluster.documents import CLIENT_QUOTAS
+from odradek.cluster.image import ClientQuotas
 from odradek.model.errors import ErrorCode, KafkaError
 from odradek.protocol.messages.quotas.alter_client_quotas import (
     AlterClientQuotasRequest,
@@ -27,9 +29,8 @@ from odradek.security.quota_entities import (
     check_change,
     entity_of,
 )
-from odradek.security.quotas import Limits
 
-ENTITIES_MAX: Final = 10_000
+ENTITIES_MAX: Final = 50_000
 
 Named = tuple[tuple[str, str | None], ...]
 """An entity as the request names it, right or wrong."""
@@ -88,16 +89,13 @@ def _checked(entry: EntryData) -> tuple[Entity, list[QuotaChange]]:
     return entity, changes
 
 
-async def _after(turn: Turn, before: Limits, wanted: dict[Entity, list[QuotaChange]]) -> Limits:
+async def _after(turn: Turn, before: ClientQuotas, wanted: dict[Entity, list[QuotaChange]]) -> ClientQuotas:
     """Raises POLICY_VIOLATION when there would be too many."""
-    after = dict(before)
+    limits: dict[Entity, Mapping[str, float] | None] = {}
     for entity, changes in wanted.items():
         await turn.step()
-        limits = changed(after.get(entity, {}), changes)
-        if limits:
-            after[entity] = limits
-        else:
-            after.pop(entity, None)
+        limits[entity] = changed(before.get(entity, {}), changes) or None
+    after = before.with_changes(limits)
     if len(after) > max(ENTITIES_MAX, len(before)):
         raise KafkaError(
             ErrorCode.POLICY_VIOLATION,

@@ -23,10 +23,10 @@ from odradek.protocol.messages.security.alter_user_scram_credentials import (
 from odradek.runtime.turns import Turn
 from odradek.security.sasl.credentials import check_new, mechanism_name
 from odradek.security.sasl.scram import credential_of
-from odradek.security.sasl.users import ScramUsers
+from odradek.security.sasl.users import ScramCredential, ScramUsers
 
-USERS_MAX: Final = 10_000
-"""The limit of users: they are one document, which every change writes whole."""
+USERS_MAX: Final = 20_000
+"""The limit of users: every broker has the credentials of all of them in memory, half a kilobyte each."""
 Alteration = ScramCredentialDeletion | ScramCredentialUpsertion
 
 
@@ -80,11 +80,13 @@ async def _after(
     turn: Turn, before: ScramUsers, wanted: list[Alteration], refused: dict[str, KafkaError], seed: str
 ) -> ScramUsers:
     """Returns the users after the alterations. An alteration that is impossible is put into `refused`."""
-    users = dict(before.users)
+    changes: dict[str, dict[str, ScramCredential]] = {}
     for alteration in wanted:
         await turn.step()
         mechanism = mechanism_name(alteration.mechanism)
-        credentials = dict(users.get(alteration.name, {}))
+        credentials = dict(
+            changes[alteration.name] if alteration.name in changes else before.users.get(alteration.name, {})
+        )
         if isinstance(alteration, ScramCredentialUpsertion):
             salted_password, salt = bytes(alteration.salted_password), bytes(alteration.salt)
             credentials[mechanism] = credential_of(mechanism, salted_password, salt, alteration.iterations)
@@ -92,9 +94,8 @@ async def _after(
             refused[alteration.name] = KafkaError(
                 ErrorCode.RESOURCE_NOT_FOUND, f"user {alteration.name!r} has no credentials for {mechanism}"
             )
-        users[alteration.name] = credentials
-        if not credentials:
-            del users[alteration.name]
+        changes[alteration.name] = credentials
+    users = before.users.with_changes({name: credentials or None for name, credentials in changes.items()})
     if len(users) > max(USERS_MAX, len(before.users)):
         raise KafkaError(
             ErrorCode.POLICY_VIOLATION,
