@@ -22,7 +22,6 @@ FOLDER_TIES_MAX: Final = {
     "odradek.cli": 10,
     "odradek.client": 29,
     "odradek.groups": 16,
-    "odradek.storage": 20,
 }
 """Folders with cycles between their subfolders, and how many arrows from one to another these have at most. An arrow is one or
 more imports. Numbers only go down; the rooms of pipelines have none."""

@@ -40,6 +40,7 @@ from odradek.records import BatchHeader
 from odradek.replication.leader_role import LeaderRole
 from odradek.runtime.ports import Buffer, DiskFile
 from odradek.storage.directories.log_directory import LogDirectory
+from odradek.storage.files.writer import SegmentWriter
 from odradek.storage.log import log_appender
 from odradek.storage.log.active_segment import ActiveSegment
 from odradek.storage.log.durability import Durability, FlushJob
@@ -48,22 +49,21 @@ from odradek.storage.log.log import Log
 from odradek.storage.log.log_appender import LogAppender
 from odradek.storage.log.log_jobs import LogJobs
 from odradek.storage.log.log_retention import LogRetention
-from odradek.storage.log.segment_list import SegmentList
-from odradek.storage.producers import replay as producer_replay
 from odradek.storage.producers import snapshot as producer_snapshot
 from odradek.storage.producers.open_transactions import LogTransactions
 from odradek.storage.producers.producer_state import Producers, ProducerState, check_marker
-from odradek.storage.producers.replay import replay_batch, replay_segment
 from odradek.storage.producers.verification import Verifications
 from odradek.storage.recovery import after_crash, producers_loader, segment_scan
+from odradek.storage.recovery import replay as producer_replay
 from odradek.storage.recovery.producers_loader import ProducersLoader
+from odradek.storage.recovery.replay import replay_batch, replay_segment
 from odradek.storage.segment.batch_search import BatchSearch
 from odradek.storage.segment.batch_walk import walk
 from odradek.storage.segment.file_records import FileRecords
 from odradek.storage.segment.segment import Segment
 from odradek.storage.segment.segment_index import SegmentIndex
+from odradek.storage.segment.segment_list import SegmentList
 from odradek.storage.segment.sparse_index import OFFSET_MAX
-from odradek.storage.segment.writer import SegmentWriter
 
 __all__ = ["BANK", "Mutant"]
 

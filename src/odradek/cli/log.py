@@ -16,7 +16,7 @@ from odradek.model.errors import ConfigError
 from odradek.model.lazy import lazy
 from odradek.runtime.ports import Disk
 from odradek.storage import dump
-from odradek.storage.directories import naming
+from odradek.storage.files import naming
 
 if TYPE_CHECKING:
     from odradek.cli.records import output

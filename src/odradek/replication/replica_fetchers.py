@@ -44,7 +44,7 @@ from odradek.replication.partition import Partition
 from odradek.replication.throttle import ReplicationThrottle
 from odradek.runtime.ports import Runtime
 from odradek.security.buckets import Window
-from odradek.storage.log.leader_epochs import EpochEnd
+from odradek.storage.files.leader_epochs import EpochEnd
 from odradek.telemetry import events
 
 _log = events.get("replication")

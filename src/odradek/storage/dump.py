@@ -20,7 +20,7 @@ from odradek.records import (
     read_header,
 )
 from odradek.runtime.ports import Disk, DiskFile
-from odradek.storage.directories import naming
+from odradek.storage.files import naming
 from odradek.storage.producers.producer_state import ProducerState
 from odradek.storage.producers.snapshot import BadSnapshotError, decode_snapshot
 from odradek.storage.segment.batch_walk import BATCH_BYTES_MIN

@@ -18,10 +18,10 @@ from odradek.model.ids import TopicPartition
 from odradek.records import decode_batch, split_batches
 from odradek.runtime.ports import Runtime
 from odradek.runtime.real import PosixDisk, SystemClock, SystemEntropy, ThreadOffload
-from odradek.storage.directories import checkpoints
 from odradek.storage.directories.log_directory import MetaProperties
 from odradek.storage.directories.log_manager import LogManager
 from odradek.storage.dump import check_segment, read_snapshot
+from odradek.storage.files import checkpoints
 from odradek.storage.log.log import Log
 from odradek.storage.producers.snapshot import decode_snapshot, encode_snapshot
 from odradek.storage.segment.index_checks import build_index

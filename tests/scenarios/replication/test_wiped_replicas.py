@@ -10,7 +10,7 @@ from tests.scenarios.replication.nodes import FIRST_ID, Controller, Node, led_by
 
 from odradek.model.errors import ErrorCode, KafkaError
 from odradek.model.ids import BrokerId
-from odradek.storage.directories.lack_notes import LackNote
+from odradek.storage.files.lack_notes import LackNote
 from odradek.storage.log.log import Log
 
 

@@ -30,11 +30,11 @@ from odradek.replication.partition import Partition
 from odradek.replication.replica import Replica
 from odradek.replication.replica_fetchers import _FetchLoop
 from odradek.storage.directories import log_openings
-from odradek.storage.directories.lack_notes import LackNote
 from odradek.storage.directories.log_manager import MissingLogAction
-from odradek.storage.log.leader_epochs import EpochEnd, EpochHistory
+from odradek.storage.files.lack_notes import LackNote
+from odradek.storage.files.leader_epochs import EpochEnd, EpochHistory
+from odradek.storage.files.writer import SegmentWriter
 from odradek.storage.log.log import Log
-from odradek.storage.segment.writer import SegmentWriter
 
 _SCENARIO = "cluster"
 

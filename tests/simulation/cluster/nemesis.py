@@ -16,7 +16,7 @@ from tests.simulation.cluster.keeper import ClusterKeeper, gather_all
 from tests.simulation.cluster.view import ClusterView
 
 from odradek.cluster.image import TopicImage
-from odradek.storage.directories.naming import parse_partition_directory
+from odradek.storage.files.naming import parse_partition_directory
 from odradek.testing.sim.disk_faults import GROWING, SYNCS, WRITES, CrashAt, CrashKind, DiskFault, FailAt
 from odradek.testing.sim.entropy import stream
 from odradek.testing.sim.medium import Folder, Inode, Medium

@@ -28,9 +28,9 @@ from odradek.records import (
     read_header,
 )
 from odradek.runtime.ports import Runtime
-from odradek.storage.cleaning.service import LogCleaner
 from odradek.storage.directories.log_manager import LogManager
 from odradek.storage.log.log import AppendResult, Log
+from odradek.storage.log_cleaner import LogCleaner
 from odradek.storage.producers.producer_state import Marker
 from odradek.testing.guarded_disk import GuardedDisk, off_loop
 from odradek.testing.sim.disk import SimDisk

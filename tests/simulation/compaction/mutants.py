@@ -12,9 +12,9 @@ from odradek.records.batch import BatchHeader
 from odradek.storage.cleaning.access import CleaningAccess
 from odradek.storage.cleaning.fates import CompactionTerms, Fates
 from odradek.storage.cleaning.keys import KeyReading
-from odradek.storage.cleaning.service import LogCleaner
 from odradek.storage.cleaning.target import CleanedSegment
 from odradek.storage.cleaning.transactions import CleanedTransactions
+from odradek.storage.log_cleaner import LogCleaner
 
 
 @mutant("the originals are removed before the name of what replaces them is durable", "compaction")

@@ -26,8 +26,8 @@ from odradek.model.errors import ErrorCode, KafkaError
 from odradek.model.ids import TopicPartition
 from odradek.records import decode_batch, split_batches
 from odradek.replication.partition import Partition
-from odradek.storage.cleaning.service import LogCleaner
-from odradek.storage.directories import naming
+from odradek.storage.files import naming
+from odradek.storage.log_cleaner import LogCleaner
 from odradek.testing.sim.disk_faults import CrashAt, CrashKind, DiskFault
 from odradek.testing.sim.entropy import stream
 from odradek.testing.sim.failures import ViolationError

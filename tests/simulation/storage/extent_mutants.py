@@ -8,11 +8,11 @@ from unittest.mock import patch
 
 from tests.simulation.mutant import Patches, mutant
 
-from odradek.storage.directories import extents
 from odradek.storage.directories.checkpointing import Checkpointing
 from odradek.storage.directories.extent_file import ExtentFile
-from odradek.storage.directories.extents import Extents, ExtentsRead
 from odradek.storage.directories.log_directory import LogDirectory
+from odradek.storage.files import extents
+from odradek.storage.files.extents import Extents, ExtentsRead
 from odradek.storage.log.durability import Durability
 from odradek.storage.log.log import Log
 from odradek.storage.log.small_files import SmallFiles

@@ -8,15 +8,15 @@ from unittest.mock import patch
 
 from tests.simulation.mutant import Patches, mutant
 
-from odradek.storage.log import file_truncation, log_appender
+from odradek.storage.files.leader_epochs import EpochHistory
+from odradek.storage.log import log_appender
 from odradek.storage.log.durability import Durability, FlushJob
-from odradek.storage.log.file_truncation import Truncation, TruncationPlan, write_plan
 from odradek.storage.log.follower_append import portions
-from odradek.storage.log.leader_epochs import EpochHistory
 from odradek.storage.log.log_appender import LogAppender
 from odradek.storage.log.log_truncation import LogTruncation
 from odradek.storage.producers.producer_state import Producers
-from odradek.storage.recovery import interrupted_truncation, log_loader
+from odradek.storage.recovery import file_truncation, interrupted_truncation, log_loader
+from odradek.storage.recovery.file_truncation import Truncation, TruncationPlan, write_plan
 from odradek.storage.recovery.producers_loader import ProducersLoader
 from odradek.storage.segment.segment import Segment
 from odradek.storage.segment.sparse_index import OFFSET_MAX

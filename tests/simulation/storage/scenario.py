@@ -33,8 +33,8 @@ from odradek.model.errors import ErrorCode, KafkaError
 from odradek.model.ids import BrokerId, LeaderEpoch, TopicPartition
 from odradek.records import split_batches
 from odradek.replication.partition import Partition
-from odradek.storage.directories import naming
-from odradek.storage.log.damage import LostRecordsError
+from odradek.storage.files import naming
+from odradek.storage.files.damage import LostRecordsError
 from odradek.storage.producers.verification import UNVERIFIED
 from odradek.testing.sim.disk_faults import CrashKind, DiskFault
 from odradek.testing.sim.entropy import stream

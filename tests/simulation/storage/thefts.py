@@ -14,7 +14,7 @@ from random import Random
 from typing import Final, NamedTuple
 
 from odradek.model.ids import TopicPartition
-from odradek.storage.directories import naming
+from odradek.storage.files import naming
 from odradek.testing.sim.medium import Folder, Inode, Medium
 
 _BATCH: Final = struct.Struct(">qi")

@@ -12,8 +12,8 @@ from typing import Final
 
 from odradek.cluster.image import PartitionImage
 from odradek.model.ids import BrokerId
-from odradek.storage.directories.lack_notes import LackNote
 from odradek.storage.directories.log_manager import MissingLogAction
+from odradek.storage.files.lack_notes import LackNote
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

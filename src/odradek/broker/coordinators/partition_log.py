@@ -9,7 +9,7 @@ from odradek.model.errors import ErrorCode, KafkaError
 from odradek.records import split_batches
 from odradek.replication.partition import Partition
 from odradek.runtime.ports import Buffer, Offload
-from odradek.storage.segment.at_hand import ReadProgress
+from odradek.storage.files.at_hand import ReadProgress
 
 
 class PartitionLog:

@@ -30,7 +30,7 @@ from odradek.protocol.messages.data.fetch import (
 from odradek.replication.partition import Partition
 from odradek.runtime.mapped_range import is_mapped
 from odradek.runtime.turns import in_one_go
-from odradek.storage.segment.at_hand import Missing, ReadProgress
+from odradek.storage.files.at_hand import Missing, ReadProgress
 
 _UNBOUNDED: Final = 1 << 62
 _SINCE_RACKS: Final = 11

@@ -18,10 +18,10 @@ from odradek.storage.directories.log_manager import LogManager
 from odradek.telemetry import events
 
 if TYPE_CHECKING:
-    from odradek.storage.cleaning import service
-    from odradek.storage.cleaning.service import LogCleaner
+    from odradek.storage import log_cleaner as service
+    from odradek.storage.log_cleaner import LogCleaner
 else:
-    service = lazy("odradek.storage.cleaning.service")
+    service = lazy("odradek.storage.log_cleaner")
 
 _log = events.get("broker")
 _TURN: Final = 256

@@ -24,8 +24,8 @@ from odradek.config.topic import LogConfig
 from odradek.model.errors import ErrorCode, KafkaError
 from odradek.model.ids import TopicPartition
 from odradek.replication.partition import Flushing, Partition, ReplicationContext
-from odradek.storage.directories.lack_notes import LackNote
 from odradek.storage.directories.log_manager import LogManager
+from odradek.storage.files.lack_notes import LackNote
 from odradek.storage.log.log import Log
 from odradek.telemetry import events
 

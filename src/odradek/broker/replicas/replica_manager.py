@@ -38,7 +38,7 @@ from odradek.security.buckets import Window
 from odradek.storage.directories.disk_condition import SlowDiskLimits
 from odradek.storage.directories.log_dir_move import FolderCopy
 from odradek.storage.directories.log_manager import LogManager, MissingLogAction
-from odradek.storage.log.damage import DamagedBatchError
+from odradek.storage.files.damage import DamagedBatchError
 from odradek.telemetry import events
 
 _log = events.get("broker")

@@ -12,7 +12,7 @@ from odradek.config.definition import LONG_MAX
 from odradek.model.errors import ErrorCode, ErrorContent, KafkaError
 from odradek.model.ids import BrokerId, TopicPartition
 from odradek.replication.partition import Partition
-from odradek.storage.log.damage import LostRecordsError
+from odradek.storage.files.damage import LostRecordsError
 from odradek.telemetry import events
 
 _log = events.get("broker")

@@ -18,7 +18,7 @@ from odradek.cluster.image import NO_LEADER, ClusterImage, PartitionImage
 from odradek.model.ids import BrokerId
 from odradek.replication.partition import Partition
 from odradek.runtime.ports import Clock
-from odradek.storage.log.leader_epochs import EpochEnd
+from odradek.storage.files.leader_epochs import EpochEnd
 from odradek.telemetry import events
 
 _log = events.get("broker")

@@ -24,8 +24,8 @@ from odradek.model.errors import ErrorCode, KafkaError, OdradekError
 from odradek.records import BatchBuilder, Codec, Record, decode_batch, split_batches
 from odradek.replication.partition import Partition
 from odradek.runtime.ports import Clock, Offload
+from odradek.storage.files.at_hand import NotAtHand, ReadProgress, read_off_loop
 from odradek.storage.log.results import LogRead
-from odradek.storage.segment.at_hand import NotAtHand, ReadProgress, read_off_loop
 
 WRITE_S: Final = 10.0
 """For so long the letters of one acknowledgement are tried to be written; the request waits meanwhile."""

@@ -36,7 +36,7 @@ from odradek.runtime.ports import Clock, Offload
 from odradek.runtime.shielded import outcome_of, unheard
 from odradek.runtime.turns import Turn, Turns
 from odradek.shards import Shards, decided
-from odradek.storage.segment.at_hand import ReadProgress, read_off_loop
+from odradek.storage.files.at_hand import ReadProgress, read_off_loop
 from odradek.telemetry import events
 
 _log = events.caused_by_peers("groups")

@@ -10,7 +10,7 @@ from odradek.broker.share.partitions import LivePartition
 from odradek.groups.share.partition import AcknowledgedRange, AcquiredRange
 from odradek.protocol.acknowledge_types import AcknowledgeType
 from odradek.records import BatchHeader, data_batches, split_batches
-from odradek.storage.segment.at_hand import NotAtHand, ReadProgress
+from odradek.storage.files.at_hand import NotAtHand, ReadProgress
 
 _ALL: Final = 1 << 62
 Batches = Sequence[tuple[BatchHeader, memoryview]]

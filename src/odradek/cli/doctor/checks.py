@@ -27,7 +27,7 @@ from odradek.config.listening.listeners import Listener, format_address
 from odradek.model.errors import ConfigError, OdradekError
 from odradek.model.lazy import lazy
 from odradek.runtime.real_disk import LOCK_FILE_NAME
-from odradek.storage.directories.naming import META_PROPERTIES
+from odradek.storage.files.naming import META_PROPERTIES
 
 if TYPE_CHECKING:
     import getpass

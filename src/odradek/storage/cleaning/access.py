@@ -10,11 +10,11 @@ from odradek.runtime.ports import Disk
 from odradek.storage.cleaning.choice import SegmentView, group_count
 from odradek.storage.cleaning.keys import SourceSegment
 from odradek.storage.cleaning.target import CleanedSegment
-from odradek.storage.directories import naming
-from odradek.storage.directories.open_files import OpenFiles
-from odradek.storage.log.lifetime import LogLifetime
-from odradek.storage.log.segment_list import SegmentList
+from odradek.storage.files import naming
+from odradek.storage.files.lifetime import LogLifetime
+from odradek.storage.files.open_files import OpenFiles
 from odradek.storage.segment.segment import Segment
+from odradek.storage.segment.segment_list import SegmentList
 from odradek.storage.segment.transaction_index import ENTRY, AbortedTransaction
 
 _FILE_KINDS = (naming.LOG, *naming.INDEX_SUFFIXES)

@@ -11,7 +11,7 @@ from odradek.runtime.ports import Disk, DiskFile
 from odradek.storage.cleaning.batches import checked_batches
 from odradek.storage.cleaning.pieces import Abandoned
 from odradek.storage.cleaning.transactions import CleanedTransactions
-from odradek.storage.log.lifetime import LogLifetime
+from odradek.storage.files.lifetime import LogLifetime
 
 _SLOTS_MIN: Final = 16
 

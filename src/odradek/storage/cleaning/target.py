@@ -17,8 +17,8 @@ from odradek.records import BatchHeader
 from odradek.records.cleaning import placeholder
 from odradek.runtime.ports import Buffer, Disk, DiskFile
 from odradek.storage.cleaning.pieces import Abandoned
-from odradek.storage.directories import naming
-from odradek.storage.log.lifetime import DISK_FULL, LogLifetime
+from odradek.storage.files import naming
+from odradek.storage.files.lifetime import DISK_FULL, LogLifetime
 from odradek.storage.segment.sparse_index import ActiveIndex
 from odradek.storage.segment.transaction_index import AbortedTransaction, encode_aborted
 

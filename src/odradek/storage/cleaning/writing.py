@@ -10,7 +10,7 @@ from odradek.storage.cleaning.batches import checked_batches
 from odradek.storage.cleaning.fates import Fates
 from odradek.storage.cleaning.keys import SourceSegment
 from odradek.storage.cleaning.target import CleanedSegment
-from odradek.storage.log.lifetime import LogLifetime
+from odradek.storage.files.lifetime import LogLifetime
 from odradek.storage.segment.transaction_index import AbortedTransaction
 
 

@@ -14,11 +14,11 @@ from typing import Final
 from odradek.model.errors import ErrorCode, KafkaError
 from odradek.model.ids import TopicPartition
 from odradek.runtime.ports import Offload
-from odradek.storage.directories.extents import Extent
 from odradek.storage.directories.log_directory import Checkpoint, LogDirectory
 from odradek.storage.directories.placement import LogDirPlacement
-from odradek.storage.log.file_truncation import NoteRemoval
+from odradek.storage.files.extents import Extent
 from odradek.storage.log.log import Log
+from odradek.storage.recovery.file_truncation import NoteRemoval
 from odradek.telemetry import events
 
 log = events.get("storage")

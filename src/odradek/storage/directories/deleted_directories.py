@@ -10,7 +10,7 @@ from __future__ import annotations
 import asyncio
 
 from odradek.runtime.ports import Disk, Offload
-from odradek.storage.directories import naming
+from odradek.storage.files import naming
 from odradek.telemetry import events
 
 log = events.get("storage")

@@ -9,7 +9,7 @@ from odradek.model.ids import TopicPartition
 from odradek.runtime.ports import Runtime
 from odradek.storage.directories.log_directory import LogDirectory
 from odradek.storage.directories.placement import LogDirPlacement
-from odradek.storage.log.lifetime import DISK_FULL, NO_DESCRIPTORS
+from odradek.storage.files.lifetime import DISK_FULL, NO_DESCRIPTORS
 from odradek.storage.log.log import Log
 from odradek.telemetry import events
 

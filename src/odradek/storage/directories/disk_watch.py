@@ -6,11 +6,11 @@ from collections.abc import Callable, Mapping
 
 from odradek.model.ids import TopicPartition
 from odradek.runtime.ports import Disk, Runtime
-from odradek.storage.directories import naming
 from odradek.storage.directories.directory_failures import DirectoryFailures
 from odradek.storage.directories.disk_condition import SPACE_BYTES, SlowDiskLimits
 from odradek.storage.directories.log_directory import LogDirectory
 from odradek.storage.directories.placement import LogDirPlacement
+from odradek.storage.files import naming
 from odradek.telemetry import events
 
 _log = events.get("storage")

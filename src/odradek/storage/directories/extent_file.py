@@ -7,9 +7,9 @@ from typing import Final
 
 from odradek.model.ids import TopicPartition
 from odradek.runtime.ports import Disk, DiskFile
-from odradek.storage.directories import naming
-from odradek.storage.directories.checkpoints import BadCheckpointError
-from odradek.storage.directories.extents import Extent, Extents, decode, encode_all, encode_changed
+from odradek.storage.files import naming
+from odradek.storage.files.checkpoints import BadCheckpointError
+from odradek.storage.files.extents import Extent, Extents, decode, encode_all, encode_changed
 from odradek.telemetry import events
 
 log = events.get("storage")

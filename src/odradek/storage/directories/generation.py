@@ -16,7 +16,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from odradek.model.java_numbers import whole_number
-from odradek.storage.directories.checkpoints import BadCheckpointError, sealed, unsealed
+from odradek.storage.files.checkpoints import BadCheckpointError, sealed, unsealed
 
 _VERSION = "1"
 

@@ -7,7 +7,6 @@ from dataclasses import dataclass, field
 
 from odradek.model.ids import TopicPartition
 from odradek.runtime.ports import Disk
-from odradek.storage.directories import naming
 from odradek.storage.directories.log_dir_move import (
     FUTURE,
     MovingDirectory,
@@ -15,6 +14,7 @@ from odradek.storage.directories.log_dir_move import (
     put_in_place,
 )
 from odradek.storage.directories.log_directory import LogDirectory
+from odradek.storage.files import naming
 from odradek.telemetry import events
 
 log = events.get("storage")

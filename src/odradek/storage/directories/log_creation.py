@@ -6,7 +6,7 @@ import asyncio
 from typing import Any, Final, TypeVar
 
 from odradek.runtime.ports import Offload
-from odradek.storage.directories.steps import Steps, carry_out_together
+from odradek.storage.files.steps import Steps, carry_out_together
 
 T = TypeVar("T")
 

@@ -23,7 +23,7 @@ from typing import Final, NamedTuple
 from odradek.model.errors import ErrorCode, KafkaError
 from odradek.model.ids import TopicPartition
 from odradek.runtime.ports import Disk, DiskFile
-from odradek.storage.directories import naming
+from odradek.storage.files import naming
 
 FUTURE: Final = "-future"
 REPLACED: Final = "-replaced"

@@ -16,13 +16,13 @@ from odradek.model.ids import TopicPartition, kafka_id
 from odradek.model.java_numbers import whole_number
 from odradek.runtime.ports import DirectoryLock, Disk
 from odradek.runtime.turns import in_one_go
-from odradek.storage.directories import checkpoints, naming
-from odradek.storage.directories.checkpoints import BadCheckpointError
 from odradek.storage.directories.disk_condition import DiskCondition
 from odradek.storage.directories.extent_file import ExtentFile
-from odradek.storage.directories.extents import Extent
 from odradek.storage.directories.generation import DiskGeneration, format_generation, parse_generation
-from odradek.storage.log.lifetime import NO_DESCRIPTORS
+from odradek.storage.files import checkpoints, naming
+from odradek.storage.files.checkpoints import BadCheckpointError
+from odradek.storage.files.extents import Extent
+from odradek.storage.files.lifetime import NO_DESCRIPTORS
 from odradek.telemetry import events
 from odradek.telemetry.metrics import Histogram
 

@@ -18,7 +18,6 @@ from odradek.config.topic import LogConfig
 from odradek.model.errors import ConfigError, KafkaError
 from odradek.model.ids import TopicPartition, kafka_id
 from odradek.runtime.ports import Runtime
-from odradek.storage.directories import naming
 from odradek.storage.directories.checkpointing import Checkpointing
 from odradek.storage.directories.deleted_directories import DeletedDirectories
 from odradek.storage.directories.directory_failures import DirectoryFailures
@@ -26,18 +25,19 @@ from odradek.storage.directories.disk_watch import DiskWatch
 from odradek.storage.directories.identity import cluster_of
 from odradek.storage.directories.imperfect_logs import ImperfectLogs
 from odradek.storage.directories.interrupted_moves import InterruptedMoves
-from odradek.storage.directories.lack_notes import LackNote
 from odradek.storage.directories.log_dir_move import FolderCopy
 from odradek.storage.directories.log_directory import LogDirectory, refuse_without_descriptors
 from odradek.storage.directories.log_openings import LogOpenings, MissingLogAction
 from odradek.storage.directories.log_relocation import LogRelocation
 from odradek.storage.directories.logs_shutdown import LogsShutdown
-from odradek.storage.directories.open_files import OpenFiles
 from odradek.storage.directories.placement import LogDirPlacement
 from odradek.storage.directories.uncertain_logs import UncertainLogs
-from odradek.storage.log.damage import OnDamaged
+from odradek.storage.files import naming
+from odradek.storage.files.damage import OnDamaged
+from odradek.storage.files.lack_notes import LackNote
+from odradek.storage.files.lifetime import DISK_FULL
+from odradek.storage.files.open_files import OpenFiles
 from odradek.storage.log.health import FaultKind
-from odradek.storage.log.lifetime import DISK_FULL
 from odradek.storage.log.log import Log
 from odradek.storage.log.results import DeletedSegment
 from odradek.storage.segment.sparse_index import OFFSET_MAX

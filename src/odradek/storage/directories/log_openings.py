@@ -10,19 +10,19 @@ from odradek.config.topic import LogConfig
 from odradek.model.errors import ErrorCode, KafkaError
 from odradek.model.ids import TopicPartition
 from odradek.runtime.ports import Runtime
-from odradek.storage.directories import naming
 from odradek.storage.directories.checkpointing import Checkpointing
-from odradek.storage.directories.checkpoints import BadCheckpointError, parse_partition_metadata
 from odradek.storage.directories.directory_failures import DirectoryFailures
 from odradek.storage.directories.imperfect_logs import ImperfectLogs
-from odradek.storage.directories.lack_notes import LackNote, remove_note, write_note
 from odradek.storage.directories.log_creation import LogCreationBatch
 from odradek.storage.directories.log_directory import LogDirectory
-from odradek.storage.directories.open_files import OpenFiles
 from odradek.storage.directories.placement import LogDirPlacement
-from odradek.storage.directories.steps import Steps, carry_out
 from odradek.storage.directories.uncertain_logs import UncertainLogs
-from odradek.storage.log.damage import AbsentLogError, DamagedBatchError, OnDamaged, lost_replica
+from odradek.storage.files import naming
+from odradek.storage.files.checkpoints import BadCheckpointError, parse_partition_metadata
+from odradek.storage.files.damage import AbsentLogError, DamagedBatchError, OnDamaged, lost_replica
+from odradek.storage.files.lack_notes import LackNote, remove_note, write_note
+from odradek.storage.files.open_files import OpenFiles
+from odradek.storage.files.steps import Steps, carry_out
 from odradek.storage.log.log import Log
 from odradek.storage.recovery.context import Opening
 from odradek.telemetry import events

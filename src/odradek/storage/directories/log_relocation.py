@@ -8,7 +8,6 @@ from odradek.config.topic import LogConfig
 from odradek.model.errors import ErrorCode, KafkaError
 from odradek.model.ids import TopicPartition
 from odradek.runtime.ports import Runtime
-from odradek.storage.directories import naming
 from odradek.storage.directories.checkpointing import Checkpointing
 from odradek.storage.directories.deleted_directories import DeletedDirectories
 from odradek.storage.directories.directory_failures import DirectoryFailures
@@ -23,6 +22,7 @@ from odradek.storage.directories.log_dir_move import (
 from odradek.storage.directories.log_directory import LogDirectory
 from odradek.storage.directories.log_openings import LogOpenings
 from odradek.storage.directories.placement import LogDirPlacement
+from odradek.storage.files import naming
 from odradek.storage.log.log import Log
 from odradek.telemetry import events
 

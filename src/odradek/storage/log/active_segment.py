@@ -8,12 +8,12 @@ from typing import Final, NamedTuple, TypeAlias
 from odradek.config.topic import LogConfig
 from odradek.records import BatchHeader
 from odradek.runtime.ports import Disk
-from odradek.storage.directories import naming
+from odradek.storage.files import naming
+from odradek.storage.files.lifetime import NO_DESCRIPTORS
 from odradek.storage.log.context import LogContext
 from odradek.storage.log.durability import Durability
 from odradek.storage.log.file_removal import PendingRemovals
 from odradek.storage.log.health import RepairJob
-from odradek.storage.log.lifetime import NO_DESCRIPTORS
 from odradek.storage.log.small_files import SmallFiles
 from odradek.storage.recovery.context import OpenedLog, Opening
 from odradek.storage.segment.rolling import RollLimits, RollReason, SegmentFill, roll_reason

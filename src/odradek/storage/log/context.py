@@ -6,13 +6,13 @@ from dataclasses import dataclass
 
 from odradek.model.ids import TopicPartition
 from odradek.runtime.ports import Runtime
-from odradek.storage.directories.open_files import OpenFiles
+from odradek.storage.files.leader_epochs import EpochHistory
+from odradek.storage.files.lifetime import LogLifetime
+from odradek.storage.files.open_files import OpenFiles
 from odradek.storage.log.health import Health, OnFailed
-from odradek.storage.log.leader_epochs import EpochHistory
-from odradek.storage.log.lifetime import LogLifetime
-from odradek.storage.log.segment_list import SegmentList
 from odradek.storage.producers.producer_state import Producers
 from odradek.storage.recovery.context import OpenedLog, Opening
+from odradek.storage.segment.segment_list import SegmentList
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

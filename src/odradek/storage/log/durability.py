@@ -14,12 +14,12 @@ from typing import NamedTuple, Protocol
 
 from odradek.config.topic import LogConfig
 from odradek.runtime.ports import Disk
-from odradek.storage.directories import naming
-from odradek.storage.directories.extents import Extent
+from odradek.storage.files import naming
+from odradek.storage.files.extents import Extent
+from odradek.storage.files.lifetime import DISK_FULL, NO_DESCRIPTORS, LogLifetime
+from odradek.storage.files.writer import SegmentWriter
 from odradek.storage.log.context import LogContext
-from odradek.storage.log.file_truncation import Truncation
-from odradek.storage.log.lifetime import DISK_FULL, NO_DESCRIPTORS, LogLifetime
-from odradek.storage.segment.writer import SegmentWriter
+from odradek.storage.recovery.file_truncation import Truncation
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

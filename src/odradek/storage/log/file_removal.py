@@ -12,9 +12,9 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 
 from odradek.runtime.ports import Disk
-from odradek.storage.directories import naming
+from odradek.storage.files import naming
+from odradek.storage.files.lifetime import DISK_FULL, LogLifetime
 from odradek.storage.log.durability import FlushJob
-from odradek.storage.log.lifetime import DISK_FULL, LogLifetime
 from odradek.storage.segment.segment import Segment
 
 

@@ -15,8 +15,8 @@ from typing import TypeAlias
 from odradek.model.errors import ErrorCode, KafkaError
 from odradek.model.ids import TopicPartition
 from odradek.runtime.ports import Disk, DiskFile
-from odradek.storage.log.file_truncation import Truncation
-from odradek.storage.log.lifetime import DISK_FULL, NO_DESCRIPTORS, LogLifetime
+from odradek.storage.files.lifetime import DISK_FULL, NO_DESCRIPTORS, LogLifetime
+from odradek.storage.recovery.file_truncation import Truncation
 from odradek.telemetry import events
 
 log = events.caused_by_peers("storage")

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import Final
 
-from odradek.storage.directories.lack_notes import LackNote
+from odradek.storage.files.damage import DamagedBatchError, OnDamaged, OnLack
+from odradek.storage.files.lack_notes import LackNote
 from odradek.storage.log.context import LogContext
-from odradek.storage.log.damage import DamagedBatchError, OnDamaged, OnLack
 from odradek.storage.recovery.context import OpenedLog
 from odradek.storage.segment.sparse_index import OFFSET_MAX
 from odradek.telemetry import events

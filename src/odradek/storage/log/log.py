@@ -26,18 +26,19 @@ from odradek.model.errors import ErrorCode, KafkaError
 from odradek.records import BatchHeader
 from odradek.runtime.ports import Runtime
 from odradek.runtime.weak_calls import WeakCall
-from odradek.storage.directories.extents import Extent
-from odradek.storage.directories.lack_notes import LackNote
-from odradek.storage.directories.open_files import OpenFiles
-from odradek.storage.directories.steps import Steps, carry_out
+from odradek.storage.files.at_hand import Missing, ReadProgress
+from odradek.storage.files.damage import OnDamaged, OnLack
+from odradek.storage.files.extents import Extent
+from odradek.storage.files.lack_notes import LackNote
+from odradek.storage.files.leader_epochs import EpochEnd, EpochStart
+from odradek.storage.files.open_files import OpenFiles
+from odradek.storage.files.steps import Steps, carry_out
 from odradek.storage.log.active_segment import Batches, LogFiles
 from odradek.storage.log.context import LogContext
-from odradek.storage.log.damage import OnDamaged, OnLack
 from odradek.storage.log.durability import FlushJob
 from odradek.storage.log.file_removal import RemovalJob
 from odradek.storage.log.health import LogFault, OnFailed, RepairJob
 from odradek.storage.log.lacked_records import LackedRecords
-from odradek.storage.log.leader_epochs import EpochEnd, EpochStart
 from odradek.storage.log.log_appender import LogAppender
 from odradek.storage.log.log_cleaning import LogCleaning
 from odradek.storage.log.log_jobs import LogJobs
@@ -50,11 +51,10 @@ from odradek.storage.producers.producer_state import Marker
 from odradek.storage.producers.verification import Guard
 from odradek.storage.recovery.context import OpenedLog, Opening
 from odradek.storage.recovery.log_loader import load_log
-from odradek.storage.segment.at_hand import Missing, ReadProgress
 
 if TYPE_CHECKING:
     from odradek.storage.cleaning.access import CleaningAccess
-    from odradek.storage.segment.writer import SegmentWriter
+    from odradek.storage.files.writer import SegmentWriter
 
 __all__ = [
     "AppendResult",

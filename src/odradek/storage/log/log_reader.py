@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from odradek.model.errors import ErrorCode, KafkaError
 from odradek.records import check_crc, split_batches
+from odradek.storage.files.at_hand import Missing, NotAtHand, ReadProgress
+from odradek.storage.files.damage import DamagedBatchError
 from odradek.storage.log import offset_by_time
 from odradek.storage.log.context import LogContext
-from odradek.storage.log.damage import DamagedBatchError
 from odradek.storage.log.lacked_records import LackedRecords
 from odradek.storage.log.offset_by_time import TimestampedOffset
 from odradek.storage.log.results import LogRead
-from odradek.storage.segment.at_hand import Missing, NotAtHand, ReadProgress
 
 
 class LogReader:

@@ -6,14 +6,14 @@ from collections.abc import Iterator, Sequence
 
 from odradek.config.topic import LogConfig
 from odradek.model.errors import ErrorCode, KafkaError
-from odradek.storage.directories import naming
+from odradek.storage.files import naming
 from odradek.storage.log.active_segment import LogFiles
 from odradek.storage.log.context import LogContext
 from odradek.storage.log.results import DeletedSegment
 from odradek.storage.log.retention_rules import DeletionReason, RetentionSegment, RetentionTerms, deletable
-from odradek.storage.log.segment_list import SegmentList
 from odradek.storage.segment.rolling import RollReason
 from odradek.storage.segment.segment import Segment
+from odradek.storage.segment.segment_list import SegmentList
 from odradek.telemetry import events
 
 log = events.get("storage")

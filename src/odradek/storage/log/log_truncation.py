@@ -9,19 +9,19 @@ from odradek.config.topic import LogConfig
 from odradek.model.errors import ErrorCode, KafkaError
 from odradek.records import BatchHeader
 from odradek.runtime.ports import DiskFile
-from odradek.storage.directories import naming
+from odradek.storage.files import naming
+from odradek.storage.files.damage import DamagedBatchError
+from odradek.storage.files.writer import SegmentWriter
 from odradek.storage.log.active_segment import LogFiles
 from odradek.storage.log.context import LogContext
-from odradek.storage.log.damage import DamagedBatchError
-from odradek.storage.log.file_truncation import NoteRemoval, Truncation, TruncationPlan
 from odradek.storage.log.lacked_records import LackedRecords
 from odradek.storage.log.log_cleaning import LogCleaning
-from odradek.storage.log.segment_list import SegmentList
 from odradek.storage.producers.producer_state import Producers
 from odradek.storage.recovery.context import OpenedLog
+from odradek.storage.recovery.file_truncation import NoteRemoval, Truncation, TruncationPlan
 from odradek.storage.segment.segment import Segment
+from odradek.storage.segment.segment_list import SegmentList
 from odradek.storage.segment.sparse_index import OFFSET_MAX
-from odradek.storage.segment.writer import SegmentWriter
 from odradek.telemetry import events
 
 log = events.get("storage")

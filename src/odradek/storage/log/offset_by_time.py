@@ -7,11 +7,11 @@ from typing import Final, NamedTuple
 
 from odradek.records import Codec, Record, decode_batch, read_header
 from odradek.runtime.ports import DiskFile
-from odradek.storage.directories import naming
-from odradek.storage.log.segment_list import SegmentList
-from odradek.storage.segment.at_hand import ReadProgress
+from odradek.storage.files import naming
+from odradek.storage.files.at_hand import ReadProgress
 from odradek.storage.segment.batch_walk import Mark
 from odradek.storage.segment.segment import Segment
+from odradek.storage.segment.segment_list import SegmentList
 
 _FEW_RECORDS: Final = 2_000
 SMALL_BYTES: Final = 64 * 1024

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Final
 
-from odradek.storage.directories import checkpoints, naming
+from odradek.storage.files import checkpoints, naming
 from odradek.storage.log.context import LogContext
 from odradek.storage.log.durability import Durability
 from odradek.storage.producers.snapshot import encode_snapshot

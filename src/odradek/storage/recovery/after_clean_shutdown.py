@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from odradek.storage.directories import naming
+from odradek.storage.files import naming
 from odradek.storage.recovery.context import LoadContext, log
 from odradek.storage.recovery.loaded_segments import LoadedSegments
 from odradek.storage.segment.batch_walk import BrokenChain

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from odradek.storage.directories import naming
-from odradek.storage.log.damage import DamagedBatchError
+from odradek.storage.files import naming
+from odradek.storage.files.damage import DamagedBatchError
 from odradek.storage.recovery.context import LoadContext, log
 from odradek.storage.recovery.loaded_segments import LoadedSegments
 from odradek.storage.recovery.producers_loader import ProducersLoader

@@ -8,13 +8,13 @@ from uuid import UUID
 from odradek.config.topic import LogConfig
 from odradek.model.ids import TopicPartition
 from odradek.runtime.ports import Disk
-from odradek.storage.directories import naming
-from odradek.storage.directories.lack_notes import LackNote
-from odradek.storage.directories.open_files import OpenFiles
-from odradek.storage.log.damage import LostRecordsError, lost_replica
-from odradek.storage.log.leader_epochs import EpochHistory
-from odradek.storage.log.segment_list import SegmentList
+from odradek.storage.files import naming
+from odradek.storage.files.damage import LostRecordsError, lost_replica
+from odradek.storage.files.lack_notes import LackNote
+from odradek.storage.files.leader_epochs import EpochHistory
+from odradek.storage.files.open_files import OpenFiles
 from odradek.storage.producers.producer_state import Producers
+from odradek.storage.segment.segment_list import SegmentList
 from odradek.telemetry import events
 
 log = events.get("storage")

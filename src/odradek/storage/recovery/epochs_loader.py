@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from odradek.storage.directories import checkpoints, naming
-from odradek.storage.directories.checkpoints import BadCheckpointError
-from odradek.storage.log.leader_epochs import EpochHistory, EpochStart
+from odradek.storage.files import checkpoints, naming
+from odradek.storage.files.checkpoints import BadCheckpointError
+from odradek.storage.files.leader_epochs import EpochHistory, EpochStart
 from odradek.storage.recovery.context import LoadContext, log
 from odradek.storage.recovery.loaded_segments import LoadedSegments
 

@@ -6,9 +6,9 @@ from dataclasses import replace
 from typing import NamedTuple
 
 from odradek.runtime.ports import Disk
-from odradek.storage.directories.checkpoints import BadCheckpointError
-from odradek.storage.log.file_truncation import TruncationPlan, carry_out, read_plan, write_plan
+from odradek.storage.files.checkpoints import BadCheckpointError
 from odradek.storage.recovery.context import Opening, log
+from odradek.storage.recovery.file_truncation import TruncationPlan, carry_out, read_plan, write_plan
 
 
 class TruncationNoted(NamedTuple):

@@ -14,7 +14,7 @@ from __future__ import annotations
 from typing import Final
 
 from odradek.runtime.ports import Disk
-from odradek.storage.directories import naming
+from odradek.storage.files import naming
 from odradek.storage.recovery.segment_scan import scan_file
 from odradek.telemetry import events
 

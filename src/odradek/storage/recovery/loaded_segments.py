@@ -6,7 +6,7 @@ from collections.abc import Iterator, Sequence
 from typing import overload
 from zlib import crc32
 
-from odradek.storage.directories import naming
+from odradek.storage.files import naming
 from odradek.storage.recovery.context import LoadContext, log
 from odradek.storage.segment.index_checks import BuiltIndex
 from odradek.storage.segment.segment import Segment

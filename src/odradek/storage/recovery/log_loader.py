@@ -22,23 +22,23 @@ from uuid import UUID
 
 from odradek.model.errors import ErrorCode, KafkaError
 from odradek.runtime.ports import Disk, Runtime
-from odradek.storage.directories import checkpoints, naming
-from odradek.storage.directories.checkpoints import BadCheckpointError
-from odradek.storage.directories.lack_notes import read_note
-from odradek.storage.directories.open_files import OpenFiles
-from odradek.storage.directories.steps import Steps
-from odradek.storage.log.damage import AbsentLogError, DamagedBatchError, LostRecordsError
-from odradek.storage.log.file_truncation import TruncationPlan, write_plan
-from odradek.storage.log.segment_list import SegmentList
+from odradek.storage.files import checkpoints, naming
+from odradek.storage.files.checkpoints import BadCheckpointError
+from odradek.storage.files.damage import AbsentLogError, DamagedBatchError, LostRecordsError
+from odradek.storage.files.lack_notes import read_note
+from odradek.storage.files.open_files import OpenFiles
+from odradek.storage.files.steps import Steps
 from odradek.storage.recovery.after_clean_shutdown import AfterCleanShutdown
 from odradek.storage.recovery.after_crash import AfterCrash
 from odradek.storage.recovery.context import LoadContext, OpenedLog, Opening, log
 from odradek.storage.recovery.epochs_loader import EpochsLoader
+from odradek.storage.recovery.file_truncation import TruncationPlan, write_plan
 from odradek.storage.recovery.interrupted_truncation import TruncationNoted, finish_truncation
 from odradek.storage.recovery.leftovers import clear_leftovers
 from odradek.storage.recovery.loaded_segments import LoadedSegments
 from odradek.storage.recovery.producers_loader import ProducersLoader
 from odradek.storage.recovery.start_loader import StartLoader
+from odradek.storage.segment.segment_list import SegmentList
 from odradek.storage.segment.sparse_index import OFFSET_MAX
 
 _OPEN_FILES_MAX: Final = 16

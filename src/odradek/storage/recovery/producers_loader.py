@@ -5,13 +5,13 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 
 from odradek.records import BatchHeader
-from odradek.storage.directories import checkpoints, naming
-from odradek.storage.directories.checkpoints import BadCheckpointError
+from odradek.storage.files import checkpoints, naming
+from odradek.storage.files.checkpoints import BadCheckpointError
 from odradek.storage.producers.producer_state import Producers
-from odradek.storage.producers.replay import keep_transaction_index, replay_batch, replay_log
 from odradek.storage.producers.snapshot import BadSnapshotError, decode_snapshot
 from odradek.storage.recovery.context import LoadContext, log
 from odradek.storage.recovery.loaded_segments import LoadedSegments
+from odradek.storage.recovery.replay import keep_transaction_index, replay_batch, replay_log
 from odradek.storage.recovery.segment_scan import OnBatch
 from odradek.storage.segment.batch_walk import BrokenChain
 from odradek.storage.segment.segment import Segment

@@ -15,7 +15,7 @@ from typing import Final
 from odradek.model.errors import KafkaError
 from odradek.records import HEADER_BYTES, BatchHeader, check_crc, read_header
 from odradek.runtime.ports import Disk, DiskFile
-from odradek.storage.directories import naming
+from odradek.storage.files import naming
 from odradek.storage.segment.segment import Segment
 from odradek.storage.segment.sparse_index import OFFSET_MAX, RELATIVE_OFFSET_MAX, ActiveIndex
 from odradek.telemetry import events

@@ -5,8 +5,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from odradek.storage.directories import checkpoints, naming
-from odradek.storage.directories.checkpoints import BadCheckpointError
+from odradek.storage.files import checkpoints, naming
+from odradek.storage.files.checkpoints import BadCheckpointError
 from odradek.storage.recovery.context import LoadContext, log
 from odradek.storage.recovery.loaded_segments import LoadedSegments
 from odradek.storage.segment.batch_walk import BrokenChain, walk

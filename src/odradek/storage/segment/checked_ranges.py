@@ -10,7 +10,7 @@ from typing import Final
 from odradek.model.errors import ErrorCode, KafkaError
 from odradek.records import check_crc, split_batches
 from odradek.runtime.ports import Buffer
-from odradek.storage.log.damage import DamagedBatchError
+from odradek.storage.files.damage import DamagedBatchError
 
 _EPOCH_MAX: Final = 2**31 - 1
 

@@ -11,12 +11,12 @@ from contextlib import suppress
 
 from odradek.model.errors import ErrorCode
 from odradek.runtime.ports import Disk, DiskFile
-from odradek.storage.directories import naming
-from odradek.storage.directories.open_files import OpenFiles
-from odradek.storage.log.damage import DamagedBatchError
-from odradek.storage.segment.at_hand import FileAtHand
+from odradek.storage.files import naming
+from odradek.storage.files.at_hand import FileAtHand
+from odradek.storage.files.damage import DamagedBatchError
+from odradek.storage.files.open_files import OpenFiles
+from odradek.storage.files.writer import SegmentWriter
 from odradek.storage.segment.batch_walk import BATCH_BYTES_MIN, BrokenChain, Mark, mark_at, walk
-from odradek.storage.segment.writer import SegmentWriter
 from odradek.telemetry import events
 
 log = events.caused_by_peers("storage")

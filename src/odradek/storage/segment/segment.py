@@ -12,15 +12,15 @@ The active segment has a `writer` and its index in memory; `detach` ends that, `
 from __future__ import annotations
 
 from odradek.runtime.ports import Disk, DiskFile
-from odradek.storage.directories import naming
-from odradek.storage.directories.open_files import OpenFiles
+from odradek.storage.files import naming
+from odradek.storage.files.open_files import OpenFiles
+from odradek.storage.files.writer import SegmentWriter
 from odradek.storage.segment.batch_search import BatchSearch
 from odradek.storage.segment.file_records import FileRecords
 from odradek.storage.segment.segment_index import SegmentIndex
 from odradek.storage.segment.segment_reader import SegmentReader
 from odradek.storage.segment.sparse_index import ActiveIndex
 from odradek.storage.segment.transaction_index import TransactionIndex
-from odradek.storage.segment.writer import SegmentWriter
 
 
 class Segment:

@@ -8,8 +8,9 @@ from __future__ import annotations
 from typing import Final
 
 from odradek.runtime.ports import DiskFile
-from odradek.storage.directories import naming
-from odradek.storage.segment.at_hand import NotAtHand
+from odradek.storage.files import naming
+from odradek.storage.files.at_hand import NotAtHand
+from odradek.storage.files.writer import SegmentWriter
 from odradek.storage.segment.batch_walk import BrokenChain
 from odradek.storage.segment.file_records import FileRecords
 from odradek.storage.segment.index_checks import build_index, offsets_are_sound, resume_with, times_are_sound
@@ -22,7 +23,6 @@ from odradek.storage.segment.sparse_index import (
     TimeEntry,
     TimeIndexFile,
 )
-from odradek.storage.segment.writer import SegmentWriter
 from odradek.telemetry import events
 
 log = events.caused_by_peers("storage")

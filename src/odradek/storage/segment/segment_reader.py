@@ -9,7 +9,7 @@ from typing import Final, NamedTuple
 
 from odradek.model.errors import KafkaError
 from odradek.runtime.ports import Buffer
-from odradek.storage.segment.at_hand import ReadProgress
+from odradek.storage.files.at_hand import ReadProgress
 from odradek.storage.segment.batch_search import BatchSearch
 from odradek.storage.segment.batch_walk import BATCH_BYTES_MIN, BrokenChain, last_boundary, mark_at
 from odradek.storage.segment.checked_ranges import CheckedRanges

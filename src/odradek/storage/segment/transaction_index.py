@@ -5,7 +5,7 @@ the marker's, grows from entry to entry, and so does the last stable offset, so 
 only where a segment has entries.
 
 Entries are noted in memory and written before the segment is sealed or closed; what a crash loses is made again from the
-batches (`producers/replay.py`).
+batches (`recovery/replay.py`).
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from typing import Final, NamedTuple
 from zlib import crc32
 
 from odradek.runtime.ports import Disk, DiskFile
-from odradek.storage.directories.open_files import OpenFiles
+from odradek.storage.files.open_files import OpenFiles
 from odradek.storage.producers.open_transactions import EndedTransaction
 
 ENTRY: Final = struct.Struct(">hqqqq")

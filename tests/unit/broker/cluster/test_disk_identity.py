@@ -21,10 +21,10 @@ from odradek.model.ids import BrokerId, TopicPartition
 from odradek.registry import RegistryError
 from odradek.registry.tree import Tree
 from odradek.runtime.ports import Runtime
-from odradek.storage.directories.checkpoints import sealed
 from odradek.storage.directories.generation import DiskGeneration, format_generation, parse_generation
 from odradek.storage.directories.log_directory import LogDirectory
 from odradek.storage.directories.log_manager import LogManager
+from odradek.storage.files.checkpoints import sealed
 from odradek.storage.log.log import Log
 from odradek.testing.sim import Medium, SimDisk, SimEntropy
 from odradek.testing.sim.disk_faults import CrashKind

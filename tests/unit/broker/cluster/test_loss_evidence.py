@@ -15,8 +15,8 @@ from odradek.broker.cluster.loss_evidence import (
 )
 from odradek.cluster.image import PartitionImage
 from odradek.model.ids import BrokerId, LeaderEpoch
-from odradek.storage.directories.lack_notes import LackNote
 from odradek.storage.directories.log_manager import MissingLogAction
+from odradek.storage.files.lack_notes import LackNote
 
 ME, OTHER, THIRD = BrokerId(1), BrokerId(2), BrokerId(3)
 GONE, OLDER = DiskFindings(is_gone=True), DiskFindings(older=frozenset({"/data"}))

@@ -19,8 +19,8 @@ from odradek.records import Codec, Record, decode_batch, split_batches
 from odradek.runtime.ports import Buffer
 from odradek.storage.cleaning.access import CleaningAccess
 from odradek.storage.cleaning.target import CleanedSegment
-from odradek.storage.directories import naming
 from odradek.storage.dump import check_segment
+from odradek.storage.files import naming
 from odradek.storage.segment.segment import Segment
 from odradek.testing.guarded_disk import off_loop
 from odradek.testing.sim import CrashKind

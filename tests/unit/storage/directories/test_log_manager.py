@@ -13,7 +13,7 @@ from odradek.config.topic import LogConfig
 from odradek.model.errors import ConfigError, ErrorCode, KafkaError
 from odradek.model.ids import TopicPartition
 from odradek.storage.directories.log_manager import LogManager, MissingLogAction
-from odradek.storage.log.damage import LostRecordsError
+from odradek.storage.files.damage import LostRecordsError
 from odradek.testing.sim import FailOperations
 
 Lab = Any

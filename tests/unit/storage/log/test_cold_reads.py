@@ -16,11 +16,11 @@ from odradek.model.ids import TopicPartition
 from odradek.records import BatchBuilder, Codec, split_batches
 from odradek.runtime.real import PosixDisk, real_runtime
 from odradek.runtime.real_disk import PosixFile
+from odradek.storage.files.at_hand import ReadProgress, read_off_loop
 from odradek.storage.log import offset_by_time
 from odradek.storage.log.log import Log
 from odradek.storage.log.offset_by_time import TimestampedOffset
 from odradek.storage.segment import segment_reader
-from odradek.storage.segment.at_hand import ReadProgress, read_off_loop
 
 RUNTIME = real_runtime()
 """One for all tests: its threads stay until the process ends."""

@@ -15,7 +15,7 @@ from odradek.model.errors import ErrorCode, KafkaError
 from odradek.model.ids import TopicPartition
 from odradek.records import split_batches
 from odradek.storage.directories.log_manager import MissingLogAction
-from odradek.storage.log.damage import DamagedBatchError, LostRecordsError
+from odradek.storage.files.damage import DamagedBatchError, LostRecordsError
 from odradek.testing.sim import CrashAt, CrashKind, HostCrashed
 
 Lab = Any

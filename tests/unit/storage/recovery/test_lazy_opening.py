@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from odradek.config.topic import LogConfig
-from odradek.storage.directories.open_files import OpenFiles
+from odradek.storage.files.open_files import OpenFiles
 
 Lab = Any
 CONFIG = LogConfig(segment_bytes=3_000, index_interval_bytes=1000)

@@ -30,7 +30,7 @@ from odradek.protocol.messages.data.list_offsets import (
 )
 from odradek.replication.partition import Partition
 from odradek.runtime.turns import Turn, in_one_go
-from odradek.storage.segment.at_hand import NotAtHand, ReadProgress, read_off_loop
+from odradek.storage.files.at_hand import NotAtHand, ReadProgress, read_off_loop
 
 _LATEST, _EARLIEST, _MAX_TIMESTAMP, _EARLIEST_LOCAL, _LATEST_TIERED, _EARLIEST_PENDING = (
     -1,

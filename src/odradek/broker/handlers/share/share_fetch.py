@@ -38,7 +38,7 @@ from odradek.protocol.messages.share.share_fetch import (
 )
 from odradek.replication.partition import Partition
 from odradek.runtime.shielded import outcome_of
-from odradek.storage.segment.at_hand import Missing, NotAtHand, ReadProgress
+from odradek.storage.files.at_hand import Missing, NotAtHand, ReadProgress
 
 _SINCE_MODES = 2
 _RECORD_LIMIT = 1

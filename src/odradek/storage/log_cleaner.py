@@ -11,11 +11,11 @@ from odradek.config.broker import BrokerConfig
 from odradek.model.errors import ErrorCode, KafkaError
 from odradek.runtime.ports import Runtime
 from odradek.storage.cleaning.choice import CleaningRange, cleaning_range
-from odradek.storage.cleaning.compaction import Compaction, CompactionStats, Resources
 from odradek.storage.cleaning.pieces import Abandoned, CleanerThrottle, IncrementalRun, IncrementalWork
 from odradek.storage.cleaning.target import NoSpaceError, TooLargeError
+from odradek.storage.compaction import Compaction, CompactionStats, Resources
 from odradek.storage.directories.log_manager import LogManager
-from odradek.storage.log.lifetime import DISK_FULL, NO_DESCRIPTORS
+from odradek.storage.files.lifetime import DISK_FULL, NO_DESCRIPTORS
 from odradek.storage.log.log import Log
 from odradek.telemetry import events
 

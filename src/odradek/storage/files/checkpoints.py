@@ -16,7 +16,7 @@ from uuid import UUID
 from odradek.model.ids import TopicPartition, kafka_id
 from odradek.model.java_numbers import is_digits
 from odradek.records.crc import crc32c
-from odradek.storage.log.leader_epochs import EpochStart
+from odradek.storage.files.leader_epochs import EpochStart
 
 T = TypeVar("T")
 

@@ -13,8 +13,8 @@ from dataclasses import dataclass
 from typing import Final
 
 from odradek.runtime.ports import Disk
-from odradek.storage.directories import naming
-from odradek.storage.directories.checkpoints import BadCheckpointError, sealed, unsealed
+from odradek.storage.files import naming
+from odradek.storage.files.checkpoints import BadCheckpointError, sealed, unsealed
 
 _VERSION: Final = "1"
 

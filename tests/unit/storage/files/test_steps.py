@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from odradek.storage.directories.log_creation import LogCreationBatch
-from odradek.storage.directories.steps import Steps, carry_out, carry_out_together
+from odradek.storage.files.steps import Steps, carry_out, carry_out_together
 
 
 class Trace(list[str]):

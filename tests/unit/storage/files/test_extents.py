@@ -14,9 +14,9 @@ from tests.unit.storage.conftest import PARTITION, TOPIC_ID
 from odradek.config.topic import LogConfig
 from odradek.model.errors import KafkaError
 from odradek.model.ids import TopicPartition
-from odradek.storage.directories.checkpoints import BadCheckpointError
-from odradek.storage.directories.extents import Extent, decode, encode_all, encode_changed
-from odradek.storage.log.damage import LostRecordsError
+from odradek.storage.files.checkpoints import BadCheckpointError
+from odradek.storage.files.damage import LostRecordsError
+from odradek.storage.files.extents import Extent, decode, encode_all, encode_changed
 from odradek.testing.sim import CrashAt, CrashKind, FailOperations, HostCrashed
 
 Lab = Any

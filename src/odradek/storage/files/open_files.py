@@ -14,8 +14,8 @@ from contextlib import contextmanager
 from typing import Final, cast
 
 from odradek.runtime.ports import Disk, DiskFile
-from odradek.storage.segment.at_hand import FileAtHand, ReadProgress
-from odradek.storage.segment.writer import SegmentWriter
+from odradek.storage.files.at_hand import FileAtHand, ReadProgress
+from odradek.storage.files.writer import SegmentWriter
 
 _UNBOUNDED: Final = 2**31 - 1
 _PRUNED_LEAST: Final = 64

@@ -7,9 +7,9 @@ from uuid import UUID
 import pytest
 
 from odradek.model.ids import TopicPartition
-from odradek.storage.directories import checkpoints, naming
-from odradek.storage.directories.checkpoints import BadCheckpointError
-from odradek.storage.log.leader_epochs import EpochStart
+from odradek.storage.files import checkpoints, naming
+from odradek.storage.files.checkpoints import BadCheckpointError
+from odradek.storage.files.leader_epochs import EpochStart
 
 OFFSETS = {TopicPartition("b.c", 10): 7, TopicPartition("a", 0): 2**63 - 1, TopicPartition("b.c", 9): 0}
 

@@ -11,7 +11,7 @@ from collections.abc import Callable, Sequence
 from odradek.model.errors import KafkaError
 from odradek.records import BatchHeader, read_control
 from odradek.runtime.ports import Buffer, Disk, DiskFile
-from odradek.storage.directories import naming
+from odradek.storage.files import naming
 from odradek.storage.producers.producer_state import Marker, Producers
 from odradek.storage.producers.snapshot import BadSnapshotError, decode_snapshot
 from odradek.storage.segment.batch_walk import BrokenChain, walk_headers

@@ -20,7 +20,7 @@ from typing import Final, NamedTuple
 
 from odradek.model.ids import TopicPartition
 from odradek.records.crc import crc32c
-from odradek.storage.directories.checkpoints import BadCheckpointError
+from odradek.storage.files.checkpoints import BadCheckpointError
 
 _VERSION: Final = 0
 _FRAME: Final = struct.Struct(">II")

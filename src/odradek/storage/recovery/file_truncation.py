@@ -22,12 +22,12 @@ from typing import Final
 
 from odradek.model.java_numbers import whole_number
 from odradek.runtime.ports import Disk
-from odradek.storage.directories import checkpoints, naming
-from odradek.storage.directories.checkpoints import BadCheckpointError
-from odradek.storage.log.leader_epochs import EpochHistory
-from odradek.storage.log.lifetime import DISK_FULL, NO_DESCRIPTORS, LogLifetime
+from odradek.storage.files import checkpoints, naming
+from odradek.storage.files.checkpoints import BadCheckpointError
+from odradek.storage.files.leader_epochs import EpochHistory
+from odradek.storage.files.lifetime import DISK_FULL, NO_DESCRIPTORS, LogLifetime
 from odradek.storage.producers.producer_state import Producers
-from odradek.storage.producers.replay import newest_snapshot, replay_file
+from odradek.storage.recovery.replay import newest_snapshot, replay_file
 from odradek.storage.segment.batch_walk import BrokenChain
 from odradek.storage.segment.transaction_index import ENTRY, decode_aborted
 from odradek.telemetry import events
