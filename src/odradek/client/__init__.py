@@ -54,6 +54,7 @@ if TYPE_CHECKING:
         LoginError,
         PartialFailureError,
         TimedOutError,
+        WrongArgumentError,
         WrongPeerError,
     )
     from odradek.client.groups.values import (
@@ -158,6 +159,7 @@ _WHERE: Final = {
         "LoginError",
         "PartialFailureError",
         "TimedOutError",
+        "WrongArgumentError",
         "WrongPeerError",
     ),
     "odradek.client.groups.values": (
@@ -262,6 +264,7 @@ __all__ = [
     "TransactionError",
     "TransactionIdentity",
     "TransactionListing",
+    "WrongArgumentError",
     "WrongPeerError",
 ]
 

@@ -85,6 +85,10 @@ class IllegalStateError(OdradekError):
     """The client cannot do this here or now: it lives on another event loop or in another process, or reads nothing yet."""
 
 
+class WrongArgumentError(OdradekError, TypeError, ValueError):
+    """An argument, or a part of one, is nothing that the method takes; the message names the part and what is allowed."""
+
+
 class ConcurrentUseError(IllegalStateError):
     """Two threads, or two tasks, used one consumer at the same time. The second call is refused and changes nothing."""
 

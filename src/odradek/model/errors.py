@@ -221,11 +221,19 @@ class RecordsRefusedError(KafkaError):
 
 
 def _bounded(message: str) -> str:
-    """Messages quote what clients sent, and must fit into the wire's strings (32,767 bytes) all the same."""
-    if len(message) <= MESSAGE_LENGTH_MAX:
+    """Returns a message as one line that fits into the wire's strings (32,767 bytes): messages quote what clients sent.
+
+    Line ends, control characters and lone surrogates are escaped, so that a name forges no line of a log.
+    """
+    if len(message) > MESSAGE_LENGTH_MAX:
+        half = MESSAGE_LENGTH_MAX // 2
+        message = f"{message[:half]} [...] {message[-half:]}"
+    if message.isprintable():
         return message
-    half = MESSAGE_LENGTH_MAX // 2
-    return f"{message[:half]} [...] {message[-half:]}"
+    return "".join(
+        character if character.isprintable() else character.encode("unicode_escape").decode()
+        for character in message
+    )
 
 
 @public("odradek")

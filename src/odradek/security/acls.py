@@ -106,7 +106,9 @@ def new_acl(
         raise _invalid(f"the resource's name is longer than {NAME_LENGTH_MAX} characters")
     type_, colon, name = principal.partition(":")
     if not colon or not type_ or not name:
-        raise _invalid(f"{principal!r} is no principal: write a type, a colon and a name, such as User:alice")
+        raise _invalid(
+            f"{principal!r:.250} is no principal: write a type, a colon and a name, such as User:alice"
+        )
     return Acl(
         pattern=AclPattern(kind, resource_name, how),
         principal=principal,

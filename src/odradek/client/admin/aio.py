@@ -8,6 +8,7 @@ from typing import Self, Unpack
 
 from odradek.client.admin import acls as acl_requests
 from odradek.client.admin import delegation_tokens, groups, quotas, requests, transactions, users
+from odradek.client.admin.arguments import checks_arguments
 from odradek.client.admin.calls import AlreadyDone, Failures
 from odradek.client.admin.delegation_tokens import IssuedToken
 from odradek.client.admin.described_groups import described_groups
@@ -44,6 +45,7 @@ from odradek.client.admin.types import (
 )
 from odradek.client.admin.users import UserChanges
 from odradek.client.consumer.offset_lookup import OffsetAndTimestamp, find_offsets
+from odradek.client.errors import WrongArgumentError
 from odradek.client.groups.values import (
     CommittedOffsets,
     OffsetsToCommit,
@@ -61,6 +63,7 @@ from odradek.security.acls import Acl, AclFilter
 _CREATED = AlreadyDone(code=ErrorCode.TOPIC_ALREADY_EXISTS, result=lambda name: CreatedTopic(name=name))
 _DELETED = AlreadyDone(code=ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, result=lambda name: None)
 
+_ISOLATIONS = (0, 1)
 NO_SUCH_RECORD = OffsetAndTimestamp(offset=-1)
 """Answer to a time after the last record."""
 
@@ -208,6 +211,10 @@ class AsyncAdmin:
         """Returns offsets by time (milliseconds), or EARLIEST, LATEST, MAX_TIMESTAMP; offset -1 where no record is so new."""
         await self.start()
         limit_s = self._session.limit_s(timeout_s)
+        if isolation not in _ISOLATIONS:
+            raise WrongArgumentError(
+                f"list_offsets: isolation must be 0 (all records) or 1 (committed ones), not {isolation}"
+            )
         questions = {TopicPartition(*tp): timestamp for tp, timestamp in wanted.items()}
         answers = await find_offsets(self._session.cluster, questions, isolation=isolation, timeout_s=limit_s)
         timestamps = {tp: offset or NO_SUCH_RECORD for tp, offset in answers.found.items()}
@@ -441,7 +448,8 @@ class AsyncAdmin:
         Offsets of a topic that was deleted and made again count no more, where brokers take topic ids (Kafka 4.1).
         `require_stable` waits for the end of transactions that commit some of them (KIP-447).
         """
-        store, limit_s = await self._session.offsets_of(group_id), self._session.limit_s(timeout_s)
+        limit_s = self._session.limit_s(timeout_s)
+        store = await self._session.offsets_of(group_id, limit_s)
         return await store.fetch_by_ids(partitions, limit_s, require_stable=require_stable)
 
     async def alter_group_offsets(
@@ -585,3 +593,6 @@ class AsyncAdmin:
 
 def _new_topic(topic: NewTopic | str) -> NewTopic:
     return NewTopic(topic) if isinstance(topic, str) else topic
+
+
+checks_arguments(AsyncAdmin)

@@ -140,7 +140,7 @@ def _check(error_code: int) -> None:
 def _parts(principal: str) -> tuple[str, str]:
     type_, colon, name = principal.partition(":")
     if not (type_ and colon and name):
-        raise ConfigError(f"{principal!r} is no principal: write User:NAME")
+        raise ConfigError(f"{principal!r:.250} is no principal: write User:NAME")
     return type_, name
 
 

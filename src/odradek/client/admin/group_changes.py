@@ -22,9 +22,10 @@ class GroupChanges:
 
     async def alter_offsets(self, group_id: str, offsets: OffsetsToCommit, timeout_s: float | None) -> None:
         """Commits offsets for a group without members."""
-        store, limit_s = await self._session.offsets_of(group_id), self._session.limit_s(timeout_s)
+        wanted, limit_s = as_committable(offsets), self._session.limit_s(timeout_s)
+        store = await self._session.offsets_of(group_id, limit_s)
         try:
-            await store.commit(as_committable(offsets), limit_s)
+            await store.commit(wanted, limit_s)
         except CommitFailedError as error:
             raise KafkaError(
                 error.code, f"group {group_id!r} has members: its offsets can be set only while it has none"

@@ -7,7 +7,7 @@ from collections.abc import Coroutine, Mapping
 from typing import Any, Final, TypeVar
 
 from odradek.client.admin.calls import AdminCalls, AlreadyDone, Failures
-from odradek.client.errors import ClientClosedError
+from odradek.client.errors import ClientClosedError, WrongArgumentError
 from odradek.client.groups.coordinator import GROUP, Coordinator
 from odradek.client.groups.offset_store import OffsetStore
 from odradek.client.groups.values import GroupMetadata
@@ -21,6 +21,8 @@ from odradek.runtime.ports import Clock, Entropy
 from odradek.runtime.real_clock import SystemClock, SystemEntropy
 
 _GROUPS_MAX: Final = 1_024
+TIMEOUT_S_MAX: Final = 2_147_483.0
+"""The longest timeout that fits into a request's milliseconds (int32)."""
 CLOSING_S: Final = 2.0
 """A cancelled `close` has so long to end connections."""
 K = TypeVar("K")
@@ -57,8 +59,15 @@ class AdminSession:
         self._closed = True
 
     def limit_s(self, timeout_s: float | None) -> float:
-        """Returns the time that a call may take, in seconds."""
-        return self._api_timeout_s if timeout_s is None else timeout_s
+        """Returns the time that a call may take, in seconds: at most what a request can say (24 days).
+
+        Raises WrongArgumentError for a number below 0 and for one that is no number.
+        """
+        if timeout_s is None:
+            return self._api_timeout_s
+        if not timeout_s >= 0:  # so that NaN is refused
+            raise WrongArgumentError(f"timeout_s must be 0 or more seconds, not {timeout_s}")
+        return min(timeout_s, TIMEOUT_S_MAX)
 
     def coordinator_of(self, group_id: str) -> Coordinator:
         """Returns the group's coordinator, the same object each time, since it remembers its broker."""
@@ -72,10 +81,10 @@ class AdminSession:
         """Groups items, whose keys are ids of groups, by the groups' coordinators."""
         return await self.calls.by_coordinator(GROUP, items, timeout_s)
 
-    async def offsets_of(self, group_id: str) -> OffsetStore:
+    async def offsets_of(self, group_id: str, limit_s: float) -> OffsetStore:
         """Returns the offsets of a group, as one that is no member of it sees them."""
         await self.start()
-        await self.cluster.connection()
+        await self.cluster.retrying("connecting", limit_s, lambda _: self.cluster.connection())
         no_member = GroupMetadata(group_id=group_id)
         return OffsetStore(
             self.cluster, self.coordinator_of(group_id), who=lambda: no_member, fenced=lambda code: None

@@ -14,6 +14,7 @@ from odradek.client.admin.transaction_descriptions import (
     TransactionDescription,
     TransactionListing,
 )
+from odradek.client.errors import WrongArgumentError
 from odradek.client.groups.coordinator import TRANSACTION
 from odradek.client.groups.values import OffsetsToCommit, as_committable
 from odradek.client.transactions.prepared import TransactionIdentity
@@ -100,15 +101,22 @@ class TransactionCalls:
     async def end(
         self, identities: Iterable[TransactionIdentity], committed: bool, timeout_s: float | None
     ) -> None:
-        """Commits or aborts prepared transactions, all at the same time."""
+        """Commits or aborts prepared transactions, all at the same time. WrongArgumentError for two of one transactional id."""
+        wanted: dict[str, TransactionIdentity] = {}
+        for identity in identities:
+            if wanted.setdefault(identity.transactional_id, identity) != identity:
+                raise WrongArgumentError(
+                    f"end_transactions: identities has two of transactional id {identity.transactional_id!r:.250},"
+                    " and an id has at most one prepared transaction"
+                )
         await self._session.start()
         limit_s = self._session.limit_s(timeout_s)
         client = self._session.transactions
         await self._session.together(
             "end_transactions",
             {
-                identity.transactional_id: client.end(identity, committed=committed, timeout_s=limit_s)
-                for identity in identities
+                transactional_id: client.end(identity, committed=committed, timeout_s=limit_s)
+                for transactional_id, identity in wanted.items()
             },
         )
 

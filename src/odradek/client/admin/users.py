@@ -22,7 +22,7 @@ from odradek.protocol.messages.security.describe_user_scram_credentials import (
 )
 from odradek.security.sasl.credentials import MECHANISM_NUMBERS
 from odradek.security.sasl.scram import salted
-from odradek.security.sasl.users import SALT_BYTES
+from odradek.security.sasl.users import ITERATIONS_MAX, SALT_BYTES
 
 _NUMBERS: Final = {name: number for number, name in MECHANISM_NUMBERS.items()}
 DEFAULT_ITERATIONS: Final = 8192
@@ -95,11 +95,23 @@ def alter_users(changes: UserChanges) -> Exchange:
 def _number(mechanism: str) -> int:
     number = _NUMBERS.get(mechanism)
     if number is None:
-        raise ConfigError(f"mechanism {mechanism!r} has no stored credentials: use {', '.join(_NUMBERS)}")
+        raise ConfigError(
+            f"mechanism {mechanism!r:.100} has no stored credentials: use {', '.join(_NUMBERS)}"
+        )
     return number
 
 
 def _upsertion(user: str, new: NewPassword) -> ScramCredentialUpsertion:
+    """Returns a change of a credential. Raises ConfigError for a password that is no text, and for iterations that would hold
+    the event loop: the salting happens here."""
+    if not new.password.isascii() and any(
+        unicodedata.category(character) == "Cs" for character in new.password
+    ):
+        raise ConfigError(f"the password of {user!r:.100} is not UTF-8 text")
+    if not 0 < new.iterations <= ITERATIONS_MAX:
+        raise ConfigError(
+            f"iterations of {user!r:.100}: {new.iterations} is not between 1 and {ITERATIONS_MAX}"
+        )
     salt = secrets.token_bytes(SALT_BYTES)
     return ScramCredentialUpsertion(
         name=user,

@@ -7,6 +7,7 @@ from dataclasses import dataclass, field, replace
 from typing import Final
 from uuid import UUID
 
+from odradek.client.errors import WrongArgumentError
 from odradek.model.errors import KafkaError
 from odradek.model.ids import NO_EPOCH, NO_OFFSET, ZERO_UUID, TopicPartition
 from odradek.model.public import public
@@ -99,12 +100,16 @@ class RebalanceListener:
 def as_committable(
     offsets: OffsetsToCommit, topic_ids: Mapping[TopicPartition, UUID] | None = None
 ) -> dict[TopicPartition, OffsetAndMetadata]:
-    """Returns the offsets as values, those without a topic's id with that of `topic_ids`; ValueError for one below 0."""
+    """Returns the offsets as values, those without a topic's id with that of `topic_ids`.
+
+    Raises WrongArgumentError for an offset below 0."""
     wanted: dict[TopicPartition, OffsetAndMetadata] = {}
     for tp, offset in offsets.items():
         value = offset if isinstance(offset, OffsetAndMetadata) else OffsetAndMetadata(offset)
         if value.offset <= NO_OFFSET:
-            raise ValueError(f"{TopicPartition(*tp)}: an offset to commit is 0 or more, not {value.offset}")
+            raise WrongArgumentError(
+                f"{TopicPartition(*tp)}: an offset to commit is 0 or more, not {value.offset}"
+            )
         if topic_ids and value.topic_id == ZERO_UUID:
             value = replace(value, topic_id=topic_ids.get(TopicPartition(*tp), ZERO_UUID))
         wanted[TopicPartition(*tp)] = value

@@ -276,3 +276,11 @@ def test_an_unreachable_cluster_is_named_in_one_sentence() -> None:
         pytest.raises(TimedOutError, match=r"cannot connect to 127\.0\.0\.1:1: connection refused"),
     ):
         admin.list_topics()
+
+
+async def test_offsets_of_groups_are_given_up_after_the_time_of_the_call(within: Within) -> None:
+    async with AsyncAdmin("127.0.0.1:1", **QUICK) as admin:
+        with pytest.raises(TimedOutError, match=r"within 0\.05 s .*nothing listens there"):
+            await within(admin.list_group_offsets("g", timeout_s=0.05))
+        with pytest.raises(TimedOutError, match=r"within 0\.05 s .*nothing listens there"):
+            await within(admin.alter_group_offsets("g", {TopicPartition("t", 0): 1}, timeout_s=0.05))
