@@ -149,7 +149,7 @@ def _checked_items(value: Any, hint: Any, where: str) -> tuple[Any, ...]:
 
 
 @cache
-def _hints_of(cls: type) -> dict[str, Any]:
+def _hints_of(cls: Any) -> dict[str, Any]:
     return get_type_hints(cls)
 
 
