@@ -25,9 +25,9 @@ from typing import Any
 from benchmarks.load import create_topic, delete_topic, run_producer
 from benchmarks.odradek_node import OdradekNode
 from odradek.broker.app import Broker
+from odradek.broker.instruments.record_traces import RecordTraces
+from odradek.broker.instruments.requests import RequestFigures
 from odradek.broker.metrics.collection import MetricsCollection
-from odradek.broker.metrics.record_traces import RecordTraces
-from odradek.broker.metrics.requests import RequestFigures
 from odradek.config.broker import BrokerConfig
 from odradek.config.server import OtlpConfig
 from odradek.model.ids import TopicPartition

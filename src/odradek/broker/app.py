@@ -13,18 +13,18 @@ from odradek.broker.cluster.disk_identity import DiskIdentity
 from odradek.broker.cluster.endpoints import registration, server_limits
 from odradek.broker.cluster.image_age import bounded_age
 from odradek.broker.cluster.link import ClusterLink
-from odradek.broker.context import BrokerContext, CoordinatorKinds
 from odradek.broker.coordinators.producer_ids import ControllerIdBlocks, ProducerIds
 from odradek.broker.coordinators.runtime import CoordinatorRuntime
-from odradek.broker.dispatch import Dispatcher
-from odradek.broker.fetch.sessions import FetchSessions
 from odradek.broker.handlers import Handlers
+from odradek.broker.replica_wiring import Proposals, fetchers
 from odradek.broker.replicas.log_dir_moves import LogDirMoves
 from odradek.broker.replicas.replica_manager import ReplicaManager
-from odradek.broker.replicas.wiring import Proposals, fetchers
+from odradek.broker.requests.context import BrokerContext, CoordinatorKinds
+from odradek.broker.requests.dispatch import Dispatcher
+from odradek.broker.requests.throttling import quota_terms
 from odradek.broker.security.listeners import CERTIFICATES_LOOK_SECONDS, KEYS_LOOK_SECONDS, SecureListeners
+from odradek.broker.sessions.fetch_sessions import FetchSessions
 from odradek.broker.stores import OpenRegistry, first_image, open_stores
-from odradek.broker.throttling import quota_terms
 from odradek.cluster.availability import TopicRules
 from odradek.cluster.controller.controller import Controller
 from odradek.cluster.controller.maintenance import policy_of
@@ -57,7 +57,7 @@ if TYPE_CHECKING:
     from odradek.broker.audit.trail import AuditTrail
     from odradek.broker.coordinators import groups as coordinators_groups
     from odradek.broker.coordinators import transactions as coordinators_transactions
-    from odradek.broker.metrics.record_traces import RecordTraces
+    from odradek.broker.instruments.record_traces import RecordTraces
     from odradek.broker.share import wiring
     from odradek.runtime.real_loop_watch import LoopWatch
     from odradek.security import principal_builder

@@ -3,9 +3,9 @@
 A broker, a command or a client starts without what only some of them need. Type checkers and the lints see a plain import:
 
     if TYPE_CHECKING:
-        from odradek.broker import large_messages
+        from odradek.broker.requests import large_messages
     else:
-        large_messages = lazy("odradek.broker.large_messages")
+        large_messages = lazy("odradek.broker.requests.large_messages")
 
 A package whose names are for users imports them so: `__getattr__ = lazy_names(globals(), {"package.module": ("Name",)})`.
 """

@@ -10,7 +10,7 @@ import pytest
 from tests.scenarios.one_broker import REPLY_SECONDS, Scene, Wire, fetch_request, produce_request
 
 from odradek.broker.app import Broker
-from odradek.broker.metrics.record_traces import RecordTraces
+from odradek.broker.instruments.record_traces import RecordTraces
 from odradek.config.broker import BrokerConfig
 from odradek.records import BatchBuilder, Codec
 from odradek.runtime.real import real_runtime

@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 
-from odradek.broker.context import RequestContext
 from odradek.broker.handlers.metadata import metadata
+from odradek.broker.requests.context import RequestContext
 from odradek.cluster.image import BrokerImage, ClusterImage
 from odradek.model.errors import ErrorCode
 from odradek.model.ids import BrokerId

@@ -11,11 +11,11 @@ from types import SimpleNamespace
 from typing import Any, cast
 from uuid import UUID
 
-from odradek.broker.context import BrokerContext
-from odradek.broker.dispatch import Dispatcher
-from odradek.broker.fetch.sessions import FetchSessions
 from odradek.broker.handlers import Handlers
 from odradek.broker.replicas.replica_manager import ReplicaManager
+from odradek.broker.requests.context import BrokerContext
+from odradek.broker.requests.dispatch import Dispatcher
+from odradek.broker.sessions.fetch_sessions import FetchSessions
 from odradek.cluster.image import BrokerImage, ClusterImage, PartitionImage, TopicImage
 from odradek.config.broker import BrokerConfig
 from odradek.config.cluster import ReplicationConfig

@@ -17,7 +17,7 @@ import pytest
 from tests.scenarios.one_broker import Scene, Wire
 from tests.scenarios.security.requests import GROUP, TOPIC, TRANSACTIONAL_ID, Names, request_of
 
-from odradek.broker.refusals import refusals
+from odradek.broker.requests.refusals import refusals
 from odradek.cluster.image import NO_ACLS
 from odradek.model.errors import ErrorCode
 from odradek.protocol import APIS, Api

@@ -18,7 +18,7 @@ from tests.security.test_in_a_broker import fresh
 from tests.security.test_mechanisms import JWKS
 from tests.security.test_token_endpoint import JAAS, SECRET, Clock, Issuer
 
-from odradek.broker.dispatch import Dispatcher
+from odradek.broker.requests.dispatch import Dispatcher
 from odradek.broker.security.own_token import OwnToken
 from odradek.config.broker import BrokerConfig
 from odradek.model.errors import ConfigError

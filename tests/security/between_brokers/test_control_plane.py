@@ -12,7 +12,7 @@ import pytest
 from tests.scenarios.one_broker import Scene, Wire, fetch_request, produce_request
 from tests.security.conftest import Pems, log_in
 
-from odradek.broker.dispatch import Dispatcher
+from odradek.broker.requests.dispatch import Dispatcher
 from odradek.model.errors import ErrorCode
 from odradek.net.connection import Connection
 from odradek.protocol import APIS, decode_request_header

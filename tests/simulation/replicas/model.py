@@ -22,7 +22,7 @@ from tests.simulation.replicas.controller import ModelController
 from tests.simulation.replicas.history import ReplicasHistory, SeenMarks
 
 from odradek.broker.fetch.reading import FetchingBroker, FetchReader
-from odradek.broker.fetch.sessions import RequestedPartition, named
+from odradek.broker.sessions.fetch_sessions import RequestedPartition, named
 from odradek.config.broker import BrokerConfig
 from odradek.config.server import ServerConfig
 from odradek.config.topic import LogConfig

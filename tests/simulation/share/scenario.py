@@ -16,7 +16,7 @@ from tests.simulation.groups.scenario import TOPIC, GroupPlan
 from tests.simulation.share.history import ShareHistory
 from tests.simulation.share.members import ShareMember
 
-from odradek.broker.config_resources import GROUP as GROUP_RESOURCE
+from odradek.broker.handlers.config_resources import GROUP as GROUP_RESOURCE
 from odradek.model.errors import ErrorCode
 from odradek.protocol.messages.configs.incremental_alter_configs import (
     AlterableConfig,

@@ -9,8 +9,8 @@ from uuid import UUID
 
 import pytest
 
-from odradek.broker.context import RequestContext
 from odradek.broker.handlers.topics.delete_topics import handle
+from odradek.broker.requests.context import RequestContext
 from odradek.cluster.image import ClusterImage, TopicImage
 from odradek.config.broker import BrokerConfig
 from odradek.model.errors import ErrorCode, KafkaError

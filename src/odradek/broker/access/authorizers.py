@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Final
 
-from odradek.broker.context import BrokerContext
+from odradek.broker.requests.context import BrokerContext
 from odradek.cluster.image import ClusterImage
 from odradek.config.access import AccessConfig
 from odradek.model.errors import ErrorCode, KafkaError

@@ -2,9 +2,9 @@
 
 How it works. The rules of an API and a version are made into steps once. A step looks at one field: it refuses the request,
 takes elements out of an array, or notes what is to be left out of the answer. The handler serves what is left, and does not
-know; its answer is completed with those that were refused, in the form of `refused_answers.py`. What the table cannot say is in
-`particular.py`, one function for each such API. Where access may end while a request is served (Fetch, ShareFetch), the handler
-itself asks `context.access`.
+know; its answer is completed with those that were refused, in the form of `requests/refused_answers.py`. What the table cannot
+say is in `particular.py`, one function for each such API. Where access may end while a request is served (Fetch, ShareFetch),
+the handler itself asks `context.access`.
 
 Without an authorizer there is no gate, and nothing here runs. Steps yield after each element, so that a request that names
 100,000 topics takes turns with others.
@@ -20,9 +20,9 @@ from typing import Any, Final, TypeVar
 
 from odradek.broker.access import conditions, particular
 from odradek.broker.access.admission import Admission
-from odradek.broker.access.asker import Access
 from odradek.broker.cluster.image_age import ImageAge
-from odradek.broker.context import ApiHandler, BrokerContext, HeldResponse, RequestContext
+from odradek.broker.requests.asker import Access
+from odradek.broker.requests.context import ApiHandler, BrokerContext, HeldResponse, RequestContext
 from odradek.net.replies import PeerError
 from odradek.protocol import Api, Message
 from odradek.protocol.access import ACCESS, AccessRule, Refusal

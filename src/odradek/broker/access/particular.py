@@ -10,9 +10,9 @@ from functools import partial
 from typing import Any, Final
 
 from odradek.broker.access.admission import Admission
-from odradek.broker.access.refused_answers import element_class, mirrored
-from odradek.broker.authorization import NOT_ASKED
-from odradek.broker.dispatch import closing_error
+from odradek.broker.requests.authorization import NOT_ASKED
+from odradek.broker.requests.dispatch import closing_error
+from odradek.broker.requests.refused_answers import element_class, mirrored
 from odradek.model.errors import ErrorCode, KafkaError
 from odradek.model.ids import ZERO_UUID
 from odradek.protocol import Message

@@ -10,8 +10,8 @@ from typing import Any, Final
 
 from odradek.broker.audit.trail import AuditTrail
 from odradek.broker.cluster.forwarded_apis import CHANGES
-from odradek.broker.context import ApiHandler, BrokerContext, HeldResponse, RequestContext
-from odradek.broker.refusals import refusals
+from odradek.broker.requests.context import ApiHandler, BrokerContext, HeldResponse, RequestContext
+from odradek.broker.requests.refusals import refusals
 from odradek.protocol import Api, Message, api_by_name
 from odradek.protocol.access import ACCESS, Refusal
 from odradek.protocol.acls import RequiredAcl

@@ -8,7 +8,7 @@ from collections.abc import Callable
 from odradek.broker.audit.sinks import AuditFileSink, AuditTopicSink
 from odradek.broker.audit.trail import FLUSH_SECONDS, AuditSink, AuditTrail
 from odradek.broker.audit.watching import RequestAudit
-from odradek.broker.context import BrokerContext
+from odradek.broker.requests.context import BrokerContext
 from odradek.broker.security.login import LoginAttempt
 from odradek.config.broker import BrokerConfig
 from odradek.model.ids import BrokerId

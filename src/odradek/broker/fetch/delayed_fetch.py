@@ -8,9 +8,9 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Coroutine, Iterable
-from functools import partial
-from typing import Any, Final, Generic, Protocol, TypeVar
+from typing import Any, Final
 
+from odradek.broker.sessions.unchanged_partitions import UnchangedPartitions
 from odradek.model.ids import Offset
 from odradek.protocol.messages.data.fetch import FetchResponse
 from odradek.replication.partition import Partition
@@ -21,9 +21,6 @@ MARK_DELAY_S: Final = 0.005
 
 MakeAnswer = Callable[[], FetchResponse | Coroutine[Any, Any, FetchResponse]]
 """A coroutine where the disk has to be waited for: another thread does that."""
-
-_Key = TypeVar("_Key", contravariant=True)
-PartitionKeyT = TypeVar("PartitionKeyT")
 
 
 class _DelayedFetch:
@@ -101,60 +98,6 @@ class ConsumerWaiting(_DelayedFetch):
 
     def ended(self, partition: Partition) -> None:
         self._answer()
-
-
-class IdleSession(Protocol[_Key]):
-    """The parts of a fetch session that resting partitions need."""
-
-    def rest(self, key: _Key, stop: Callable[[], None], /) -> None: ...
-
-    def wake(self, key: _Key, /) -> None: ...
-
-
-class UnchangedPartitions(Generic[PartitionKeyT]):
-    """The partitions of a follower's session in which nothing happened since they were read to their end.
-
-    They are not looked at, and a fetch that waits need not begin to watch each of them: this does, from one fetch to the next,
-    and wakes those in which something happens. So a fetch costs what is new, however many partitions are followed.
-    """
-
-    __slots__ = ("_known_marks", "_session", "waiting")
-
-    def __init__(self, session: IdleSession[PartitionKeyT]) -> None:
-        self._session = session
-        self._known_marks: dict[Partition, tuple[PartitionKeyT, Offset]] = {}
-        self.waiting: FollowerWaiting | None = None
-        """The session's fetch, while it waits."""
-
-    def rest(self, partition: Partition, key: PartitionKeyT) -> None:
-        """Lets a partition rest in the session: the follower knows everything about it, until something changes."""
-        self._known_marks[partition] = (key, partition.high_watermark)
-        partition.watch_end(self)
-        self._session.rest(key, partial(self._forget, partition))
-
-    def _forget(self, partition: Partition) -> None:
-        del self._known_marks[partition]
-        partition.unwatch(self)
-
-    def appended(self, partition: Partition, added_bytes: int) -> None:
-        key, high_watermark = self._known_marks[partition]
-        self._session.wake(key)
-        if self.waiting is not None:
-            self.waiting.watch_again(partition, high_watermark)
-            self.waiting.appended(partition, added_bytes)
-
-    def advanced(self, partition: Partition, added_bytes: int) -> None:
-        key, known_high_watermark = self._known_marks[partition]
-        if partition.high_watermark > known_high_watermark:
-            self._session.wake(key)
-            if self.waiting is not None:
-                self.waiting.watch_again(partition, known_high_watermark)
-                self.waiting.advanced(partition, added_bytes)
-
-    def ended(self, partition: Partition) -> None:
-        self._session.wake(self._known_marks[partition][0])
-        if self.waiting is not None:
-            self.waiting.ended(partition)
 
 
 class FollowerWaiting(_DelayedFetch):

@@ -13,10 +13,10 @@ from collections.abc import Generator, Iterable, Sequence
 from dataclasses import dataclass
 from typing import Final
 
-from odradek.broker.context import BrokerContext, RequestContext
-from odradek.broker.fetch.sessions import PartitionKey, RequestedPartition
 from odradek.broker.produce.record_validation import ZSTD_SINCE_FETCH
-from odradek.broker.throttling import fetch_bytes_max
+from odradek.broker.requests.context import BrokerContext, RequestContext
+from odradek.broker.requests.throttling import fetch_bytes_max
+from odradek.broker.sessions.fetch_sessions import PartitionKey, RequestedPartition
 from odradek.cluster.image import BrokerImage
 from odradek.model.errors import ErrorCode, KafkaError
 from odradek.model.ids import BrokerId

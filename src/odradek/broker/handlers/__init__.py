@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import Final
 
-from odradek.broker.context import ApiHandler
+from odradek.broker.requests.context import ApiHandler
 from odradek.model.lazy import lazy
 from odradek.protocol import APIS, Api
 

@@ -2,23 +2,28 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from typing import Final
+from collections.abc import Iterator, Mapping, Sequence
+from typing import TYPE_CHECKING, Final, Protocol
 
-from odradek.broker.app import Broker
-from odradek.broker.context import BrokerContext
 from odradek.broker.metrics.end_history import EndHistory
 from odradek.broker.metrics.expiry_families import of_certificates, of_delegation_tokens
 from odradek.broker.metrics.group_families import GroupFamilies
 from odradek.broker.metrics.partition_families import PartitionFamilies, is_led_as_preferred
 from odradek.broker.metrics.server_families import IdleShare, ServerFamilies, of_flushes
 from odradek.broker.metrics.transaction_families import TransactionFamilies
+from odradek.broker.requests.context import BrokerContext
 from odradek.cluster.image import NO_LEADER
 from odradek.config.listening.listeners import format_address
 from odradek.model.version import __version__
 from odradek.replication.leader_role import IsrCounts
-from odradek.runtime.real_loop_watch import BUCKETS_S
+from odradek.runtime.real_loop_watch import BUCKETS_S, LoopWatch
 from odradek.telemetry.metrics import Family, Histogram, counter, gauge, histogram, labels
+
+if TYPE_CHECKING:
+    from odradek.broker.instruments.record_traces import RecordTraces
+    from odradek.net.server import Server
+    from odradek.runtime.turns import Turns
+    from odradek.security.tls.listener_tls import ListenerCertificates
 
 _RUNNING: Final = 3
 """Kafka's number of the state in which a broker serves."""
@@ -28,10 +33,42 @@ _PARTITIONS_TOGETHER: Final = 256
 """The partitions of one step, which only their states are read of."""
 
 
+class MeasuredBroker(Protocol):
+    """A broker process's parts that its metrics read (`broker/app.py`)."""
+
+    traces: RecordTraces | None
+
+    @property
+    def is_serving(self) -> bool: ...
+
+    @property
+    def context(self) -> BrokerContext:
+        """The parts of the broker, once started."""
+
+    @property
+    def server(self) -> Server:
+        """The server of all listeners, while the broker serves."""
+
+    @property
+    def addresses(self) -> Sequence[tuple[str, int]]: ...
+
+    @property
+    def certificates(self) -> Mapping[str, ListenerCertificates]: ...
+
+    @property
+    def turns(self) -> Turns: ...
+
+    @property
+    def isr_counts(self) -> IsrCounts: ...
+
+    @property
+    def loop_watch(self) -> LoopWatch | None: ...
+
+
 class MetricsCollection:
     """Collects scrapes. Keeps between them what no part of the broker knows: when partitions grew."""
 
-    def __init__(self, broker: Broker) -> None:
+    def __init__(self, broker: MeasuredBroker) -> None:
         self._broker = broker
         self._ends = EndHistory()
         self._idle = IdleShare()
@@ -137,7 +174,7 @@ class ControllerFamilies:
         return [*self._totals, self._brokers, self._broker_info, self._topic_sizes]
 
 
-def of_process(broker: Broker) -> list[Family]:
+def of_process(broker: MeasuredBroker) -> list[Family]:
     """Returns the families of the broker as a whole: what it is, its connections, and how often something held its loop."""
     info = gauge("odradek_build_info", "The version of this broker; always 1.")
     info.add(1, labels(version=__version__))

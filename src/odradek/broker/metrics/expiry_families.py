@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from heapq import nsmallest
 from typing import TYPE_CHECKING, Final
 
-from odradek.broker.context import BrokerContext
+from odradek.broker.requests.context import BrokerContext
 from odradek.telemetry.metrics import Family, gauge, labels
 
 if TYPE_CHECKING:

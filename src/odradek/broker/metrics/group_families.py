@@ -12,9 +12,9 @@ from collections.abc import Iterable
 from functools import partial
 from typing import TYPE_CHECKING, Final
 
-from odradek.broker.context import BrokerContext
+from odradek.broker.fetch.end_offsets import known_ends
 from odradek.broker.metrics.end_history import EndHistory
-from odradek.broker.replicas.end_offsets import known_ends
+from odradek.broker.requests.context import BrokerContext
 from odradek.model.errors import KafkaError
 from odradek.model.ids import TopicPartition
 from odradek.runtime.turns import SLICE_ITEMS, Turn, slices

@@ -12,8 +12,7 @@ import time
 from collections.abc import Awaitable, Callable, Coroutine
 from typing import Any, Final, TypeVar
 
-from odradek.broker.app import Broker
-from odradek.broker.metrics.collection import MetricsCollection
+from odradek.broker.metrics.collection import MeasuredBroker, MetricsCollection
 from odradek.broker.metrics.readiness import findings_of, report
 from odradek.config.broker import BrokerConfig
 from odradek.config.listening.listeners import format_address, parse_host_port
@@ -42,7 +41,7 @@ _INDEX: Final = b"Odradek. /metrics (Prometheus, OpenMetrics), /livez, /readyz, 
 class MetricsListener:
     """Serves from `start` to `close`, also before the broker has started. Both are called on the broker's loop."""
 
-    def __init__(self, broker: Broker, config: BrokerConfig) -> None:
+    def __init__(self, broker: MeasuredBroker, config: BrokerConfig) -> None:
         """ConfigError for an address that is none, tokens that cannot be read, or a listener without TLS."""
         self._broker = broker
         self._config = config

@@ -11,9 +11,8 @@ import threading
 from collections.abc import Callable
 from typing import Final
 
-from odradek.broker.app import Broker
-from odradek.broker.metrics.collection import MetricsCollection
-from odradek.broker.metrics.record_traces import RecordTraces
+from odradek.broker.instruments.record_traces import RecordTraces
+from odradek.broker.metrics.collection import MeasuredBroker, MetricsCollection
 from odradek.config.broker import BrokerConfig
 from odradek.config.listening.listeners import checked_http_address
 from odradek.runtime.ports import Runtime
@@ -30,7 +29,7 @@ _NS_PER_MS: Final = 1_000_000
 class OtlpExport:
     """Exports from `start` to `close`. Both are called on the broker's loop, `start` before the broker starts."""
 
-    def __init__(self, broker: Broker, config: BrokerConfig, runtime: Runtime) -> None:
+    def __init__(self, broker: MeasuredBroker, config: BrokerConfig, runtime: Runtime) -> None:
         """ConfigError for an endpoint that is none, or without the packages."""
         endpoint = checked_http_address("odradek.otlp.endpoint", config.otlp.endpoint)
         node_id = config.server.node_id

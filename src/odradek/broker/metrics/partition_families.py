@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from typing import Final
 
-from odradek.broker.context import BrokerContext
+from odradek.broker.requests.context import BrokerContext
 from odradek.cluster.image import NO_LEADER, PartitionImage
 from odradek.model.errors import KafkaError
 from odradek.replication.partition import Partition

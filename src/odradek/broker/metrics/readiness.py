@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from enum import Enum
 from typing import Final
 
-from odradek.broker.context import BrokerContext
+from odradek.broker.requests.context import BrokerContext
 from odradek.cluster.image import NO_LEADER
 from odradek.runtime.turns import Turn
 

@@ -8,7 +8,7 @@ from heapq import nlargest
 from operator import itemgetter
 from typing import Final
 
-from odradek.broker.context import BrokerContext
+from odradek.broker.requests.context import BrokerContext
 from odradek.net.server import Server
 from odradek.runtime.turns import Turn
 from odradek.telemetry.metrics import Family, Histogram, counter, gauge, histogram, labels

@@ -6,7 +6,7 @@ from collections import Counter
 from heapq import nlargest
 from typing import TYPE_CHECKING, Final
 
-from odradek.broker.context import BrokerContext
+from odradek.broker.requests.context import BrokerContext
 from odradek.model.errors import KafkaError
 from odradek.runtime.turns import Turn
 from odradek.shards import Moment, Outcome, decided

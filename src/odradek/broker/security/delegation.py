@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from odradek.broker.cluster.link import ClusterLink
-from odradek.broker.context import BrokerContext, RequestContext
+from odradek.broker.requests.context import BrokerContext, RequestContext
 from odradek.cluster.documents import DELEGATION_TOKENS
 from odradek.config.broker import BrokerConfig
 from odradek.model.errors import ErrorCode, KafkaError

@@ -15,9 +15,9 @@ from uuid import UUID
 
 from odradek.broker.coordinators.runtime import CoordinatorRuntime
 from odradek.broker.replicas.replica_manager import ReplicaManager
+from odradek.broker.sessions.share_sessions import ShareSessionKey, ShareSessions
 from odradek.broker.share.dead_letters import DeadLetterTopics
 from odradek.broker.share.persister import SharePersister
-from odradek.broker.share.sessions import ShareSessionKey, ShareSessions
 from odradek.cluster.image import SHARE_GROUP_STATE
 from odradek.groups.share.partition import (
     AcknowledgedRange,

@@ -10,9 +10,9 @@ import pytest
 
 from odradek.broker.cluster import forwarding
 from odradek.broker.cluster.forwarding import Forwarding
-from odradek.broker.context import ApiHandler
-from odradek.broker.dispatch import Dispatcher
-from odradek.broker.metrics.requests import RequestFigures
+from odradek.broker.instruments.requests import RequestFigures
+from odradek.broker.requests.context import ApiHandler
+from odradek.broker.requests.dispatch import Dispatcher
 from odradek.config.broker import BrokerConfig
 from odradek.model.errors import ErrorCode, KafkaError
 from odradek.model.ids import BrokerId

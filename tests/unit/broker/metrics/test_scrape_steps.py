@@ -12,9 +12,9 @@ from types import FrameType, SimpleNamespace
 from typing import Any
 from uuid import UUID
 
+from odradek.broker.fetch.end_offsets import known_ends
 from odradek.broker.metrics.collection import ControllerFamilies
 from odradek.broker.metrics.partition_families import PartitionFamilies
-from odradek.broker.replicas.end_offsets import known_ends
 from odradek.cluster.image import NO_LEADER, PartitionImage, TopicImage
 from odradek.model.errors import ErrorCode, KafkaError
 from odradek.model.ids import BrokerId, LeaderEpoch, TopicPartition

@@ -10,8 +10,8 @@ from uuid import UUID
 
 import pytest
 
+from odradek.broker.sessions.share_sessions import ShareSessionKey
 from odradek.broker.share.partitions import LivePartition, SharePartitions
-from odradek.broker.share.sessions import ShareSessionKey
 from odradek.broker.share.state_store import UNREAD
 from odradek.cluster.image import PartitionImage
 from odradek.config.topic import LogConfig

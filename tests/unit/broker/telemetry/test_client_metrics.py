@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from prometheus_client.openmetrics.parser import text_string_to_metric_families
 
-from odradek.broker.config_resources import incremental
+from odradek.broker.handlers.config_resources import incremental
 from odradek.broker.telemetry.instances import ClientInstance, ClientInstances, check_instance_id
 from odradek.broker.telemetry.series import ClientSeries, SeriesRoom, families_of, family_name
 from odradek.broker.telemetry.subscriptions import ClientPattern, Subscribed, Subscriptions, TelemetryClient

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from odradek.broker.share.sessions import ShareSessionKey, ShareSessions
+from odradek.broker.sessions.share_sessions import ShareSessionKey, ShareSessions
 from odradek.client.share.share_record import SharePartitionId
 from odradek.client.share.share_session import ClientShareSession
 from odradek.model.errors import ErrorCode, KafkaError

@@ -6,7 +6,7 @@ The quorum is the controller alone, and stays so: DUPLICATE_VOTER for the contro
 from __future__ import annotations
 
 from odradek.broker.cluster.features import KRAFT_VERSION, level_of
-from odradek.broker.context import ApiHandler, BrokerContext, RequestContext
+from odradek.broker.requests.context import ApiHandler, BrokerContext, RequestContext
 from odradek.model.errors import ErrorCode
 from odradek.protocol.messages.cluster.add_raft_voter import AddRaftVoterRequest, AddRaftVoterResponse
 

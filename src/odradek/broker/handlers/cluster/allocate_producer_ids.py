@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from odradek.broker.context import ApiHandler, BrokerContext, RequestContext
+from odradek.broker.requests.context import ApiHandler, BrokerContext, RequestContext
 from odradek.model.errors import KafkaError
 from odradek.model.ids import BrokerId
 from odradek.protocol.messages.cluster.allocate_producer_ids import (

@@ -9,7 +9,7 @@ from __future__ import annotations
 from typing import Final
 from uuid import UUID
 
-from odradek.broker.context import ApiHandler, BrokerContext, RequestContext
+from odradek.broker.requests.context import ApiHandler, BrokerContext, RequestContext
 from odradek.cluster.image import PartitionImage
 from odradek.cluster.isr_changes import ProposedIsr
 from odradek.model.errors import ErrorCode, KafkaError

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from odradek.broker.context import ApiHandler, BrokerContext, RequestContext
+from odradek.broker.requests.context import ApiHandler, BrokerContext, RequestContext
 from odradek.model.errors import ErrorCode
 from odradek.protocol.messages.cluster.describe_quorum import (
     DescribeQuorumRequest,

@@ -11,9 +11,9 @@ from __future__ import annotations
 from collections.abc import Awaitable
 from typing import Final
 
-from odradek.broker import authorization
 from odradek.broker.cluster.forwarded_apis import FORWARDED
-from odradek.broker.context import ApiHandler, BrokerContext, RequestContext
+from odradek.broker.requests import authorization
+from odradek.broker.requests.context import ApiHandler, BrokerContext, RequestContext
 from odradek.model.errors import ErrorCode, KafkaError, OdradekError
 from odradek.net.replies import Chunks, HeldReply, Reply
 from odradek.protocol import APIS, decode_request_header

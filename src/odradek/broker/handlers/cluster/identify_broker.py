@@ -4,7 +4,7 @@
 from __future__ import annotations
 
 from odradek.broker.cluster.previous_incarnation import IDENTIFY_BROKER
-from odradek.broker.context import ApiHandler, BrokerContext, RequestContext
+from odradek.broker.requests.context import ApiHandler, BrokerContext, RequestContext
 from odradek.protocol.messages.cluster.identify_broker import IdentifyBrokerRequest, IdentifyBrokerResponse
 
 

@@ -7,7 +7,7 @@ The quorum is the controller alone, and stays so. The answers are those of Kafka
 from __future__ import annotations
 
 from odradek.broker.cluster.features import KRAFT_VERSION, level_of
-from odradek.broker.context import ApiHandler, BrokerContext, RequestContext
+from odradek.broker.requests.context import ApiHandler, BrokerContext, RequestContext
 from odradek.model.errors import ErrorCode
 from odradek.protocol.messages.cluster.remove_raft_voter import (
     RemoveRaftVoterRequest,

@@ -6,7 +6,7 @@ runs, which would register again at once.
 
 from __future__ import annotations
 
-from odradek.broker.context import ApiHandler, BrokerContext, RequestContext
+from odradek.broker.requests.context import ApiHandler, BrokerContext, RequestContext
 from odradek.model.errors import KafkaError
 from odradek.model.ids import BrokerId
 from odradek.protocol.messages.cluster.unregister_broker import (

@@ -5,7 +5,7 @@ No controller registers itself here: the controller is one of the brokers, chose
 
 from __future__ import annotations
 
-from odradek.broker.context import ApiHandler, BrokerContext, RequestContext
+from odradek.broker.requests.context import ApiHandler, BrokerContext, RequestContext
 from odradek.model.errors import ErrorCode
 from odradek.protocol.messages.cluster.unregister_controller import (
     UnregisterControllerRequest,

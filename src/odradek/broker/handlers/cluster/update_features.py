@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable, Collection
 
 from odradek.broker.cluster.features import FeatureUpgrade, check_update, level_of
-from odradek.broker.context import ApiHandler, BrokerContext, RequestContext
+from odradek.broker.requests.context import ApiHandler, BrokerContext, RequestContext
 from odradek.cluster.documents import FEATURES
 from odradek.cluster.image import FeatureLevels
 from odradek.model.errors import ErrorCode, KafkaError

@@ -3,8 +3,8 @@ and still what older clients send."""
 
 from __future__ import annotations
 
-from odradek.broker.config_resources import alter, each_once, replacing
-from odradek.broker.context import ApiHandler, BrokerContext, RequestContext
+from odradek.broker.handlers.config_resources import alter, each_once, replacing
+from odradek.broker.requests.context import ApiHandler, BrokerContext, RequestContext
 from odradek.model.errors import ErrorCode, ErrorContent, KafkaError
 from odradek.protocol.messages.configs.alter_configs import (
     AlterConfigsRequest,

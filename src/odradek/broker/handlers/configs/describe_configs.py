@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from functools import partial
 
-from odradek.broker.config_resources import (
+from odradek.broker.handlers.config_resources import (
     BROKER_LOGGER,
     CLIENT_METRICS,
     GROUP,
@@ -20,7 +20,7 @@ from odradek.broker.config_resources import (
     topic_resource,
     unsupported,
 )
-from odradek.broker.context import ApiHandler, BrokerContext, RequestContext
+from odradek.broker.requests.context import ApiHandler, BrokerContext, RequestContext
 from odradek.cluster.documents import BROKER
 from odradek.config.client_metrics import describe_client_metrics
 from odradek.config.definition import SettingType

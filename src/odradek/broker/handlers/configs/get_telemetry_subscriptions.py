@@ -6,7 +6,7 @@ and the default interval, and asks again after it.
 
 from __future__ import annotations
 
-from odradek.broker.context import ApiHandler, BrokerContext, RequestContext
+from odradek.broker.requests.context import ApiHandler, BrokerContext, RequestContext
 from odradek.broker.telemetry.instances import COMPRESSION_TYPES
 from odradek.model.errors import KafkaError
 from odradek.protocol.messages.configs.get_telemetry_subscriptions import (

@@ -5,8 +5,14 @@ Of topics, brokers (one, or all by the name ""), groups, subscriptions to client
 
 from __future__ import annotations
 
-from odradek.broker.config_resources import BROKER_LOGGER, alter, alter_loggers, each_once, incremental
-from odradek.broker.context import ApiHandler, BrokerContext, RequestContext
+from odradek.broker.handlers.config_resources import (
+    BROKER_LOGGER,
+    alter,
+    alter_loggers,
+    each_once,
+    incremental,
+)
+from odradek.broker.requests.context import ApiHandler, BrokerContext, RequestContext
 from odradek.model.errors import ErrorCode, ErrorContent, KafkaError
 from odradek.protocol.messages.configs.incremental_alter_configs import (
     AlterConfigsResource,

@@ -10,8 +10,8 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Final
 
-from odradek.broker.config_resources import BROKER_LOGGER, CLIENT_METRICS, GROUP, TOPIC
-from odradek.broker.context import ApiHandler, BrokerContext, RequestContext
+from odradek.broker.handlers.config_resources import BROKER_LOGGER, CLIENT_METRICS, GROUP, TOPIC
+from odradek.broker.requests.context import ApiHandler, BrokerContext, RequestContext
 from odradek.cluster.documents import BROKER
 from odradek.model.errors import ErrorCode
 from odradek.protocol.messages.configs.list_config_resources import (

@@ -6,7 +6,7 @@ cannot be read is INVALID_RECORD, as where a receiver of Kafka's fails.
 
 from __future__ import annotations
 
-from odradek.broker.context import ApiHandler, BrokerContext, RequestContext
+from odradek.broker.requests.context import ApiHandler, BrokerContext, RequestContext
 from odradek.broker.telemetry.instances import check_instance_id
 from odradek.model.errors import ErrorCode, KafkaError, OdradekError
 from odradek.protocol.messages.configs.push_telemetry import PushTelemetryRequest, PushTelemetryResponse

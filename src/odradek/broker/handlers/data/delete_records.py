@@ -12,9 +12,9 @@ from __future__ import annotations
 import asyncio
 from functools import partial
 
-from odradek.broker.context import ApiHandler, BrokerContext, RequestContext
-from odradek.broker.dispatch import with_timeout
-from odradek.broker.replicas.end_offsets import FLUSH_MS_MAX, readable, unreadable
+from odradek.broker.fetch.end_offsets import FLUSH_MS_MAX, readable, unreadable
+from odradek.broker.requests.context import ApiHandler, BrokerContext, RequestContext
+from odradek.broker.requests.dispatch import with_timeout
 from odradek.model.errors import ErrorCode, KafkaError
 from odradek.protocol.messages.data.delete_records import (
     DeleteRecordsPartition,

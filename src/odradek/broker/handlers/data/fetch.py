@@ -1,6 +1,6 @@
 """Fetch (1): read batches from partitions, waiting for them when asked to.
 
-Versions 4-18: fetch sessions from v7 (KIP-227, `broker/fetch/sessions.py`), divergence detection from v12 (KIP-595),
+Versions 4-18: fetch sessions from v7 (KIP-227, `broker/sessions/fetch_sessions.py`), divergence detection from v12 (KIP-595),
 topic ids from v13. The first partition with data gives at least one whole batch, however large; the rest stays within the
 request's and the broker's limits. `broker/fetch/reading.py` reads, `broker/fetch/delayed_fetch.py` waits.
 
@@ -21,11 +21,11 @@ from collections.abc import Awaitable, Coroutine, Iterable, Sequence
 from typing import Any, Final
 from uuid import UUID
 
-from odradek.broker.cluster.current_leader import HINTED, LeaderHints
-from odradek.broker.context import ApiHandler, BrokerContext, HeldResponse, RequestContext
-from odradek.broker.fetch.delayed_fetch import ConsumerWaiting, FollowerWaiting, UnchangedPartitions
+from odradek.broker.fetch.delayed_fetch import ConsumerWaiting, FollowerWaiting
 from odradek.broker.fetch.reading import FetchingBroker, FetchReader, Result, failed
-from odradek.broker.fetch.sessions import (
+from odradek.broker.handlers.current_leader import HINTED, LeaderHints
+from odradek.broker.requests.context import ApiHandler, BrokerContext, HeldResponse, RequestContext
+from odradek.broker.sessions.fetch_sessions import (
     FINAL_EPOCH,
     SESSION_PARTITIONS_MAX,
     FetchSession,
@@ -36,6 +36,7 @@ from odradek.broker.fetch.sessions import (
     identified,
     named,
 )
+from odradek.broker.sessions.unchanged_partitions import UnchangedPartitions
 from odradek.model.errors import ErrorCode, KafkaError
 from odradek.model.ids import BrokerId, Offset
 from odradek.protocol.messages.data.fetch import (

@@ -17,8 +17,8 @@ import asyncio
 from collections.abc import Awaitable, Callable, Collection, Generator, Iterable
 from functools import partial
 
-from odradek.broker.context import ApiHandler, BrokerContext, RequestContext
-from odradek.broker.replicas.end_offsets import readable, unreadable
+from odradek.broker.fetch.end_offsets import readable, unreadable
+from odradek.broker.requests.context import ApiHandler, BrokerContext, RequestContext
 from odradek.model.errors import ErrorCode, KafkaError
 from odradek.protocol.messages.data.list_offsets import (
     ListOffsetsPartition,

@@ -5,7 +5,7 @@ from __future__ import annotations
 
 from functools import partial
 
-from odradek.broker.context import ApiHandler, BrokerContext, RequestContext
+from odradek.broker.requests.context import ApiHandler, BrokerContext, RequestContext
 from odradek.model.errors import ErrorCode, KafkaError
 from odradek.protocol.messages.data.offset_for_leader_epoch import (
     EpochEndOffset,

@@ -20,9 +20,7 @@ from typing import Final
 from uuid import UUID
 
 from odradek.broker.access.conditions import has_transactional_batches
-from odradek.broker.cluster.current_leader import LeaderHints
-from odradek.broker.context import ApiHandler, BrokerContext, HeldResponse, RequestContext
-from odradek.broker.dispatch import closing_error, with_timeout
+from odradek.broker.handlers.current_leader import LeaderHints
 from odradek.broker.produce.record_validation import (
     Batches,
     InlineWork,
@@ -31,6 +29,8 @@ from odradek.broker.produce.record_validation import (
     checked_batches,
 )
 from odradek.broker.produce.transaction_verification import TransactionVerification
+from odradek.broker.requests.context import ApiHandler, BrokerContext, HeldResponse, RequestContext
+from odradek.broker.requests.dispatch import closing_error, with_timeout
 from odradek.model.errors import ErrorCode, ErrorContent, KafkaError, RecordsRefusedError
 from odradek.protocol.messages.data.produce import (
     BatchIndexAndErrorMessage,

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from odradek.broker.authorization import GROUP_OPERATIONS
-from odradek.broker.context import ApiHandler, BrokerContext, RequestContext
+from odradek.broker.requests.authorization import GROUP_OPERATIONS
+from odradek.broker.requests.context import ApiHandler, BrokerContext, RequestContext
 from odradek.model.errors import ErrorCode, KafkaError
 from odradek.protocol.messages.groups.consumer_group_describe import (
     ConsumerGroupDescribeRequest,

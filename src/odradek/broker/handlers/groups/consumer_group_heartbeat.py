@@ -7,8 +7,8 @@ feature `group.version` is at 0.
 from __future__ import annotations
 
 from odradek.broker.cluster.features import GROUP_VERSION, level_of
-from odradek.broker.context import ApiHandler, BrokerContext, RequestContext
-from odradek.broker.coordinators.group_requests import caller
+from odradek.broker.handlers.group_requests import caller
+from odradek.broker.requests.context import ApiHandler, BrokerContext, RequestContext
 from odradek.model.errors import ErrorCode, KafkaError
 from odradek.protocol.messages.groups.consumer_group_heartbeat import (
     ConsumerGroupHeartbeatRequest,

@@ -8,8 +8,8 @@ from __future__ import annotations
 
 from typing import Final
 
-from odradek.broker.authorization import GROUP_OPERATIONS, NOT_ASKED
-from odradek.broker.context import ApiHandler, BrokerContext, RequestContext
+from odradek.broker.requests.authorization import GROUP_OPERATIONS, NOT_ASKED
+from odradek.broker.requests.context import ApiHandler, BrokerContext, RequestContext
 from odradek.groups.classic.states import ClassicGroupState
 from odradek.model.errors import ErrorCode, KafkaError
 from odradek.protocol.messages.groups.describe_groups import (

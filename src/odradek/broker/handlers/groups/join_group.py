@@ -6,8 +6,8 @@ from collections.abc import Awaitable
 from functools import partial
 from typing import Final
 
-from odradek.broker.context import ApiHandler, BrokerContext, RequestContext
-from odradek.broker.coordinators.group_requests import caller
+from odradek.broker.handlers.group_requests import caller
+from odradek.broker.requests.context import ApiHandler, BrokerContext, RequestContext
 from odradek.model.errors import KafkaError
 from odradek.protocol.messages.groups.join_group import JoinGroupRequest, JoinGroupResponse
 from odradek.runtime.prompt import PromptFuture

@@ -5,7 +5,7 @@ States are compared without regard to case, as types are; an unknown one matches
 
 from __future__ import annotations
 
-from odradek.broker.context import ApiHandler, BrokerContext, RequestContext
+from odradek.broker.requests.context import ApiHandler, BrokerContext, RequestContext
 from odradek.groups.descriptions import Listed
 from odradek.model.errors import KafkaError
 from odradek.protocol.messages.groups.list_groups import ListedGroup, ListGroupsRequest, ListGroupsResponse

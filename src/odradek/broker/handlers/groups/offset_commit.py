@@ -5,14 +5,14 @@ from __future__ import annotations
 from functools import partial
 from typing import Final
 
-from odradek.broker.context import ApiHandler, BrokerContext, HeldResponse, RequestContext
-from odradek.broker.coordinators.group_requests import (
+from odradek.broker.handlers.group_requests import (
     OFFSETS_AT_ONCE,
     commit_in_time,
     commit_records,
     commit_then,
     has_partition,
 )
+from odradek.broker.requests.context import ApiHandler, BrokerContext, HeldResponse, RequestContext
 from odradek.groups.offsets.committing import Commit, CommitRequest
 from odradek.groups.shard.kinds import Committer
 from odradek.groups.shard.offset_table import Place

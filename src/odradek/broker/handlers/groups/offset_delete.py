@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from functools import partial
 
-from odradek.broker.context import ApiHandler, BrokerContext, RequestContext
-from odradek.broker.coordinators.group_requests import OFFSETS_AT_ONCE, has_partition
+from odradek.broker.handlers.group_requests import OFFSETS_AT_ONCE, has_partition
+from odradek.broker.requests.context import ApiHandler, BrokerContext, RequestContext
 from odradek.groups.shard.offset_table import Place
 from odradek.model.errors import ErrorCode, KafkaError
 from odradek.protocol.messages.groups.offset_delete import (

@@ -8,8 +8,8 @@ from functools import partial
 from typing import Final
 from uuid import UUID
 
-from odradek.broker.context import ApiHandler, BrokerContext, RequestContext
-from odradek.broker.coordinators.group_requests import OFFSETS_AT_ONCE
+from odradek.broker.handlers.group_requests import OFFSETS_AT_ONCE
+from odradek.broker.requests.context import ApiHandler, BrokerContext, RequestContext
 from odradek.groups.offsets.fetching import FetchedOffset
 from odradek.groups.shard.offset_table import Place
 from odradek.model.errors import ErrorCode, KafkaError

@@ -7,8 +7,8 @@ from __future__ import annotations
 
 from typing import Final
 
-from odradek.broker.authorization import GROUP_OPERATIONS
-from odradek.broker.context import ApiHandler, BrokerContext, RequestContext
+from odradek.broker.requests.authorization import GROUP_OPERATIONS
+from odradek.broker.requests.context import ApiHandler, BrokerContext, RequestContext
 from odradek.model.errors import ErrorCode, KafkaError
 from odradek.protocol.messages.groups.streams_group_describe import (
     DescribedGroup,

@@ -10,8 +10,8 @@ from collections.abc import Iterable
 from typing import Final
 
 from odradek.broker.cluster.features import STREAMS_VERSION, level_of
-from odradek.broker.context import ApiHandler, BrokerContext, RequestContext
-from odradek.broker.coordinators.group_requests import caller
+from odradek.broker.handlers.group_requests import caller
+from odradek.broker.requests.context import ApiHandler, BrokerContext, RequestContext
 from odradek.cluster.image import INTERNAL_TOPICS
 from odradek.groups.streams.heartbeats import StreamsHeartbeat
 from odradek.groups.streams.topology import ELEMENTS_MAX, StatusCode, named_topics

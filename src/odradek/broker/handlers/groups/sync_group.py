@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import Final
 
-from odradek.broker.context import ApiHandler, BrokerContext, RequestContext
-from odradek.broker.coordinators.group_requests import caller
+from odradek.broker.handlers.group_requests import caller
+from odradek.broker.requests.context import ApiHandler, BrokerContext, RequestContext
 from odradek.model.errors import ErrorCode, KafkaError
 from odradek.protocol.messages.groups.sync_group import SyncGroupRequest, SyncGroupResponse
 from odradek.runtime.prompt import PromptFuture

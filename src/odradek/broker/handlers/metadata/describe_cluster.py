@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Awaitable
 
-from odradek.broker.authorization import CLUSTER_OPERATIONS, NOT_ASKED
-from odradek.broker.context import ApiHandler, BrokerContext, RequestContext
+from odradek.broker.requests.authorization import CLUSTER_OPERATIONS, NOT_ASKED
+from odradek.broker.requests.context import ApiHandler, BrokerContext, RequestContext
 from odradek.model.errors import ErrorCode
 from odradek.protocol.messages.metadata.describe_cluster import (
     DescribeClusterBroker,

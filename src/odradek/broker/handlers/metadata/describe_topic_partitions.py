@@ -5,9 +5,9 @@ from __future__ import annotations
 from bisect import bisect_left
 from operator import attrgetter
 
-from odradek.broker.authorization import TOPIC_OPERATIONS
-from odradek.broker.context import ApiHandler, BrokerContext, RequestContext
 from odradek.broker.handlers.metadata.metadata import alive_brokers, is_valid_name, leader_and_offline
+from odradek.broker.requests.authorization import TOPIC_OPERATIONS
+from odradek.broker.requests.context import ApiHandler, BrokerContext, RequestContext
 from odradek.cluster.image import NO_LEADER, TopicImage
 from odradek.model.errors import ErrorCode
 from odradek.model.ids import BrokerId

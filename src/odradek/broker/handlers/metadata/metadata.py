@@ -13,8 +13,8 @@ from functools import partial
 from typing import NamedTuple
 from uuid import UUID
 
-from odradek.broker.authorization import CLUSTER_OPERATIONS, NOT_ASKED, TOPIC_OPERATIONS
-from odradek.broker.context import ApiHandler, BrokerContext, RequestContext
+from odradek.broker.requests.authorization import CLUSTER_OPERATIONS, NOT_ASKED, TOPIC_OPERATIONS
+from odradek.broker.requests.context import ApiHandler, BrokerContext, RequestContext
 from odradek.cluster.image import INTERNAL_TOPICS, NO_LEADER, ClusterImage, PartitionImage, TopicImage
 from odradek.cluster.planning import TopicSpec
 from odradek.model.errors import ErrorCode, KafkaError

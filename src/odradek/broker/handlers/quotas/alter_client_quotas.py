@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Final
 
-from odradek.broker.context import ApiHandler, BrokerContext, RequestContext
+from odradek.broker.requests.context import ApiHandler, BrokerContext, RequestContext
 from odradek.cluster.documents import CLIENT_QUOTAS
 from odradek.cluster.image import ClientQuotas
 from odradek.model.errors import ErrorCode, KafkaError

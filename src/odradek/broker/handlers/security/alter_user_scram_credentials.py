@@ -10,7 +10,7 @@ from collections import Counter
 from operator import attrgetter
 from typing import Final
 
-from odradek.broker.context import ApiHandler, BrokerContext, RequestContext
+from odradek.broker.requests.context import ApiHandler, BrokerContext, RequestContext
 from odradek.cluster.documents import SCRAM_USERS
 from odradek.model.errors import ErrorCode, KafkaError
 from odradek.protocol.messages.security.alter_user_scram_credentials import (

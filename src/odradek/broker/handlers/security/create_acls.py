@@ -7,7 +7,7 @@ POLICY_VIOLATION when the cluster would have more than its registry takes.
 from __future__ import annotations
 
 from odradek.broker.access.authorizers import check_keeps_acls
-from odradek.broker.context import ApiHandler, BrokerContext, RequestContext
+from odradek.broker.requests.context import ApiHandler, BrokerContext, RequestContext
 from odradek.cluster.documents import ACL_DOCUMENTS, part_of
 from odradek.model.errors import ErrorCode, KafkaError
 from odradek.protocol.messages.security.create_acls import (

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from odradek.broker.context import ApiHandler, BrokerContext, RequestContext
+from odradek.broker.requests.context import ApiHandler, BrokerContext, RequestContext
 from odradek.broker.security.delegation import enabled_terms
 from odradek.cluster.documents import DELEGATION_TOKENS
 from odradek.config.sasl import SCRAM_MECHANISMS

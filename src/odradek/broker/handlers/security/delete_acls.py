@@ -7,7 +7,7 @@ an authorizer there is nothing to delete: SECURITY_DISABLED for each filter.
 from __future__ import annotations
 
 from odradek.broker.access.authorizers import check_keeps_acls
-from odradek.broker.context import ApiHandler, BrokerContext, RequestContext
+from odradek.broker.requests.context import ApiHandler, BrokerContext, RequestContext
 from odradek.cluster.documents import ACL_DOCUMENTS, AclPart
 from odradek.model.errors import ErrorCode, KafkaError
 from odradek.protocol.messages.security.delete_acls import (

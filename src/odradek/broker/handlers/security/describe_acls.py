@@ -6,7 +6,7 @@ Without an authorizer there are none to describe: SECURITY_DISABLED.
 from __future__ import annotations
 
 from odradek.broker.access.authorizers import check_keeps_acls
-from odradek.broker.context import ApiHandler, BrokerContext, RequestContext
+from odradek.broker.requests.context import ApiHandler, BrokerContext, RequestContext
 from odradek.model.errors import ErrorCode, KafkaError
 from odradek.protocol.messages.security.describe_acls import (
     AclDescription,

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from odradek.broker.context import ApiHandler, BrokerContext, RequestContext
+from odradek.broker.requests.context import ApiHandler, BrokerContext, RequestContext
 from odradek.broker.security.delegation import enabled_terms
 from odradek.model.errors import ErrorCode, KafkaError
 from odradek.protocol.acls import AclOperation, AclResourceType

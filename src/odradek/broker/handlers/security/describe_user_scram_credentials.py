@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections import Counter
 
-from odradek.broker.context import ApiHandler, BrokerContext, RequestContext
+from odradek.broker.requests.context import ApiHandler, BrokerContext, RequestContext
 from odradek.model.errors import ErrorCode
 from odradek.protocol.messages.security.describe_user_scram_credentials import (
     CredentialInfo,

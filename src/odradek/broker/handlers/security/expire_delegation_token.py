@@ -6,7 +6,7 @@ until their session ends, as they heard at the login. The errors are those of `b
 
 from __future__ import annotations
 
-from odradek.broker.context import ApiHandler, BrokerContext, RequestContext
+from odradek.broker.requests.context import ApiHandler, BrokerContext, RequestContext
 from odradek.broker.security.delegation import change_token
 from odradek.model.errors import ErrorCode, KafkaError
 from odradek.protocol.messages.security.expire_delegation_token import (

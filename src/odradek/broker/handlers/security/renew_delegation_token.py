@@ -6,7 +6,7 @@ Its owner and its renewers may ask. Answered when every broker in service knows 
 
 from __future__ import annotations
 
-from odradek.broker.context import ApiHandler, BrokerContext, RequestContext
+from odradek.broker.requests.context import ApiHandler, BrokerContext, RequestContext
 from odradek.broker.security.delegation import change_token
 from odradek.model.errors import ErrorCode, KafkaError
 from odradek.protocol.messages.security.renew_delegation_token import (

@@ -3,7 +3,7 @@ not part of one: ILLEGAL_SASL_STATE."""
 
 from __future__ import annotations
 
-from odradek.broker.context import ApiHandler, BrokerContext, RequestContext
+from odradek.broker.requests.context import ApiHandler, BrokerContext, RequestContext
 from odradek.model.errors import ErrorCode
 from odradek.protocol.messages.security.sasl_authenticate import (
     SaslAuthenticateRequest,

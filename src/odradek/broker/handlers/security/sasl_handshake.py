@@ -3,7 +3,7 @@ over a listener without SASL, or too soon after the last login: ILLEGAL_SASL_STA
 
 from __future__ import annotations
 
-from odradek.broker.context import ApiHandler, BrokerContext, RequestContext
+from odradek.broker.requests.context import ApiHandler, BrokerContext, RequestContext
 from odradek.model.errors import ErrorCode
 from odradek.protocol.messages.security.sasl_handshake import SaslHandshakeRequest, SaslHandshakeResponse
 

@@ -7,8 +7,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from odradek.broker.context import ApiHandler, BrokerContext, RequestContext
-from odradek.broker.coordinators.group_requests import has_partition
+from odradek.broker.handlers.group_requests import has_partition
+from odradek.broker.requests.context import ApiHandler, BrokerContext, RequestContext
 from odradek.groups.share.group import StateTopic
 from odradek.groups.share.state_formats import SharePlace
 from odradek.model.errors import ErrorCode, KafkaError

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from odradek.broker.context import ApiHandler, BrokerContext, RequestContext
-from odradek.broker.share.deletion import forget_topic
+from odradek.broker.handlers.share_deletion import forget_topic
+from odradek.broker.requests.context import ApiHandler, BrokerContext, RequestContext
 from odradek.model.errors import ErrorCode, KafkaError
 from odradek.model.ids import ZERO_UUID
 from odradek.protocol.messages.share.delete_share_group_offsets import (

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from odradek.broker.context import ApiHandler, BrokerContext, RequestContext
-from odradek.broker.share.state_requests import kept
+from odradek.broker.handlers.share_state_requests import kept
+from odradek.broker.requests.context import ApiHandler, BrokerContext, RequestContext
 from odradek.model.errors import KafkaError
 from odradek.protocol.messages.share.delete_share_group_state import (
     DeleteShareGroupStateRequest,

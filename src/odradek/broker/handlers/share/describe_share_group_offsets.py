@@ -7,8 +7,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from odradek.broker.context import ApiHandler, BrokerContext, RequestContext
-from odradek.broker.replicas.end_offsets import high_watermark_of
+from odradek.broker.fetch.end_offsets import high_watermark_of
+from odradek.broker.requests.context import ApiHandler, BrokerContext, RequestContext
 from odradek.cluster.image import SHARE_GROUP_STATE
 from odradek.groups.share.state import UNKNOWN_OFFSET
 from odradek.groups.share.state_formats import SharePlace

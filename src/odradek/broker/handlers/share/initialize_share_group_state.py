@@ -9,8 +9,8 @@ from __future__ import annotations
 from collections.abc import Awaitable
 from functools import partial
 
-from odradek.broker.context import ApiHandler, BrokerContext, RequestContext
-from odradek.broker.share.state_requests import kept
+from odradek.broker.handlers.share_state_requests import kept
+from odradek.broker.requests.context import ApiHandler, BrokerContext, RequestContext
 from odradek.broker.share.state_store import ShareStateStore
 from odradek.cluster.image import ClusterImage
 from odradek.groups.share.state_formats import SharePlace

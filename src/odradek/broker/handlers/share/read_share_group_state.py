@@ -5,8 +5,8 @@ No earlier leader may read or write from then on: FENCED_LEADER_EPOCH. What is n
 
 from __future__ import annotations
 
-from odradek.broker.context import ApiHandler, BrokerContext, RequestContext
-from odradek.broker.share.state_requests import kept
+from odradek.broker.handlers.share_state_requests import kept
+from odradek.broker.requests.context import ApiHandler, BrokerContext, RequestContext
 from odradek.groups.share.state import UNKNOWN_OFFSET, ShareState
 from odradek.model.errors import KafkaError
 from odradek.protocol.messages.share.read_share_group_state import (

@@ -7,8 +7,8 @@ from __future__ import annotations
 
 from functools import partial
 
-from odradek.broker.context import ApiHandler, BrokerContext, RequestContext
-from odradek.broker.share.state_requests import kept
+from odradek.broker.handlers.share_state_requests import kept
+from odradek.broker.requests.context import ApiHandler, BrokerContext, RequestContext
 from odradek.groups.share.state import Summary
 from odradek.model.errors import KafkaError
 from odradek.protocol.messages.share.read_share_group_state_summary import (

@@ -6,8 +6,7 @@ did not acknowledge comes back.
 
 from __future__ import annotations
 
-from odradek.broker.context import ApiHandler, BrokerContext, RequestContext
-from odradek.broker.share.acknowledging import (
+from odradek.broker.handlers.share_acknowledging import (
     AcknowledgementOutcome,
     AcknowledgementTask,
     ReadPlace,
@@ -17,7 +16,8 @@ from odradek.broker.share.acknowledging import (
     member_of,
     session_of,
 )
-from odradek.broker.share.sessions import CLOSING
+from odradek.broker.requests.context import ApiHandler, BrokerContext, RequestContext
+from odradek.broker.sessions.share_sessions import CLOSING
 from odradek.model.errors import ErrorCode, KafkaError
 from odradek.protocol.messages.share.share_acknowledge import (
     PartitionData,

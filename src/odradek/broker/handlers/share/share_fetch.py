@@ -10,8 +10,7 @@ import asyncio
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
-from odradek.broker.context import ApiHandler, BrokerContext, HeldResponse, RequestContext
-from odradek.broker.share.acknowledging import (
+from odradek.broker.handlers.share_acknowledging import (
     AcknowledgementOutcome,
     AcknowledgementTask,
     ReadPlace,
@@ -23,10 +22,11 @@ from odradek.broker.share.acknowledging import (
     open_session,
     session_of,
 )
+from odradek.broker.requests.context import ApiHandler, BrokerContext, HeldResponse, RequestContext
+from odradek.broker.requests.throttling import fetch_bytes_max
+from odradek.broker.sessions.share_sessions import CLOSING, OPENING, ShareSession, ShareSessionKey
 from odradek.broker.share.partitions import LivePartition
 from odradek.broker.share.reading import AcquiredBatches, FetchedRange, FetchLimits, acquire, read_acquirable
-from odradek.broker.share.sessions import CLOSING, OPENING, ShareSession, ShareSessionKey
-from odradek.broker.throttling import fetch_bytes_max
 from odradek.groups.share.state_formats import SharePlace
 from odradek.model.errors import ErrorCode, ErrorContent, KafkaError
 from odradek.protocol.messages.share.share_fetch import (

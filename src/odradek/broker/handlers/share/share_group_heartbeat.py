@@ -6,8 +6,8 @@ Nothing waits: a member learns its partitions by its next heartbeat. UNSUPPORTED
 from __future__ import annotations
 
 from odradek.broker.cluster.features import SHARE_VERSION, level_of
-from odradek.broker.context import ApiHandler, BrokerContext, RequestContext
-from odradek.broker.coordinators.group_requests import caller
+from odradek.broker.handlers.group_requests import caller
+from odradek.broker.requests.context import ApiHandler, BrokerContext, RequestContext
 from odradek.model.errors import ErrorCode, KafkaError
 from odradek.protocol.messages.share.share_group_heartbeat import (
     ShareGroupHeartbeatRequest,

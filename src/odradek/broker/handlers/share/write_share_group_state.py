@@ -6,8 +6,8 @@ start (v1) is counted here, from the batches.
 
 from __future__ import annotations
 
-from odradek.broker.context import ApiHandler, BrokerContext, RequestContext
-from odradek.broker.share.state_requests import kept
+from odradek.broker.handlers.share_state_requests import kept
+from odradek.broker.requests.context import ApiHandler, BrokerContext, RequestContext
 from odradek.groups.share.state import StateChange
 from odradek.groups.share.state_formats import unlisted
 from odradek.model.errors import ErrorCode, KafkaError

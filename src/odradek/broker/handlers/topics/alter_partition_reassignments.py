@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from functools import partial
 
-from odradek.broker.context import ApiHandler, BrokerContext, RequestContext
+from odradek.broker.requests.context import ApiHandler, BrokerContext, RequestContext
 from odradek.cluster.reassignment import Reassignment
 from odradek.model.errors import ErrorCode, KafkaError
 from odradek.model.ids import BrokerId

@@ -6,7 +6,7 @@ directory where the partition is already gives a move up.
 
 from __future__ import annotations
 
-from odradek.broker.context import ApiHandler, BrokerContext, RequestContext
+from odradek.broker.requests.context import ApiHandler, BrokerContext, RequestContext
 from odradek.config.data_directory import absolute_directory
 from odradek.model.errors import ErrorCode, KafkaError
 from odradek.protocol.messages.topics.alter_replica_log_dirs import (

@@ -7,8 +7,8 @@ from __future__ import annotations
 
 from collections import Counter
 
-from odradek.broker.context import ApiHandler, BrokerContext, RequestContext
-from odradek.broker.throttling import Mutations
+from odradek.broker.requests.context import ApiHandler, BrokerContext, RequestContext
+from odradek.broker.requests.throttling import Mutations
 from odradek.cluster.image import TopicImage
 from odradek.cluster.planning import MorePartitions, together
 from odradek.model.errors import ErrorCode, KafkaError

@@ -10,8 +10,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Final
 
-from odradek.broker.context import ApiHandler, BrokerContext, RequestContext
-from odradek.broker.throttling import Mutations
+from odradek.broker.requests.context import ApiHandler, BrokerContext, RequestContext
+from odradek.broker.requests.throttling import Mutations
 from odradek.cluster.image import TopicImage
 from odradek.cluster.planning import PARTITIONS_PER_CHANGE_MAX, TopicSpec, together
 from odradek.config.describe import DescribedSetting, describe_topic

@@ -7,8 +7,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from uuid import UUID
 
-from odradek.broker.context import ApiHandler, BrokerContext, RequestContext
-from odradek.broker.throttling import Mutations
+from odradek.broker.requests.context import ApiHandler, BrokerContext, RequestContext
+from odradek.broker.requests.throttling import Mutations
 from odradek.cluster.image import ClusterImage, TopicImage
 from odradek.model.errors import ErrorCode, KafkaError
 from odradek.model.ids import ZERO_UUID

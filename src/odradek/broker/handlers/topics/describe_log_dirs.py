@@ -7,9 +7,9 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from odradek.broker.context import ApiHandler, BrokerContext, RequestContext
 from odradek.broker.replicas.log_dir_moves import FutureLog
 from odradek.broker.replicas.replica_manager import DirectoryState
+from odradek.broker.requests.context import ApiHandler, BrokerContext, RequestContext
 from odradek.model.errors import ErrorCode
 from odradek.protocol.messages.topics.describe_log_dirs import (
     DescribeLogDirsPartition,

@@ -13,8 +13,8 @@ from collections.abc import Awaitable, Iterable, Mapping
 from functools import partial
 from typing import Final
 
-from odradek.broker.context import ApiHandler, BrokerContext, RequestContext
 from odradek.broker.coordinators.transactions import code_of
+from odradek.broker.requests.context import ApiHandler, BrokerContext, RequestContext
 from odradek.cluster.image import INTERNAL_TOPICS, ClusterImage
 from odradek.model.errors import ErrorCode, KafkaError
 from odradek.model.ids import TopicPartition

@@ -8,8 +8,8 @@ from __future__ import annotations
 
 from typing import Final
 
-from odradek.broker.context import ApiHandler, BrokerContext, RequestContext
 from odradek.broker.coordinators.transactions import code_of
+from odradek.broker.requests.context import ApiHandler, BrokerContext, RequestContext
 from odradek.model.errors import ErrorCode, KafkaError
 from odradek.protocol.messages.transactions.end_txn import EndTxnRequest, EndTxnResponse
 from odradek.transactions.state import ProducerIdentity, TransactionVersion

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Awaitable
 from typing import TYPE_CHECKING, Final
 
-from odradek.broker.context import ApiHandler, BrokerContext, RequestContext
+from odradek.broker.requests.context import ApiHandler, BrokerContext, RequestContext
 from odradek.cluster.image import TRANSACTION_STATE
 from odradek.model.errors import ErrorCode, KafkaError
 from odradek.model.ids import NO_PRODUCER_EPOCH, NO_PRODUCER_ID

@@ -9,8 +9,8 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Sequence
 from typing import Final
 
-from odradek.broker.access.asker import Access
-from odradek.broker.context import ApiHandler, BrokerContext, RequestContext
+from odradek.broker.requests.asker import Access
+from odradek.broker.requests.context import ApiHandler, BrokerContext, RequestContext
 from odradek.model.errors import ErrorCode, KafkaError
 from odradek.protocol.acls import AclOperation, AclResourceType
 from odradek.protocol.messages.transactions.list_transactions import (

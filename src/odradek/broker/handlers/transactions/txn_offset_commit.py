@@ -11,8 +11,8 @@ from collections.abc import Sequence
 from functools import partial
 from typing import Final
 
-from odradek.broker.context import ApiHandler, BrokerContext, RequestContext
-from odradek.broker.coordinators.group_requests import commit_in_time, commit_records, has_partition
+from odradek.broker.handlers.group_requests import commit_in_time, commit_records, has_partition
+from odradek.broker.requests.context import ApiHandler, BrokerContext, RequestContext
 from odradek.cluster.image import CONSUMER_OFFSETS
 from odradek.groups.offsets.committing import Commit, CommitRequest
 from odradek.groups.shard.kinds import Committer, check_group_id

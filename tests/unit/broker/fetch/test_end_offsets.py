@@ -10,7 +10,7 @@ from uuid import UUID
 
 import pytest
 
-from odradek.broker.replicas.end_offsets import high_watermark_of, known_ends, readable
+from odradek.broker.fetch.end_offsets import high_watermark_of, known_ends, readable
 from odradek.cluster.image import NO_LEADER, ClusterImage, PartitionImage, TopicImage
 from odradek.model.errors import ErrorCode, KafkaError, OdradekError
 from odradek.model.ids import BrokerId, LeaderEpoch, TopicPartition

@@ -27,7 +27,7 @@ from odradek.model.ids import ZERO_UUID
 from odradek.protocol.schema import INT64_MAX
 
 if TYPE_CHECKING:
-    from odradek.broker.fetch.delayed_fetch import UnchangedPartitions
+    from odradek.broker.sessions.unchanged_partitions import UnchangedPartitions
 
 INITIAL_EPOCH: Final = 0
 FINAL_EPOCH: Final = -1

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from uuid import UUID
 
-from odradek.broker.context import BrokerContext
+from odradek.broker.requests.context import BrokerContext
 from odradek.groups.share.state_formats import SharePlace
 
 

@@ -13,9 +13,9 @@ from functools import partial
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from odradek.broker.cluster.forwarded_apis import CHANGES, FORWARDED, is_local
-from odradek.broker.context import ApiHandler, BrokerContext, HeldResponse, RequestContext
-from odradek.broker.refusals import UnfitResponse, log_refusals
-from odradek.broker.throttling import Charge
+from odradek.broker.requests.context import ApiHandler, BrokerContext, HeldResponse, RequestContext
+from odradek.broker.requests.refusals import UnfitResponse, log_refusals
+from odradek.broker.requests.throttling import Charge
 from odradek.cluster.image import CONSUMER_OFFSETS, SHARE_GROUP_STATE, TRANSACTION_STATE
 from odradek.model.errors import ErrorCode, KafkaError, OdradekError
 from odradek.model.lazy import lazy
@@ -41,11 +41,11 @@ from odradek.security.principals import Requester
 from odradek.security.quotas import Quotas
 
 if TYPE_CHECKING:
-    from odradek.broker import answer_deadlines, authorization, large_messages
+    from odradek.broker.requests import answer_deadlines, authorization, large_messages
 else:
-    answer_deadlines = lazy("odradek.broker.answer_deadlines")
-    authorization = lazy("odradek.broker.authorization")
-    large_messages = lazy("odradek.broker.large_messages")
+    answer_deadlines = lazy("odradek.broker.requests.answer_deadlines")
+    authorization = lazy("odradek.broker.requests.authorization")
+    large_messages = lazy("odradek.broker.requests.large_messages")
 
 _API_VERSIONS: Final = 18
 _KINDS: Final = {
@@ -66,7 +66,7 @@ _JOIN_MS_MAX: Final = 10_000
 """The longest wait of a client's request while its broker joins. Then it gets an error such as NOT_LEADER."""
 _FUTURES: Final = (PromptFuture, asyncio.Future)
 _FEW_ELEMENTS: Final = 1000
-"""The elements of all arrays of a message: one with more is read, or written, in steps (`broker/large_messages.py`)."""
+"""The elements of all arrays of a message: one with more is read, or written, in steps (`large_messages.py`)."""
 
 
 class _Route(NamedTuple):

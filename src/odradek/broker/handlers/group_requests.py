@@ -6,8 +6,8 @@ from collections.abc import Callable
 from functools import partial
 from typing import Final
 
-from odradek.broker.access.asker import Access
-from odradek.broker.context import BrokerContext, RequestContext
+from odradek.broker.requests.asker import Access
+from odradek.broker.requests.context import BrokerContext, RequestContext
 from odradek.groups.offsets.committing import CommitRecords, CommitRequest
 from odradek.groups.service import commit_refusal
 from odradek.groups.shard.kinds import Caller

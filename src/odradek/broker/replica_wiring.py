@@ -6,7 +6,7 @@ from collections.abc import Awaitable, Callable
 from typing import TYPE_CHECKING, Final, cast
 
 from odradek.broker.cluster.link import ClusterLink
-from odradek.broker.context import ApiHandler, BrokerContext, RequestContext
+from odradek.broker.requests.context import ApiHandler, BrokerContext, RequestContext
 from odradek.model.ids import BrokerId
 from odradek.model.lazy import lazy
 from odradek.net.connection import Connection

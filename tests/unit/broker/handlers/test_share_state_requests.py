@@ -8,8 +8,8 @@ from types import SimpleNamespace
 from typing import Any, cast
 from uuid import UUID
 
-from odradek.broker.context import BrokerContext
-from odradek.broker.share.state_requests import kept
+from odradek.broker.handlers.share_state_requests import kept
+from odradek.broker.requests.context import BrokerContext
 from odradek.model.errors import ErrorCode, KafkaError
 from odradek.protocol.messages.share.initialize_share_group_state import (
     InitializeShareGroupStateRequest,

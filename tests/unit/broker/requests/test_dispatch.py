@@ -7,12 +7,12 @@ from typing import Any
 
 import pytest
 
-from odradek.broker.answer_deadlines import ANSWER_SECONDS, seconds_for
-from odradek.broker.context import ApiHandler
-from odradek.broker.dispatch import Dispatcher
 from odradek.broker.handlers import served_apis
-from odradek.broker.metrics.requests import RequestFigures
-from odradek.broker.refusals import UnfitResponse, refusals
+from odradek.broker.instruments.requests import RequestFigures
+from odradek.broker.requests.answer_deadlines import ANSWER_SECONDS, seconds_for
+from odradek.broker.requests.context import ApiHandler
+from odradek.broker.requests.dispatch import Dispatcher
+from odradek.broker.requests.refusals import UnfitResponse, refusals
 from odradek.config.broker import BrokerConfig
 from odradek.model.errors import ErrorCode, KafkaError
 from odradek.net.connection_owner import ConnectionFigures
@@ -218,8 +218,8 @@ async def never() -> Any:
 async def test_a_change_that_takes_too_long_is_answered_all_the_same(
     monkeypatch: pytest.MonkeyPatch, name: str, version: int, request_: Any
 ) -> None:
-    monkeypatch.setattr("odradek.broker.answer_deadlines.ANSWER_SECONDS", 0.01)
-    monkeypatch.setattr("odradek.broker.answer_deadlines._GRACE_SECONDS", 0.01)
+    monkeypatch.setattr("odradek.broker.requests.answer_deadlines.ANSWER_SECONDS", 0.01)
+    monkeypatch.setattr("odradek.broker.requests.answer_deadlines._GRACE_SECONDS", 0.01)
     api = api_by_name(name)
     context = FakeContext()
     context.cluster = SimpleNamespace(leads=True, joining=None)

@@ -9,7 +9,7 @@ from enum import Enum
 from struct import Struct
 from typing import Final
 
-from odradek.broker.metrics.slow_requests import LONG_POLLS, SlowRequests
+from odradek.broker.instruments.slow_requests import LONG_POLLS, SlowRequests
 from odradek.model.errors import ErrorCode
 from odradek.net.connection import Connection
 from odradek.net.replies import HeldReply, PendingReply, Reply

@@ -6,10 +6,10 @@ from collections.abc import Awaitable, Sequence
 from typing import NamedTuple, Protocol
 from uuid import UUID
 
-from odradek.broker.access.asker import Access
 from odradek.broker.cluster.features import SHARE_VERSION, level_of
-from odradek.broker.context import BrokerContext
-from odradek.broker.share.sessions import CLOSING, ShareSession, ShareSessionKey
+from odradek.broker.requests.asker import Access
+from odradek.broker.requests.context import BrokerContext
+from odradek.broker.sessions.share_sessions import CLOSING, ShareSession, ShareSessionKey
 from odradek.groups.share.heartbeats import check_member_id
 from odradek.groups.share.partition import RECORD_LOCKS_MAX, AcknowledgedRange
 from odradek.groups.share.state_formats import SharePlace

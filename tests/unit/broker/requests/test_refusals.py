@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from odradek.broker.handlers import served_apis
-from odradek.broker.refusals import log_refusals, refusals
+from odradek.broker.requests.refusals import log_refusals, refusals
 from odradek.model.errors import ErrorCode
 from odradek.protocol import APIS, RequestHeader
 from odradek.protocol.messages.data.produce import (

@@ -7,7 +7,7 @@ from dataclasses import replace
 from types import SimpleNamespace
 from uuid import UUID
 
-from odradek.broker.metrics.cluster_events import ElectionFigures, LoginFigures
+from odradek.broker.instruments.cluster_events import ElectionFigures, LoginFigures
 from odradek.broker.metrics.server_families import IdleShare
 from odradek.cluster.image import NO_LEADER, ClusterImage, PartitionImage, TopicImage
 from odradek.model.ids import BrokerId, LeaderEpoch

@@ -4,7 +4,7 @@ import random
 
 import pytest
 
-from odradek.broker.fetch.sessions import (
+from odradek.broker.sessions.fetch_sessions import (
     FetchSessions,
     PartitionKey,
     RequestedPartition,

@@ -17,7 +17,7 @@ from collections.abc import Awaitable, Callable, Generator
 from functools import cache
 from typing import Any, Final, TypeVar
 
-from odradek.broker.context import BrokerContext, RequestContext
+from odradek.broker.requests.context import BrokerContext, RequestContext
 from odradek.config.broker import BrokerConfig
 from odradek.model.errors import KafkaError
 from odradek.net.connection import Connection

@@ -8,13 +8,13 @@ from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
 from odradek.broker.cluster.link import ClusterLink
 from odradek.broker.coordinators.producer_ids import ProducerIds
-from odradek.broker.fetch.sessions import FetchSessions
-from odradek.broker.metrics.cluster_events import ElectionFigures, LoginFigures
-from odradek.broker.metrics.requests import RequestFigures
-from odradek.broker.metrics.slow_requests import SlowRequests
-from odradek.broker.metrics.traffic import BrokerTraffic
+from odradek.broker.instruments.cluster_events import ElectionFigures, LoginFigures
+from odradek.broker.instruments.requests import RequestFigures
+from odradek.broker.instruments.slow_requests import SlowRequests
+from odradek.broker.instruments.traffic import BrokerTraffic
 from odradek.broker.replicas.log_dir_moves import LogDirMoves
 from odradek.broker.replicas.replica_manager import ReplicaManager
+from odradek.broker.sessions.fetch_sessions import FetchSessions
 from odradek.broker.telemetry.client_telemetry import ClientTelemetry
 from odradek.cluster.controller.controller import Controller
 from odradek.cluster.image import BrokerImage, ClusterImage
@@ -30,10 +30,10 @@ from odradek.security.principals import UNKNOWN_REQUESTER, Requester
 from odradek.security.quotas import Quotas
 
 if TYPE_CHECKING:
-    from odradek.broker.access.asker import Access
     from odradek.broker.coordinators import streams_topics, transaction_verifier
     from odradek.broker.coordinators.runtime import CoordinatorKind, CoordinatorRuntime
-    from odradek.broker.metrics.record_traces import RecordTraces
+    from odradek.broker.instruments.record_traces import RecordTraces
+    from odradek.broker.requests.asker import Access
     from odradek.broker.share.partitions import SharePartitions
     from odradek.groups.service import GroupService
     from odradek.groups.shard.machine import GroupMachine

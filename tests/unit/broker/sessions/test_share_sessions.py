@@ -7,7 +7,7 @@ from uuid import UUID
 
 import pytest
 
-from odradek.broker.share.sessions import (
+from odradek.broker.sessions.share_sessions import (
     ALL_PARTITIONS_MAX,
     PARTITIONS_MAX,
     ShareSessionKey,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from odradek.broker.config_resources import TOPIC, Operation, incremental
+from odradek.broker.handlers.config_resources import TOPIC, Operation, incremental
 from odradek.protocol.messages.configs.incremental_alter_configs import AlterableConfig
 
 

@@ -8,9 +8,9 @@ from __future__ import annotations
 
 from typing import Any
 
-from odradek.broker.context import BrokerContext
-from odradek.broker.refusals import UnfitResponse, log_first_refusals
-from odradek.broker.throttling import Charge
+from odradek.broker.requests.context import BrokerContext
+from odradek.broker.requests.refusals import UnfitResponse, log_first_refusals
+from odradek.broker.requests.throttling import Charge
 from odradek.config.broker import BrokerConfig
 from odradek.model.errors import ErrorCode, OdradekError
 from odradek.net.connection import Connection

@@ -11,9 +11,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from odradek.broker.metrics.requests import ApiFigures, RequestFigures, quantile_of
-from odradek.broker.metrics.slow_requests import SlowRequests
-from odradek.broker.metrics.traffic import BrokerTraffic
+from odradek.broker.instruments.requests import ApiFigures, RequestFigures, quantile_of
+from odradek.broker.instruments.slow_requests import SlowRequests
+from odradek.broker.instruments.traffic import BrokerTraffic
 from odradek.net.connection_owner import AnswerObserver, ConnectionFigures
 from odradek.net.replies import HeldReply, Reply
 from odradek.protocol.api import BROKER_SOFTWARE

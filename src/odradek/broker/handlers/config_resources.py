@@ -8,7 +8,7 @@ from enum import IntEnum
 from functools import partial
 from typing import TYPE_CHECKING, Final, Protocol, TypeVar
 
-from odradek.broker.context import BrokerContext
+from odradek.broker.requests.context import BrokerContext
 from odradek.cluster.documents import BROKER, RESOURCE_CONFIGS
 from odradek.cluster.image import ResourceConfigs, TopicImage
 from odradek.config.broker import BROKER_SETTINGS

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Final
 from uuid import UUID
 
-from odradek.broker.context import BrokerContext, RequestContext
+from odradek.broker.requests.context import BrokerContext, RequestContext
 from odradek.cluster.image import BrokerImage, PartitionImage
 from odradek.model.errors import ErrorCode
 from odradek.model.ids import BrokerId

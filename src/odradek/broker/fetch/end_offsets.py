@@ -13,7 +13,7 @@ from collections.abc import Collection, Iterable, Sequence
 from typing import TYPE_CHECKING, Final
 
 from odradek.broker.cluster.peer_requests import by_leader, leader_of
-from odradek.broker.dispatch import with_timeout
+from odradek.broker.requests.dispatch import with_timeout
 from odradek.cluster.image import NO_LEADER
 from odradek.model.errors import ErrorCode, KafkaError, OdradekError
 from odradek.model.ids import BrokerId, TopicPartition
@@ -21,7 +21,7 @@ from odradek.model.lazy import lazy
 from odradek.runtime.turns import slices
 
 if TYPE_CHECKING:
-    from odradek.broker.context import BrokerContext
+    from odradek.broker.requests.context import BrokerContext
     from odradek.protocol.messages.data import list_offsets
     from odradek.replication.partition import Partition
     from odradek.runtime.turns import Turn

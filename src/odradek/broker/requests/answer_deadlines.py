@@ -11,7 +11,7 @@ import asyncio
 from collections.abc import Awaitable, Callable
 from typing import Any, Final, TypeVar
 
-from odradek.broker.access import refused_answers
+from odradek.broker.requests import refused_answers
 from odradek.model.errors import ErrorCode
 from odradek.protocol import Api, Message
 

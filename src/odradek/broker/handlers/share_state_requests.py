@@ -7,7 +7,7 @@ from collections.abc import Awaitable, Callable, Sequence
 from typing import Any, Final, Protocol, TypeVar
 from uuid import UUID
 
-from odradek.broker.context import BrokerContext
+from odradek.broker.requests.context import BrokerContext
 from odradek.broker.share.state_store import LocalShareState, ShareStateStore
 from odradek.groups.share.state_formats import SharePlace
 from odradek.model.errors import KafkaError

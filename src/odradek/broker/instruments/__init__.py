@@ -1,0 +1,1 @@
+"""What a broker counts, times and traces while it serves. `broker/metrics/` reads it."""
