@@ -19,7 +19,6 @@ NOT_YET_CUT: Final = ({"odradek.config.broker", "odradek.config.loading", "odrad
 
 FOLDER_TIES_MAX: Final = {
     "odradek.cli": 10,
-    "odradek.client": 29,
 }
 """Folders with cycles between their subfolders, and how many arrows from one to another these have at most. An arrow is one or
 more imports. Numbers only go down; the rooms of pipelines have none."""

@@ -16,9 +16,9 @@ from tests.security.conftest import Pems, SecureScene
 from tests.security.test_in_a_broker import fresh, with_tokens
 
 import odradek
-from odradek.client.errors import BrokerUnreachableError
+from odradek.client.network.errors import BrokerUnreachableError
 from odradek.client.network.token_endpoint import TokenEndpoint
-from odradek.client.settings import AdminSettings
+from odradek.client.settings.settings import AdminSettings
 from odradek.model.errors import ConfigError, KafkaError
 from odradek.net.outgoing_security import LoginFailed
 

@@ -15,7 +15,7 @@ from uuid import UUID
 import pytest
 
 import odradek
-from odradek.client.settings import (
+from odradek.client.settings.settings import (
     AdminSettings,
     ClientSettings,
     ConsumerSettings,

@@ -12,10 +12,11 @@ from odradek.model.lazy import lazy
 
 if TYPE_CHECKING:
     from odradek.cli.cluster import access
-    from odradek.client import Admin, settings_file
+    from odradek.client import Admin
+    from odradek.client.settings import settings_file
 else:
     access = lazy("odradek.cli.cluster.access")
-    settings_file = lazy("odradek.client.settings_file")
+    settings_file = lazy("odradek.client.settings.settings_file")
 
 Command = TypeVar("Command", bound=Callable[..., Any])
 

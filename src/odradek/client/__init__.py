@@ -43,7 +43,15 @@ if TYPE_CHECKING:
     from odradek.client.consumer.core import Deserializer
     from odradek.client.consumer.offset_lookup import OffsetAndTimestamp
     from odradek.client.consumer.subscription_state import EARLIEST, LATEST, MAX_TIMESTAMP
-    from odradek.client.errors import (
+    from odradek.client.groups.values import (
+        CommitFailedError,
+        CommittedOffsets,
+        GroupMetadata,
+        OffsetAndMetadata,
+        OffsetsToCommit,
+        RebalanceListener,
+    )
+    from odradek.client.network.errors import (
         BrokerUnreachableError,
         BufferFullError,
         ClientBrokenError,
@@ -57,15 +65,7 @@ if TYPE_CHECKING:
         WrongArgumentError,
         WrongPeerError,
     )
-    from odradek.client.groups.values import (
-        CommitFailedError,
-        CommittedOffsets,
-        GroupMetadata,
-        OffsetAndMetadata,
-        OffsetsToCommit,
-        RebalanceListener,
-    )
-    from odradek.client.metrics import MetricName
+    from odradek.client.network.metrics import MetricName
     from odradek.client.producer.delivery import Delivery, RecordMetadata
     from odradek.client.producer.partitioner import Partitioner
     from odradek.client.producer.producer import Producer
@@ -146,9 +146,9 @@ _WHERE: Final = {
     "odradek.client.consumer.subscription_state": ("EARLIEST", "LATEST", "MAX_TIMESTAMP"),
     "odradek.client.consumer.consumer": ("Consumer",),
     "odradek.client.consumer.consumer_record": ("ConsumerRecord",),
-    "odradek.client.metrics": ("MetricName",),
+    "odradek.client.network.metrics": ("MetricName",),
     "odradek.client.producer.delivery": ("Delivery", "RecordMetadata"),
-    "odradek.client.errors": (
+    "odradek.client.network.errors": (
         "BrokerUnreachableError",
         "BufferFullError",
         "ClientBrokenError",

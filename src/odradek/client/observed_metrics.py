@@ -17,7 +17,7 @@ from typing import Any, Final, Protocol
 from weakref import WeakSet
 
 from odradek.client.consumer.consumer_metrics import FETCHING
-from odradek.client.metrics import MetricName
+from odradek.client.network.metrics import MetricName
 from odradek.client.network.metrics_push import telemetry_name
 from odradek.model.errors import ConfigError
 from odradek.model.version import __version__

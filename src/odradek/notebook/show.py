@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from odradek import client
     from odradek.client.admin.admin import Admin
     from odradek.client.admin.types import TopicDescription
-    from odradek.client.options import AdminOptions
+    from odradek.client.settings.options import AdminOptions
     from odradek.pipelines import store as pipeline_store
     from odradek.pipelines.document import PipelineDocument
     from odradek.pipelines.status import PipelineStatus

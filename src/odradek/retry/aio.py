@@ -12,12 +12,12 @@ from odradek.client import ConfigResource
 from odradek.client.aio import AsyncAdmin, AsyncConsumer, AsyncProducer
 from odradek.client.consumer.consumer_record import ConsumerRecord, K, KeyT, V, ValueT
 from odradek.client.consumer.core import Deserializer
-from odradek.client.errors import PartialFailureError
 from odradek.client.groups.values import CommitFailedError, OffsetAndMetadata, Partitions, RebalanceListener
-from odradek.client.metrics import MetricName
-from odradek.client.options import ConsumerOptions
-from odradek.client.settings import ConsumerSettings
-from odradek.client.shown_settings import with_settings
+from odradek.client.network.errors import PartialFailureError
+from odradek.client.network.metrics import MetricName
+from odradek.client.settings.options import ConsumerOptions
+from odradek.client.settings.settings import ConsumerSettings
+from odradek.client.settings.shown_settings import with_settings
 from odradek.model.errors import ErrorCode, KafkaError
 from odradek.model.ids import ZERO_UUID, TopicPartition
 from odradek.model.public import public

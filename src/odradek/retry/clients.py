@@ -6,8 +6,8 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any, Final
 
-from odradek.client.security_settings import SecuritySettings
-from odradek.client.settings import AdminSettings, ConsumerSettings, ProducerSettings
+from odradek.client.settings.security_settings import SecuritySettings
+from odradek.client.settings.settings import AdminSettings, ConsumerSettings, ProducerSettings
 from odradek.dead_letters.sending_back import PRODUCER_SETTINGS
 from odradek.model.errors import ConfigError
 from odradek.model.java_numbers import trimmed, whole_number

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from pyspark.sql.types import BinaryType, DataType, IntegerType, LongType, ShortType, StringType, StructType
 
-from odradek.client.settings import ConsumerSettings
+from odradek.client.settings.settings import ConsumerSettings
 from odradek.model.errors import ConfigError
 from odradek.model.lazy import lazy
 from odradek.streams.restore.changelogs import kafka_client

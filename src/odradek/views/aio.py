@@ -8,7 +8,7 @@ from types import TracebackType
 from typing import Any, Self, Unpack
 
 from odradek.client.network.own_loop import OwnLoop
-from odradek.client.options import ConsumerOptions
+from odradek.client.settings.options import ConsumerOptions
 from odradek.model.errors import OdradekError
 from odradek.runtime.ports import Clock, Entropy
 from odradek.views.freshness import Freshness

@@ -14,9 +14,9 @@ from odradek.client.consumer.core import ConsumerCore
 from odradek.client.consumer.offset_lookup import list_epoch_ends
 from odradek.client.consumer.subscription_state import EARLIEST, LATEST
 from odradek.client.consumer.waiting import LoopWaiting
-from odradek.client.errors import ClientClosedError
 from odradek.client.network.cluster import ClusterClient
-from odradek.client.settings import AdminSettings, ConsumerSettings
+from odradek.client.network.errors import ClientClosedError
+from odradek.client.settings.settings import AdminSettings, ConsumerSettings
 from odradek.model.errors import ConfigError, ErrorCode, KafkaError
 from odradek.model.ids import TopicPartition
 from odradek.records.columns import Columns

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, Final
 
-from odradek.client.errors import TimedOutError
+from odradek.client.network.errors import TimedOutError
 from odradek.client.network.own_loop import OwnLoop
 from odradek.model.errors import ErrorCode, KafkaError
 from odradek.views.changelog import Changelog

@@ -12,7 +12,7 @@ from types import TracebackType
 from typing import Any, Final, Self, Unpack
 
 from odradek.client.network.loop_thread import LoopThread
-from odradek.client.options import ConsumerOptions
+from odradek.client.settings.options import ConsumerOptions
 from odradek.model.errors import OdradekError
 from odradek.runtime.ports import Clock, Entropy
 from odradek.views.freshness import Freshness

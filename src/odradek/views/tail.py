@@ -12,7 +12,7 @@ from dataclasses import dataclass, replace
 from typing import Any, Final
 
 from odradek.client.consumer.completed_fetch import FetchedChunk
-from odradek.client.errors import TimedOutError, explain
+from odradek.client.network.errors import TimedOutError, explain
 from odradek.model.errors import ErrorCode, ErrorValue, KafkaError, OdradekError
 from odradek.model.ids import ZERO_UUID
 from odradek.runtime.ports import Offload

@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any, Final
 
-from odradek.client.errors import ClientClosedError
+from odradek.client.network.errors import ClientClosedError
 from odradek.model.errors import ConfigError
 from odradek.model.ids import TopicPartition
 from odradek.runtime.ports import Clock, Entropy

@@ -20,7 +20,7 @@ from odradek.cli.main import cli
 from odradek.client import Admin
 from odradek.client import Consumer as OwnConsumer
 from odradek.client import Producer as OwnProducer
-from odradek.client.metrics import MetricName
+from odradek.client.network.metrics import MetricName
 
 SECONDS_MAX = 60.0
 Clients = Callable[[], list[dict[str, Any]]]

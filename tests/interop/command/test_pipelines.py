@@ -16,7 +16,7 @@ import pytest
 from tests.unit.pipelines.conftest import document, eventually, fake_command
 
 from odradek import Admin, Producer
-from odradek.client.settings import AdminSettings
+from odradek.client.settings.settings import AdminSettings
 from odradek.pipelines.document import PIPELINES_TOPIC, Desired, PipelineDocument, PipelineVersion
 from odradek.pipelines.membership import supervisor_of
 from odradek.pipelines.outlining import outline_of_file

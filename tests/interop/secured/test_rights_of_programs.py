@@ -17,7 +17,7 @@ from tests.unit.sql.running_server import sql_server
 from odradek.cli.main import cli
 from odradek.client import Admin, Consumer, NewTopic, Producer
 from odradek.client.admin.users import NewPassword
-from odradek.client.settings import AdminSettings
+from odradek.client.settings.settings import AdminSettings
 from odradek.config.files.properties import format_properties
 from odradek.dead_letters.headers import FailedConsumer, Origin, RecordFailure, letter_headers
 from odradek.model.ids import TopicPartition

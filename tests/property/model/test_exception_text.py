@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from odradek.client.errors import explain
+from odradek.client.network.errors import explain
 from odradek.dead_letters.headers import FailedConsumer, Origin, RecordFailure, letter_headers
 from odradek.model.errors import ErrorValue
 from odradek.model.exception_text import TEXT_LENGTH_MAX, add_note, describe, represent, stack_trace, text_of

@@ -12,7 +12,7 @@ import pytest
 
 import odradek.client.network.security  # noqa: F401 - two threads must not rewrite its asserts at the same time
 from odradek.client import Admin
-from odradek.client.settings import AdminSettings
+from odradek.client.settings.settings import AdminSettings
 from odradek.console.all_pages import PAGES
 from odradek.console.web.application import application
 from odradek.console.web.console import Console, ConsoleOptions

@@ -14,7 +14,7 @@ from click.testing import CliRunner
 from odradek import Producer
 from odradek.cli.main import cli
 from odradek.client.network.connections import BrokerConnections
-from odradek.client.security_settings import SecuritySettings
+from odradek.client.settings.security_settings import SecuritySettings
 from odradek.config.files.properties import format_properties
 from odradek.model.errors import OdradekError
 from odradek.testing import LocalBroker

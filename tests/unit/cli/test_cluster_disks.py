@@ -9,7 +9,7 @@ import pytest
 
 from odradek.cli.cluster.state import ClusterState, disk_row, log_dirs_of_some
 from odradek.client.admin.types import LogDirDescription
-from odradek.client.errors import PartialFailureError
+from odradek.client.network.errors import PartialFailureError
 from odradek.cluster.image import NO_LEADER, BrokerImage, ClusterImage, PartitionImage, TopicImage
 from odradek.model.errors import ErrorCode, KafkaError
 from odradek.model.ids import BrokerId, LeaderEpoch

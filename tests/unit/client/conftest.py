@@ -12,7 +12,7 @@ from uuid import UUID
 
 import pytest
 
-from odradek.client.settings import ConsumerSettings, ProducerSettings
+from odradek.client.settings.settings import ConsumerSettings, ProducerSettings
 from odradek.protocol import api_by_key, decode, decode_request_header, encode_response
 from odradek.protocol.messages.data.produce import (
     PartitionProduceResponse,

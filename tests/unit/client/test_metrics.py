@@ -16,8 +16,8 @@ from tests.unit.client.conftest import StillClock
 from tests.unit.client.scripted_log import QUICK, A, Log, Within, consumer_of, read
 
 from odradek.client.consumer.consumer import Consumer
-from odradek.client.errors import DeliveryError
-from odradek.client.metrics import Measure, MetricName
+from odradek.client.network.errors import DeliveryError
+from odradek.client.network.metrics import Measure, MetricName
 from odradek.client.producer.aio import AsyncProducer
 from odradek.client.producer.producer import Producer
 from odradek.client.share.aio import AsyncShareConsumer

@@ -6,9 +6,19 @@ from typing import Any, get_type_hints
 
 import pytest
 
-from odradek.client.network.address import Address, parse_bootstrap
-from odradek.client.options import AdminOptions, ConsumerOptions, ProducerOptions, ShareConsumerOptions
-from odradek.client.settings import AdminSettings, ConsumerSettings, ProducerSettings, ShareConsumerSettings
+from odradek.client.settings.address import Address, parse_bootstrap
+from odradek.client.settings.options import (
+    AdminOptions,
+    ConsumerOptions,
+    ProducerOptions,
+    ShareConsumerOptions,
+)
+from odradek.client.settings.settings import (
+    AdminSettings,
+    ConsumerSettings,
+    ProducerSettings,
+    ShareConsumerSettings,
+)
 from odradek.model.errors import ConfigError
 
 HERE = "127.0.0.1:9092"

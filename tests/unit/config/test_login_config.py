@@ -8,8 +8,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from odradek.client.settings import AdminSettings
-from odradek.client.settings_file import connection_settings, with_java_options
+from odradek.client.settings.settings import AdminSettings
+from odradek.client.settings.settings_file import connection_settings, with_java_options
 from odradek.config.jaas import LoginModule, login_module_in, parse_jaas
 from odradek.model.errors import ConfigError
 

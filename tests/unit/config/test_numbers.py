@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 from tests.unit.hostile_numbers import NO_REAL, NO_WHOLE
 
-from odradek.client import settings as client_settings
+from odradek.client.settings import settings as client_settings
 from odradek.config.broker import BROKER_SETTINGS
 from odradek.config.client_metrics import CLIENT_METRICS_SETTINGS
 from odradek.config.definition import Setting, SettingType

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from odradek.client.settings import AdminSettings
+from odradek.client.settings.settings import AdminSettings
 from odradek.config.broker import BrokerConfig
 from odradek.config.files.providers import resolved
 from odradek.model.errors import ConfigError

@@ -19,7 +19,7 @@ from odradek.cli.sandbox.shell import _number as sandbox_count
 from odradek.cli.sandbox.shell import _seconds as sandbox_seconds
 from odradek.cli.sql import _door_port
 from odradek.cli.table import _address
-from odradek.client.network.address import parse_bootstrap
+from odradek.client.settings.address import parse_bootstrap
 from odradek.config.listening.listeners import parse_host_port
 from odradek.config.loading import load
 from odradek.config.zookeeper import parse_connect

@@ -8,9 +8,9 @@ from typing import Any
 
 import pytest
 
-from odradek.client.network.address import Address
 from odradek.client.network.connection import BrokerConnection
-from odradek.client.settings import ClientSettings
+from odradek.client.settings.address import Address
+from odradek.client.settings.settings import ClientSettings
 from odradek.net.outgoing_security import OutgoingSecurity
 from odradek.net.peer_connection import PeerConnection
 from odradek.runtime.real_clock import SystemClock

@@ -15,7 +15,7 @@ EXISTS = frozenset(
     [
         ("src/odradek/storage/log/log.py", ["tests/unit/storage", "tests/property/storage"]),
         ("src/odradek/client/producer/sender.py", ["tests/unit/client/producer"]),
-        ("src/odradek/client/errors.py", ["tests/unit/client"]),
+        ("src/odradek/client/network/errors.py", ["tests/unit/client"]),
         ("tests/unit/storage/test_append.py", ["tests/unit/storage/test_append.py"]),
         ("tests/unit/storage/conftest.py", []),
         ("docs/cli.md", []),

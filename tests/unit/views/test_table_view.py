@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from odradek import Admin, ConfigError, ErrorCode, KafkaError, Producer, TopicPartition
-from odradek.client.errors import ClientClosedError
+from odradek.client.network.errors import ClientClosedError
 from odradek.telemetry.events import event_of
 from odradek.testing.local import LocalBroker
 from odradek.views import AsyncTableView, RocksDBLimits, TableRow, TableView, ViewStatus, WindowedKey

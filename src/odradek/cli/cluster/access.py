@@ -14,14 +14,14 @@ from odradek.model.errors import OdradekError
 from odradek.model.lazy import lazy
 
 if TYPE_CHECKING:
-    from odradek.client import settings as client_settings
-    from odradek.client import settings_file
-    from odradek.client.network import address as network_address
     from odradek.client.network import wrong_peer
+    from odradek.client.settings import address as network_address
+    from odradek.client.settings import settings as client_settings
+    from odradek.client.settings import settings_file
 else:
-    client_settings = lazy("odradek.client.settings")
-    settings_file = lazy("odradek.client.settings_file")
-    network_address = lazy("odradek.client.network.address")
+    client_settings = lazy("odradek.client.settings.settings")
+    settings_file = lazy("odradek.client.settings.settings_file")
+    network_address = lazy("odradek.client.settings.address")
     wrong_peer = lazy("odradek.client.network.wrong_peer")
 
 COMMAND_CONFIG: Final = "odradek.command_config"

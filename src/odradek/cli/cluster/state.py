@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from odradek.client.admin.moves import cluster_image, known_brokers
 from odradek.client.admin.types import ConfigResource
-from odradek.client.errors import PartialFailureError
+from odradek.client.network.errors import PartialFailureError
 from odradek.cluster.image import ClusterImage, PartitionImage, TopicImage
 from odradek.model.ids import BrokerId, TopicPartition
 from odradek.storage.directories.disk_condition import SPACE_BYTES

@@ -44,9 +44,9 @@ from odradek.client.groups.values import (
     OffsetsToCommit,
 )
 from odradek.client.network.loop_thread import LoopThread
-from odradek.client.options import AdminOptions
-from odradek.client.settings import AdminSettings
-from odradek.client.shown_settings import with_settings
+from odradek.client.settings.options import AdminOptions
+from odradek.client.settings.settings import AdminSettings
+from odradek.client.settings.shown_settings import with_settings
 from odradek.client.transactions.prepared import TransactionIdentity
 from odradek.model.ids import TopicPartition
 from odradek.model.public import public

@@ -45,14 +45,14 @@ from odradek.client.admin.types import (
 )
 from odradek.client.admin.users import UserChanges
 from odradek.client.consumer.offset_lookup import OffsetAndTimestamp, find_offsets
-from odradek.client.errors import WrongArgumentError
 from odradek.client.groups.values import (
     CommittedOffsets,
     OffsetsToCommit,
 )
-from odradek.client.options import AdminOptions
-from odradek.client.settings import AdminSettings
-from odradek.client.shown_settings import with_settings
+from odradek.client.network.errors import WrongArgumentError
+from odradek.client.settings.options import AdminOptions
+from odradek.client.settings.settings import AdminSettings
+from odradek.client.settings.shown_settings import with_settings
 from odradek.client.transactions.prepared import TransactionIdentity
 from odradek.model.errors import ErrorCode
 from odradek.model.ids import TopicPartition

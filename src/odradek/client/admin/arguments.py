@@ -16,7 +16,7 @@ from operator import index
 from types import NoneType, UnionType
 from typing import Any, Final, TypeVar, Union, get_args, get_origin, get_type_hints
 
-from odradek.client.errors import WrongArgumentError
+from odradek.client.network.errors import WrongArgumentError
 
 C = TypeVar("C", bound=type)
 _NOT_CHECKED: Final = frozenset({"self", "return"})

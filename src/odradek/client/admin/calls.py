@@ -7,9 +7,9 @@ from dataclasses import dataclass
 from typing import Any, Final, TypeVar
 
 from odradek.client.admin.types import ConfigResource, ResourceType
-from odradek.client.errors import PartialFailureError, TimedOutError
 from odradek.client.groups.coordinator import Coordinator
 from odradek.client.network.cluster import ClusterClient
+from odradek.client.network.errors import PartialFailureError, TimedOutError
 from odradek.model.errors import ErrorCode, KafkaError
 from odradek.model.ids import NO_BROKER, TopicPartition
 from odradek.model.java_numbers import is_digits

@@ -10,7 +10,7 @@ from odradek.client.admin import groups
 from odradek.client.admin.calls import Exchange
 from odradek.client.admin.group_descriptions import SHARE, GroupDescription
 from odradek.client.admin.session import AdminSession
-from odradek.client.errors import PartialFailureError
+from odradek.client.network.errors import PartialFailureError
 from odradek.model.errors import ErrorCode, KafkaError
 
 DescribeOf = Callable[[Any, int], Exchange]

@@ -7,14 +7,14 @@ from collections.abc import Coroutine, Mapping
 from typing import Any, Final, TypeVar
 
 from odradek.client.admin.calls import AdminCalls, AlreadyDone, Failures
-from odradek.client.errors import ClientClosedError, WrongArgumentError
 from odradek.client.groups.coordinator import GROUP, Coordinator
 from odradek.client.groups.offset_store import OffsetStore
 from odradek.client.groups.values import GroupMetadata
 from odradek.client.network.cancellation import to_its_end
 from odradek.client.network.cluster import ClusterClient
+from odradek.client.network.errors import ClientClosedError, WrongArgumentError
 from odradek.client.network.own_loop import OwnLoop
-from odradek.client.settings import AdminSettings
+from odradek.client.settings.settings import AdminSettings
 from odradek.client.transactions.prepared import TransactionClient
 from odradek.model.errors import KafkaError
 from odradek.runtime.ports import Clock, Entropy

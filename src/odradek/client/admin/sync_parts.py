@@ -9,9 +9,9 @@ from typing import Self, Unpack
 
 from odradek.client.admin.aio import AsyncAdmin
 from odradek.client.network.loop_thread import LoopThread
-from odradek.client.options import AdminOptions
-from odradek.client.settings import AdminSettings
-from odradek.client.shown_settings import with_settings
+from odradek.client.settings.options import AdminOptions
+from odradek.client.settings.settings import AdminSettings
+from odradek.client.settings.shown_settings import with_settings
 from odradek.runtime.ports import Clock, Entropy
 
 

@@ -14,9 +14,9 @@ from odradek.client.admin.transaction_descriptions import (
     TransactionDescription,
     TransactionListing,
 )
-from odradek.client.errors import WrongArgumentError
 from odradek.client.groups.coordinator import TRANSACTION
 from odradek.client.groups.values import OffsetsToCommit, as_committable
+from odradek.client.network.errors import WrongArgumentError
 from odradek.client.transactions.prepared import TransactionIdentity
 from odradek.model.ids import TopicPartition
 

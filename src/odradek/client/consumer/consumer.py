@@ -26,7 +26,6 @@ from odradek.client.consumer.participation import HandoverStep
 from odradek.client.consumer.sole_use import ThreadUse, by_one_thread
 from odradek.client.consumer.subscription_state import COMMITTED, EARLIEST, LATEST
 from odradek.client.consumer.waiting import ThreadWaiting
-from odradek.client.errors import ClientClosedError
 from odradek.client.groups.values import (
     CommittedOffsets,
     GroupMetadata,
@@ -34,12 +33,13 @@ from odradek.client.groups.values import (
     OffsetsToCommit,
     RebalanceListener,
 )
-from odradek.client.metrics import MetricName
 from odradek.client.network.cancellation import to_its_end
+from odradek.client.network.errors import ClientClosedError
 from odradek.client.network.loop_thread import LoopThread
-from odradek.client.options import ConsumerOptions
-from odradek.client.settings import ConsumerSettings
-from odradek.client.shown_settings import with_settings
+from odradek.client.network.metrics import MetricName
+from odradek.client.settings.options import ConsumerOptions
+from odradek.client.settings.settings import ConsumerSettings
+from odradek.client.settings.shown_settings import with_settings
 from odradek.model.ids import ZERO_UUID, TopicPartition
 from odradek.model.public import public
 from odradek.runtime.ports import Clock, Entropy

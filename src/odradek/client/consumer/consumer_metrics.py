@@ -7,13 +7,13 @@ from collections.abc import Callable, Mapping
 from itertools import chain
 from typing import Final
 
-from odradek.client import metrics
 from odradek.client.consumer.completed_fetch import FetchedChunk
 from odradek.client.consumer.fetcher import Fetcher
 from odradek.client.consumer.participation import Participation
 from odradek.client.consumer.subscription_state import Assignment
-from odradek.client.metrics import Measure, Metric, MetricName, Rows
+from odradek.client.network import metrics
 from odradek.client.network.cluster import ClusterClient
+from odradek.client.network.metrics import Measure, Metric, MetricName, Rows
 from odradek.model.ids import TopicPartition
 
 FETCHING: Final = "consumer-fetch-manager-metrics"

@@ -18,7 +18,6 @@ from odradek.client.consumer.fetcher import ISOLATION, Fetcher
 from odradek.client.consumer.offset_lookup import OffsetAndTimestamp, find_offsets
 from odradek.client.consumer.participation import Participation, no_group
 from odradek.client.consumer.subscription_state import Assignment
-from odradek.client.errors import IllegalStateError, TimedOutError
 from odradek.client.groups.values import (
     GroupMetadata,
     Handover,
@@ -29,7 +28,8 @@ from odradek.client.groups.values import (
     as_committable,
 )
 from odradek.client.network.cluster import ClusterClient
-from odradek.client.settings import ConsumerSettings
+from odradek.client.network.errors import IllegalStateError, TimedOutError
+from odradek.client.settings.settings import ConsumerSettings
 from odradek.model.errors import ErrorCode, KafkaError
 from odradek.model.exception_text import add_note
 from odradek.model.ids import NO_EPOCH, ZERO_UUID, TopicPartition
@@ -42,15 +42,14 @@ from odradek.runtime.real_clock import SystemClock, SystemEntropy
 if TYPE_CHECKING:
     import pyarrow as pa
 
-    from odradek.client import tracing
-    from odradek.client.consumer import arrow_places
+    from odradek.client.consumer import arrow_places, spans
     from odradek.client.consumer.arrow_places import PlaceColumns
     from odradek.records import arrow
 else:
     arrow = lazy("odradek.records.arrow")
     arrow_places = lazy("odradek.client.consumer.arrow_places")
     pa = lazy("pyarrow")
-    tracing = lazy("odradek.client.tracing")
+    spans = lazy("odradek.client.consumer.spans")
 
 _NS_PER_MS: Final = 1_000_000
 R = TypeVar("R")
@@ -109,7 +108,7 @@ class ConsumerCore(Generic[K, V]):
             labels = {"group_id": settings.group_id, "group_instance_id": settings.group_instance_id}
             self.cluster.push_metrics(lambda: self.metrics.read(settings.client_id), labels)
         self._spans = (
-            tracing.ConsumerSpans(settings.client_id, settings.group_id)
+            spans.ConsumerSpans(settings.client_id, settings.group_id)
             if settings.enable_opentelemetry
             else None
         )

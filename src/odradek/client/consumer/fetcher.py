@@ -31,14 +31,14 @@ from odradek.client.consumer.subscription_state import (
     FetchPlan,
     PartitionState,
 )
-from odradek.client.errors import BrokerUnreachableError, ClientBrokenError, explain
-from odradek.client.metrics import Measure
-from odradek.client.network.address import Address
 from odradek.client.network.cluster import ClusterClient
 from odradek.client.network.connection import BrokerConnection
+from odradek.client.network.errors import BrokerUnreachableError, ClientBrokenError, explain
 from odradek.client.network.leaderless import LeaderlessWarnings
 from odradek.client.network.metadata_snapshot import LEADER_MAY_HAVE_MOVED
-from odradek.client.settings import ConsumerSettings
+from odradek.client.network.metrics import Measure
+from odradek.client.settings.address import Address
+from odradek.client.settings.settings import ConsumerSettings
 from odradek.model.errors import ErrorCode, KafkaError
 from odradek.model.ids import NO_BROKER, ZERO_UUID, TopicPartition
 from odradek.protocol import api_by_name

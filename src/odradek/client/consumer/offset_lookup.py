@@ -8,8 +8,8 @@ from contextlib import suppress
 from dataclasses import dataclass
 from typing import Final
 
-from odradek.client.errors import TimedOutError
 from odradek.client.network.cluster import ClusterClient
+from odradek.client.network.errors import TimedOutError
 from odradek.client.network.metadata_snapshot import missing_partition
 from odradek.model.errors import ErrorCode, KafkaError
 from odradek.model.ids import NO_EPOCH, NO_OFFSET, TopicPartition

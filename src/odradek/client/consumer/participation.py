@@ -15,7 +15,6 @@ from enum import Enum, auto
 from typing import Any, Final
 
 from odradek.client.consumer.subscription_state import Assignment
-from odradek.client.errors import explain
 from odradek.client.groups.assignors import assignors_of
 from odradek.client.groups.choosing import ChoosingMember
 from odradek.client.groups.classic import ClassicMember
@@ -39,7 +38,8 @@ from odradek.client.groups.values import (
 from odradek.client.network.backoff import Backoff
 from odradek.client.network.cancellation import has_ended
 from odradek.client.network.cluster import ClusterClient
-from odradek.client.settings import ConsumerSettings
+from odradek.client.network.errors import explain
+from odradek.client.settings.settings import ConsumerSettings
 from odradek.model.errors import ErrorCode, KafkaError, OdradekError
 from odradek.model.exception_text import describe, represent
 from odradek.model.ids import ZERO_UUID, TopicPartition

@@ -14,7 +14,7 @@ from contextvars import ContextVar
 from functools import wraps
 from typing import Any, Final, TypeVar, cast
 
-from odradek.client.errors import ConcurrentUseError
+from odradek.client.network.errors import ConcurrentUseError
 
 F = TypeVar("F", bound=Callable[..., Any])
 

@@ -20,7 +20,7 @@ from odradek.client.consumer.completed_fetch import FetchedChunk
 from odradek.client.consumer.fetch_session import PartitionFetch
 from odradek.client.consumer.news import SharedNews
 from odradek.client.network.metadata_snapshot import MetadataSnapshot, missing_partition
-from odradek.client.settings import ConsumerSettings
+from odradek.client.settings.settings import ConsumerSettings
 from odradek.model.errors import ErrorCode, ErrorValue, KafkaError, OdradekError
 from odradek.model.ids import NO_BROKER, NO_EPOCH, ZERO_UUID, TopicPartition
 from odradek.telemetry import events

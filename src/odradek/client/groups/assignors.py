@@ -23,7 +23,13 @@ from odradek.client.groups.member_bytes import (
     write_sticky_data,
 )
 from odradek.client.groups.values import Partitions
-from odradek.model.errors import ConfigError
+from odradek.client.settings.assignor_names import (
+    COOPERATIVE_STICKY,
+    RANGE,
+    ROUNDROBIN,
+    STICKY,
+    assignor_names,
+)
 from odradek.model.ids import TopicPartition
 from odradek.model.least_loaded import LeastLoaded
 
@@ -251,37 +257,19 @@ def _no_user_data(owned: Partitions, generation: int) -> bytes | None:
 
 
 _ALL: Final = (
-    Assignor(name="range", assign=assign_range, user_data=_no_user_data),
-    Assignor(name="roundrobin", assign=assign_roundrobin, user_data=_no_user_data),
-    Assignor(name="sticky", assign=assign_sticky, user_data=write_sticky_data),
+    Assignor(name=RANGE, assign=assign_range, user_data=_no_user_data),
+    Assignor(name=ROUNDROBIN, assign=assign_roundrobin, user_data=_no_user_data),
+    Assignor(name=STICKY, assign=assign_sticky, user_data=write_sticky_data),
     Assignor(
-        name="cooperative-sticky",
+        name=COOPERATIVE_STICKY,
         assign=assign_cooperatively,
         user_data=lambda owned, generation: write_generation(generation),
         cooperative=True,
     ),
 )
 ASSIGNORS: Final[Mapping[str, Assignor]] = {assignor.name: assignor for assignor in _ALL}
-_JAVA_NAMES: Final[Mapping[str, str]] = {
-    "RangeAssignor": "range",
-    "RoundRobinAssignor": "roundrobin",
-    "StickyAssignor": "sticky",
-    "CooperativeStickyAssignor": "cooperative-sticky",
-}
 
 
-def assignors_of(setting: str) -> tuple[Assignor, ...]:
+def assignors_of(strategy: str) -> tuple[Assignor, ...]:
     """Returns the assignors in partition.assignment.strategy: names separated by commas, short ones or Kafka's class names."""
-    chosen: dict[str, Assignor] = {}
-    for word in filter(None, (part.strip() for part in setting.split(","))):
-        name = _JAVA_NAMES.get(word.rpartition(".")[2], word)
-        if name not in ASSIGNORS:
-            raise ConfigError(
-                f"partition.assignment.strategy={setting!r} is not allowed: expected any of {', '.join(ASSIGNORS)}"
-            )
-        chosen[name] = ASSIGNORS[name]
-    if not chosen:
-        raise ConfigError(
-            f"partition.assignment.strategy names no assignor: expected any of {', '.join(ASSIGNORS)}"
-        )
-    return tuple(chosen.values())
+    return tuple(ASSIGNORS[name] for name in assignor_names(strategy))

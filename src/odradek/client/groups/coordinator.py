@@ -10,10 +10,10 @@ from collections.abc import Callable
 from typing import Any, Final
 
 from odradek.client.groups.member import COORDINATOR_MOVED
-from odradek.client.network.address import Address
 from odradek.client.network.cluster import ClusterClient
 from odradek.client.network.connection import BrokerConnection
 from odradek.client.network.connections import BrokerConnections
+from odradek.client.settings.address import Address
 from odradek.model.errors import ErrorCode, KafkaError
 from odradek.model.ids import NO_BROKER
 from odradek.protocol import Message, api_by_name

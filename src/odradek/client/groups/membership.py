@@ -11,11 +11,11 @@ import asyncio
 from collections.abc import Callable
 from typing import Any, Final
 
-from odradek.client.errors import ClientBrokenError, explain
 from odradek.client.groups.coordinator import Coordinator
 from odradek.client.groups.member import MemberCore, MemberRequest
 from odradek.client.groups.values import Subscription
 from odradek.client.network.cluster import ClusterClient
+from odradek.client.network.errors import ClientBrokenError, explain
 from odradek.model.errors import ErrorCode, ErrorValue, KafkaError
 from odradek.telemetry import events
 

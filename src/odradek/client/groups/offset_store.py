@@ -8,7 +8,6 @@ from dataclasses import dataclass, field
 from typing import Final
 from uuid import UUID
 
-from odradek.client.errors import TimedOutError
 from odradek.client.groups.coordinator import Coordinator
 from odradek.client.groups.offset_requests import (
     COMMIT_WITH_NAMES,
@@ -25,9 +24,10 @@ from odradek.client.groups.values import (
     GroupMetadata,
     OffsetAndMetadata,
 )
-from odradek.client.metrics import Measure
 from odradek.client.network.cluster import ClusterClient
+from odradek.client.network.errors import TimedOutError
 from odradek.client.network.metadata_snapshot import TopicSnapshot
+from odradek.client.network.metrics import Measure
 from odradek.model.errors import ErrorCode, KafkaError
 from odradek.model.ids import ZERO_UUID, TopicPartition
 from odradek.protocol import api_by_name

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field, replace
 from typing import Final
 from uuid import UUID
 
-from odradek.client.errors import WrongArgumentError
+from odradek.client.network.errors import WrongArgumentError
 from odradek.model.errors import KafkaError
 from odradek.model.ids import NO_EPOCH, NO_OFFSET, ZERO_UUID, TopicPartition
 from odradek.model.public import public

@@ -6,16 +6,16 @@ import asyncio
 from collections.abc import Callable, Mapping
 from typing import Any, Final, TypeVar
 
-from odradek.client.errors import IllegalStateError, TimedOutError, explain
-from odradek.client.metrics import MetricName
-from odradek.client.network.address import Address
 from odradek.client.network.backoff import Backoff
 from odradek.client.network.connection import BrokerConnection, BrokerIdentity
 from odradek.client.network.connections import BrokerConnections
+from odradek.client.network.errors import IllegalStateError, TimedOutError, explain
 from odradek.client.network.metadata import Metadata
 from odradek.client.network.metadata_snapshot import MetadataSnapshot
+from odradek.client.network.metrics import MetricName
 from odradek.client.network.metrics_push import MetricsPush
-from odradek.client.settings import ClientSettings
+from odradek.client.settings.address import Address
+from odradek.client.settings.settings import ClientSettings
 from odradek.model.errors import ErrorCode, KafkaError
 from odradek.model.ids import NO_BROKER
 from odradek.protocol import Message

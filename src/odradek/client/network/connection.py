@@ -17,9 +17,8 @@ import sys
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
-from odradek.client.errors import BrokerUnreachableError, TimedOutError, WrongPeerError
-from odradek.client.network.address import Address
 from odradek.client.network.api_versions import GREETING_FALLBACK, PeerVersions, greeting_retry
+from odradek.client.network.errors import BrokerUnreachableError, TimedOutError, WrongPeerError
 from odradek.client.network.requests import OutgoingRequest, PendingRequest, RequestQueue
 from odradek.client.network.throttled import SendGate
 from odradek.client.network.wrong_peer import (
@@ -28,7 +27,8 @@ from odradek.client.network.wrong_peer import (
     connect_problem,
     describe_peer,
 )
-from odradek.client.settings import ClientSettings
+from odradek.client.settings.address import Address
+from odradek.client.settings.settings import ClientSettings
 from odradek.model.errors import ConfigError, ErrorCode, ErrorValue, KafkaError
 from odradek.model.lazy import lazy
 from odradek.model.version import __version__

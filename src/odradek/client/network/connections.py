@@ -8,11 +8,11 @@ from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING, Final
 
-from odradek.client.errors import BrokerUnreachableError, ClientClosedError, explain
-from odradek.client.network.address import Address
 from odradek.client.network.backoff import Backoff
 from odradek.client.network.connection import BrokerConnection, BrokerIdentity, MisroutedError
-from odradek.client.settings import ClientSettings
+from odradek.client.network.errors import BrokerUnreachableError, ClientClosedError, explain
+from odradek.client.settings.address import Address
+from odradek.client.settings.settings import ClientSettings
 from odradek.model.errors import KafkaError
 from odradek.model.lazy import lazy
 from odradek.runtime.ports import Clock, Entropy

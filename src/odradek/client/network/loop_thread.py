@@ -9,7 +9,7 @@ import threading
 from collections.abc import Callable, Coroutine
 from typing import Any, TypeVar
 
-from odradek.client.errors import ClientClosedError, IllegalStateError
+from odradek.client.network.errors import ClientClosedError, IllegalStateError
 
 T = TypeVar("T")
 

@@ -12,19 +12,19 @@ import difflib
 from collections.abc import Callable, Iterable, Iterator
 from typing import Final
 
-from odradek.client.errors import (
+from odradek.client.network.backoff import Backoff
+from odradek.client.network.connections import BrokerConnections
+from odradek.client.network.errors import (
     BrokerUnreachableError,
     ClientBrokenError,
     ClientClosedError,
     TimedOutError,
     explain,
 )
-from odradek.client.network.address import Address
-from odradek.client.network.backoff import Backoff
-from odradek.client.network.connections import BrokerConnections
 from odradek.client.network.metadata_snapshot import MetadataSnapshot, TopicSnapshot, check_partitions
 from odradek.client.network.recovery import NOT_ASKED_AGAIN, MetadataRecovery
-from odradek.client.settings import ClientSettings
+from odradek.client.settings.address import Address
+from odradek.client.settings.settings import ClientSettings
 from odradek.model.errors import ErrorCode, ErrorValue, KafkaError
 from odradek.protocol.messages.metadata.metadata import (
     MetadataRequest,

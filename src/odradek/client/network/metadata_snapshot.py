@@ -8,7 +8,7 @@ from types import MappingProxyType
 from typing import Final, Self
 from uuid import UUID
 
-from odradek.client.network.address import Address
+from odradek.client.settings.address import Address
 from odradek.model.errors import ErrorCode, KafkaError
 from odradek.model.ids import NO_BROKER, NO_EPOCH, ZERO_UUID, TopicPartition
 from odradek.protocol.messages.metadata.metadata import MetadataResponse, MetadataResponseTopic

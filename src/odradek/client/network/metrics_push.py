@@ -13,8 +13,8 @@ import math
 from collections.abc import Awaitable, Callable, Mapping
 from typing import TYPE_CHECKING, Final
 
-from odradek.client.errors import IllegalStateError, TimedOutError
-from odradek.client.metrics import MetricName
+from odradek.client.network.errors import IllegalStateError, TimedOutError
+from odradek.client.network.metrics import MetricName
 from odradek.model.errors import ErrorCode, KafkaError, OdradekError
 from odradek.model.ids import ZERO_UUID, kafka_id
 from odradek.model.lazy import lazy

@@ -7,7 +7,7 @@ import os
 from collections.abc import Callable
 from typing import Final
 
-from odradek.client.errors import IllegalStateError
+from odradek.client.network.errors import IllegalStateError
 
 
 class OwnLoop:

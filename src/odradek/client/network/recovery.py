@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from odradek.client.settings import ClientSettings
+from odradek.client.settings.settings import ClientSettings
 
 NOT_ASKED_AGAIN: Final = "metadata.recovery.strategy=none: bootstrap.servers is not asked again"
 

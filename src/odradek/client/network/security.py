@@ -7,10 +7,10 @@ from collections.abc import Callable
 from functools import partial
 from typing import TYPE_CHECKING, Any, Final
 
-from odradek.client.errors import BrokerUnreachableError, LoginError, WrongPeerError
-from odradek.client.network.address import Address
+from odradek.client.network.errors import BrokerUnreachableError, LoginError, WrongPeerError
 from odradek.client.network.throttled import SendGate
-from odradek.client.security_settings import SecuritySettings
+from odradek.client.settings.address import Address
+from odradek.client.settings.security_settings import SecuritySettings
 from odradek.config.files.secret_files import read_secret_file
 from odradek.config.sasl import GSSAPI, OAUTHBEARER
 from odradek.config.tls import SslConfig

@@ -9,8 +9,8 @@ from __future__ import annotations
 import threading
 from typing import Final
 
-from odradek.client.errors import BrokerUnreachableError
-from odradek.client.security_settings import SecuritySettings
+from odradek.client.network.errors import BrokerUnreachableError
+from odradek.client.settings.security_settings import SecuritySettings
 from odradek.net.token_issuer import TIME_USED, IssuerUnavailable, TokenIssuer
 from odradek.runtime.ports import Clock
 from odradek.runtime.real_clock import SystemClock

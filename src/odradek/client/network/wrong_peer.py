@@ -7,7 +7,7 @@ import os
 import socket
 from typing import Final
 
-from odradek.client.network.address import Address
+from odradek.client.settings.address import Address
 
 _TLS_ALERT: Final = 0x15
 _TLS_HANDSHAKE: Final = 0x16

@@ -18,7 +18,7 @@ from typing import Final, NamedTuple
 from odradek.client.producer.delivery import Delivery, ProducerBatch
 from odradek.client.producer.partition_queue import IN_FLIGHT_MAX, PartitionQueue
 from odradek.client.producer.partitioner import next_sticky
-from odradek.client.settings import ProducerSettings
+from odradek.client.settings.settings import ProducerSettings
 from odradek.model.errors import ErrorCode, ErrorValue, KafkaError
 from odradek.model.ids import TopicPartition
 from odradek.records import HEADER_BYTES, BatchBuilder, Codec, FilledBatch

@@ -8,18 +8,18 @@ from contextlib import asynccontextmanager
 from types import TracebackType
 from typing import Any, Generic, Self, Unpack
 
-from odradek.client.errors import ClientClosedError, explain
 from odradek.client.groups.values import GroupMetadata, OffsetsToCommit
-from odradek.client.metrics import MetricName
 from odradek.client.network.cancellation import to_its_end
+from odradek.client.network.errors import ClientClosedError, explain
+from odradek.client.network.metrics import MetricName
 from odradek.client.network.own_loop import OwnLoop
-from odradek.client.options import ProducerOptions
 from odradek.client.producer.core import SHUTDOWN_S, PartitionNotKnownError, ProducerCore
 from odradek.client.producer.delivery import Delivery, RecordMetadata
 from odradek.client.producer.partitioner import Partitioner
 from odradek.client.producer.record_input import HeaderInput, K, Serializer, TracedHeaders, V
-from odradek.client.settings import ProducerSettings
-from odradek.client.shown_settings import with_settings
+from odradek.client.settings.options import ProducerOptions
+from odradek.client.settings.settings import ProducerSettings
+from odradek.client.settings.shown_settings import with_settings
 from odradek.client.transactions.prepared import TransactionIdentity
 from odradek.model.exception_text import add_note
 from odradek.model.public import public

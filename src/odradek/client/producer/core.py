@@ -7,17 +7,17 @@ from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, AsyncExitStack, nullcontext
 from typing import TYPE_CHECKING, Any, Final
 
-from odradek.client.errors import BufferFullError, ClientClosedError, explain
-from odradek.client.metrics import MetricName, read
 from odradek.client.network.cancellation import has_ended, to_its_end
 from odradek.client.network.cluster import ClusterClient
+from odradek.client.network.errors import BufferFullError, ClientClosedError, explain
+from odradek.client.network.metrics import MetricName, read
 from odradek.client.producer.accumulator import Accumulator, TopicQueues
 from odradek.client.producer.partition_queue import PartitionQueue
 from odradek.client.producer.partitioner import Partitioner
 from odradek.client.producer.producer_metrics import rows
 from odradek.client.producer.record_input import HeaderInput, Serializer, to_bytes, to_headers
 from odradek.client.producer.sender import Sender
-from odradek.client.settings import ProducerSettings
+from odradek.client.settings.settings import ProducerSettings
 from odradek.client.transactions.core import TransactionalState
 from odradek.client.transactions.error_actions import FatalTransactionError, TransactionError
 from odradek.client.transactions.service import ProducerTransactions
@@ -31,11 +31,10 @@ from odradek.runtime.real_clock import SystemClock, SystemEntropy
 from odradek.telemetry import events
 
 if TYPE_CHECKING:
-    from odradek.client import tracing
-    from odradek.client.producer import arrow_rows
+    from odradek.client.producer import arrow_rows, spans
 else:
     arrow_rows = lazy("odradek.client.producer.arrow_rows")
-    tracing = lazy("odradek.client.tracing")
+    spans = lazy("odradek.client.producer.spans")
 
 _log = events.get("client")
 
@@ -85,9 +84,7 @@ class ProducerCore:
         self.sender.transactions = self.transactions
         if settings.enable_metrics_push:
             self.cluster.push_metrics(self.metrics, {"transactional_id": settings.transactional_id})
-        self.spans: Final = (
-            tracing.ProducerSpans(settings.client_id) if settings.enable_opentelemetry else None
-        )
+        self.spans: Final = spans.ProducerSpans(settings.client_id) if settings.enable_opentelemetry else None
         self._ending: asyncio.Task[None] | None = None
         """The end of a transaction's block, under way."""
         self.max_block_s: Final = settings.max_block_ms / 1000
@@ -197,7 +194,7 @@ class ProducerCore:
                 for written in group.batches(self.accumulator.batch_bytes_max, now_ms):
                     yield queue, written
 
-    def sending_rows(self, topic: str) -> AbstractContextManager[tracing.RowsSpan | None]:
+    def sending_rows(self, topic: str) -> AbstractContextManager[spans.RowsSpan | None]:
         """Returns the span of a frame that is about to be sent; None without tracing."""
         return nullcontext() if self.spans is None else self.spans.sending_rows(topic)
 

@@ -12,7 +12,7 @@ import threading
 from collections.abc import Callable, Generator
 from typing import Final, NamedTuple
 
-from odradek.client.errors import IllegalStateError, TimedOutError
+from odradek.client.network.errors import IllegalStateError, TimedOutError
 from odradek.model.errors import ErrorValue
 from odradek.model.exception_text import represent
 from odradek.model.ids import TopicPartition

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import deque
 from typing import Final
 
-from odradek.client.errors import DeliveryError
+from odradek.client.network.errors import DeliveryError
 from odradek.client.producer.delivery import ProducerBatch
 from odradek.model.errors import ErrorValue
 

@@ -16,19 +16,19 @@ from functools import partial
 from types import TracebackType
 from typing import Any, Final, Generic, Self, Unpack, cast
 
-from odradek.client.errors import TimedOutError, explain
 from odradek.client.groups.values import GroupMetadata, OffsetsToCommit
-from odradek.client.metrics import MetricName
+from odradek.client.network.errors import TimedOutError, explain
 from odradek.client.network.loop_thread import LoopThread
-from odradek.client.options import ProducerOptions
+from odradek.client.network.metrics import MetricName
 from odradek.client.producer.accumulator import TopicQueues
 from odradek.client.producer.core import SHUTDOWN_S, PartitionNotKnownError, ProducerCore
 from odradek.client.producer.delivery import Delivery, RecordMetadata
 from odradek.client.producer.partition_queue import PartitionQueue
 from odradek.client.producer.partitioner import Partitioner
 from odradek.client.producer.record_input import HeaderInput, K, Serializer, TracedHeaders, V
-from odradek.client.settings import ProducerSettings
-from odradek.client.shown_settings import with_settings
+from odradek.client.settings.options import ProducerOptions
+from odradek.client.settings.settings import ProducerSettings
+from odradek.client.settings.shown_settings import with_settings
 from odradek.client.transactions.prepared import TransactionIdentity
 from odradek.model.exception_text import add_note
 from odradek.model.public import public

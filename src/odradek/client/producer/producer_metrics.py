@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import Final
 
-from odradek.client import metrics
-from odradek.client.metrics import Measure, Metric, Rows
+from odradek.client.network import metrics
 from odradek.client.network.cluster import ClusterClient
+from odradek.client.network.metrics import Measure, Metric, Rows
 from odradek.client.producer.accumulator import Accumulator
 from odradek.client.producer.delivery import ProducerBatch
 from odradek.runtime.ports import Clock

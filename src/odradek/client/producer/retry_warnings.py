@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from odradek.client.errors import explain
+from odradek.client.network.errors import explain
 from odradek.model.errors import ErrorCode, KafkaError
 from odradek.model.ids import TopicPartition
 from odradek.telemetry import events

@@ -13,10 +13,9 @@ from functools import partial
 from typing import Any, Final
 from uuid import UUID
 
-from odradek.client.errors import ClientBrokenError, TimedOutError, explain
-from odradek.client.network.address import Address
 from odradek.client.network.cluster import ClusterClient
 from odradek.client.network.connection import BrokerConnection
+from odradek.client.network.errors import ClientBrokenError, TimedOutError, explain
 from odradek.client.network.leaderless import LeaderlessWarnings
 from odradek.client.producer.accumulator import Accumulator
 from odradek.client.producer.delivery import ProducerBatch, split_batch
@@ -26,7 +25,8 @@ from odradek.client.producer.partition_queue import AttemptResult
 from odradek.client.producer.producer_metrics import SendingFigures
 from odradek.client.producer.request_plan import PlannedRequest, ProducePlan, ProducePlanner
 from odradek.client.producer.retry_warnings import RetryWarnings
-from odradek.client.settings import ProducerSettings
+from odradek.client.settings.address import Address
+from odradek.client.settings.settings import ProducerSettings
 from odradek.client.transactions.core import ProducerId
 from odradek.client.transactions.service import ProducerTransactions
 from odradek.model.errors import ErrorCode, KafkaError

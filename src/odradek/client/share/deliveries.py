@@ -20,7 +20,7 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 from odradek.client.consumer.news import SharedNews
-from odradek.client.errors import IllegalStateError
+from odradek.client.network.errors import IllegalStateError
 from odradek.client.share.acknowledgements import (
     AcknowledgedOffsets,
     AcknowledgementGroup,

@@ -14,15 +14,15 @@ from odradek.client.consumer.consumer_record import K, KeyT, V, ValueT
 from odradek.client.consumer.core import GRACE_S, Deserializer
 from odradek.client.consumer.sole_use import ThreadUse, by_one_thread
 from odradek.client.consumer.waiting import ThreadWaiting
-from odradek.client.errors import ClientClosedError
-from odradek.client.metrics import MetricName
 from odradek.client.network.cancellation import to_its_end
+from odradek.client.network.errors import ClientClosedError
 from odradek.client.network.loop_thread import LoopThread
-from odradek.client.options import ShareConsumerOptions
-from odradek.client.settings import ShareConsumerSettings
+from odradek.client.network.metrics import MetricName
+from odradek.client.settings.options import ShareConsumerOptions
+from odradek.client.settings.settings import ShareConsumerSettings
+from odradek.client.settings.shown_settings import with_settings
 from odradek.client.share.share_core import SHUTDOWN_S, AcknowledgementCallback, ShareConsumerCore
 from odradek.client.share.share_record import ShareRecord
-from odradek.client.shown_settings import with_settings
 from odradek.model.ids import TopicPartition
 from odradek.model.public import public
 from odradek.protocol.acknowledge_types import AcknowledgeType

@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING, Any, Final, Generic
 from odradek.client.consumer.consumer_record import K, V
 from odradek.client.consumer.core import Deserializer
 from odradek.client.consumer.waiting import LoopWaiting
-from odradek.client.errors import IllegalStateError, PartialFailureError, TimedOutError
 from odradek.client.groups.coordinator import GROUP, Coordinator
 from odradek.client.groups.member import MemberSettings
 from odradek.client.groups.membership import LEAVING_S, GroupMembership
@@ -17,7 +16,8 @@ from odradek.client.groups.sharing import SharingMember
 from odradek.client.groups.values import Subscription
 from odradek.client.network.backoff import Backoff
 from odradek.client.network.cluster import ClusterClient
-from odradek.client.settings import ShareConsumerSettings
+from odradek.client.network.errors import IllegalStateError, PartialFailureError, TimedOutError
+from odradek.client.settings.settings import ShareConsumerSettings
 from odradek.client.share.acknowledgements import AcknowledgedOffsets
 from odradek.client.share.acquired_chunk import AcquiredChunk
 from odradek.client.share.deliveries import Deliveries, record_id_of
@@ -35,9 +35,9 @@ from odradek.runtime.real_clock import SystemClock, SystemEntropy
 from odradek.telemetry import events
 
 if TYPE_CHECKING:
-    from odradek.client import tracing
+    from odradek.client.consumer import spans
 else:
-    tracing = lazy("odradek.client.tracing")
+    spans = lazy("odradek.client.consumer.spans")
 
 _NS_PER_MS: Final = 1_000_000
 
@@ -107,7 +107,7 @@ class ShareConsumerCore(Generic[K, V]):
                 lambda: self.metrics.read(settings.client_id), {"group_id": settings.group_id}
             )
         self._spans = (
-            tracing.ConsumerSpans(settings.client_id, settings.group_id)
+            spans.ConsumerSpans(settings.client_id, settings.group_id)
             if settings.enable_opentelemetry
             else None
         )

@@ -13,15 +13,15 @@ from functools import partial
 from typing import Any, Final, NamedTuple
 from uuid import UUID
 
-from odradek.client.errors import BrokerUnreachableError, ClientBrokenError
 from odradek.client.groups.sharing import SharingMember
-from odradek.client.metrics import Measure
-from odradek.client.network.address import Address
 from odradek.client.network.cluster import ClusterClient
 from odradek.client.network.connection import BrokerConnection
+from odradek.client.network.errors import BrokerUnreachableError, ClientBrokenError
 from odradek.client.network.leaderless import LeaderlessWarnings
 from odradek.client.network.metadata_snapshot import LEADER_MAY_HAVE_MOVED, MetadataSnapshot
-from odradek.client.settings import ShareConsumerSettings
+from odradek.client.network.metrics import Measure
+from odradek.client.settings.address import Address
+from odradek.client.settings.settings import ShareConsumerSettings
 from odradek.client.share.acknowledgements import AcknowledgementGroup
 from odradek.client.share.acquired_chunk import AcquiredChunk, DeliveredRange
 from odradek.client.share.deliveries import Deliveries, session_over

@@ -5,11 +5,11 @@ from __future__ import annotations
 from itertools import chain
 from typing import Final
 
-from odradek.client import metrics
 from odradek.client.groups.membership import GroupMembership
 from odradek.client.groups.sharing import SharingMember
-from odradek.client.metrics import Measure, Metric, MetricName, Rows
+from odradek.client.network import metrics
 from odradek.client.network.cluster import ClusterClient
+from odradek.client.network.metrics import Measure, Metric, MetricName, Rows
 from odradek.client.share.share_fetcher import ShareFetcher
 
 SHARE_FETCHING: Final = "consumer-share-fetch-manager-metrics"

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Sequence
 from typing import Final
 from uuid import UUID
 
-from odradek.client.settings import ShareConsumerSettings
+from odradek.client.settings.settings import ShareConsumerSettings
 from odradek.client.share.acknowledgements import AcknowledgementGroup
 from odradek.client.share.share_record import SharePartitionId
 from odradek.client.share.share_session import ShareSessionRequest

@@ -10,12 +10,12 @@ from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager
 from typing import Any, Final, Protocol
 
-from odradek.client.errors import TimedOutError
 from odradek.client.groups.coordinator import GROUP, TRANSACTION, Build, Coordinator
 from odradek.client.groups.member_bytes import by_topic
 from odradek.client.groups.values import GroupMetadata, OffsetAndMetadata, OffsetsToCommit, as_committable
 from odradek.client.network.cluster import ClusterClient
-from odradek.client.settings import ProducerSettings
+from odradek.client.network.errors import TimedOutError
+from odradek.client.settings.settings import ProducerSettings
 from odradek.client.transactions.core import ProducerId, TransactionalState, TransactionCore
 from odradek.client.transactions.error_actions import (
     TransactionAbortedError,

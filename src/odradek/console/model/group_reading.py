@@ -10,7 +10,7 @@ from typing import Final, NamedTuple, TypeVar
 from odradek.client import LATEST
 from odradek.client.admin.group_descriptions import SHARE, GroupDescription
 from odradek.client.aio import AsyncAdmin
-from odradek.client.errors import PartialFailureError, explain
+from odradek.client.network.errors import PartialFailureError, explain
 from odradek.console.model.group_lag import GroupDetail, MemberLag, OpenTransactionFact, PartitionLag
 from odradek.console.model.lag_history import LagHistory
 from odradek.console.model.records import ClusterReader

@@ -16,7 +16,7 @@ from odradek.client.admin.moves import cluster_image, next_moves, plan_for, thro
 from odradek.client.admin.reassignments import ReassignmentDescription
 from odradek.client.admin.types import LogDirDescription
 from odradek.client.aio import AsyncAdmin
-from odradek.client.errors import PartialFailureError, explain
+from odradek.client.network.errors import PartialFailureError, explain
 from odradek.cluster.balance import BalancePlan, Move
 from odradek.console.model.snapshot import UNKNOWN
 from odradek.model.errors import ErrorCode, KafkaError, OdradekError

@@ -18,7 +18,7 @@ from typing import Any, Final
 from odradek.client import EARLIEST, LATEST
 from odradek.client.admin.types import ClusterDescription, ConfigResource, LogDirDescription
 from odradek.client.aio import AsyncAdmin
-from odradek.client.errors import PartialFailureError, explain
+from odradek.client.network.errors import PartialFailureError, explain
 from odradek.console.model.access_reading import AccessReader, SharedReading
 from odradek.console.model.assembly import brokers_of, tabulated
 from odradek.console.model.group_reading import GroupReader, readable

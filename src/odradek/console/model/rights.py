@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Final
 
 from odradek.client.aio import AsyncAdmin
-from odradek.client.errors import explain
+from odradek.client.network.errors import explain
 from odradek.model.errors import ErrorCode, KafkaError, OdradekError
 from odradek.protocol.acls import AclOperation
 from odradek.runtime.ports import Clock

@@ -8,7 +8,7 @@ from typing import Any, Final
 
 from starlette.responses import Response
 
-from odradek.client.errors import explain
+from odradek.client.network.errors import explain
 from odradek.console.model.audit_reading import KINDS, LOOKS, OUTCOMES, AuditFindings, search_audit
 from odradek.console.pages.group_changes import moment_of
 from odradek.console.web.application import ConsolePage

@@ -8,7 +8,7 @@ from typing import Final
 from starlette.responses import Response
 
 from odradek.client.admin.reassignments import ReassignmentDescription
-from odradek.client.errors import explain
+from odradek.client.network.errors import explain
 from odradek.cluster.balance import BalancePlan
 from odradek.console.model.moving import MoveProgress, parse_plan_text, plan_text, read_plan
 from odradek.console.model.snapshot import ModelSnapshot

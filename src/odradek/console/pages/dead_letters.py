@@ -9,7 +9,7 @@ from typing import Final, NamedTuple, TypeVar
 
 from starlette.responses import Response
 
-from odradek.client.errors import explain
+from odradek.client.network.errors import explain
 from odradek.console.model.record_view import content_view, short_text
 from odradek.console.pages.record_forms import offset_of, partition_of, time_text
 from odradek.console.pages.topic import known_topic

@@ -7,8 +7,8 @@ from typing import Final
 
 from starlette.responses import Response
 
-from odradek.client.errors import explain
 from odradek.client.groups.offset_target import Target
+from odradek.client.network.errors import explain
 from odradek.console.model.resets import ResetPlan, parse_plan_line, planned
 from odradek.console.pages.groups import group_link, known_group
 from odradek.console.web.application import ConsolePage

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, Final, TypeVar
 
-from odradek.client.errors import explain
+from odradek.client.network.errors import explain
 from odradek.console.model.access_reading import SharedReading
 from odradek.console.pages.topics import page_number, pages_of
 from odradek.console.web.visit import Visit

@@ -8,7 +8,7 @@ from urllib.parse import urlencode, urlsplit
 
 from starlette.responses import Response
 
-from odradek.client.errors import explain
+from odradek.client.network.errors import explain
 from odradek.console.oidc.flow import FLOW_S
 from odradek.console.oidc.provider import CALLBACK_PATH, OidcProvider, OidcTokens
 from odradek.console.oidc.transport import ProviderRefusedError, ProviderUnavailableError

@@ -9,7 +9,7 @@ from markupsafe import Markup, escape
 from starlette.responses import Response
 
 from odradek.client.consumer.consumer_record import ConsumerRecord
-from odradek.client.errors import explain
+from odradek.client.network.errors import explain
 from odradek.console.pages.record_forms import offset_of, partition_of
 from odradek.console.pages.records import record_at
 from odradek.console.pages.topic import known_topic

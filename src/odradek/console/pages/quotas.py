@@ -9,7 +9,7 @@ from urllib.parse import urlencode
 from starlette.responses import Response
 
 from odradek.client.admin.quotas import QUOTA_MEANINGS, QuotaEntity
-from odradek.client.errors import explain
+from odradek.client.network.errors import explain
 from odradek.console.pages.offers import age_of, list_page, offers_of, reading_of
 from odradek.console.web.application import ConsolePage
 from odradek.console.web.visit import Visit

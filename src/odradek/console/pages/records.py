@@ -10,7 +10,7 @@ from urllib.parse import urlencode
 from starlette.responses import Response
 
 from odradek.client.consumer.consumer_record import ConsumerRecord
-from odradek.client.errors import explain
+from odradek.client.network.errors import explain
 from odradek.console.model.record_decoding import DecodedPage
 from odradek.console.model.record_view import content_view, short_text
 from odradek.console.model.records import RecordTail, ScanStep

@@ -9,7 +9,7 @@ from urllib.parse import urlencode
 
 from starlette.responses import Response
 
-from odradek.client.errors import explain
+from odradek.client.network.errors import explain
 from odradek.console.model.acl_changes import (
     KIND_NAMES,
     KIND_WORDS,

@@ -7,7 +7,7 @@ from typing import Final
 from starlette.responses import Response
 
 from odradek.client.admin.types import ConfigEntry, ConfigResource, NewTopic
-from odradek.client.errors import explain
+from odradek.client.network.errors import explain
 from odradek.console.pages.topic import detail_of, inherited_text, known_topic, source_text
 from odradek.console.web.application import ConsolePage
 from odradek.console.web.visit import Visit

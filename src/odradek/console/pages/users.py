@@ -8,7 +8,7 @@ from typing import Final
 from starlette.responses import Response
 
 from odradek.client.admin.users import NewPassword, user_name_problem
-from odradek.client.errors import explain
+from odradek.client.network.errors import explain
 from odradek.console.pages.offers import age_of, list_page, offers_of, reading_of
 from odradek.console.web.application import ConsolePage
 from odradek.console.web.visit import Visit

@@ -16,7 +16,7 @@ from starlette.routing import Mount, Route
 from starlette.staticfiles import StaticFiles
 from starlette.types import ASGIApp
 
-from odradek.client.errors import explain
+from odradek.client.network.errors import explain
 from odradek.console.web.console import LIVE_STREAMS_MAX, STATIC, Console
 from odradek.console.web.gate import LIVE_PATH, ConsoleGate
 from odradek.console.web.sessions import new_id

@@ -20,10 +20,10 @@ from typing import TYPE_CHECKING, Final, Generic, Protocol, TypeVar
 from uuid import UUID
 
 from odradek import client
-from odradek.client.errors import PartialFailureError
 from odradek.client.groups.values import OffsetAndMetadata, OffsetsToCommit
-from odradek.client.security_settings import OTHER_SPELLINGS
-from odradek.client.settings import AdminSettings, ConsumerSettings, ProducerSettings
+from odradek.client.network.errors import PartialFailureError
+from odradek.client.settings.security_settings import OTHER_SPELLINGS
+from odradek.client.settings.settings import AdminSettings, ConsumerSettings, ProducerSettings
 from odradek.model.errors import ConfigError, ErrorCode, KafkaError, OdradekError
 from odradek.model.ids import ZERO_UUID, TopicPartition
 from odradek.runtime import real_process

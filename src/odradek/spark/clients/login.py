@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from typing import Final
 
-from odradek.client.settings_file import connection_settings
+from odradek.client.settings.settings_file import connection_settings
 from odradek.model.public import public
 
 BOOTSTRAP: Final = "ODRADEK_BOOTSTRAP"

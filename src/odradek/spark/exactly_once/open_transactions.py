@@ -7,7 +7,7 @@ from typing import Final
 
 from odradek.client import Admin
 from odradek.client.admin.transaction_descriptions import ONGOING, TransactionDescription
-from odradek.client.errors import PartialFailureError
+from odradek.client.network.errors import PartialFailureError
 from odradek.client.transactions.prepared import TransactionIdentity
 from odradek.model.errors import ErrorCode, KafkaError
 from odradek.spark.exactly_once.decision import SinkRole, sink_of

@@ -13,7 +13,7 @@ from typing import Any, Final
 
 from odradek.client.admin.aio import AsyncAdmin
 from odradek.client.producer.aio import AsyncProducer
-from odradek.client.settings import ConsumerSettings
+from odradek.client.settings.settings import ConsumerSettings
 from odradek.model.errors import OdradekError
 from odradek.net.metrics_page import MetricsPage, PageTerms
 from odradek.runtime.real_clock import SystemClock

@@ -19,7 +19,7 @@ from odradek.client import Admin, NewTopic
 from odradek.client.admin.ensured_topics import ensure_topic
 from odradek.client.admin.types import ConfigResource
 from odradek.client.consumer.subscription_state import EARLIEST, LATEST
-from odradek.client.errors import PartialFailureError
+from odradek.client.network.errors import PartialFailureError
 from odradek.model.errors import ConfigError, ErrorCode, KafkaError
 from odradek.model.ids import TopicPartition
 from odradek.runtime.real import SystemClock

@@ -9,7 +9,7 @@ import math
 from datetime import datetime
 from typing import Any, Final
 
-from odradek.client.errors import ClientClosedError
+from odradek.client.network.errors import ClientClosedError
 from odradek.model.errors import ConfigError, ErrorCode, KafkaError, OdradekError
 from odradek.model.java_numbers import is_digits, whole_number
 from odradek.views.freshness import Freshness

@@ -10,7 +10,7 @@ from odradek import Admin, AsyncAdmin
 from odradek.cli.group.lag import describe_group
 from odradek.client.admin.session import AdminSession
 from odradek.client.network.cluster import ClusterClient
-from odradek.client.settings import AdminSettings
+from odradek.client.settings.settings import AdminSettings
 from odradek.model.errors import ErrorCode, KafkaError
 from odradek.protocol.messages.metadata.find_coordinator import (
     FindCoordinatorRequest,

@@ -11,7 +11,7 @@ from odradek import Admin, AsyncAdmin, NewTopic
 from odradek.cli.main import main
 from odradek.client.admin.session import AdminSession
 from odradek.client.network.cluster import ClusterClient
-from odradek.client.settings import AdminSettings
+from odradek.client.settings.settings import AdminSettings
 from odradek.protocol.messages.groups.streams_group_heartbeat import (
     StreamsGroupHeartbeatRequest,
     StreamsGroupHeartbeatResponse,

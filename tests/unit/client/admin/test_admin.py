@@ -11,7 +11,7 @@ import pytest
 from odradek.client.admin.admin import Admin
 from odradek.client.admin.aio import AsyncAdmin
 from odradek.client.admin.types import Append, ConfigResource, ConfigSource, NewTopic, Subtract
-from odradek.client.errors import ClientClosedError, PartialFailureError, TimedOutError
+from odradek.client.network.errors import ClientClosedError, PartialFailureError, TimedOutError
 from odradek.model.errors import ErrorCode, KafkaError
 from odradek.model.ids import TopicPartition
 from odradek.protocol.messages.configs.describe_configs import (

@@ -10,7 +10,7 @@ import pytest
 
 from odradek.client.admin.aio import AsyncAdmin
 from odradek.client.admin.quorum import QuorumEndpoint
-from odradek.client.errors import PartialFailureError
+from odradek.client.network.errors import PartialFailureError
 from odradek.model.errors import ErrorCode, KafkaError
 from odradek.protocol.messages.cluster import describe_quorum as quorum
 from odradek.protocol.messages.cluster.unregister_broker import UnregisterBrokerResponse

@@ -12,7 +12,7 @@ from tests.unit.client.scripted_log import QUICK, A, Log, Within, consumer_of, r
 
 from odradek.client.consumer.aio import AsyncConsumer
 from odradek.client.consumer.consumer import Consumer
-from odradek.client.errors import ClientClosedError, TimedOutError
+from odradek.client.network.errors import ClientClosedError, TimedOutError
 from odradek.model.errors import ErrorCode, KafkaError, OdradekError
 from odradek.model.ids import TopicPartition
 from odradek.protocol.messages.data.fetch import FetchableTopicResponse, FetchResponse, PartitionData

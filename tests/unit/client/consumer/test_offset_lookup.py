@@ -11,7 +11,7 @@ from tests.unit.client.scripted_log import QUICK, A, Log, Within, consumer_of
 
 from odradek.client.admin.aio import AsyncAdmin
 from odradek.client.consumer import offset_lookup
-from odradek.client.errors import PartialFailureError, TimedOutError
+from odradek.client.network.errors import PartialFailureError, TimedOutError
 from odradek.model.errors import ErrorCode, KafkaError
 from odradek.model.ids import TopicPartition
 

@@ -9,9 +9,9 @@ import pytest
 from tests.unit.client.scripted_log import A, Log, Within, consumer_of, read
 
 from odradek.client.consumer.subscription_state import Assignment
-from odradek.client.network.address import Address
 from odradek.client.network.metadata_snapshot import MetadataSnapshot, PartitionSnapshot, TopicSnapshot
-from odradek.client.settings import ConsumerSettings
+from odradek.client.settings.address import Address
+from odradek.client.settings.settings import ConsumerSettings
 from odradek.model.errors import ErrorCode
 
 LEADER, FOLLOWER = 1, 2

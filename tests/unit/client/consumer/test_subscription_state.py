@@ -9,10 +9,10 @@ from uuid import UUID
 import pytest
 
 from odradek.client.consumer.subscription_state import EARLIEST, LATEST, Assignment, FetchPlan, PartitionState
-from odradek.client.errors import BrokerUnreachableError, WrongPeerError
-from odradek.client.network.address import Address
+from odradek.client.network.errors import BrokerUnreachableError, WrongPeerError
 from odradek.client.network.metadata_snapshot import MetadataSnapshot, PartitionSnapshot, TopicSnapshot
-from odradek.client.settings import ConsumerSettings
+from odradek.client.settings.address import Address
+from odradek.client.settings.settings import ConsumerSettings
 from odradek.model.errors import ErrorCode, KafkaError, OdradekError
 from odradek.model.ids import TopicPartition
 from odradek.records import BatchBuilder, assign

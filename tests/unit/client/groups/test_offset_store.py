@@ -10,7 +10,7 @@ import pytest
 
 from odradek.client.admin.aio import AsyncAdmin
 from odradek.client.consumer.aio import AsyncConsumer
-from odradek.client.errors import TimedOutError
+from odradek.client.network.errors import TimedOutError
 from odradek.model.ids import ZERO_UUID, TopicPartition
 from odradek.protocol.messages.groups.offset_commit import OffsetCommitResponse
 from odradek.protocol.messages.groups.offset_fetch import (

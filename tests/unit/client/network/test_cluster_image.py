@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from uuid import UUID
 
-from odradek.client.network.address import Address
 from odradek.client.network.metadata_snapshot import MetadataSnapshot
+from odradek.client.settings.address import Address
 from odradek.model.errors import ErrorCode
 from odradek.model.ids import TopicPartition
 from odradek.protocol.messages.metadata.metadata import (

@@ -9,15 +9,15 @@ from typing import Any
 
 import pytest
 
-from odradek.client.errors import BrokerUnreachableError, TimedOutError, WrongPeerError
-from odradek.client.network.address import Address
 from odradek.client.network.api_versions import PeerVersions, greeting_retry
 from odradek.client.network.backoff import Backoff
 from odradek.client.network.connection import BrokerConnection
+from odradek.client.network.errors import BrokerUnreachableError, TimedOutError, WrongPeerError
 from odradek.client.network.requests import PendingRequest, RequestQueue
 from odradek.client.network.throttled import MUTE_S_MAX, ThrottleState
 from odradek.client.network.wrong_peer import describe_peer
-from odradek.client.settings import ClientSettings
+from odradek.client.settings.address import Address
+from odradek.client.settings.settings import ClientSettings
 from odradek.model.errors import ErrorCode, KafkaError
 from odradek.protocol import VersionRange, api_by_name, encode, encode_response
 from odradek.protocol.messages.metadata.api_versions import ApiVersion, ApiVersionsResponse

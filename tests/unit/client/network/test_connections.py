@@ -8,12 +8,12 @@ from typing import Any
 
 import pytest
 
-from odradek.client.errors import BrokerUnreachableError
-from odradek.client.network.address import Address
 from odradek.client.network.cluster import ClusterClient
 from odradek.client.network.connection import BrokerIdentity, MisroutedError
 from odradek.client.network.connections import RESTART_S, BrokerConnections
-from odradek.client.settings import ClientSettings
+from odradek.client.network.errors import BrokerUnreachableError
+from odradek.client.settings.address import Address
+from odradek.client.settings.settings import ClientSettings
 from odradek.model.errors import ErrorCode
 from odradek.protocol.messages.metadata.api_versions import ApiVersionsResponse
 

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from odradek.client import Admin, Consumer, Producer
-from odradek.client.errors import ClientClosedError
+from odradek.client.network.errors import ClientClosedError
 from odradek.client.network.loop_thread import LoopThread
 from odradek.model.errors import OdradekError
 

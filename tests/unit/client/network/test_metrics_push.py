@@ -9,9 +9,9 @@ from uuid import UUID
 
 import pytest
 
-from odradek.client.errors import TimedOutError
-from odradek.client.metrics import MetricName
 from odradek.client.network.connections import BrokerConnections
+from odradek.client.network.errors import TimedOutError
+from odradek.client.network.metrics import MetricName
 from odradek.client.network.metrics_push import MetricsPush, telemetry_name
 from odradek.model.errors import ErrorCode, KafkaError
 from odradek.model.ids import kafka_id

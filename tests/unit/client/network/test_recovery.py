@@ -9,10 +9,10 @@ from typing import Any
 
 import pytest
 
-from odradek.client.errors import TimedOutError
 from odradek.client.network.cluster import ClusterClient
+from odradek.client.network.errors import TimedOutError
 from odradek.client.network.recovery import MetadataRecovery
-from odradek.client.settings import (
+from odradek.client.settings.settings import (
     AdminSettings,
     ClientSettings,
     ConsumerSettings,

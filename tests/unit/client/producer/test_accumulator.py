@@ -13,7 +13,7 @@ from odradek.client.producer.accumulator import Accumulator, TopicQueues
 from odradek.client.producer.delivery import Delivery, ProducerBatch, split_batch
 from odradek.client.producer.partition_queue import AttemptResult
 from odradek.client.producer.request_plan import ProducePlan, ProducePlanner
-from odradek.client.settings import ProducerSettings
+from odradek.client.settings.settings import ProducerSettings
 from odradek.client.transactions.core import ProducerId
 from odradek.model.errors import ErrorCode, KafkaError
 from odradek.records import Codec, decode_batch

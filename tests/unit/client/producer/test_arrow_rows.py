@@ -14,7 +14,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from odradek.client.errors import BufferFullError, DeliveryError
+from odradek.client.network.errors import BufferFullError, DeliveryError
 from odradek.client.producer.aio import AsyncProducer
 from odradek.client.producer.arrow_rows import by_partition, record_batches
 from odradek.client.producer.producer import Producer

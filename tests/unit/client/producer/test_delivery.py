@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from odradek.client.errors import TimedOutError
+from odradek.client.network.errors import TimedOutError
 from odradek.client.producer.delivery import BatchIdentity, Delivery, ProducerBatch, RecordMetadata
 from odradek.client.producer.failure_log import FailureLog
 from odradek.model.errors import ErrorCode, KafkaError

@@ -13,7 +13,7 @@ from uuid import UUID
 
 import pytest
 
-from odradek.client.errors import (
+from odradek.client.network.errors import (
     BufferFullError,
     ClientClosedError,
     DeliveryError,

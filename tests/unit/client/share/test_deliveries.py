@@ -7,7 +7,7 @@ from uuid import UUID
 
 import pytest
 
-from odradek.client.errors import IllegalStateError
+from odradek.client.network.errors import IllegalStateError
 from odradek.client.share.acknowledgements import TypedRange
 from odradek.client.share.acquired_chunk import AcquiredChunk, DeliveredRange
 from odradek.client.share.deliveries import Deliveries, session_over

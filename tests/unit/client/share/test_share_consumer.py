@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from odradek.client.errors import (
+from odradek.client.network.errors import (
     ClientClosedError,
     ConcurrentUseError,
     IllegalStateError,

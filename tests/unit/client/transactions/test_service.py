@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from odradek.client.errors import TimedOutError
+from odradek.client.network.errors import TimedOutError
 from odradek.client.producer.aio import AsyncProducer
 from odradek.model.errors import ErrorCode, KafkaError
 from odradek.protocol.messages.metadata.find_coordinator import (

@@ -6,8 +6,8 @@ import inspect
 from collections.abc import Callable
 from typing import Final, ForwardRef, TypeVar
 
-from odradek.client.security_settings import SecuritySettings
-from odradek.client.settings import ClientSettings
+from odradek.client.settings.security_settings import SecuritySettings
+from odradek.client.settings.settings import ClientSettings
 from odradek.config.definition import Setting
 
 F = TypeVar("F", bound=Callable[..., None])

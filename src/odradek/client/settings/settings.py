@@ -11,9 +11,9 @@ from dataclasses import replace
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, ClassVar, Final, Self
 
-from odradek.client.groups.assignors import assignors_of
-from odradek.client.network.address import Address, parse_bootstrap
-from odradek.client.security_settings import OTHER_SPELLINGS, SecuritySettings
+from odradek.client.settings.address import Address, parse_bootstrap
+from odradek.client.settings.assignor_names import assignor_names
+from odradek.client.settings.security_settings import OTHER_SPELLINGS, SecuritySettings
 from odradek.config.definition import (
     INT_MAX,
     Bounds,
@@ -326,7 +326,7 @@ class ConsumerSettings(ClientSettings):
         return by_duration_ms(self.auto_offset_reset) or 0
 
     def _completed(self, given: frozenset[str]) -> Self:
-        assignors_of(self.partition_assignment_strategy)
+        assignor_names(self.partition_assignment_strategy)
         if self.group_instance_id and not self.group_id:
             raise ConfigError("group.instance.id needs group.id")
         settings = self._with_protocol(given)

@@ -6,7 +6,7 @@ import os
 import shlex
 from collections.abc import Mapping
 
-from odradek.client.security_settings import LOGIN_CONFIG, OTHER_SPELLINGS, SecuritySettings
+from odradek.client.settings.security_settings import LOGIN_CONFIG, OTHER_SPELLINGS, SecuritySettings
 from odradek.config import sources
 from odradek.config.files import providers, secret_files
 
