@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import gzip
 import threading
-import time
 from collections.abc import Callable
 from dataclasses import dataclass
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
@@ -13,6 +12,7 @@ from typing import Any, Self
 
 from opentelemetry.proto.collector.metrics.v1.metrics_service_pb2 import ExportMetricsServiceRequest
 from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import ExportTraceServiceRequest
+from tests.kit.waiting import eventually
 
 WAIT_S = 30.0
 
@@ -112,10 +112,7 @@ class OtlpCollector:
         }
 
     def eventually(self, check: Callable[[], bool]) -> None:
-        deadline = time.monotonic() + WAIT_S
-        while not check():
-            assert time.monotonic() < deadline, [span.name for span in self.spans()]
-            time.sleep(0.02)
+        eventually(check, lambda: [span.name for span in self.spans()])
 
     def wait_for_spans(self, *names: str) -> dict[str, CollectedSpan]:
         """The spans of these names, once all are there; one of each."""

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import json
 import time
-from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 from click.testing import CliRunner
 from tests.faults import disks
 from tests.faults.disks import SmallDisk
+from tests.kit.waiting import eventually
 
 from odradek.cli.cluster.cluster import cluster
 from odradek.cli.serving.broker_processes import Fleet
@@ -22,14 +22,6 @@ _SECONDS_MAX = 120.0
 _WHY_ABSENT = disks.absent()
 
 
-def _until(condition: Callable[[], bool]) -> None:
-    """Fail where it never comes."""
-    deadline = time.monotonic() + _SECONDS_MAX
-    while not condition():
-        assert time.monotonic() < deadline, condition
-        time.sleep(0.2)
-
-
 @pytest.mark.skipif(_WHY_ABSENT is not None, reason=f"no small disk: {_WHY_ABSENT}")
 def test_acks_all_goes_on_while_the_disk_with_the_registry_is_full(tmp_path: Path) -> None:
     home = tmp_path / "broker-1"
@@ -38,7 +30,7 @@ def test_acks_all_goes_on_while_the_disk_with_the_registry_is_full(tmp_path: Pat
     fleet = Fleet.plan(3, tmp_path, settings=settings)
     with SmallDisk(home) as disk, fleet, Admin(bootstrap_servers=fleet.bootstrap) as admin:
         reserve = registry / RESERVE_NAME
-        _until(lambda: reserve.exists() and reserve.stat().st_size == RESERVE_BYTES)
+        eventually(lambda: reserve.exists() and reserve.stat().st_size == RESERVE_BYTES)
         admin.create_topics(
             [
                 NewTopic(
@@ -53,7 +45,7 @@ def test_acks_all_goes_on_while_the_disk_with_the_registry_is_full(tmp_path: Pat
         def isrs() -> list[tuple[int, ...]]:
             return [tuple(p.isr) for p in admin.describe_topics([_TOPIC])[_TOPIC].partitions]
 
-        _until(lambda: all(len(isr) == 3 for isr in isrs()))
+        eventually(lambda: all(len(isr) == 3 for isr in isrs()))
         sent = 0
         with Producer(bootstrap_servers=fleet.bootstrap, acks="all") as producer:
 
@@ -70,13 +62,13 @@ def test_acks_all_goes_on_while_the_disk_with_the_registry_is_full(tmp_path: Pat
             produce(30)
             with disk.full():
                 produce(90)
-                _until(lambda: not any(1 in isr for isr in isrs()))
+                eventually(lambda: not any(1 in isr for isr in isrs()))
                 produce(90)
                 shown = CliRunner().invoke(cluster, ["status", "--bootstrap", fleet.bootstrap, "--json"])
                 assert shown.exit_code == 0, shown.output
                 full = [row for row in json.loads(shown.output)["disks"] if row["state"] == "full"]
                 assert [(row["broker"], row["path"]) for row in full] == [(1, str(home))]
-            _until(lambda: all(len(isr) == 3 for isr in isrs()))
+            eventually(lambda: all(len(isr) == 3 for isr in isrs()))
             produce(30)
         values = set()
         with Consumer(

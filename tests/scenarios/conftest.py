@@ -1,12 +1,11 @@
 """What every test over the wire gets: a scene with a broker in it, a connection, and an eye on the event loop."""
 
-import asyncio
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
+from collections.abc import AsyncIterator, Callable, Iterator
 from pathlib import Path
 
 import pytest
 from tests.scenarios.loop_steps import LoopSteps
-from tests.scenarios.one_broker import REPLY_SECONDS, Scene, Wire, batch_of, fetch_request, produce_request
+from tests.scenarios.one_broker import Scene, Wire, batch_of, fetch_request, produce_request
 
 from odradek.broker import app
 from odradek.protocol.messages.data.fetch import FetchRequest
@@ -71,13 +70,3 @@ def make_produce() -> Callable[..., ProduceRequest]:
 @pytest.fixture
 def make_fetch() -> Callable[..., FetchRequest]:
     return fetch_request
-
-
-@pytest.fixture
-def until() -> Callable[[Callable[[], bool]], Awaitable[None]]:
-    async def wait(condition: Callable[[], bool]) -> None:
-        async with asyncio.timeout(REPLY_SECONDS):
-            while not condition():
-                await asyncio.sleep(0.01)
-
-    return wait

@@ -15,6 +15,7 @@ from uuid import uuid4
 
 import pytest
 from tests.hostile.frames import Shape, depth_of, filled
+from tests.kit.waiting import until
 from tests.scenarios.groups.test_share_groups import ANNE, Member, id_of, set_of_group
 from tests.scenarios.loop_steps import HELD_STEPS_MAX, LoopSteps
 
@@ -200,9 +201,10 @@ async def test_a_list_of_many_transactions_holds_no_one_up(scene: Any, loop_step
     wire = await scene.connect()
     find = FindCoordinatorRequest(key_type=1, coordinator_keys=["x"])
     await wire.call("FindCoordinator", 4, find)
-    async with asyncio.timeout(ANSWER_SECONDS):
-        while (await wire.call("ListTransactions", 2, ListTransactionsRequest())).error_code:
-            await asyncio.sleep(0.01)
+    await until(
+        lambda: wire.call("ListTransactions", 2, ListTransactionsRequest()),
+        holds=lambda response: not response.error_code,
+    )
     value = encode_value(ENDED, TransactionVersion.EPOCH_FOR_EACH)
     await _replayed(
         broker.context.kinds.transactions.shards,

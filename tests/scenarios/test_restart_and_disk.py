@@ -109,7 +109,7 @@ async def test_another_brokers_directory_is_refused(scene: Any) -> None:
 
 
 async def test_a_full_disk_refuses_appends_and_gives_the_partition_back(
-    scene: Any, monkeypatch: pytest.MonkeyPatch, until: Any
+    scene: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     await scene.start()
     wire = await scene.connect()

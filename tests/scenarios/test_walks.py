@@ -13,6 +13,7 @@ from types import FrameType
 from typing import Any, Final
 
 import pytest
+from tests.kit.waiting import until
 from tests.scenarios.one_broker import REPLY_SECONDS, Scene, Wire, batch_of
 from tests.scenarios.transactions.transactional_producer import EPOCHS, TransactionalProducer
 from tests.scenarios.walks import ROOT, Step, first_not_reached, walk_of
@@ -114,9 +115,7 @@ async def test_a_fetch_request_takes_the_way_that_is_described(recorder: Recorde
     with recorder.recording():
         await wire.fetch("t", 1)
         waiting = asyncio.ensure_future(wire.fetch("t", 3, max_wait_ms=20_000))
-        async with asyncio.timeout(REPLY_SECONDS):
-            while _WAITS not in recorder.calls:
-                await asyncio.sleep(0)
+        await until(lambda: _WAITS in recorder.calls)
         await producer.produce("t", [b"d"])
         await waiting
     assert recorder.first_not_reached(walk_of("Fetch")) is None
@@ -124,9 +123,10 @@ async def test_a_fetch_request_takes_the_way_that_is_described(recorder: Recorde
 
 async def coordinator_found(wire: Wire, key_type: int, key: str) -> None:
     request = FindCoordinatorRequest(key_type=key_type, coordinator_keys=[key])
-    async with asyncio.timeout(REPLY_SECONDS):
-        while (await wire.call("FindCoordinator", 4, request)).coordinators[0].error_code:
-            await asyncio.sleep(0.01)
+    await until(
+        lambda: wire.call("FindCoordinator", 4, request),
+        holds=lambda response: not response.coordinators[0].error_code,
+    )
 
 
 async def test_a_join_group_request_takes_the_way_that_is_described(recorder: Recorder, scene: Scene) -> None:
@@ -140,9 +140,10 @@ async def test_a_join_group_request_takes_the_way_that_is_described(recorder: Re
         protocol_type="consumer",
         protocols=[JoinGroupRequestProtocol(name="range", metadata=bytes(10))],
     )
-    async with asyncio.timeout(REPLY_SECONDS):
-        while (named := await wire.call("JoinGroup", 9, request)).error_code != ErrorCode.MEMBER_ID_REQUIRED:
-            await asyncio.sleep(0.01)  # the coordinator is being loaded
+    named = await until(
+        lambda: wire.call("JoinGroup", 9, request),
+        holds=lambda named: named.error_code == ErrorCode.MEMBER_ID_REQUIRED,
+    )
     with recorder.recording():
         joined = await wire.call("JoinGroup", 9, request.replace(member_id=named.member_id))
     assert joined.generation_id == 1
@@ -161,9 +162,7 @@ async def test_an_end_txn_request_takes_the_way_that_is_described(recorder: Reco
     partition = broker.context.replicas.leader("t", 0)
     with recorder.recording():
         assert await producer.end(commit=True) is ErrorCode.NONE
-        async with asyncio.timeout(REPLY_SECONDS):
-            while partition.last_stable_offset < 2:
-                await asyncio.sleep(0.01)
+        await until(lambda: partition.last_stable_offset >= 2)
     assert recorder.first_not_reached(walk_of("EndTxn")) is None
 
 

@@ -7,7 +7,6 @@ from __future__ import annotations
 import asyncio
 import datetime
 import ssl
-from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
@@ -18,6 +17,7 @@ from cryptography import x509
 from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.hazmat.primitives.serialization import pkcs12
+from tests.kit.waiting import until
 from tests.security.conftest import NOW, Pems, SecureScene
 
 from odradek.config.broker import BrokerConfig
@@ -167,7 +167,7 @@ async def test_a_file_that_changes_is_taken_over_by_a_running_broker(
     await scene.secure("SSL", {"ssl.keystore.location": str(path)})
     assert await served() == first
     second = put()
-    await until(served, second)
+    await until(served, holds=lambda certificate: certificate == second)
 
 
 @pytest.mark.check(5, 8)
@@ -190,7 +190,7 @@ async def test_a_certificate_is_refused_once_the_list_of_revoked_ones_names_it(
 
     assert await gets_in()
     crl.write_bytes(authority.revoke([issued.certificate], now=NOW))
-    await until(gets_in, False)
+    await until(gets_in, holds=lambda is_in: not is_in)
 
 
 async def test_only_the_cipher_suites_that_are_named_are_spoken(scene: SecureScene) -> None:
@@ -230,10 +230,3 @@ async def test_a_connection_names_the_host_that_it_means(pems: Pems, host: str, 
     transport.abort()
     server.close()
     assert named == [expected]
-
-
-async def until(ask: Callable[[], Awaitable[object]], expected: object) -> None:
-    """Brokers look at files every few seconds."""
-    async with asyncio.timeout(PATIENCE_S):
-        while await ask() != expected:
-            await asyncio.sleep(0.1)

@@ -1,6 +1,5 @@
 """Delegation tokens over the wire (KIP-48): made, seen, used, renewed, ended."""
 
-import asyncio
 import base64
 import json
 from collections.abc import Iterator
@@ -8,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from tests.kit.waiting import until
 from tests.security.conftest import Pems, SecureScene, log_in
 
 import odradek
@@ -169,9 +169,7 @@ async def test_a_session_ends_with_its_token_and_the_token_is_removed(scene: Sec
     exchange = ScramClient(SCRAM, made.token_id, password, "nonce", is_token=True)
     last_reply = await log_in(other, exchange, SCRAM)
     assert 0 < last_reply.session_lifetime_ms <= 1500
-    async with asyncio.timeout(SECONDS):
-        while scene.broker.context.image.delegation_tokens:
-            await asyncio.sleep(0.05)
+    await until(lambda: not scene.broker.context.image.delegation_tokens)
     again = await scene.wire()
     exchange = ScramClient(SCRAM, made.token_id, password, "nonce", is_token=True)
     refused = await log_in(again, exchange, SCRAM)

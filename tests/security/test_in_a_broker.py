@@ -10,6 +10,7 @@ from uuid import UUID
 
 import confluent_kafka.admin
 import pytest
+from tests.kit.waiting import until
 from tests.scenarios.security.requests import Names, request_of
 from tests.security.conftest import SecureScene, log_in
 from tests.security.test_mechanisms import JWKS, token
@@ -173,9 +174,10 @@ async def test_a_transaction_does_not_show_topics_that_may_not_be_described(
 ) -> None:
     wire, path, _ = await restricted(scene, tmp_path)
     await wire.call("FindCoordinator", 4, request_of("FindCoordinator", 4, "key_type=1"))
-    async with asyncio.timeout(SECONDS):
-        while (made := await wire.call("InitProducerId", 4, request_of("InitProducerId", 4))).error_code:
-            await asyncio.sleep(0.01)
+    made = await until(
+        lambda: wire.call("InitProducerId", 4, request_of("InitProducerId", 4)),
+        holds=lambda made: not made.error_code,
+    )
     wanted = request_of("AddPartitionsToTxn", 3)
     topics = wanted.v3_and_below_topics
     wanted = wanted.replace(
@@ -200,9 +202,10 @@ async def test_records_of_a_topic_that_may_not_be_read_are_not_acknowledged(
     wire, path, ids = await restricted(scene, tmp_path)
     Names.topic_id = ids["orders"]
     await wire.find_coordinator("sharers")
-    async with asyncio.timeout(SECONDS):
-        while (await wire.call("ShareFetch", 1, request_of("ShareFetch", 1))).error_code:
-            await asyncio.sleep(0.05)
+    await until(
+        lambda: wire.call("ShareFetch", 1, request_of("ShareFetch", 1)),
+        holds=lambda response: not response.error_code,
+    )
     path.write_text(json.dumps([{"effect": "deny", "resources": ["TOPIC:orders"]}, {"effect": "allow"}]))
     batch = acknowledge.AcknowledgementBatch(first_offset=0, last_offset=0, acknowledge_types=[1])
     partition = acknowledge.AcknowledgePartition(partition_index=0, acknowledgement_batches=[batch])

@@ -2,13 +2,13 @@
 
 import re
 import stat
-import time
 from pathlib import Path
 from typing import Any
 
 import confluent_kafka.admin
 import pytest
 from click.testing import CliRunner
+from tests.kit.waiting import eventually
 
 import odradek
 from odradek.cli.cert import cert
@@ -96,11 +96,10 @@ def test_the_audit_of_a_secured_cluster_is_read_with_a_login(tmp_path: Path) -> 
         login = ["--command-config", str(file)]
         created = CliRunner().invoke(cli, ["topic", "create", "orders", *login])
         assert created.exit_code == 0, created.output
-        deadline = time.monotonic() + 30
-        while "CreateTopics TOPIC:orders" not in (
-            output := CliRunner().invoke(cli, ["audit", "search", "--api", "CreateTopics", *login]).output
-        ):
-            assert time.monotonic() < deadline, output
+        output = eventually(
+            lambda: CliRunner().invoke(cli, ["audit", "search", "--api", "CreateTopics", *login]).output,
+            holds=lambda output: "CreateTopics TOPIC:orders" in output,
+        )
         assert "change done User:admin" in output
         elsewhere = CliRunner().invoke(cli, ["topic", "list", *login, "-b", "127.0.0.1:1"])
         assert "127.0.0.1:1" in str(elsewhere.exception), "what is said counts"

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from tests.kit.waiting import until
 from tests.security.conftest import NOW, Pems, SecureScene
 
 from odradek.config.broker import BrokerConfig
@@ -276,25 +277,19 @@ async def test_answers_wait_for_a_client_that_reads_slowly(scene: SecureScene) -
     topics = [FetchTopic(topic="t", partitions=wanted)]
     wire.send("Fetch", 11, FetchRequest(max_wait_ms=0, min_bytes=1, max_bytes=64 << 20, topics=topics))
     answers = scene.broker.server.answers  # type: ignore[union-attr]
-    async with asyncio.timeout(20):
-        while not answers.held_bytes:
-            await asyncio.sleep(0.01)
+    await until(lambda: answers.held_bytes)
     wire._writer.transport.resume_reading()  # type: ignore[attr-defined]
     response = await wire.receive()
     sizes = [len(partition.records) for partition in response.responses[0].partitions]
     assert 4 * len(value) < sum(sizes) < 5 * len(value), "what is copied for one answer has a bound"
-    async with asyncio.timeout(20):
-        while answers.held_bytes:
-            await asyncio.sleep(0.01)
+    await until(lambda: not answers.held_bytes)
 
 
 async def test_a_client_that_is_gone_in_the_middle_leaves_nothing(scene: SecureScene) -> None:
     await scene.secure("SSL")
     with socket.create_connection(("127.0.0.1", scene.broker.port)) as half:  # type: ignore[union-attr]
         half.sendall(b"\x16\x03\x01\x02\x00\x01")
-    async with asyncio.timeout(20):
-        while scene.broker.server.connection_count:  # type: ignore[union-attr]
-            await asyncio.sleep(0.01)
+    await until(lambda: not scene.broker.server.connection_count)
 
 
 def versions() -> ApiVersionsRequest:

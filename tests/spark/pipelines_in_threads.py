@@ -23,7 +23,6 @@ if TYPE_CHECKING:
 
 Program = Callable[["SparkSession"], Streams]
 PATIENCE_S = 300.0
-LOOK_EVERY_S = 0.5
 
 
 class ThreadRunner:
@@ -102,10 +101,3 @@ class SupervisorThread:
         self._stopping.set()
         self._thread.join(PATIENCE_S)
         assert not self._thread.is_alive(), "the supervisor did not end"
-
-
-def eventually(check: Callable[[], object], what: str) -> None:
-    deadline = time.monotonic() + PATIENCE_S
-    while not check():
-        assert time.monotonic() < deadline, f"it did not come true: {what}"
-        time.sleep(LOOK_EVERY_S)

@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from tests.kit.waiting import eventually
 
 pytest.importorskip("pyspark", reason="PySpark is absent")
 
@@ -303,10 +304,7 @@ def test_two_queries_with_one_sink_id_write_nothing_twice(
     source = new_topic()
     source.send_numbers(0, 30)
     first = start(read_stream(source, maxOffsetsPerTrigger="1"), topic, tmp_path / "c", sink_id)
-    deadline = time.monotonic() + QUERY_TIMEOUT_S
-    while not (tmp_path / "c" / "commits" / "0").exists():
-        assert time.monotonic() < deadline
-        time.sleep(0.05)
+    eventually((tmp_path / "c" / "commits" / "0").exists, seconds=QUERY_TIMEOUT_S)
     with pytest.raises(StreamingQueryException, match="belongs to query"):
         run_to_end(start(read_stream(source), topic, tmp_path / "other", sink_id))
     try:

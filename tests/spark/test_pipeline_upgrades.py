@@ -10,8 +10,9 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from tests.kit.waiting import eventually
 from tests.spark.conftest import Rows, Topic
-from tests.spark.pipelines_in_threads import Program, SupervisorThread, eventually
+from tests.spark.pipelines_in_threads import PATIENCE_S, Program, SupervisorThread
 
 from odradek.client import Producer
 from odradek.pipelines.document import PipelineDocument, PipelineVersion
@@ -148,22 +149,30 @@ def test_versions_follow_one_another_under_load_and_nothing_is_lost_or_doubled(
     with PipelineStore(servers) as store, load.running(orders.name):
         pipeline = Upgraded(store, name, programs)
         with SupervisorThread(servers, tmp_path, spark, programs):
-            eventually(lambda: pipeline.runs(1) and said(totals), "version 1 counts")
+            eventually(lambda: pipeline.runs(1) and said(totals), "version 1 counts", seconds=PATIENCE_S)
             load.topics = [orders.name, more.name]
             pipeline.follows("two.py", UpgradeMode.KEEP)
-            eventually(lambda: pipeline.runs(2), "version 2 runs")
+            eventually(lambda: pipeline.runs(2), "version 2 runs", seconds=PATIENCE_S)
             pipeline.follows("three.py", UpgradeMode.CARRY)
-            eventually(lambda: pipeline.runs(3), "version 3 runs")
+            eventually(lambda: pipeline.runs(3), "version 3 runs", seconds=PATIENCE_S)
             before = sum(map(len, said(totals).values()))
-            eventually(lambda: sum(map(len, said(totals).values())) > before, "version 3 counts")
+            eventually(
+                lambda: sum(map(len, said(totals).values())) > before, "version 3 counts", seconds=PATIENCE_S
+            )
             load.topics = []
-            eventually(lambda: has_all(totals), "version 3 has read everything")
+            eventually(lambda: has_all(totals), "version 3 has read everything", seconds=PATIENCE_S)
             load.topics = [orders.name, more.name]
             pipeline.follows("two.py", UpgradeMode.REBUILD)
-            eventually(lambda: store.document(name).current.number == 4, "version 4 takes over")
+            eventually(
+                lambda: store.document(name).current.number == 4, "version 4 takes over", seconds=PATIENCE_S
+            )
             load.topics = []
             rebuilt = Topic(f"{totals.name}.v4", servers)
-            eventually(lambda: has_all(rebuilt) and pipeline.runs(4), "version 4 has read everything")
+            eventually(
+                lambda: has_all(rebuilt) and pipeline.runs(4),
+                "version 4 has read everything",
+                seconds=PATIENCE_S,
+            )
         store.change(name, lambda before: None)
 
     sent = load.total()

@@ -6,13 +6,12 @@ import json
 import os
 import re
 import subprocess
-import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import Any
 
 import pyspark
 import pytest
+from tests.kit.waiting import eventually
 from tests.spark.conftest import Rows, Topic
 
 from odradek.pipelines.document import PipelineDocument, PipelineVersion
@@ -35,14 +34,6 @@ app = Streams({target!r}, servers=os.environ["ODRADEK_BOOTSTRAP"], partitions=2,
 orders = app.stream(source, key="STRING", value="BIGINT")
 orders.group_by_key().agg("count(*) AS n", name="counts").to(target, name="out")
 """
-
-
-def until(look: Callable[[], Any], what: str) -> Any:
-    deadline = time.monotonic() + PATIENCE_S
-    while not (sight := look()):
-        assert time.monotonic() < deadline, f"it did not come true: {what}"
-        time.sleep(0.1)
-    return sight
 
 
 class Daemon:
@@ -70,7 +61,7 @@ class Daemon:
             assert self._process.poll() is None, self.log.read_text()[-2_000:]
             return re.search(pattern, self.log.read_text())
 
-        match: re.Match[str] = until(look, pattern)
+        match: re.Match[str] = eventually(look, pattern, seconds=PATIENCE_S)
         return match
 
     def stop(self) -> None:
@@ -155,13 +146,13 @@ def test_the_same_file_runs_on_two_workers(
         return sum(report.rows_count for report in reports if isinstance(report, RunProgress)) == 8
 
     try:
-        until(has_read_all, "all records are read")
+        eventually(has_read_all, "all records are read", seconds=PATIENCE_S)
         runner.send(Command.STOP)
-        assert until(lambda: runner.end() is not None, "it stops")
+        assert eventually(lambda: runner.end() is not None, "it stops", seconds=PATIENCE_S)
         assert runner.end() == 0
     finally:
         runner.kill()
-        until(lambda: runner.end() is not None, "its process is gone")
+        eventually(lambda: runner.end() is not None, "its process is gone", seconds=PATIENCE_S)
         runner.close()
     assert isinstance(reports[0], Running)
     counts = sorted((row["key"], json.loads(row["value"])["n"]) for row in consume(target))

@@ -11,7 +11,6 @@ coroutine function to `Store.run`, because an implementation may need an event l
 
 from __future__ import annotations
 
-import asyncio
 import importlib.util
 from collections.abc import Awaitable, Callable, Iterator
 from pathlib import Path
@@ -67,15 +66,3 @@ def _implementations() -> list[object]:
 def store(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Store]:
     with request.param.stores(tmp_path) as opened:
         yield opened
-
-
-@pytest.fixture
-def eventually() -> Callable[[Callable[[], Awaitable[object]]], Awaitable[None]]:
-    """Wait until the condition holds; fails after 20 s of the store's time."""
-
-    async def wait(condition: Callable[[], Awaitable[object]]) -> None:
-        async with asyncio.timeout(20):
-            while not await condition():
-                await asyncio.sleep(0.01)
-
-    return wait

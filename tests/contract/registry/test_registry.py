@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable
+from collections.abc import Callable
 from typing import Any
 
 import pytest
+from tests.kit.waiting import until
 
 from odradek.registry import (
     Check,
@@ -21,7 +22,6 @@ from odradek.registry import (
 )
 
 Store = Any
-Eventually = Callable[[Callable[[], Awaitable[object]]], Awaitable[None]]
 
 
 def test_a_created_node_is_read_back_at_version_zero(store: Store) -> None:
@@ -254,7 +254,7 @@ def test_a_write_leaves_an_ephemeral_node_to_its_owner(store: Store) -> None:
     store.run(scenario)
 
 
-def test_an_expired_session_loses_its_nodes_and_may_not_commit(store: Store, eventually: Eventually) -> None:
+def test_an_expired_session_loses_its_nodes_and_may_not_commit(store: Store) -> None:
     async def scenario() -> None:
         expired, other = await store.open(), await store.open()
         answers: list[int] = []
@@ -271,14 +271,14 @@ def test_an_expired_session_loses_its_nodes_and_may_not_commit(store: Store, eve
         async def called_once() -> bool:
             return len(answers) == 1
 
-        await eventually(gone)
-        await eventually(called_once)
+        await until(gone)
+        await until(called_once)
         assert await other.get("/late") is None
 
     store.run(scenario)
 
 
-def test_renewing_begins_another_session_without_the_old_nodes(store: Store, eventually: Eventually) -> None:
+def test_renewing_begins_another_session_without_the_old_nodes(store: Store) -> None:
     async def scenario() -> None:
         registry = await store.open()
         answers: list[int] = []
@@ -292,7 +292,7 @@ def test_renewing_begins_another_session_without_the_old_nodes(store: Store, eve
             async def was_called(wanted: int = number) -> bool:
                 return len(answers) == wanted
 
-            await eventually(was_called)
+            await until(was_called)
             await registry.renew()
             assert registry.session_id != session
             await registry.sync()
@@ -334,7 +334,7 @@ def test_a_closed_registry_accepts_nothing(store: Store) -> None:
 
 
 @pytest.mark.parametrize("by_another", [False, True])
-def test_a_watch_hears_of_each_kind_of_change(store: Store, eventually: Eventually, by_another: bool) -> None:
+def test_a_watch_hears_of_each_kind_of_change(store: Store, by_another: bool) -> None:
     async def scenario() -> None:
         registry = await store.open()
         writer = await store.open() if by_another else registry
@@ -356,7 +356,7 @@ def test_a_watch_hears_of_each_kind_of_change(store: Store, eventually: Eventual
             async def was_called() -> bool:
                 return all(calls[path] > before[path] for path in watched)
 
-            await eventually(was_called)
+            await until(was_called)
 
         await change(Create(path="/t/a", data=b""), "/t", "/t/a")
         await change(Put(path="/t/a", data=b"", version=0), "/t/a")
@@ -369,7 +369,7 @@ def test_a_watch_hears_of_each_kind_of_change(store: Store, eventually: Eventual
 
 @pytest.mark.parametrize("by_another", [False, True])
 def test_a_watch_of_a_parent_hears_of_a_child_that_is_replaced_in_one_commit(
-    store: Store, eventually: Eventually, by_another: bool
+    store: Store, by_another: bool
 ) -> None:
     """So is a broker that was killed and comes back before its session has run out."""
 
@@ -387,12 +387,12 @@ def test_a_watch_of_a_parent_hears_of_a_child_that_is_replaced_in_one_commit(
         async def was_called() -> bool:
             return len(calls) > calls_before
 
-        await eventually(was_called)
+        await until(was_called)
 
     store.run(scenario)
 
 
-def test_a_watch_that_was_ended_is_not_called(store: Store, eventually: Eventually) -> None:
+def test_a_watch_that_was_ended_is_not_called(store: Store) -> None:
     async def scenario() -> None:
         registry = await store.open()
         ended: list[int] = []
@@ -407,13 +407,13 @@ def test_a_watch_that_was_ended_is_not_called(store: Store, eventually: Eventual
         async def was_called() -> bool:
             return bool(going_on)
 
-        await eventually(was_called)
+        await until(was_called)
         assert len(ended) == before
 
     store.run(scenario)
 
 
-def test_watches_tell_of_an_expired_sessions_nodes(store: Store, eventually: Eventually) -> None:
+def test_watches_tell_of_an_expired_sessions_nodes(store: Store) -> None:
     async def scenario() -> None:
         dying, heir = await store.open(), await store.open()
         await dying.commit([Create(path="/controller", data=b"", ephemeral=True)])
@@ -426,12 +426,12 @@ def test_watches_tell_of_an_expired_sessions_nodes(store: Store, eventually: Eve
         async def called_and_gone() -> bool:
             return bool(seen) and await heir.get("/controller") is None
 
-        await eventually(called_and_gone)
+        await until(called_and_gone)
 
     store.run(scenario)
 
 
-def test_watches_go_on_in_a_renewed_session(store: Store, eventually: Eventually) -> None:
+def test_watches_go_on_in_a_renewed_session(store: Store) -> None:
     async def scenario() -> None:
         registry, other = await store.open(), await store.open()
         expired = asyncio.Event()
@@ -452,7 +452,7 @@ def test_watches_go_on_in_a_renewed_session(store: Store, eventually: Eventually
             node = await registry.get("/a")
             return bool(versions) and node is not None and node.version == 1
 
-        await eventually(called_and_changed)
+        await until(called_and_changed)
 
     store.run(scenario)
 
@@ -484,9 +484,7 @@ def test_a_commit_that_returned_happened_and_one_that_failed_can_be_read(store: 
     store.run(scenario)
 
 
-def test_a_change_made_while_the_connection_was_lost_is_reported(
-    store: Store, eventually: Eventually
-) -> None:
+def test_a_change_made_while_the_connection_was_lost_is_reported(store: Store) -> None:
     async def scenario() -> None:
         registry, other = await store.open(), await store.open()
         seen: list[int] = []
@@ -505,7 +503,7 @@ def test_a_change_made_while_the_connection_was_lost_is_reported(
         async def newest_seen() -> bool:
             return bool(seen) and seen[-1] == 3
 
-        await eventually(newest_seen)
+        await until(newest_seen)
         await asyncio.gather(*reading, return_exceptions=True)
 
     store.run(scenario)

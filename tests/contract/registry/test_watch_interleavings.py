@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable
 from itertools import count
 from typing import Any
 
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
+from tests.kit.waiting import until
 
 from odradek.registry import (
     Create,
@@ -22,7 +22,6 @@ from odradek.registry import (
 )
 
 Store = Any
-Eventually = Callable[[Callable[[], Awaitable[object]]], Awaitable[None]]
 _NAMES = ("a", "b")
 _SESSIONS = 3
 _roots = count()
@@ -105,7 +104,7 @@ def _operation(kind: str, path: str, node: Node | None) -> Create | Put | Delete
     return Delete(path=path, version=node.version)
 
 
-async def _play(store: Store, eventually: Eventually, script: list[tuple[int, str, str]]) -> None:
+async def _play(store: Store, script: list[tuple[int, str, str]]) -> None:
     root = f"/watched-{next(_roots)}"
     watchers = [Watcher(await store.open(), root) for _ in range(_SESSIONS)]
     acting: list[asyncio.Task[None]] = []
@@ -131,7 +130,7 @@ async def _play(store: Store, eventually: Eventually, script: list[tuple[int, st
             truth[f"{root}/{name}"] = await observer.get(f"{root}/{name}")
         return all(watcher.view == truth for watcher in watchers)
 
-    await eventually(all_know_the_truth)
+    await until(all_know_the_truth)
     for watcher in watchers:
         await watcher.stop()
 
@@ -143,6 +142,6 @@ async def _play(store: Store, eventually: Eventually, script: list[tuple[int, st
 )
 @given(script=st.lists(STEP, max_size=14))
 def test_once_all_is_quiet_every_watcher_knows_the_truth(
-    store: Store, eventually: Eventually, script: list[tuple[int, str, str]]
+    store: Store, script: list[tuple[int, str, str]]
 ) -> None:
-    store.run(lambda: _play(store, eventually, script))
+    store.run(lambda: _play(store, script))

@@ -12,7 +12,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from tests.interop.cluster.test_three_brokers import Acknowledged, create, read_all, topic_of, until
+from tests.interop.cluster.test_three_brokers import Acknowledged, create, read_all, topic_of
+from tests.kit.waiting import eventually
 
 from odradek import Consumer
 from odradek.cli.serving.broker_processes import BrokerProcess
@@ -52,7 +53,7 @@ def started_on(copy: Path, original: BrokerProcess) -> BrokerProcess:
 def wait_until_noted(broker: BrokerProcess, topic: str) -> None:
     """Waits until the disk of the broker says that it has a log of the topic, which it does within seconds."""
     held = broker.terms.directory / "held-replicas"
-    until(lambda: held.exists() and f"{topic} 0 " in held.read_text())
+    eventually(lambda: held.exists() and f"{topic} 0 " in held.read_text())
 
 
 def acknowledge_until_all_are_down(cluster: Cluster, stop: str) -> Acknowledged:
@@ -65,7 +66,7 @@ def acknowledge_until_all_are_down(cluster: Cluster, stop: str) -> Acknowledged:
     before.finish()
     for broker in (first, second):
         broker.kill()
-    until(lambda: topic_of(admin_of(last), "t").partitions[0].isrs == [last.node_id])
+    eventually(lambda: topic_of(admin_of(last), "t").partitions[0].isrs == [last.node_id])
     after = Acknowledged(last.address)
     after.send("t", 50, 50)
     after.finish()
@@ -90,7 +91,7 @@ def values_by_offset(address: str, topic: str, count: int) -> dict[int, bytes]:
 def test_a_copy_of_a_live_brokers_disk_does_not_evict_it(cluster: Cluster, tmp_path: Path) -> None:
     original = cluster.brokers[0]
     create(admin_of(original), "t", partitions=1, replicas=1)
-    until(lambda: topic_of(admin_of(original), "t").partitions[0].leader > 0)
+    eventually(lambda: topic_of(admin_of(original), "t").partitions[0].leader > 0)
     leader = cluster.broker(topic_of(admin_of(original), "t").partitions[0].leader)
     producer = Acknowledged(cluster.address)
     producer.send("t", 0, 50)
@@ -134,14 +135,14 @@ def test_an_older_copy_that_takes_the_place_of_the_disk_is_recognised(
     try:
         restored.wait_until_ready()
         everyone = admin_of(other)
-        until(lambda: len(topic_of(everyone, "shared").partitions[0].isrs) == 3)
+        eventually(lambda: len(topic_of(everyone, "shared").partitions[0].isrs) == 3)
         assert topic_of(everyone, "alone").partitions[own].leader == NO_LEADER
         assert read_all(other.address, "shared", 100) == Counter(producer.values)
         log_file = restored.terms.log_file
         assert log_file is not None
         assert "log_directory_is_an_older_copy" in log_file.read_text()
         elect_uncleanly(other, f"alone-{own}")
-        until(lambda: topic_of(everyone, "alone").partitions[own].leader == original.node_id)
+        eventually(lambda: topic_of(everyone, "alone").partitions[own].leader == original.node_id)
     finally:
         restored.stop()
 
@@ -162,7 +163,7 @@ def test_the_last_replica_in_sync_that_lost_its_records_does_not_lead(
         broker.wait_until_ready()
 
     everyone = admin_of(last)
-    until(lambda: len(everyone.list_topics(timeout=10).brokers) == 3)
+    eventually(lambda: len(everyone.list_topics(timeout=10).brokers) == 3)
     partition = topic_of(everyone, "t").partitions[0]
     assert (partition.leader, partition.isrs) == (NO_LEADER, [last.node_id])
     log = last.terms.log_file
@@ -171,9 +172,9 @@ def test_the_last_replica_in_sync_that_lost_its_records_does_not_lead(
 
     elect_uncleanly(last, "t-0")  # the disk is gone for good: what the others have is kept
 
-    until(lambda: topic_of(everyone, "t").partitions[0].leader in (first.node_id, second.node_id))
+    eventually(lambda: topic_of(everyone, "t").partitions[0].leader in (first.node_id, second.node_id))
     assert read_all(cluster.address, "t", 50) == Counter(by_all.values)
-    until(lambda: len(topic_of(everyone, "t").partitions[0].isrs) == 3)
+    eventually(lambda: len(topic_of(everyone, "t").partitions[0].isrs) == 3)
 
 
 @pytest.mark.parametrize("stop", ["TERM", "KILL"])
@@ -205,7 +206,7 @@ def test_a_broker_alone_does_not_lead_an_empty_log_in_place_of_one_that_it_had(
         broker.start()
         broker.wait_until_ready()
         elect_uncleanly(broker, "lost-0")
-        until(lambda: topic_of(admin_of(broker), "lost").partitions[0].leader == broker.node_id)
+        eventually(lambda: topic_of(admin_of(broker), "lost").partitions[0].leader == broker.node_id)
         producer = Acknowledged(cluster.address)
         producer.send("lost", 0, 10)
         producer.finish()

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import threading
-import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 
 import pytest
+from tests.kit.waiting import eventually
 
 from odradek import (
     AcknowledgeType,
@@ -144,12 +144,12 @@ def test_the_death_of_a_leader_loses_nothing_and_delivers_nothing_that_was_accep
         worker.start()
     victim = cluster.brokers[0]
     try:
-        _until(lambda: len(ledger.accepted) > RECORDS // 6)
+        eventually(lambda: len(ledger.accepted) > RECORDS // 6)
         with Admin(cluster.address) as admin:
             partitions = admin.describe_topics(["jobs"])["jobs"].partitions
             victim = cluster.broker(partitions[0].leader)
         victim.kill()
-        _until(lambda: len(ledger.accepted | ledger.unknown) == RECORDS)
+        eventually(lambda: len(ledger.accepted | ledger.unknown) == RECORDS)
     finally:
         ledger.stop.set()
         for worker in workers:
@@ -187,10 +187,3 @@ def _letters(address: str) -> set[tuple[int, int]]:
                 assert letter.value == b"%d" % (offset * PARTITIONS + partition)
                 places.add((partition, offset))
     return places
-
-
-def _until(is_true: Callable[[], bool]) -> None:
-    deadline = time.monotonic() + SECONDS
-    while not is_true():
-        assert time.monotonic() < deadline, "it did not come true"
-        time.sleep(0.05)

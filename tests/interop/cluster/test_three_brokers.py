@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import time
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from typing import Any
 
 import pytest
+from tests.kit.waiting import eventually
 
 from odradek.testing import Cluster
 
@@ -43,17 +44,6 @@ def create(admin: Any, topic: str, partitions: int = 3, replicas: int = 3, **con
         topic, partitions, replicas, config={key.replace("_", "."): value for key, value in configs.items()}
     )
     admin.create_topics([new])[topic].result(30)
-
-
-def until(condition: Callable[[], Any]) -> Any:
-    """What the condition gives once it is true; fails when that takes a minute."""
-    deadline = time.monotonic() + _WAIT_SECONDS
-    while time.monotonic() < deadline:
-        condition_value = condition()
-        if condition_value:
-            return condition_value
-        time.sleep(0.05)
-    raise AssertionError("it did not come true within a minute")
 
 
 def topic_of(admin: Any, topic: str) -> Any:
@@ -170,12 +160,12 @@ def test_a_revived_broker_is_in_sync_again(cluster: Cluster, admin: Any) -> None
     cluster.broker(victim).kill()
     producer.send("healed", 0, 500)
     producer.finish()
-    until(lambda: victim not in topic_of(admin, "healed").partitions[0].isrs)
+    eventually(lambda: victim not in topic_of(admin, "healed").partitions[0].isrs)
 
     cluster.broker(victim).start()
     cluster.broker(victim).wait_until_ready()
 
-    until(
+    eventually(
         lambda: all(len(partition.isrs) == 3 for partition in topic_of(admin, "healed").partitions.values())
     )
 
@@ -198,7 +188,7 @@ def test_a_group_goes_on_when_its_coordinator_is_killed(cluster: Cluster, admin:
         message = consumer.poll(1.0)  # or an event: a broker may not have heard of the topic yet
         return message is not None and message.error() is None
 
-    until(received)
+    eventually(received)
     consumer.commit(offsets=[confluent_kafka.TopicPartition("grouped", 0, 40)], asynchronous=False)
     described = admin.describe_consumer_groups(["survivors"])["survivors"].result(30)
 
@@ -211,7 +201,7 @@ def test_a_group_goes_on_when_its_coordinator_is_killed(cluster: Cluster, admin:
             return None
         return outcome if outcome.error is None else None
 
-    assert until(committed).offset == 40
+    assert eventually(committed).offset == 40
     consumer.close()
 
 

@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 import json
-import time
-from collections.abc import Callable
 
 import pytest
 from click.testing import CliRunner, Result
+from tests.kit.waiting import eventually
 
 from odradek import Admin, ErrorCode, KafkaError, NewTopic, TopicPartition
 from odradek.cli.main import cli
@@ -18,13 +17,6 @@ _NEVER_ANYONE = {
     "authorizer.class.name": "org.apache.kafka.metadata.authorizer.StandardAuthorizer",
     "super.users": "User:admin",
 }
-
-
-def until(condition: Callable[[], bool]) -> None:
-    deadline = time.monotonic() + _SECONDS
-    while not condition():
-        assert time.monotonic() < deadline
-        time.sleep(0.05)
 
 
 def test_a_broker_that_is_down_is_forgotten_and_one_that_runs_is_not() -> None:
@@ -38,7 +30,9 @@ def test_a_broker_that_is_down_is_forgotten_and_one_that_runs_is_not() -> None:
             admin.unregister_broker(follower.replica_id)
         assert refused.value.code is ErrorCode.INVALID_REQUEST
         cluster.broker(follower.replica_id).stop()
-        until(lambda: {node.broker_id for node in admin.describe_cluster().brokers} == {leader.replica_id})
+        eventually(
+            lambda: {node.broker_id for node in admin.describe_cluster().brokers} == {leader.replica_id}
+        )
         admin.create_topics([NewTopic("before", 1, 2)])  # a broker that is down is still one of the cluster
         admin.unregister_broker(follower.replica_id)
         with pytest.raises(KafkaError) as unknown:
@@ -91,7 +85,9 @@ def test_commands_show_the_quorum_and_forget_a_broker_that_is_down() -> None:
             run("cluster", "unregister", gone, "--yes")
         with Admin(cluster.address) as admin:
             cluster.broker(follower["node"]).stop()
-            until(lambda: {node.broker_id for node in admin.describe_cluster().brokers} == {leader["node"]})
+            eventually(
+                lambda: {node.broker_id for node in admin.describe_cluster().brokers} == {leader["node"]}
+            )
         refused = CliRunner().invoke(cli, ["cluster", "unregister", gone, "-b", cluster.address], input="n\n")
         assert refused.exit_code == 1
         forgotten = json.loads(run("cluster", "unregister", gone, "--yes", "--json").stdout)

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from tests.kit.waiting import eventually
 
 from odradek import Admin, Consumer, NewTopic, Producer, ProducerFencedError, TopicPartition
 
@@ -236,6 +237,7 @@ def test_a_file_sent_in_a_transaction_is_seen_as_a_whole(
     run("produce", into, str(lines), "--transactional-id", name)
     lines.write_text('{"value": 4}\nnot json\n')
     run("produce", into, str(lines), "--json", "--transactional-id", name, code=1)
-    deadline = time.monotonic() + SECONDS
-    while (out := run("consume", into, "--isolation", "read_committed", "--exit-at-end")) != "1\n2\n3\n":
-        assert time.monotonic() < deadline, out
+    eventually(
+        lambda: run("consume", into, "--isolation", "read_committed", "--exit-at-end"),
+        holds=lambda out: out == "1\n2\n3\n",
+    )

@@ -13,7 +13,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from tests.unit.pipelines.conftest import document, eventually, fake_command
+from tests.kit.waiting import eventually
+from tests.unit.pipelines.conftest import document, fake_command
 
 from odradek import Admin, Producer
 from odradek.client.settings.settings import AdminSettings

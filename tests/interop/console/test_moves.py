@@ -9,6 +9,7 @@ from collections.abc import AsyncIterator, Iterator
 from contextlib import contextmanager
 
 import pytest
+from tests.kit.waiting import until
 from tests.scenarios.console.conftest import HOSTS, Browser, browser_of, token_of
 
 from odradek.client import Admin, ConfigResource, NewTopic, Producer
@@ -93,9 +94,7 @@ async def carried_out(browser: Browser, path: str, **fields: str) -> None:
         "/cluster/plan", token=token_of(page.text), plan=plan_of(page.text), sure="1", **fields
     )
     assert begun.headers["location"] == "/cluster?notice=moves_begun", begun.text
-    async with asyncio.timeout(60):
-        while (run := browser.console.moves.last) is not None and not run.is_over:
-            await asyncio.sleep(0.1)
+    run = await until(lambda: browser.console.moves.last, holds=lambda run: run is None or run.is_over)
     assert run is not None
     assert (run.state, run.problems, run.left) == ("done", [], [])
 
@@ -136,9 +135,11 @@ async def test_a_broker_is_drained_and_the_time_line_says_what_moved(browser: Br
     assert drained not in {
         broker for brokers in await asyncio.to_thread(replicas, admin) for broker in brokers
     }
-    async with asyncio.timeout(20):
-        while "Partitions that have other replicas" not in (await browser.get("/cluster")).text:
-            await asyncio.sleep(0.2)
+    await until(
+        lambda: browser.get("/cluster"),
+        holds=lambda page: "Partitions that have other replicas" in page.text,
+        every_s=0.2,
+    )
     assert (await browser.get(f"/cluster/plan?drain={drained}")).text.count("Nothing has to move.") == 1
     assert (await browser.get("/cluster/plan?drain=77")).status_code == 400
     assert (await browser.get("/cluster/plan?drain=x")).status_code == 400
@@ -151,9 +152,7 @@ async def test_what_cannot_be_moved_is_named_and_holds_nothing_up(browser: Brows
     token = token_of((await browser.get("/cluster")).text)
     begun = await browser.post("/cluster/plan", token=token, plan=text, sure="1")
     assert begun.status_code == 303, begun.text
-    async with asyncio.timeout(60):
-        while (run := browser.console.moves.last) is not None and not run.is_over:
-            await asyncio.sleep(0.1)
+    run = await until(lambda: browser.console.moves.last, holds=lambda run: run is None or run.is_over)
     assert run is not None
     assert run.state == "done"
     assert any("no-such-topic" in problem for problem in run.problems)
@@ -180,15 +179,11 @@ async def test_a_move_is_cancelled(browser: Browser, admin: Admin, cluster: Clus
         "/cluster/plan", token=token, plan="stays 0 1 2 15000000", throttle="1", sure="1"
     )
     assert begun.status_code == 303, begun.text
-    async with asyncio.timeout(30):
-        while "stays-0" not in (shown := (await browser.get("/cluster")).text):
-            await asyncio.sleep(0.1)
-    assert "/cluster/cancel" in shown
+    shown = await until(lambda: browser.get("/cluster"), holds=lambda page: "stays-0" in page.text)
+    assert "/cluster/cancel" in shown.text
     assert "moves are cancelled: 1" in (await browser.get("/cluster/cancel")).text
     assert (await browser.post("/cluster/cancel", token=token, sure="1")).status_code == 303
-    async with asyncio.timeout(60):
-        while (run := browser.console.moves.last) is not None and not run.is_over:
-            await asyncio.sleep(0.1)
+    await until(lambda: browser.console.moves.last, holds=lambda run: run is None or run.is_over)
     partitions = (await asyncio.to_thread(admin.describe_topics, ["stays"]))["stays"].partitions
     assert partitions[0].replicas == (1,)
 
@@ -206,22 +201,22 @@ async def test_a_dead_broker_is_drained_with_a_throttle_and_its_end_is_on_the_ti
         async with browser_of(ConsoleOptions(bootstrap=bootstrap, hosts=HOSTS)) as browser:
             await browser.get("/cluster")
             cluster.broker(3).kill()
-            async with asyncio.timeout(60):
-                while "Broker 3 is gone." not in (shown := (await browser.get("/cluster")).text):
-                    await asyncio.sleep(0.3)
-            async with asyncio.timeout(60):
-                while "no longer in sync" not in (shown := (await browser.get("/cluster")).text):
-                    await asyncio.sleep(0.3)
-            assert "/cluster/plan?drain=3" in shown
+            for line in ("Broker 3 is gone.", "no longer in sync"):
+                shown = await until(
+                    lambda: browser.get("/cluster"),
+                    holds=lambda page, line=line: line in page.text,
+                    every_s=0.3,
+                )
+            assert "/cluster/plan?drain=3" in shown.text
             page = await browser.get("/cluster/plan?drain=3")
             lines = [line for line in plan_of(page.text).splitlines() if line.startswith("pair ")]
             assert len(lines) == 2
             token, plan = token_of(page.text), "\n".join(lines)
             begun = await browser.post("/cluster/plan", token=token, plan=plan, throttle="10", sure="1")
             assert begun.status_code == 303, begun.text
-            async with asyncio.timeout(60):
-                while (run := browser.console.moves.last) is not None and not run.is_over:
-                    await asyncio.sleep(0.1)
+            run = await until(
+                lambda: browser.console.moves.last, holds=lambda run: run is None or run.is_over
+            )
             assert run is not None
             assert run.state == "done", run.problems
 

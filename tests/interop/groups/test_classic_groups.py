@@ -7,7 +7,6 @@ import itertools
 import shutil
 import subprocess
 import threading
-import time
 import warnings
 from collections.abc import Callable, Iterator
 
@@ -18,6 +17,7 @@ from benchmarks.peer import PeerAbsentError
 from confluent_kafka.admin import AdminClient
 from tests.interop import logins
 from tests.interop.server import Server
+from tests.kit.waiting import eventually
 
 with warnings.catch_warnings():
     warnings.simplefilter("ignore", DeprecationWarning)
@@ -48,13 +48,6 @@ def server(server_kind, make_node) -> Iterator[Server]:
 @pytest.fixture
 def group() -> str:
     return f"group-{next(_names)}"
-
-
-def until(check: Callable[[], object]) -> None:
-    deadline = time.monotonic() + SECONDS_MAX
-    while not check():
-        assert time.monotonic() < deadline, "it did not come true in time"
-        time.sleep(0.02)
 
 
 class Member:
@@ -146,26 +139,26 @@ def test_members_come_and_go_and_share_the_partitions(member, topic, strategy):
     name = topic(partitions=6)
     assignor = {"partition_assignment_strategy": strategy}
     first = member(name, **assignor)
-    until(lambda: owned(first) == list(range(6)))
+    eventually(lambda: owned(first) == list(range(6)))
     second = member(name, **assignor)
-    until(lambda: owned(first, second) == list(range(6)) and len(first.owned) == len(second.owned) == 3)
+    eventually(lambda: owned(first, second) == list(range(6)) and len(first.owned) == len(second.owned) == 3)
     third = member(name, **assignor)
     members = (first, second, third)
-    until(
+    eventually(
         lambda: (
             owned(*members) == list(range(6)) and {len(group_member.owned) for group_member in members} == {2}
         )
     )
     second.close()
-    until(lambda: owned(first, third) == list(range(6)) and len(first.owned) == 3)
+    eventually(lambda: owned(first, third) == list(range(6)) and len(first.owned) == 3)
 
 
 def test_cooperative_members_keep_what_they_may_keep(member, topic):
     name = topic(partitions=6)
     first = member(name, partition_assignment_strategy="cooperative-sticky")
-    until(lambda: owned(first) == list(range(6)))
+    eventually(lambda: owned(first) == list(range(6)))
     second = member(name, partition_assignment_strategy="cooperative-sticky")
-    until(lambda: owned(first, second) == list(range(6)) and len(second.owned) == 3)
+    eventually(lambda: owned(first, second) == list(range(6)) and len(second.owned) == 3)
     lost = set().union(*first.lost)
     assert len(lost) == 3
     assert lost == second.owned
@@ -174,11 +167,13 @@ def test_cooperative_members_keep_what_they_may_keep(member, topic):
 def test_more_members_than_partitions_idle_and_take_over(member, topic):
     name = topic(partitions=2)
     members = [member(name) for _ in range(4)]
-    until(lambda: owned(*members) == [0, 1] and sum(bool(idle_member.owned) for idle_member in members) == 2)
+    eventually(
+        lambda: owned(*members) == [0, 1] and sum(bool(idle_member.owned) for idle_member in members) == 2
+    )
     busy = next(joined_member for joined_member in members if joined_member.owned)
     busy.close()
     rest = [group_member for group_member in members if group_member is not busy]
-    until(
+    eventually(
         lambda: owned(*rest) == [0, 1] and sum(bool(remaining_member.owned) for remaining_member in rest) == 2
     )
 
@@ -188,7 +183,7 @@ def test_a_member_that_is_killed_hands_its_partitions_on(bootstrap, group, membe
         pytest.skip("absent: kcat")
     name = topic(partitions=4)
     first = member(name)
-    until(lambda: owned(first) == [0, 1, 2, 3])
+    eventually(lambda: owned(first) == [0, 1, 2, 3])
     flags = [
         *logins.kcat_flags(bootstrap),
         "-X",
@@ -200,22 +195,22 @@ def test_a_member_that_is_killed_hands_its_partitions_on(bootstrap, group, membe
     ]
     doomed = subprocess.Popen(["kcat", *flags, name], stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
     try:
-        until(lambda: len(first.owned) == 2)
+        eventually(lambda: len(first.owned) == 2)
     finally:
         doomed.kill()
         doomed.wait()
-    until(lambda: owned(first) == [0, 1, 2, 3])
+    eventually(lambda: owned(first) == [0, 1, 2, 3])
 
 
 def test_a_static_member_that_comes_back_disturbs_no_one(member, topic):
     name = topic(partitions=4)
     first = member(name, group_instance_id="one", session_timeout_ms=20_000)
     second = member(name, group_instance_id="two", session_timeout_ms=20_000)
-    until(lambda: owned(first, second) == [0, 1, 2, 3] and len(first.owned) == 2)
+    eventually(lambda: owned(first, second) == [0, 1, 2, 3] and len(first.owned) == 2)
     before, rebalances = set(second.owned), first.rebalances
     second.close()
     again = member(name, group_instance_id="two", session_timeout_ms=20_000)
-    until(lambda: set(getattr(again, "owned", ())) == before)
+    eventually(lambda: set(getattr(again, "owned", ())) == before)
     assert first.rebalances == rebalances
 
 
@@ -232,7 +227,7 @@ def test_the_older_of_two_processes_with_one_instance_id_is_fenced(bootstrap, gr
     older, newer = ck.Consumer(values), ck.Consumer(values)
     try:
         older.subscribe([name])
-        until(lambda: older.poll(0.05) is None and older.assignment())
+        eventually(lambda: older.poll(0.05) is None and older.assignment())
         newer.subscribe([name])
 
         def fenced() -> bool:
@@ -240,8 +235,8 @@ def test_the_older_of_two_processes_with_one_instance_id_is_fenced(bootstrap, gr
             message = older.poll(0.02)
             return message is not None and message.error().code() == ck.KafkaError._FATAL
 
-        until(fenced)
-        until(lambda: newer.poll(0.05) is None and newer.assignment())
+        eventually(fenced)
+        eventually(lambda: newer.poll(0.05) is None and newer.assignment())
     finally:
         newer.close()
         older.close()
@@ -251,12 +246,12 @@ def test_what_was_committed_is_not_read_again(member, topic, clients, row):
     name = topic()
     fill(clients, row, name, 10)
     first = member(name)
-    until(lambda: len(first.values) == 10)
+    eventually(lambda: len(first.values) == 10)
     first.commit()
     first.close()
     clients["confluent-kafka"].produce(name, [row(value=b"new")])
     second = member(name)
-    until(lambda: second.values)
+    eventually(lambda: second.values)
     assert second.values == [b"new"]
 
 
@@ -264,11 +259,11 @@ def test_automatic_commits_are_made_when_a_consumer_closes(member, topic, client
     name = topic()
     fill(clients, row, name, 5)
     first = member(name, enable_auto_commit=True)
-    until(lambda: len(first.values) == 5)
+    eventually(lambda: len(first.values) == 5)
     first.close()
     clients["confluent-kafka"].produce(name, [row(value=b"new")])
     second = member(name)
-    until(lambda: second.values)
+    eventually(lambda: second.values)
     assert second.values == [b"new"]
 
 
@@ -316,7 +311,7 @@ def test_kafka_python_consumes_in_a_group_and_resumes(bootstrap, group, topic, c
         )
         try:
             read: list[bytes] = []
-            until(lambda: _take(consumer, read) >= count)
+            eventually(lambda: _take(consumer, read) >= count)
             consumer.commit()
             return read
         finally:
@@ -362,7 +357,7 @@ def test_kcat_consumes_in_a_group_and_resumes(bootstrap, group, topic, clients, 
 def test_members_of_different_clients_share_a_group(bootstrap, group, member, topic):
     name = topic(partitions=4)
     first = member(name, partition_assignment_strategy="range")
-    until(lambda: owned(first) == [0, 1, 2, 3])
+    eventually(lambda: owned(first) == [0, 1, 2, 3])
     other = kafka.KafkaConsumer(
         name,
         **logins.kafka_python(bootstrap),
@@ -372,12 +367,14 @@ def test_members_of_different_clients_share_a_group(bootstrap, group, member, to
         enable_auto_commit=False,
     )
     try:
-        until(lambda: other.poll(timeout_ms=50) == {} and len(other.assignment()) == len(first.owned) == 2)
+        eventually(
+            lambda: other.poll(timeout_ms=50) == {} and len(other.assignment()) == len(first.owned) == 2
+        )
         mine = {text.partition for text in other.assignment()}
         assert mine | first.owned == {0, 1, 2, 3}
     finally:
         other.close()
-    until(lambda: owned(first) == [0, 1, 2, 3])
+    eventually(lambda: owned(first) == [0, 1, 2, 3])
 
 
 def test_administrators_list_describe_and_delete_groups(bootstrap, group, member, topic, clients, row):
@@ -385,7 +382,7 @@ def test_administrators_list_describe_and_delete_groups(bootstrap, group, member
     fill(clients, row, name, 4, 2)
     admin = AdminClient({**logins.librdkafka(bootstrap), "log_level": 2})
     entry = member(name, client_id="who")
-    until(lambda: len(entry.values) == 4)
+    eventually(lambda: len(entry.values) == 4)
     entry.commit()
     described = admin.describe_consumer_groups([group])[group].result(SECONDS_MAX)
     assert described.state is ck.ConsumerGroupState.STABLE
@@ -408,7 +405,7 @@ def test_administrators_list_describe_and_delete_groups(bootstrap, group, member
     moved = [ck.ConsumerGroupTopicPartitions(group, [ck.TopicPartition(name, 0, 1)])]
     admin.alter_consumer_group_offsets(moved)[group].result(SECONDS_MAX)
     again = member(name)
-    until(lambda: again.values)
+    eventually(lambda: again.values)
     assert len(again.values) == 1
     again.close()
     admin.delete_consumer_groups([group])[group].result(SECONDS_MAX)
@@ -428,7 +425,7 @@ def test_groups_go_on_after_the_broker_was_killed(make_node, server_kind, group,
             producer.produce("t", b"%d" % number, partition=number % 2)
         producer.flush(SECONDS_MAX)
         first = Member(node.bootstrap, group, "t")
-        until(lambda: len(first.values) == 4)
+        eventually(lambda: len(first.values) == 4)
         first.commit()
         port = node.bootstrap.rsplit(":", 1)[1]
         node.kill()
@@ -438,7 +435,7 @@ def test_groups_go_on_after_the_broker_was_killed(make_node, server_kind, group,
         producer = ck.Producer({**logins.librdkafka(node.bootstrap), "log_level": 0})
         producer.produce("t", b"new", partition=0)
         producer.flush(SECONDS_MAX)
-        until(lambda: len(first.values) == 5)
+        eventually(lambda: len(first.values) == 5)
         assert first.values[-1] == b"new"
         first.close()
     finally:

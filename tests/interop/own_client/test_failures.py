@@ -15,6 +15,7 @@ import pytest
 from benchmarks.odradek_node import Node, serve_environment
 from benchmarks.peer import PeerAbsentError
 from tests.interop import logins
+from tests.kit.waiting import eventually
 
 from odradek import Admin, Consumer, KafkaError, NewTopic, Producer, TopicPartition
 
@@ -42,12 +43,6 @@ def crash_and_restart(node: Node) -> None:
     node.kill()
     node.launch()
     node.wait_until_ready()
-
-
-def eventually(check: Callable[[], object]) -> None:
-    deadline = time.monotonic() + SECONDS
-    while not check():
-        assert time.monotonic() < deadline, "it did not come true"
 
 
 def committed_values(bootstrap: str, topic: str) -> list[bytes]:

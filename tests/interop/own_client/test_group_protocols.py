@@ -8,7 +8,6 @@ import signal
 import subprocess
 import sys
 import threading
-import time
 from collections import Counter
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
@@ -18,6 +17,7 @@ import pytest
 from benchmarks.odradek_node import Node, serve_environment
 from benchmarks.peer import PeerAbsentError
 from tests.interop import logins
+from tests.kit.waiting import eventually
 
 from odradek import (
     Admin,
@@ -50,13 +50,6 @@ _QUICK = {
 }
 MakeNode = Callable[..., Node]
 _numbers = itertools.count()
-
-
-def eventually(check: Callable[[], object]) -> None:
-    deadline = time.monotonic() + SECONDS
-    while not check():
-        assert time.monotonic() < deadline, "it did not come true"
-        time.sleep(0.02)
 
 
 @contextmanager

@@ -14,6 +14,7 @@ import confluent_kafka
 import pytest
 from tests.interop import logins
 from tests.interop.server import Server
+from tests.kit.waiting import eventually
 
 from odradek import (
     AsyncConsumer,
@@ -44,14 +45,6 @@ PROTOCOLS = [*CLASSIC, {"group_protocol": "consumer"}, DEFAULT]
 
 def name_of(options: dict[str, str]) -> str:
     return next(iter(options.values()), "default")
-
-
-def eventually(check: Callable[[], object]) -> None:
-    """Poll-driven things become true while others poll: look until they are."""
-    deadline = time.monotonic() + SECONDS
-    while not check():
-        assert time.monotonic() < deadline, "it did not come true"
-        time.sleep(0.01)
 
 
 def a_group() -> str:

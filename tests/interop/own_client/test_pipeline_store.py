@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-import time
-
 import pytest
+from tests.kit.waiting import eventually
 
 from odradek.model.errors import ErrorCode, KafkaError
 from odradek.pipelines.document import PipelineDocument, PipelineVersion
@@ -39,7 +38,4 @@ def test_a_change_counts_though_it_cannot_be_looked_up(monkeypatch: pytest.Monke
         with monkeypatch.context() as patched:
             patched.setattr("odradek.pipelines.store.end_of", fails)
             assert store.change("totals", lambda _: document) is not None
-        deadline = time.monotonic() + 30
-        while "totals" not in store.documents():
-            assert time.monotonic() < deadline, "the change was lost"
-            time.sleep(0.01)
+        eventually(lambda: "totals" in store.documents(), "the change was lost")

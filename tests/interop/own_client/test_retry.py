@@ -17,6 +17,7 @@ from typing import Any
 
 import pytest
 from tests.interop import logins
+from tests.kit.waiting import eventually
 
 from odradek import (
     Admin,
@@ -69,13 +70,6 @@ def until(consumer: RetryConsumer, handler: Any, done: Callable[[], bool]) -> No
     while not done():
         assert time.monotonic() < deadline, f"not done: {consumer.counts}"
         consumer.handle_some(handler, 0.2)
-
-
-def wait_for(is_so: Callable[[], bool]) -> None:
-    deadline = time.monotonic() + SECONDS
-    while not is_so():
-        assert time.monotonic() < deadline, "it did not happen"
-        time.sleep(0.05)
 
 
 def test_what_fails_goes_through_the_retry_topics_and_the_rest_goes_on(
@@ -298,7 +292,7 @@ def test_a_member_that_was_too_slow_hands_nothing_over(bootstrap: str, topic: Ma
         if not was_slow:
             was_slow.append(record.value)
             with Admin(**logins.ours(bootstrap)) as admin:
-                wait_for(lambda: not admin.describe_groups([group])[group].members)
+                eventually(lambda: not admin.describe_groups([group])[group].members)
         return [Output(topic=receipts, value=record.value)]
 
     policy = RetryPolicy(exactly_once=True)

@@ -15,6 +15,7 @@ from typing import Any
 
 import pytest
 from tests.interop import logins
+from tests.kit.waiting import eventually
 
 from odradek import (
     AcknowledgeType,
@@ -344,10 +345,10 @@ def test_the_example_does_long_jobs_once_and_ends_by_sigterm(short_locks: LocalB
     lines: list[str] = []
     try:
         with Admin(short_locks.address) as admin:
-            deadline = time.monotonic() + SECONDS
-            while start_offsets(admin, group) != {TopicPartition("jobs", 0): 3}:
-                assert time.monotonic() < deadline, "the jobs were not done"
-                time.sleep(0.1)
+            eventually(
+                lambda: start_offsets(admin, group) == {TopicPartition("jobs", 0): 3},
+                "the jobs were not done",
+            )
     finally:
         for process in (first, second):
             process.send_signal(signal.SIGTERM)

@@ -13,6 +13,7 @@ import pytest
 from benchmarks.odradek_node import Node
 from benchmarks.peer import PeerAbsentError
 from tests.interop import logins
+from tests.kit.waiting import eventually
 
 from odradek import (
     Admin,
@@ -61,13 +62,6 @@ def address(make_node: MakeNode) -> Iterator[str]:
 def admin(address: str) -> Iterator[Admin]:
     with Admin(**logins.ours(address)) as client:
         yield client
-
-
-def eventually(check: Callable[[], object]) -> None:
-    deadline = time.monotonic() + SECONDS
-    while not check():
-        assert time.monotonic() < deadline, "it did not come true"
-        time.sleep(0.02)
 
 
 def create(admin: Admin, name: str, partitions: int) -> None:

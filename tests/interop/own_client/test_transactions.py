@@ -10,6 +10,7 @@ from typing import Any
 import confluent_kafka
 import pytest
 from tests.interop import logins
+from tests.kit.waiting import eventually
 
 from odradek import (
     Admin,
@@ -73,10 +74,7 @@ def read(
 
 def read_eventually(bootstrap: str, topic: str, count: int, **more: Any) -> list[bytes]:
     """Markers are written after a transaction has ended: wait until so many records are there."""
-    deadline = time.monotonic() + SECONDS
-    while len(values := read(bootstrap, topic, **more)) < count:
-        assert time.monotonic() < deadline, f"{len(values)} of {count} came"
-    return values
+    return eventually(lambda: read(bootstrap, topic, **more), holds=lambda values: len(values) >= count)
 
 
 def test_what_is_committed_is_seen_and_what_is_aborted_is_not(
@@ -286,12 +284,8 @@ def test_a_member_that_left_its_group_cannot_commit_what_it_polled(
         ) as slow,
     ):
         slow.subscribe([source])
-        deadline = time.monotonic() + SECONDS
-        while not slow.poll(0.2):
-            assert time.monotonic() < deadline
-        while admin.describe_groups([name])[name].members:
-            assert time.monotonic() < deadline
-            time.sleep(0.05)
+        eventually(lambda: slow.poll(0.2))
+        eventually(lambda: not admin.describe_groups([name])[name].members)
         producer.begin_transaction()
         with pytest.raises(CommitFailedError):
             producer.send_offsets_to_transaction(slow.positions(), slow.group_metadata())

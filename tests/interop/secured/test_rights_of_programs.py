@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 from click.testing import CliRunner
 from tests.interop.command.test_pipelines import Supervising
-from tests.unit.pipelines.conftest import eventually
+from tests.kit.waiting import eventually
 from tests.unit.sql.running_server import sql_server
 
 from odradek.cli.main import cli

@@ -8,6 +8,7 @@ from collections.abc import Callable, Iterator
 
 import pytest
 from tests.interop.sink.plain_sink import PlainSink, batch
+from tests.kit.waiting import eventually
 
 from odradek import Admin, KafkaError
 from odradek.client import NewTopic
@@ -48,10 +49,7 @@ def state_of(sink: PlainSink, terms: BatchTerms, task: Participant) -> str:
 
 
 def until_it_times_out(sink: PlainSink, terms: BatchTerms, task: Participant) -> None:
-    deadline = time.monotonic() + SECONDS
-    while state_of(sink, terms, task) == ONGOING:
-        assert time.monotonic() < deadline
-        time.sleep(0.01)
+    eventually(lambda: state_of(sink, terms, task) != ONGOING)
 
 
 def decide_only(driver: SinkDriver, terms: BatchTerms, *tasks: Participant) -> None:

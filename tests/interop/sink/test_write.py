@@ -7,6 +7,7 @@ import time
 from collections.abc import Callable, Iterator
 
 import pytest
+from tests.kit.waiting import eventually
 
 pytest.importorskip("pyspark", reason="PySpark is absent")
 
@@ -56,7 +57,4 @@ def test_batches_are_there_once_and_are_noted_as_carried_out(
             ]
             new_writer(sink).commit(pickle.loads(pickle.dumps(messages)), number)
     assert sorted(sink.committed()) == sorted(b"%d.%d" % (b, t) for b in range(4) for t in range(2))
-    deadline = time.monotonic() + SECONDS
-    while not getattr(sink.decided(), "is_ended", False):  # a moment later
-        assert time.monotonic() < deadline
-        time.sleep(0.01)
+    eventually(lambda: getattr(sink.decided(), "is_ended", False))

@@ -73,16 +73,6 @@ async def open_registry() -> AsyncIterator[Callable[..., Awaitable[ZooKeeperRegi
     runtime.offload.close()
 
 
-@pytest.fixture
-def eventually() -> Callable[[Callable[[], object]], Awaitable[None]]:
-    async def wait(holds: Callable[[], object]) -> None:
-        async with asyncio.timeout(30):
-            while not holds():
-                await asyncio.sleep(0.01)
-
-    return wait
-
-
 class Relay:
     """Between a client and a server; `cut` and it is as if the cable were."""
 

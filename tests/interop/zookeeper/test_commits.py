@@ -7,6 +7,7 @@ import json
 import random
 
 import pytest
+from tests.kit.waiting import until
 
 from odradek.registry import Check, Create, Delete, Put, RegistryConflict, RegistryError
 
@@ -112,7 +113,7 @@ async def test_a_caller_that_gives_up_leaves_whole_commits_behind(zookeeper, chr
 
 
 async def test_a_watch_that_ended_is_set_again_when_someone_watches_again(
-    zookeeper, chroot, open_registry, eventually
+    zookeeper, chroot, open_registry
 ) -> None:
     registry = await open_registry(zookeeper.address + chroot)
     other = await open_registry(zookeeper.address + chroot)
@@ -120,8 +121,8 @@ async def test_a_watch_that_ended_is_set_again_when_someone_watches_again(
         answers: list[int] = []
         end = registry.watch("/a", lambda replies=answers: replies.append(1))
         await registry.get("/a")
-        await eventually(lambda reply=answers: reply)
+        await until(lambda reply=answers: reply)
         answers.clear()
         await other.commit([Create(path=f"/a/{number}", data=b"")])
-        await eventually(lambda second_reply=answers: second_reply)
+        await until(lambda second_reply=answers: second_reply)
         end()

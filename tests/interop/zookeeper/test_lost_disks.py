@@ -15,7 +15,8 @@ from tests.interop.cluster.test_lost_disks import (
     elect_uncleanly,
     started_on,
 )
-from tests.interop.cluster.test_three_brokers import Acknowledged, create, read_all, topic_of, until
+from tests.interop.cluster.test_three_brokers import Acknowledged, create, read_all, topic_of
+from tests.kit.waiting import eventually
 
 from odradek.model.errors import OdradekError
 from odradek.testing import Cluster
@@ -61,7 +62,7 @@ def test_a_broker_that_fell_with_the_others_and_was_wiped_is_itself_again_and_ge
             broker.wait_until_ready()
 
         everyone = admin_of(other)
-        until(
+        eventually(
             lambda: all(len(partition.isrs) == 3 for partition in topic_of(everyone, "t").partitions.values())
         )
         assert (wiped.terms.directory / "t-0").exists()
@@ -79,11 +80,11 @@ def test_the_last_replica_in_sync_that_lost_its_disk_does_not_lead(cluster: Clus
         broker.wait_until_ready()
 
     everyone = admin_of(last)
-    until(lambda: len(everyone.list_topics(timeout=10).brokers) == 3)
+    eventually(lambda: len(everyone.list_topics(timeout=10).brokers) == 3)
     partition = topic_of(everyone, "t").partitions[0]
     assert (partition.leader, partition.isrs) == (NO_LEADER, [last.node_id])
     elect_uncleanly(last, "t-0")
-    until(lambda: topic_of(everyone, "t").partitions[0].leader in (first.node_id, second.node_id))
+    eventually(lambda: topic_of(everyone, "t").partitions[0].leader in (first.node_id, second.node_id))
     assert read_all(cluster.address, "t", 50) == Counter(by_all.values)
 
 
@@ -92,7 +93,7 @@ def test_a_copy_of_a_live_brokers_disk_and_a_second_broker_of_its_id_are_refused
 ) -> None:
     original = cluster.brokers[0]
     create(admin_of(original), "t", partitions=3, replicas=1)
-    until(
+    eventually(
         lambda: all(
             partition.leader > 0 for partition in topic_of(admin_of(original), "t").partitions.values()
         )

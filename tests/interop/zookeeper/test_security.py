@@ -8,6 +8,7 @@ import socket
 import subprocess
 
 import pytest
+from tests.kit.waiting import until
 
 from odradek.model.errors import ConfigError
 from odradek.registry import Create, Delete, Put, RegistryError
@@ -207,7 +208,7 @@ async def test_a_wrong_password_for_sasl_is_one_line(sasl_zookeeper, chroot, ope
 
 
 async def test_a_sasl_session_that_was_cut_logs_in_again(
-    sasl_zookeeper, chroot, open_registry, relay, eventually
+    sasl_zookeeper, chroot, open_registry, relay
 ) -> None:
     cable = await relay(sasl_zookeeper.address)
     registry = await open_registry(
@@ -216,7 +217,7 @@ async def test_a_sasl_session_that_was_cut_logs_in_again(
     await _fill(registry)
     session = registry.session_id
     await cable.cut()
-    await eventually(lambda: not registry.is_connected)
+    await until(lambda: not registry.is_connected)
     await cable.heal()
     await registry.commit([Put(path="/users/alice", data=b"2", version=0)])
     assert registry.session_id == session

@@ -5,13 +5,14 @@ from __future__ import annotations
 import asyncio
 
 import pytest
+from tests.kit.waiting import until
 
 from odradek.registry import Create, Put, RegistryError, SessionExpired
 from odradek.testing.zookeeper import Ensemble, expire_session
 
 
 async def test_a_cut_shorter_than_the_session_costs_nothing_but_time(
-    zookeeper, chroot, open_registry, relay, eventually
+    zookeeper, chroot, open_registry, relay
 ) -> None:
     cable = await relay(zookeeper.address)
     registry = await open_registry(cable.address + chroot, **{"zookeeper.session.timeout.ms": "20000"})
@@ -24,13 +25,13 @@ async def test_a_cut_shorter_than_the_session_costs_nothing_but_time(
     registry.watch("/a", lambda: answers.append(1))
     await registry.get("/a")
     await cable.cut()
-    await eventually(lambda: not registry.is_connected)
+    await until(lambda: not registry.is_connected)
     reading = asyncio.ensure_future(registry.get("/a"))
     await other.commit([Create(path="/a", data=b"1")])
     answers.clear()
     await cable.heal()
     assert (await reading).data == b"1"
-    await eventually(lambda: answers)
+    await until(lambda: answers)
     await registry.commit([Put(path="/a", data=b"2", version=0)])
     assert (registry.session_id, expired) == (session, [])
     await other.sync()
@@ -38,13 +39,13 @@ async def test_a_cut_shorter_than_the_session_costs_nothing_but_time(
 
 
 async def test_a_request_during_a_cut_fails_after_a_bounded_time_and_is_never_made(
-    zookeeper, chroot, open_registry, relay, eventually
+    zookeeper, chroot, open_registry, relay
 ) -> None:
     cable = await relay(zookeeper.address)
     registry = await open_registry(cable.address + chroot, **{"zookeeper.session.timeout.ms": "800"})
     await registry.commit([Create(path="/a", data=b"")])
     await cable.cut()
-    await eventually(lambda: not registry.is_connected)
+    await until(lambda: not registry.is_connected)
     for request in (
         registry.get("/a"),
         registry.commit([Put(path="/a", data=b"late", version=0)]),
@@ -59,13 +60,13 @@ async def test_a_request_during_a_cut_fails_after_a_bounded_time_and_is_never_ma
 
 
 async def test_what_was_not_sent_when_its_caller_gave_up_is_never_made(
-    zookeeper, chroot, open_registry, relay, eventually
+    zookeeper, chroot, open_registry, relay
 ) -> None:
     cable = await relay(zookeeper.address)
     registry = await open_registry(cable.address + chroot, **{"zookeeper.session.timeout.ms": "20000"})
     await registry.commit([Create(path="/a", data=b"")])
     await cable.cut()
-    await eventually(lambda: not registry.is_connected)
+    await until(lambda: not registry.is_connected)
     late = asyncio.ensure_future(registry.commit([Put(path="/a", data=b"late", version=0)]))
     for _ in range(3):
         await asyncio.sleep(0)
@@ -76,7 +77,7 @@ async def test_what_was_not_sent_when_its_caller_gave_up_is_never_made(
 
 
 async def test_a_cut_longer_than_the_session_ends_it_and_nothing_goes_on_until_it_is_renewed(
-    zookeeper, chroot, open_registry, relay, eventually
+    zookeeper, chroot, open_registry, relay
 ) -> None:
     cable = await relay(zookeeper.address)
     registry = await open_registry(cable.address + chroot)
@@ -93,7 +94,7 @@ async def test_a_cut_longer_than_the_session_ends_it_and_nothing_goes_on_until_i
         await gone.wait()
     assert expired == [], "it has not heard of it yet"
     await cable.heal()
-    await eventually(lambda: expired)
+    await until(lambda: expired)
     for _ in range(3):
         with pytest.raises(SessionExpired):
             await registry.commit([Create(path="/late", data=b"")])
@@ -109,7 +110,7 @@ async def test_a_cut_longer_than_the_session_ends_it_and_nothing_goes_on_until_i
 
 
 async def test_a_zookeeper_that_hangs_is_waited_for_and_its_answer_believed(
-    own_zookeeper, open_registry, eventually
+    own_zookeeper, open_registry
 ) -> None:
     registry = await open_registry(own_zookeeper.address + "/x", **{"zookeeper.session.timeout.ms": "800"})
     expired: list[int] = []
@@ -117,14 +118,14 @@ async def test_a_zookeeper_that_hangs_is_waited_for_and_its_answer_believed(
     await registry.commit([Create(path="/ids/1", data=b"", ephemeral=True)])
     own_zookeeper.pause()
     try:
-        await eventually(lambda: not registry.is_connected)
+        await until(lambda: not registry.is_connected)
         with pytest.raises(RegistryError) as caught:
             await registry.commit([Create(path="/a", data=b"")])
         assert not isinstance(caught.value, SessionExpired)
         assert expired == []
     finally:
         own_zookeeper.resume()
-    await eventually(lambda: expired or registry.is_connected)
+    await until(lambda: expired or registry.is_connected)
     if expired:  # which of the two is ZooKeeper's to say
         await registry.renew()
         assert await registry.get("/ids/1") is None
@@ -156,7 +157,7 @@ async def test_a_restarted_zookeeper_keeps_sessions_and_tells_what_changed(
 
 
 async def test_a_zookeeper_whose_data_was_wiped_is_not_taken_for_an_empty_one(
-    own_zookeeper, open_registry, eventually
+    own_zookeeper, open_registry
 ) -> None:
     registry = await open_registry(own_zookeeper.address + "/x", **{"zookeeper.session.timeout.ms": "800"})
     expired: list[int] = []
@@ -166,7 +167,7 @@ async def test_a_zookeeper_whose_data_was_wiped_is_not_taken_for_an_empty_one(
     await asyncio.to_thread(own_zookeeper.stop)
     own_zookeeper.wipe()
     await asyncio.to_thread(own_zookeeper.start)
-    await eventually(lambda: expired)
+    await until(lambda: expired)
     for _ in range(2):
         with pytest.raises(RegistryError, match="has lost what it held below /x: restore its data"):
             await registry.renew()
@@ -176,7 +177,7 @@ async def test_a_zookeeper_whose_data_was_wiped_is_not_taken_for_an_empty_one(
 
 
 async def test_a_session_that_others_end_again_and_again_is_renewed_each_time(
-    zookeeper, chroot, open_registry, eventually
+    zookeeper, chroot, open_registry
 ) -> None:
     registry = await open_registry(zookeeper.address + chroot)
     expired: list[int] = []
@@ -184,7 +185,7 @@ async def test_a_session_that_others_end_again_and_again_is_renewed_each_time(
     seen = {registry.session_id}
     for round_ in range(5):
         await asyncio.to_thread(expire_session, zookeeper.address, registry.session_id, registry.password)
-        await eventually(lambda wanted=round_ + 1: len(expired) == wanted)
+        await until(lambda wanted=round_ + 1: len(expired) == wanted)
         await registry.renew()
         seen.add(registry.session_id)
     assert len(seen) == 6
@@ -192,7 +193,7 @@ async def test_a_session_that_others_end_again_and_again_is_renewed_each_time(
 
 
 async def test_a_watch_follows_many_changes_made_through_another_connection_to_the_last(
-    zookeeper, chroot, open_registry, relay, eventually
+    zookeeper, chroot, open_registry, relay
 ) -> None:
     cable = await relay(zookeeper.address)
     registry = await open_registry(cable.address + chroot, **{"zookeeper.session.timeout.ms": "20000"})
@@ -217,7 +218,7 @@ async def test_a_watch_follows_many_changes_made_through_another_connection_to_t
             await cable.cut()
             await cable.heal()
         await writer.commit([Put(path="/a", data=b"", version=version)])
-    await eventually(lambda: 60 in seen)
+    await until(lambda: 60 in seen)
     await asyncio.gather(*reading)
     assert seen == sorted(seen), "a session never reads backwards"
 

@@ -5,6 +5,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from tests.kit.waiting import until
 
 from odradek.protocol.messages.topics.alter_replica_log_dirs import (
     AlterReplicaLogDir,
@@ -50,9 +51,7 @@ async def other_place(scene: Any, wire: Any, topic: str) -> str:
 
 
 @pytest.mark.parametrize("version", [1, 2])
-async def test_a_partition_moves_while_it_is_written_and_survives_a_restart(
-    scene: Any, until: Any, version: int
-) -> None:
+async def test_a_partition_moves_while_it_is_written_and_survives_a_restart(scene: Any, version: int) -> None:
     wire = await start(scene)
     await wire.create("t")
     expected = [b"%d" % number for number in range(20)]
@@ -90,7 +89,7 @@ class PausedCopies:
 
 
 async def test_a_move_under_way_is_shown_and_can_be_called_off(
-    scene: Any, until: Any, monkeypatch: pytest.MonkeyPatch
+    scene: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     wire = await start(scene)
     await wire.create("t")
@@ -116,9 +115,7 @@ async def test_a_move_under_way_is_shown_and_can_be_called_off(
     assert await places(wire) == {("t", 0, False): here}
 
 
-async def test_a_topic_deleted_on_its_way_is_gone(
-    scene: Any, until: Any, monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_a_topic_deleted_on_its_way_is_gone(scene: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     wire = await start(scene)
     await wire.create("t")
     target = await other_place(scene, wire, "t")
@@ -155,7 +152,7 @@ async def test_what_cannot_be_moved_is_said(scene: Any) -> None:
     assert await move(wire, "relative", "t", 0) == [57]
 
 
-async def test_a_groups_offsets_move_with_their_partition(scene: Any, until: Any) -> None:
+async def test_a_groups_offsets_move_with_their_partition(scene: Any) -> None:
     wire = await start(scene, offsets_topic_num_partitions="1")
     await wire.create("t")
     from odradek.protocol.messages.groups.offset_commit import (

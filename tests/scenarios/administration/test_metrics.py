@@ -12,6 +12,7 @@ import pytest
 from click.testing import CliRunner
 from prometheus_client.openmetrics.parser import text_string_to_metric_families as open_metrics
 from prometheus_client.parser import text_string_to_metric_families as prometheus_text
+from tests.kit.waiting import until
 from tests.scenarios.groups.test_classic_groups import Member as ClassicMember
 from tests.scenarios.one_broker import batch_of
 from tests.scenarios.transactions.transactional_producer import EPOCHS, TransactionalProducer, coordinated
@@ -260,9 +261,7 @@ async def test_figures_of_the_server_agree_with_what_was_done(
     await other.call("Metadata", 12, MetadataRequest(topics=None))
     await other.close()
     scene.forget(other)
-    async with asyncio.timeout(SECONDS):
-        while broker.server.connection_count > 1:
-            await asyncio.sleep(0.01)
+    await until(lambda: broker.server.connection_count <= 1)
     listener = listen(broker, listeners)
 
     samples = await scrape(listener)
@@ -316,9 +315,7 @@ async def test_transactions_are_shown_by_state_and_age(scene: Any, listeners: li
     assert late_partitions(broker, after_ms=timeout_ms + buffer_ms - 60_000) == 0
     assert late_partitions(broker, after_ms=timeout_ms + buffer_ms + 1) == 1
     assert await producer.end(commit=True) == 0
-    async with asyncio.timeout(SECONDS):
-        while late_partitions(broker, after_ms=timeout_ms + buffer_ms + 1):
-            await asyncio.sleep(0.01)
+    await until(lambda: not late_partitions(broker, after_ms=timeout_ms + buffer_ms + 1))
 
 
 def late_partitions(broker: Broker, *, after_ms: int) -> float:

@@ -7,7 +7,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from tests.scenarios.one_broker import REPLY_SECONDS, Scene, Wire, fetch_request, produce_request
+from tests.kit.waiting import until
+from tests.scenarios.one_broker import Scene, Wire, fetch_request, produce_request
 
 from odradek.broker.app import Broker
 from odradek.broker.instruments.record_traces import RecordTraces
@@ -31,9 +32,7 @@ class SpanList:
         return [span for span in self.spans if span.name.split(" ")[0] == step]
 
     async def wait_for(self, step: str, count: int) -> list[FinishedSpan]:
-        async with asyncio.timeout(REPLY_SECONDS):
-            while len(self.of(step)) < count:
-                await asyncio.sleep(0.01)
+        await until(lambda: len(self.of(step)) >= count)
         return self.of(step)
 
 
@@ -228,6 +227,4 @@ async def test_a_deleted_topic_is_forgotten(scene: TracingScene, sink: SpanList)
         "DeleteTopics", 6, DeleteTopicsRequest(topics=[DeleteTopicState(name="flights")], timeout_ms=5_000)
     )
     del partition
-    async with asyncio.timeout(REPLY_SECONDS):
-        while broker.traces.partition_count:
-            await asyncio.sleep(0.01)
+    await until(lambda: not broker.traces.partition_count)

@@ -5,6 +5,7 @@ from dataclasses import replace
 from typing import Any, cast
 
 import pytest
+from tests.kit.waiting import until
 
 from odradek.broker.cluster.link import ClusterLink
 from odradek.cluster.image import ClusterImage
@@ -29,7 +30,6 @@ async def _applied(before: ClusterImage, after: ClusterImage) -> None: ...
 async def test_an_answer_waits_until_it_can_name_a_broker(
     scene: Any,
     wire: Any,
-    until: Any,
     monkeypatch: pytest.MonkeyPatch,
     name: str,
     version: int,

@@ -7,6 +7,7 @@ import html
 from collections.abc import AsyncIterator, Iterator
 
 import pytest
+from tests.kit.waiting import until
 from tests.scenarios.console.conftest import HOSTS, Browser, browser_of
 from tests.schema_registry import RegistryOfIds, registry_of_ids
 from tests.unit.console.test_record_decoding import ORDER, framed, written
@@ -38,9 +39,7 @@ async def decoding(broker: LocalBroker, admin: Admin, registry: RegistryOfIds) -
     await asyncio.to_thread(prepare)
     options = ConsoleOptions(bootstrap=broker.address, hosts=HOSTS, schema_registry=registry.terms)
     async with browser_of(options) as running:
-        async with asyncio.timeout(20):
-            while (await running.get("/topics/decoded")).status_code != 200:
-                await asyncio.sleep(0.1)
+        await until(lambda: running.get("/topics/decoded"), holds=lambda page: page.status_code == 200)
         yield running
 
 
@@ -62,8 +61,8 @@ async def test_a_registry_that_is_away_leaves_the_bytes_and_says_so(
     options = ConsoleOptions(bootstrap=broker.address, hosts=HOSTS, schema_registry=terms)
     async with browser_of(options) as browser:
         await browser.get("/topics")
-        async with asyncio.timeout(20):
-            while (page := await browser.get("/topics/decoded/records/0/0")).status_code != 200:
-                await asyncio.sleep(0.1)
+        page = await until(
+            lambda: browser.get("/topics/decoded/records/0/0"), holds=lambda page: page.status_code == 200
+        )
         assert "cannot be reached" in page.text
         assert "3c 62 3e 74 65 61" in page.text, "the bytes are shown in hexadecimal"

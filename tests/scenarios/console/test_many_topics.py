@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-import asyncio
-
 from tests.interop.console.scripted_cluster import PARTITIONS, ScriptedCluster, topic_name
+from tests.kit.waiting import until
 from tests.scenarios.console.conftest import HOSTS, browser_of
 
 from odradek.console.web.console import ANONYMOUS, ConsoleOptions
@@ -18,9 +17,7 @@ async def test_pages_of_many_topics_are_small_and_shown_while_the_cluster_is_awa
     cluster = ScriptedCluster(TOPICS, dead=[4])
     async with browser_of(ConsoleOptions(bootstrap=await cluster.start(), hosts=HOSTS)) as browser:
         model = await browser.console.model_of(ANONYMOUS)
-        async with asyncio.timeout(READ_S):
-            while not model.snapshot.is_read:
-                await asyncio.sleep(0.02)
+        await until(lambda: model.snapshot.is_read, seconds=READ_S)
         assert len(model.snapshot.partitions) == TOPICS * PARTITIONS
         await cluster.stop()
         overview = await browser.get("/")

@@ -9,6 +9,7 @@ from collections.abc import AsyncIterator, Iterator
 from urllib.parse import urlencode
 
 import pytest
+from tests.kit.waiting import until
 from tests.scenarios.console.conftest import HOSTS, Browser, browser_of, login_of, login_options, token_of
 
 from odradek.client import Admin, NewTopic
@@ -141,9 +142,7 @@ async def test_a_prefix_is_compared_on_the_topics_that_begin_so(browser: Browser
         AclPattern(AclResourceType.TOPIC, "fleet.a"), "User:erin", "*", AclOperation.READ, AclPermission.ALLOW
     )
     await asyncio.to_thread(admin.create_acls, [allow])
-    async with asyncio.timeout(20):
-        while "fleet.b" not in (await browser.get("/topics?search=fleet")).text:
-            await asyncio.sleep(0.1)
+    await until(lambda: browser.get("/topics?search=fleet"), holds=lambda page: "fleet.b" in page.text)
     shown = text_of((await browser.submit("/people/rules/new", **fields)).text)
     assert "User:erin may not read fleet.a" in shown
     assert "resources: 2" in shown

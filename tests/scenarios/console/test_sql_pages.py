@@ -12,6 +12,7 @@ from urllib.parse import urlencode
 
 import httpx
 import pytest
+from tests.kit.waiting import until
 from tests.scenarios.console.conftest import HOSTS, Browser, browser_of, token_of
 from tests.unit.sql.running_server import sql_server
 
@@ -135,9 +136,7 @@ async def test_a_query_ends_when_no_page_shows_it(page: Browser, monkeypatch: py
     monkeypatch.setattr(live_queries, "LEASE_S", 0.05)
     shown = await run(page, "SELECT * FROM orders EMIT CHANGES;")
     outcome = result_of(page, shown)
-    async with asyncio.timeout(30):
-        while not outcome.is_over:
-            await asyncio.sleep(0.02)
+    await until(lambda: outcome.is_over)
     assert outcome.state == "stopped"
 
 
@@ -252,12 +251,11 @@ async def test_a_statement_changes_what_there_is(page: Browser, sql: RestClient)
 
 async def test_completions_are_names_of_the_server(page: Browser) -> None:
     await page.get(EDITOR)
-    async with asyncio.timeout(30):
-        while not (
-            offers := (await page.get("/sql/complete", params={"before": "SELECT * FROM ord"})).json()
-        ):
-            await asyncio.sleep(0.05)
-    assert offers == [{"text": "ORDERS", "kind": "source", "replaces": 3}]
+    offers = await until(
+        lambda: page.get("/sql/complete", params={"before": "SELECT * FROM ord"}),
+        holds=lambda response: response.json(),
+    )
+    assert offers.json() == [{"text": "ORDERS", "kind": "source", "replaces": 3}]
     long = await page.get("/sql/complete", params={"before": "x" * 20_000})
     assert long.json() == []
 

@@ -3,6 +3,8 @@
 import asyncio
 from typing import Any
 
+from tests.kit.waiting import until
+
 from odradek.model.ids import TopicPartition
 from odradek.protocol.messages.configs.incremental_alter_configs import (
     AlterableConfig,
@@ -93,7 +95,7 @@ async def test_readers_find_a_compacted_table_also_after_a_restart(scene: Any, m
 
 
 async def test_the_background_task_compacts_once_a_topics_setting_says_so(
-    scene: Any, make_produce: Any, until: Any
+    scene: Any, make_produce: Any
 ) -> None:
     await scene.start(log_cleaner_backoff_ms="10")
     wire = await scene.connect()

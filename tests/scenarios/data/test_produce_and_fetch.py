@@ -7,6 +7,7 @@ from typing import Any
 from uuid import uuid4
 
 import pytest
+from tests.kit.waiting import until
 
 from odradek.broker.produce import record_validation
 from odradek.model.errors import ErrorCode
@@ -292,7 +293,7 @@ async def test_all_replicas_are_enough_where_more_are_required_than_exist(wire: 
 
 
 async def test_without_flush_before_ack_records_are_readable_at_once_and_flushed_in_time(
-    scene: Any, wire: Any, until: Any
+    scene: Any, wire: Any
 ) -> None:
     await wire.create("t", flush_before_ack="false", flush_ms="1")
     assert (await wire.produce("t", [b"x"])).error_code == 0
@@ -302,7 +303,7 @@ async def test_without_flush_before_ack_records_are_readable_at_once_and_flushed
 
 
 async def test_clients_that_do_not_read_cannot_make_the_broker_hold_more_than_its_limit(
-    scene: Any, make_fetch: Any, until: Any, monkeypatch: Any
+    scene: Any, make_fetch: Any, monkeypatch: Any
 ) -> None:
     # What is sent from a mapping of a file takes no memory: this is about answers that have to be read into it.
     monkeypatch.setattr(Connection, "sends_uncopied", property(lambda connection: False))

@@ -6,6 +6,7 @@ from typing import Any
 from uuid import UUID
 
 import pytest
+from tests.kit.waiting import until
 
 from odradek.model.ids import TopicPartition
 from odradek.protocol.messages.groups.delete_groups import DeleteGroupsRequest
@@ -283,7 +284,7 @@ async def test_offsets_are_deleted_on_request(offsets: Offsets) -> None:
 
 
 async def test_offsets_do_not_outlive_a_topic_that_is_made_again_before_anyone_sees_it_gone(
-    offsets: Offsets, scene: Any, until: Any, monkeypatch: pytest.MonkeyPatch
+    offsets: Offsets, scene: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A broker that is busy with one image gets the next ones as one."""
     await offsets.create("t")
@@ -328,7 +329,7 @@ async def test_a_deleted_group_stays_deleted_across_a_restart(offsets: Offsets, 
     assert (await again.wire.call("ListGroups", 5, ListGroupsRequest())).groups == []
 
 
-async def test_expired_offsets_are_gone_and_their_group_with_them(scene: Any, until: Any) -> None:
+async def test_expired_offsets_are_gone_and_their_group_with_them(scene: Any) -> None:
     await scene.start(offsets_retention_check_interval_ms="20")
     offsets = await connected(scene)
     await offsets.create("t")
@@ -364,7 +365,7 @@ async def test_a_commit_that_does_not_become_durable_in_time_is_to_be_tried_agai
     assert (await offsets.fetch(("t", 0)))["t", 0][0] == 8
 
 
-async def test_offsets_outlive_the_compaction_of_their_log(scene: Any, until: Any) -> None:
+async def test_offsets_outlive_the_compaction_of_their_log(scene: Any) -> None:
     settings = {
         "offsets_topic_num_partitions": "1",
         "offsets_topic_segment_bytes": "1048576",

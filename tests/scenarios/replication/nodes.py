@@ -243,14 +243,6 @@ def content(partition: Partition) -> list[tuple[int, int, bytes]]:
     return records
 
 
-async def until(condition: Callable[[], bool], what: str = "") -> None:
-    for _ in range(4000):
-        if condition():
-            return
-        await asyncio.sleep(0.005)
-    raise AssertionError(f"it never came to pass: {what}")
-
-
 async def unreachable(*_: Any, **__: Any) -> Any:
     raise PeerUnreachable("no one answers")
 

@@ -9,7 +9,8 @@ from typing import Any
 from uuid import UUID
 
 import pytest
-from tests.scenarios.replication.nodes import FIRST_ID, TOPIC, Controller, Node, led_by, nodes, until
+from tests.kit.waiting import until
+from tests.scenarios.replication.nodes import FIRST_ID, TOPIC, Controller, Node, led_by, nodes
 
 from odradek.cluster.image import TopicImage
 from odradek.model.errors import ErrorCode, KafkaError

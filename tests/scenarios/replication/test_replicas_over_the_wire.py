@@ -6,6 +6,7 @@ from dataclasses import replace
 from typing import Any
 
 import pytest
+from tests.kit.waiting import until
 
 from odradek.broker.fetch import delayed_fetch
 from odradek.cluster.image import BrokerImage, PartitionImage
@@ -84,9 +85,7 @@ class Stage:
     async def append(self, value: bytes) -> None:
         """A record that the leader has on its disk: an answer to acks=1 comes before that."""
         await self.wire.produce("t", [value], acks=1)
-        async with asyncio.timeout(60):
-            while self.partition.log.flushed_offset < self.partition.log.end_offset:
-                await asyncio.sleep(0.001)
+        await until(lambda: self.partition.log.flushed_offset >= self.partition.log.end_offset)
 
     def request(
         self,

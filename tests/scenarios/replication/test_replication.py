@@ -6,6 +6,7 @@ from pathlib import Path
 from uuid import UUID
 
 import pytest
+from tests.kit.waiting import until
 from tests.scenarios.replication.nodes import (
     FIRST_ID,
     TOPIC,
@@ -13,7 +14,6 @@ from tests.scenarios.replication.nodes import (
     content,
     led_by,
     nodes,
-    until,
 )
 
 from odradek.cluster.image import NO_LEADER

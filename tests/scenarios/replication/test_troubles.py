@@ -7,6 +7,7 @@ from random import Random
 from uuid import UUID
 
 import pytest
+from tests.kit.waiting import until
 from tests.scenarios.replication.nodes import (
     FIRST_ID,
     Controller,
@@ -15,7 +16,6 @@ from tests.scenarios.replication.nodes import (
     led_by,
     nodes,
     unreachable,
-    until,
 )
 
 from odradek.broker.replicas.roles import ReplicaRoles

@@ -6,7 +6,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from tests.scenarios.replication.nodes import FIRST_ID, Controller, Node, led_by, nodes, until
+from tests.kit.waiting import until
+from tests.scenarios.replication.nodes import FIRST_ID, Controller, Node, led_by, nodes
 
 from odradek.model.errors import ErrorCode, KafkaError
 from odradek.model.ids import BrokerId

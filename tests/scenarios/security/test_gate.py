@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from tests.kit.waiting import until
 from tests.scenarios.administration.test_quotas import set_quota
 from tests.scenarios.one_broker import Scene, Wire, batch_of, fetch_request, produce_request
 from tests.scenarios.security.test_matrix import SETTINGS
@@ -368,7 +369,7 @@ async def test_a_change_is_answered_when_every_broker_goes_by_it(tmp_path: Path)
 
 
 @pytest.mark.check(42)
-async def test_a_new_user_is_known_to_every_broker_before_the_answer(tmp_path: Path, until: Any) -> None:
+async def test_a_new_user_is_known_to_every_broker_before_the_answer(tmp_path: Path) -> None:
     first, second = Scene(tmp_path / "one"), Scene(tmp_path / "two")
     own = {**SETTINGS, "super_users": ME}
     try:

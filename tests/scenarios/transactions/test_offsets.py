@@ -5,6 +5,7 @@ from typing import Any
 from uuid import UUID
 
 import pytest
+from tests.kit.waiting import until
 
 from odradek.model.errors import ErrorCode
 from odradek.protocol.messages.groups.offset_commit import (
@@ -50,10 +51,10 @@ class Producer:
         self.producer_id = self.epoch = -1
 
     async def until_timeout(self, name: str, version: int, request: Any) -> Any:
-        async with asyncio.timeout(20):
-            while (response := await self.wire.call(name, version, request)).error_code in BUSY:
-                await asyncio.sleep(0.01)
-        return response
+        return await until(
+            lambda: self.wire.call(name, version, request),
+            holds=lambda response: response.error_code not in BUSY,
+        )
 
     async def init(self) -> None:
         request = InitProducerIdRequest(transactional_id=self.name, transaction_timeout_ms=60_000)
@@ -130,9 +131,9 @@ async def fetch(wire: Any, *, stable: bool = False) -> tuple[int, int]:
 
 async def settled(wire: Any) -> int:
     """The offset once no transaction has a say any more."""
-    async with asyncio.timeout(20):
-        while (offsets := await fetch(wire, stable=True))[1] == ErrorCode.UNSTABLE_OFFSET_COMMIT:
-            await asyncio.sleep(0.01)
+    offsets = await until(
+        lambda: fetch(wire, stable=True), holds=lambda offsets: offsets[1] != ErrorCode.UNSTABLE_OFFSET_COMMIT
+    )
     return offsets[0]
 
 
@@ -240,9 +241,9 @@ async def test_a_transaction_goes_on_after_a_restart(ready: Any, scene: Any, com
     await scene.stop()
     await scene.start(**SMALL)
     wire = producer.wire = await connected(scene)
-    async with asyncio.timeout(20):
-        while (offsets := await fetch(wire, stable=True)) == (-1, 0) or offsets[1] in BUSY:
-            await asyncio.sleep(0.01)
+    offsets = await until(
+        lambda: fetch(wire, stable=True), holds=lambda offsets: offsets != (-1, 0) and offsets[1] not in BUSY
+    )
     assert offsets[1] == ErrorCode.UNSTABLE_OFFSET_COMMIT
     await producer.end(committed=committed)
     assert await settled(wire) == (7 if committed else 3)

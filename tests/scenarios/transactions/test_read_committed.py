@@ -5,6 +5,7 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
+from tests.kit.waiting import until
 
 from odradek.model.errors import ErrorCode
 from odradek.protocol.messages.data.delete_records import (
@@ -238,9 +239,7 @@ async def test_a_long_poll_in_an_open_transaction_ends_when_its_records_are_dele
     reader.send("Fetch", 11, make_fetch("t", 0, max_wait_ms=30_000).replace(isolation_level=COMMITTED))
     polled = asyncio.ensure_future(reader.receive())
     readers = scene.broker.context.replicas.leader("t", 0)._replica.readers
-    async with asyncio.timeout(SECONDS):
-        while not readers._committed:
-            await asyncio.sleep(0.001)
+    await until(lambda: readers._committed)
     deletion = DeleteRecordsTopic(name="t", partitions=[DeleteRecordsPartition(partition_index=0, offset=2)])
     response = await wire.call(
         "DeleteRecords", 2, DeleteRecordsRequest(topics=[deletion], timeout_ms=SECONDS * 1000)
@@ -286,9 +285,7 @@ async def test_transactions_are_what_they_were_after_a_restart(
     assert await producers[0].send("t", [b"gone"]) == 0
     assert await producers[1].send("t", [b"open"]) == 0
     assert await producers[0].end(commit=False) == 0
-    async with asyncio.timeout(SECONDS):
-        while await latest(wire, "t", 0) < 3:
-            await asyncio.sleep(0.01)
+    await until(lambda: latest(wire, "t", 0), holds=lambda value: value >= 3)
     await scene.stop()
     await scene.start()
     again = await scene.connect()
@@ -324,9 +321,7 @@ async def test_a_late_batch_after_the_abort_does_not_begin_another_transaction(
     assert await producer.send("t", [b"a"]) == 0
     late = producer.request("t", [b"late"])
     assert await producer.end(commit=False) == 0
-    async with asyncio.timeout(SECONDS):
-        while await latest(wire, "t", 0) < 2:
-            await asyncio.sleep(0.01)
+    await until(lambda: latest(wire, "t", 0), holds=lambda value: value >= 2)
     response = await wire.call("Produce", CLASSIC, late)
     assert response.responses[0].partition_responses[0].error_code in (48, 19)
     assert await latest(wire, "t", COMMITTED) == await latest(wire, "t", 0) == 2

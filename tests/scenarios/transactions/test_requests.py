@@ -6,6 +6,7 @@ import asyncio
 from typing import Any
 
 import pytest
+from tests.kit.waiting import until
 from tests.scenarios.transactions.transactional_producer import (
     CLASSIC,
     EPOCHS,
@@ -262,9 +263,7 @@ async def test_two_phase_commit_where_it_is_allowed_never_times_out(scene: Any, 
     quick = TransactionalProducer(wire, make_batch, "y", EPOCHS)
     assert await quick.init(transaction_timeout_ms=1) is ErrorCode.NONE
     await quick.send("t", b"w")
-    async with asyncio.timeout(20):
-        while (await quick.state()).transaction_state != "CompleteAbort":
-            await asyncio.sleep(0.01)
+    await until(quick.state, holds=lambda state: state.transaction_state == "CompleteAbort")
     state = await producer.state()
     assert (state.transaction_state, state.transaction_timeout_ms) == ("Ongoing", 2**31 - 1)
     assert await producer.end() is ErrorCode.NONE

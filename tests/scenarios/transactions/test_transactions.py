@@ -7,6 +7,7 @@ import shutil
 from typing import Any
 
 import pytest
+from tests.kit.waiting import until
 from tests.scenarios.transactions.transactional_producer import (
     CLASSIC,
     EPOCHS,
@@ -181,9 +182,7 @@ async def test_a_transaction_that_takes_too_long_is_aborted(
     await wire.create("t", partitions=2)
     producer = await producer_of(wire, version=version, transaction_timeout_ms=1_000)
     await producer.write(b"slow")
-    async with asyncio.timeout(20):
-        while (await producer.state()).transaction_state != "CompleteAbort":
-            await asyncio.sleep(0.01)
+    await until(producer.state, holds=lambda state: state.transaction_state == "CompleteAbort")
     assert await stable(wire, make_fetch, "t")
     refused = await producer.end()
     expected = ErrorCode.PRODUCER_FENCED if version == CLASSIC else ErrorCode.INVALID_TXN_STATE
@@ -205,9 +204,7 @@ async def test_an_id_that_no_one_uses_is_forgotten(scene: Any, producer_of: Any)
     while set(await busy.add("t", 0)) != {ErrorCode.NONE}:  # it expired before it began
         assert await busy.init() is ErrorCode.NONE
     idle = await producer_of(wire, name="idle")
-    async with asyncio.timeout(20):
-        while (await idle.state()).error_code != ErrorCode.TRANSACTIONAL_ID_NOT_FOUND:
-            await asyncio.sleep(0.01)
+    await until(idle.state, holds=lambda state: state.error_code == ErrorCode.TRANSACTIONAL_ID_NOT_FOUND)
     assert await idle.add("t", 0) == [ErrorCode.INVALID_PRODUCER_ID_MAPPING]
     assert (await busy.state()).transaction_state == "Ongoing"
 
@@ -355,7 +352,6 @@ async def test_a_transaction_is_ended_in_a_partition_whose_topic_is_just_being_m
     wire: Any,
     producer_of: Any,
     make_fetch: Any,
-    until: Any,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """It is led already, and the image that holds it is shown only once all is open: it must not count as deleted."""

@@ -4,7 +4,10 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable, Iterable
+from functools import partial
 from typing import Any
+
+from tests.kit.waiting import until
 
 from odradek.model.errors import ErrorCode
 from odradek.model.ids import TopicPartition
@@ -51,10 +54,7 @@ class TransactionalProducer:
 
     async def until_timeout(self, call: Callable[[], Awaitable[Any]]) -> Any:
         """Until the coordinator is there, and done with what was before."""
-        async with asyncio.timeout(20):
-            while (response := await call()).error_code in BUSY:
-                await asyncio.sleep(0.01)
-        return response
+        return await until(call, holds=lambda response: response.error_code not in BUSY)
 
     async def add(self, topic: str, *partitions: int, version: int = 3) -> list[ErrorCode]:
         request = AddPartitionsToTxnRequest(
@@ -107,9 +107,9 @@ class TransactionalProducer:
             assert set(await self.add(topic, *partitions)) == {ErrorCode.NONE}
         for partition in partitions:
             # A batch may come before the coordinator is done with the last transaction.
-            async with asyncio.timeout(20):
-                while (code := await self.send(topic, value, partition)) in BUSY:
-                    await asyncio.sleep(0.01)
+            code = await until(
+                partial(self.send, topic, value, partition), holds=lambda code: code not in BUSY
+            )
             assert code is ErrorCode.NONE
 
     def end_request(self, *, commit: bool) -> EndTxnRequest:

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any, Final
 
 import pytest
+from tests.kit.waiting import until
 from tests.scenarios.one_broker import Scene, Wire, fetch_request, produce_request
 from tests.security.conftest import Pems, log_in
 
@@ -124,9 +125,7 @@ class ControlPlanes:
         self.asked.clear()
 
     async def until(self, is_so: Callable[[], bool]) -> None:
-        async with asyncio.timeout(SECONDS):
-            while not is_so():
-                await asyncio.sleep(0.01)
+        await until(is_so)
 
     async def until_in_sync(self, topic: str, replicas: list[int]) -> None:
         def in_sync() -> bool:
@@ -158,9 +157,9 @@ async def all_that_brokers_ask(planes: ControlPlanes) -> None:
     await create(wire, "moves", [2])
     assert (await wire.produce("moves", [b"x"])).error_code == 0
     request = InitProducerIdRequest(transactional_id=None, transaction_timeout_ms=1000)
-    async with asyncio.timeout(SECONDS):
-        while (await wire.call("InitProducerId", 4, request)).error_code:
-            await asyncio.sleep(0.01)
+    await until(
+        lambda: wire.call("InitProducerId", 4, request), holds=lambda response: not response.error_code
+    )
     partition = ReassignablePartition(partition_index=0, replicas=[2, 1])
     topics = [ReassignableTopic(name="moves", partitions=[partition])]
     moved = await wire.call(

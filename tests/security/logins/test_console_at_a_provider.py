@@ -16,6 +16,7 @@ from urllib.parse import parse_qs, urlsplit
 
 import httpx
 import pytest
+from tests.kit.waiting import until
 from tests.scenarios.console.conftest import ADDRESS, HOSTS, Browser
 from tests.security.logins.identity_provider import (
     CLIENT_ID,
@@ -192,9 +193,7 @@ async def test_a_user_goes_to_the_provider_comes_back_and_sees_the_cluster(
             admin.create_topics([NewTopic("hers", 1)])
 
     await asyncio.to_thread(create)
-    async with asyncio.timeout(30):
-        while "hers</a>" not in (await meeting.browser.get("/topics")).text:
-            await asyncio.sleep(0.1)
+    await until(lambda: meeting.browser.get("/topics"), holds=lambda page: "hers</a>" in page.text)
 
 
 async def refused(meeting: Meeting, url: str, status: int, line: str) -> None:
@@ -354,9 +353,7 @@ async def test_wrong_answers_are_slowed_down(meeting: Meeting) -> None:
 
 async def test_a_token_is_refreshed_once_for_all_requests_and_the_pages_go_on(meeting: Meeting) -> None:
     await meeting.log_in()
-    async with asyncio.timeout(30):
-        while "Nothing was read yet" in (await meeting.browser.get("/")).text:
-            await asyncio.sleep(0.1)
+    await until(lambda: meeting.browser.get("/"), holds=lambda page: "Nothing was read yet" not in page.text)
     meeting.clock.ahead_s += meeting.provider.lifetime_s * 0.7
     assert (await meeting.browser.get("/topics")).status_code == 200
     assert meeting.provider.asked == ["authorization_code"], "it was fresh enough"
@@ -390,9 +387,7 @@ async def test_a_logout_ends_the_session_its_connections_and_its_refresh_token(m
     assert (meeting.sessions, len(meeting.browser.console.models)) == (0, 0)
     page = await meeting.browser.get("/login?ended=1")
     assert html.escape(f"{meeting.provider.issuer}/logout?client_id=console") in page.text
-    async with asyncio.timeout(10):
-        while not any(line.startswith("revoke refresh-") for line in meeting.provider.asked):
-            await asyncio.sleep(0.05)
+    await until(lambda: any(line.startswith("revoke refresh-") for line in meeting.provider.asked))
     assert (await meeting.browser.get("/topics")).status_code == 303
 
 

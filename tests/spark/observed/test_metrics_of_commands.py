@@ -6,13 +6,13 @@ import re
 import signal
 import subprocess
 import sys
-import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
 import pytest
+from tests.kit.waiting import eventually
 
 pytest.importorskip("pyspark", reason="PySpark is absent")
 
@@ -37,19 +37,14 @@ def running(log_file: Path, *words: str) -> Iterator[subprocess.Popen[bytes]]:
 
 
 def in_log(log_file: Path, pattern: str) -> str:
-    deadline = time.monotonic() + WAIT_S
-    while (match := re.search(pattern, log_file.read_text())) is None:
-        assert time.monotonic() < deadline, log_file.read_text()
-        time.sleep(0.1)
+    match = eventually(
+        lambda: re.search(pattern, log_file.read_text()), lambda: log_file.read_text(), seconds=WAIT_S
+    )
     return match[1]
 
 
-def until(url: str, check: Callable[[Samples], bool]) -> Samples:
-    deadline = time.monotonic() + WAIT_S
-    while not check(samples := scrape(url)):
-        assert time.monotonic() < deadline, samples
-        time.sleep(0.2)
-    return samples
+def scraped_when(url: str, check: Callable[[Samples], bool]) -> Samples:
+    return eventually(lambda: scrape(url), holds=check, seconds=WAIT_S, every_s=0.2)
 
 
 def test_a_server_of_tables_shows_how_far_they_are(
@@ -62,11 +57,13 @@ def test_a_server_of_tables_shows_how_far_they_are(
         url = in_log(log_file, r"metrics on (http://\S+)")
         of_topic = (("topic", table.name),)
         live = (("status", "live"), ("topic", table.name))
-        samples = until(url, lambda samples: samples.get(("odradek_view_status", live)) == 1)
+        samples = scraped_when(url, lambda samples: samples.get(("odradek_view_status", live)) == 1)
         assert samples["odradek_view_lag_offsets", of_topic] == 0
         table.send(b"2", key=b"bob")
         applied = (("partition", "0"), ("topic", table.name))
-        until(url, lambda samples: samples.get(("odradek_view_partition_applied_offset", applied)) == 2)
+        scraped_when(
+            url, lambda samples: samples.get(("odradek_view_partition_applied_offset", applied)) == 2
+        )
 
 
 def test_a_sql_server_shows_its_queries_and_their_progress(
@@ -85,8 +82,8 @@ def test_a_sql_server_shows_its_queries_and_their_progress(
         )
         client.execute("CREATE STREAM teas AS SELECT * FROM s;", properties={"auto.offset.reset": "earliest"})
         running_one = (("state", "RUNNING"),)
-        until(url, lambda samples: samples.get(("odradek_sql_queries", running_one)) == 1)
-        samples = until(
+        scraped_when(url, lambda samples: samples.get(("odradek_sql_queries", running_one)) == 1)
+        samples = scraped_when(
             url,
             lambda samples: any(
                 name == "query_input_rows_total" and value == 2 for (name, _), value in samples.items()
@@ -103,7 +100,7 @@ def test_an_archive_shows_its_query(servers: str, new_topic: Callable[..., Any],
     words = ("archive", "run", str(tmp_path / "archive"), "-t", topic.name, "--every", "1s")
     with running(log_file, *words, "--bootstrap", servers):
         url = in_log(log_file, r"metrics on (http://\S+)")
-        until(
+        scraped_when(
             url,
             lambda samples: any(
                 name == "query_input_rows_total" and value == 3 for (name, _), value in samples.items()

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 import urllib.error
 import urllib.request
 from collections.abc import Callable
@@ -10,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from tests.kit.waiting import eventually
 
 pytest.importorskip("pyspark", reason="PySpark is absent")
 
@@ -33,11 +33,7 @@ def scrape(url: str) -> Samples:
 
 
 def scraped_when(url: str, check: Callable[[Samples], bool]) -> Samples:
-    deadline = time.monotonic() + WAIT_S
-    while not check(samples := scrape(url)):
-        assert time.monotonic() < deadline, samples
-        time.sleep(0.2)
-    return samples
+    return eventually(lambda: scrape(url), holds=check, every_s=0.2)
 
 
 def test_a_program_shows_what_its_query_does_until_it_is_stopped(

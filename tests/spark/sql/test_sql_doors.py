@@ -10,7 +10,6 @@ import stat
 import subprocess
 import sys
 import tempfile
-import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from datetime import UTC, date, datetime
@@ -19,6 +18,7 @@ from pathlib import Path
 from typing import Any, Final
 
 import pytest
+from tests.kit.waiting import eventually
 from tests.spark.sql.test_sql_engine import as_users_start_it
 from tests.spark.sql.thrift_session import ThriftSession
 
@@ -138,10 +138,7 @@ def ready(line: str) -> str:
 
 def wait_for(ask: Callable[[], object], expected: object) -> None:
     """Poll: clients do not hear when a table is there."""
-    deadline = time.monotonic() + FOLLOWS_S
-    while (state := ask()) != expected:
-        assert time.monotonic() < deadline, f"still {state}"
-        time.sleep(0.1)
+    eventually(ask, holds=lambda state: state == expected)
 
 
 def test_a_notebook_reads_a_stream(doors: Doors) -> None:

@@ -20,6 +20,7 @@ from types import MappingProxyType
 from typing import Any, Final, Self
 
 import pytest
+from tests.kit.waiting import eventually
 
 from odradek.archive.checks.topic_side import BrokerTopics
 from odradek.archive.checks.verify import all_faults, verify_archive
@@ -74,11 +75,7 @@ def as_users_start_it() -> dict[str, str]:
 
 def wait_for(ask: Callable[[], Any], holds: Callable[[Any], bool]) -> Any:
     """Poll: there is no call when a query has written its rows."""
-    deadline = time.monotonic() + PATIENCE_S
-    while not holds(state := ask()):
-        assert time.monotonic() < deadline, f"still {state}"
-        time.sleep(0.25)
-    return state
+    return eventually(ask, holds=holds, seconds=PATIENCE_S, every_s=0.25)
 
 
 def family(process_id: int) -> list[int]:

@@ -17,6 +17,7 @@ from typing import Any
 
 from pyspark.sql import SparkSession
 from pyspark.sql import functions as sf
+from tests.kit.waiting import eventually
 from tests.spark.programs.killed_streams import program
 from tests.spark.programs.own_program import ROOT, command, last_lines
 from tests.spark.streams.until_now import TIMEOUT_S, run, send
@@ -120,10 +121,11 @@ def test_a_program_that_is_killed_under_load_goes_on_without_its_checkpoint(
             assert killed.stdout is not None
             jvm = int(killed.stdout.readline())
             loading.start()
-            deadline = time.monotonic() + TIMEOUT_S
-            while len(consume(counts, committed=True)) < 80:  # two batches at the least
-                assert time.monotonic() < deadline, last_lines((tmp_path / "log").read_text())
-                time.sleep(0.1)
+            eventually(
+                lambda: len(consume(counts, committed=True)) >= 80,
+                lambda: last_lines((tmp_path / "log").read_text()),
+                seconds=TIMEOUT_S,
+            )
             os.kill(jvm, signal.SIGKILL)
         finally:
             killed.kill()

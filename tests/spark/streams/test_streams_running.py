@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import json
-import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 from pyspark.sql import SparkSession
+from tests.kit.waiting import eventually
 from tests.spark.streams.until_now import TIMEOUT_S, run, send
 
 from odradek.client import Producer
@@ -115,10 +115,12 @@ def test_the_clock_moves_timers_and_idle_windows_and_a_global_table_is_whole(
         for key, word in (("a", "one"), ("b", "two"), ("c", "three"), (None, "two")):
             producer.send(words.name, word.encode(), key=key and key.encode(), timestamp_ms=5_000)
     with app.start(checkpoint=str(tmp_path)):
-        deadline = time.monotonic() + TIMEOUT_S
-        while len(consume(later)) < 3 or len(consume(counts)) < 3 or len(consume(named)) < 4:
-            assert time.monotonic() < deadline, "timers, windows or the join said too little"
-            time.sleep(0.5)
+        eventually(
+            lambda: len(consume(later)) >= 3 and len(consume(counts)) >= 3 and len(consume(named)) >= 4,
+            "timers, windows or the join said too little",
+            seconds=TIMEOUT_S,
+            every_s=0.5,
+        )
     assert sorted(row["value"] for row in consume(later)) == [b"one again", b"three again", b"two again"]
     assert sorted((row["key"], row["value"]) for row in consume(counts)) == [
         (b'{"key":"%s","window_start":0,"window_end":3600000}' % key, b"1") for key in (b"a", b"b", b"c")

@@ -6,6 +6,7 @@ import asyncio
 from collections.abc import Callable
 
 import pytest
+from tests.kit.waiting import until
 
 from odradek.broker import background_work
 from odradek.broker.background_work import BackgroundWork, Round, repeat
@@ -45,9 +46,7 @@ async def test_free_memory_is_returned_once_for_many_calls(monkeypatch: pytest.M
     for calls in (1, 2):
         for _ in range(100):
             background.return_free_memory()
-        async with asyncio.timeout(10):
-            while len(offload.names) < calls:
-                await asyncio.sleep(0.001)
+        await until(lambda calls=calls: len(offload.names) >= calls)
         await asyncio.sleep(0)
     background.return_free_memory()
     await background.stop()

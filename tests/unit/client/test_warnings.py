@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-import asyncio
-from collections.abc import Callable
 from typing import Any
 
 import pytest
+from tests.kit.waiting import until
 from tests.unit.client.scripted_log import QUICK, A, Log, Within, consumer_of, read
 
 from odradek.client.consumer.aio import AsyncConsumer
@@ -41,12 +40,6 @@ def log(broker: Any) -> Log:
 
 def warnings_of(caplog: pytest.LogCaptureFixture, event: str) -> list[str]:
     return [message for message in caplog.messages if message.split()[0] == event]
-
-
-async def until(check: Callable[[], bool]) -> None:
-    async with asyncio.timeout(20):
-        while not check():
-            await asyncio.sleep(0.002)
 
 
 async def more_metadata(broker: Any, count: int = 3) -> None:

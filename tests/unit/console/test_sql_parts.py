@@ -12,6 +12,7 @@ from itertools import chain
 from typing import Any
 
 import pytest
+from tests.kit.waiting import until
 
 from odradek.console.pictures.result_chart import BARS_MAX, WIDTH, chart_choice, result_chart
 from odradek.console.sql.access import THREADS_MAX, CallThreads
@@ -283,9 +284,7 @@ async def test_calls_are_bounded_also_when_no_one_waits_for_them() -> None:
         return going_on.wait(60)
 
     calls = [asyncio.create_task(_waited(threads, work)) for _ in range(THREADS_MAX + 3)]
-    async with asyncio.timeout(30):
-        while len(began) < THREADS_MAX:
-            await asyncio.sleep(0.01)
+    await until(lambda: len(began) >= THREADS_MAX)
     for call in calls[:5]:
         call.cancel()
     await asyncio.sleep(0.05)

@@ -7,6 +7,7 @@ from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 
 import pytest
+from tests.kit.waiting import until
 
 from odradek.net import connection as connection_module
 from odradek.net.connection import Connection
@@ -95,9 +96,7 @@ class Running:
 
     async def until(self, condition: Callable[[], bool]) -> None:
         """The limit is for what never comes: on a busy machine 20 s were too few once."""
-        async with asyncio.timeout(120):
-            while not condition():
-                await asyncio.sleep(0.002)
+        await until(condition, seconds=120)
 
     def pass_time(self, seconds: float) -> None:
         self.clock.seconds += seconds

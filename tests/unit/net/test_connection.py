@@ -10,6 +10,7 @@ from contextlib import asynccontextmanager, suppress
 from itertools import groupby
 
 import pytest
+from tests.kit.waiting import until
 
 from odradek.net.connection import Connection
 from odradek.net.listening import OpenListener, ServerLimits
@@ -91,12 +92,6 @@ async def read_frame(reader: asyncio.StreamReader) -> bytes:
     async with asyncio.timeout(20):
         (size,) = struct.unpack(">i", await reader.readexactly(4))
         return await reader.readexactly(size)
-
-
-async def until(condition: object) -> None:
-    async with asyncio.timeout(20):
-        while not condition():  # type: ignore[operator]
-            await asyncio.sleep(0.005)
 
 
 async def test_replies_come_in_the_order_of_the_requests_even_when_a_later_one_is_ready_first() -> None:

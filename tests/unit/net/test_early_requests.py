@@ -3,6 +3,8 @@
 import asyncio
 import struct
 
+from tests.kit.waiting import until
+
 from odradek.net.connection import Connection
 from odradek.net.listening import OpenListener, ServerLimits
 from odradek.net.replies import Chunks, Reply
@@ -83,8 +85,6 @@ async def test_a_client_that_leaves_while_its_request_waits_is_noticed_at_once()
             await asyncio.sleep(0)
         assert not server.hangups.any_paused
         writer.close()
-        async with asyncio.timeout(20):
-            while not slow.connection.peer_finished:
-                await asyncio.sleep(0.001)
+        await until(lambda: slow.connection.peer_finished)
     finally:
         await server.stop(drain_seconds=0)

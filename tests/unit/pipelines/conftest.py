@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import sys
-import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 
 import pytest
+from tests.kit.waiting import eventually
 
 from odradek.model.ids import TopicPartition
 from odradek.pipelines.document import PipelineDocument, PipelineVersion
@@ -27,13 +27,16 @@ def fake_command(plays: Sequence[str]) -> Callable[[int, int], list[str]]:
     return lambda commands, reports: [sys.executable, str(FAKE_RUNNER), str(commands), str(reports), *plays]
 
 
-def eventually(check: Callable[[], object], turn: Callable[[], object] = lambda: None) -> None:
-    """For what another process does."""
-    deadline = time.monotonic() + PATIENCE_S
-    while not check():
-        assert time.monotonic() < deadline, "it did not come true"
-        turn()
-        time.sleep(0.01)
+def turn_until(check: Callable[[], object], turn: Callable[[], object]) -> None:
+    """Takes turns, as the process under test would, until the check holds."""
+
+    def look() -> object:
+        holds = check()
+        if not holds:
+            turn()
+        return holds
+
+    eventually(look)
 
 
 class MovedClock:

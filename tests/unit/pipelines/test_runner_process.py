@@ -12,7 +12,8 @@ from pathlib import Path
 
 import psutil
 import pytest
-from tests.unit.pipelines.conftest import FAKE_RUNNER, eventually
+from tests.kit.waiting import eventually
+from tests.unit.pipelines.conftest import FAKE_RUNNER, turn_until
 
 from odradek.pipelines.reports import (
     Command,
@@ -32,7 +33,7 @@ Runners = Callable[..., RunnerProcess]
 
 def collected(runner: RunnerProcess, count: int) -> list[Report]:
     reports: list[Report] = []
-    eventually(lambda: len(reports) >= count, lambda: reports.extend(runner.reports()))
+    turn_until(lambda: len(reports) >= count, lambda: reports.extend(runner.reports()))
     return reports
 
 
@@ -57,7 +58,7 @@ def test_commands_arrive(runners: Runners) -> None:
 
 def test_the_last_lines_of_its_log_are_kept(runners: Runners) -> None:
     runner = runners("lines=5000", "say=" + "x" * 100_000, "exit=3")
-    eventually(lambda: runner.end() is not None, runner.reports)
+    turn_until(lambda: runner.end() is not None, runner.reports)
     runner.reports()
     assert runner.end() == 3
     assert len(runner.log) == LOG_LINES_MAX
@@ -67,7 +68,7 @@ def test_the_last_lines_of_its_log_are_kept(runners: Runners) -> None:
 
 def test_kill_ends_what_it_has_started_too(runners: Runners) -> None:
     runner = runners("child", "deaf")
-    eventually(lambda: runner.log, runner.reports)
+    turn_until(lambda: runner.log, runner.reports)
     child = int(re.sub(r"\D", "", runner.log[0]))
     runner.kill()
     eventually(lambda: runner.end() == -signal.SIGKILL)

@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import replace
 
 import pytest
-from tests.unit.pipelines.conftest import MovedClock, TopicsInMemory, document, eventually, fake_command
+from tests.unit.pipelines.conftest import MovedClock, TopicsInMemory, document, fake_command, turn_until
 
 from odradek.model.ids import TopicPartition
 from odradek.pipelines.admission import RunRefused
@@ -52,7 +52,7 @@ class Ground:
         return status
 
     def until(self, phase: Phase, name: str = "totals") -> PipelineStatus:
-        eventually(
+        turn_until(
             lambda: (status := self.topics.statuses.get(name)) is not None and status.phase is phase,
             self.supervisor.turn,
         )
@@ -76,7 +76,7 @@ def ground(clock: MovedClock) -> Iterator[Ground]:
     ground.supervisor.turn()
     for runner in ground.launched:
         runner.kill()
-    eventually(lambda: ground.supervisor.is_idle, ground.supervisor.turn)
+    turn_until(lambda: ground.supervisor.is_idle, ground.supervisor.turn)
 
 
 def test_a_pipeline_runs_is_paused_goes_on_and_stops(ground: Ground) -> None:
@@ -166,9 +166,9 @@ def test_rows_are_reported_now_and_then_and_phases_at_once(ground: Ground) -> No
     ground.supervisor.follow({"totals": document("totals", "run", "rows=5")})
     ground.until(Phase.RUNNING)
     runner = ground.launched[0]
-    eventually(lambda: runner.log or True, ground.supervisor.turn)
+    turn_until(lambda: runner.log or True, ground.supervisor.turn)
     ground.later(PUBLISH_EVERY_S)
-    eventually(lambda: ground.status().rows_count == 5, lambda: ground.later(PUBLISH_EVERY_S))
+    turn_until(lambda: ground.status().rows_count == 5, lambda: ground.later(PUBLISH_EVERY_S))
     assert ground.status().inputs == {"in": {0: 5}}
 
 
@@ -176,7 +176,7 @@ def sleeping(ground: Ground) -> PipelineDocument:
     wanted = document("totals", "run", "rows=5", sleep_after_s=60.0)
     ground.supervisor.follow({"totals": wanted})
     ground.until(Phase.RUNNING)
-    eventually(lambda: ground.status().rows_count == 5, lambda: ground.later(PUBLISH_EVERY_S))
+    turn_until(lambda: ground.status().rows_count == 5, lambda: ground.later(PUBLISH_EVERY_S))
     ground.later(60)
     assert ground.until(Phase.SLEEPING).pid is None
     return wanted
@@ -236,7 +236,7 @@ def test_a_supervisor_that_ends_stops_all_and_says_so(ground: Ground) -> None:
     for name in ("a", "b"):
         ground.until(Phase.RUNNING, name)
     ground.supervisor.halt()
-    eventually(lambda: ground.supervisor.is_idle, ground.supervisor.turn)
+    turn_until(lambda: ground.supervisor.is_idle, ground.supervisor.turn)
     assert [ground.status(name).phase for name in ("a", "b")] == [Phase.STOPPED, Phase.STOPPED]
 
 
@@ -244,7 +244,7 @@ def test_of_a_deleted_pipeline_nothing_stays(ground: Ground) -> None:
     ground.supervisor.follow({"totals": document("totals", "run")})
     ground.until(Phase.RUNNING)
     ground.supervisor.follow({"totals": None})
-    eventually(lambda: ground.topics.statuses["totals"] is None, ground.supervisor.turn)
+    turn_until(lambda: ground.topics.statuses["totals"] is None, ground.supervisor.turn)
     assert ground.supervisor.is_idle
 
 
@@ -269,7 +269,7 @@ def rebuilding(ground: Ground, lag: int) -> PipelineDocument:
     both = candidate_of(first, "run", "rows=5", lag=lag)
     ground.supervisor.follow({"totals": both})
     ground.until(Phase.RUNNING, "totals~v2")
-    eventually(lambda: ground.status("totals~v2").rows_count == 5, lambda: ground.later(PUBLISH_EVERY_S))
+    turn_until(lambda: ground.status("totals~v2").rows_count == 5, lambda: ground.later(PUBLISH_EVERY_S))
     assert [ground.status(key).version for key in ("totals", "totals~v2")] == [1, 2]
     return both
 
@@ -287,7 +287,7 @@ def test_a_candidate_takes_its_place_when_its_lag_is_small(ground: Ground) -> No
     ground.supervisor.follow({"totals": both.swapped(0, "me")})
     pid = ground.launched[1].pid
     ground.supervisor.turn()
-    eventually(lambda: ground.topics.statuses["totals~v1"] is None, ground.supervisor.turn)
+    turn_until(lambda: ground.topics.statuses["totals~v1"] is None, ground.supervisor.turn)
     status = ground.status()
     assert (status.version, status.pid, status.phase) == (2, pid, Phase.RUNNING)
     assert ground.launched[0].end() == 0, "the version before was asked to stop"
@@ -297,14 +297,14 @@ def test_a_candidate_takes_its_place_when_its_lag_is_small(ground: Ground) -> No
 def test_a_candidate_that_is_given_up_ends(ground: Ground) -> None:
     both = rebuilding(ground, lag=10)
     ground.follow(both, candidate=None)
-    eventually(lambda: ground.topics.statuses["totals~v2"] is None, ground.supervisor.turn)
+    turn_until(lambda: ground.topics.statuses["totals~v2"] is None, ground.supervisor.turn)
     assert (ground.status().version, ground.launched[0].end()) == (1, None)
 
 
 def test_a_deleted_pipeline_takes_its_candidate_along(ground: Ground) -> None:
     rebuilding(ground, lag=10)
     ground.supervisor.follow({"totals": None})
-    eventually(
+    turn_until(
         lambda: [ground.topics.statuses[key] for key in ("totals", "totals~v2")] == [None, None],
         ground.supervisor.turn,
     )
@@ -333,7 +333,7 @@ def test_who_is_in_a_hurry_kills(ground: Ground) -> None:
     ground.supervisor.halt()
     ground.supervisor.turn()
     ground.supervisor.kill()
-    eventually(lambda: ground.supervisor.is_idle, ground.supervisor.turn)
+    turn_until(lambda: ground.supervisor.is_idle, ground.supervisor.turn)
     assert ground.status().phase is Phase.STOPPED
 
 
@@ -353,7 +353,7 @@ def test_a_place_is_free_when_a_pipeline_falls_asleep(ground: Ground) -> None:
     sleeping_soon = document("a", "run", "rows=5", sleep_after_s=60.0)
     ground.supervisor.follow({"a": sleeping_soon, "b": document("b", "run")})
     ground.until(Phase.RUNNING, "a")
-    eventually(lambda: ground.status("a").rows_count == 5, lambda: ground.later(PUBLISH_EVERY_S))
+    turn_until(lambda: ground.status("a").rows_count == 5, lambda: ground.later(PUBLISH_EVERY_S))
     assert ground.status("b").phase is Phase.WAITING
     ground.later(60)
     ground.until(Phase.RUNNING, "b")

@@ -7,6 +7,7 @@ from collections.abc import Awaitable, Callable
 from typing import Any
 
 import pytest
+from tests.kit.waiting import until
 
 from odradek.registry import Create, Delete, Put, RegistryConflict, RegistryError, SessionExpired
 from odradek.registry.election import CONTROLLER, CONTROLLER_EPOCH, Election, Term
@@ -78,12 +79,6 @@ def play(
             await scenario(world, store, candidates)
 
         world.run(main)
-
-
-async def until(condition: Callable[[], object], seconds: float = 60) -> None:
-    async with asyncio.timeout(seconds):
-        while not condition():
-            await asyncio.sleep(0.01)
 
 
 def leader(store: SimRegistryStore, candidates: list[Candidate]) -> Candidate | None:

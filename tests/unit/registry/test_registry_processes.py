@@ -6,9 +6,11 @@ import asyncio
 import signal
 import sys
 import time
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
+
+from tests.kit.waiting import until
 
 from odradek.registry import Create, EmbeddedRegistry
 from odradek.registry.shared_journal import JOURNAL_NAME
@@ -115,12 +117,6 @@ async def stop_without_the_lock(other: Child, registry: EmbeddedRegistry) -> Non
         else:
             return
     raise AssertionError("the other process always holds the lock")
-
-
-async def until(condition: Callable[[], Awaitable[object]]) -> None:
-    async with asyncio.timeout(30):
-        while not await condition():
-            await asyncio.sleep(0.02)
 
 
 async def test_a_killed_process_loses_its_nodes_at_once_whatever_the_timeout(tmp_path: Path) -> None:

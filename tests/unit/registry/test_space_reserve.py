@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from typing import Any
 
 import pytest
+from tests.kit.waiting import until
 
 from odradek.registry import Create, EmbeddedRegistry, Put, RegistryError
 from odradek.registry.space_reserve import PORTION_BYTES, RESERVE_BYTES, RESERVE_NAME, SpaceReserve
@@ -73,9 +73,7 @@ class Machine:
         return SpaceReserve(self.disks[0], _DIRECTORY).size()
 
     async def has_reserve(self, length: int = RESERVE_BYTES) -> None:
-        async with asyncio.timeout(30):
-            while self.reserve_bytes() < length:  # the look-out fills it
-                await asyncio.sleep(0.01)
+        await until(lambda: self.reserve_bytes() >= length)
 
     def steal(self) -> None:
         """What the logs of a broker do: take all that is free."""
@@ -171,9 +169,7 @@ async def test_a_broker_alone_keeps_no_reserve() -> None:
     registry = machine.opened()
     await registry.commit([Create(path="/brokers/1", data=b"", ephemeral=True)])
     points = machine.disks[1].point_count
-    async with asyncio.timeout(30):
-        while machine.disks[1].point_count < points + 10:  # it looks out for others, and finds none
-            await asyncio.sleep(0.01)
+    await until(lambda: machine.disks[1].point_count >= points + 10)
     assert not machine.disks[0].exists(f"{_DIRECTORY}/{RESERVE_NAME}")
     await registry.close()
 

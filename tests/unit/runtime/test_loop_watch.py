@@ -6,6 +6,7 @@ import time
 from collections.abc import Callable
 
 import pytest
+from tests.kit.waiting import until
 
 from odradek.runtime.real_loop_watch import IDLE_PAUSE_S, LoopStall, LoopStallCounts, LoopWatch
 from odradek.runtime.real_thread_stack import ThreadStack
@@ -20,9 +21,7 @@ def compute_for(seconds: float) -> None:
 
 
 async def next_one(held: list[LoopStall]) -> LoopStall:
-    async with asyncio.timeout(30):
-        while not held:
-            await asyncio.sleep(0.01)
+    await until(lambda: held)
     return held[0]
 
 

@@ -13,6 +13,7 @@ from contextlib import suppress
 from pathlib import Path
 
 import pytest
+from tests.kit.waiting import until
 
 from odradek.runtime.real import PosixDisk, SystemClock, SystemEntropy, ThreadOffload, real_runtime
 
@@ -166,9 +167,7 @@ async def test_submitted_work_that_a_close_drops_ends_with_a_cancellation() -> N
     await asyncio.sleep(0.05)
     go_on.set()
     await closing
-    async with asyncio.timeout(10):
-        while len(heard) < 2:
-            await asyncio.sleep(0.005)
+    await until(lambda: len(heard) >= 2)
     assert heard[0] == ("done", None)
     assert heard[1][0] in (None, "done")  # it may have begun before the close
     assert heard[1][1] is None or isinstance(heard[1][1], asyncio.CancelledError)

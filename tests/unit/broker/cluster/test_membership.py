@@ -7,6 +7,7 @@ from dataclasses import replace
 from typing import Any, cast
 
 import pytest
+from tests.kit.waiting import until
 
 from odradek.broker.cluster.membership import ClusterMembership
 from odradek.cluster.controller.controller import Controller
@@ -233,12 +234,6 @@ def sync_response(epoch: int, topics: Sequence[TopicImage] = ()) -> ClusterSyncR
     return ClusterSyncResponse(
         controller_epoch=epoch, version=epoch << 32, kind=UpdateKind.SNAPSHOT, payload=payload
     )
-
-
-async def until(condition: Callable[[], object]) -> None:
-    async with asyncio.timeout(10):
-        while not condition():
-            await asyncio.sleep(0.001)
 
 
 @pytest.fixture

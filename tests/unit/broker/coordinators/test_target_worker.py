@@ -7,6 +7,7 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
+from tests.kit.waiting import until
 
 from odradek.broker.coordinators.target_worker import TargetWorker
 from odradek.groups.shard.large_targets import LargeTarget
@@ -36,12 +37,6 @@ class FakeShard:
 
 def worker_on(offload: HeldOffload) -> TargetWorker:
     return TargetWorker(offload, lambda group_id: FakeShard())  # type: ignore[arg-type, return-value]
-
-
-async def until(is_so: Callable[[], bool]) -> None:
-    async with asyncio.timeout(10):
-        while not is_so():
-            await asyncio.sleep(0)
 
 
 def target(epoch: int, write: Callable[[Any], None]) -> LargeTarget:

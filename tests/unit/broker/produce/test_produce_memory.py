@@ -5,13 +5,13 @@ from __future__ import annotations
 import asyncio
 import gzip
 import random
-import time
 import weakref
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 from tests.interop import wire
+from tests.kit.waiting import eventually
 
 from odradek.protocol import framing
 from odradek.replication.leader_role import LeaderRole
@@ -70,10 +70,10 @@ def test_records_that_were_appended_are_not_kept_until_they_are_acknowledged(
         peers[0].call(wire.CREATE_TOPICS, 2, wire.create_topics_body("t"))
         for peer in peers:
             peer.send(wire.PRODUCE, 7, wire.produce_body("t", batch, timeout_ms=600_000))
-        deadline = time.monotonic() + 8
-        while len(waiting) < FRAMES or any(frame() is not None for frame in frames):
-            assert time.monotonic() < deadline, [frame() for frame in frames]
-            time.sleep(0.01)
+        eventually(
+            lambda: len(waiting) >= FRAMES and not any(frame() is not None for frame in frames),
+            lambda: [frame() for frame in frames],
+        )
         assert len(frames) == FRAMES
         for future in waiting:
             future.get_loop().call_soon_threadsafe(future.set_result, None)

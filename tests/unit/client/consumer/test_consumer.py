@@ -8,6 +8,7 @@ from typing import Any
 from uuid import UUID
 
 import pytest
+from tests.kit.waiting import until
 from tests.unit.client.scripted_log import QUICK, A, Log, Within, consumer_of, read
 
 from odradek.client.consumer.aio import AsyncConsumer
@@ -150,9 +151,7 @@ async def test_a_topic_that_is_made_again_is_read_by_the_policy_and_not_on_from_
         consumer.seek(A, 0)
         assert await within(read(consumer, 9, within)) == list(range(9))
         broker.topic_id, log.end = UUID(int=6), 30
-        async with asyncio.timeout(20):
-            while await consumer.position(A) == 9:
-                await asyncio.sleep(0.005)
+        await until(lambda: consumer.position(A), holds=lambda value: value != 9)
         assert await consumer.position(A) == first
         log.end = 33
         assert (await within(read(consumer, 1, within)))[0] == first
@@ -397,9 +396,7 @@ async def test_a_mistyped_topic_is_warned_of_once_beside_one_that_is_read(
     async with consumer_of(broker, metadata_max_age_ms=20, allow_auto_create_topics=create) as consumer:
         await consumer.assign([A, TopicPartition("tt", 0)])
         await within(read(consumer, 20, within))
-        async with asyncio.timeout(20):
-            while len(broker.requests("Metadata")) < 8:
-                await asyncio.sleep(0.005)
+        await until(lambda: len(broker.requests("Metadata")) >= 8)
     (line,) = [message for message in caplog.messages if message.startswith("unknown_topic")]
     assert "topic=tt" in line
     assert "near" in line

@@ -7,6 +7,7 @@ import logging
 from typing import Any
 
 import pytest
+from tests.kit.waiting import until
 
 from odradek.client.network.cluster import ClusterClient
 from odradek.client.network.connection import BrokerIdentity, MisroutedError
@@ -31,9 +32,7 @@ async def test_a_broker_that_was_there_is_missed_in_the_log_when_it_stays_away(
     with caplog.at_level(logging.WARNING):
         await links.get(address)
         await broker.stop()
-        async with asyncio.timeout(20):
-            while links.ready(address) is not None:
-                await asyncio.sleep(0)
+        await until(lambda: links.ready(address) is None)
         await fails_to_connect(links, address)
         clock.now += RESTART_S - 0.1
         await fails_to_connect(links, address)

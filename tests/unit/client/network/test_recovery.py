@@ -8,6 +8,7 @@ from contextlib import asynccontextmanager
 from typing import Any
 
 import pytest
+from tests.kit.waiting import until
 
 from odradek.client.network.cluster import ClusterClient
 from odradek.client.network.errors import TimedOutError
@@ -146,9 +147,7 @@ async def test_with_none_it_is_never_asked_again(broker: Any, make_broker: MakeB
             writer.close()
         asked = len(broker.asked)
         waiting = asyncio.create_task(cluster.metadata.refresh(20))
-        async with asyncio.timeout(20):
-            while cluster.metadata.problem is None:
-                await asyncio.sleep(0.01)
+        await until(lambda: cluster.metadata.problem is not None)
         assert "metadata.recovery.strategy=none: bootstrap.servers is not asked again" in str(
             cluster.metadata.problem
         )
@@ -185,9 +184,7 @@ async def test_a_broker_that_requires_it_is_left(
         connection = await cluster.connection(7)
         for writer in broker.writers:
             writer.close()
-        async with asyncio.timeout(20):
-            while cluster.links.least_loaded() is not connection or cluster.links.open_count > 1:
-                await asyncio.sleep(0.01)
+        await until(lambda: cluster.links.least_loaded() is connection and cluster.links.open_count <= 1)
         broker.nodes = {8: second.port}
         first.on["Metadata"] = requires
         await cluster.metadata.refresh(20)

@@ -12,6 +12,7 @@ from typing import Any
 from uuid import UUID
 
 import pytest
+from tests.kit.waiting import until
 
 from odradek.client.network.errors import (
     BufferFullError,
@@ -423,9 +424,7 @@ async def test_partitions_that_are_added_are_used(broker: Any, within: Within) -
     async with AsyncProducer(broker.bootstrap, metadata_max_age_ms=20, **QUICK) as producer:
         assert await producer.partitions_for("t") == (0,)
         broker.topics = {"t": 3}
-        async with asyncio.timeout(20):
-            while await producer.partitions_for("t") != (0, 1, 2):
-                await asyncio.sleep(0.005)
+        await until(lambda: producer.partitions_for("t"), holds=lambda value: value == (0, 1, 2))
         assert (await within(await producer.send("t", b"v", partition=2))).partition == 2
 
 
@@ -437,9 +436,7 @@ async def test_a_topic_that_is_made_again_with_fewer_partitions_gets_all_records
         assert await producer.partitions_for("t") == (0, 1, 2, 3)
         await within(await producer.send("t", b"before"))
         broker.topics, broker.topic_id = {"t": 1}, UUID(int=6)
-        async with asyncio.timeout(20):
-            while await producer.partitions_for("t") != (0,):
-                await asyncio.sleep(0.005)
+        await until(lambda: producer.partitions_for("t"), holds=lambda value: value == (0,))
         for key in (b"1", b"2", b"3", b"4", None):
             assert (await within(await producer.send("t", b"v", key=key))).partition == 0
         with pytest.raises(KafkaError, match="topic 't' has partitions 0 to 0, not 3"):

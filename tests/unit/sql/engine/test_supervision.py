@@ -6,11 +6,12 @@ import asyncio
 import os
 import socket
 import threading
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator
 from functools import partial
 from typing import Any
 
 import pytest
+from tests.kit.waiting import until
 
 from odradek.sql.queries.channel import (
     EngineChannel,
@@ -75,12 +76,6 @@ def order(query_id: str) -> StartArchive:
 
 def has_failed(query: SupervisedQuery, times: int) -> bool:
     return query.failure_count == times
-
-
-async def until(holds: Callable[[], bool]) -> None:
-    async with asyncio.timeout(PATIENCE_S):
-        while not holds():
-            await asyncio.sleep(0.005)
 
 
 @pytest.fixture
