@@ -85,6 +85,7 @@ check: $(READY) ## format, lint, types, imports; every test can be collected
 	$(BIN)/python -m tests.lint.access_table
 	$(BIN)/python -m tests.lint.private_access
 	$(BIN)/python -m tests.lint.digits
+	$(BIN)/python -m tests.lint.unused
 	$(BIN)/python -m tests.lint.fragments
 	$(BIN)/python -m tools.sync_faces --check
 	$(BIN)/python -m tools.requirement_files

@@ -141,9 +141,6 @@ class ClusterImage:
     """Delegation tokens by id (KIP-48)."""
     controller_epoch: int = 0
 
-    def with_topic(self, topic: TopicImage) -> ClusterImage:
-        return self.with_topics([topic])
-
     def with_topics(self, changed: Iterable[TopicImage]) -> ClusterImage:
         """Returns the image with topics added or replaced."""
         return self.with_changed_topics(changed, ())

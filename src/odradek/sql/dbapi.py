@@ -21,9 +21,9 @@ from typing import Any, Final, Self
 from odradek.model.errors import OdradekError
 from odradek.sql.rest_client import DEFAULT_URL, OpenQuery, RestClient, ServerRefusal, ServerUnreachable
 
-apilevel: Final = "2.0"
-threadsafety: Final = 1
-paramstyle: Final = "qmark"
+apilevel: Final = "2.0"  # unused: PEP 249
+threadsafety: Final = 1  # unused: PEP 249
+paramstyle: Final = "qmark"  # unused: PEP 249
 
 _HAS_ROWS: Final = re.compile(
     r"\s*(?:--[^\n]*\n\s*|/\*.*?\*/\s*)*(SELECT|PRINT)\b", re.IGNORECASE | re.DOTALL
@@ -49,15 +49,15 @@ class DatabaseError(Error):
     code: int | None = None
 
 
-class DataError(DatabaseError):
+class DataError(DatabaseError):  # unused: PEP 249
     """The error that PEP 249 has for bad data; nothing raises it here."""
 
 
-class IntegrityError(DatabaseError):
+class IntegrityError(DatabaseError):  # unused: PEP 249
     """The error that PEP 249 has for violated integrity; nothing raises it here."""
 
 
-class InternalError(DatabaseError):
+class InternalError(DatabaseError):  # unused: PEP 249
     """The error that PEP 249 has for faults of the database; nothing raises it here."""
 
 
@@ -168,7 +168,7 @@ class SqlCursor:
             raise _database_error(error) from error
         return None if row is None else tuple(row)
 
-    def fetchmany(self, size: int | None = None) -> list[tuple[Any, ...]]:
+    def fetchmany(self, size: int | None = None) -> list[tuple[Any, ...]]:  # unused: PEP 249
         rows = []
         for _ in range(self.arraysize if size is None else size):
             row = self.fetchone()
@@ -195,10 +195,10 @@ class SqlCursor:
             self._query = None
         self._rows, self.description = iter(()), None
 
-    def setinputsizes(self, sizes: Sequence[Any]) -> None:
+    def setinputsizes(self, sizes: Sequence[Any]) -> None:  # unused: PEP 249
         """Does nothing, as PEP 249 allows."""
 
-    def setoutputsize(self, size: int, column: int | None = None) -> None:
+    def setoutputsize(self, size: int, column: int | None = None) -> None:  # unused: PEP 249
         """Does nothing, as PEP 249 allows."""
 
 

@@ -69,18 +69,6 @@ class SqlType:
         return self.kind
 
     @property
-    def described(self) -> str:
-        """The type as DESCRIBE writes it: a STRING is `VARCHAR(STRING)`."""
-        match self.kind:
-            case "STRING":
-                return "VARCHAR(STRING)"
-            case "ARRAY" | "MAP":
-                return f"{self.kind}<{', '.join(part.described for part in self.parts)}>"
-            case "STRUCT":
-                return f"STRUCT<{', '.join(f'{name} {kind.described}' for name, kind in self.fields) or ' '}>"
-        return str(self)
-
-    @property
     def ddl(self) -> str:
         """The type of Spark that holds its values."""
         match self.kind:

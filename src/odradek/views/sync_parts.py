@@ -13,7 +13,7 @@ from odradek.views.view_core import ViewCore
 _MISSING: Final = object()
 
 
-class ViewSyncParts:
+class ViewSyncParts:  # unused: tools.sync_faces copies its methods
     _loop: LoopThread
     _closed: bool
     _core: ViewCore

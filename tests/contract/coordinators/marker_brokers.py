@@ -129,7 +129,7 @@ def image_of(leaders: dict[int, BrokerId]) -> ClusterImage:
         version=0, cluster_id="c", controller_id=HERE, brokers=(), topics={}, topics_by_id={}
     )
     topic = TopicImage(name="t", topic_id=UUID(int=1), partitions=partitions)
-    return empty.with_topic(topic) if partitions else empty
+    return empty.with_topics([topic]) if partitions else empty
 
 
 def batch(

@@ -50,8 +50,8 @@ class CoordinatingBroker:
         empty = ClusterImage(
             version=0, cluster_id="c", controller_id=HERE, brokers=(), topics={}, topics_by_id={}
         )
-        self.image = empty.with_topic(
-            TopicImage(name="t", topic_id=UUID(int=1), partitions=(partition, partition))
+        self.image = empty.with_topics(
+            [TopicImage(name="t", topic_id=UUID(int=1), partitions=(partition, partition))]
         )
         self.transactions = TransactionCoordinator(
             self._settings, self._next_producer_id, lambda _: TopicPartition(CONSUMER_OFFSETS, 0)

@@ -62,7 +62,7 @@ async def known(scene: Any, wire: Any) -> ClusterImage:
         isr=(OTHER,),
         eligible=(BrokerId(1),),
     )
-    image: ClusterImage = link.image.with_topic(replace(topic, partitions=(partition,)))
+    image: ClusterImage = link.image.with_topics([replace(topic, partitions=(partition,))])
     known = replace(image, brokers=(*image.brokers, other))
     link.show(known)
     return known

@@ -71,7 +71,7 @@ class Stage:
         )
         known = [broker for broker in image.brokers if broker.broker_id != OTHER]
         topic = replace(image.topics["t"], partitions=(self.state,))
-        self.link.show(replace(image.with_topic(topic), brokers=(*known, other)))
+        self.link.show(replace(image.with_topics([topic]), brokers=(*known, other)))
         return self.state
 
     def lead(self, *isr: BrokerId) -> None:

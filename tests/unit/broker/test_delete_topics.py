@@ -29,7 +29,7 @@ EMPTY = ClusterImage(
 class Controller:
     """It knows of the new topic."""
 
-    latest = EMPTY.with_topic(NEW)
+    latest = EMPTY.with_topics([NEW])
 
     def __init__(self) -> None:
         self.deleted: list[UUID | None] = []
@@ -47,7 +47,7 @@ def controller() -> Controller:
 async def code_of_deleting(topic_id: UUID, controller: Controller) -> int:
     broker = SimpleNamespace(
         config=BrokerConfig(),
-        image=EMPTY.with_topic(OLD),
+        image=EMPTY.with_topics([OLD]),
         controller=controller,
         quotas=Quotas(),
         runtime=(runtime := real_runtime()),

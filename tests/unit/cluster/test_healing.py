@@ -107,7 +107,7 @@ async def test_healing_goes_on_where_the_new_copy_is_in_sync_already(four: Any) 
         in_sync if number == index else partition_data
         for number, partition_data in enumerate(topic.partitions)
     )
-    moves = healing_to_cancel(image.with_topic(replace(topic, partitions=changed)), maintenance.healing)
+    moves = healing_to_cancel(image.with_topics([replace(topic, partitions=changed)]), maintenance.healing)
     assert index not in {move.partition for move in moves}
     assert index in {move.partition for move in healing_to_cancel(image, maintenance.healing)}
 

@@ -47,7 +47,7 @@ def test_both_tables_hold_the_same_topics_after_any_changes(
 
 
 def test_the_image_before_a_change_stays_as_it_was() -> None:
-    first = EMPTY.with_topic(topic("a", 1))
+    first = EMPTY.with_topics([topic("a", 1)])
     first.with_changed_topics([topic("a", 2), topic("b", 1)], ())
     first.without_topics(["a"])
     assert list(first.topics) == ["a"]

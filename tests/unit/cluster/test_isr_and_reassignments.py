@@ -32,7 +32,9 @@ async def test_a_restarted_broker_joins_no_isr_by_what_its_former_self_fetched(t
     await three.revive(2)
     await broker.ask()
     current = broker.image.topics["t"].partitions[0]
-    broker.image = stale.with_topic(broker.image.topics["t"])  # the leader saw the former epoch of broker 2
+    broker.image = stale.with_topics(
+        [broker.image.topics["t"]]
+    )  # the leader saw the former epoch of broker 2
     outcome = await broker.propose("t", 0, [1, 3, 2])
     assert isinstance(outcome, KafkaError)
     assert outcome.code is ErrorCode.INELIGIBLE_REPLICA

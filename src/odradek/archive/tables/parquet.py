@@ -89,10 +89,6 @@ class ParquetArchive:
         small_objects(location).put_if_absent(TABLE, _json(description))
         return cls(location)
 
-    @staticmethod
-    def is_at(location: ArchiveLocation) -> bool:
-        return small_objects(location).read(TABLE) is not None
-
     @cached_property
     def _description(self) -> Document:
         content = self._objects.read(TABLE)

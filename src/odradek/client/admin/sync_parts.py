@@ -15,7 +15,7 @@ from odradek.client.settings.shown_settings import with_settings
 from odradek.runtime.ports import Clock, Entropy
 
 
-class AdminSyncParts:
+class AdminSyncParts:  # unused: tools.sync_faces copies its methods
     """Administers a cluster, from any thread.
 
         with Admin("127.0.0.1:9092") as admin:

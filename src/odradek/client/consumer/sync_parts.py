@@ -11,7 +11,7 @@ from odradek.client.consumer.sole_use import ThreadUse
 from odradek.client.network.loop_thread import LoopThread
 
 
-class ConsumerSyncParts(Generic[K, V]):
+class ConsumerSyncParts(Generic[K, V]):  # unused: tools.sync_faces copies its methods
     _loop: LoopThread
     _closed: bool
     _core: ConsumerCore[K, V]

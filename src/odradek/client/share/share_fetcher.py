@@ -40,7 +40,6 @@ from odradek.telemetry import events
 
 _log = events.get("client")
 
-_SHARE_FETCH: Final = api_by_name("ShareFetch")
 _SHARE_ACKNOWLEDGE: Final = api_by_name("ShareAcknowledge")
 ACKNOWLEDGE_WITHIN_S: Final = 0.1
 """Acknowledgements that no ShareFetch carries by then go by themselves."""

@@ -9,7 +9,7 @@ from odradek.client.consumer.consumer_record import K, V
 from odradek.client.network.loop_thread import LoopThread
 
 
-class ShareConsumerSyncParts(Generic[K, V]):
+class ShareConsumerSyncParts(Generic[K, V]):  # unused: tools.sync_faces copies its methods
     _loop: LoopThread
     _closed: bool
 

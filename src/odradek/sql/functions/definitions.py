@@ -99,8 +99,3 @@ def scalar(
         note=note,
         instead=instead,
     )
-
-
-def same(kinds: str, wanted: str, spark: Template) -> list[Written]:
-    """Returns one overload for each type in `kinds` ("INT BIGINT"), which stands for `X` in `wanted`."""
-    return [(wanted.replace("X", kind), spark) for kind in kinds.split()]

@@ -104,14 +104,6 @@ class Plan:
     def topic(self) -> str | None:
         return None if self.sink is None else self.sink.topic
 
-    @property
-    def key_format(self) -> FormatInfo | None:
-        return None if self.sink is None else self.sink.key_format
-
-    @property
-    def value_format(self) -> FormatInfo | None:
-        return None if self.sink is None else self.sink.value_format
-
     def sink_formats(self) -> tuple[RecordFormat, RecordFormat]:
         """Returns the formats in which records are written: key and value. The columns are those of the frame at the end."""
         assert self.sink is not None

@@ -37,7 +37,7 @@ class SimSocket:
     def getsockname(self) -> Address:
         return self._local
 
-    def getpeername(self) -> Address:
+    def getpeername(self) -> Address:  # unused: part of a socket
         if self._peer is None:
             raise OSError(errno.ENOTCONN, os.strerror(errno.ENOTCONN))
         return self._peer

@@ -476,7 +476,7 @@ async def test_who_leaves_waits_only_for_those_who_could_take_over(
             assert b'"leaving":true' in request.payload
             handed_over.set()
             moved = replace(topic, partitions=(replace(partition, leader=OTHER),))
-            scene.link.image = scene.link.image.with_topic(moved)
+            scene.link.image = scene.link.image.with_topics([moved])
             return ClusterSyncResponse(controller_epoch=1, version=1 << 32)
         return await scene.link.never(broker, request)
 

@@ -170,6 +170,6 @@ def test_partitions_are_sorted_by_who_leads_them() -> None:
     )
     empty = ClusterImage(version=0, cluster_id="c", controller_id=ONE, brokers=(), topics={}, topics_by_id={})
     names = [TopicPartition("t", index) for index in (0, 1, 2, 3)] + [TopicPartition("u", 0)]
-    led, leaderless, missing = by_leader(empty.with_topic(topic), names)
+    led, leaderless, missing = by_leader(empty.with_topics([topic]), names)
     assert led == {ONE: names[:1], TWO: names[1:2]}
     assert (leaderless, missing) == (names[2:3], names[3:])

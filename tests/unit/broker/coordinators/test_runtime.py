@@ -67,8 +67,8 @@ class FakeContext:
             PartitionImage(leader=leader, leader_epoch=LeaderEpoch(0), replicas=(ONE,), isr=(ONE,))
             for leader in leaders
         )
-        self.image = self.image.with_topic(
-            TopicImage(name=topic, topic_id=UUID(int=1), partitions=partitions)
+        self.image = self.image.with_topics(
+            [TopicImage(name=topic, topic_id=UUID(int=1), partitions=partitions)]
         )
 
     async def find(self, *keys: str) -> list[tuple[int, int, str]]:

@@ -48,7 +48,7 @@ class FakeContext:
         empty = ClusterImage(
             version=0, cluster_id="c", controller_id=HERE, brokers=(), topics={}, topics_by_id={}
         )
-        self.image = empty.with_topic(TopicImage(name="t", topic_id=UUID(int=1), partitions=(partition,)))
+        self.image = empty.with_topics([TopicImage(name="t", topic_id=UUID(int=1), partitions=(partition,))])
         self.coordinators = SimpleNamespace(here=HERE, send_to_peer=self.ask)
         self.replicas = self
         self.answer: Message | OdradekError = ListOffsetsResponse()
@@ -56,7 +56,7 @@ class FakeContext:
     def add_partitions(self, leader: BrokerId, count: int) -> None:
         topic = self.image.topics["t"]
         more = replace(topic.partitions[0], leader=leader)
-        self.image = self.image.with_topic(replace(topic, partitions=(*topic.partitions, *[more] * count)))
+        self.image = self.image.with_topics([replace(topic, partitions=(*topic.partitions, *[more] * count))])
 
     def leader(self, topic: str, index: int) -> Any:
         return Leading()

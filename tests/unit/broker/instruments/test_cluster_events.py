@@ -20,7 +20,7 @@ LED = PartitionImage(leader=ONE, leader_epoch=LeaderEpoch(0), replicas=(ONE, TWO
 
 
 def image(*states: PartitionImage, topic_id: int = 1) -> ClusterImage:
-    return EMPTY.with_topic(TopicImage(name="t", topic_id=UUID(int=topic_id), partitions=states))
+    return EMPTY.with_topics([TopicImage(name="t", topic_id=UUID(int=topic_id), partitions=states)])
 
 
 def values(families: list[Family]) -> dict[str, float]:
