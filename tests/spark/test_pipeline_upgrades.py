@@ -7,10 +7,11 @@ import threading
 from collections import Counter, defaultdict
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from tests.kit.waiting import eventually
+from tests.kit import waiting
 from tests.spark.conftest import Rows, Topic
 from tests.spark.pipelines_in_threads import PATIENCE_S, Program, SupervisorThread
 
@@ -25,6 +26,9 @@ from odradek.streams import Streams
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
+
+eventually = partial(waiting.eventually, seconds=PATIENCE_S, every_s=0.5)
+
 
 KEYS = 5
 PAUSE_S = 0.05
@@ -149,30 +153,22 @@ def test_versions_follow_one_another_under_load_and_nothing_is_lost_or_doubled(
     with PipelineStore(servers) as store, load.running(orders.name):
         pipeline = Upgraded(store, name, programs)
         with SupervisorThread(servers, tmp_path, spark, programs):
-            eventually(lambda: pipeline.runs(1) and said(totals), "version 1 counts", seconds=PATIENCE_S)
+            eventually(lambda: pipeline.runs(1) and said(totals), "version 1 counts")
             load.topics = [orders.name, more.name]
             pipeline.follows("two.py", UpgradeMode.KEEP)
-            eventually(lambda: pipeline.runs(2), "version 2 runs", seconds=PATIENCE_S)
+            eventually(lambda: pipeline.runs(2), "version 2 runs")
             pipeline.follows("three.py", UpgradeMode.CARRY)
-            eventually(lambda: pipeline.runs(3), "version 3 runs", seconds=PATIENCE_S)
+            eventually(lambda: pipeline.runs(3), "version 3 runs")
             before = sum(map(len, said(totals).values()))
-            eventually(
-                lambda: sum(map(len, said(totals).values())) > before, "version 3 counts", seconds=PATIENCE_S
-            )
+            eventually(lambda: sum(map(len, said(totals).values())) > before, "version 3 counts")
             load.topics = []
-            eventually(lambda: has_all(totals), "version 3 has read everything", seconds=PATIENCE_S)
+            eventually(lambda: has_all(totals), "version 3 has read everything")
             load.topics = [orders.name, more.name]
             pipeline.follows("two.py", UpgradeMode.REBUILD)
-            eventually(
-                lambda: store.document(name).current.number == 4, "version 4 takes over", seconds=PATIENCE_S
-            )
+            eventually(lambda: store.document(name).current.number == 4, "version 4 takes over")
             load.topics = []
             rebuilt = Topic(f"{totals.name}.v4", servers)
-            eventually(
-                lambda: has_all(rebuilt) and pipeline.runs(4),
-                "version 4 has read everything",
-                seconds=PATIENCE_S,
-            )
+            eventually(lambda: has_all(rebuilt) and pipeline.runs(4), "version 4 has read everything")
         store.change(name, lambda before: None)
 
     sent = load.total()
