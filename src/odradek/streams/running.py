@@ -18,6 +18,7 @@ from odradek.spark.clients import connections
 from odradek.spark.dead_letters.left_out import LeftOutRecords
 from odradek.spark.dead_letters.letters import QUERY_PROPERTY, MicroBatch
 from odradek.spark.dead_letters.passing import passing_rows
+from odradek.spark.engine.catalyst import simplified
 from odradek.spark.engine.jvm import JAVA_OPTIONS, LASTING
 from odradek.spark.engine.session import session_with_state
 from odradek.spark.options.option_table import Use
@@ -183,11 +184,11 @@ def start(
                 changelogs.leave_others()
             if isinstance(sink, TopicSink):
                 tables.update(_tables_of(program, {sink: frame, **translator.tail_frames}))
-                writer = _topic_writer(program, query, outgoing(sink, frame), delivery, options)
+                writer = _topic_writer(program, query, simplified(outgoing(sink, frame)), delivery, options)
                 writer = writer.options(**(changelogs.sink_options if changelogs else {}))
             else:
                 assert isinstance(sink, Called)
-                writer = frame.rows.writeStream.foreachBatch(_Calls(frame, sink, program))
+                writer = simplified(frame.rows).writeStream.foreachBatch(_Calls(frame, sink, program))
             query_name = f"{program.name}.{query.name}"
             writer = writer.queryName(query_name).option("checkpointLocation", directory.uri)
             writer = writer.trigger(**({"availableNow": True} if until_now else {"processingTime": interval}))

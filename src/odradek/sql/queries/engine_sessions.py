@@ -62,6 +62,8 @@ _DRIVER_PYTHON: Final = "PYSPARK_DRIVER_PYTHON"
 
 _TRIGGERS: Final = "org.apache.spark.sql.execution.streaming.runtime.ProcessingTimeExecutor"
 """It warns of each trigger that takes longer than its interval, as those of queries that wait for records do."""
+_PLAN_TEXTS: Final = "org.apache.spark.sql.catalyst.util.StringUtils"
+"""It warns four times in each batch that a plan's text is cut to `maxPlanStringLength`."""
 
 
 class EngineSessions:
@@ -125,5 +127,5 @@ class EngineSessions:
                 _log.warning("sql_planners_not_shared", reason=str(error))
         os.environ.setdefault(DIRECTORIES, str(self._scratch.directory("spark")))
         spark = spark_sessions.session_with_state("odradek-sql", None, 1, _SETTINGS)
-        spark_sessions.set_log_levels(spark, {_TRIGGERS: "ERROR"})
+        spark_sessions.set_log_levels(spark, dict.fromkeys((_TRIGGERS, _PLAN_TEXTS), "ERROR"))
         return spark

@@ -65,15 +65,14 @@ def incoming(rows: DataFrame, source: TopicSource, number: int, letters: Letters
         computed_here(_problem(rows, parts, when if _checks_times(source) else None)).alias("__problem"),
     )
     problem = sf.col("__problem")
-    readable = failed(
-        read, source.name, problem.getField("exception"), problem.getField("message"), letters
-    ).drop("__problem")
-    good = sf.col(STATE).isNull()
-    return RecordFrame(
-        rows=readable.withColumns(
-            {name: computed_here(sf.when(good, sf.col(name))) for name in ("__key", "__value")}
-        )
+    good = problem.getField("exception").isNull()  # not of STATE: Spark would keep two projections
+    readable = read.withColumns(
+        {name: computed_here(sf.when(good, sf.col(name))) for name in ("__key", "__value")}
     )
+    rows = failed(
+        readable, source.name, problem.getField("exception"), problem.getField("message"), letters
+    )
+    return RecordFrame(rows=rows.drop("__problem"))
 
 
 def _checks_times(source: TopicSource) -> bool:

@@ -13,7 +13,7 @@ from pyspark.sql import functions as sf
 from pyspark.sql.types import ArrayType, BooleanType, StructType
 
 from odradek.model.errors import ConfigError
-from odradek.spark.engine.catalyst import try_eval
+from odradek.spark.engine.catalyst import cannot_raise, try_eval
 from odradek.spark.engine.plain_errors import errors_in_one_line
 from odradek.streams.plan.operators import (
     AsStream,
@@ -210,6 +210,8 @@ def _tried(
     letters = translator.tasks.letters(operator.name)
     if letters is None or not carried(seen):
         return seen, {name: computed_here(unless_empty(seen, column)) for name, column in computed.items()}
+    if cannot_raise(list(computed.values()), seen):  # each expression that is tried costs three projections
+        return seen, {name: computed_here(of_records(seen, column)) for name, column in computed.items()}
     good = sf.col(STATE).isNull()
     # What occurs twice Spark computes ahead of try_eval, unless in a branch that may not be taken.
     taken = good & (sf.size("__order") > 0)
