@@ -17,7 +17,9 @@ from pyspark.sql import functions as sf
 from odradek.spark.engine.catalyst import cannot_raise, simplified
 
 _ANSI: Final = "spark.sql.ansi.enabled"
-_COLUMNS: Final = "l BIGINT, m BIGINT, i INT, t TINYINT, d DOUBLE, s STRING, x BINARY, b BOOLEAN, r STRUCT<v: BIGINT>"
+_COLUMNS: Final = (
+    "l BIGINT, m BIGINT, i INT, t TINYINT, d DOUBLE, s STRING, x BINARY, b BOOLEAN, r STRUCT<v: BIGINT>"
+)
 _LARGEST: Final = (1 << 63) - 1
 _ROWS: Final[list[tuple[Any, ...]]] = [
     (None, None, None, None, None, None, None, None, None),
@@ -47,7 +49,7 @@ def rows(spark: SparkSession) -> DataFrame:
 
 @pytest.fixture(params=["true", "false"])
 def ansi(spark: SparkSession, request: pytest.FixtureRequest) -> Iterator[str]:
-    before = spark.conf.get(_ANSI)
+    before = spark.conf.get(_ANSI) or ""
     spark.conf.set(_ANSI, request.param)
     yield request.param
     spark.conf.set(_ANSI, before)
@@ -76,9 +78,7 @@ def _expression(chance: random.Random, depth: int) -> str:
 
 
 @pytest.mark.parametrize("seed", range(3))
-def test_a_column_that_is_said_not_to_raise_raises_for_no_row(
-    seed: int, ansi: str, rows: DataFrame
-) -> None:
+def test_a_column_that_is_said_not_to_raise_raises_for_no_row(seed: int, ansi: str, rows: DataFrame) -> None:
     chance = random.Random(seed)
     harmless: list[Any] = []
     checked = 0

@@ -32,6 +32,14 @@ _WORKERS_USE: Final = (
     "odradek.sql.planning.building",
     "odradek.streams.translation.translator",
 )
+_RULES_OF_FILES: Final = (
+    "org.apache.spark.sql.execution.datasources.PruneFileSourcePartitions",
+    "org.apache.spark.sql.execution.datasources.PushVariantIntoScan",
+    "org.apache.spark.sql.execution.datasources.SchemaPruning",
+)
+"""Rules of Spark's optimizer that only make reads of files cheaper. Queries read topics, and each of these rules collects
+the projections and filters of every plan first.
+"""
 _SETTINGS: Final = {
     "spark.driver.memory": "640m",
     "spark.driver.extraJavaOptions": "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC -XX:MinHeapFreeRatio=10 -XX:MaxHeapFreeRatio=25"
@@ -44,6 +52,7 @@ _SETTINGS: Final = {
     "spark.sql.execution.arrow.maxBytesPerBatch": "33554432",  # 2,000 large records at once are more than the heap
     "spark.sql.streaming.numRecentProgressUpdates": "2",
     "spark.sql.codegen.cache.maxEntries": "500",  # a query has two to five classes: beyond 100, each batch compiles them again
+    "spark.sql.optimizer.excludedRules": ",".join(_RULES_OF_FILES),
     "spark.python.sql.dataFrameDebugging.enabled": "false",  # half of the calls of a program's start say where in Python it is
     "spark.sql.ui.retainedExecutions": "10",
     "spark.sql.ui.explainMode": "simple",

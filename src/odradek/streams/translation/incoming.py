@@ -69,9 +69,7 @@ def incoming(rows: DataFrame, source: TopicSource, number: int, letters: Letters
     readable = read.withColumns(
         {name: computed_here(sf.when(good, sf.col(name))) for name in ("__key", "__value")}
     )
-    rows = failed(
-        readable, source.name, problem.getField("exception"), problem.getField("message"), letters
-    )
+    rows = failed(readable, source.name, problem.getField("exception"), problem.getField("message"), letters)
     return RecordFrame(rows=rows.drop("__problem"))
 
 
