@@ -17,11 +17,10 @@ NOT_YET_CUT: Final = ({"odradek.config.broker", "odradek.config.loading", "odrad
 """Cycles that are known. A module more in one of them is refused."""
 
 
-FOLDER_TIES_MAX: Final = {
-    "odradek.cli": 10,
-}
+FOLDER_TIES_MAX: Final[Mapping[str, int]] = {}
 """Folders with cycles between their subfolders, and how many arrows from one to another these have at most. An arrow is one or
-more imports. Numbers only go down; the rooms of pipelines have none."""
+more imports. There are none: the
+cure is the same as for modules."""
 FILES: Final = "*"
 """Stands for the files that are directly in a folder."""
 

@@ -11,8 +11,8 @@ from click.testing import CliRunner
 from tests.kit.waiting import eventually
 
 import odradek
-from odradek.cli.cert import cert
 from odradek.cli.main import cli
+from odradek.cli.serving.cert import cert
 from odradek.cli.serving.secure import secure_source, write_private
 from odradek.client.admin.users import NewPassword
 from odradek.config.broker import BrokerConfig

@@ -8,7 +8,7 @@ from typing import Any, Final, TypeVar
 import click
 
 from odradek import client
-from odradek.cli.cluster.access import open_admin
+from odradek.cli.access import open_admin
 from odradek.cli.options import bootstrap_option, json_option
 from odradek.cli.output import print_json, print_table, remark, say
 from odradek.client import ConfigResource

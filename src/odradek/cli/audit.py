@@ -11,7 +11,7 @@ from typing import Any, Final, TypeVar
 import click
 
 from odradek import client
-from odradek.cli.cluster.access import CLIENT_ID, connection_settings, open_admin
+from odradek.cli.access import CLIENT_ID, connection_settings, open_admin
 from odradek.cli.numbers import Whole
 from odradek.cli.options import bootstrap_option, json_option
 from odradek.cli.output import print_json_line, say

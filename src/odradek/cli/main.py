@@ -34,7 +34,7 @@ COMMANDS: Final = {
     "table": ("odradek.cli.table", "table", "Query compacted topics as tables, while they change."),
     "pipeline": ("odradek.cli.pipeline.pipeline", "pipeline", "Run Spark pipelines, and look after them."),
     "pipelines": ("odradek.cli.pipeline.serve", "pipelines", "Supervise the pipelines of a cluster."),
-    "sql": ("odradek.cli.sql", "sql", "Query streams and tables in SQL."),
+    "sql": ("odradek.cli.sql.sql", "sql", "Query streams and tables in SQL."),
     "archive": (
         "odradek.cli.archive.archive",
         "archive",
@@ -45,8 +45,8 @@ COMMANDS: Final = {
     "quota": ("odradek.cli.quota", "quota", "Limit what users, clients and addresses may use."),
     "user": ("odradek.cli.user", "user", "Add, list and remove users that log in by SCRAM."),
     "token": ("odradek.cli.token", "token", "Let others act for a user for a while."),
-    "cert": ("odradek.cli.cert", "cert", "Make certificates, and look at them."),
-    "config": ("odradek.cli.config", "config", "Show, explain and change settings."),
+    "cert": ("odradek.cli.serving.cert", "cert", "Make certificates, and look at them."),
+    "config": ("odradek.cli.cluster.config", "config", "Show, explain and change settings."),
     "client-metrics": (
         "odradek.cli.client_metrics",
         "client_metrics",
@@ -66,7 +66,7 @@ COMMANDS: Final = {
         "sandbox",
         "Play with three brokers, and see how a Kafka cluster works.",
     ),
-    "log": ("odradek.cli.log", "log", "Look into the files of a log."),
+    "log": ("odradek.cli.records.log", "log", "Look into the files of a log."),
     "doctor": (
         "odradek.cli.doctor.doctor",
         "doctor",

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Final
 
+from odradek.model.durations import iso_duration_ms
 from odradek.model.errors import ConfigError
 from odradek.model.java_numbers import trimmed
 
@@ -111,3 +112,14 @@ def time_text(timestamp_ms: int) -> str:
         return f"{datetime.fromtimestamp(seconds, UTC).replace(tzinfo=None).isoformat()}.{millis:03d}Z"
     except (ValueError, OverflowError, OSError):
         return f"@{timestamp_ms}"  # beyond the year 9999: still a form that is understood
+
+
+def parse_moment_or_duration(text: str, *, now_ms: int) -> int:
+    """Parses a time, or how long ago: 15m, PT15M."""
+    ago = iso_duration_ms(text)
+    moment = now_ms - ago if ago is not None else parse_moment(text, now_ms=now_ms)
+    if moment is None:
+        raise ConfigError(
+            f"{text!r:.80} is no time: expected 2013-07-04T12:00:00Z, or how long ago: 15m, 2h, P1DT6H"
+        )
+    return moment

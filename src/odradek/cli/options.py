@@ -11,11 +11,11 @@ import click
 from odradek.model.lazy import lazy
 
 if TYPE_CHECKING:
-    from odradek.cli.cluster import access
+    from odradek.cli import access
     from odradek.client import Admin
     from odradek.client.settings import settings_file
 else:
-    access = lazy("odradek.cli.cluster.access")
+    access = lazy("odradek.cli.access")
     settings_file = lazy("odradek.client.settings.settings_file")
 
 Command = TypeVar("Command", bound=Callable[..., Any])

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 import click
 
-from odradek.cli.cluster.access import check_reachable, client_arguments
+from odradek.cli.access import check_reachable, client_arguments
 from odradek.cli.metrics import metrics_options, metrics_terms
 from odradek.cli.options import bootstrap_option, complete_topics, json_option
 from odradek.cli.output import print_json, print_table, remark, say, say_lines

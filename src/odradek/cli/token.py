@@ -6,7 +6,7 @@ import base64
 
 import click
 
-from odradek.cli.cluster.access import open_admin
+from odradek.cli.access import open_admin
 from odradek.cli.moments import duration_ms, time_text
 from odradek.cli.options import bootstrap_option, json_option
 from odradek.cli.output import print_json, print_table, remark, say

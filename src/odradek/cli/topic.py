@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from odradek import client
-from odradek.cli.cluster.access import open_admin
+from odradek.cli.access import open_admin
 from odradek.cli.numbers import Whole
 from odradek.cli.options import bootstrap_option, complete_topics, json_option, pairs
 from odradek.cli.output import confirm, print_json, print_table, remark, say, say_lines, warn

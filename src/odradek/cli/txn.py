@@ -9,9 +9,8 @@ from typing import TYPE_CHECKING, Any, Final
 
 import click
 
-from odradek.cli.cluster.access import open_admin
-from odradek.cli.group.offset_resets import parse_moment_or_duration
-from odradek.cli.moments import time_text
+from odradek.cli.access import open_admin
+from odradek.cli.moments import parse_moment_or_duration, time_text
 from odradek.cli.numbers import Whole
 from odradek.cli.options import bootstrap_option, complete_topics, complete_transactions, json_option
 from odradek.cli.output import confirm, print_json, print_table, remark

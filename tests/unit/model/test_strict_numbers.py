@@ -17,7 +17,7 @@ from odradek.cli.moments import duration_ms, parse_start, parse_timestamp
 from odradek.cli.quota import _number as quota
 from odradek.cli.sandbox.shell import _number as sandbox_count
 from odradek.cli.sandbox.shell import _seconds as sandbox_seconds
-from odradek.cli.sql import _door_port
+from odradek.cli.sql.sql import _door_port
 from odradek.cli.table import _address
 from odradek.client.settings.address import parse_bootstrap
 from odradek.config.listening.listeners import parse_host_port

@@ -13,7 +13,7 @@ import click
 from odradek.archive.store.location import ArchiveLocation, archive_location
 from odradek.archive.store.values import ArchiveError
 from odradek.archive.tables.port import TableFormat
-from odradek.cli.cluster.access import check_reachable, connection_settings
+from odradek.cli.access import check_reachable, connection_settings
 from odradek.cli.metrics import metrics_options, metrics_terms
 from odradek.cli.moments import duration_ms
 from odradek.cli.numbers import Whole

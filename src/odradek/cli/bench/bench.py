@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING, Any, Final, TypeVar
 import click
 
 from odradek import client
+from odradek.cli.access import check_reachable, connection_settings, open_admin
 from odradek.cli.bench import pictures, runs
-from odradek.cli.cluster.access import check_reachable, connection_settings, open_admin
 from odradek.cli.numbers import Real, Whole
 from odradek.cli.options import bootstrap_option, complete_topics, json_option, pairs
 from odradek.cli.output import bytes_text, print_json, remark, say, say_in_place

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from odradek.cli.cluster.access import open_admin
+from odradek.cli.access import open_admin
 from odradek.cli.moments import time_text
 from odradek.cli.numbers import Whole
 from odradek.cli.options import bootstrap_option, json_option

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import click
 
 from odradek import client
-from odradek.cli.cluster.access import open_admin
+from odradek.cli.access import open_admin
 from odradek.cli.output import print_json, print_table, remark, say, warn
 from odradek.config.topic import ineffective
 from odradek.model.java_numbers import is_digits

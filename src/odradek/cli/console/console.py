@@ -12,7 +12,7 @@ from urllib.parse import urlsplit
 
 import click
 
-from odradek.cli.cluster.access import NoBrokerError, check_reachable, client_arguments
+from odradek.cli.access import NoBrokerError, check_reachable, client_arguments
 from odradek.cli.console.login import oidc_options, oidc_provider
 from odradek.cli.options import bootstrap_option
 from odradek.cli.output import remark, say

@@ -16,7 +16,7 @@ from typing import Final, NamedTuple
 from odradek.cli.progress import waiting_line
 from odradek.cli.serving.broker_processes import Fleet
 from odradek.cli.serving.own_directory import own_directory
-from odradek.cli.sql_sandbox import AIRPORT_ROWS, flight, sql_server
+from odradek.cli.sql.sandbox import AIRPORT_ROWS, flight, sql_server
 from odradek.client import Admin, Consumer, NewTopic, Producer
 from odradek.dead_letters.headers import FailedConsumer, Origin, RecordFailure, letter_headers
 from odradek.sql.rest_client import RestClient

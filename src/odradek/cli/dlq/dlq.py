@@ -10,7 +10,7 @@ from typing import Any, Final, TypeVar
 
 import click
 
-from odradek.cli.cluster.access import check_reachable, client_arguments, open_admin
+from odradek.cli.access import check_reachable, client_arguments, open_admin
 from odradek.cli.dlq.listing import LIST_COLUMNS, group_row, letter_json, letter_lines
 from odradek.cli.moments import parse_timestamp
 from odradek.cli.numbers import Whole

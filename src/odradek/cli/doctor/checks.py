@@ -18,7 +18,7 @@ from dataclasses import dataclass
 from enum import Enum
 from typing import TYPE_CHECKING, Final
 
-from odradek.cli.cluster.access import CONNECT_S, NoBrokerError, open_admin
+from odradek.cli.access import CONNECT_S, NoBrokerError, open_admin
 from odradek.cli.output import bytes_text
 from odradek.cli.serving.port_owner import listening_owner
 from odradek.config.broker import BrokerConfig

@@ -6,8 +6,8 @@ import datetime
 from collections.abc import Iterator, Mapping
 from typing import Any, Final
 
-from odradek.cli.cert import days_left
 from odradek.cli.doctor.checks import Finding, fail, ok, warn
+from odradek.cli.serving.cert import days_left
 from odradek.config.broker import BrokerConfig
 from odradek.config.listening.listeners import Listener
 from odradek.config.sasl import OAUTHBEARER

@@ -10,10 +10,11 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from odradek import client
-from odradek.cli.cluster.access import open_admin
+from odradek.cli.access import open_admin
 from odradek.cli.group.lag import describe_group
-from odradek.cli.group.offset_resets import parse_moment_or_duration, parse_plan, parse_scopes
+from odradek.cli.group.offset_resets import parse_plan, parse_scopes
 from odradek.cli.group.removals import delete_offsets, idle_group, remove_members
+from odradek.cli.moments import parse_moment_or_duration
 from odradek.cli.numbers import Real, Whole
 from odradek.cli.options import bootstrap_option, complete_groups, complete_topics, json_option
 from odradek.cli.output import RefreshingTable, confirm, print_json, print_table, remark, say

@@ -10,8 +10,6 @@ from dataclasses import dataclass, field
 from typing import Final
 from uuid import UUID
 
-from odradek.cli.moments import parse_moment
-from odradek.model.durations import iso_duration_ms
 from odradek.model.errors import ConfigError
 from odradek.model.ids import TopicPartition
 from odradek.model.java_numbers import trimmed, whole_number
@@ -31,17 +29,6 @@ def parse_scopes(scopes: Iterable[str]) -> dict[str, tuple[int, ...] | None]:
         numbers = match["partitions"]
         wanted[match["topic"]] = tuple(int(number) for number in numbers.split(",")) if numbers else None
     return wanted
-
-
-def parse_moment_or_duration(text: str, *, now_ms: int) -> int:
-    """Parses a time, or how long ago: 15m, PT15M."""
-    ago = iso_duration_ms(text)
-    moment = now_ms - ago if ago is not None else parse_moment(text, now_ms=now_ms)
-    if moment is None:
-        raise ConfigError(
-            f"{text!r:.80} is no time: expected 2013-07-04T12:00:00Z, or how long ago: 15m, 2h, P1DT6H"
-        )
-    return moment
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from odradek.cli.cluster.access import open_admin
+from odradek.cli.access import open_admin
 from odradek.cli.group.offset_resets import parse_scopes
 from odradek.cli.options import bootstrap_option, complete_groups, complete_topics, json_option
 from odradek.cli.output import confirm, print_json, remark

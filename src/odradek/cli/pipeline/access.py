@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, Final
 
-from odradek.cli.cluster.access import (
+from odradek.cli.access import (
     PATIENCE_MS,
     check_reachable,
     client_arguments,

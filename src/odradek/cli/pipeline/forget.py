@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 import click
 
-from odradek.cli.cluster.access import open_admin
+from odradek.cli.access import open_admin
 from odradek.cli.moments import time_text
 from odradek.cli.options import bootstrap_option, json_option
 from odradek.cli.output import confirm, print_json, print_table, remark

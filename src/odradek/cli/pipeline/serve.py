@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from odradek.cli.cluster.access import check_reachable, client_arguments
+from odradek.cli.access import check_reachable, client_arguments
 from odradek.cli.metrics import metrics_options, metrics_terms
 from odradek.cli.numbers import Whole
 from odradek.cli.options import bootstrap_option

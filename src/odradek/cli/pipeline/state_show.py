@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 import click
 
-from odradek.cli.cluster.access import client_arguments
+from odradek.cli.access import client_arguments
 from odradek.cli.numbers import Whole
 from odradek.cli.options import bootstrap_option
 from odradek.cli.output import print_table, remark

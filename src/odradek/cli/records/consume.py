@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Final
 import click
 
 from odradek import client
-from odradek.cli.cluster.access import CLIENT_ID, PATIENCE_MS, check_reachable, connection_settings
+from odradek.cli.access import CLIENT_ID, PATIENCE_MS, check_reachable, connection_settings
 from odradek.cli.moments import (
     START_FORMS,
     AtOffset,

@@ -14,7 +14,7 @@ from typing import IO, TYPE_CHECKING, Final
 import click
 
 from odradek import client
-from odradek.cli.cluster.access import CLIENT_ID, check_reachable, connection_settings
+from odradek.cli.access import CLIENT_ID, check_reachable, connection_settings
 from odradek.cli.moments import parse_timestamp
 from odradek.cli.numbers import Whole
 from odradek.cli.options import bootstrap_option, pairs, topic_argument, unescaped

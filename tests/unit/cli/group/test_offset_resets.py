@@ -9,10 +9,10 @@ import pytest
 
 from odradek.cli.group.offset_resets import (
     OffsetPlan,
-    parse_moment_or_duration,
     parse_plan,
     parse_scopes,
 )
+from odradek.cli.moments import parse_moment_or_duration
 from odradek.client.groups.offset_target import PartitionFacts, Target
 from odradek.model.errors import ConfigError
 from odradek.model.ids import TopicPartition

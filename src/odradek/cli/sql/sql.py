@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 import click
 
-from odradek.cli.cluster.access import check_reachable, connection_settings
+from odradek.cli.access import check_reachable, connection_settings
 from odradek.cli.metrics import metrics_options, metrics_terms
 from odradek.cli.numbers import Whole
 from odradek.cli.options import bootstrap_option, pairs
@@ -29,7 +29,7 @@ from odradek.model.lazy import lazy
 from odradek.telemetry import events
 
 if TYPE_CHECKING:
-    from odradek.cli import sql_sandbox
+    from odradek.cli.sql import sandbox as sql_sandbox
     from odradek.sql import rest_client
     from odradek.sql.doors import opening
     from odradek.sql.queries import sleeping
@@ -39,7 +39,7 @@ if TYPE_CHECKING:
     from odradek.sql.shell import session as shell_session
     from odradek.values import schema_registry as schemas
 else:
-    sql_sandbox = lazy("odradek.cli.sql_sandbox")
+    sql_sandbox = lazy("odradek.cli.sql.sandbox")
     rest_client = lazy("odradek.sql.rest_client")
     schemas = lazy("odradek.values.schema_registry")
     sleeping = lazy("odradek.sql.queries.sleeping")
