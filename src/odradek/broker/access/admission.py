@@ -6,7 +6,7 @@ from collections.abc import Callable, Generator
 from dataclasses import dataclass, field
 from typing import Any
 
-from odradek.broker.requests.asker import Access
+from odradek.broker.requests.access import Access
 from odradek.broker.requests.context import BrokerContext, RequestContext
 from odradek.broker.requests.refused_answers import element_class, mirrored, whole_answer
 from odradek.model.errors import ErrorCode

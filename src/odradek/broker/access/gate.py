@@ -21,7 +21,7 @@ from typing import Any, Final, TypeVar
 from odradek.broker.access import conditions, particular
 from odradek.broker.access.admission import Admission
 from odradek.broker.cluster.image_age import ImageAge
-from odradek.broker.requests.asker import Access
+from odradek.broker.requests.access import Access
 from odradek.broker.requests.context import ApiHandler, BrokerContext, HeldResponse, RequestContext
 from odradek.net.replies import PeerError
 from odradek.protocol import Api, Message

@@ -6,7 +6,7 @@ from collections.abc import Callable
 from functools import partial
 from typing import Final
 
-from odradek.broker.requests.asker import Access
+from odradek.broker.requests.access import Access
 from odradek.broker.requests.context import BrokerContext, RequestContext
 from odradek.groups.offsets.committing import CommitRecords, CommitRequest
 from odradek.groups.service import commit_refusal

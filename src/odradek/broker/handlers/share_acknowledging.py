@@ -7,7 +7,7 @@ from typing import NamedTuple, Protocol
 from uuid import UUID
 
 from odradek.broker.cluster.features import SHARE_VERSION, level_of
-from odradek.broker.requests.asker import Access
+from odradek.broker.requests.access import Access
 from odradek.broker.requests.context import BrokerContext
 from odradek.broker.sessions.share_sessions import CLOSING, ShareSession, ShareSessionKey
 from odradek.groups.share.heartbeats import check_member_id

@@ -33,7 +33,7 @@ if TYPE_CHECKING:
     from odradek.broker.coordinators import streams_topics, transaction_verifier
     from odradek.broker.coordinators.runtime import CoordinatorKind, CoordinatorRuntime
     from odradek.broker.instruments.record_traces import RecordTraces
-    from odradek.broker.requests.asker import Access
+    from odradek.broker.requests.access import Access
     from odradek.broker.share.partitions import SharePartitions
     from odradek.groups.service import GroupService
     from odradek.groups.shard.machine import GroupMachine
