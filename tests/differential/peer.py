@@ -6,22 +6,17 @@ its time: Kafka's metadata follows its controller a little later, and its coordi
 
 from __future__ import annotations
 
-import socket
 import time
+from collections import defaultdict, deque
 from collections.abc import Callable
 from typing import Any
 
 from tests.differential.allowed import SILENCE
 from tests.differential.plain import Names, plain
+from tests.kit.blocking_wire import BlockingWire
+from tests.kit.frames import framed
 
-from odradek.protocol import (
-    Message,
-    RequestHeader,
-    api_by_name,
-    api_of,
-    decode_response,
-    encode_request,
-)
+from odradek.protocol import Message, api_by_name, api_of
 
 ANSWER_SECONDS_MAX = 10.0
 ASKING_AGAIN_MAX = 400
@@ -41,12 +36,13 @@ class Peer:
         self.script = script
         self.steps: list[dict[str, Any]] = []
         self.names = Names()
-        self._line = Line(address)
-        offered = self._line.call(api_by_name("ApiVersions").request(), 0, "")
+        self._line = self._connected()
+        offered = self._line.ask(api_by_name("ApiVersions").request(), 0)
         self.offered = {
             api_key.api_key: (api_key.min_version, api_key.max_version) for api_key in offered.api_keys
         }
-        self._others: dict[str, Line] = {}
+        self._others: dict[str, BlockingWire] = {}
+        self._later: defaultdict[str, deque[tuple[Message, int]]] = defaultdict(deque)
 
     def ask(
         self,
@@ -60,7 +56,7 @@ class Peer:
         """Send a request, and note the answer under the name `step`; `only` cuts out what is to be noted."""
         used = self._version(request, version)
         try:
-            response = self._line_named(line).call(request, used, self.script + line)
+            response = self._line_named(line).ask(request, used)
         except (ConnectionError, TimeoutError) as failed:
             self._close(line)
             self._note(step, request, used, SILENCE if isinstance(failed, TimeoutError) else CLOSED)
@@ -70,7 +66,7 @@ class Peer:
 
     def quietly(self, request: Message, version: int | None = None, *, line: str = "") -> Any:
         """Send a request whose answer is not compared."""
-        return self._line_named(line).call(request, self._version(request, version), self.script + line)
+        return self._line_named(line).ask(request, self._version(request, version))
 
     def until(
         self, done: Callable[[Any], bool], request: Message, version: int | None = None, *, line: str = ""
@@ -85,7 +81,9 @@ class Peer:
 
     def send(self, request: Message, version: int | None = None, *, line: str = "") -> None:
         """Send a request whose answer comes later, or never."""
-        self._line_named(line).send(request, self._version(request, version), self.script + line)
+        used = self._version(request, version)
+        self._line_named(line).ask_later(request, used)
+        self._later[line].append((request, used))
 
     def note(self, step: str, request: Message, response: Any) -> None:
         """Note an answer in the newest version that a script got quietly."""
@@ -94,30 +92,33 @@ class Peer:
 
     def unanswered(self, request: Message, version: int | None = None) -> None:
         """Send a request that is not answered when all goes well."""
-        self._line.send(request, self._version(request, version), self.script)
-        self._line.forget()
+        self._line.ask_later(request, self._version(request, version))
+        self._line.expect_no_response()
 
     def answered(self, step: str, *, line: str = "", only: Callable[[Any], Any] = lambda reply: reply) -> Any:
         """Note the answer to what was sent first on this line."""
-        request, version, response = self._line_named(line).receive()
+        request, version = self._later[line].popleft()
+        response = self._line_named(line).response()
         self._note(step, request, version, plain(only(response), version, self.names))
         return response
 
     def ask_raw(self, step: str, frame: bytes, *, head: int | None = None) -> None:
         """Send a frame made by hand on a connection of its own; note the answer's first bytes, or the end of it."""
-        line = Line(self.address)
-        try:
-            response = line.call_raw(frame)[:head].hex()
-        except ConnectionError:
-            response = CLOSED
-        finally:
-            line.close()
+        with self._connected() as line:
+            line.send(framed(frame))
+            try:
+                response = line.receive()[:head].hex()
+            except ConnectionError:
+                response = CLOSED
         self.steps.append({"step": step, "api": "raw", "version": 0, "answer": response})
 
     def close(self) -> None:
         self._line.close()
         for line in self._others.values():
             line.close()
+
+    def _connected(self, line: str = "") -> BlockingWire:
+        return BlockingWire(self.address, timeout_s=ANSWER_SECONDS_MAX, client_id=self.script + line)
 
     def _version(self, request: Message, version: int | None) -> int:
         api = api_of(request)
@@ -129,66 +130,18 @@ class Peer:
         name = api_of(request).name
         self.steps.append({"step": step, "api": name, "version": version, "answer": response})
 
-    def _line_named(self, name: str) -> Line:
+    def _line_named(self, name: str) -> BlockingWire:
         if not name:
             return self._line
         if name not in self._others:
-            self._others[name] = Line(self.address)
+            self._others[name] = self._connected(name)
         return self._others[name]
 
     def _close(self, name: str) -> None:
         """Begin a new connection in place of the connection that the broker closed."""
         self._line_named(name).close()
+        self._later[name].clear()
         if name:
             del self._others[name]
         else:
-            self._line = Line(self.address)
-
-
-class Line:
-    """One socket: requests out, answers in, in order."""
-
-    def __init__(self, address: tuple[str, int]) -> None:
-        self._socket = socket.create_connection(address, timeout=ANSWER_SECONDS_MAX)
-        self._sent: list[tuple[Message, int, int]] = []
-        self._count = 0
-
-    def call(self, request: Message, version: int, client_id: str) -> Any:
-        self.send(request, version, client_id)
-        return self.receive()[2]
-
-    def send(self, request: Message, version: int, client_id: str) -> None:
-        self._count += 1
-        header = RequestHeader(api_of(request).key, version, self._count, client_id)
-        self._socket.sendall(encode_request(header, request))
-        self._sent.append((request, version, self._count))
-
-    def receive(self) -> tuple[Message, int, Any]:
-        """The request, its version and the answer to it."""
-        request, version, expected = self._sent.pop(0)
-        correlation_id, response = decode_response(api_of(request).key, version, self._frame())
-        assert correlation_id == expected
-        return request, version, response
-
-    def forget(self) -> None:
-        """Expect no answer to the request that was sent last."""
-        self._sent.pop()
-
-    def call_raw(self, frame: bytes) -> bytes:
-        self._socket.sendall(len(frame).to_bytes(4, "big") + frame)
-        return self._frame()
-
-    def close(self) -> None:
-        self._socket.close()
-
-    def _frame(self) -> bytes:
-        return self._exactly(int.from_bytes(self._exactly(4), "big"))
-
-    def _exactly(self, count: int) -> bytes:
-        parts = bytearray()
-        while len(parts) < count:
-            part = self._socket.recv(count - len(parts))
-            if not part:
-                raise ConnectionError(f"closed after {len(parts)} of {count} bytes")
-            parts += part
-        return bytes(parts)
+            self._line = self._connected()

@@ -13,8 +13,8 @@ from typing import Any, Final
 from tests.hostile import heap
 from tests.hostile.figures import MEBIBYTE, Figures, Watched
 from tests.hostile.latencies import Bystander
-from tests.hostile.peer import Peer, parse_address
 from tests.hostile.values import Known
+from tests.kit.blocking_wire import BlockingWire, parse_address
 
 from odradek.cli.serving.broker_processes import BrokerProcess, Fleet
 from odradek.protocol.api import APIS
@@ -119,8 +119,8 @@ class Stage:
         """Of all brokers that are alive."""
         return [parse_address(broker.address) for broker in self.fleet.brokers if broker.is_alive]
 
-    def connect(self, **options: Any) -> Peer:
-        return Peer(self.address, **options)
+    def connect(self, **options: Any) -> BlockingWire:
+        return BlockingWire(self.address, **options)
 
     def must(self, holds: bool, otherwise: str) -> None:
         if not holds:
@@ -167,7 +167,7 @@ class Stage:
 
 
 def create_topic(
-    peer: Peer, name: str, *, partitions: int, copies: int, settings: Mapping[str, str] | None = None
+    peer: BlockingWire, name: str, *, partitions: int, copies: int, settings: Mapping[str, str] | None = None
 ) -> None:
     """Closes the connection. AssertionError when it is refused."""
     configs = [
@@ -180,7 +180,7 @@ def create_topic(
     assert created.error_code == 0, f"topic {name}: error {created.error_code}: {created.error_message}"
 
 
-def known_to(peer: Peer) -> Known:
+def known_to(peer: BlockingWire) -> Known:
     """What the brokers have, for generated requests to refer to. Closes the connection."""
     topics = [MetadataRequestTopic(name=TARGET_TOPIC)]
     with peer:

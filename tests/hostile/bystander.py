@@ -14,8 +14,8 @@ import time
 from abc import ABC, abstractmethod
 from typing import Final
 
-from tests.hostile.peer import Peer, parse_address
 from tests.interop.wire import batch, records
+from tests.kit.blocking_wire import BlockingWire, parse_address
 
 from odradek.model.errors import ErrorCode
 from odradek.protocol.messages.data.fetch import FetchPartition, FetchRequest, FetchTopic
@@ -46,7 +46,7 @@ class Lane(ABC):
         self._addresses = addresses.split(",")
         self._topic = topic
         self._stopping = stopping
-        self._peer: Peer | None = None
+        self._peer: BlockingWire | None = None
         self._attempts = 0
 
     def run(self) -> None:
@@ -79,12 +79,12 @@ class Lane(ABC):
             self._peer.close()
             self._peer = None
 
-    def _any_broker(self) -> Peer:
+    def _any_broker(self) -> BlockingWire:
         self._attempts += 1
         address = self._addresses[self._attempts % len(self._addresses)]
-        return Peer(parse_address(address), timeout_s=_ANSWER_SECONDS, client_id="bystander")
+        return BlockingWire(parse_address(address), timeout_s=_ANSWER_SECONDS, client_id="bystander")
 
-    def _leader(self) -> Peer:
+    def _leader(self) -> BlockingWire:
         with self._any_broker() as peer:
             asked = MetadataRequest(
                 topics=[MetadataRequestTopic(name=self._topic)], allow_auto_topic_creation=False
@@ -96,23 +96,25 @@ class Lane(ABC):
         ]
         if not leaders:
             raise RefusedError("the topic has no leader")
-        return Peer((leaders[0].host, leaders[0].port), timeout_s=_ANSWER_SECONDS, client_id="bystander")
+        return BlockingWire(
+            (leaders[0].host, leaders[0].port), timeout_s=_ANSWER_SECONDS, client_id="bystander"
+        )
 
     @abstractmethod
-    def _connected(self) -> Peer: ...
+    def _connected(self) -> BlockingWire: ...
 
     @abstractmethod
-    def _act(self, peer: Peer) -> None:
+    def _act(self, peer: BlockingWire) -> None:
         """Ask, and look at the answer. RefusedError when it is not what it should be."""
 
 
 class ProduceLane(Lane):
     kind = "produce"
 
-    def _connected(self) -> Peer:
+    def _connected(self) -> BlockingWire:
         return self._leader()
 
-    def _act(self, peer: Peer) -> None:
+    def _act(self, peer: BlockingWire) -> None:
         data = [PartitionProduceData(index=0, records=batch(records(b"x" * 100), 1))]
         topics = [TopicProduceData(name=self._topic, partition_data=data)]
         response = peer.ask(ProduceRequest(acks=-1, timeout_ms=10_000, topic_data=topics), 8)
@@ -122,10 +124,10 @@ class ProduceLane(Lane):
 class FetchLane(Lane):
     kind = "fetch"
 
-    def _connected(self) -> Peer:
+    def _connected(self) -> BlockingWire:
         return self._leader()
 
-    def _act(self, peer: Peer) -> None:
+    def _act(self, peer: BlockingWire) -> None:
         place = FetchPartition(partition=0, fetch_offset=0, partition_max_bytes=4096)
         asked = FetchRequest(
             max_wait_ms=0, min_bytes=0, topics=[FetchTopic(topic=self._topic, partitions=[place])]
@@ -144,16 +146,18 @@ class HeartbeatLane(Lane):
         self._member_id = ""
         self._generation_id = -1
 
-    def _connected(self) -> Peer:
+    def _connected(self) -> BlockingWire:
         with self._any_broker() as peer:
             coordinator = peer.ask(FindCoordinatorRequest(key=_GROUP), 2)
         _expect(coordinator.error_code)
-        peer = Peer((coordinator.host, coordinator.port), timeout_s=_ANSWER_SECONDS, client_id="bystander")
+        peer = BlockingWire(
+            (coordinator.host, coordinator.port), timeout_s=_ANSWER_SECONDS, client_id="bystander"
+        )
         if not self._member_id:
             self._join(peer)
         return peer
 
-    def _join(self, peer: Peer) -> None:
+    def _join(self, peer: BlockingWire) -> None:
         protocols = [JoinGroupRequestProtocol(name="range", metadata=b"")]
         joined = peer.ask(
             JoinGroupRequest(
@@ -179,7 +183,7 @@ class HeartbeatLane(Lane):
         _expect(synced.error_code)
         self._member_id, self._generation_id = joined.member_id, joined.generation_id
 
-    def _act(self, peer: Peer) -> None:
+    def _act(self, peer: BlockingWire) -> None:
         asked = HeartbeatRequest(
             group_id=_GROUP, generation_id=self._generation_id, member_id=self._member_id
         )

@@ -16,8 +16,8 @@ from functools import cache
 from typing import Any, Final
 
 from tests.hostile.mutations import MUTATIONS
-from tests.hostile.peer import Peer, request_frame
 from tests.hostile.values import Known, Wild
+from tests.kit.blocking_wire import BlockingWire, request_frame
 
 from odradek.protocol import MalformedMessage, Message, decode, decode_request_header, decode_response
 from odradek.protocol.api import API_VERSIONS_KEY, APIS, Api
@@ -173,7 +173,7 @@ class Fault:
     what: str
 
 
-def play(peer: Peer, batch: Batch, *, reads_answers: bool) -> Iterator[Fault]:
+def play(peer: BlockingWire, batch: Batch, *, reads_answers: bool) -> Iterator[Fault]:
     """Send a batch on a connection of its own, and compare. The peer's time limit is that of an answer."""
     readable = [frame for frame in batch.frames if frame.fate is Fate.ANSWERED]
     if readable:
@@ -195,7 +195,7 @@ def _with_size(frame: Frame) -> bytes:
     return _SIZE.pack(len(frame.data)) + frame.data
 
 
-def _wrong_answer(peer: Peer, place: int, frame: Frame, *, reads_answers: bool) -> str | None:
+def _wrong_answer(peer: BlockingWire, place: int, frame: Frame, *, reads_answers: bool) -> str | None:
     try:
         response = peer.receive()
     except TimeoutError:
@@ -212,7 +212,7 @@ def _wrong_answer(peer: Peer, place: int, frame: Frame, *, reads_answers: bool) 
     return None
 
 
-def _not_dropped(peer: Peer) -> str | None:
+def _not_dropped(peer: BlockingWire) -> str | None:
     try:
         peer.receive()
     except TimeoutError:
@@ -228,8 +228,8 @@ def _named(frame: Frame) -> str:
     return f"{api.name if api else key} v{version} {frame.data[:80].hex()}"
 
 
-def connect(address: tuple[str, int], timeout_s: float) -> Peer:
+def connect(address: tuple[str, int], timeout_s: float) -> BlockingWire:
     """Ends with a reset, so that thousands of connections leave no ports behind that wait."""
-    peer = Peer(address, timeout_s=timeout_s)
+    peer = BlockingWire(address, timeout_s=timeout_s)
     peer.socket.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
     return peer

@@ -20,6 +20,7 @@ from pathlib import Path
 from typing import Final, Self
 
 from tests.hostile.frames import ATTACKS, PARTITION_COUNT, TOPIC, framed
+from tests.kit.frames import receive_frame
 
 from odradek.protocol.messages.data.produce import PartitionProduceData, ProduceRequest, TopicProduceData
 from odradek.protocol.messages.topics.create_topics import CreatableTopic, CreateTopicsRequest
@@ -87,8 +88,7 @@ def _attacked(port: int, attack: bytes, seconds_max: float) -> str:
         sender.start()
         try:
             for _ in range(wanted):
-                if not read_frame(connection):
-                    return "x"
+                receive_frame(connection)
         except TimeoutError:
             return "!"
         except OSError:
@@ -111,25 +111,10 @@ def _frame_count(frames: bytes) -> int:
     return count
 
 
-def read_frame(connection: socket.socket) -> bool:
-    size = _read(connection, 4)
-    return size is not None and _read(connection, struct.unpack(">i", size)[0]) is not None
-
-
-def _read(connection: socket.socket, size: int) -> bytes | None:
-    received = bytearray()
-    while len(received) < size:
-        piece = connection.recv(min(size - len(received), 1 << 20))
-        if not piece:
-            return None
-        received += piece
-    return bytes(received)
-
-
 def _exchange(port: int, frame: bytes) -> None:
     with socket.create_connection(("127.0.0.1", port)) as connection:
         connection.sendall(frame)
-        read_frame(connection)
+        receive_frame(connection)
 
 
 def _creation() -> bytes:

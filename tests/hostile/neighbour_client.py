@@ -7,7 +7,8 @@ import socket
 import sys
 import time
 
-from tests.hostile.neighbour import INTERVAL_SECONDS, produce_frame, read_frame
+from tests.hostile.neighbour import INTERVAL_SECONDS, produce_frame
+from tests.kit.frames import receive_frame
 
 
 def main(port: int) -> None:
@@ -17,14 +18,16 @@ def main(port: int) -> None:
         connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         for _ in range(20):  # the first ones pay for imports and files
             connection.sendall(frame)
-            read_frame(connection)
+            receive_frame(connection)
         sys.stdout.write("ready\n")
         sys.stdout.flush()
         due = time.monotonic()
         while not select.select([sys.stdin], [], [], 0)[0]:
             time.sleep(max(due - time.monotonic(), 0))
             connection.sendall(frame)
-            if not read_frame(connection):
+            try:
+                receive_frame(connection)
+            except ConnectionError:
                 sys.exit("the broker hung up")
             latencies.append((time.monotonic() - due) * 1000)
             due += INTERVAL_SECONDS

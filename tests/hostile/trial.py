@@ -25,7 +25,7 @@ from tests.hostile.attack import (
 )
 from tests.hostile.figures import MEBIBYTE, Figures, PeakWatch, loop_hold_count
 from tests.hostile.latencies import Bystander, Latencies
-from tests.hostile.peer import Peer, parse_address
+from tests.kit.blocking_wire import BlockingWire, parse_address
 
 from odradek.cli.serving.broker_processes import Fleet
 
@@ -129,8 +129,8 @@ def _planned(attack: Attack, brokers: int, home: Path) -> Fleet:
 
 def _make_topics(fleet: Fleet) -> None:
     address = parse_address(fleet.bootstrap)
-    create_topic(Peer(address), BYSTANDER_TOPIC, partitions=1, copies=-1)
-    create_topic(Peer(address), TARGET_TOPIC, partitions=TARGET_PARTITIONS, copies=-1)
+    create_topic(BlockingWire(address), BYSTANDER_TOPIC, partitions=1, copies=-1)
+    create_topic(BlockingWire(address), TARGET_TOPIC, partitions=TARGET_PARTITIONS, copies=-1)
 
 
 def _play(stage: Stage, outcome: Outcome) -> None:

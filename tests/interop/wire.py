@@ -18,6 +18,7 @@ from typing import Self
 
 import crc32c
 from tests.interop import logins
+from tests.kit.frames import framed, receive_frame
 
 ANSWER_SECONDS_MAX = 20.0
 
@@ -67,8 +68,7 @@ class Connection:
 
     def receive(self) -> tuple[int, Reader]:
         """The next response: correlation id and body."""
-        size = struct.unpack(">i", self._exactly(4))[0]
-        body = Reader(self._exactly(size))
+        body = Reader(receive_frame(self.socket))
         return body.int32(), body
 
     def call(self, api_key: int, version: int, body: bytes) -> Reader:
@@ -101,15 +101,6 @@ class Connection:
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         self.close()
-
-    def _exactly(self, count: int) -> bytes:
-        parts = bytearray()
-        while len(parts) < count:
-            part = self.socket.recv(count - len(parts))
-            if not part:
-                raise ConnectionError(f"closed after {len(parts)} of {count} bytes")
-            parts += part
-        return bytes(parts)
 
 
 @contextmanager
@@ -200,8 +191,7 @@ def frame(
     api_key: int, version: int, correlation_id: int, body: bytes, *, client_id: str | None = "raw"
 ) -> bytes:
     """A whole request, size prefix included."""
-    content = int16(api_key) + int16(version) + int32(correlation_id) + string(client_id) + body
-    return int32(len(content)) + content
+    return framed(int16(api_key) + int16(version) + int32(correlation_id) + string(client_id) + body)
 
 
 # -- requests

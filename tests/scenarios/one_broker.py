@@ -5,6 +5,8 @@ import itertools
 from pathlib import Path
 from typing import Any
 
+from tests.kit.frames import read_frame
+
 from odradek.broker.app import Broker
 from odradek.config.broker import BrokerConfig
 from odradek.model.errors import ErrorCode
@@ -44,9 +46,7 @@ class Wire:
 
     async def receive(self) -> Any:
         api_key, version, expected = self._sent.pop(0)
-        async with asyncio.timeout(REPLY_SECONDS):
-            size = int.from_bytes(await self._reader.readexactly(4), "big")
-            frame = await self._reader.readexactly(size)
+        frame = await read_frame(self._reader, seconds=REPLY_SECONDS)
         correlation_id, response = decode_response(api_key, version, frame)
         assert correlation_id == expected
         return response

@@ -15,6 +15,7 @@ from uuid import uuid4
 
 import pytest
 from tests.hostile.frames import Shape, depth_of, filled
+from tests.kit.frames import read_frame
 from tests.kit.waiting import until
 from tests.scenarios.groups.test_share_groups import ANNE, Member, id_of, set_of_group
 from tests.scenarios.loop_steps import HELD_STEPS_MAX, LoopSteps
@@ -145,9 +146,7 @@ async def _exchange(port: int, frame: bytes, seconds: float = ANSWER_SECONDS) ->
     reader, writer = await asyncio.open_connection("127.0.0.1", port)
     writer.write(frame)
     try:
-        async with asyncio.timeout(seconds):
-            size = await reader.readexactly(4)
-            return await reader.readexactly(int.from_bytes(size, "big"))
+        return await read_frame(reader, seconds=seconds)
     except (TimeoutError, ConnectionError, asyncio.IncompleteReadError):
         return b""
     finally:

@@ -13,13 +13,14 @@ import asyncio
 import base64
 import json
 import os
-import struct
 import sys
 import tempfile
 import time
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any, Final
+
+from tests.kit.frames import read_frame
 
 import odradek
 from odradek.cli.serving.broker_processes import Fleet
@@ -166,8 +167,7 @@ async def _log_in(host: str, port: int) -> int:
 async def _ask(reader: asyncio.StreamReader, writer: asyncio.StreamWriter, request: Any, version: int) -> Any:
     key = api_of(request).key
     writer.write(encode_request(RequestHeader(key, version, 1, "stranger"), request))
-    (size,) = struct.unpack(">i", await reader.readexactly(4))
-    return decode_response(key, version, await reader.readexactly(size))[1]
+    return decode_response(key, version, await read_frame(reader))[1]
 
 
 def main() -> None:

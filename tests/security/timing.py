@@ -27,6 +27,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
 
+from tests.kit.frames import receive_exactly
+
 from odradek.cli.serving.broker_processes import Fleet
 from odradek.config.listening.listeners import parse_host_port
 from odradek.protocol import Message, RequestHeader, api_of, decode_response, encode_request
@@ -292,20 +294,10 @@ def _ask(connection: socket.socket, request: Message, version: int) -> tuple[Any
     frame = encode_request(RequestHeader(key, version, 1, "survey"), request)
     began = time.perf_counter_ns()
     connection.sendall(frame)
-    head = _read(connection, 4)
+    head = receive_exactly(connection, 4)
     ended = time.perf_counter_ns()
     (size,) = struct.unpack(">i", head)
-    return decode_response(key, version, _read(connection, size))[1], ended - began
-
-
-def _read(connection: socket.socket, size: int) -> bytes:
-    content = b""
-    while len(content) < size:
-        part = connection.recv(size - len(content))
-        if not part:
-            raise ConnectionError("the broker hung up before it answered")
-        content += part
-    return content
+    return decode_response(key, version, receive_exactly(connection, size))[1], ended - began
 
 
 def main() -> int:

@@ -12,7 +12,7 @@ from typing import Any, Final
 from tests.hostile.attack import log_of
 from tests.hostile.figures import Figures, loop_hold_count, process_time_s
 from tests.hostile.latencies import Bystander, Latencies
-from tests.hostile.peer import Peer, parse_address
+from tests.kit.blocking_wire import BlockingWire, parse_address
 
 from odradek.cli.serving.broker_processes import BrokerProcess, Fleet
 from odradek.protocol.messages.metadata.api_versions import ApiVersionsRequest
@@ -85,7 +85,7 @@ def _weight(directory: Path) -> int:
 
 def _lag_ms(address: tuple[str, int]) -> float:
     most = 0.0
-    with Peer(address, client_id="lag") as peer:
+    with BlockingWire(address, client_id="lag") as peer:
         for _ in range(_LAG_PROBES):
             began = time.monotonic()
             peer.ask(ApiVersionsRequest(), 0)

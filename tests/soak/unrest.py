@@ -14,8 +14,8 @@ from confluent_kafka.admin import AdminClient, NewTopic
 from tests.faults.client_thread import ClientThread
 from tests.hostile.attack import known_to
 from tests.hostile.generated import Batch, Generator, connect, play
-from tests.hostile.peer import Peer, parse_address, request_frame
 from tests.hostile.values import Blowing, array_places
+from tests.kit.blocking_wire import BlockingWire, parse_address, request_frame
 
 from odradek.cli.serving.broker_processes import BrokerProcess, Fleet
 from odradek.protocol.api import APIS
@@ -87,11 +87,11 @@ class Stranger(ClientThread):
         self.faults: list[str] = []
         self._addresses = [parse_address(broker.address) for broker in fleet.brokers[:-1]]
         self._per_second = per_second
-        known = known_to(Peer(self._addresses[0]))
+        known = known_to(BlockingWire(self._addresses[0]))
         self._generator = Generator(seed, known)
         self._blowing = Blowing(known)
         self._chance = random.Random(seed)
-        self._unfinished: deque[Peer] = deque()
+        self._unfinished: deque[BlockingWire] = deque()
 
     def _run(self) -> None:
         try:
@@ -116,7 +116,7 @@ class Stranger(ClientThread):
                     peer.send(self._long_array())
                     peer.receive()
             if number % _UNFINISHED_EVERY == 0:
-                self._leave_unfinished(Peer(self._chance.choice(self._addresses)))
+                self._leave_unfinished(BlockingWire(self._chance.choice(self._addresses)))
         except OSError as error:
             self.troubles[type(error).__name__] += 1
 
@@ -133,7 +133,7 @@ class Stranger(ClientThread):
             self._blowing.request(api.request, version, place, count=count, are_equal=are_equal), version
         )
 
-    def _leave_unfinished(self, peer: Peer) -> None:
+    def _leave_unfinished(self, peer: BlockingWire) -> None:
         """The oldest of a few goes when another comes."""
         self._unfinished.append(peer)
         peer.send(_UNFINISHED)

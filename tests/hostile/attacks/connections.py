@@ -9,8 +9,8 @@ from typing import Final
 
 from tests.hostile.attack import Attack, Stage, in_parallel, until
 from tests.hostile.figures import MEBIBYTE
-from tests.hostile.peer import Peer, request_frame
 from tests.interop.wire import batch, records
+from tests.kit.blocking_wire import BlockingWire, request_frame
 
 from odradek.protocol.messages.data.fetch import FetchPartition, FetchRequest, FetchTopic
 from odradek.protocol.messages.data.produce import PartitionProduceData, ProduceRequest, TopicProduceData
@@ -56,7 +56,7 @@ def _unfinished(stage: Stage) -> None:
             peer.abandon()
 
 
-def _send_slowly(peer: Peer, start: bytes, sent_bytes: int) -> None:
+def _send_slowly(peer: BlockingWire, start: bytes, sent_bytes: int) -> None:
     try:
         peer.send(start)
         for _ in range(0, sent_bytes, len(_PIECE)):

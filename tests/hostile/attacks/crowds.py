@@ -10,7 +10,7 @@ from uuid import UUID
 from tests.hostile.attack import TARGET_TOPIC, Attack, Stage, create_topic, in_parallel
 from tests.hostile.attacks.connections import produce_frame
 from tests.hostile.figures import MEBIBYTE
-from tests.hostile.peer import Peer, parse_address
+from tests.kit.blocking_wire import BlockingWire, parse_address
 
 from odradek.protocol.messages.groups.consumer_group_heartbeat import ConsumerGroupHeartbeatRequest
 from odradek.protocol.messages.metadata.metadata import MetadataRequest, MetadataRequestTopic
@@ -96,7 +96,7 @@ def _produce_and_wait(stage: Stage) -> None:
     leader = stage.fleet.broker(place.leader_id)
     followers = [broker for broker in stage.fleet.brokers if broker is not leader]
     frame = produce_frame(TARGET_TOPIC, 900_000, partition=place.partition_index)
-    peers = [Peer(parse_address(leader.address)) for _ in range(stage.scale.count(60, 20))]
+    peers = [BlockingWire(parse_address(leader.address)) for _ in range(stage.scale.count(60, 20))]
     try:
         for broker in followers:
             broker.pause()

@@ -7,7 +7,7 @@ from typing import Final
 
 from tests.hostile.attack import Attack, Stage, until
 from tests.hostile.attacks.connections import produce_frame
-from tests.hostile.peer import Peer
+from tests.kit.blocking_wire import BlockingWire
 
 from odradek.model.errors import OdradekError
 from odradek.protocol import decode_response
@@ -33,7 +33,7 @@ def _produce(stage: Stage) -> None:
 
 def _too_many_connections(stage: Stage) -> None:
     """More than there are descriptors for; connected clients go on, and afterwards all is well."""
-    peers: list[Peer] = []
+    peers: list[BlockingWire] = []
     try:
         for _ in range(400):
             try:

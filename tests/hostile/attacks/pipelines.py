@@ -7,7 +7,7 @@ import threading
 from typing import Final
 
 from tests.hostile.attack import TARGET_TOPIC, Attack, Stage
-from tests.hostile.peer import Peer, request_frame
+from tests.kit.blocking_wire import BlockingWire, request_frame
 
 from odradek.protocol.messages.metadata.api_versions import ApiVersionsRequest
 from odradek.protocol.messages.metadata.find_coordinator import FindCoordinatorRequest
@@ -45,7 +45,7 @@ def _attack(stage: Stage) -> None:
     stage.notes["answered"] = f"{answered:,} of {count:,}"
 
 
-def _send(peer: Peer, frames: list[bytes], count: int) -> None:
+def _send(peer: BlockingWire, frames: list[bytes], count: int) -> None:
     for start in range(0, count, _BLOCK):
         block = bytearray()
         for number in range(start, min(start + _BLOCK, count)):

@@ -7,6 +7,7 @@ from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 
 import pytest
+from tests.kit.frames import framed
 from tests.kit.waiting import until
 
 from odradek.net import connection as connection_module
@@ -23,10 +24,6 @@ LIMITS = ServerLimits(
     frame_bytes_max=LARGEST, request_bytes_max=2 * LARGEST, response_bytes_max=16 * MEBIBYTE
 )
 LONG_SECONDS = 3600.0
-
-
-def framed(payload: bytes) -> bytes:
-    return struct.pack(">i", len(payload)) + payload
 
 
 class Clock:

@@ -10,6 +10,7 @@ from contextlib import asynccontextmanager, suppress
 from itertools import groupby
 
 import pytest
+from tests.kit.frames import framed, read_frame
 from tests.kit.waiting import until
 
 from odradek.net.connection import Connection
@@ -20,10 +21,6 @@ from odradek.protocol.api import APIS, BROKER_SOFTWARE
 from odradek.runtime.real import real_runtime
 
 PRODUCE, METADATA, OFFSET_COMMIT = 0, 3, 8
-
-
-def framed(payload: bytes) -> bytes:
-    return struct.pack(">i", len(payload)) + payload
 
 
 class Echo:
@@ -86,12 +83,6 @@ async def connected(port: int) -> AsyncIterator[tuple[asyncio.StreamReader, asyn
         writer.close()
         with suppress(ConnectionError):
             await writer.wait_closed()
-
-
-async def read_frame(reader: asyncio.StreamReader) -> bytes:
-    async with asyncio.timeout(20):
-        (size,) = struct.unpack(">i", await reader.readexactly(4))
-        return await reader.readexactly(size)
 
 
 async def test_replies_come_in_the_order_of_the_requests_even_when_a_later_one_is_ready_first() -> None:

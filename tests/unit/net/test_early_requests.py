@@ -1,8 +1,8 @@
 """Requests that come before the answer to an earlier one: received, within one buffer, and served in their turn."""
 
 import asyncio
-import struct
 
+from tests.kit.frames import framed
 from tests.kit.waiting import until
 
 from odradek.net.connection import Connection
@@ -27,10 +27,6 @@ class Slow:
         self.connection = connection
         self.handled += 1
         return self.first if self.handled == 1 else [framed(b"done")]
-
-
-def framed(payload: bytes) -> bytes:
-    return struct.pack(">i", len(payload)) + payload
 
 
 async def until_steady(figure: object) -> int:

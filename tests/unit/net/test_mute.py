@@ -1,11 +1,11 @@
 """A muted connection: what was asked before is answered, what comes later waits."""
 
 import asyncio
-import struct
 from collections.abc import AsyncIterator
 from contextlib import suppress
 
 import pytest
+from tests.kit.frames import framed, read_frame
 
 from odradek.net.connection import Connection
 from odradek.net.listening import OpenListener, ServerLimits
@@ -37,22 +37,16 @@ class Handler:
         return [framed(payload)]
 
 
-def framed(payload: bytes) -> bytes:
-    return struct.pack(">i", len(payload)) + payload
-
-
 class Peer:
     def __init__(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         self.reader = reader
         self.writer = writer
 
     def send(self, *payloads: bytes) -> None:
-        self.writer.write(b"".join(map(framed, payloads)))
+        self.writer.write(framed(*payloads))
 
     async def receive(self) -> bytes:
-        async with asyncio.timeout(20):
-            (size,) = struct.unpack(">i", await self.reader.readexactly(4))
-            return await self.reader.readexactly(size)
+        return await read_frame(self.reader)
 
     async def close(self) -> None:
         """The socket is closed when this returns, also after a reset: the loop may end right after it."""

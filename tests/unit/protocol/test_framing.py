@@ -6,13 +6,10 @@ import struct
 from collections.abc import Callable
 
 import pytest
+from tests.kit.frames import framed
 
 from odradek.protocol import FrameReader, FrameTooLarge, InvalidFrame
 from odradek.protocol.framing import RECEIVE_BYTES_MAX, RECEIVE_BYTES_MIN, TRUSTED_BYTES, TRUSTED_BYTES_MIN
-
-
-def framed(*bodies: bytes) -> bytes:
-    return b"".join(struct.pack(">i", len(body)) + body for body in bodies)
 
 
 def feed(reader: FrameReader, stream: bytes, step: int | None = None) -> list[bytes]:

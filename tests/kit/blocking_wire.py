@@ -1,18 +1,19 @@
-"""A plain blocking connection to a broker, and messages in the schemas' words on it."""
+"""A blocking connection to a broker, for tests on threads of their own: messages of the schemas, or bytes as they are."""
 
 from __future__ import annotations
 
 import socket
 import struct
+from collections import deque
 from contextlib import suppress
 from types import TracebackType
-from typing import Any, Final, Self, TypeVar
+from typing import Any, Final, Self
+
+from tests.kit.frames import receive_frame
 
 from odradek.protocol import Message, RequestHeader, api_of, decode_response, encode_request
 
 ANSWER_SECONDS: Final = 60.0
-
-M = TypeVar("M", bound=Message)
 
 
 def parse_address(text: str) -> tuple[str, int]:
@@ -29,8 +30,11 @@ def request_frame(
     return encode_request(header, message)
 
 
-class Peer:
-    """A context manager. ConnectionError when the broker closes, TimeoutError when it is silent for too long."""
+class BlockingWire:
+    """One connection; a context manager. `ask` sends and waits; `ask_later` and `response` pipeline.
+
+    Raises ConnectionError when the broker closes, TimeoutError when it is silent for too long.
+    """
 
     def __init__(
         self,
@@ -47,6 +51,7 @@ class Peer:
         self.socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         self._client_id = client_id
         self._correlation_id = 0
+        self._waiting: deque[tuple[int, int, int]] = deque()
         try:
             self.socket.connect(address)
         except OSError:
@@ -54,23 +59,35 @@ class Peer:
             raise
 
     def ask(self, message: Message, version: int | None = None) -> Any:
-        """The response to one request, in the newest version that is offered without another."""
+        """Returns the response to one request, in the newest version that is offered without another."""
+        self.ask_later(message, version)
+        return self.response()
+
+    def ask_later(self, message: Message, version: int | None = None) -> None:
+        """Sends a request; `response` returns the responses in the same order."""
         api = api_of(message)
         asked = api.latest_stable if version is None else version
         self._correlation_id += 1
         self.send(request_frame(message, asked, self._correlation_id, client_id=self._client_id))
-        correlation_id, response = decode_response(api.key, asked, self.receive())
-        if correlation_id != self._correlation_id:
-            raise ConnectionError(f"answer {correlation_id} to request {self._correlation_id}")
+        self._waiting.append((api.key, asked, self._correlation_id))
+
+    def response(self) -> Any:
+        api_key, version, expected = self._waiting.popleft()
+        correlation_id, response = decode_response(api_key, version, self.receive())
+        if correlation_id != expected:
+            raise ConnectionError(f"answer {correlation_id} to request {expected}")
         return response
+
+    def expect_no_response(self) -> None:
+        """Says that the last request gets none: a produce request with acks=0."""
+        self._waiting.pop()
 
     def send(self, data: bytes) -> None:
         self.socket.sendall(data)
 
     def receive(self) -> bytes:
-        """The next frame, without its size."""
-        (size,) = struct.unpack(">i", self._exactly(4))
-        return self._exactly(size)
+        """Returns the next frame, without its size."""
+        return receive_frame(self.socket)
 
     def is_closed_within(self, seconds: float) -> bool:
         """Whether the broker hangs up in time; what it sends before is read and dropped."""
@@ -100,12 +117,3 @@ class Peer:
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         self.close()
-
-    def _exactly(self, count: int) -> bytes:
-        received = bytearray()
-        while len(received) < count:
-            part = self.socket.recv(min(count - len(received), 1 << 20))
-            if not part:
-                raise ConnectionError(f"closed after {len(received)} of {count} bytes")
-            received += part
-        return bytes(received)
