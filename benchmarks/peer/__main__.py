@@ -13,7 +13,7 @@ from benchmarks.peer import KafkaNode, PeerAbsentError, fetch_peer
 
 def main() -> int:
     parser = argparse.ArgumentParser(prog="python -m benchmarks.peer", description=__doc__)
-    parser.add_argument("--version", help="a 4.x version; default: the newest in the cache, else published")
+    parser.add_argument("--version", help="a version; default: the newest 4.x in the cache, else published")
     parser.add_argument("--newest", action="store_true", help="ask Maven even when a version is in the cache")
     parser.add_argument("--fetch-only", action="store_true", help="fetch the jars and print their directory")
     parser.add_argument("--data", type=Path, help="keep data here; by default a directory removed at the end")

@@ -10,12 +10,14 @@ import os
 import re
 import shutil
 import subprocess
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from string import Template
 
 ARTIFACTS = ("kafka_2.13", "kafka-tools")
+KAFKA_3 = "3.9.2"
+"""The newest release before 4.0: our clients are tested against its brokers, too."""
 _KAFKA = "org.apache.kafka"
 CANDIDATES_MAX = 6
 MAVEN_SECONDS_MAX = 900
@@ -80,21 +82,32 @@ def fetch_peer(*, version: str | None = None, newest: bool = False) -> PeerJars:
     cached = _cached()
     if version is not None:
         return cached.get(version) or _fetch(version)
-    if cached and not newest:
-        return cached[max(cached, key=_version_order)]
+    latest = _latest(cached)
+    if latest is not None and not newest:
+        return latest
     return _fetch_newest()
 
 
-def cached_peer() -> PeerJars:
-    """The newest version in the cache; never fetches.
+def cached_peer(version: str | None = None) -> PeerJars:
+    """`version`, or the newest 4.x in the cache; never fetches.
 
-    :raises PeerAbsentError: without Java 17, or when nothing has been fetched yet
+    :raises PeerAbsentError: without Java 17, or when it has not been fetched yet
     """
     _require_java()
     cached = _cached()
-    if not cached:
-        raise PeerAbsentError("Apache Kafka was not fetched yet (python -m benchmarks.peer --fetch-only)")
-    return cached[max(cached, key=_version_order)]
+    jars = _latest(cached) if version is None else cached.get(version)
+    if jars is None:
+        named, option = ("", "") if version is None else (f" {version}", f" --version {version}")
+        raise PeerAbsentError(
+            f"Apache Kafka{named} was not fetched yet (python -m benchmarks.peer --fetch-only{option})"
+        )
+    return jars
+
+
+def _latest(cached: Mapping[str, PeerJars]) -> PeerJars | None:
+    """Returns the newest 4.x. An older one is there for tests that name it."""
+    versions = [version for version in cached if _version_order(version) >= (4,)]
+    return cached[max(versions, key=_version_order)] if versions else None
 
 
 def fetch_artifacts(*artifacts: str, version: str, into: Path, group: str = _KAFKA) -> None:

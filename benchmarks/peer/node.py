@@ -64,6 +64,11 @@ _LOGGING = """<?xml version="1.0" encoding="UTF-8"?>
   </Loggers>
 </Configuration>
 """
+_LOGGING_BEFORE_4 = """log4j.rootLogger=INFO, out
+log4j.appender.out=org.apache.log4j.ConsoleAppender
+log4j.appender.out.layout=org.apache.log4j.PatternLayout
+log4j.appender.out.layout.ConversionPattern=[%d] %p %m (%c)%n
+"""
 
 
 class KafkaNode:
@@ -133,7 +138,8 @@ class KafkaNode:
         """Choose ports, write the settings and format the storage. Not part of what a start costs."""
         self._port, controller_port = self._ports or free_ports(2)
         self.directory.mkdir(parents=True, exist_ok=True)
-        (self.directory / "log4j2.xml").write_text(_LOGGING, encoding="utf-8")
+        name, text = self._logging
+        (self.directory / name).write_text(text, encoding="utf-8")
         lines = [f"{key}={value}" for key, value in self._all_settings(controller_port).items()]
         self._settings_file.write_text("\n".join(lines) + "\n", encoding="utf-8")
         if not (self.data_directory / "meta.properties").exists():
@@ -220,8 +226,17 @@ class KafkaNode:
             **self.settings,
         }
 
+    @property
+    def _logging(self) -> tuple[str, str]:
+        """The name and the text of the logging configuration. Kafka 3 logs with Log4j 1."""
+        if self.jars.version.startswith("3."):
+            return "log4j.properties", _LOGGING_BEFORE_4
+        return "log4j2.xml", _LOGGING
+
     def _java(self, *flags: str) -> list[str]:
-        logging = f"-Dlog4j2.configurationFile={self.directory / 'log4j2.xml'}"
+        name, _ = self._logging
+        key = "log4j2.configurationFile" if name.endswith(".xml") else "log4j.configuration"
+        logging = f"-D{key}=file:{self.directory / name}"
         return [java_command(), *flags, logging, "-cp", self.jars.class_path]
 
     def _format_storage(self) -> None:

@@ -189,7 +189,8 @@ _SETTINGS: Final = (
     Reason(
         title="Warm-up tasks of streams groups",
         places=_settings("group", "streams.num.warmup.replicas"),
-        why="Kafka 4.4 keeps the setting to itself, and its assignors do not use it yet",
+        why="Kafka 4.4 keeps the setting to itself, and gives no member a warm-up task: its refiner of assignments "
+        "returns what the assignor made (KAFKA-20665)",
     ),
     Reason(
         title="The assignor of a streams group",

@@ -17,12 +17,13 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from benchmarks.peer import PeerAbsentError, cached_peer, fetch_peer
-from benchmarks.peer.fetch import cache_directory, java_command
+from benchmarks.peer.fetch import KAFKA_3, cache_directory, java_command
 
 _HERE = Path(__file__).parent
 _BUILD_SECONDS_MAX = 900
 NPM_INSTALL = ("npm", "install", "--no-package-lock", "--no-audit", "--no-fund", "--ignore-scripts")
 _COMPLETE = "complete"
+_JAVA_SOURCES = ("java/Clients.java", "java/ShareMember.java")
 
 
 class AbsentError(Exception):
@@ -103,8 +104,13 @@ def _build_java(directory: Path) -> None:
         jars = fetch_peer()
     except PeerAbsentError as reason:
         raise AbsentError(str(reason)) from reason
-    source = str(_HERE / "java" / "Clients.java")
-    run_within("javac", "-cp", jars.class_path, "-d", str(directory), source, within=directory)
+    sources = [str(_HERE / source) for source in _JAVA_SOURCES]
+    run_within("javac", "-cp", jars.class_path, "-d", str(directory), *sources, within=directory)
+
+
+def share_member() -> list[str]:
+    """Returns the command that runs `java/ShareMember.java`. AbsentError unless it was built."""
+    return [*LANGUAGES["java"].ready()[:-1], "ShareMember"]
 
 
 def _java(directory: Path) -> list[str]:
@@ -135,7 +141,7 @@ LANGUAGES = {
             name="java",
             title="java",
             version="as the peer",
-            sources=("java/Clients.java",),
+            sources=_JAVA_SOURCES,
             build=_build_java,
             command=_java,
         ),
@@ -155,5 +161,16 @@ def main(programs: Iterable[Language] = LANGUAGES.values()) -> int:
     return 0
 
 
+def prepare_kafka_3() -> int:
+    """Fetch the broker of `own_client/test_kafka_3.py`; say why where it cannot be had."""
+    try:
+        fetch_peer(version=KAFKA_3)
+    except PeerAbsentError as reason:
+        sys.stdout.write(f"Kafka {KAFKA_3}: absent: {reason}\n")
+    else:
+        sys.stdout.write(f"Kafka {KAFKA_3}: ready\n")
+    return 0
+
+
 if __name__ == "__main__":
-    sys.exit(main())
+    sys.exit(main() or prepare_kafka_3())
