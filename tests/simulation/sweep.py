@@ -10,8 +10,13 @@ from typing import Any, Final
 
 from tests.simulation.bank import Mutant
 from tests.simulation.broker.scenario import run_broker
-from tests.simulation.cluster.faults import ClusterFaults, PageCacheFaults
-from tests.simulation.cluster.scenario import run_cluster, run_page_cache, run_secured
+from tests.simulation.cluster.faults import ClusterFaults, CoordinatorFaults, PageCacheFaults
+from tests.simulation.cluster.scenario import (
+    run_cluster,
+    run_page_cache,
+    run_secured,
+    run_streams_failover,
+)
 from tests.simulation.compaction.scenario import run_compaction
 from tests.simulation.disks.scenario import run_disks
 from tests.simulation.fault_plan import FaultPlan
@@ -47,12 +52,14 @@ SCENARIOS: Final[dict[str, Callable[[World, int, Any], object]]] = {
     "cluster": run_cluster,
     "page_cache": run_page_cache,
     "secured": run_secured,
+    "streams_failover": run_streams_failover,
 }
 
 _CLUSTER_FAULTS: Final[dict[str, type[ClusterFaults]]] = {
     "cluster": ClusterFaults,
     "page_cache": PageCacheFaults,
     "secured": ClusterFaults,
+    "streams_failover": CoordinatorFaults,
 }
 _DIGITS: Final = re.compile(r"[0-9a-f]*\d[0-9a-f]*")
 _LOOKS: Final = READS | {"open", "bring"}

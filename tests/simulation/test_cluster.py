@@ -6,7 +6,7 @@ from collections import Counter
 from functools import cache
 
 import pytest
-from tests.simulation.cluster.faults import ClusterFaults, PageCacheFaults, Strike
+from tests.simulation.cluster.faults import ClusterFaults, CoordinatorFaults, PageCacheFaults, Strike
 from tests.simulation.cluster.plays import profile_of
 from tests.simulation.sweep import plans_of, run_once, run_twice
 
@@ -66,6 +66,20 @@ def test_what_two_machines_remember_outlives_the_memory_of_one(first: int) -> No
     for seed in range(first, first + 8):
         run, _ = run_once("page_cache", seed, PageCacheFaults.draw(seed))
         assert run.failure is None, f"{run.command}\n{run.failure}"
+
+
+@pytest.mark.parametrize("first", range(0, 8, 4))
+def test_a_streams_group_outlives_its_coordinator_and_the_next(first: int) -> None:
+    for seed in range(first, first + 4):
+        run, _ = run_once("streams_failover", seed, CoordinatorFaults.draw(seed))
+        assert run.failure is None, f"{run.command}\n{run.failure}"
+
+
+def test_the_coordinator_of_the_streams_group_is_struck_twice_in_most_runs() -> None:
+    plans = [CoordinatorFaults.draw(seed) for seed in range(40)]
+    struck = [sum(strike.role == "group" for strike in plan.strikes) for plan in plans]
+    assert min(struck) >= 2
+    assert CoordinatorFaults.parse(str(plans[0])) == plans[0]
 
 
 @pytest.mark.parametrize(

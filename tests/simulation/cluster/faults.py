@@ -89,12 +89,7 @@ class ClusterFaults:
         """Plays, where the seed's profile has some; else one family of faults that comes again and again, among others."""
         profile = profile_of(seed)
         if profile != "mix":
-            return cls(
-                tuple(
-                    Strike(kind=kind, role=role, at_s=round(at_s, 2), for_s=round(for_s, 2))
-                    for kind, role, at_s, for_s in draw_plays(seed, profile)
-                )
-            )
+            return cls(_strikes_of(profile, seed))
         rng = stream(seed, "cluster faults")
         theme = rng.choice(_THEMES)
         end_s = rng.uniform(2.0, 7.0)
@@ -118,12 +113,24 @@ class PageCacheFaults(ClusterFaults):
 
     @classmethod
     def draw(cls, seed: int) -> PageCacheFaults:
-        return cls(
-            tuple(
-                Strike(kind=kind, role=role, at_s=round(at_s, 2), for_s=round(for_s, 2))
-                for kind, role, at_s, for_s in draw_plays(seed, "page_cache")
-            )
-        )
+        return cls(_strikes_of("page_cache", seed))
+
+
+class CoordinatorFaults(ClusterFaults):
+    """Those that chase the coordinator of a group from broker to broker."""
+
+    __slots__ = ()
+
+    @classmethod
+    def draw(cls, seed: int) -> CoordinatorFaults:
+        return cls(_strikes_of("coordinators", seed))
+
+
+def _strikes_of(profile: str, seed: int) -> tuple[Strike, ...]:
+    return tuple(
+        Strike(kind=kind, role=role, at_s=round(at_s, 2), for_s=round(for_s, 2))
+        for kind, role, at_s, for_s in draw_plays(seed, profile)
+    )
 
 
 def _parse(text: str) -> Strike:

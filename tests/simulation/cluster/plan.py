@@ -16,6 +16,17 @@ from odradek.testing.sim.disk_faults import CrashKind
 from odradek.testing.sim.entropy import stream
 
 _WORKLOADS: Final = ("transactions", "group", "keyed", "churn", "reassign")
+_STREAMS_GROUP: Final = {
+    "offsets.topic.num.partitions": "1",
+    "group.streams.heartbeat.interval.ms": "300",
+    "group.streams.min.heartbeat.interval.ms": "300",
+    "group.streams.session.timeout.ms": str(SESSION_MS),
+    "group.streams.min.session.timeout.ms": "1000",
+    "group.streams.assignment.interval.ms": "200",
+    "group.streams.initial.rebalance.delay.ms": "300",
+    "group.streams.num.standby.replicas": "1",
+}
+"""One partition of `__consumer_offsets`: a strike at the role `group` hits the coordinator of the group."""
 _ENDINGS: Final = ("power", "power", "clean")
 
 
@@ -114,6 +125,17 @@ class ClusterPlan:
     def secured(self) -> ClusterPlan:
         return replace(self, is_secured=True)
 
+    def with_streams_group(self) -> ClusterPlan:
+        """The group is the work; three replicas, so that coordinators can die one after the other."""
+        return replace(
+            self,
+            workloads=("streams",),
+            replication=min(3, self.broker_count),
+            min_insync=1,
+            session_s=min(self.session_s, 2.0),
+            lag_s=max(0.5, 40 * self.sync_s),
+        )
+
     def topic(self) -> dict[str, str]:
         """Settings of the topic of plain records."""
         return {"min.insync.replicas": str(self.min_insync)}
@@ -155,6 +177,7 @@ class ClusterPlan:
             "log.cleaner.backoff.ms": "500",
             "controlled.shutdown.max.retries": "3",
             "controlled.shutdown.retry.backoff.ms": "200",
+            **(_STREAMS_GROUP | {"default.replication.factor": internal} if "streams" in self.workloads else {}),
             **(secured_settings(f"{host_name(broker_id)}:{PORT}") if self.is_secured else {}),
         }
 

@@ -179,6 +179,40 @@ def _memory_gone(rng: Random, at_s: float) -> list[Line]:
     return [*lines, (kind, rng.choice(roles), at_s + rng.uniform(0.0, 0.8), rng.uniform(0.02, 0.6))]
 
 
+def _succession(rng: Random, at_s: float) -> list[Line]:
+    """The coordinator of a group dies, and then the one that took over, sometimes before the first is back."""
+    lines: list[Line] = []
+    for _ in range(rng.choice((2, 2, 3))):
+        lines.append((rng.choice(("kill", "kill", "power")), "group", at_s, rng.uniform(0.3, 3.0)))
+        at_s += rng.uniform(0.3, 3.0)
+    return lines
+
+
+def _coordinator_cut_short(rng: Random, at_s: float) -> list[Line]:
+    """The coordinator dies in the middle of what it writes, and its successor soon after."""
+    point = rng.choice(("kill/write", "power/write", "power/sync"))
+    return [
+        (point, "group", at_s, rng.uniform(0.5, 3.0)),
+        ("kill", "group", at_s + rng.uniform(1.0, 3.5), rng.uniform(0.3, 2.0)),
+    ]
+
+
+def _coordinator_there_and_back(rng: Random, at_s: float) -> list[Line]:
+    """The coordinator is deposed, a successor changes the group and dies, and the first coordinates again."""
+    return [
+        ("expire", "group", at_s, 0.0),
+        ("kill", "group", at_s + rng.uniform(1.0, 3.0), rng.uniform(0.5, 3.0)),
+    ]
+
+
+def _coordinator_unaware(rng: Random, at_s: float) -> list[Line]:
+    """The coordinator is cut off from its followers, deposed, and still reached by members."""
+    return [
+        ("alone", "group", at_s, rng.uniform(0.8, 2.0)),
+        (rng.choice(("exile", "kill")), "group", at_s + rng.uniform(0.1, 0.7), rng.uniform(1.0, 3.0)),
+    ]
+
+
 _PLAYS: Final[dict[str, Sequence[Play]]] = {
     "storms": (
         _laggard,
@@ -211,6 +245,13 @@ _PLAYS: Final[dict[str, Sequence[Play]]] = {
         _slow_follower,
         _relay,
         _last_stand,
+    ),
+    "coordinators": (
+        _succession,
+        _succession,
+        _coordinator_cut_short,
+        _coordinator_there_and_back,
+        _coordinator_unaware,
     ),
     "terms": (_deposed_controller, _deposed_controller, _busy_controller, _zombie, _back_at_once, _relay),
 }

@@ -17,7 +17,7 @@ from tests.simulation.broker.clients import PORT
 from tests.simulation.cluster.admin import ChurnWork, ReassignWork
 from tests.simulation.cluster.clients import ClusterContext
 from tests.simulation.cluster.commits import CommitWatch
-from tests.simulation.cluster.faults import ClusterFaults, PageCacheFaults
+from tests.simulation.cluster.faults import ClusterFaults, CoordinatorFaults, PageCacheFaults
 from tests.simulation.cluster.guests import GuestWork
 from tests.simulation.cluster.keeper import ClusterKeeper, gather_all
 from tests.simulation.cluster.logins import WORKER, LoginSource
@@ -25,7 +25,12 @@ from tests.simulation.cluster.monitor import ClusterMonitor
 from tests.simulation.cluster.nemesis import Nemesis
 from tests.simulation.cluster.plain import KeyedWork, PlainWork
 from tests.simulation.cluster.plan import ClusterPlan, host_name
-from tests.simulation.cluster.services import ConsumerGroupWork, GroupWork, TransactionWork
+from tests.simulation.cluster.services import (
+    ConsumerGroupWork,
+    GroupWork,
+    StreamsGroupWork,
+    TransactionWork,
+)
 from tests.simulation.cluster.view import ClusterView
 from tests.simulation.cluster.work import Setting, Work
 from tests.simulation.disk_errors import is_disk_trouble
@@ -52,6 +57,7 @@ _WORK: Final[dict[str, Callable[[Setting], Work]]] = {
     "transactions": TransactionWork,
     "group": GroupWork,
     "consumers": ConsumerGroupWork,
+    "streams": StreamsGroupWork,
     "keyed": KeyedWork,
     "churn": ChurnWork,
     "reassign": ReassignWork,
@@ -240,4 +246,10 @@ def run_secured(world: World, seed: int, faults: ClusterFaults) -> None:
 def run_page_cache(world: World, seed: int, faults: PageCacheFaults) -> None:
     """The same where what is acknowledged is in the memory of two machines, and need not be on any disk."""
     plan = ClusterPlan.draw(seed, _BROKER_COUNT).without_flushes()
+    world.run(ClusterScenario(world, seed, faults, plan).run)
+
+
+def run_streams_failover(world: World, seed: int, faults: CoordinatorFaults) -> None:
+    """The same with a streams group, whose coordinators die one after the other, or are deposed and do not know."""
+    plan = ClusterPlan.draw(seed, _BROKER_COUNT).with_streams_group()
     world.run(ClusterScenario(world, seed, faults, plan).run)

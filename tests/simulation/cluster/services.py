@@ -13,6 +13,8 @@ from tests.simulation.groups.consumer_group_members import ConsumerGroupMember
 from tests.simulation.groups.history import GroupHistory
 from tests.simulation.groups.members import GroupMember, check_offset, commit_alone
 from tests.simulation.groups.scenario import SimulatedMember
+from tests.simulation.streams.history import StreamsHistory
+from tests.simulation.streams.members import StreamsMember
 from tests.simulation.transactions.clients import ClientHabits, Late, TransactionalClient, deliver_late
 from tests.simulation.transactions.history import TransactionHistory
 from tests.simulation.transactions.offsets import OFFSETS, OffsetsReader
@@ -109,6 +111,9 @@ class TransactionWork:
 class GroupWork:
     """A classic group. It must settle once all is calm; what was committed is found again."""
 
+    tasks_of_partition = 1
+    """How many things there are to own for each partition of the topic."""
+
     def __init__(self, setting: Setting) -> None:
         self._setting = setting
         rng = setting.stream("group work")
@@ -170,7 +175,7 @@ class GroupWork:
         generations = {member.generation for member in self._members}
         owned = sorted(partition for member in self._members for partition in member.owned or ())
         is_complete = all(member.owned is not None for member in self._members)
-        return is_complete and len(generations) == 1 and owned == list(range(self._partition_count))
+        return is_complete and len(generations) == 1 and owned == list(range(self._partition_count * self.tasks_of_partition))
 
     def undone(self) -> list[str]:
         return [] if self._is_over else ["the group"]
@@ -206,6 +211,30 @@ class ConsumerGroupWork(GroupWork):
             self._setting.stream(f"member {number}"),
             name=f"m{number}",
             topic=SHARED,
+            is_static=is_static,
+            retires=False,
+        )
+
+
+class StreamsGroupWork(GroupWork):
+    """The same with tasks for partitions (KIP-1071). The brokers create the internal topics. Two members share a process, unless
+    they are static."""
+
+    tasks_of_partition = 2
+
+    def _new_history(self) -> GroupHistory:
+        return StreamsHistory()
+
+    def _member(self, number: int, *, is_static: bool) -> SimulatedMember:
+        assert isinstance(self._history, StreamsHistory)
+        return StreamsMember(
+            self._setting.context,
+            self._history,
+            self._setting.stream(f"member {number}"),
+            name=f"m{number}",
+            process_id=f"m{number}" if is_static else f"p{number // 2}",
+            topic=SHARED,
+            partition_count=self._partition_count,
             is_static=is_static,
             retires=False,
         )
