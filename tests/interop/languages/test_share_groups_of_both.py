@@ -166,7 +166,7 @@ KINDS: dict[str, Callable[..., Member]] = {"ours": OurMember, "java": JavaMember
 
 
 @pytest.fixture(scope="module")
-def server(server_kind: str, make_node: Any) -> Iterator[Server]:
+def server(server_kind: Any, make_node: Any) -> Iterator[Server]:
     """A broker whose share groups lock records for six seconds."""
     settings = {
         "group.share.record.lock.duration.ms": str(LOCK_MS),
@@ -343,7 +343,7 @@ class Ledger:
         self.done.update(by_kind["ACCEPT"], by_kind["REJECT"])
 
     def _decide(self, name: str, record: Delivered) -> str:
-        """Returns what the member does: it releases some records at their first delivery, and renews others before it accepts."""
+        """Returns what the member does: it releases some records at their first delivery, and renews others at first."""
         offset = record.offset
         assert offset not in self.done, f"{name} got {record}, which is done"
         assert record.value == str(offset)

@@ -1,5 +1,5 @@
-"""Our clients at a broker of Kafka 3.9, the newest before 4.0: it has no consumer protocol, no share groups, and no topic ids in
-Produce. Where that release was not fetched (`make interop` does it), it is absent.
+"""Our clients at a broker of Kafka 3.9, the newest before 4.0: it has no consumer protocol, no share groups, and no topic ids
+in Produce. Where that release was not fetched (`make interop` does it), it is absent.
 """
 
 from __future__ import annotations
@@ -30,7 +30,9 @@ from odradek.protocol import APIS
 
 SECONDS = 60.0
 COUNT = 500
-_BROKERS_ONLY = "Vote BeginQuorumEpoch EndQuorumEpoch FetchSnapshot Envelope BrokerRegistration BrokerHeartbeat"
+_BROKERS_ONLY = (
+    "Vote BeginQuorumEpoch EndQuorumEpoch FetchSnapshot Envelope BrokerRegistration BrokerHeartbeat"
+)
 
 
 @pytest.fixture(scope="module")
@@ -101,7 +103,9 @@ def test_every_api_that_both_know_has_a_common_version(kafka_3: str) -> None:
     for _ in range(response.int32()):
         key, oldest, newest = response.int16(), response.int16(), response.int16()
         offered[key] = (oldest, newest)
-    known = {key: api for key, api in APIS.items() if key in offered and api.name not in _BROKERS_ONLY.split()}
+    known = {
+        key: api for key, api in APIS.items() if key in offered and api.name not in _BROKERS_ONLY.split()
+    }
     assert len(known) > 50
     apart = {
         api.name: (offered[key], (api.versions.min, api.versions.max))
@@ -147,10 +151,8 @@ def test_the_consumer_protocol_is_refused_with_what_it_needs(kafka_3: str, name:
 def test_a_share_group_is_refused_with_what_it_needs(kafka_3: str, name: str) -> None:
     with ShareConsumer(kafka_3, group_id=name) as consumer:
         consumer.subscribe(name)
-        deadline = time.monotonic() + SECONDS
         with pytest.raises(KafkaError, match=r"[Ss]hare") as refused:
-            while time.monotonic() < deadline:
-                consumer.poll(0.5)
+            consumer.poll(SECONDS)
     assert refused.value.code is ErrorCode.UNSUPPORTED_VERSION
 
 
@@ -182,7 +184,7 @@ def test_transactions_move_offsets_and_hide_what_is_aborted(kafka_3: str, name: 
         assert read(consumer, 1) == [b"11"]
     with Admin(kafka_3) as admin:
         committed = admin.list_group_offsets(name)
-    assert {partition: offset.offset for partition, offset in committed.items()} == positions
+    assert {partition: offset.offset for partition, offset in committed.items() if offset} == positions
 
 
 def test_an_administrator_has_what_the_broker_has(kafka_3: str, name: str) -> None:

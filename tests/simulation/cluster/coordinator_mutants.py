@@ -43,7 +43,7 @@ def remote_markers_not_awaited() -> Patches:
     yield patch.object(ClusterMarkers, "_write_at", write_at)
 
 
-@mutant("members of a streams group are answered before a successor could know what they are told", _STREAMS)
+@mutant("members of a streams group are answered with what no successor would know", _STREAMS)
 def answers_no_successor_knows() -> Patches:
     def committed(self: PartitionLog, last_offset: int) -> Any:
         return None

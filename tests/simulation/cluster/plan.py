@@ -177,7 +177,11 @@ class ClusterPlan:
             "log.cleaner.backoff.ms": "500",
             "controlled.shutdown.max.retries": "3",
             "controlled.shutdown.retry.backoff.ms": "200",
-            **(_STREAMS_GROUP | {"default.replication.factor": internal} if "streams" in self.workloads else {}),
+            **(
+                _STREAMS_GROUP | {"default.replication.factor": internal}
+                if "streams" in self.workloads
+                else {}
+            ),
             **(secured_settings(f"{host_name(broker_id)}:{PORT}") if self.is_secured else {}),
         }
 

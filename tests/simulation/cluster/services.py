@@ -175,7 +175,11 @@ class GroupWork:
         generations = {member.generation for member in self._members}
         owned = sorted(partition for member in self._members for partition in member.owned or ())
         is_complete = all(member.owned is not None for member in self._members)
-        return is_complete and len(generations) == 1 and owned == list(range(self._partition_count * self.tasks_of_partition))
+        return (
+            is_complete
+            and len(generations) == 1
+            and owned == list(range(self._partition_count * self.tasks_of_partition))
+        )
 
     def undone(self) -> list[str]:
         return [] if self._is_over else ["the group"]
@@ -217,8 +221,8 @@ class ConsumerGroupWork(GroupWork):
 
 
 class StreamsGroupWork(GroupWork):
-    """The same with tasks for partitions (KIP-1071). The brokers create the internal topics. Two members share a process, unless
-    they are static."""
+    """The same with tasks for partitions (KIP-1071). The brokers create the internal topics. Two members share a process,
+    unless they are static."""
 
     tasks_of_partition = 2
 
