@@ -6,16 +6,24 @@ import random
 from collections.abc import Iterator
 from typing import Any
 
+import pyarrow as pa
 import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
 from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
-from pyspark.sql.types import DataType
+from pyspark.sql.pandas.types import from_arrow_type, to_arrow_schema
+from pyspark.sql.types import DataType, StructType
+from tests.property.values.sql_types import SPARK_KINDS, SQL_KINDS, sql_types
 
 from odradek.model.errors import ConfigError
 from odradek.streams.plan.schemas import declared
+from odradek.values.arrow_types import SPARK, arrow_type, sql_type
 from odradek.values.ddl import DdlError, parsed_ddl, quoted, struct_type
+from odradek.values.types import SqlType, struct_of_fields
 
 COUNT = 300
+ONLY_SPARKS = ("interval", "variant", "char(", "collate", "time(", "geometry", "geography", "decimal(0,0)")
 NAMES = [
     "a",
     "A1",
@@ -209,7 +217,32 @@ def test_a_text_means_what_it_means_to_spark(spark: SparkSession) -> None:
         outcomes[wanted is not None] += 1
         if handed_on is not None:
             assert _json(spark_type(handed_on)) == _json(wanted), (text, handed_on)
+        if wanted is not None:
+            _check_type(text, wanted)
     assert min(outcomes.values()) > COUNT // 5, outcomes
+
+
+def _check_type(text: str, wanted: DataType) -> None:
+    """The type in our model is Spark's, or Spark has a part that the model does not have."""
+    kind, shown = parsed_ddl(text).type, wanted.simpleString()
+    if kind is None:
+        assert any(part in shown for part in ONLY_SPARKS), text
+    else:
+        assert DataType.fromDDL(kind.ddl).simpleString() == shown, text
+
+
+@settings(max_examples=25, suppress_health_check=list(HealthCheck), deadline=None)
+@given(kinds=st.lists(sql_types((*SQL_KINDS, *SPARK_KINDS)), min_size=4, max_size=8))
+def test_types_of_columns_are_types_of_spark_and_of_arrow(spark: SparkSession, kinds: list[SqlType]) -> None:
+    struct = struct_of_fields([(f"a{index}", kind) for index, kind in enumerate(kinds)])
+    of_spark = DataType.fromDDL(struct.ddl)
+    assert isinstance(of_spark, StructType)
+    of_arrow = to_arrow_schema(of_spark, timezone="UTC")
+    ours = pa.schema(list(arrow_type(struct, SPARK)))
+    assert ours.equals(of_arrow, check_metadata=True)
+    assert str(ours) == str(of_arrow)  # the names of the fields within lists and maps, too
+    assert sql_type(pa.struct(list(of_arrow))) == struct.stored
+    assert from_arrow_type(arrow_type(struct, SPARK)) == of_spark
 
 
 def _json(kind: DataType | None) -> Any:
@@ -250,5 +283,5 @@ def test_streams_and_options_hand_on_what_spark_reads(spark: SparkSession) -> No
 
 def test_a_name_in_quotes_comes_back() -> None:
     for name in ("a", "a`b", "``", "x, y", "'"):
-        ((back, _, _),) = parsed_ddl(f"{quoted(name)} INT").fields or ()
+        ((back, *_),) = parsed_ddl(f"{quoted(name)} INT").fields or ()
         assert back == name

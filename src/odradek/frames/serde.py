@@ -7,12 +7,13 @@ from typing import Any, Final, Literal, TypeAlias
 
 import pyarrow as pa
 
-from odradek.frames.arrow_types import arrow_type, codec_type, present_type, unknown_fields
 from odradek.model.errors import ConfigError, OdradekError
 from odradek.model.public import public
+from odradek.values.arrow_types import CODECS, FRAMES, arrow_type
 from odradek.values.errors import SqlError
 from odradek.values.formats.registered_values import RegisteredValues
 from odradek.values.schema_registry import SchemaRegistryTerms, registry_of
+from odradek.values.types import SqlType, array_of, map_of, struct_of_fields
 
 Part: TypeAlias = Literal["key", "value"]
 """The part of a record."""
@@ -143,15 +144,15 @@ class FrameSerde:
                     part,
                 )
             return column
-        unknown = unknown_fields(values.type, column.type)
+        unknown = _unknown_fields(values.type, column.type)
         if unknown:
             raise SerializationError(
                 f"schema {values.schema.id} of the {part}s of {topic!r} has no field {', '.join(unknown[:_SHOWN_MAX])}",
                 part,
             )
         try:
-            kind = present_type(values.type, column.type)
-            fitting = column.cast(arrow_type(kind)).cast(codec_type(kind))
+            kind = _present_type(values.type, column.type)
+            fitting = column.cast(arrow_type(kind, FRAMES)).cast(arrow_type(kind, CODECS))
         except pa.ArrowException as error:
             raise SerializationError(
                 f"the {part}s are {column.type!s:.200}, and schema {values.schema.id} of {topic!r} is"
@@ -224,7 +225,7 @@ def _deserialized(rows: Any, part: Part, values: RegisteredValues, in_column: bo
         is_wrong = isinstance(member, ValueError)
         decoded.append(None if is_wrong else member)
         errors.append(str(member) if is_wrong else None)
-    column = pa.array(decoded, codec_type(values.type)).cast(arrow_type(values.type))
+    column = pa.array(decoded, arrow_type(values.type, CODECS)).cast(arrow_type(values.type, FRAMES))
     index = rows.schema.get_field_index(part)
     rows = rows.set_column(index, pa.field(part, column.type), column)
     return rows.append_column(f"{part}_error", pa.array(errors, pa.string())) if in_column else rows
@@ -236,3 +237,34 @@ def _unreadable(rows: Any, part: Part, row: int, error: ValueError) -> str:
         topic, partition, offset = (rows.column(name)[row].as_py() for name in names)
         return f"the {part} at offset {offset} of {topic}-{partition} cannot be read: {error!s:.300}"
     return f"the {part} in row {row} cannot be read: {error!s:.300}"
+
+
+def _unknown_fields(kind: SqlType, column: pa.DataType, path: str = "") -> list[str]:
+    """Returns the fields of a column that its schema does not have: a cast drops them in silence."""
+    unknown: list[str] = []
+    if kind.kind == "STRUCT" and pa.types.is_struct(column):
+        known = dict(kind.fields)
+        for index in range(column.num_fields):
+            field = column.field(index)
+            part = known.get(field.name)
+            inside = f"{path}{field.name}"
+            unknown += [inside] if part is None else _unknown_fields(part, field.type, f"{inside}.")
+    elif kind.kind == "ARRAY" and (pa.types.is_list(column) or pa.types.is_large_list(column)):
+        unknown += _unknown_fields(kind.element, column.value_type, path)
+    elif kind.kind == "MAP" and pa.types.is_map(column):
+        unknown += _unknown_fields(kind.element, column.item_type, path)
+    return unknown
+
+
+def _present_type(kind: SqlType, column: pa.DataType) -> SqlType:
+    """Returns the type without the fields that a column lacks: they have the default of their schema, which is no null."""
+    if kind.kind == "STRUCT" and pa.types.is_struct(column):
+        own = {column.field(index).name: column.field(index).type for index in range(column.num_fields)}
+        return struct_of_fields(
+            [(name, _present_type(part, own[name])) for name, part in kind.fields if name in own]
+        )
+    if kind.kind == "ARRAY" and (pa.types.is_list(column) or pa.types.is_large_list(column)):
+        return array_of(_present_type(kind.element, column.value_type))
+    if kind.kind == "MAP" and pa.types.is_map(column):
+        return map_of(kind.map_key, _present_type(kind.element, column.item_type))
+    return kind

@@ -1,19 +1,21 @@
 """The DDL of columns, `id BIGINT, name STRING`, parsed as Spark's own parser reads it.
 
 A program is written before a JVM runs, and Spark would not name the option or the argument that a text came from. So the
-grammar is here once more: what Spark refuses is refused with a reason, and what it takes is cut into fields. The types stay
-the user's text. `tests/spark/test_ddl.py` compares both parsers over generated texts.
+grammar is here once more: what Spark refuses is refused with a reason, and what it takes is cut into fields. What goes on to
+Spark is the user's text; `type` is the same type in the model of `types.py`, for checks before a JVM runs.
+`tests/spark/test_ddl.py` compares both parsers over generated texts.
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Final, NamedTuple, NoReturn
 
 from odradek.model.errors import ConfigError
 from odradek.model.java_numbers import is_digits
+from odradek.values.types import STRING, SqlType, array_of, decimal_of, map_of, struct_of_fields
 
 _SPACE: Final = r"[ \t\n\f\r\u000b\u00a0\u1680\u2000-\u200a\u2028\u202f\u205f\u3000]+"
 _TOKEN: Final = re.compile(
@@ -28,12 +30,19 @@ _COMMENT_EDGE: Final = re.compile(r"/\*|\*/")
 _NUMBER: Final = re.compile(r"[0-9]+(?:[lsy]|(?:e[0-9]+)?(?:f|d|bd)?)", re.IGNORECASE)
 """Words that Spark takes for numbers, and not for names."""
 _DECIMALS: Final = ("decimal", "dec", "numeric")
-_PLAIN: Final = frozenset(
-    {
-        *("boolean", "tinyint", "byte", "smallint", "short", "int", "integer", "bigint", "long"),
-        *("float", "real", "double", "date", "binary", "void", "variant", "timestamp_ltz", "timestamp_ntz"),
-    }
-)
+_PLAIN: Final[dict[str, SqlType | None]] = {
+    **dict.fromkeys(("tinyint", "byte"), SqlType(kind="TINYINT")),
+    **dict.fromkeys(("smallint", "short"), SqlType(kind="SMALLINT")),
+    **dict.fromkeys(("int", "integer"), SqlType(kind="INTEGER")),
+    **dict.fromkeys(("bigint", "long"), SqlType(kind="BIGINT")),
+    **dict.fromkeys(("float", "real"), SqlType(kind="FLOAT")),
+    **{name: SqlType(kind=name.upper()) for name in ("boolean", "double", "date")},
+    **{name: SqlType(kind=name.upper()) for name in ("timestamp_ltz", "timestamp_ntz")},
+    "binary": SqlType(kind="BYTES"),
+    "void": SqlType(kind="NULL"),
+    "variant": None,
+}
+"""Types that are one word."""
 _INTERVALS: Final = {
     "year": ("month",),
     "month": (),
@@ -54,11 +63,15 @@ class DdlError(ValueError):
 
 
 class DdlField(NamedTuple):
-    """One field. `kind`: the text of its type. `rest`: NOT NULL and COMMENT as they follow it; often empty."""
+    """One field.
+
+    `kind`: the text of its type. `rest`: NOT NULL and COMMENT as they follow it; often empty. `type`: as in `Ddl`.
+    """
 
     name: str
     kind: str
     rest: str
+    type: SqlType | None
 
     @property
     def ddl(self) -> str:
@@ -69,10 +82,14 @@ class DdlField(NamedTuple):
 class Ddl:
     """A parsed DDL text.
 
-    With `fields` None the text is one type, `kind`."""
+    With `fields` None the text is one type, `kind`. `type`: the type, a STRUCT for fields, without NOT NULL and comments. None:
+    it contains a type that only Spark has, such as INTERVAL, VARIANT or VARCHAR(7). A TIMESTAMP is a TIMESTAMP_LTZ, as Spark's
+    default is.
+    """
 
     fields: tuple[DdlField, ...] | None
     kind: str
+    type: SqlType | None
 
 
 class _Token(NamedTuple):
@@ -159,12 +176,12 @@ class _Parser:
     def whole_fields(self) -> Ddl:
         fields = self._fields()
         self._end()
-        return Ddl(tuple(fields), self._since(0))
+        return Ddl(tuple(fields), self._since(0), _struct_type(fields))
 
     def whole_type(self) -> Ddl:
-        self._type("")
+        kind = self._type("")
         self._end()
-        return Ddl(None, self._since(0))
+        return Ddl(None, self._since(0), kind)
 
     def _end(self) -> None:
         if self._peek() is not _END:
@@ -211,13 +228,13 @@ class _Parser:
             self._refuse(f"{token.text} is a number and no name; put it into `backquotes`")
         self._accepts(":")
         start = self._next
-        self._type(f"field {token.text}")
+        kind_type = self._type(f"field {token.text}")
         kind, start = self._since(start), self._next
         if not self._accepts("not", "null"):
             self._accepts("!", "null")
         self._comment(token.text)
         name = token.text[1:-1].replace("``", "`") if token.kind == "name" else token.text
-        return DdlField(name, kind, self._since(start))
+        return DdlField(name, kind, self._since(start), kind_type)
 
     def _comment(self, name: str) -> None:
         if not self._accepts("comment"):
@@ -227,7 +244,8 @@ class _Parser:
         while self._peek().kind == "text":
             self._advance()
 
-    def _type(self, where: str) -> None:
+    def _type(self, where: str) -> SqlType | None:
+        """Reads a type. Returns None for a type that only Spark has."""
         self._depth += 1
         if self._depth > _DEPTH_MAX:
             self._refuse(f"it is nested more than {_DEPTH_MAX} deep")
@@ -236,31 +254,34 @@ class _Parser:
         if token.kind != "word":
             self._refuse(f"{where} has no type".strip())
         read = _READERS.get(kind)
-        if read is not None:
-            read(self, f"{where}, {token.text}" if where else token.text)
-        elif kind not in _PLAIN:
+        if read is None and kind not in _PLAIN:
             self._refuse(f"{where or 'it'} has the type {token.text}, which does not exist")
-        elif self._peek().text == "(":
+        if read is None and self._peek().text == "(":
             self._refuse(f"{where or 'it'} has the type {token.text}, which has no length")
+        inner = f"{where}, {token.text}" if where else token.text
+        sql_type = _PLAIN[kind] if read is None else read(self, inner)
         self._depth -= 1
+        return sql_type
 
-    def _struct(self, where: str) -> None:
+    def _struct(self, where: str) -> SqlType | None:
         self._expect("<", where)
-        if self._peek().text != ">":
-            self._fields()
+        fields = self._fields() if self._peek().text != ">" else []
         self._expect(">", where)
+        return _struct_type(fields)
 
-    def _array(self, where: str) -> None:
+    def _array(self, where: str) -> SqlType | None:
         self._expect("<", where)
-        self._type(where.rpartition(", ")[0])
+        element = self._type(where.rpartition(", ")[0])
         self._expect(">", where)
+        return None if element is None else array_of(element)
 
-    def _map(self, where: str) -> None:
+    def _map(self, where: str) -> SqlType | None:
         self._expect("<", where)
-        self._type(where.rpartition(", ")[0])
+        key = self._type(where.rpartition(", ")[0])
         self._expect(",", where)
-        self._type(where.rpartition(", ")[0])
+        value = self._type(where.rpartition(", ")[0])
         self._expect(">", where)
+        return None if key is None or value is None else map_of(key, value)
 
     def _numbers(self, where: str, count_max: int) -> list[int]:
         """Returns the whole numbers in brackets, if there are brackets."""
@@ -280,7 +301,7 @@ class _Parser:
             self._refuse(f"{where}: {token.text:.40} is too large")
         return int(token.text)
 
-    def _decimal(self, where: str) -> None:
+    def _decimal(self, where: str) -> SqlType | None:
         field, _, name = where.rpartition(", ")
         numbers = self._numbers(where, 2)
         digits, scale = (*numbers, 10, 0)[:2] if len(numbers) != 1 else (numbers[0], 0)
@@ -289,32 +310,36 @@ class _Parser:
             self._refuse(
                 f"{field or 'it'} is {name.upper()}({shown}): at most {_DIGITS_MAX} digits, not more behind the point"
             )
+        return decimal_of(digits, scale) if digits else None
 
-    def _string(self, where: str) -> None:
+    def _string(self, where: str) -> SqlType | None:
         if self._peek().text == "(":
             self._refuse(f"{where} has no length: write VARCHAR(…)")
-        self._collation(where)
+        return None if self._has_collation(where) else STRING
 
     def _characters(self, where: str) -> None:
         numbers = self._numbers(where, 1)
         if not numbers:
             self._refuse(f"{where} needs a length, such as (10)")
-        self._collation(where)
+        self._has_collation(where)
 
-    def _collation(self, where: str) -> None:
+    def _has_collation(self, where: str) -> bool:
+        """Reads COLLATE and its name, and returns whether it was there."""
         if not self._accepts("collate"):
-            return
+            return False
         while True:
             if self._advance().kind not in ("word", "name"):
                 self._refuse(f"{where} COLLATE needs a name")
             if not self._accepts("."):
-                return
+                return True
 
-    def _timestamp(self, where: str) -> None:
+    def _timestamp(self, where: str) -> SqlType:
         if self._peek().text == "(":
             self._refuse(f"{where} has no number of digits")
-        if not self._accepts("with", "local", "time", "zone"):
-            self._accepts("without", "time", "zone")
+        if self._accepts("without", "time", "zone"):
+            return SqlType(kind="TIMESTAMP_NTZ")
+        self._accepts("with", "local", "time", "zone")
+        return SqlType(kind="TIMESTAMP_LTZ")
 
     def _time(self, where: str) -> None:
         numbers = self._numbers(where, 1)
@@ -344,7 +369,7 @@ class _Parser:
         raise DdlError(reason)
 
 
-_READERS: Final[dict[str, Callable[[_Parser, str], None]]] = {
+_READERS: Final[dict[str, Callable[[_Parser, str], SqlType | None]]] = {
     "struct": _Parser._struct,
     "array": _Parser._array,
     "map": _Parser._map,
@@ -357,6 +382,11 @@ _READERS: Final[dict[str, Callable[[_Parser, str], None]]] = {
     **dict.fromkeys(_DECIMALS, _Parser._decimal),
     **dict.fromkeys(("char", "character", "varchar"), _Parser._characters),
 }
+
+
+def _struct_type(fields: Sequence[DdlField]) -> SqlType | None:
+    typed = [(field.name, field.type) for field in fields if field.type is not None]
+    return struct_of_fields(typed) if len(typed) == len(fields) else None
 
 
 def _joined(tokens: list[_Token]) -> str:

@@ -25,11 +25,15 @@ _SPARK: Final = {
     "TIME": "INT",
     "TIMESTAMP": "TIMESTAMP",
     "NULL": "VOID",
+    "TINYINT": "TINYINT",
+    "SMALLINT": "SMALLINT",
     "FLOAT": "FLOAT",
     "TIMESTAMP_LTZ": "TIMESTAMP",
     "TIMESTAMP_NTZ": "TIMESTAMP_NTZ",
 }
-_SPARK_ONLY: Final = ("NULL", "FLOAT", "TIMESTAMP_LTZ", "TIMESTAMP_NTZ")
+_SPARK_ONLY: Final = ("NULL", "TINYINT", "SMALLINT", "FLOAT", "TIMESTAMP_LTZ", "TIMESTAMP_NTZ")
+_STORED: Final = {"TIME": "INTEGER", "TIMESTAMP": "TIMESTAMP_LTZ"}
+"""Types that Spark does not have, and the ones that hold their values there."""
 _NAMES: Final = {
     "INT": "INTEGER",
     "VARCHAR": "STRING",
@@ -48,8 +52,9 @@ class SqlType:
     expression that is only `NULL`; LAMBDA of an argument such as `x => x + 1`; UNIT of a unit of time such as DAYS.
 
     `parts`: the element of an ARRAY, key and value of a MAP, the result of a LAMBDA. `fields`: of a STRUCT, in order.
-    A TIME is the milliseconds since midnight in Spark, as records have it. FLOAT, TIMESTAMP_LTZ and TIMESTAMP_NTZ come from
-    schema files of Spark's programs: no statement names them. The last two keep microseconds, a TIMESTAMP keeps milliseconds.
+    A TIME is the milliseconds since midnight in Spark, as records have it. TINYINT, SMALLINT, FLOAT, TIMESTAMP_LTZ and
+    TIMESTAMP_NTZ come from DDL and schema files of Spark's programs: no statement names them. The last two keep microseconds,
+    a TIMESTAMP keeps milliseconds.
     """
 
     kind: str
@@ -65,7 +70,7 @@ class SqlType:
             case "ARRAY" | "MAP" | "LAMBDA":
                 return f"{self.kind}<{', '.join(map(str, self.parts))}>"
             case "STRUCT":
-                return f"STRUCT<{', '.join(f'`{name}` {kind}' for name, kind in self.fields) or ' '}>"
+                return f"STRUCT<{', '.join(f'{_quoted(name)} {kind}' for name, kind in self.fields) or ' '}>"
         return self.kind
 
     @property
@@ -81,6 +86,17 @@ class SqlType:
             case "LAMBDA" | "UNIT":
                 raise SqlError(f"{self} is an argument of a function and no value")
         return _SPARK[self.kind]
+
+    @property
+    def stored(self) -> SqlType:
+        """The type that Spark's schema shows for a column of this type: what `values.ddl` reads of `ddl`."""
+        return SqlType(
+            kind=_STORED.get(self.kind, self.kind),
+            precision=self.precision,
+            scale=self.scale,
+            parts=tuple(part.stored for part in self.parts),
+            fields=tuple((name, kind.stored) for name, kind in self.fields),
+        )
 
     @property
     def fields_ddl(self) -> str:

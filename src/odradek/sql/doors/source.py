@@ -36,15 +36,14 @@ from odradek.sql.metastore.catalog import Source
 from odradek.sql.queries.expressions import Row
 from odradek.sql.queries.source_rows import SourceRows
 from odradek.telemetry import events
+from odradek.values.arrow_types import SPARK, arrow_type
 from odradek.values.formats.row_codec import UnreadableRecord
 from odradek.values.types import SqlType
 
 if TYPE_CHECKING:
     import pyarrow as pa
-    from pyspark.sql.pandas import types as pandas_types
 else:
     pa = lazy("pyarrow")
-    pandas_types = lazy("pyspark.sql.pandas.types")
 
 _log = events.get("sql")
 FORMAT: Final = "odradek_sql"
@@ -206,9 +205,9 @@ def comment_of(source: Source) -> str:
 
 
 def _batches(rows: SourceRows, schema: StructType) -> Callable[[list[Row]], pa.RecordBatch]:
-    arrow = pandas_types.to_arrow_schema(schema, timezone="UTC")
     columns = shown_columns(rows.source)
     converted = [(name, to_arrow(columns[name])) for name in schema.fieldNames()]
+    arrow = pa.schema([(name, arrow_type(columns[name], SPARK)) for name in schema.fieldNames()])
 
     def batch_of(decoded: list[Row]) -> pa.RecordBatch:
         arrays = [

@@ -53,25 +53,30 @@ def avro_schema(columns: tuple[FormatColumn, ...], name: str | None = None, *, w
     """Returns the schema that is registered for these columns. Raises SqlError for a type that Avro does not have."""
     check_names("AVRO", [(column.name, column.type) for column in columns])
     if not wrapped:
-        return _avro_type(columns[0].type, _RECORD, columns[0].name)
+        return _avro_type(columns[0].type, _RECORD, columns[0].name, set())
+    record = name or _RECORD
+    known = {record}
     return {
         "type": "record",
-        "name": (name or _RECORD).rpartition(".")[2],
-        "namespace": (name or _RECORD).rpartition(".")[0],
-        "fields": [_avro_field(column.name, column.type, name or _RECORD) for column in columns],
+        **_name(record),
+        "fields": [_avro_field(column.name, column.type, record, known) for column in columns],
     }
 
 
-def _avro_field(name: str, kind: SqlType, parent: str) -> dict[str, Any]:
-    return {"name": name, "type": ["null", _avro_type(kind, parent, name)], "default": None}
+def _name(full_name: str) -> dict[str, str]:
+    namespace, _, name = full_name.rpartition(".")
+    return {"name": name, "namespace": namespace}
 
 
-def _avro_type(kind: SqlType, parent: str, name: str) -> Any:
+def _avro_field(name: str, kind: SqlType, parent: str, known: set[str]) -> dict[str, Any]:
+    return {"name": name, "type": ["null", _avro_type(kind, parent, name, known)], "default": None}
+
+
+def _avro_type(kind: SqlType, parent: str, name: str, known: set[str]) -> Any:
+    """Returns the type of a field. `known`: names of records that the schema has; Avro has each of them once."""
     simple = _SIMPLE.get(kind.kind)
     if simple is not None:
         return simple
-    path = f"{parent}_{name}"
-    named = {"name": path.rpartition(".")[2], "namespace": path.rpartition(".")[0]}
     match kind.kind:
         case "DECIMAL":
             return {
@@ -81,23 +86,36 @@ def _avro_type(kind: SqlType, parent: str, name: str) -> Any:
                 "scale": kind.scale,
             }
         case "ARRAY":
-            return {"type": "array", "items": ["null", _avro_type(kind.element, parent, name)]}
+            return {"type": "array", "items": ["null", _avro_type(kind.element, parent, name, known)]}
         case "MAP" if kind.map_key.kind == "STRING":
+            path = _record_name(parent, name, known)
             value = {
                 "name": "value",
-                "type": ["null", _avro_type(kind.element, path, "MapValue")],
+                "type": ["null", _avro_type(kind.element, path, "MapValue", known)],
                 "default": None,
             }
             fields = [{"name": "key", "type": ["null", "string"], "default": None}, value]
-            entry = {"type": "record", **named, "fields": fields, "connect.internal.type": "MapEntry"}
+            entry = {"type": "record", **_name(path), "fields": fields, "connect.internal.type": "MapEntry"}
             return {"type": "array", "items": entry, "connect.internal.type": "MapEntry"}
         case "STRUCT":
+            path = _record_name(parent, name, known)
             return {
                 "type": "record",
-                **named,
-                "fields": [_avro_field(field, part, path) for field, part in kind.fields],
+                **_name(path),
+                "fields": [_avro_field(field, part, path, known) for field, part in kind.fields],
             }
     raise SqlError(f"AVRO has no {kind}")
+
+
+def _record_name(parent: str, name: str, known: set[str]) -> str:
+    """Returns Kafka Connect's name of a record, with a number where another one has it: `c` of `a_b` and `b_c` of `a` do."""
+    path = f"{parent}_{name}"
+    numbered, number = path, 1
+    while numbered in known:
+        number += 1
+        numbered = f"{path}_{number}"
+    known.add(numbered)
+    return numbered
 
 
 # ---- a schema as columns

@@ -172,6 +172,8 @@ class _TextWriter:
         return name, ["", self.message(name, kind.fields, indent)]
 
     def _options(self, kind: SqlType) -> str:
+        if kind.kind == "ARRAY":
+            kind = kind.element
         if kind.kind != "DECIMAL":
             return ""
         self.imports.add(_META_FILE)
@@ -330,7 +332,7 @@ class _Columns:
     def _field(self, part: Any, above: tuple[str, ...]) -> SqlType:
         if is_map(part) and (self.types.is_sql or part.message_type.GetOptions().map_entry):
             key, value = part.message_type.fields
-            return map_of(self._single(key, above), self._single(value, above))
+            return map_of(self._single(key, above), self._field(value, above))
         single = self._single(part, above)
         return array_of(single) if part.is_repeated else single
 
