@@ -77,7 +77,7 @@ def test_bad_records_are_kept_with_their_origin_and_good_ones_go_on(
     assert [letter.value for letter in letters] == BAD
     assert {letter.key for letter in letters} == {b"\xfek"}
     assert letters[1].origin == Origin(topic=source.name, partition=0, offset=3, timestamp_ms=77)
-    assert letters[1].failure.message == 'field amount is "two", not a double'
+    assert letters[1].failure.message == 'field amount is "two", not a DOUBLE'
     assert (letters[1].by.query, letters[1].by.batch) == (query.id, 0)
 
 

@@ -10,6 +10,7 @@ import pyarrow as pa
 
 from odradek.model.exception_text import class_name, text_of
 from odradek.spark.options.option_table import Decoding
+from odradek.values.arrow_types import declared_name
 
 SCHEMA_MISMATCH: Final = "odradek.spark.SchemaMismatch"
 """The name in place of an exception's class: the value is JSON, but not of the declared type."""
@@ -98,11 +99,12 @@ def _shown(value: Any) -> str:
 
 
 def _type_name(kind: pa.DataType) -> str:
-    names = {"string": "a string", "bool": "a boolean", "double": "a double", "float": "a float"}
+    names = {"string": "a string", "bool": "a boolean"}
     if pa.types.is_struct(kind):
         return "an object of the declared fields"
     if pa.types.is_list(kind):
         return "an array"
     if pa.types.is_timestamp(kind):
         return "a timestamp (ISO 8601)"
-    return names.get(str(kind), f"{'an' if str(kind).startswith('i') else 'a'} {kind}")
+    declared = declared_name(kind)
+    return names.get(str(kind), f"{'an' if declared == 'INT' else 'a'} {declared}")

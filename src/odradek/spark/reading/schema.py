@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
+from pyspark.sql.pandas.types import to_arrow_schema
 from pyspark.sql.types import (
     ArrayType,
     BinaryType,
@@ -28,7 +29,6 @@ from pyspark.sql.types import (
 )
 
 from odradek.model.errors import ConfigError
-from odradek.model.lazy import lazy
 from odradek.spark.options.option_table import Decoding
 from odradek.spark.options.options import Projection
 from odradek.spark.rows.columns import COLUMN_TYPES
@@ -36,21 +36,20 @@ from odradek.values.ddl import struct_type
 
 if TYPE_CHECKING:
     import pyarrow as pa
-else:
-    pa = lazy("pyarrow")
 
-_SIMPLE_TYPES: Final[dict[type[DataType], str]] = {
-    BinaryType: "binary",
-    BooleanType: "bool",
-    ByteType: "int8",
-    DoubleType: "float64",
-    FloatType: "float32",
-    IntegerType: "int32",
-    LongType: "int64",
-    ShortType: "int16",
-    StringType: "string",
-    TimestampType: "timestamp[us, tz=UTC]",
-}
+_DECODABLE: Final = (
+    BooleanType,
+    ByteType,
+    DecimalType,
+    DoubleType,
+    FloatType,
+    IntegerType,
+    LongType,
+    ShortType,
+    StringType,
+    TimestampType,
+)
+"""The types of members that JSON is decoded to."""
 
 
 def read_ddl(projection: Projection, comment: str | None = None) -> str:
@@ -111,7 +110,7 @@ def _check_decodable(kind: DataType, path: str) -> None:
             _check_decodable(field.dataType, f"{path}.{field.name}")
     elif isinstance(kind, ArrayType):
         _check_decodable(kind.elementType, f"{path}[]")
-    elif isinstance(kind, BinaryType) or not isinstance(kind, (*_SIMPLE_TYPES, DecimalType)):
+    elif not isinstance(kind, _DECODABLE):
         raise ConfigError(
             f"{path}: JSON decoding does not support {kind.simpleString()};"
             " declare it STRING and convert it in Spark"
@@ -120,20 +119,4 @@ def _check_decodable(kind: DataType, path: str) -> None:
 
 def arrow_schema(schema: StructType) -> pa.Schema:
     """Returns the schema that Spark expects of each batch."""
-    return pa.schema([_arrow_field(field.name, field.dataType, field.nullable) for field in schema.fields])
-
-
-def _arrow_field(name: str, kind: DataType, nullable: bool) -> pa.Field:
-    return pa.field(name, _arrow_type(kind), nullable)
-
-
-def _arrow_type(kind: DataType) -> pa.DataType:
-    if isinstance(kind, StructType):
-        return pa.struct([_arrow_field(field.name, field.dataType, field.nullable) for field in kind.fields])
-    if isinstance(kind, ArrayType):
-        return pa.list_(_arrow_field("element", kind.elementType, kind.containsNull))
-    if isinstance(kind, DecimalType):
-        return pa.decimal128(kind.precision, kind.scale)
-    if isinstance(kind, TimestampType):
-        return pa.timestamp("us", tz="UTC")
-    return pa.type_for_alias(_SIMPLE_TYPES[type(kind)])
+    return to_arrow_schema(schema, timezone="UTC")

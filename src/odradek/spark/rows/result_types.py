@@ -17,6 +17,7 @@ from functools import cache
 from typing import TYPE_CHECKING, Any, Final, NoReturn, TypeAlias
 
 from odradek.model.lazy import lazy
+from odradek.values.arrow_types import declared_name
 
 if TYPE_CHECKING:
     import numpy as np
@@ -60,7 +61,9 @@ class ResultType:
         try:
             return self._fit(value)
         except ValueError as error:
-            raise ValueError(f"{value!s:.200} does not fit the type {self.kind!s:.200}: {error}") from None
+            raise ValueError(
+                f"{value!s:.200} does not fit the type {declared_name(self.kind):.200}: {error}"
+            ) from None
 
     def fitted_before(self, value: Any) -> Any:
         """An earlier result. An earlier version of the program, with another type, may have kept one that does not fit."""
@@ -121,7 +124,7 @@ def _integers(kind: pa.DataType) -> Fitter:
         else:
             number = _whole(value, kind)
         if not low <= number <= high:
-            _refuse(number, f"is not between {low} and {high}, which is what {kind} holds")
+            _refuse(number, f"is not between {low} and {high}, which is what {declared_name(kind)} holds")
         return number
 
     return fit
@@ -132,9 +135,9 @@ def _whole(value: Any, kind: pa.DataType) -> int:
     if isinstance(value, np.generic) and not isinstance(value, (np.datetime64, np.timedelta64)):
         value = value.item()
     if isinstance(value, bool) or not isinstance(value, (int, float, Decimal)):
-        _refuse(value, f"is of the type {type(value).__name__}; {kind} holds whole numbers")
+        _refuse(value, f"is of the type {type(value).__name__}; {declared_name(kind)} holds whole numbers")
     if isinstance(value, (float, Decimal)) and (not math.isfinite(value) or value != int(value)):
-        _refuse(value, f"is no whole number, and {kind} holds only such")
+        _refuse(value, f"is no whole number, and {declared_name(kind)} holds only such")
     return int(value)
 
 
@@ -146,7 +149,7 @@ def _floats(kind: pa.DataType) -> Fitter:
             return None
         number = value if type(value) is float else _real(value, kind)
         if limit is not None and not -limit < number < limit and math.isfinite(number):
-            _refuse(number, f"is too large for {kind}")
+            _refuse(number, f"is too large for {declared_name(kind)}")
         return number
 
     return fit
@@ -157,15 +160,15 @@ def _real(value: Any, kind: pa.DataType) -> float:
     if isinstance(value, np.generic) and not isinstance(value, (np.datetime64, np.timedelta64)):
         value = value.item()
     if isinstance(value, bool) or not isinstance(value, (int, float, Decimal)):
-        _refuse(value, f"is of the type {type(value).__name__}; {kind} holds numbers")
+        _refuse(value, f"is of the type {type(value).__name__}; {declared_name(kind)} holds numbers")
     try:
         number = float(value)  # digits: no text comes here
     except (OverflowError, ValueError):
-        _refuse(value, f"is too large for {kind}")
+        _refuse(value, f"is too large for {declared_name(kind)}")
     if isinstance(value, Decimal) and value.is_finite() and math.isinf(number):
-        _refuse(value, f"is too large for {kind}")
+        _refuse(value, f"is too large for {declared_name(kind)}")
     if isinstance(value, (int, Decimal)) and math.isfinite(number) and number != value:
-        _refuse(value, f"cannot be {kind} exactly: return float(…) of it to have it rounded")
+        _refuse(value, f"cannot be {declared_name(kind)} exactly: return float(…) of it to have it rounded")
     return number
 
 
@@ -178,17 +181,17 @@ def _decimals(kind: pa.DataType) -> Fitter:
         if isinstance(value, np.integer):
             value = value.item()
         if isinstance(value, bool) or not isinstance(value, (int, Decimal)):
-            reason = f"is of the type {type(value).__name__}; {kind} holds Decimal and int"
+            reason = f"is of the type {type(value).__name__}; {declared_name(kind)} holds Decimal and int"
             _refuse(value, f"{reason}: write Decimal(str(x)) for a float")
         number = Decimal(value)
         if not number.is_finite():
-            _refuse(value, f"is no number that {kind} holds")
+            _refuse(value, f"is no number that {declared_name(kind)} holds")
         try:
             rounded = number.quantize(step, context=EXACT)
         except InvalidOperation:
-            _refuse(value, f"has more digits than {kind} holds")
+            _refuse(value, f"has more digits than {declared_name(kind)} holds")
         if abs(rounded) >= limit:
-            _refuse(value, f"has more digits than {kind} holds")
+            _refuse(value, f"has more digits than {declared_name(kind)} holds")
         return rounded
 
     return fit
