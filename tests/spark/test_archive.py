@@ -86,9 +86,19 @@ def test_a_topic_becomes_a_table_and_goes_on_where_it_ended(
 def test_values_are_decoded_and_what_is_not_valid_is_kept(
     spark: SparkSession, topic: Any, run: Run, check: Any, location: ArchiveLocation
 ) -> None:
-    topic.send(
-        b'{"id": 1, "name": "a"}', b'{"id": "no number"}', b"broken", b"", None, timestamp_ms=86_400_000
-    )
+    undecodable = [
+        *(
+            b'{"id": "no number"}',
+            b"broken",
+            b"",
+            b"null",
+            b'[{"id": 5}]',
+            b'{"id": 2}x',
+            b'{"id": 2} {"id": 3}',
+        ),
+        *(b'{"id": 2}]', b'{"id": 2},{"id": 3}', b'{"id": 2}],"v":[{"id": 3}', b'{"id": 2}]}}', b'{"id": 2'),
+    ]
+    topic.send(b' {"id": 1, "name": "a"}\n', *undecodable, None, timestamp_ms=86_400_000)
     columns = row_columns(
         value=ValueFormat.JSON,
         value_schema="id BIGINT, name STRING",
@@ -99,12 +109,10 @@ def test_values_are_decoded_and_what_is_not_valid_is_kept(
     rows = table(spark, location).orderBy("offset").collect()
     assert [row.value and row.value.asDict() for row in rows] == [
         {"id": 1, "name": "a"},
-        None,
-        None,
-        None,
+        *[None] * len(undecodable),
         None,
     ]
-    assert [row.undecoded for row in rows] == [None, b'{"id": "no number"}', b"broken", b"", None]
+    assert [row.undecoded for row in rows] == [None, *undecodable, None]
     assert {str(row.day) for row in rows} == {"1970-01-02"}
     assert all_faults(check()) == []
     (file, *_) = open_archive(location).files()

@@ -17,15 +17,18 @@ from odradek.archive.store.values import KEY_HEADER, TIME_HEADER
 from odradek.model.errors import ConfigError
 from odradek.model.lazy import lazy
 from odradek.spark.rows.columns import TIMESTAMP_MS_MAX
+from odradek.spark.rows.json_text import json_value
 from odradek.values.ddl import DdlError, parsed_ddl
 
 if TYPE_CHECKING:
     from pyspark import errors as pyspark_errors
     from pyspark.sql import Column, DataFrame
     from pyspark.sql import functions as sql
+    from pyspark.sql import types
 else:
     pyspark_errors = lazy("pyspark.errors")
     sql = lazy("pyspark.sql.functions")
+    types = lazy("pyspark.sql.types")
 
 SOURCE_COLUMNS: Final = (
     "topic",
@@ -187,10 +190,13 @@ def _decoded(columns: RowColumns) -> Column:
     text = sql.when(sql.is_valid_utf8(text), text)
     if columns.value is ValueFormat.STRING:
         return text
-    schema = f"{_fields_of(columns.value_schema or '')}, {_BAD} STRING"
-    options = {"mode": "PERMISSIVE", "columnNameOfCorruptRecord": _BAD}
-    if columns.value is ValueFormat.CSV:
-        options["escape"] = '"'  # as RFC 4180 has it: a quote within quotes is doubled
-    parse = sql.from_json if columns.value is ValueFormat.JSON else sql.from_csv
-    parsed = parse(text, schema, options)
+    fields = _fields_of(columns.value_schema or "")
+    if columns.value is ValueFormat.JSON:
+        return json_value(text, types.StructType.fromDDL(fields), {}).value
+    options = {
+        "mode": "PERMISSIVE",
+        "columnNameOfCorruptRecord": _BAD,
+        "escape": '"',
+    }  # RFC 4180: a quote is doubled
+    parsed = sql.from_csv(text, f"{fields}, {_BAD} STRING", options)
     return sql.when(parsed[_BAD].isNull(), parsed.dropFields(_BAD))
