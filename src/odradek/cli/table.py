@@ -35,7 +35,7 @@ _ANSWER_S: Final = 30.0
 _ANSWER_BYTES_MAX: Final = 64 << 20
 
 _formats: Final = {
-    "key": "Format of keys: string, bytes, short, int, long, double, json.",
+    "key": "Format of keys: string, bytes, short, int, long, float, double, json.",
     "value": "Format of values: json, string, bytes, short, int, long, float, double.",
     "windows": "Keys are windowed: the size of the windows (10m, '10 minutes'), or session.",
 }

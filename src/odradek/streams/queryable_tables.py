@@ -4,14 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any
 
-from pyspark.sql.types import BinaryType, DataType, IntegerType, LongType, ShortType, StringType, StructType
+from pyspark.sql.types import BinaryType, StringType, StructType
 
 from odradek.client.settings.settings import ConsumerSettings
 from odradek.model.errors import ConfigError
 from odradek.model.lazy import lazy
 from odradek.streams.restore.changelogs import kafka_client
+from odradek.streams.translation.formats import kafka_number
 
 if TYPE_CHECKING:
     from odradek.streams.plan.operators import TopicSink
@@ -23,8 +24,6 @@ if TYPE_CHECKING:
 else:
     http_serving = lazy("odradek.views.http.serving")
     table_view = lazy("odradek.views.table_view")
-
-_IN_BYTES: Final[dict[type[DataType], str]] = {LongType: "long", IntegerType: "int", ShortType: "short"}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -57,7 +56,10 @@ def _format(kind: StructType, form: Format, *, is_bare: bool) -> str:
     column = kind.fields[0].dataType
     if isinstance(column, (StringType, BinaryType)):
         return "string" if isinstance(column, StringType) else "bytes"
-    return _IN_BYTES.get(type(column), "bytes") if form == "kafka" else "json"
+    if form != "kafka":
+        return "json"
+    number = kafka_number(column)
+    return "bytes" if number is None else number.name
 
 
 @dataclass(slots=True)

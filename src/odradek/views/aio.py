@@ -85,7 +85,8 @@ class AsyncTableView:
     ) -> Self:
         """Returns a view that answers: everything that could be read when it was opened is in it. With `wait=False`, at once.
 
-        `key`: string, bytes, short, int, long, double, json. `value`: json, string, bytes, short, int, long, float, double.
+        `key`: string, bytes, short, int, long, float, double, json.
+        `value`: json, string, bytes, short, int, long, float, double.
         `windows`: for windowed keys, as Kafka Streams writes them: the size of the windows, such as "10 minutes", or "session".
         `limits`: memory, descriptors and threads of RocksDB. UNKNOWN_TOPIC_OR_PARTITION when there is no such topic,
         KAFKA_STORAGE_ERROR when the directory cannot be used, REQUEST_TIMED_OUT behind `timeout_s`.

@@ -7,6 +7,7 @@ sign bit turned, doubles in IEEE 754's total order, JSON as `ordered_json.py` sa
 from __future__ import annotations
 
 import json
+import math
 import struct
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
@@ -17,6 +18,8 @@ from odradek.model.java_numbers import double_number, whole_number
 from odradek.views import ordered_json
 
 F = TypeVar("F")
+_SIGN: Final = 0x80
+"""The sign in the first byte of a number."""
 
 
 class KeyFormat(Protocol):
@@ -110,31 +113,40 @@ class IntegerKeys:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class DoubleKeys:
-    """Keys as doubles: IEEE 754, big-endian, as Kafka's serializer writes it; stored in the order of the numbers, -0.0
-    before 0.0."""
+class FloatingKeys:
+    """Keys as floats or doubles: IEEE 754, big-endian, as Kafka's serializers write them; stored in the order of the numbers,
+    -0.0 before 0.0, and NaN last."""
 
-    name: str = "double"
+    name: str
+    layout: struct.Struct
     is_stored_as_is: bool = False
 
     def stored(self, raw: bytes) -> bytes:
-        return ordered_json.sortable_double(struct.unpack(">Q", raw)[0]).to_bytes(8, "big")
+        if len(raw) != self.layout.size:
+            raise ValueError(f"a {self.name} has {self.layout.size} bytes, not {len(raw)}")
+        return _inverted(raw) if raw[0] & _SIGN else bytes((raw[0] ^ _SIGN,)) + raw[1:]
 
     def encode(self, key: Any) -> bytes:
         if not isinstance(key, int | float) or isinstance(key, bool):
-            raise ValueError(f"a double key is a number, not {key!r}")
-        return self.stored(struct.pack(">d", key))
+            raise ValueError(f"a {self.name} key is a number, not {key!r}")
+        try:
+            return self.stored(self.layout.pack(math.nan if key != key else key))
+        except OverflowError:
+            raise ValueError(f"{key} does not fit into a {self.name}") from None
 
     def decode(self, stored: bytes) -> Any:
-        return struct.unpack(">d", ordered_json.double_of(int.from_bytes(stored, "big")).to_bytes(8, "big"))[
-            0
-        ]
+        raw = bytes((stored[0] ^ _SIGN,)) + stored[1:] if stored[0] & _SIGN else _inverted(stored)
+        return self.layout.unpack(raw)[0]
 
     def prefix(self, start: Any) -> bytes:
-        raise ValueError("double keys have no prefixes: ask for a range")
+        raise ValueError(f"{self.name} keys have no prefixes: ask for a range")
 
     def parse(self, text: str) -> Any:
         return double_number(text)
+
+
+def _inverted(data: bytes) -> bytes:
+    return bytes(byte ^ 0xFF for byte in data)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -168,7 +180,8 @@ KEY_FORMATS: Final[Mapping[str, KeyFormat]] = {
         IntegerKeys(name="short", size_bytes=2),
         IntegerKeys(name="int", size_bytes=4),
         IntegerKeys(name="long", size_bytes=8),
-        DoubleKeys(),
+        FloatingKeys(name="float", layout=struct.Struct(">f")),
+        FloatingKeys(name="double", layout=struct.Struct(">d")),
         JsonKeys(),
     )
 }

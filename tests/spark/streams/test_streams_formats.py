@@ -1,20 +1,25 @@
-"""Bare JSON and CSV of streams beside the formats of the room `values`, which the SQL server uses, over generated texts.
+"""Bare JSON, CSV and `kafka` of streams beside the formats of the room `values`, over generated texts and values.
 
 What differs by intent stands in `docs/streams-reference.md`.
 """
 
 from __future__ import annotations
 
+import math
 import os
+import struct
 from decimal import Decimal
 from typing import TYPE_CHECKING, Any, Final
 
 import pytest
 from tests.property.values.generated import Generated
 
+from odradek.model.errors import ConfigError
 from odradek.streams.plan.schemas import declared
+from odradek.values.ddl import parsed_ddl
 from odradek.values.formats import RecordFormat, record_format
-from odradek.values.formats.format_info import FormatInfo
+from odradek.values.formats.format_info import FormatColumn, FormatInfo
+from odradek.values.formats.kafka_format import KafkaFormat
 from odradek.values.types import SqlType, parse_type
 
 if TYPE_CHECKING:
@@ -26,6 +31,15 @@ REFUSED: Final = "refused"
 HOSTILE: Final = (
     *("[1,2]", '[1,"x"]', "[1", '{"a":1}', '{"a":"x"}', "{bad", "null", "", "[null]", "{}", "[]"),
     *('{"a":1}x', '{"a":1} {"a":2}', "[1] x", "[1],[2]", '{"a":1},{"a":2}', '1],"z":[2', "[1]]} x"),
+    *(
+        '[1]],"z":[[2]',
+        '[1]],"v":[[2]',
+        '[1]],"end":1}',
+        '{"a":1}],"v":[{"a":2}',
+        '{"a":1}],"z":[]',
+        '{"a":1}]}}',
+    ),
+    *('{"a":1}]},"m":{"v":[{"a":2}', '{"a":1}]},"n":{"v":[', '[1]]},"__corrupt":[['),
     *("[1,2147483648]", '{"a":2147483648}', '{"a":true}', ' {"a":1} ', '{"a":1}\n', '\ufeff{"a":1}'),
 )
 KINDS: Final = (
@@ -114,10 +128,10 @@ def test_csv_is_the_delimited_format_of_the_sql_server(spark: SparkSession) -> N
     generated = Generated(5)
     rows = [{name: _csv_value(generated, kind) for name, _, kind in columns} for _ in range(ROUNDS)]
     ddl = ", ".join(f"{name} {kind.ddl}" for name, _, kind in columns)
-    struct = StructType.fromDDL(ddl)
-    assert isinstance(struct, StructType)
-    frame = spark.createDataFrame([(row,) for row in rows], StructType().add("__value", struct)).coalesce(1)
-    column = encoded("__value", struct, "csv", bare=False)
+    kind = StructType.fromDDL(ddl)
+    assert isinstance(kind, StructType)
+    frame = spark.createDataFrame([(row,) for row in rows], StructType().add("__value", kind)).coalesce(1)
+    column = encoded("__value", kind, "csv", bare=False)
     written = [row.text for row in frame.select(column.cast("string").alias("text")).collect()]
     by_sql = [(form.encode(row) or b"").decode() for row in rows]
     assert [
@@ -136,3 +150,147 @@ def _csv_value(generated: Generated, kind: SqlType) -> Any:
     if isinstance(value, Decimal):
         return value + 0
     return (value.replace("\0", "") or None) if isinstance(value, str) else value
+
+
+_KAFKA_KINDS: Final = {
+    "short": "SMALLINT",
+    "int": "INT",
+    "long": "BIGINT",
+    "float": "FLOAT",
+    "double": "DOUBLE",
+    "text": "STRING",
+    "raw": "BINARY",
+}
+"""What Kafka has a serializer for, as columns of one frame."""
+_ODD_DOUBLE: Final = struct.unpack(">d", bytes.fromhex("fff8000000000001"))[0]
+"""A NaN of other bits than Java's."""
+
+
+def _kafka_values(generated: Generated) -> dict[str, Any]:
+    narrow = [0.0, -0.0, math.nan, math.inf, -math.inf, 1.5, 2.0**-149, (2 - 2.0**-23) * 2.0**127]
+    return {
+        "short": generated.random.choice((0, -1, 32767, -32768, None)),
+        "int": generated.value(SqlType(kind="INTEGER")),
+        "long": generated.value(SqlType(kind="BIGINT")),
+        "float": generated.random.choice((*narrow, None)),
+        "double": generated.random.choice((generated.value(SqlType(kind="DOUBLE")), _ODD_DOUBLE)),
+        "text": generated.value(SqlType(kind="STRING")),
+        "raw": generated.value(SqlType(kind="BYTES")),
+    }
+
+
+def _kafka_formats() -> dict[str, KafkaFormat]:
+    kinds = {name: parsed_ddl(ddl).type for name, ddl in _KAFKA_KINDS.items()}
+    return {
+        name: KafkaFormat((FormatColumn("value", "value", kind),)) for name, kind in kinds.items() if kind
+    }
+
+
+def test_the_kafka_format_writes_what_the_serializers_of_kafka_write(spark: SparkSession) -> None:
+    from pyspark.sql.types import StructType
+
+    from odradek.streams.translation.formats import encoded
+
+    generated, formats = Generated(6), _kafka_formats()
+    rows = [_kafka_values(generated) for _ in range(ROUNDS)]
+    schema = StructType()
+    for name, ddl in _KAFKA_KINDS.items():
+        schema = schema.add(name, StructType.fromDDL(f"value {ddl}"))
+    frame = spark.createDataFrame([tuple((row[name],) for name in formats) for row in rows], schema).coalesce(
+        2
+    )
+    columns = []
+    for field in schema:
+        assert isinstance(field.dataType, StructType)
+        columns.append(encoded(field.name, field.dataType, "kafka", bare=True).alias(field.name))
+    written = frame.select(*columns).collect()
+    assert [
+        (name, row[name], data[name], form.encode({"value": row[name]}))
+        for row, data in zip(rows, written, strict=True)
+        for name, form in formats.items()
+        if data[name] != form.encode({"value": row[name]})
+    ] == []
+    assert {
+        bytes(data["double"]).hex()
+        for row, data in zip(rows, written, strict=True)
+        if row["double"] is _ODD_DOUBLE
+    } == {"7ff8000000000000"}
+    for name in formats:
+        assert len({data[name] for data in written}) > 3, name
+
+
+def test_the_kafka_format_reads_what_the_deserializers_of_kafka_read(spark: SparkSession) -> None:
+    """But for text that is not UTF-8, which Kafka's replaces by U+FFFD: a stream drops no bytes in silence."""
+    from odradek.streams.translation.formats import decoded
+
+    generated, formats = Generated(7), _kafka_formats()
+    rows = []
+    for _ in range(ROUNDS):
+        values = _kafka_values(generated)
+        good = {name: form.encode({"value": values[name]}) for name, form in formats.items()}
+        size = generated.random.choice((0, 1, 2, 3, 4, 5, 7, 8, 9))
+        odd = {name: generated.random.choice((None, generated.random.randbytes(size))) for name in formats}
+        rows.append(good if generated.chance(0.6) else odd)
+    ddl = ", ".join(f"{name} BINARY" for name in formats)
+    frame = spark.createDataFrame([tuple(row[name] for name in formats) for row in rows], ddl).coalesce(2)
+    columns = []
+    for name, kind in _KAFKA_KINDS.items():
+        content = decoded(declared(kind, "value", "kafka"), name)
+        problem = "cast(null as string)" if content.problem is None else content.problem
+        columns += [content.struct["value"].alias(name), _as_column(problem).alias(f"{name}_problem")]
+    read = frame.select(*columns).collect()
+    different, counts = [], {"read": 0, "refused": 0}
+    for row, seen in zip(rows, read, strict=True):
+        for name, form in formats.items():
+            by_rows = _by_kafka(form, row[name])
+            by_streams = REFUSED if seen[f"{name}_problem"] is not None else _comparable(seen[name])
+            counts["refused" if by_streams == REFUSED else "read"] += 1
+            if name == "text" and by_streams == REFUSED and "\ufffd" in str(by_rows):
+                continue
+            if by_streams != by_rows:
+                different.append((name, row[name], by_streams, by_rows))
+    assert different[:5] == []
+    assert min(counts.values()) > ROUNDS / 10, counts
+
+
+def _as_column(column: Any) -> Any:
+    from pyspark.sql import functions as sf
+
+    return sf.expr(column) if isinstance(column, str) else column
+
+
+def _by_kafka(form: KafkaFormat, data: bytes | None) -> Any:
+    if data is None:
+        return None
+    try:
+        return _comparable(form.decode(data)["value"])
+    except ValueError:
+        return REFUSED
+
+
+def _comparable(value: Any) -> Any:
+    """NaN equals itself, and -0.0 is not 0.0."""
+    return (
+        repr(value) if isinstance(value, float) else bytes(value) if isinstance(value, bytearray) else value
+    )
+
+
+@pytest.mark.parametrize(
+    "kind", ["BOOLEAN", "DECIMAL(5, 2)", "DATE", "TIMESTAMP", "TINYINT", "ARRAY<INT>", "VARIANT"]
+)
+def test_types_without_a_serializer_of_kafka_are_refused_with_those_that_have_one(
+    spark: SparkSession, kind: str
+) -> None:
+    from pyspark.sql.types import StructType
+
+    from odradek.streams.translation.formats import decoded, encoded
+
+    with pytest.raises(
+        ConfigError,
+        match="value_format='kafka' reads what a serializer of Kafka has: STRING, BINARY, SMALLINT",
+    ):
+        decoded(declared(kind, "value", "kafka"), "value")
+    with pytest.raises(
+        ConfigError, match=r"'kafka' writes what a serializer of Kafka has: .* FLOAT and DOUBLE, not"
+    ):
+        encoded("v", StructType.fromDDL(f"value {kind}"), "kafka", bare=True)  # type: ignore[arg-type]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 import struct
 from typing import Any
 
@@ -31,9 +32,10 @@ NUMBERS: dict[str, Any] = {
     "short": st.integers(-(2**15), 2**15 - 1),
     "int": st.integers(-(2**31), 2**31 - 1),
     "long": st.integers(-(2**63), 2**63 - 1),
+    "float": st.floats(allow_nan=False, width=32),
     "double": st.floats(allow_nan=False),
 }
-KAFKA_LAYOUT = {"short": ">h", "int": ">i", "long": ">q", "double": ">d"}
+KAFKA_LAYOUT = {"short": ">h", "int": ">i", "long": ">q", "float": ">f", "double": ">d"}
 
 
 @pytest.mark.parametrize("name", NUMBERS)
@@ -76,12 +78,22 @@ def test_a_prefix_of_an_array_is_a_prefix_of_its_bytes(items: list[Any], more: l
     assert ordered_json.encode([*items, *more]).startswith(ordered_json.encode_prefix(items))
 
 
+@pytest.mark.parametrize("name", ["float", "double"])
+def test_every_nan_that_is_asked_for_is_the_one_that_kafka_writes_and_the_last_key(name: str) -> None:
+    keys, layout = key_format(name), KAFKA_LAYOUT[name]
+    odd = struct.unpack(">d", bytes.fromhex("fff8000000000001"))[0]
+    assert keys.encode(odd) == keys.encode(math.nan) == keys.stored(struct.pack(layout, math.nan))
+    assert keys.encode(math.nan) > keys.encode(math.inf)
+    assert math.isnan(keys.decode(keys.encode(math.nan)))
+
+
 @pytest.mark.parametrize(
     ("name", "raw"),
     [
         ("long", b"1234567"),
         ("int", b""),
         ("double", b"x"),
+        ("float", bytes(8)),
         ("json", b"{"),
         ("json", b"1e999"),
         ("json", b"\xff"),
@@ -101,6 +113,7 @@ def test_bytes_of_another_format_are_refused(name: str, raw: bytes) -> None:
         ("long", True),
         ("short", 40_000),
         ("double", "x"),
+        ("float", 1e300),
         ("json", {1, 2}),
     ],
 )

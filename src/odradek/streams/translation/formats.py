@@ -5,7 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any, Final, NamedTuple
 
+import numpy as np
 import pyarrow as pa
+from pyarrow import compute as pc
 from pyspark.sql import Column
 from pyspark.sql import functions as sf
 from pyspark.sql.pandas.functions import arrow_udf
@@ -14,22 +16,23 @@ from pyspark.sql.types import (
     ArrayType,
     BinaryType,
     DataType,
-    IntegerType,
-    LongType,
+    DoubleType,
+    FloatType,
     MapType,
-    ShortType,
     StringType,
     StructType,
 )
 
 from odradek.model.errors import ConfigError, OdradekError
+from odradek.spark.rows.json_text import json_value
 from odradek.streams.plan.schemas import DeclaredSchema, Format, SchemaFormat
 from odradek.streams.translation.frames import struct_type
+from odradek.values.ddl import parsed_ddl
+from odradek.values.formats.kafka_format import KAFKA_NUMBERS, KafkaNumber
 
 _NESTED: Final = (StructType, ArrayType, MapType)
-_BIG_ENDIAN_BYTES: Final[dict[type[DataType], int]] = {LongType: 8, IntegerType: 4, ShortType: 2}
 _CORRUPT: Final = "__corrupt"
-_JSON: Final = {"mode": "PERMISSIVE", "columnNameOfCorruptRecord": _CORRUPT, "allowSingleQuotes": "false"}
+_JSON: Final = {"allowSingleQuotes": "false"}
 _CSV: Final = {"escape": '"', "ignoreLeadingWhiteSpace": "false", "ignoreTrailingWhiteSpace": "false"}
 """Options of CSV as RFC 4180 and the SQL server's DELIMITED have it: a quote within quotes is doubled, and blanks stay."""
 
@@ -91,7 +94,7 @@ def decoded(schema: DeclaredSchema, role: str) -> Decoded:
     if schema.format == "kafka":
         value, problem = _from_kafka(column, kind, role)
     elif isinstance(kind, _NESTED):
-        value, is_wrong = _from_json(column, kind)
+        value, is_wrong = json_value(column, kind, _JSON)
         problem = sf.when(is_wrong, _not(f"JSON of {schema.ddl}"))
     else:
         value = column if isinstance(kind, (StringType, BinaryType)) else column.try_cast(kind)
@@ -102,23 +105,6 @@ def decoded(schema: DeclaredSchema, role: str) -> Decoded:
 
 def _not(what: str) -> Column:
     return sf.lit(f"it is not {what}")
-
-
-def _from_json(column: Column, kind: DataType) -> tuple[Column, Column]:
-    """Returns an array, map or struct of a JSON text, and whether the text is anything else.
-
-    `from_json` alone reads any text as a struct of nulls, and drops what follows the value. So the text is the only element of
-    a list, with a field after it, and the column of corrupt records tells what does not fit.
-    """
-    wrapper = StructType().add("v", ArrayType(kind)).add("end", IntegerType()).add(_CORRUPT, StringType())
-    text = sf.concat(sf.lit('{"v":['), column, sf.lit('],"end":1}'))
-    parsed = sf.from_json(text, wrapper, _JSON)
-    is_right = (
-        parsed.getField(_CORRUPT).isNull()
-        & parsed.getField("end").eqNullSafe(1)
-        & sf.size(parsed.getField("v")).eqNullSafe(1)
-    )
-    return sf.when(is_right, sf.get(parsed.getField("v"), sf.lit(0))), column.isNotNull() & ~is_right
 
 
 def _from_csv(column: Column, schema: DeclaredSchema) -> Decoded:
@@ -138,19 +124,59 @@ def _from_kafka(column: Column, kind: DataType, role: str) -> tuple[Column, Colu
     if isinstance(kind, StringType):
         text = sf.try_validate_utf8(column.cast("string"))
         return text, sf.when(text.isNull() & column.isNotNull(), _not("text in UTF-8"))
-    size = _BIG_ENDIAN_BYTES.get(type(kind))
-    if size is None:
-        raise ConfigError(
-            f"{role}_format='kafka' reads strings, bytes and whole numbers, not {kind.simpleString()}"
-        )
+    size = _kafka_number(kind, f"{role}_format='kafka' reads").size_bytes
     fits = sf.octet_length(column) == size
-    number = sf.conv(sf.hex(sf.when(fits, column)), 16, -10).cast("bigint")
-    full = 1 << (8 * size)
-    value = number if size == 8 else sf.when(number >= full // 2, number - full).otherwise(number)
+    data = sf.when(fits, column)
     length = sf.concat(
         sf.lit("it has "), sf.octet_length(column), sf.lit(f" bytes, a {kind.simpleString()} has {size}")
     )
-    return value.cast(kind), sf.when(~fits, length)
+    problem = sf.when(~fits, length)
+    if isinstance(kind, (FloatType, DoubleType)):
+        return arrow_column(_floats_of(size), kind, data), problem
+    number = sf.conv(sf.hex(data), 16, -10).cast("bigint")
+    full = 1 << (8 * size)
+    value = number if size == 8 else sf.when(number >= full // 2, number - full).otherwise(number)
+    return value.cast(kind), problem
+
+
+def kafka_number(kind: DataType) -> KafkaNumber | None:
+    """Returns the serializer of Kafka for numbers of a type; None for all others."""
+    simple = None if isinstance(kind, _NESTED) else parsed_ddl(kind.simpleString()).type
+    return None if simple is None else KAFKA_NUMBERS.get(simple.kind)
+
+
+def _kafka_number(kind: DataType, who: str) -> KafkaNumber:
+    number = kafka_number(kind)
+    if number is None:
+        raise ConfigError(
+            f"{who} what a serializer of Kafka has: STRING, BINARY, SMALLINT, INT, BIGINT, FLOAT and DOUBLE,"
+            f" not {kind.simpleString()}"
+        )
+    return number
+
+
+def _floats_of(size: int) -> Callable[[pa.Array], pa.Array]:
+    """Returns a function that makes numbers of IEEE 754 of bytes with this size, and of nulls."""
+
+    def read(datas: pa.Array) -> pa.Array:
+        joined = b"".join(pc.fill_null(datas, bytes(size)).to_pylist())
+        numbers = np.frombuffer(joined, f">f{size}").astype(f"=f{size}")
+        return pa.array(numbers, mask=np.asarray(datas.is_null()))
+
+    return read
+
+
+def _bytes_of_floats(size: int) -> Callable[[pa.Array], pa.Array]:
+    """Returns a function that writes numbers of IEEE 754 with this size. Every NaN is the same one, as Kafka's serializer of
+    doubles writes it."""
+
+    def write(numbers: pa.Array) -> pa.Array:
+        filled = np.asarray(pc.fill_null(numbers, 0.0))
+        data = pa.py_buffer(np.where(np.isnan(filled), np.nan, filled).astype(f">f{size}").tobytes())
+        fixed = pa.FixedSizeBinaryArray.from_buffers(pa.binary(size), len(numbers), [None, data])
+        return pc.if_else(numbers.is_valid(), fixed.cast(pa.binary()), None)
+
+    return write
 
 
 def _by_schema(column: Column, schema: DeclaredSchema, form: SchemaFormat) -> Decoded:
@@ -235,11 +261,9 @@ def encoded(struct: str, kind: StructType, form: Format, *, bare: bool) -> Colum
     if isinstance(field.dataType, (StringType, BinaryType)):
         return value.cast("binary")
     if form == "kafka":
-        size = _BIG_ENDIAN_BYTES.get(type(field.dataType))
-        if size is None:
-            raise ConfigError(
-                f"the format 'kafka' writes strings, bytes and whole numbers, not {field.dataType.simpleString()}"
-            )
+        size = _kafka_number(field.dataType, "the format 'kafka' writes").size_bytes
+        if isinstance(field.dataType, (FloatType, DoubleType)):
+            return arrow_column(_bytes_of_floats(size), BinaryType(), value)
         return sf.unhex(sf.right(sf.lpad(sf.hex(value.cast("bigint")), 16, "0"), sf.lit(2 * size)))
     if isinstance(field.dataType, _NESTED):
         return sf.to_json(value, {"ignoreNullFields": "false"}).cast("binary")

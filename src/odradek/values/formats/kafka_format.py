@@ -2,18 +2,43 @@
 
 from __future__ import annotations
 
+import math
 import struct
 from collections.abc import Mapping
+from dataclasses import dataclass
 from typing import Any, Final
 
 from odradek.values.errors import SqlError
 from odradek.values.formats.format_info import FormatColumn
 
-_NUMBERS: Final = {
-    "INTEGER": struct.Struct(">i"),
-    "BIGINT": struct.Struct(">q"),
-    "DOUBLE": struct.Struct(">d"),
+
+@dataclass(frozen=True, slots=True)
+class KafkaNumber:
+    """A serializer of Kafka for numbers, which are big-endian.
+
+    `name`: what Kafka calls it, as in `LongSerializer`, in lower case.
+    """
+
+    name: str
+    layout: struct.Struct
+
+    @property
+    def size_bytes(self) -> int:
+        return self.layout.size
+
+    def data(self, number: Any) -> bytes:
+        """Returns the bytes of a number. `DoubleSerializer` writes every NaN as the same bytes."""
+        return self.layout.pack(math.nan if number != number else number)
+
+
+KAFKA_NUMBERS: Final[Mapping[str, KafkaNumber]] = {
+    "SMALLINT": KafkaNumber("short", struct.Struct(">h")),
+    "INTEGER": KafkaNumber("int", struct.Struct(">i")),
+    "BIGINT": KafkaNumber("long", struct.Struct(">q")),
+    "FLOAT": KafkaNumber("float", struct.Struct(">f")),
+    "DOUBLE": KafkaNumber("double", struct.Struct(">d")),
 }
+"""Serializers by the kind of a type. A STRING is UTF-8, and BYTES are as they are."""
 
 
 class KafkaFormat:
@@ -29,7 +54,7 @@ class KafkaFormat:
                 f"The 'KAFKA' format only supports a single field. Got: [{named}]", hint="Use JSON"
             )
         (self._column,) = columns
-        if self._column.type.kind not in (*_NUMBERS, "STRING", "BYTES"):
+        if self._column.type.kind not in (*KAFKA_NUMBERS, "STRING", "BYTES"):
             raise SqlError(
                 f"The 'KAFKA' format does not support type '{self._column.type.kind}', column: `{self._column.name}`"
             )
@@ -38,17 +63,17 @@ class KafkaFormat:
         value = values[self._column.column]
         if value is None or isinstance(value, bytes):
             return value
-        number = _NUMBERS.get(self._column.type.kind)
-        return str(value).encode() if number is None else number.pack(value)
+        number = KAFKA_NUMBERS.get(self._column.type.kind)
+        return str(value).encode() if number is None else number.data(value)
 
     def decode(self, data: bytes) -> dict[str, Any]:
-        number = _NUMBERS.get(self._column.type.kind)
+        number = KAFKA_NUMBERS.get(self._column.type.kind)
         if number is None:
             is_bytes = self._column.type.kind == "BYTES"
             return {self._column.column: data if is_bytes else data.decode(errors="replace")}
-        if len(data) != number.size:
-            raise ValueError(f"Size of data received by {self._column.type} is not {number.size}")
-        return {self._column.column: number.unpack(data)[0]}
+        if len(data) != number.size_bytes:
+            raise ValueError(f"Size of data received by {self._column.type} is not {number.size_bytes}")
+        return {self._column.column: number.layout.unpack(data)[0]}
 
 
 class NoneFormat:
