@@ -34,6 +34,23 @@ def test_nan_equals_nan() -> None:
     assert lists.undo([1.0, nans[0]], nans[1]) == [1.0]
 
 
+def test_zeros_with_and_without_a_sign_are_two_values() -> None:
+    zeros = [0.0, -0.0, 0.0, -0.0]
+    for collected in (
+        folded(folds.collected_once(9), *zeros),
+        folds.collected_once(9).merge([0.0], [-0.0, 0.0]),
+        [part["x"] for part in folded(folds.collected_once(9), *({"x": zero} for zero in zeros))],
+        [part[0] for part in folded(folds.collected_once(9), *([zero] for zero in zeros))],
+    ):
+        assert list(map(repr, collected)) == ["0.0", "-0.0"]
+    assert folded(folds.distinct_count(), *zeros) == 2
+    assert folded(folds.only_value(), 0.0, -0.0) is None
+    assert repr(folded(folds.only_value(), -0.0, -0.0)) == "-0.0"
+    lists = folds.collected(9)
+    assert lists.undo is not None
+    assert list(map(repr, lists.undo([0.0, -0.0], -0.0))) == ["0.0"]
+
+
 def test_a_sum_of_decimals_keeps_all_digits() -> None:
     large = Decimal("12345678901234567890123456789012.25")
     fold = folds.total(decimal_of(38, 2))
@@ -47,6 +64,10 @@ def test_a_deviation_that_is_too_large_is_infinity() -> None:
 
 
 def test_a_column_of_values_is_as_value_by_value_and_leaves_the_state() -> None:
+    for fold in (folds.collected_once(9), folds.collected(9)):
+        assert fold.add_column is not None
+        odd = [0.0, -0.0, math.nan, None, -0.0, float("nan"), 1.0]
+        assert repr(fold.add_column([], odd)) == repr(folded(fold, *odd))
     for fold in (folds.collected(4), folds.collected_once(4)):
         assert fold.add_column is not None
         state = [1]

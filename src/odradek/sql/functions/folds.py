@@ -17,6 +17,7 @@ from odradek.values.types import SqlType
 
 HISTOGRAM_SIZE_MAX: Final = 1000
 _NAN: Final = object()
+_NEGATIVE_ZERO: Final = object()
 _BITS: Final = {"INTEGER": 32, "BIGINT": 64}
 
 
@@ -50,30 +51,31 @@ def _order(value: Any) -> Any:
     return (0, value, 1.0) if type(value) is int else value
 
 
-def _has_nan(value: Any) -> bool:
+def _has_nan_or_zero(value: Any) -> bool:
+    """Returns whether a value contains a DOUBLE that Java's `equals` and Python's `==` compare in different ways."""
     if isinstance(value, float):
-        return math.isnan(value)
+        return value == 0.0 or math.isnan(value)
     if isinstance(value, dict):
-        return any(map(_has_nan, value.values()))
-    return isinstance(value, (list, tuple)) and any(map(_has_nan, value))
+        return any(map(_has_nan_or_zero, value.values()))
+    return isinstance(value, (list, tuple)) and any(map(_has_nan_or_zero, value))
 
 
 def _equal(left: Any, right: Any) -> bool:
-    """Compares as Java's `equals` does: NaN equals NaN."""
-    if left == right:
-        return True
+    """Compares as Java's `equals` does: NaN equals NaN, and -0.0 does not equal 0.0."""
     if isinstance(left, float) and isinstance(right, float):
-        return math.isnan(left) and math.isnan(right)
+        return bool(_identity(left) == _identity(right))
     if isinstance(left, dict) and isinstance(right, dict):
         return left.keys() == right.keys() and all(_equal(part, right[name]) for name, part in left.items())
     if isinstance(left, (list, tuple)) and isinstance(right, (list, tuple)):
         return len(left) == len(right) and all(map(_equal, left, right))
-    return False
+    return bool(left == right)
 
 
 def _identity(value: Any) -> Any:
     """Returns a value that is equal, and has one hash, for values that are `_equal`."""
     if isinstance(value, float):
+        if value == 0.0:
+            return 0.0 if math.copysign(1.0, value) > 0 else _NEGATIVE_ZERO
         return _NAN if math.isnan(value) else value
     if isinstance(value, dict):
         return frozenset((name, _identity(part)) for name, part in value.items())
@@ -82,7 +84,7 @@ def _identity(value: Any) -> Any:
 
 def _index_of(values: list[Any], value: Any) -> int | None:
     """Returns the index of the first equal value."""
-    if _has_nan(value):
+    if _has_nan_or_zero(value):
         return next((index for index, held in enumerate(values) if _equal(held, value)), None)
     return values.index(value) if value in values else None
 

@@ -186,6 +186,12 @@ def _keys_of(where: exp.Expr | None, rows: SourceRows) -> list[bytes] | None:
             constants = part.expressions
         if constants is None or any(isinstance(member, exp.Column) for member in constants):
             continue
-        encoded = (rows.keys.encode([constant(member, kind)]) for member in constants)
+        values = [value for member in constants for value in _equal_values(constant(member, kind))]
+        encoded = (rows.keys.encode([value]) for value in values)
         return sorted({key for key in encoded if key is not None})
     return None
+
+
+def _equal_values(value: Any) -> tuple[Any, ...]:
+    """Returns the values that `=` finds equal to a constant: both zeros of DOUBLE are, and each is a key of its own."""
+    return (0.0, -0.0) if isinstance(value, float) and value == 0.0 else (value,)
