@@ -22,9 +22,8 @@ from odradek.values.ddl import DdlError, parsed_ddl
 
 if TYPE_CHECKING:
     from pyspark import errors as pyspark_errors
-    from pyspark.sql import Column, DataFrame
+    from pyspark.sql import Column, DataFrame, types
     from pyspark.sql import functions as sql
-    from pyspark.sql import types
 else:
     pyspark_errors = lazy("pyspark.errors")
     sql = lazy("pyspark.sql.functions")
