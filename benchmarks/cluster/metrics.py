@@ -22,7 +22,7 @@ from odradek.broker.app import Broker
 from odradek.broker.metrics.collection import collected
 from odradek.broker.metrics.listener import MetricsListener
 from odradek.cluster.planning import TopicSpec
-from odradek.config.broker import BrokerConfig
+from odradek.config.loading import load_broker_config
 from odradek.runtime.real import real_runtime
 from odradek.telemetry.exposition import written
 from odradek.telemetry.metrics import Histogram
@@ -73,7 +73,7 @@ async def _read_page(port: int) -> int:
 
 async def scrape_costs(partition_count: int, directory: str, scrapes: int = 5) -> dict[str, float]:
     """Milliseconds, as described above."""
-    config, _ = BrokerConfig.load(
+    config, _ = load_broker_config(
         {"listeners": "PLAINTEXT://127.0.0.1:0", "log.dirs": directory, "metrics.listeners": "127.0.0.1:0"}
     )
     broker = Broker(config, real_runtime())

@@ -28,7 +28,7 @@ from odradek.broker.app import Broker
 from odradek.broker.instruments.record_traces import RecordTraces
 from odradek.broker.instruments.requests import RequestFigures
 from odradek.broker.metrics.collection import MetricsCollection
-from odradek.config.broker import BrokerConfig
+from odradek.config.loading import load_broker_config
 from odradek.config.server import OtlpConfig
 from odradek.model.ids import TopicPartition
 from odradek.net.connection_owner import ConnectionFigures
@@ -111,7 +111,7 @@ class _Traced(SimpleNamespace):
 async def scrape_of(partitions: int) -> dict[str, float]:
     """Returns milliseconds of CPU of a scrape of so many partitions, and the most that one callback of the loop took."""
     with tempfile.TemporaryDirectory(prefix="odradek-metrics-") as folder:
-        config, _ = BrokerConfig.load({"listeners": "PLAINTEXT://127.0.0.1:0", "log.dirs": folder})
+        config, _ = load_broker_config({"listeners": "PLAINTEXT://127.0.0.1:0", "log.dirs": folder})
         broker = Broker(config, real_runtime())
         await broker.start()
         try:

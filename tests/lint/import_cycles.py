@@ -13,14 +13,7 @@ from pathlib import Path
 from typing import Final
 
 SOURCES: Final = Path(__file__).resolve().parents[2] / "src"
-NOT_YET_CUT: Final = ({"odradek.config.broker", "odradek.config.loading", "odradek.config.topic"},)
-"""Cycles that are known. A module more in one of them is refused."""
-
-
-FOLDER_TIES_MAX: Final[Mapping[str, int]] = {}
-"""Folders with cycles between their subfolders, and how many arrows from one to another these have at most. An arrow is one or
-more imports. There are none: the
-cure is the same as for modules."""
+CURE: Final = "move what both sides need below them, or declare a Protocol"
 FILES: Final = "*"
 """Stands for the files that are directly in a folder."""
 
@@ -90,10 +83,6 @@ def cycles(graph: Mapping[str, Sequence[str]]) -> list[list[str]]:
     return sorted(components)
 
 
-def not_yet_cut(component: Sequence[str]) -> bool:
-    return any(set(component) <= known for known in NOT_YET_CUT)
-
-
 Ties = dict[tuple[str, str], list[tuple[str, str]]]
 """Arrows from one folder to another, with the imports of each."""
 
@@ -131,34 +120,29 @@ def _crossing(source: str, target: str, packages: AbstractSet[str]) -> tuple[str
     return None if left == right else (folder, f"{folder}.{left}", f"{folder}.{right}")
 
 
-def too_many_ties(ties: Mapping[str, Ties], maxima: Mapping[str, int]) -> list[str]:
-    """A line for each folder with more arrows than it may have, and for each whose maximum could be lower."""
+def lines_about(ties: Mapping[str, Ties]) -> list[str]:
+    """Returns a line for each folder with such arrows, and below it one for each arrow, those of the fewest imports first."""
     lines = []
-    for folder in sorted({*ties, *maxima}):
-        arrows = ties.get(folder, {})
-        count, limit = len(arrows), maxima.get(folder, 0)
-        if count > limit:
-            lines.append(f"{folder}: {count} arrows tie subfolders in cycles, and {limit} may")
-            for (left, right), imports in sorted(arrows.items(), key=lambda arrow: len(arrow[1])):
-                source, target = imports[0]
-                lines.append(f"  {left} -> {right}: {len(imports)} imports, such as {source} -> {target}")
-        elif count < limit:
-            lines.append(f"{folder}: {count} arrows tie subfolders in cycles: write {count} for {limit}")
+    for folder, arrows in sorted(ties.items()):
+        lines.append(f"{folder}: {len(arrows)} arrows tie subfolders in cycles: {CURE}")
+        for (left, right), imports in sorted(arrows.items(), key=lambda arrow: len(arrow[1])):
+            source, target = imports[0]
+            lines.append(f"  {left} -> {right}: {len(imports)} imports, such as {source} -> {target}")
     return lines
 
 
 def main() -> int:
     """Print each cycle with the imports that tie it."""
     graph = import_graph(SOURCES)
-    refused = [component for component in cycles(graph) if not not_yet_cut(component)]
+    refused = cycles(graph)
     for component in refused:
         members = set(component)
         ties = [
             f"  {source} -> {target}" for source in component for target in graph[source] if target in members
         ]
-        heading = f"import cycle of {len(component)} modules: move what both sides need below them, or declare a Protocol"
+        heading = f"import cycle of {len(component)} modules: {CURE}"
         sys.stdout.write("\n".join([heading, *ties, ""]))
-    lines = too_many_ties(folder_ties(graph), FOLDER_TIES_MAX)
+    lines = lines_about(folder_ties(graph))
     sys.stdout.write("".join(f"{line}\n" for line in lines))
     return 1 if refused or lines else 0
 

@@ -8,7 +8,7 @@ from typing import Any
 from tests.kit.frames import read_frame
 
 from odradek.broker.app import Broker
-from odradek.config.broker import BrokerConfig
+from odradek.config.loading import load_broker_config
 from odradek.model.errors import ErrorCode
 from odradek.protocol import RequestHeader, api_by_name, decode_response, encode_request
 from odradek.protocol.messages.data.fetch import FetchPartition, FetchRequest, FetchTopic
@@ -206,7 +206,7 @@ class Scene:
         """A broker on this scene's data; settings with underscores for dots."""
         values = {"listeners": "PLAINTEXT://127.0.0.1:0", "log.dirs": str(self.directory / "data")}
         values |= {key.replace("_", "."): value for key, value in settings.items()}
-        config, _ = BrokerConfig.load(values)
+        config, _ = load_broker_config(values)
         self.runtime = real_runtime()
         self.broker = Broker(config, self.runtime)
         await self.broker.start()

@@ -20,7 +20,7 @@ from cryptography.hazmat.primitives.serialization import pkcs12
 from tests.kit.waiting import until
 from tests.security.conftest import NOW, Pems, SecureScene
 
-from odradek.config.broker import BrokerConfig
+from odradek.config.loading import load_broker_config
 from odradek.net.outgoing_security import OutgoingSecurity, SecuredProtocol
 from odradek.protocol.messages.metadata.metadata import MetadataRequest
 from odradek.security.tls.authority import CertificateAuthority, CertificateRequest, IssuedCertificate
@@ -217,7 +217,7 @@ async def test_a_connection_names_the_host_that_it_means(pems: Pems, host: str, 
 
     server = await asyncio.start_server(hang_up, "127.0.0.1", 0, ssl=context)
     port = server.sockets[0].getsockname()[1]
-    config, _ = BrokerConfig.load(
+    config, _ = load_broker_config(
         {"listeners": "SSL://:0", "ssl.keystore.location": pems.broker, "ssl.truststore.location": pems.ca}
     )
     certificates = ListenerCertificates("SSL", config.security["SSL"])

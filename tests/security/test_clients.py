@@ -15,7 +15,7 @@ from tests.security.conftest import FIRST_USERS, PROTOCOLS, Pems
 
 import odradek
 from odradek.broker.app import Broker
-from odradek.config.broker import BrokerConfig
+from odradek.config.loading import load_broker_config
 from odradek.model.errors import ConfigError, KafkaError
 from odradek.runtime.real import real_runtime
 from odradek.testing import LocalBroker
@@ -193,7 +193,7 @@ async def test_brokers_log_in_to_each_other(tmp_path: Path, pems: Pems) -> None:
     runtimes = []
     try:
         for node_id in (1, 2):
-            config, _ = BrokerConfig.load(settings(node_id))
+            config, _ = load_broker_config(settings(node_id))
             runtimes.append(real_runtime())
             brokers.append(Broker(config, runtimes[-1]))
             await brokers[-1].start()

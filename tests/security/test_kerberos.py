@@ -16,8 +16,8 @@ from tests.security.conftest import SecureScene, log_in
 from tests.security.kdc import REALM, Kdc, free_port, running_kdc
 
 import odradek
-from odradek.config.broker import BrokerConfig
 from odradek.config.kerberos import KerberosIdentity
+from odradek.config.loading import load_broker_config
 from odradek.model.errors import ConfigError, ErrorCode, KafkaError
 from odradek.testing import LocalBroker
 
@@ -341,4 +341,4 @@ def test_javas_producer_logs_in(
 
 def test_a_listener_without_a_key_says_what_to_set() -> None:
     with pytest.raises(ConfigError, match=r"gssapi\.sasl\.jaas\.config"):
-        BrokerConfig.load({"listeners": "SASL_PLAINTEXT://:9093"})
+        load_broker_config({"listeners": "SASL_PLAINTEXT://:9093"})

@@ -14,8 +14,8 @@ from cryptography.hazmat.primitives.asymmetric import ec, padding, rsa, utils
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from odradek.config.broker import BrokerConfig
 from odradek.config.jaas import parse_jaas
+from odradek.config.loading import load_broker_config
 from odradek.model.errors import ConfigError, ErrorCode, KafkaError
 from odradek.security.sasl.credentials import check_new, first_users, mechanism_name, new_credential
 from odradek.security.sasl.exchange import ClientExchange, LoginRefused, LoginSuccess, ServerExchange
@@ -79,9 +79,9 @@ def test_plain_without_tls_is_refused_unless_asked_for() -> None:
         "sasl.jaas.config": 'x.PlainLoginModule required user_ann="hunter2";',
     }
     with pytest.raises(ConfigError, match="PLAIN sends passwords as they are") as caught:
-        BrokerConfig.load(settings)
+        load_broker_config(settings)
     assert "hunter2" not in str(caught.value)
-    config, _ = BrokerConfig.load({**settings, "odradek.sasl.plain.without.tls.enable": "true"})
+    config, _ = load_broker_config({**settings, "odradek.sasl.plain.without.tls.enable": "true"})
     assert config.security["SASL_PLAINTEXT"].mechanisms["PLAIN"].jaas.users == {"ann": "hunter2"}  # type: ignore[union-attr]
     assert "hunter2" not in repr(config)
 
@@ -438,7 +438,7 @@ def test_claims_may_have_other_names_and_no_user_is_empty() -> None:
 def test_tokens_without_a_signature_count_only_where_asked_for() -> None:
     assert validate(token({"alg": "none"}), accepts_unsigned=True).user == "ann"
     with pytest.raises(ConfigError, match="needs its issuer's keys"):
-        BrokerConfig.load({"listeners": "SASL_PLAINTEXT://:0", "sasl.enabled.mechanisms": "OAUTHBEARER"})
+        load_broker_config({"listeners": "SASL_PLAINTEXT://:0", "sasl.enabled.mechanisms": "OAUTHBEARER"})
 
 
 @pytest.mark.check(31)

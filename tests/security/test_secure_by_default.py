@@ -15,7 +15,7 @@ from odradek.cli.main import cli
 from odradek.cli.serving.cert import cert
 from odradek.cli.serving.secure import secure_source, write_private
 from odradek.client.admin.users import NewPassword
-from odradek.config.broker import BrokerConfig
+from odradek.config.loading import load_broker_config
 from odradek.model.errors import ErrorCode, KafkaError, OdradekError
 from odradek.testing import LocalBroker
 
@@ -39,7 +39,7 @@ def test_secure_makes_what_it_needs_once_and_says_the_password_once(
     again = secure_source(str(place), "127.0.0.1:0")
     assert again == first
     assert capsys.readouterr().err == ""
-    config, warnings = BrokerConfig.load(first.values)
+    config, warnings = load_broker_config(first.values)
     assert warnings == []
     assert password[1] not in repr(config)
 

@@ -14,7 +14,7 @@ from cryptography.hazmat.primitives.asymmetric import rsa
 from cryptography.hazmat.primitives.serialization import pkcs12
 from tests.security.conftest import NOW, Pems, SecureScene
 
-from odradek.config.broker import BrokerConfig
+from odradek.config.loading import load_broker_config
 from odradek.model.errors import ConfigError
 from odradek.protocol.messages.metadata.metadata import MetadataRequest
 from odradek.security.tls.listener_tls import ListenerCertificates
@@ -59,7 +59,7 @@ async def test_a_broker_serves_with_javas_stores(scene: SecureScene, tmp_path: P
 @pytest.mark.parametrize("kind", ["p12", "jks"])
 def test_a_wrong_password_is_named_and_not_shown(pems: Pems, tmp_path: Path, kind: str) -> None:
     settings = {**stored(pems, kind, tmp_path), "ssl.keystore.password": "hunter2", "listeners": "SSL://:0"}
-    config, _ = BrokerConfig.load(settings)
+    config, _ = load_broker_config(settings)
     with pytest.raises(ConfigError, match=r"ssl\.keystore\.password\) is wrong") as caught:
         ListenerCertificates("SSL", config.security["SSL"])
     assert "hunter2" not in str(caught.value)
@@ -132,7 +132,7 @@ def test_what_is_too_weak_in_a_keystore_is_named(
         "ssl.keystore.password": PASSWORD,
         "listeners": "SSL://:0",
     }
-    config, _ = BrokerConfig.load(settings)
+    config, _ = load_broker_config(settings)
     with pytest.raises(ConfigError, match=rf"ssl\.keystore: {words}") as caught:
         ListenerCertificates("SSL", config.security["SSL"])
     assert "password" not in str(caught.value)
@@ -147,7 +147,7 @@ def test_a_store_of_an_unknown_algorithm_does_not_blame_the_password_alone(
     pbes2 = bytes.fromhex("2a864886f70d01050d")
     assert pbes2 in path.read_bytes()
     path.write_bytes(path.read_bytes().replace(pbes2, pbes2[:-1] + b"\x7f"))
-    config, _ = BrokerConfig.load(settings)
+    config, _ = load_broker_config(settings)
     with pytest.raises(
         ConfigError, match=r"protected by an algorithm that is not supported \(`openssl pkcs12"
     ):

@@ -17,7 +17,7 @@ from tests.security.test_mechanisms import JWKS
 
 from odradek.broker.security.issuer_keys import KeySource
 from odradek.cli.doctor.security import check_security
-from odradek.config.broker import BrokerConfig
+from odradek.config.loading import load_broker_config
 from odradek.config.sasl import SaslConfig
 from odradek.model.errors import ConfigError
 from odradek.runtime.real import real_runtime
@@ -130,7 +130,7 @@ def test_the_doctor_says_what_is_open_and_what_expires(pems: Pems, tmp_path: Pat
     old = tmp_path / "old.pem"
     old.write_bytes(pems.authority.issue(CertificateRequest(name="b", hosts=["b"], days=3), now=NOW).pem)
     old.chmod(0o600)
-    config, _ = BrokerConfig.load(
+    config, _ = load_broker_config(
         {
             "listeners": "PLAINTEXT://:0,SSL://127.0.0.1:0,SASL_SSL://127.0.0.1:0",
             "ssl.keystore.location": pems.broker,
@@ -150,7 +150,7 @@ def test_the_doctor_sees_what_a_secured_configuration_leaves_open(pems: Pems, tm
     trusted, crl = tmp_path / "trusted.pem", tmp_path / "crl.pem"
     trusted.write_bytes(pems.authority.issued.certificate + short.issued.certificate)
     crl.write_bytes(pems.authority.revoke([], now=NOW - datetime.timedelta(days=40)))
-    config, _ = BrokerConfig.load(
+    config, _ = load_broker_config(
         {
             "listeners": "SSL://:0,SASL_SSL://127.0.0.1:0",
             "ssl.keystore.location": pems.broker,

@@ -13,7 +13,7 @@ import pytest
 from tests.kit.waiting import until
 from tests.security.conftest import NOW, Pems, SecureScene
 
-from odradek.config.broker import BrokerConfig
+from odradek.config.loading import load_broker_config
 from odradek.model.errors import ConfigError
 from odradek.net.outgoing_security import OutgoingSecurity, SecuredProtocol, TlsFailure
 from odradek.protocol.messages.data.fetch import FetchPartition, FetchRequest, FetchTopic
@@ -45,14 +45,14 @@ async def test_both_versions_of_tls_serve_and_nothing_is_compressed(
 
 @pytest.mark.check(1, 2)
 def test_older_versions_and_renegotiation_are_off(pems: Pems) -> None:
-    config, _ = BrokerConfig.load({"listeners": "SSL://:0", "ssl.keystore.location": pems.broker})
+    config, _ = load_broker_config({"listeners": "SSL://:0", "ssl.keystore.location": pems.broker})
     security = config.security["SSL"]
     context = server_context(security.ssl, read_material(security.ssl, given=security.given))
     assert context.minimum_version is ssl.TLSVersion.TLSv1_2
     assert context.options & ssl.OP_NO_RENEGOTIATION
     assert context.options & ssl.OP_NO_COMPRESSION
     with pytest.raises(ConfigError, match=r"ssl.enabled.protocols='TLSv1.1' is not allowed"):
-        BrokerConfig.load({"ssl.enabled.protocols": "TLSv1.1"})
+        load_broker_config({"ssl.enabled.protocols": "TLSv1.1"})
 
 
 @pytest.mark.check(1)
@@ -164,7 +164,7 @@ async def test_brokers_do_not_connect_to_another_host_than_the_certificate_is_fo
     }
 
     async def connect(settings: dict[str, str], host: str) -> None:
-        config, _ = BrokerConfig.load(settings)
+        config, _ = load_broker_config(settings)
         certificates = ListenerCertificates("SSL", config.security["SSL"])
         security = OutgoingSecurity(context=lambda: certificates.client_context)
         secured = SecuredProtocol(WireClient(), security, host, timeout_s=20)
@@ -225,7 +225,7 @@ def test_a_replaced_certificate_is_taken_over_if_it_is_for_the_same_broker(
         fresh.rename(path)
 
     put(name="broker", hosts=["a", "b"])
-    config, _ = BrokerConfig.load({"listeners": "SSL://:0", "ssl.keystore.location": str(path)})
+    config, _ = load_broker_config({"listeners": "SSL://:0", "ssl.keystore.location": str(path)})
     certificates = ListenerCertificates("SSL", config.security["SSL"])
     first = certificates.context
     assert not certificates.reload_if_changed()
@@ -256,10 +256,10 @@ def test_a_key_that_every_user_can_read_is_refused(pems: Pems, tmp_path: Path) -
     path.write_bytes(Path(pems.broker).read_bytes())
     path.chmod(0o644)
     settings = {"listeners": "SSL://:0", "ssl.keystore.location": str(path)}
-    config, _ = BrokerConfig.load(settings)
+    config, _ = load_broker_config(settings)
     with pytest.raises(ConfigError, match=r"every user of this machine can read it.*chmod o-r"):
         ListenerCertificates("SSL", config.security["SSL"])
-    config, _ = BrokerConfig.load({**settings, "odradek.secret.files.readable.by.others": "true"})
+    config, _ = load_broker_config({**settings, "odradek.secret.files.readable.by.others": "true"})
     ListenerCertificates("SSL", config.security["SSL"])
 
 

@@ -35,6 +35,7 @@ from odradek.cluster.sync import BrokerReport
 from odradek.config.access import DEFAULT_PRINCIPAL_BUILDER
 from odradek.config.broker import BrokerConfig
 from odradek.config.listening.listeners import format_address
+from odradek.config.loading import reconfigured
 from odradek.config.topic import topic_config
 from odradek.model.errors import KafkaError, OdradekError
 from odradek.model.ids import BrokerId
@@ -496,7 +497,7 @@ class Broker:
         return self._context.config if self._context is not None else self._config
 
     def _with_dynamic(self, image: ClusterImage) -> BrokerConfig:
-        return self._config.reconfigured(*_dynamic(self._config, image))
+        return reconfigured(self._config, *_dynamic(self._config, image))
 
     async def _apply(self, before: ClusterImage, after: ClusterImage) -> asyncio.Future[None] | None:
         broker = self._context

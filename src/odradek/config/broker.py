@@ -9,8 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import field
-from types import MappingProxyType
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 
 from odradek.config.access import AccessConfig, AuditConfig, DelegationConfig
 from odradek.config.cluster import ClusterConfig, ControllerConfig, ReplicationConfig
@@ -32,12 +31,6 @@ from odradek.config.tls import SslConfig
 from odradek.config.topic import TOPIC_ATTRIBUTES, TOPIC_SETTINGS, LogConfig
 from odradek.config.unsupported import unsupported_settings
 from odradek.config.zookeeper import ZooKeeperConfig
-from odradek.model.lazy import lazy
-
-if TYPE_CHECKING:
-    from odradek.config import loading
-else:
-    loading = lazy("odradek.config.loading")
 
 LIST, INT = SettingType.LIST, SettingType.INT
 HIGH, LOW = Importance.HIGH, Importance.LOW
@@ -47,7 +40,7 @@ HIGH, LOW = Importance.HIGH, Importance.LOW
 class BrokerConfig(Section):
     """The settings of one broker. `BrokerConfig()` is a broker on 127.0.0.1:9092 with Kafka's defaults.
 
-    Build it with `load`, which checks what people write; the constructor trusts its caller.
+    Build it with `loading.load_broker_config`, which checks what people write; the constructor trusts its caller.
 
     Its own settings are read once, at the start, but for those that are declared dynamic. So are the defaults of topics: a
     new one reaches every log that does not override it.
@@ -80,29 +73,12 @@ class BrokerConfig(Section):
     otlp: OtlpConfig = field(default_factory=OtlpConfig)
 
     originals: Mapping[str, str] = field(default_factory=dict, repr=False)
-    """The values that `load` got, as text: the broker's static configuration. Not in its `repr`: it may hold
+    """The values that it was loaded from, as text: the broker's static configuration. Not in its `repr`: it may hold
     passwords."""
     dynamic: Mapping[str, str] = field(default_factory=dict, repr=False)
-    """Values changed on this running broker (`reconfigured`), as text: they override all others."""
+    """Values changed on this running broker (`loading.reconfigured`), as text: they override all others."""
     dynamic_defaults: Mapping[str, str] = field(default_factory=dict, repr=False)
     """Values changed for all running brokers, as text: they override `originals`."""
-
-    @classmethod
-    def load(cls, values: Mapping[str, str]) -> tuple[BrokerConfig, list[str]]:
-        """Returns the configuration in `values` (Kafka's keys, as text), and a warning for each key that has no effect.
-
-        ConfigError names every value that cannot be used, and what is allowed.
-        """
-        return loading.load(values)
-
-    def reconfigured(
-        self, defaults: Mapping[str, str], own: Mapping[str, str] = MappingProxyType({})
-    ) -> BrokerConfig:
-        """Returns this configuration with dynamic settings on top of what it was loaded from: those of all brokers
-        (`defaults`), and above them this broker's own. Raises ConfigError as `load` does.
-
-        Of the settings that are known, only those that a running broker may take are accepted."""
-        return loading.reconfigure(self, defaults, own)
 
 
 TWIN_UNIT_MS: Final = {".hours": 3_600_000, ".minutes": 60_000}

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import replace
+from types import MappingProxyType
 from typing import Any
 
 from odradek.config.broker import (
@@ -36,8 +37,11 @@ from odradek.model.java_numbers import is_digits, trimmed
 Values = dict[str, Any]
 
 
-def load(values: Mapping[str, str]) -> tuple[BrokerConfig, list[str]]:
-    """See `BrokerConfig.load`."""
+def load_broker_config(values: Mapping[str, str]) -> tuple[BrokerConfig, list[str]]:
+    """Returns the configuration in `values` (Kafka's keys, as text), and a warning for each key that has no effect.
+
+    ConfigError names every value that cannot be used, and what is allowed.
+    """
     return _load(resolved(values))
 
 
@@ -70,8 +74,13 @@ def _load(values: Mapping[str, str]) -> tuple[BrokerConfig, list[str]]:
     return replace(config, security=security), warnings + more
 
 
-def reconfigure(config: BrokerConfig, defaults: Mapping[str, str], own: Mapping[str, str]) -> BrokerConfig:
-    """See `BrokerConfig.reconfigured`."""
+def reconfigured(
+    config: BrokerConfig, defaults: Mapping[str, str], own: Mapping[str, str] = MappingProxyType({})
+) -> BrokerConfig:
+    """Returns a configuration with dynamic settings on top of what it was loaded from: those of all brokers (`defaults`),
+    and above them this broker's own. Raises ConfigError as `load_broker_config` does.
+
+    Of the settings that are known, only those that a running broker may take are accepted."""
     for key in {**defaults, **own}:
         setting = BROKER_SETTINGS.get(key)
         if is_of_listener(key) and dynamic_of_listener(key) is DynamicUpdate.READ_ONLY:

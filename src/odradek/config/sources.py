@@ -50,7 +50,7 @@ class Source:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CollectedConfig:
-    """The values for `BrokerConfig.load`, and the name of the source of each key."""
+    """The values for `load_broker_config`, and the name of the source of each key."""
 
     values: dict[str, str]
     origins: dict[str, str]

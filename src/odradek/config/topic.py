@@ -10,7 +10,7 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final, Protocol
 
 from odradek.config.definition import (
     LONG_MAX,
@@ -39,9 +39,6 @@ from odradek.config.section import (
     setting,
 )
 from odradek.model.errors import ConfigError, ErrorCode, KafkaError
-
-if TYPE_CHECKING:
-    from odradek.config.broker import BrokerConfig
 
 HOUR_MS: Final = 3_600_000
 DAY_MS: Final = 24 * HOUR_MS
@@ -176,7 +173,15 @@ TOPIC_ATTRIBUTES: Final[dict[str, str]] = {
 """The attribute of `LogConfig` that carries each key."""
 
 
-def topic_config(overrides: Mapping[str, str], broker: BrokerConfig) -> LogConfig:
+class TopicDefaults(Protocol):
+    """The settings of a broker, as far as its topics are concerned."""
+
+    @property
+    def log(self) -> LogConfig:
+        """The settings of a topic that sets nothing itself."""
+
+
+def topic_config(overrides: Mapping[str, str], broker: TopicDefaults) -> LogConfig:
     """Returns the settings of a topic that sets `overrides` on this broker.
 
     Raises KafkaError INVALID_CONFIG naming the key, the value, and what is allowed.

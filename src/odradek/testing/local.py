@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING, Self
 
 from odradek.broker.app import Broker
 from odradek.config.broker import BrokerConfig
+from odradek.config.loading import load_broker_config
 from odradek.model.errors import OdradekError
 from odradek.model.lazy import lazy
 from odradek.model.public import public
@@ -75,7 +76,7 @@ class LocalBroker:
                 values |= secured
                 said = strictness.SourceSettings(name="secure=True", values=secured)
                 strictness.check_not_weaker([said], {**values, **self._settings})
-            config, _ = BrokerConfig.load({**values, **self._settings})
+            config, _ = load_broker_config({**values, **self._settings})
             self._running = _Running(config)
             self.address = self._running.wait_until_ready()
         except BaseException:

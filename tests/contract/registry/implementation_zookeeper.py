@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, TypeVar
 
 import pytest
 
-from odradek.config.broker import BrokerConfig
+from odradek.config.loading import load_broker_config
 from odradek.registry import Registry
 from odradek.runtime.real import ThreadOffload, real_runtime
 from odradek.testing.zookeeper import ZooKeeperServer, absent, expire_session
@@ -42,7 +42,7 @@ def _server() -> ZooKeeperServer:
 class ZooKeeperStore:
     def __init__(self) -> None:
         connect = f"{_server().address}/store-{next(_numbers)}"
-        self._config, _ = BrokerConfig.load(
+        self._config, _ = load_broker_config(
             {"zookeeper.connect": connect, "zookeeper.session.timeout.ms": "5000"}
         )
         self._runtime = real_runtime(threads=1)

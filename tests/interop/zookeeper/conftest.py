@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 import pytest
 import pytest_asyncio
 
-from odradek.config.broker import BrokerConfig
+from odradek.config.loading import load_broker_config
 from odradek.runtime.real import ThreadOffload, real_runtime
 from odradek.testing.zookeeper import ZooKeeperServer, absent
 
@@ -61,7 +61,7 @@ async def open_registry() -> AsyncIterator[Callable[..., Awaitable[ZooKeeperRegi
             "zookeeper.session.timeout.ms": str(SESSION_MS),
             **settings,
         }
-        config, warnings = BrokerConfig.load(broker_settings)
+        config, warnings = load_broker_config(broker_settings)
         assert warnings == []
         opened.append(await ZooKeeperRegistry.open(config.zookeeper, runtime))
         return opened[-1]

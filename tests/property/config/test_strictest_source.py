@@ -15,6 +15,7 @@ from hypothesis import strategies as st
 
 from odradek.cli.serving.broker_settings import gather
 from odradek.config.broker import BrokerConfig
+from odradek.config.loading import load_broker_config, reconfigured
 from odradek.config.sources import ENVIRONMENT_PREFIX
 from odradek.model.errors import ConfigError
 
@@ -154,7 +155,7 @@ def test_a_broker_starts_as_strict_as_its_strictest_source_or_not_at_all(
     spoken = [source for source in (flags, variables, secure, file) if source]
     try:
         final = gathered(file, variables, flags, secure, listen)
-        config, _ = BrokerConfig.load(final)
+        config, _ = load_broker_config(final)
     except ConfigError as error:
         hypothesis.event(f"refused: {re.sub('[^a-z ]', '', str(error))[-40:]}")
         return
@@ -172,7 +173,7 @@ def test_a_broker_starts_as_strict_as_its_strictest_source_or_not_at_all(
 def test_one_source_is_never_refused_for_what_it_says_itself(file: Settings, listen: str) -> None:
     is_one = len(own_protocols(file, file)) < 2
     final = gathered(file, {}, {}, None, listen if is_one else None)
-    config, _ = BrokerConfig.load(final)
+    config, _ = load_broker_config(final)
     assert {listener.name: listener.protocol for listener in config.network.listeners} == (
         own_protocols(file, file) or {"PLAINTEXT": "PLAINTEXT"}
     )
@@ -192,8 +193,8 @@ def test_one_source_is_never_refused_for_what_it_says_itself(file: Settings, lis
     ),
 )
 def test_a_running_broker_is_never_weaker_than_it_was_started(static: Settings, dynamic: Settings) -> None:
-    config, _ = BrokerConfig.load(static)
-    changed = config.reconfigured({}, dynamic)
+    config, _ = load_broker_config(static)
+    changed = reconfigured(config, {}, dynamic)
     assert not is_weaker(static, static, changed)
     for name, security in changed.security.items():
         wanted = dynamic.get(f"listener.name.{name.lower()}.ssl.client.auth")

@@ -21,7 +21,7 @@ from odradek.broker.app import Broker
 from odradek.broker.metrics.listener import MetricsListener
 from odradek.broker.metrics.partition_families import PartitionFamilies
 from odradek.cli.main import cli
-from odradek.config.broker import BrokerConfig
+from odradek.config.loading import load_broker_config
 from odradek.model.errors import ConfigError
 from odradek.model.version import __version__
 from odradek.net.scrape_server import HttpPage
@@ -90,7 +90,7 @@ async def listeners() -> AsyncIterator[list[MetricsListener]]:
 
 
 def listen(broker: Broker, opened: list[MetricsListener], **settings: str) -> MetricsListener:
-    config, _ = BrokerConfig.load({"metrics.listeners": "127.0.0.1:0", "log.dirs": "/nowhere", **settings})
+    config, _ = load_broker_config({"metrics.listeners": "127.0.0.1:0", "log.dirs": "/nowhere", **settings})
     listener = MetricsListener(broker, config)
     listener.start()
     opened.append(listener)
@@ -374,6 +374,6 @@ async def test_probes_say_what_is_the_matter(scene: Any, listeners: list[Metrics
 
 
 async def test_an_address_that_is_none_is_named() -> None:
-    config, _ = BrokerConfig.load({"metrics.listeners": "9464", "log.dirs": "/nowhere"})
+    config, _ = load_broker_config({"metrics.listeners": "9464", "log.dirs": "/nowhere"})
     with pytest.raises(ConfigError, match=r"metrics\.listeners='9464' is not allowed: expected HOST:PORT"):
         MetricsListener(Broker(config, real_runtime()), config)

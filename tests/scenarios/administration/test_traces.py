@@ -12,7 +12,7 @@ from tests.scenarios.one_broker import Scene, Wire, fetch_request, produce_reque
 
 from odradek.broker.app import Broker
 from odradek.broker.instruments.record_traces import RecordTraces
-from odradek.config.broker import BrokerConfig
+from odradek.config.loading import load_broker_config
 from odradek.records import BatchBuilder, Codec
 from odradek.runtime.real import real_runtime
 from odradek.telemetry.spans import FinishedSpan
@@ -63,7 +63,7 @@ class TracingScene(Scene):
     async def start(self, **settings: str) -> Broker:
         values = {"listeners": "PLAINTEXT://127.0.0.1:0", "log.dirs": str(self.directory / "data")}
         values |= {key.replace("_", "."): value for key, value in settings.items()}
-        config, _ = BrokerConfig.load(values)
+        config, _ = load_broker_config(values)
         self.runtime = real_runtime()
         self.broker = Broker(config, self.runtime)
         self.broker.traces = RecordTraces(self.sink, self.runtime, config.otlp, broker_id=1)

@@ -20,7 +20,7 @@ from tests.security.test_token_endpoint import JAAS, SECRET, Clock, Issuer
 
 from odradek.broker.requests.dispatch import Dispatcher
 from odradek.broker.security.own_token import OwnToken
-from odradek.config.broker import BrokerConfig
+from odradek.config.loading import load_broker_config
 from odradek.model.errors import ConfigError
 from odradek.net.connection import Connection
 from odradek.net.outgoing_security import LoginFailed
@@ -199,7 +199,7 @@ def clock() -> Clock:
 @pytest.fixture
 def own(pems: Pems, issuer: BrokersIssuer, clock: Clock) -> OwnToken:
     keys = f"file://{pems.write('jwks.json', json.dumps(JWKS).encode())}"
-    config, warnings = BrokerConfig.load(settings(keys, issuer.url))
+    config, warnings = load_broker_config(settings(keys, issuer.url))
     assert not [warning for warning in warnings if "oauthbearer" in warning]
     runtime: Any = SimpleNamespace(clock=clock, offload=Threads())
     return OwnToken("BROKERS", config.security["BROKERS"], runtime)
@@ -257,7 +257,7 @@ async def test_pauses_after_failures_double_up_to_a_limit(
 def test_settings_that_give_no_token_are_refused(changes: dict[str, str | None], words: str) -> None:
     values = {**settings("file:///keys", "https://issuer/token"), **changes}
     with pytest.raises(ConfigError, match=words):
-        BrokerConfig.load({key: value for key, value in values.items() if value is not None})
+        load_broker_config({key: value for key, value in values.items() if value is not None})
 
 
 @pytest.mark.check(30)
@@ -271,6 +271,6 @@ def test_settings_that_give_no_token_are_refused(changes: dict[str, str | None],
 )
 def test_a_secret_is_sent_to_allowed_urls_only_and_by_https(url: str, allowed: str, words: str) -> None:
     values = settings("file:///keys", url) | {"odradek.sasl.oauthbearer.allowed.urls": allowed}
-    config, _ = BrokerConfig.load(values)
+    config, _ = load_broker_config(values)
     with pytest.raises(ConfigError, match=words):
         OwnToken("BROKERS", config.security["BROKERS"], SimpleNamespace())  # type: ignore[arg-type]

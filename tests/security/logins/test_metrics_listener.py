@@ -15,7 +15,7 @@ from tests.security.conftest import Pems, SecureScene
 
 from odradek.broker.metrics.listener import MetricsListener
 from odradek.cli.main import cli
-from odradek.config.broker import BrokerConfig
+from odradek.config.loading import load_broker_config
 from odradek.model.errors import ConfigError
 from odradek.net.page_access import PageTokens
 
@@ -62,7 +62,7 @@ async def listening(
     await scene.secure(protocol, {"odradek.audit.sinks": "file"})
     assert scene.broker is not None
     values = dict(scene.broker.context.config.originals)
-    config, _ = BrokerConfig.load({**values, "metrics.listeners": "127.0.0.1:0", **settings})
+    config, _ = load_broker_config({**values, "metrics.listeners": "127.0.0.1:0", **settings})
     listener = MetricsListener(scene.broker, config)
     listener.start()
     opened.append(listener)

@@ -10,7 +10,7 @@ from typing import Final
 from tests.simulation.disk_errors import is_disk_trouble, raise_unless_of_crash
 
 from odradek.broker.app import Broker
-from odradek.config.broker import BrokerConfig
+from odradek.config.loading import load_broker_config
 from odradek.testing.sim.disk_faults import CrashKind, DiskFault
 from odradek.testing.sim.failures import ViolationError
 from odradek.testing.sim.world import Host, HostLifetime
@@ -49,7 +49,7 @@ class BrokerKeeper:
 
     async def _serve(self, life: HostLifetime) -> None:
         """One life. After a disk error the operator restarts it, cleanly or not."""
-        config, _ = BrokerConfig.load(self._settings)
+        config, _ = load_broker_config(self._settings)
         broker = Broker(config, life.runtime)
         await broker.start()
         patience = self._rng.randint(1, 6)

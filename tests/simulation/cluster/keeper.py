@@ -10,6 +10,7 @@ from typing import Any, Final
 
 from odradek.broker.app import Broker
 from odradek.config.broker import BrokerConfig
+from odradek.config.loading import load_broker_config
 from odradek.model.errors import OdradekError
 from odradek.testing.sim.disk_faults import CrashKind
 from odradek.testing.sim.failures import HostCrashed, ViolationError
@@ -100,7 +101,7 @@ class ClusterKeeper:
             raise outcome
 
     async def _serve(self, life: HostLifetime) -> None:
-        config, _ = BrokerConfig.load(self._settings)
+        config, _ = load_broker_config(self._settings)
         broker = self._open_broker(config, life)
         await broker.start()
         self.broker = broker

@@ -16,7 +16,7 @@ from typing import Final
 from tests.simulation.fault_plan import FaultPlan
 
 from odradek.broker.app import Broker
-from odradek.config.broker import BrokerConfig
+from odradek.config.loading import load_broker_config
 from odradek.net.server import Server
 from odradek.protocol import RequestHeader, encode_request
 from odradek.protocol.messages.data.fetch import FetchPartition, FetchRequest, FetchTopic
@@ -116,7 +116,7 @@ class RudeScenario:
         await self._host.spawn(broker.stop())
 
     async def _start(self) -> Broker:
-        config, _ = BrokerConfig.load(_SETTINGS)
+        config, _ = load_broker_config(_SETTINGS)
         broker = Broker(config, self._host.life.runtime)
         await broker.start()
         return broker

@@ -18,7 +18,7 @@ from odradek.client.admin.types import NewTopic
 from odradek.client.consumer.aio import AsyncConsumer
 from odradek.client.producer.aio import AsyncProducer
 from odradek.client.producer.delivery import RecordMetadata
-from odradek.config.broker import BrokerConfig
+from odradek.config.loading import load_broker_config
 from odradek.model.errors import ErrorCode, KafkaError
 from odradek.model.ids import TopicPartition
 from odradek.testing.sim.disk_faults import CrashKind
@@ -79,7 +79,7 @@ class Run:
 
     async def serve(self, life: HostLifetime) -> None:
         values = {"listeners": f"PLAINTEXT://0.0.0.0:{PORT}", "log.dirs": "/data"}
-        broker = Broker(BrokerConfig.load(values)[0], life.runtime)
+        broker = Broker(load_broker_config(values)[0], life.runtime)
         await broker.start()
         await self.stop.wait()
         await broker.stop()

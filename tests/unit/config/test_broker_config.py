@@ -7,7 +7,7 @@ import pytest
 
 from odradek.config.broker import BROKER_PATHS, BrokerConfig, value_of
 from odradek.config.listening.listeners import Listener
-from odradek.config.loading import without_effect
+from odradek.config.loading import load_broker_config, reconfigured, without_effect
 from odradek.config.server import ServerConfig, StorageConfig
 from odradek.config.topic import LogConfig
 from odradek.model.errors import ConfigError
@@ -34,18 +34,18 @@ KRAFT_EXAMPLE = {
 
 
 def load(**values: str) -> BrokerConfig:
-    config, _ = BrokerConfig.load({key.replace("_", "."): text for key, text in values.items()})
+    config, _ = load_broker_config({key.replace("_", "."): text for key, text in values.items()})
     return config
 
 
 def refusal(values: dict[str, str]) -> str:
     with pytest.raises(ConfigError) as caught:
-        BrokerConfig.load(values)
+        load_broker_config(values)
     return str(caught.value)
 
 
 def test_with_no_setting_at_all_it_is_a_broker_on_loopback() -> None:
-    config, warnings = BrokerConfig.load({})
+    config, warnings = load_broker_config({})
     assert warnings == []
     assert config.server.node_id == 1
     assert config.network.listeners == (
@@ -56,7 +56,7 @@ def test_with_no_setting_at_all_it_is_a_broker_on_loopback() -> None:
 
 
 def test_loading_nothing_gives_what_the_constructor_gives() -> None:
-    config, _ = BrokerConfig.load({})
+    config, _ = load_broker_config({})
     plain = BrokerConfig()
     for key in BROKER_PATHS:
         if key != "listener.security.protocol.map":
@@ -64,7 +64,7 @@ def test_loading_nothing_gives_what_the_constructor_gives() -> None:
 
 
 def test_kafkas_own_example_works_and_names_what_has_no_effect() -> None:
-    config, warnings = BrokerConfig.load(KRAFT_EXAMPLE)
+    config, warnings = load_broker_config(KRAFT_EXAMPLE)
     assert [str(listener) for listener in config.network.listeners] == ["PLAINTEXT://:9092"]
     assert [str(listener) for listener in config.network.advertised_listeners] == [
         "PLAINTEXT://localhost:9092"
@@ -96,7 +96,7 @@ def test_kafkas_own_example_works_and_names_what_has_no_effect() -> None:
     ],
 )
 def test_what_has_no_effect_is_never_passed_over_in_silence(key: str, warning: str) -> None:
-    _, warnings = BrokerConfig.load({key: "anything"})
+    _, warnings = load_broker_config({key: "anything"})
     assert len(warnings) == 1
     assert warning in warnings[0]
 
@@ -140,31 +140,31 @@ def test_a_listener_whose_security_is_missing_is_refused_rather_than_opened_with
 def test_a_listener_for_a_controller_is_left_out_whatever_its_security() -> None:
     given = {"listeners": "PLAINTEXT://:9092,CONTROLLER://:9093", "controller.listener.names": "CONTROLLER"}
     for more in ({}, {"listener.security.protocol.map": "PLAINTEXT:PLAINTEXT,CONTROLLER:SSL"}):
-        config, _ = BrokerConfig.load({**given, **more})
+        config, _ = load_broker_config({**given, **more})
         assert [listener.name for listener in config.network.listeners] == ["PLAINTEXT"]
 
 
 @pytest.mark.check(47)
 def test_a_password_does_not_show_when_a_configuration_is_printed() -> None:
-    config, warnings = BrokerConfig.load({"ssl.key.password": "hunter2"})
+    config, warnings = load_broker_config({"ssl.key.password": "hunter2"})
     assert "hunter2" not in repr(config) + str(warnings)
 
 
 def test_a_running_broker_takes_only_what_may_change() -> None:
     config = load(log_retention_hours="1", node_id="5")
-    changed = config.reconfigured({"log.retention.ms": "9", "message.max.bytes": "3"})
+    changed = reconfigured(config, {"log.retention.ms": "9", "message.max.bytes": "3"})
     assert (changed.log.retention_ms, changed.log.max_message_bytes) == (9, 3)
     assert changed.server.node_id == 5
     with pytest.raises(ConfigError, match=r"node\.id cannot change while the broker runs"):
-        config.reconfigured({"node.id": "6"})
+        reconfigured(config, {"node.id": "6"})
     with pytest.raises(ConfigError, match=r"log\.retention\.ms='soon' is not allowed"):
-        config.reconfigured({"log.retention.ms": "soon"})
+        reconfigured(config, {"log.retention.ms": "soon"})
 
 
 def test_a_running_broker_goes_on_as_it_started_where_it_cannot_change() -> None:
     config = load()
-    changed = config.reconfigured(
-        {"num.io.threads": "3", "num.network.threads": "5"}, {"listeners": "PLAINTEXT://:1"}
+    changed = reconfigured(
+        config, {"num.io.threads": "3", "num.network.threads": "5"}, {"listeners": "PLAINTEXT://:1"}
     )
     assert (changed.server.num_io_threads, changed.network.listeners) == (
         config.server.num_io_threads,
@@ -175,22 +175,22 @@ def test_a_running_broker_goes_on_as_it_started_where_it_cannot_change() -> None
         assert without_effect(key) is not None
     assert without_effect("log.cleaner.backoff.ms") is None
     with pytest.raises(ConfigError, match="listeners can change on one broker only"):
-        config.reconfigured({"listeners": "PLAINTEXT://:1"})
+        reconfigured(config, {"listeners": "PLAINTEXT://:1"})
     with pytest.raises(ConfigError, match=r"num\.io\.threads='x' is not allowed"):
-        config.reconfigured({"num.io.threads": "x"})
+        reconfigured(config, {"num.io.threads": "x"})
 
 
 def test_a_running_broker_keeps_what_it_does_not_know() -> None:
-    config = load().reconfigured({"colour": "red"}, {"shape": "round"})
+    config = reconfigured(load(), {"colour": "red"}, {"shape": "round"})
     assert (config.dynamic_defaults, config.dynamic) == ({"colour": "red"}, {"shape": "round"})
 
 
 def test_what_a_running_broker_took_can_be_taken_back() -> None:
     config = load(log_retention_hours="1")
-    changed = config.reconfigured({"log.retention.ms": "9"}).reconfigured({"log.segment.bytes": "2000000"})
+    changed = reconfigured(reconfigured(config, {"log.retention.ms": "9"}), {"log.segment.bytes": "2000000"})
     assert changed.log.retention_ms == 3_600_000
     assert changed.dynamic_defaults == {"log.segment.bytes": "2000000"}
-    assert changed.reconfigured({}) == config
+    assert reconfigured(changed, {}) == config
 
 
 def test_a_change_leaves_alone_what_the_constructor_was_given() -> None:
@@ -199,7 +199,7 @@ def test_a_change_leaves_alone_what_the_constructor_was_given() -> None:
         storage=StorageConfig(log_dirs=("/data",)),
         log=LogConfig(segment_bytes=77),
     )
-    changed = config.reconfigured({"log.retention.ms": "9"})
+    changed = reconfigured(config, {"log.retention.ms": "9"})
     assert (changed.server.node_id, changed.storage.log_dirs) == (9, ("/data",))
     assert (changed.log.segment_bytes, changed.log.retention_ms) == (77, 9)
 
@@ -214,11 +214,11 @@ def test_brokers_have_a_listener_of_their_own_if_it_is_among_the_listeners() -> 
         "listeners": "PLAINTEXT://:9092,INSIDE://:9093",
         "listener.security.protocol.map": "INSIDE:PLAINTEXT",
     }
-    assert BrokerConfig.load(settings)[0].network.inter_broker_listener_name is None
-    config, _ = BrokerConfig.load({**settings, "inter.broker.listener.name": "inside"})
+    assert load_broker_config(settings)[0].network.inter_broker_listener_name is None
+    config, _ = load_broker_config({**settings, "inter.broker.listener.name": "inside"})
     assert config.network.inter_broker_listener_name == "INSIDE"
     with pytest.raises(ConfigError, match=r"no listener has this name \(PLAINTEXT, INSIDE\)"):
-        BrokerConfig.load({**settings, "inter.broker.listener.name": "OTHER"})
+        load_broker_config({**settings, "inter.broker.listener.name": "OTHER"})
 
 
 def test_the_control_plane_has_a_listener_of_its_own() -> None:
@@ -227,17 +227,17 @@ def test_the_control_plane_has_a_listener_of_its_own() -> None:
         "listener.security.protocol.map": "INSIDE:PLAINTEXT,CONTROL:PLAINTEXT",
     }
     key = "control.plane.listener.name"
-    assert BrokerConfig.load(settings)[0].network.control_plane_listener_name is None
-    config, warnings = BrokerConfig.load({**settings, key: "control"})
+    assert load_broker_config(settings)[0].network.control_plane_listener_name is None
+    config, warnings = load_broker_config({**settings, key: "control"})
     assert config.network.control_plane_listener_name == "CONTROL"
     assert not [warning for warning in warnings if key in warning]
     with pytest.raises(ConfigError, match=rf"{key}=OTHER .* no listener has this name"):
-        BrokerConfig.load({**settings, key: "OTHER"})
+        load_broker_config({**settings, key: "OTHER"})
     with pytest.raises(ConfigError, match=rf"{key}=INSIDE .* other brokers use this listener"):
-        BrokerConfig.load({**settings, key: "INSIDE", "inter.broker.listener.name": "INSIDE"})
+        load_broker_config({**settings, key: "INSIDE", "inter.broker.listener.name": "INSIDE"})
     with pytest.raises(ConfigError, match=rf"{key}=PLAINTEXT .* other brokers use this listener"):
-        BrokerConfig.load({**settings, key: "PLAINTEXT"})
+        load_broker_config({**settings, key: "PLAINTEXT"})
     with pytest.raises(ConfigError, match=rf"{key}=PLAINTEXT .* other brokers use this listener"):
-        BrokerConfig.load({**settings, key: "PLAINTEXT", "security.inter.broker.protocol": "PLAINTEXT"})
+        load_broker_config({**settings, key: "PLAINTEXT", "security.inter.broker.protocol": "PLAINTEXT"})
     with pytest.raises(ConfigError, match="other brokers use this listener"):
-        BrokerConfig.load({key: "PLAINTEXT"})
+        load_broker_config({key: "PLAINTEXT"})

@@ -12,10 +12,11 @@ from odradek.config.describe import (
     describe_broker_defaults,
     describe_topic,
 )
+from odradek.config.loading import load_broker_config, reconfigured
 
 
 def load(**values: str) -> BrokerConfig:
-    config, _ = BrokerConfig.load({key.replace("_", "."): text for key, text in values.items()})
+    config, _ = load_broker_config({key.replace("_", "."): text for key, text in values.items()})
     return config
 
 
@@ -28,7 +29,7 @@ def of_broker(key: str, broker: BrokerConfig) -> DescribedSetting:
 
 
 def test_a_topics_setting_lists_all_of_its_unit_that_would_give_its_value_the_strongest_first() -> None:
-    broker = load(log_retention_hours="2", log_retention_ms="66").reconfigured({"log.retention.ms": "77"})
+    broker = reconfigured(load(log_retention_hours="2", log_retention_ms="66"), {"log.retention.ms": "77"})
     described = of_topic("retention.ms", {"retention.ms": " 5 "}, broker)
     assert described.value == "5"
     assert described.source is ValueSource.DYNAMIC_TOPIC
@@ -63,7 +64,7 @@ def test_min_insync_replicas_is_a_dynamic_default_from_the_beginning() -> None:
         ]
     (of_all,) = describe_broker_defaults(broker)
     assert (of_all.key, of_all.value) == ("min.insync.replicas", "2")
-    changed = broker.reconfigured({"min.insync.replicas": "3"})
+    changed = reconfigured(broker, {"min.insync.replicas": "3"})
     assert of_topic("min.insync.replicas", {}, changed).value == "3"
 
 
@@ -93,7 +94,7 @@ def test_a_brokers_setting_says_whether_a_running_broker_takes_another_value() -
 
 @pytest.mark.check(47)
 def test_passwords_are_never_shown() -> None:
-    config, _ = BrokerConfig.load({"ssl.key.password": "hunter2"})
+    config, _ = load_broker_config({"ssl.key.password": "hunter2"})
     described = of_broker("ssl.key.password", config)
     assert described.sensitive
     assert described.value is None
@@ -101,7 +102,7 @@ def test_passwords_are_never_shown() -> None:
 
 
 def test_what_no_one_knows_is_described_without_its_value() -> None:
-    broker = load().reconfigured({"colour": "red"}, {"shape": "round"})
+    broker = reconfigured(load(), {"colour": "red"}, {"shape": "round"})
     for described in (
         of_broker("colour", broker),
         of_broker("shape", broker),
@@ -134,6 +135,6 @@ def test_a_brokers_default_of_a_topics_setting_is_reported_even_without_effect()
     "written", [{}, {"node.id": "7"}, {"broker.id": "7"}, {"broker.id": "-1", "node.id": "7"}]
 )
 def test_the_older_name_of_the_id_has_the_actual_id(written: dict[str, str]) -> None:
-    config, _ = BrokerConfig.load(written)
+    config, _ = load_broker_config(written)
     described = {setting.key: setting.value for setting in describe_broker(config)}
     assert described["broker.id"] == str(config.server.node_id)

@@ -4,7 +4,6 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from odradek.config.broker import BrokerConfig
 from odradek.config.listening.listeners import (
     Listener,
     check_advertised,
@@ -13,6 +12,7 @@ from odradek.config.listening.listeners import (
     parse_listeners,
     parse_protocol_map,
 )
+from odradek.config.loading import load_broker_config
 from odradek.model.errors import ConfigError
 
 PROTOCOLS = parse_protocol_map("map", ["INTERNAL:PLAINTEXT", "outside:ssl"])
@@ -115,5 +115,5 @@ def test_a_listener_with_kerberos_that_advertises_no_host_name_is_warned_of(
     }
     if advertised:
         values["advertised.listeners"] = advertised
-    _, warnings = BrokerConfig.load(values)
+    _, warnings = load_broker_config(values)
     assert [words in warning for warning in warnings] == [True] * bool(words)

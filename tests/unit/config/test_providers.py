@@ -5,8 +5,8 @@ from pathlib import Path
 import pytest
 
 from odradek.client.settings.settings import AdminSettings
-from odradek.config.broker import BrokerConfig
 from odradek.config.files.providers import resolved
+from odradek.config.loading import load_broker_config, reconfigured
 from odradek.model.errors import ConfigError
 
 JAVAS = "org.apache.kafka.common.config.provider."
@@ -103,12 +103,12 @@ def test_an_unknown_class_is_refused() -> None:
 
 def test_a_broker_and_a_client_take_them(secrets: Path) -> None:
     variable = f"${{file:{secrets}:password}}"
-    config, warnings = BrokerConfig.load({**PROVIDERS, "delegation.token.secret.key": variable})
+    config, warnings = load_broker_config({**PROVIDERS, "delegation.token.secret.key": variable})
     assert config.delegation.secret_key == "pa:ss"
     assert warnings == []
     with pytest.raises(ConfigError, match="dynamic settings are not looked up"):
-        config.reconfigured({"num.io.threads": "${env:HOME}"})
-    assert config.reconfigured({"num.io.threads": "9"}).delegation.secret_key == "pa:ss"
+        reconfigured(config, {"num.io.threads": "${env:HOME}"})
+    assert reconfigured(config, {"num.io.threads": "9"}).delegation.secret_key == "pa:ss"
     arguments = AdminSettings.arguments(
         {**PROVIDERS, "bootstrap.servers": "b:1", "sasl.password": variable, "retry.backoff.ms": 5}
     )

@@ -4,7 +4,8 @@ from pathlib import Path
 
 import pytest
 
-from odradek.config.broker import BROKER_SETTINGS, BrokerConfig
+from odradek.config.broker import BROKER_SETTINGS
+from odradek.config.loading import load_broker_config
 from odradek.config.sources import Source, collect, from_environment, from_file, from_flags
 from odradek.model.errors import ConfigError
 
@@ -45,7 +46,7 @@ def test_a_flag_wins_over_a_file_even_where_kafka_ranks_its_key_lower(strong: st
 
 def test_within_one_source_kafkas_ranking_holds() -> None:
     collected = collect(source("file", log_retention_ms="5", log_retention_hours="6"))
-    config, _ = BrokerConfig.load(collected.values)
+    config, _ = load_broker_config(collected.values)
     assert config.log.retention_ms == 5
 
 

@@ -3,12 +3,13 @@ from __future__ import annotations
 import pytest
 
 from odradek.config.broker import BrokerConfig
+from odradek.config.loading import load_broker_config
 from odradek.config.topic import LogConfig, ineffective, topic_config
 from odradek.model.errors import ErrorCode, KafkaError
 
 
 def broker(**values: str) -> BrokerConfig:
-    config, _ = BrokerConfig.load({key.replace("_", "."): text for key, text in values.items()})
+    config, _ = load_broker_config({key.replace("_", "."): text for key, text in values.items()})
     return config
 
 
@@ -37,7 +38,7 @@ def test_the_broker_gives_what_the_topic_does_not_set() -> None:
 def test_milliseconds_win_over_minutes_and_minutes_over_hours(
     given: dict[str, str], retention_ms: int
 ) -> None:
-    config, _ = BrokerConfig.load(given)
+    config, _ = load_broker_config(given)
     assert topic_config({}, config).retention_ms == retention_ms
 
 

@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import pytest
 
-from odradek.config.broker import BrokerConfig
+from odradek.config.loading import load_broker_config
 from odradek.config.zookeeper import parse_connect
 from odradek.model.errors import ConfigError
 
@@ -19,12 +19,12 @@ ZOOKEEPER_EXAMPLE = {
 
 def refusal(**values: str) -> str:
     with pytest.raises(ConfigError) as caught:
-        BrokerConfig.load({key.replace("__", "."): text for key, text in values.items()})
+        load_broker_config({key.replace("__", "."): text for key, text in values.items()})
     return str(caught.value)
 
 
 def test_kafkas_example_for_zookeeper_needs_no_warning_about_it() -> None:
-    config, warnings = BrokerConfig.load(ZOOKEEPER_EXAMPLE)
+    config, warnings = load_broker_config(ZOOKEEPER_EXAMPLE)
     assert config.zookeeper.connect == "localhost:2181"
     assert config.zookeeper.connection_timeout_ms == 18_000
     assert not [warning for warning in warnings if "zookeeper" in warning]
@@ -55,7 +55,7 @@ def test_what_is_no_address_is_refused(text: str) -> None:
 
 def test_an_access_list_needs_someone_to_let_in() -> None:
     assert "does not know whom to let in" in refusal(zookeeper__set__acl="true")
-    config, _ = BrokerConfig.load(
+    config, _ = load_broker_config(
         {
             "zookeeper.set.acl": "true",
             "odradek.zookeeper.username": "broker",
@@ -78,12 +78,12 @@ def test_javas_own_stores_are_refused_with_a_way_out() -> None:
 def test_a_socket_without_tls_contradicts_tls() -> None:
     java = "org.apache.zookeeper.ClientCnxnSocket"
     tls = {"zookeeper.ssl.client.enable": "true"}
-    assert BrokerConfig.load({**tls, "zookeeper.clientCnxnSocket": f"{java}Netty"})[1] == []
+    assert load_broker_config({**tls, "zookeeper.clientCnxnSocket": f"{java}Netty"})[1] == []
     with pytest.raises(ConfigError, match="has no TLS"):
-        BrokerConfig.load({**tls, "zookeeper.clientCnxnSocket": f"{java}NIO"})
+        load_broker_config({**tls, "zookeeper.clientCnxnSocket": f"{java}NIO"})
 
 
 def test_the_directory_of_a_shared_registry_is_absolute() -> None:
-    config, _ = BrokerConfig.load({"odradek.registry.dir": "/data/../first"})
+    config, _ = load_broker_config({"odradek.registry.dir": "/data/../first"})
     assert config.cluster.registry_dir == "/first"
-    assert BrokerConfig.load({})[0].cluster.registry_dir is None
+    assert load_broker_config({})[0].cluster.registry_dir is None

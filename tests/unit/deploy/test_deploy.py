@@ -12,7 +12,7 @@ from typing import Final
 import pytest
 
 from odradek.cli.serving.serve import serve
-from odradek.config.broker import BrokerConfig
+from odradek.config.loading import load_broker_config
 
 DEPLOY: Final = Path(__file__).parents[3] / "deploy"
 UNIT: Final = DEPLOY / "systemd" / "odradek.service"
@@ -59,7 +59,7 @@ def test_commands_have_settings_and_options_that_there_are(path: Path) -> None:
     settings = {
         key: re.sub(r"\$\(\(.*", "1", value).replace("$HOSTNAME", "b") for key, value in settings.items()
     }
-    config, warnings = BrokerConfig.load({"log.dirs": "/data", **settings})
+    config, warnings = load_broker_config({"log.dirs": "/data", **settings})
     assert config.metrics.listeners
     assert not list(warnings)
 

@@ -16,7 +16,7 @@ from odradek.config.client_metrics import CLIENT_METRICS_SETTINGS, BadPattern, c
 from odradek.config.definition import Setting
 from odradek.config.group import check_group
 from odradek.config.listening.strictness import loosening
-from odradek.config.loading import without_effect
+from odradek.config.loading import reconfigured, without_effect
 from odradek.config.topic import TOPIC_SETTINGS
 from odradek.model.errors import ConfigError, ErrorCode, ErrorContent, KafkaError
 from odradek.model.ids import check_topic_name
@@ -215,7 +215,7 @@ def _check_broker(broker: BrokerContext, configs: Mapping[str, str]) -> None:
 
 def _reconfigure(broker: BrokerContext, defaults: Mapping[str, str], own: Mapping[str, str]) -> None:
     try:
-        broker.config.reconfigured(defaults, own)
+        reconfigured(broker.config, defaults, own)
         for reason in loosening(broker.config.originals, {**defaults, **own}).values():
             raise ConfigError(reason)
     except ConfigError as error:

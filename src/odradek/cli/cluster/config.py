@@ -11,9 +11,10 @@ from odradek.cli.cluster.settings import ALL_BROKERS, change_resource, show_reso
 from odradek.cli.options import bootstrap_option, broker_settings_options, complete_topics, json_option, pairs
 from odradek.cli.output import say, say_lines
 from odradek.cli.serving.broker_settings import gather
-from odradek.config.broker import BROKER_SETTINGS, UNSUPPORTED, BrokerConfig
+from odradek.config.broker import BROKER_SETTINGS, UNSUPPORTED
 from odradek.config.definition import Setting, nearest
 from odradek.config.describe import broker_default
+from odradek.config.loading import load_broker_config
 from odradek.config.sources import DEFAULT, CollectedConfig
 from odradek.config.topic import TOPIC_SETTINGS
 from odradek.config.unsupported import is_secret
@@ -71,7 +72,7 @@ def show(
         show_resource(bootstrap, resource, everything=everything, as_json=as_json)
         return
     collected = gather(file, settings, listen, data)
-    _, warnings = BrokerConfig.load(collected.values)
+    _, warnings = load_broker_config(collected.values)
     _show_local(collected, [*collected.warnings, *warnings], everything=everything, as_json=as_json)
 
 

@@ -29,7 +29,7 @@ from odradek.cli.doctor.security import check_security
 from odradek.cli.doctor.zookeeper import check_zookeeper
 from odradek.cli.options import broker_settings_options, command_config_option, json_option
 from odradek.cli.serving.broker_settings import gather
-from odradek.config.broker import BrokerConfig
+from odradek.config.loading import load_broker_config
 from odradek.config.sources import CollectedConfig
 from odradek.model.errors import ConfigError
 from odradek.model.lazy import lazy
@@ -106,7 +106,7 @@ def _findings(
     yield check_descriptors()
     try:
         collected = gather(file, settings, listen, data)
-        config, warnings = BrokerConfig.load(collected.values)
+        config, warnings = load_broker_config(collected.values)
     except ConfigError as error:
         yield fail("settings", str(error), "correct them: `odradek config describe KEY` explains one")
     else:

@@ -13,9 +13,9 @@ from typing import Final
 from odradek.cli.output import say
 from odradek.cli.serving.broker_processes import BrokerProcess, Fleet
 from odradek.cli.serving.broker_settings import registry_of
-from odradek.config.broker import BrokerConfig
 from odradek.config.listening.listener_addresses import LISTENERS
 from odradek.config.listening.listeners import Listener
+from odradek.config.loading import load_broker_config
 from odradek.config.sources import CollectedConfig
 from odradek.model.errors import ConfigError, OdradekError
 
@@ -33,7 +33,7 @@ def serve_many(
     options: Sequence[str],
 ) -> int:
     """Serve until SIGTERM or SIGINT; a broker that dies is started again. Exit code 1 when one could not start."""
-    config, warnings = BrokerConfig.load(collected.values)
+    config, warnings = load_broker_config(collected.values)
     for warning in (*collected.warnings, *warnings):
         say(f"odradek: {warning}", err=True)
     if len(config.storage.log_dirs) != 1:

@@ -17,11 +17,11 @@ from odradek.model.lazy import lazy
 if TYPE_CHECKING:
     from odradek.broker import process
     from odradek.cli.serving import many_brokers
-    from odradek.config import broker
+    from odradek.config import loading
 else:
     process = lazy("odradek.broker.process")
     many_brokers = lazy("odradek.cli.serving.many_brokers")
-    broker = lazy("odradek.config.broker")
+    loading = lazy("odradek.config.loading")
 
 
 @click.command()
@@ -84,7 +84,7 @@ def serve(
     with no_collections():
         handed_over = None if settings_from is None else read_settings(settings_from)
         collected = gather(file, settings, listen, data, join, secure, handed_over)
-        config, warnings = broker.BrokerConfig.load(collected.values)
+        config, warnings = loading.load_broker_config(collected.values)
         code = process.run(
             config,
             [*collected.warnings, *warnings],

@@ -11,7 +11,7 @@ import pytest
 PROGRAM = """
 import asyncio, sys, threading
 from odradek.broker.app import Broker
-from odradek.config.broker import BrokerConfig
+from odradek.config.loading import load_broker_config
 from odradek.protocol import RequestHeader, api_by_name, decode_response, encode_request
 from odradek.protocol.messages.groups.list_groups import ListGroupsRequest
 from odradek.protocol.messages.metadata.find_coordinator import FindCoordinatorRequest
@@ -31,7 +31,7 @@ REQUESTS = {
 }
 
 async def main(name, version, request):
-    config, _ = BrokerConfig.load({"log.dirs": sys.argv[1], "listeners": "PLAINTEXT://127.0.0.1:0"})
+    config, _ = load_broker_config({"log.dirs": sys.argv[1], "listeners": "PLAINTEXT://127.0.0.1:0"})
     broker = Broker(config, real_runtime())
     await broker.start()
     sys.meta_path.insert(0, Finder())

@@ -19,7 +19,7 @@ from odradek.broker.coordinators.transactions import TRANSACTION_TOPIC
 from odradek.broker.handlers.metadata.find_coordinator import SERVED
 from odradek.cluster.image import NO_LEADER, BrokerImage, ClusterImage, PartitionImage, TopicImage
 from odradek.cluster.planning import TopicSpec
-from odradek.config.broker import BrokerConfig
+from odradek.config.loading import load_broker_config
 from odradek.config.topic import LogConfig
 from odradek.model.errors import ErrorCode, KafkaError
 from odradek.model.ids import BrokerId, LeaderEpoch, TopicPartition
@@ -41,7 +41,7 @@ class FakeContext:
     """What coordinators need of a broker."""
 
     def __init__(self, brokers: int = 1, **settings: str) -> None:
-        self.config, _ = BrokerConfig.load({"node.id": "1", **settings})
+        self.config, _ = load_broker_config({"node.id": "1", **settings})
         live = tuple(
             BrokerImage(broker_id=BrokerId(number), host=f"host{number}", port=9092)
             for number in range(1, brokers + 1)

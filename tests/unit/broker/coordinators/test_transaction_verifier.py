@@ -16,6 +16,7 @@ from odradek.broker.handlers.transactions.add_partitions_to_txn import SERVED
 from odradek.cluster.image import NO_LEADER, TRANSACTION_STATE, ClusterImage, PartitionImage, TopicImage
 from odradek.config.broker import BrokerConfig
 from odradek.config.coordinator import TransactionConfig
+from odradek.config.loading import reconfigured
 from odradek.model.errors import ErrorCode, KafkaError, OdradekError
 from odradek.model.ids import BrokerId, LeaderEpoch, TopicPartition
 from odradek.protocol import Message, decode, encode
@@ -263,7 +264,7 @@ async def test_a_mere_question_about_a_transaction_being_completed_is_answered_a
 
 async def test_verification_can_be_turned_off_but_not_addition() -> None:
     world = World()
-    world.config = world.config.reconfigured({"transaction.partition.verification.enable": "false"})
+    world.config = reconfigured(world.config, {"transaction.partition.verification.enable": "false"})
     world.coordinator.says[P0] = ErrorCode.TRANSACTION_ABORTABLE
     assert await world.verify(P0) == {P0: NONE}
     assert not world.requests

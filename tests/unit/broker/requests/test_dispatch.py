@@ -14,6 +14,7 @@ from odradek.broker.requests.context import ApiHandler
 from odradek.broker.requests.dispatch import Dispatcher
 from odradek.broker.requests.refusals import UnfitResponse, refusals
 from odradek.config.broker import BrokerConfig
+from odradek.config.loading import load_broker_config
 from odradek.model.errors import ErrorCode, KafkaError
 from odradek.net.connection_owner import ConnectionFigures
 from odradek.net.listening import OpenListener
@@ -120,7 +121,7 @@ def test_the_control_plane_serves_what_brokers_ask_of_the_controller_and_nothing
         "control.plane.listener.name": "CONTROL",
     }
     context = FakeContext()
-    context.config, _ = BrokerConfig.load(settings)
+    context.config, _ = load_broker_config(settings)
     dispatching = Dispatcher(context, {api.key: answering(api.key, lambda: None)})  # type: ignore[arg-type]
     connection: Any = SimpleNamespace(
         figures=ConnectionFigures(), requester=UNKNOWN_REQUESTER, listener=OpenListener(name="CONTROL")

@@ -12,7 +12,7 @@ import pytest
 from odradek.broker.share import dead_letters
 from odradek.broker.share.dead_letters import DeadLetterTopics
 from odradek.cluster.image import NO_LEADER, FeatureLevels, PartitionImage, TopicImage
-from odradek.config.broker import BrokerConfig
+from odradek.config.loading import load_broker_config
 from odradek.groups.share.partition import DeadRecord
 from odradek.groups.share.settings import ShareSettings
 from odradek.model.errors import ErrorCode, KafkaError
@@ -98,7 +98,7 @@ def queue(
     outside: Any = topics
     seen: Any = image
     clock: Any = SimpleNamespace(wall_ms=lambda: 77)
-    config, _ = BrokerConfig.load({"log.dirs": "/nowhere"})
+    config, _ = load_broker_config({"log.dirs": "/nowhere"})
     return DeadLetterTopics(outside, lambda: seen, lambda: config, clock, Inline())
 
 

@@ -3,12 +3,13 @@
 import pytest
 
 from odradek.config.broker import BrokerConfig
+from odradek.config.loading import load_broker_config
 from odradek.groups.consumer.settings import ConsumerGroupSettings, MigrationPolicy
 from odradek.model.errors import ConfigError
 
 
 def config(**settings: str) -> BrokerConfig:
-    return BrokerConfig.load({key.replace("_", "."): value for key, value in settings.items()})[0]
+    return load_broker_config({key.replace("_", "."): value for key, value in settings.items()})[0]
 
 
 def test_the_defaults_are_kafkas() -> None:

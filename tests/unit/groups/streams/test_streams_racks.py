@@ -11,8 +11,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from tests.unit.groups.streams.streams_world import CALLER, COUNTING, StreamsWorld
 
-from odradek.config.broker import BrokerConfig
 from odradek.config.group import check_group
+from odradek.config.loading import load_broker_config
 from odradek.groups.streams.assignor import AssignableMember, assign
 from odradek.groups.streams.settings import StreamsSettings
 from odradek.groups.streams.tasks import TaskAssignment, TaskId, TaskRole
@@ -162,7 +162,7 @@ def test_tasks_are_spread_again_when_the_tags_of_the_setting_change() -> None:
 
 
 def test_a_groups_own_tags_replace_those_of_the_broker() -> None:
-    broker, _ = BrokerConfig.load({"group.streams.rack.aware.assignment.tags": "zone"})
+    broker, _ = load_broker_config({"group.streams.rack.aware.assignment.tags": "zone"})
     assert StreamsSettings.of(broker, {}).rack_aware_tags == ("zone",)
     own = {"streams.rack.aware.assignment.tags": "rack, host"}
     check_group(own, broker)
@@ -183,6 +183,6 @@ def test_a_groups_own_tags_replace_those_of_the_broker() -> None:
     ],
 )
 def test_what_a_group_may_not_choose_is_refused(own: dict[str, str]) -> None:
-    broker, _ = BrokerConfig.load({})
+    broker, _ = load_broker_config({})
     with pytest.raises(ConfigError, match=next(iter(own))):
         check_group(own, broker)
