@@ -5,10 +5,7 @@ of its outputs, which standard input names: what a user's file does when it is l
 from __future__ import annotations
 
 import json
-import os
-import subprocess
 import sys
-from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import fields, is_dataclass
 from pathlib import Path
 from typing import Any, Final
@@ -21,7 +18,7 @@ from odradek.pipelines.outline import (
     SourceOutline,
     StateOutline,
 )
-from odradek.pipelines.program_file import LoadedProgram, WrongProgram, load_program
+from odradek.pipelines.program_file import LoadedProgram, ProgramSources, load_program
 from odradek.streams.plan import keyed
 from odradek.streams.plan.beside import beside
 from odradek.streams.plan.operators import (
@@ -39,7 +36,6 @@ from odradek.streams.plan.queries import planned_queries
 from odradek.streams.plan.sources import can_be_named, source_names
 from odradek.streams.translation.translator import operators_with_old_values
 
-LOADING_MAX_S: Final = 120.0
 _NOT_STATE: Final = frozenset({"built", "name", "inputs", "emit"})
 
 
@@ -131,41 +127,13 @@ def _text(value: Any) -> str:
     return type(value).__name__ if " at 0x" in described else described
 
 
-def outline_of_file(
-    file: Path, args: Sequence[str], environment: Mapping[str, str], suffix: str = ""
-) -> ProgramOutline:
-    """Returns the outline of a file, loaded in a process of its own. WrongProgram when it is no program. `environment`
-    is added to ours; `suffix` is that of its outputs."""
-    words = [sys.executable, "-m", "odradek.pipelines.outlining"]
-    order = {"suffix": suffix, "file": str(file), "args": list(args)}
-    try:
-        done = subprocess.run(
-            words,
-            input=json.dumps(order),  # every user of the machine can read the words of a command
-            capture_output=True,
-            text=True,
-            env={**os.environ, **environment},
-            timeout=LOADING_MAX_S,
-            check=False,
-        )
-    except subprocess.TimeoutExpired:
-        raise WrongProgram(f"{file}: to load it takes more than {LOADING_MAX_S:g} s") from None
-    lines = done.stdout.splitlines()
-    try:
-        content = json.loads(lines[-1])
-        if "wrong" in content:
-            raise WrongProgram(content["wrong"])
-        return ProgramOutline.from_json(content)
-    except (ValueError, TypeError, KeyError, IndexError):
-        last: Iterable[str] = done.stderr.splitlines()[-1:]
-        raise WrongProgram(f"{file} could not be loaded: {''.join(last) or 'it said nothing'}") from None
-
-
 def main() -> None:
-    """Prints the outline, or what is wrong, as JSON on the last line. Standard input says of which program."""
+    """Prints the outline, or what is wrong, as JSON on the last line. Standard input names the program, and where it may be."""
     order = json.load(sys.stdin)
     try:
-        program = load_program(Path(order["file"]), order["args"])
+        directories = order.get("directories")
+        sources = None if directories is None else ProgramSources(directories=tuple(directories))
+        program = load_program(Path(order["file"]), order["args"], sources)
         content = outline_of(program, order["suffix"]).as_json()
     except OdradekError as error:
         content = {"wrong": str(error)}

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import importlib.util
+import json
 import os
 import stat
+import subprocess
 import sys
 import traceback
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from importlib.machinery import SourceFileLoader
 from pathlib import Path
@@ -15,9 +17,11 @@ from types import CodeType, ModuleType
 from typing import Any, Final
 
 from odradek.model.errors import OdradekError
+from odradek.pipelines.outline import ProgramOutline
 
 MODULE: Final = "odradek_pipeline_program"
 """The program's `__name__`: not `__main__`, so that a block for running it by hand does not run."""
+LOADING_MAX_S: Final = 120.0
 _WHAT: Final = "define `app = Streams(...)`, or a function `pipeline(spark)` that returns writers of streams"
 
 
@@ -98,6 +102,47 @@ def load_program(file: Path, args: Sequence[str], sources: ProgramSources | None
     except (Exception, SystemExit) as error:  # noqa: BLE001 - the user's own code: any error is one of the file
         raise WrongProgram(f"{_line_of(file, error)}: {type(error).__name__}: {error}") from None
     return _chosen(file, module)
+
+
+def outline_of_file(
+    file: Path,
+    args: Sequence[str],
+    environment: Mapping[str, str],
+    suffix: str = "",
+    *,
+    sources: ProgramSources | None = None,
+    limit_s: float = LOADING_MAX_S,
+) -> ProgramOutline:
+    """Returns the outline of a file, loaded in a process of its own, so that this one needs no Spark. WrongProgram when it
+    is no program.
+
+    `environment` is added to ours; `suffix` is that of its outputs; `sources` limits the directories it may come from.
+    """
+    words = [sys.executable, "-m", "odradek.pipelines.outlining"]
+    order: dict[str, Any] = {"suffix": suffix, "file": str(file), "args": list(args)}
+    if sources is not None:
+        order["directories"] = list(sources.directories)
+    try:
+        done = subprocess.run(
+            words,
+            input=json.dumps(order),  # every user of the machine can read the words of a command
+            capture_output=True,
+            text=True,
+            env={**os.environ, **environment},
+            timeout=limit_s,
+            check=False,
+        )
+    except subprocess.TimeoutExpired:
+        raise WrongProgram(f"{file}: to load it takes more than {limit_s:g} s") from None
+    lines = done.stdout.splitlines()
+    try:
+        content = json.loads(lines[-1])
+        if "wrong" in content:
+            raise WrongProgram(content["wrong"])
+        return ProgramOutline.from_json(content)
+    except (ValueError, TypeError, KeyError, IndexError):
+        last: Iterable[str] = done.stderr.splitlines()[-1:]
+        raise WrongProgram(f"{file} could not be loaded: {''.join(last) or 'it said nothing'}") from None
 
 
 class _Read(SourceFileLoader):

@@ -13,7 +13,7 @@ from odradek.model.errors import OdradekError
 from odradek.pipelines.carrying import make_new_changelogs, with_changelogs
 from odradek.pipelines.document import PipelineDocument, PipelineVersion
 from odradek.pipelines.outline import ProgramOutline
-from odradek.pipelines.store import PipelineStore, no_such_pipeline
+from odradek.pipelines.store import PipelineConflict, PipelineStore, no_such_pipeline
 from odradek.pipelines.upgrade import ModeVerdict, UpgradeMode, are_versions, verdicts
 
 _NAMED_MAX: Final = 3
@@ -66,12 +66,15 @@ def _with_topics(admin: Admin, verdict: ModeVerdict, outline: ProgramOutline, su
     present = set(admin.list_topics(internal=True))
     taken = [topic for topic in _outputs(outline, suffix) if topic in present]
     missing = [topic for topic in outline.topics if topic not in present]
-    gone = inputs_gone(admin, [topic for topic in outline.topics if topic in present])
+    inputs = [topic for topic in outline.topics if topic in present]
+    gone = inputs_gone(admin, inputs)
     reasons, notes = list(verdict.reasons), list(verdict.notes)
     if taken:
         reasons.append(f"topic {', '.join(taken)} is there already: delete it first")
     if missing:
         notes.append(f"topic {', '.join(missing)} is not there")
+    if inputs:
+        notes.append(f"it reads {records_held(admin, inputs)} records again, of {', '.join(sorted(inputs))}")
     if gone:
         notes.append(f"inputs do not hold everything any more: {gone}; what was before is not read again")
     return replace(verdict, reasons=tuple(reasons), notes=tuple(notes))
@@ -92,6 +95,16 @@ def inputs_gone(admin: Admin, topics: Sequence[str]) -> str:
     return ", ".join(late[:_NAMED_MAX]) + more
 
 
+def records_held(admin: Admin, topics: Sequence[str]) -> int:
+    """Returns the offsets between the beginnings and the ends of topics: about the records that they hold."""
+    partitions = [
+        tp for description in admin.describe_topics(topics).values() for tp in description.topic_partitions
+    ]
+    begins = admin.list_offsets(dict.fromkeys(partitions, client.EARLIEST))
+    ends = admin.list_offsets(dict.fromkeys(partitions, client.LATEST))
+    return sum(max(0, ends[tp].offset - begins[tp].offset) for tp in partitions)
+
+
 def upgrade(
     store: PipelineStore,
     name: str,
@@ -101,11 +114,14 @@ def upgrade(
     by: str,
     now_ms: int,
     swap_lag: int | None = None,
+    expected_revision: int | None = None,
 ) -> PipelineDocument:
     """Makes the next version. UpgradeRefused, with the reasons, when the mode is not possible; PipelineConflict when someone
-    changes the pipeline meanwhile.
+    changes the pipeline meanwhile, or has since `expected_revision`.
     """
     document = store.document(name)
+    if expected_revision is not None and document.revision != expected_revision:
+        raise PipelineConflict(f"pipeline {name} has changed meanwhile: look at it again")
     verdict = next(verdict for verdict in preview(store, document, program) if verdict.mode is mode)
     if not verdict.is_possible:
         raise UpgradeRefused(f"pipeline {name} cannot be upgraded by {mode}: {'; '.join(verdict.reasons)}")

@@ -20,7 +20,7 @@ from odradek import Admin, Producer
 from odradek.client.settings.settings import AdminSettings
 from odradek.pipelines.document import PIPELINES_TOPIC, Desired, PipelineDocument, PipelineVersion
 from odradek.pipelines.membership import supervisor_of
-from odradek.pipelines.outlining import outline_of_file
+from odradek.pipelines.program_file import outline_of_file
 from odradek.pipelines.runner_process import RunnerProcess
 from odradek.pipelines.serving import AnotherSupervisor, ServeTerms, serve
 from odradek.pipelines.status import STATUS_TOPIC

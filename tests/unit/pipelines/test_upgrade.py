@@ -10,8 +10,8 @@ import pytest
 
 from odradek.pipelines.document import PipelineDocument, PipelineVersion
 from odradek.pipelines.outline import ProgramKind, ProgramOutline
-from odradek.pipelines.outlining import outline_of_file, outline_of_streams
-from odradek.pipelines.program_file import WrongProgram
+from odradek.pipelines.outlining import outline_of_streams
+from odradek.pipelines.program_file import WrongProgram, outline_of_file
 from odradek.pipelines.upgrade import ModeVerdict, UpgradeMode, verdicts
 from odradek.streams import Streams
 

@@ -82,6 +82,13 @@ _OWN_LOGIN: Final = ("sasl_username", "sasl_password", "sasl_jaas_config", "java
     type=click.Path(path_type=Path, exists=True, dir_okay=False),
     help="Hide parts of records from everyone, by the rules in this TOML file.",
 )
+@click.option(
+    "--programs",
+    multiple=True,
+    metavar="DIR",
+    type=click.Path(exists=True, file_okay=False, resolve_path=True),
+    help="Offer upgrades of pipelines to the programs in this directory; may be repeated. A dry run loads such a program here.",
+)
 @oidc_options
 @click.option(
     "--demo",
@@ -120,6 +127,7 @@ def console(
     sql_ca: Path | None,
     schema_registry: str | None,
     masks: Path | None,
+    programs: tuple[str, ...],
     bootstrap: str,
     **oidc: Any,
 ) -> None:
@@ -159,6 +167,7 @@ def console(
                     else schemas.SchemaRegistryTerms.of(schema_registry),
                     secure_cookies=certificate is not None or _is_https(provider),
                     sql=sql,
+                    programs=programs,
                     masks=masking.RecordMasks() if masks is None else masking.read_masks(masks),
                 ),
                 serving.ConsoleAddress(host=host, port=port, certificate=certificate, key=key),

@@ -19,10 +19,10 @@ from odradek.pipelines.upgrade import ModeVerdict, UpgradeMode
 from odradek.runtime.real_clock import SystemClock
 
 if TYPE_CHECKING:
-    from odradek.pipelines import outlining, upgrading
+    from odradek.pipelines import program_file, upgrading
     from odradek.pipelines.document import PipelineDocument
 else:
-    outlining = lazy("odradek.pipelines.outlining")
+    program_file = lazy("odradek.pipelines.program_file")
     upgrading = lazy("odradek.pipelines.upgrading")
 
 _clock: Final = SystemClock()
@@ -98,10 +98,10 @@ def _next_program(
         file, args = current.program, current.args
         check_approved(document.name, file, args)
     environment = program_environment(bootstrap)
-    outline = outlining.outline_of_file(Path(file), args, environment)
+    outline = program_file.outline_of_file(Path(file), args, environment)
     continued = outline
     if current.suffix:
-        continued = outlining.outline_of_file(Path(file), args, environment, current.suffix)
+        continued = program_file.outline_of_file(Path(file), args, environment, current.suffix)
     return upgrading.NextProgram(file=file, args=args, outline=outline, continued=continued)
 
 

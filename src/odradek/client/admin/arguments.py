@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import inspect
 import reprlib
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Hashable, Iterable, Mapping
 from dataclasses import fields, is_dataclass, replace
 from functools import cache, wraps
 from operator import index
@@ -94,7 +94,8 @@ def _checked_object(value: Any, hint: Any, where: str) -> Any:
 
 
 def _checked_fields(value: Any, where: str) -> Any:
-    hints = _hints_of(type(value))
+    cls: Any = type(value)
+    hints = _hints_of(cls)
     changed = {}
     for field in fields(value):
         before = getattr(value, field.name)
@@ -149,7 +150,7 @@ def _checked_items(value: Any, hint: Any, where: str) -> tuple[Any, ...]:
 
 
 @cache
-def _hints_of(cls: Any) -> dict[str, Any]:
+def _hints_of(cls: Hashable) -> dict[str, Any]:
     return get_type_hints(cls)
 
 

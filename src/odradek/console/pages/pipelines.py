@@ -43,7 +43,7 @@ T = TypeVar("T")
 
 async def show_all(visit: Visit) -> Response:
     """Shows one page of the pipelines, those that fail first."""
-    reading = await _within(visit, visit.model.pipelines.read(), WAIT_S)
+    reading = await within(visit, visit.model.pipelines.read(), WAIT_S)
     search = visit.query.get("search", "").strip()
     words = search.lower().split()
     matching = [run for run in reading.runs if all(word in run.key.lower() for word in words)]
@@ -63,7 +63,7 @@ async def show_all(visit: Visit) -> Response:
 
 async def show(visit: Visit) -> Response:
     """Shows one pipeline."""
-    reading = await _within(visit, visit.model.pipelines.read(), WAIT_S)
+    reading = await within(visit, visit.model.pipelines.read(), WAIT_S)
     return _page(visit, reading, visit.query.get("name", ""))
 
 
@@ -73,7 +73,7 @@ async def change(visit: Visit) -> Response:
     if verb not in DESIRED_BY_VERB and verb not in _CANDIDATE_VERBS:
         raise KafkaError(ErrorCode.INVALID_REQUEST, f"there is no action {verb!r:.40}")
     if verb in _CONFIRMED and visit.form.get("sure") != "1":
-        reading = await _within(visit, visit.model.pipelines.read(), WAIT_S)
+        reading = await within(visit, visit.model.pipelines.read(), WAIT_S)
         return _page(visit, reading, name, confirms=verb)
     by = f"{visit.principal or 'anyone'} in the console"
     now_ms = visit.console.clock.wall_ms()
@@ -83,7 +83,7 @@ async def change(visit: Visit) -> Response:
             return store.set_desired(name, verb, by=by, now_ms=now_ms)
         return _CANDIDATE_VERBS[verb](store, name, by=by, now_ms=now_ms)
 
-    await _within(visit, visit.model.pipelines.change(work), CHANGE_WAIT_S)
+    await within(visit, visit.model.pipelines.change(work), CHANGE_WAIT_S)
     return visit.redirect(pipeline_path(name), "pipeline_changed")
 
 
@@ -108,6 +108,7 @@ def _page(visit: Visit, reading: PipelineReading, name: str, *, confirms: str = 
         verbs=_verbs(current.document),
         confirms=confirms,
         program=_short(shlex.join((current.document.current.program, *current.document.current.args))),
+        offers_upgrade=visit.console.upgrades.is_offered,
         dry_run=shlex.join(("odradek", "pipeline", "upgrade", name, "NEW.py", "--dry-run")),
         **_values(visit, reading),
     )
@@ -198,12 +199,13 @@ def _rate_text(visit: Visit, rate: float | None) -> str:
     return visit.catalogue.text("pipelines.per_second", rate=number)
 
 
-def pipeline_path(name: str) -> str:
-    """Returns the path of a pipeline's page."""
-    return f"/pipelines/pipeline?{urlencode({'name': name})}"
+def pipeline_path(name: str, page: str = "pipeline") -> str:
+    """Returns the path of a pipeline's page, or of its upgrade."""
+    return f"/pipelines/{page}?{urlencode({'name': name})}"
 
 
-async def _within(visit: Visit, work: Coroutine[Any, Any, T], limit_s: float) -> T:
+async def within(visit: Visit, work: Coroutine[Any, Any, T], limit_s: float) -> T:
+    """Runs a call of the model, and waits for so long. Raises KafkaError after that."""
     try:
         async with asyncio.timeout(limit_s):
             return await visit.run(work)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import os
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Final
@@ -16,6 +16,7 @@ from odradek.console.model.background import BackgroundLoop
 from odradek.console.model.masking import RecordMasks
 from odradek.console.model.models import ClusterModels
 from odradek.console.model.moving import MoveRuns
+from odradek.console.model.pipeline_upgrades import PipelineUpgrades
 from odradek.console.model.record_decoding import RecordDecoder
 from odradek.console.model.records import RecordSight
 from odradek.console.model.refreshing import ClusterModel
@@ -59,6 +60,8 @@ class ConsoleOptions:
     """The registry that has the schemas of records; None: they are shown as bytes."""
     masks: RecordMasks = field(default_factory=RecordMasks)
     """The rules that hide parts of records from everyone who uses this console."""
+    programs: Sequence[str] = ()
+    """The directories whose programs pipelines may be upgraded to from the console; none: it offers no upgrades."""
     sql: SqlTerms | None = None
     """The SQL server whose streams, tables and queries are shown; None: there is none."""
 
@@ -74,6 +77,8 @@ class Console:
         self.decoder: Final = RecordDecoder(options.schema_registry, self.clock)
         sight = RecordSight(masks=options.masks, decoder=self.decoder)
         self.models: Final = ClusterModels(options.bootstrap, self.background, self.clock, sight=sight)
+        self.upgrades: Final = PipelineUpgrades(options.programs, options.bootstrap)
+        """Dry runs of upgrades of pipelines; on the background loop."""
         self.moves: Final = MoveRuns(options.bootstrap, self.clock)
         """Rebalances and drains; on the background loop."""
         self.sessions: Final = ConsoleSessions()

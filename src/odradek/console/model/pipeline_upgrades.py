@@ -1,0 +1,147 @@
+"""Dry runs of upgrades in the console: which programs the operator offers, and what they would read and write.
+
+An upgrade loads the program, which is code. So only files below the directories of `--programs` are loaded, in a process of
+their own, one at a time, whoever asks: the console's user decides which version follows, the operator which code there is.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import hashlib
+import json
+import os
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final
+
+from odradek.model.errors import ErrorCode, KafkaError
+from odradek.pipelines import upgrading
+from odradek.pipelines.document import PipelineDocument
+from odradek.pipelines.program_file import ProgramSources, WrongProgram, outline_of_file
+from odradek.pipelines.store import PipelineConflict, PipelineStore
+from odradek.pipelines.upgrade import ModeVerdict, UpgradeMode
+
+FILES_MAX: Final = 500
+"""The programs that a page offers."""
+_ENTRIES_MAX: Final = 10_000
+"""The files and folders that are looked at to find them."""
+LOADING_S: Final = 60.0
+ARGS_CHARS_MAX: Final = 8_000
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class UpgradePlan:
+    """The outcome of a dry run."""
+
+    name: str
+    revision: int
+    """The revision of the document that the verdicts are about."""
+    program: upgrading.NextProgram
+    verdicts: tuple[ModeVerdict, ...]
+
+    @property
+    def fingerprint(self) -> str:
+        """A digest of what the verdicts depend on: the same in a second dry run unless the pipeline or the program changed."""
+        outlines = [self.program.outline.as_json(), self.program.continued.as_json()]
+        parts = [self.name, self.revision, self.program.file, self.program.args, outlines]
+        return hashlib.sha256(json.dumps(parts, sort_keys=True).encode()).hexdigest()
+
+
+class PipelineUpgrades:
+    """Loads programs for the pages of upgrades. Used on the background loop; `files` on a thread."""
+
+    def __init__(self, directories: Sequence[str], bootstrap: str) -> None:
+        self._sources: Final = ProgramSources(directories=tuple(map(os.path.realpath, directories)))
+        self._environment: Final[Mapping[str, str]] = {"ODRADEK_BOOTSTRAP": bootstrap}
+        self._loading: asyncio.Task[upgrading.NextProgram] | None = None
+
+    @property
+    def is_offered(self) -> bool:
+        """Whether the operator has named a directory of programs."""
+        return bool(self._sources.directories)
+
+    def files(self) -> list[str]:
+        """Returns the Python files below the directories, sorted; at most FILES_MAX of them."""
+        found: list[str] = []
+        entries = 0
+        for directory in self._sources.directories:
+            for folder, folders, names in os.walk(directory):
+                folders[:] = sorted(name for name in folders if not name.startswith((".", "__")))
+                entries += len(names) + len(folders)
+                found += [os.path.join(folder, name) for name in sorted(names) if name.endswith(".py")]
+                if entries > _ENTRIES_MAX or len(found) > FILES_MAX:
+                    return found[:FILES_MAX]
+        return found
+
+    async def program(
+        self, document: PipelineDocument, file: str, args: tuple[str, ...]
+    ) -> upgrading.NextProgram:
+        """Loads a program in a process of its own. WrongProgram; KafkaError while another one is being loaded."""
+        if self._loading is not None and not self._loading.done():
+            raise KafkaError(
+                ErrorCode.CONCURRENT_TRANSACTIONS, "another program is being loaded: try again soon"
+            )
+        suffix = document.current.suffix
+
+        def load() -> upgrading.NextProgram:
+            self._check(file)
+            outline = outline_of_file(
+                Path(file), args, self._environment, sources=self._sources, limit_s=LOADING_S
+            )
+            continued = outline
+            if suffix:
+                continued = outline_of_file(
+                    Path(file), args, self._environment, suffix, sources=self._sources, limit_s=LOADING_S
+                )
+            return upgrading.NextProgram(file=file, args=args, outline=outline, continued=continued)
+
+        self._loading = asyncio.get_running_loop().create_task(asyncio.to_thread(load))
+        self._loading.add_done_callback(_seen)
+        return await asyncio.shield(self._loading)
+
+    def _check(self, file: str) -> None:
+        is_path = os.path.isabs(file) and "\0" not in file
+        if not is_path or not self._sources.cover(os.path.realpath(file)):
+            raise WrongProgram(
+                f"{file!r:.250} comes from none of the directories that this console was started with (--programs)"
+            )
+
+
+def _seen(task: asyncio.Task[upgrading.NextProgram]) -> None:
+    """Reads the outcome of a task whose page has gone."""
+    if not task.cancelled():
+        task.exception()
+
+
+def planned_upgrade(store: PipelineStore, name: str, program: upgrading.NextProgram) -> UpgradePlan:
+    """Returns the verdicts on every mode. Changes nothing."""
+    document = store.document(name)
+    return UpgradePlan(
+        name=name,
+        revision=document.revision,
+        program=program,
+        verdicts=upgrading.preview(store, document, program),
+    )
+
+
+def carried_out(
+    store: PipelineStore,
+    plan_fingerprint: str,
+    name: str,
+    program: upgrading.NextProgram,
+    mode: UpgradeMode,
+    *,
+    by: str,
+    now_ms: int,
+    swap_lag: int | None,
+) -> PipelineDocument:
+    """Makes the next version, as the dry run showed it. PipelineConflict when the pipeline or the program has changed since."""
+    plan = planned_upgrade(store, name, program)
+    if plan.fingerprint != plan_fingerprint:
+        raise PipelineConflict(
+            f"pipeline {name} or its program has changed since the dry run: look at it again"
+        )
+    return upgrading.upgrade(
+        store, name, program, mode, by=by, now_ms=now_ms, swap_lag=swap_lag, expected_revision=plan.revision
+    )
