@@ -5,18 +5,23 @@ from __future__ import annotations
 import asyncio
 import html
 import json
+import re
 import threading
+import time
 from collections.abc import AsyncIterator, Iterator
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
 
 import pytest
 from tests.scenarios.console.conftest import HOSTS, Browser, browser_of
+from tests.scenarios.console.test_pages import seen
 
+from odradek.client import Admin, NewTopic, Producer
 from odradek.console.model.masking import MaskRule, RecordMasks
 from odradek.console.sql import access
 from odradek.console.sql.access import SqlTerms
 from odradek.console.web.console import ConsoleOptions
+from odradek.model.ids import TopicPartition
 from odradek.testing import LocalBroker
 
 EVIL = "<script>alert(1)</script>\u202e"
@@ -25,7 +30,9 @@ write to topic totals, key KAFKA, value JSON
   stateful: aggregate by CUSTOMER
     native: read stream ORDERS from topic orders
 """
+GROUP = "__odradek_sink.sql.tests.CTAS_TOTALS_1.to-1"
 FAILING = {
+    "consumerGroupId": GROUP,
     "id": "CTAS_TOTALS_1",
     "queryString": f"CREATE TABLE totals AS SELECT '{EVIL}' FROM orders;",
     "sinks": ["TOTALS"],
@@ -37,6 +44,7 @@ FAILING = {
 }
 RUNNING = {
     "id": "CSAS_LARGE_2",
+    "consumerGroupId": "__odradek_sink.that.is.not.there",
     "queryString": "CREATE STREAM large AS …",
     "sinks": ["LARGE"],
     "state": "RUNNING",
@@ -50,7 +58,10 @@ EXPLAINED = {
         "sinks": ["TOTALS"],
         "fields": [{"name": "CUSTOMER", "schema": {"type": "STRING"}, "type": "KEY"}],
         "executionPlan": PLAN,
-        **{name: FAILING[name] for name in ("state", "failureCount", "failingSince", "queryErrors")},
+        **{
+            name: FAILING[name]
+            for name in ("state", "failureCount", "failingSince", "queryErrors", "consumerGroupId")
+        },
     },
 }
 
@@ -117,6 +128,37 @@ async def test_queries_that_fail_come_first_with_their_reason(page: Browser) -> 
     assert "1 failing" in listed.text
     assert "<script>alert" not in listed.text
     assert "\u202e" not in listed.text
+
+
+async def test_each_query_shows_how_many_records_and_how_long_it_is_behind(
+    page: Browser, broker: LocalBroker, admin: Admin
+) -> None:
+    """The figures are those of the group in which the query commits; a query whose group cannot be read has none."""
+
+    def fill() -> None:
+        admin.create_topics([NewTopic("orders", 1)])
+        hour_ago_ms = int(time.time() * 1000) - 3_600_000
+        with Producer(broker.address) as producer:
+            for _ in range(12):
+                producer.send("orders", b"x", timestamp_ms=hour_ago_ms, partition=0)
+        admin.alter_group_offsets(GROUP, {TopicPartition("orders", 0): 5})
+
+    await asyncio.to_thread(fill)
+    await seen(page, "orders")
+    listed = html.unescape((await page.get("/sql")).text)
+    assert [cells(row) for row in listed.partition("<tbody>")[2].split("<tr>")[1:]] == [
+        ["7", "60 min"],
+        ["–", "–"],
+    ]
+    assert "It failed 3 times since 1970-01-01 00:00:01.000" in listed
+    shown = html.unescape((await page.get("/sql/query?id=CTAS_TOTALS_1")).text)
+    figures = shown.partition('id="lag"')[2].partition("</dl>")[0]
+    assert ("<dd>7</dd>" in figures, "<dd>60 min</dd>" in figures) == (True, True)
+    assert "/group?id=__odradek_sink.sql.tests.CTAS_TOTALS_1.to-1" in figures
+
+
+def cells(row: str) -> list[str]:
+    return re.findall(r'<td class="number">([^<]*)</td>', row)
 
 
 async def test_with_masks_the_reason_of_a_failure_is_hidden(

@@ -4,11 +4,16 @@ from __future__ import annotations
 
 import pytest
 
+from odradek.pipelines.carrying import sink_id as program_sink_id
+from odradek.pipelines.outlining import outline_of_streams
 from odradek.sql.applying import apply
 from odradek.sql.language import parse, parse_one
 from odradek.sql.metastore.catalog import SqlCatalog
-from odradek.sql.planning import Plan, explain, explained_plan
-from odradek.sql.server.entities import described_plan
+from odradek.sql.planning import Plan, explain, explained_plan, sink_id
+from odradek.sql.queries.channel import StartArchive, StartQuery
+from odradek.sql.queries.engine import SupervisedQuery
+from odradek.sql.server.entities import QueryHealth, described_plan
+from odradek.streams import Streams
 from odradek.values.errors import SqlError
 
 SOURCES = """
@@ -140,3 +145,32 @@ def test_a_source_that_is_not_there_is_an_error_alone() -> None:
     with pytest.raises(SqlError) as refused:
         explained("SELECT * FROM absent EMIT CHANGES;")
     assert "refused" not in str(refused.value)
+
+
+@pytest.mark.parametrize(
+    "written",
+    [
+        "CREATE STREAM x AS SELECT id, a FROM s;",
+        "CREATE STREAM x WITH (TIMESTAMP='m') AS SELECT id, CAST(n AS BIGINT) AS m FROM s;",
+        "CREATE TABLE x AS SELECT a, COUNT(*) AS c FROM s GROUP BY a;",
+        "CREATE TABLE x AS SELECT a, MAX(n) AS m FROM s WINDOW TUMBLING (SIZE 1 MINUTE) GROUP BY a;",
+        "CREATE STREAM x AS SELECT s.id AS id, s.a, t.b FROM s JOIN t ON s.id = t.id;",
+    ],
+)
+def test_the_group_of_a_query_is_that_of_its_program(written: str) -> None:
+    """The group is named without a program, so that a server lists queries without Spark's modules: both must agree."""
+    app = Streams("sql.tests.Q_1")
+    explained(written).build(app)
+    (output,) = outline_of_streams(app.program).outputs
+    assert sink_id("sql.tests.Q_1") == program_sink_id(outline_of_streams(app.program), output)
+
+
+def test_a_query_that_runs_shows_its_group() -> None:
+    order = StartQuery(
+        query_id="Q_1", name="sql.tests.Q_1", build=lambda app: None, servers="", options={}, checkpoint=""
+    )
+    health = QueryHealth.of(SupervisedQuery(order=order))
+    described = described_plan(explained("CREATE STREAM x AS SELECT id, a FROM s;"), "Q_1", "", health)
+    assert described["consumerGroupId"] == "__odradek_sink.sql.tests.Q_1.to-1"
+    archive = StartArchive(query_id="A_1", start=lambda spark, checkpoint: None)
+    assert "consumerGroupId" not in QueryHealth.of(SupervisedQuery(order=archive)).members

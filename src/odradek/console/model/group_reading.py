@@ -25,6 +25,8 @@ _log = events.get("console")
 CALL_S: Final = 10.0
 DETAIL_AGE_MS: Final = 4_000
 DETAILS_MAX: Final = 100
+DETAILS_AT_ONCE: Final = 8
+"""The groups of one page that are read at the same time."""
 MOMENTS_MAX: Final = 30
 """The number of earlier moments that are kept of each group that someone looks at."""
 AGES_MAX: Final = 64
@@ -119,6 +121,22 @@ class GroupReader:
             self._under_way[name] = task
             task.add_done_callback(lambda _: self._under_way.pop(name, None))
         return await asyncio.shield(task)
+
+    async def details(self, names: Iterable[str]) -> dict[str, GroupDetail]:
+        """Returns all about several groups, some at a time; without those that are not there or not to be seen."""
+        slots = asyncio.Semaphore(DETAILS_AT_ONCE)
+
+        async def attempt(name: str) -> GroupDetail | None:
+            async with slots:
+                try:
+                    return await self.detail(name)
+                except OdradekError as error:
+                    _log.debug("console_part_unreadable", reason=explain(error))
+                    return None
+
+        wanted = list(dict.fromkeys(names))
+        read = await asyncio.gather(*map(attempt, wanted))
+        return {name: detail for name, detail in zip(wanted, read, strict=True) if detail is not None}
 
     def forget(self, name: str) -> None:
         """Has the group read again by the next caller: something was changed."""

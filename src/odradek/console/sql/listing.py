@@ -27,6 +27,8 @@ class QueryLine:
     """The reason of the last failure, while it fails."""
     failure_count: int = 0
     failing_since_ms: int = -1
+    group_id: str = ""
+    """The group in which it commits what it has read; empty where the server does not say."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -85,6 +87,8 @@ class QueryDescription:
     failures: tuple[tuple[int, str], ...]
     """Time and reason of the last failures, the newest first."""
     columns: tuple[ColumnLine, ...]
+    group_id: str = ""
+    """As in `QueryLine`."""
 
 
 def query_lines(entities: Iterable[Entity]) -> list[QueryLine]:
@@ -152,6 +156,7 @@ def query_description(entities: Iterable[Entity]) -> QueryDescription | None:
                     for error in reversed(errors)
                 ),
                 columns=_columns(query),
+                group_id=_text(query, "consumerGroupId"),
             )
     return None
 
@@ -172,6 +177,7 @@ def _query_line(query: Entity) -> QueryLine:
         problem=_text(errors[-1], "errorMessage") if count and errors else "",
         failure_count=count,
         failing_since_ms=_whole(query, "failingSince", -1),
+        group_id=_text(query, "consumerGroupId"),
     )
 
 

@@ -38,6 +38,9 @@ from odradek.values.formats import FORMAT_NAMES, RecordFormat, check_map_keys, r
 from odradek.values.formats.format_info import FormatInfo, WindowInfo
 from odradek.values.types import BIGINT_MAX, is_castable_implicitly
 
+_SINK_OPERATOR: Final = "to-1"
+"""The name of the operator that writes to a query's sink: checkpoints and groups are named after it."""
+
 _WRAPPED: Final = {True: ("KAFKA", "DELIMITED", "NONE"), False: ("PROTOBUF", "NONE")}
 """Formats that cannot write a single value so: in a record of one field, or bare."""
 _COUNTS_MAX: Final = {"PARTITIONS": 2**31 - 1, "REPLICAS": 2**15 - 1}
@@ -64,6 +67,11 @@ SINK_PROPERTIES: Final = (
     "BAD",
 )
 CLEANUP_POLICIES: Final = ("delete", "compact", "compact,delete")
+
+
+def sink_id(program: str) -> str:
+    """Returns the id under which the program of a query commits what it has read (`spark.options.sink_ids.group_of`)."""
+    return f"{program}.{_SINK_OPERATOR}"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -121,9 +129,11 @@ class Plan:
         if self.sink.timestamp is not None:
             stream = built.to_stream() if isinstance(built, Table) else built
             when = f"coalesce({self._timestamp(self.sink.timestamp)}, _timestamp)"
-            stream.with_timestamp(when).to(self.sink.topic, key_format=key, value_format=value)
+            stream.with_timestamp(when).to(
+                self.sink.topic, key_format=key, value_format=value, name=_SINK_OPERATOR
+            )
             return built
-        built.to(self.sink.topic, key_format=key, value_format=value)
+        built.to(self.sink.topic, key_format=key, value_format=value, name=_SINK_OPERATOR)
         return built
 
     def _timestamp(self, column: TimestampColumn) -> str:

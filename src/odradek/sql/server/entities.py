@@ -6,9 +6,11 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
+from odradek.spark.options.sink_ids import group_of
 from odradek.sql.functions import FunctionLibrary
 from odradek.sql.metastore.catalog import Catalog, PersistentQuery, Source
-from odradek.sql.planning import Plan, explain
+from odradek.sql.planning import Plan, explain, sink_id
+from odradek.sql.queries.channel import StartQuery
 from odradek.sql.queries.engine import QueryFailure, SupervisedQuery
 
 Entity = dict[str, Any]
@@ -53,6 +55,8 @@ class QueryHealth:
     failure_count: int = 0
     failing_since_ms: int | None = None
     failures: tuple[QueryFailure, ...] = ()
+    consumer_group: str | None = None
+    """The group in which it commits what it has read; None for one that fills an archive."""
 
     @classmethod
     def of(cls, query: SupervisedQuery | None) -> QueryHealth:
@@ -64,6 +68,9 @@ class QueryHealth:
             failure_count=query.failure_count,
             failing_since_ms=query.failing_since_ms,
             failures=tuple(query.failures),
+            consumer_group=group_of(sink_id(query.order.name))
+            if isinstance(query.order, StartQuery)
+            else None,
         )
 
     @property
@@ -75,6 +82,8 @@ class QueryHealth:
     def members(self) -> Entity:
         """The state, and what is wrong, as members of a query's JSON. The fields of errors are ksqlDB's."""
         members: Entity = {"state": self.state, "queryErrors": self.errors}
+        if self.consumer_group is not None:
+            members["consumerGroupId"] = self.consumer_group
         if self.failure_count:
             members |= {"failureCount": self.failure_count, "failingSince": self.failing_since_ms}
         return members

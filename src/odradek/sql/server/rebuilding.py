@@ -5,23 +5,17 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Awaitable, Callable
 from contextlib import suppress
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 
 from odradek.client.admin.aio import AsyncAdmin
 from odradek.model.errors import OdradekError
 from odradek.model.ids import TopicPartition
-from odradek.model.lazy import lazy
 from odradek.spark.options.sink_ids import group_of
 from odradek.sql.metastore.catalog import SqlSource
-from odradek.sql.queries.builds import PersistentBuild
+from odradek.sql.planning import sink_id
 from odradek.sql.queries.channel import StartQuery
 from odradek.sql.server.upgrades import RunningQueries
 from odradek.telemetry import events
-
-if TYPE_CHECKING:
-    from odradek.pipelines import carrying
-else:
-    carrying = lazy("odradek.pipelines.carrying")
 
 _log = events.get("sql")
 SWAP_LAG: Final = 1_000
@@ -37,8 +31,6 @@ class RebuildWatch:
     def __init__(self, running: RunningQueries, swap: Callable[[SqlSource], Awaitable[object]]) -> None:
         self._running = running
         self._swap = swap
-        self._sink_ids: dict[str, str] = {}
-        """The sink ids, by query."""
         self._task: asyncio.Task[None] | None = None
 
     def start(self) -> None:
@@ -74,8 +66,6 @@ class RebuildWatch:
         if wanted is None or wanted.state not in ("RUNNING", "SLEEPING"):
             return None
         assert isinstance(wanted.order, StartQuery)
-        if query_id not in self._sink_ids:
-            self._sink_ids[query_id] = await asyncio.to_thread(_sink_id, wanted.order)
         sources = self._running.catalog.queries[query_id].sources
         topics = {self._running.catalog.source(name).topic for name in sources}
         settings: Any = self._running.topics.settings
@@ -84,7 +74,7 @@ class RebuildWatch:
             partitions = [partition for topic in described.values() for partition in topic.topic_partitions]
             begins = await admin.list_offsets(dict.fromkeys(partitions, _EARLIEST))
             ends = await admin.list_offsets(dict.fromkeys(partitions, _LATEST), isolation=_READ_COMMITTED)
-            group = group_of(self._sink_ids[query_id])
+            group = group_of(sink_id(wanted.order.name))
             committed = await admin.list_group_offsets(group, partitions)
         read = {partition: offset.offset for partition, offset in committed.items() if offset is not None}
         left = lag(
@@ -102,10 +92,3 @@ def lag(
     return sum(
         max(0, end - max(begins[partition], read.get(partition, 0))) for partition, end in ends.items()
     )
-
-
-def _sink_id(order: StartQuery) -> str:
-    assert isinstance(order.build, PersistentBuild)
-    outline = order.build.text.outline(order.name)
-    (output,) = outline.outputs
-    return carrying.sink_id(outline, output)

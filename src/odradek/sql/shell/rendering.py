@@ -249,6 +249,8 @@ def _query_lines(query: Entity) -> Iterable[str | TextTable]:
         yield f"State                : {query['state']}"
     yield f"Sources              : {', '.join(query['sources'])}"
     yield f"Sinks                : {', '.join(query['sinks'])}"
+    if query.get("consumerGroupId"):
+        yield f"Consumer group       : {query['consumerGroupId']}"
     if query.get("failureCount"):
         yield f"Failing              : {_failures(query)}"
     for problem in query.get("queryErrors") or ():

@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import asyncio
 import re
+from collections.abc import Iterable
 from typing import Final
 from urllib.parse import urlencode
 
 from starlette.responses import Response
 
+from odradek.console.model.group_lag import GroupDetail
+from odradek.console.pages.groups import group_link
 from odradek.console.pages.record_forms import time_text
 from odradek.console.pages.sql.entry import with_sql
 from odradek.console.pages.topics import page_number, pages_of
@@ -15,6 +19,7 @@ from odradek.console.pictures.flow_graph import FlowBox, FlowGraph, flow_graph
 from odradek.console.sql.access import SqlAccess
 from odradek.console.sql.listing import (
     QueryDescription,
+    QueryLine,
     query_description,
     query_lines,
     source_description,
@@ -30,6 +35,8 @@ LISTS: Final = ("queries", "streams", "tables")
 ACTIONS: Final = {"pause": "PAUSE", "resume": "RESUME", "terminate": "TERMINATE"}
 _QUERY_ID: Final = re.compile(r"[A-Za-z0-9_-]{1,250}")
 _NAME_CHARS_MAX: Final = 250
+LAGS_S: Final = 5.0
+"""A page waits so long for the lags of its queries, and is shown without them after that."""
 _LIST_STATEMENTS: Final = "SHOW QUERIES; SHOW STREAMS; SHOW TABLES;"
 
 
@@ -48,6 +55,7 @@ async def show_all(visit: Visit, server: SqlAccess) -> Response:
     else:
         matching = [line for line in sources[active_list] if _matches(words, line.name, line.topic)]
     page = page_number(visit.query.get("page", ""), len(matching), PAGE_ROWS)
+    rows = matching[(page - 1) * PAGE_ROWS : page * PAGE_ROWS]
     return visit.render(
         "sql/list.html",
         active="sql",
@@ -56,7 +64,8 @@ async def show_all(visit: Visit, server: SqlAccess) -> Response:
         active_list=active_list,
         counts={"queries": len(queries)} | {kind: len(lines) for kind, lines in sources.items()},
         failing=sum(1 for line in queries if line.failure_count or line.state == "ERROR"),
-        rows=matching[(page - 1) * PAGE_ROWS : page * PAGE_ROWS],
+        rows=rows,
+        lags=await _lags(visit, [line.group_id for line in rows if isinstance(line, QueryLine)]),
         matching=len(matching),
         page=page,
         pages=pages_of(len(matching), PAGE_ROWS),
@@ -65,6 +74,18 @@ async def show_all(visit: Visit, server: SqlAccess) -> Response:
         query_path=query_path,
         time_text=time_text,
     )
+
+
+async def _lags(visit: Visit, group_ids: Iterable[str]) -> dict[str, GroupDetail]:
+    """Returns how far queries are behind, by the group in which they commit; those that can be read in time."""
+    wanted = [group_id for group_id in group_ids if group_id]
+    if not wanted:
+        return {}
+    try:
+        async with asyncio.timeout(LAGS_S):
+            return await visit.run(visit.model.groups.details(wanted))
+    except TimeoutError:
+        return {}
 
 
 def _matches(words: list[str], *texts: str) -> bool:
@@ -94,7 +115,7 @@ async def show_source(visit: Visit, server: SqlAccess) -> Response:
 async def show_query(visit: Visit, server: SqlAccess) -> Response:
     """Shows one query with its plan."""
     query = await _query(visit, server, visit.query.get("id", ""))
-    return _query_page(visit, query)
+    return await _query_page(visit, query)
 
 
 async def change_query(visit: Visit, server: SqlAccess) -> Response:
@@ -104,7 +125,7 @@ async def change_query(visit: Visit, server: SqlAccess) -> Response:
     if action not in ACTIONS:
         raise KafkaError(ErrorCode.INVALID_REQUEST, f"there is no action {action!r:.40}")
     if action == "terminate" and visit.form.get("sure") != "1":
-        return _query_page(visit, query, confirms=True)
+        return await _query_page(visit, query, confirms=True)
     await server.execute(f"{ACTIONS[action]} {query.query_id};")
     if action == "terminate":
         return visit.redirect("/sql", "query_terminated")
@@ -120,13 +141,15 @@ async def _query(visit: Visit, server: SqlAccess, query_id: str) -> QueryDescrip
     return query
 
 
-def _query_page(visit: Visit, query: QueryDescription, *, confirms: bool = False) -> Response:
+async def _query_page(visit: Visit, query: QueryDescription, *, confirms: bool = False) -> Response:
     return visit.render(
         "sql/query.html",
         active="sql",
         query=query,
         graph=plan_picture(query.plan),
         confirms=confirms,
+        lag=(await _lags(visit, [query.group_id])).get(query.group_id),
+        group_link=group_link,
         source_path=source_path,
         editor_path=editor_path,
         query_path=query_path,
