@@ -88,7 +88,7 @@ class QueryDescription:
     """Time and reason of the last failures, the newest first."""
     columns: tuple[ColumnLine, ...]
     group_id: str = ""
-    """As in `QueryLine`."""
+    """The group in which it commits what it has read; empty where the server does not say."""
 
 
 def query_lines(entities: Iterable[Entity]) -> list[QueryLine]:
