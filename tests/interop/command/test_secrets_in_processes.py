@@ -16,8 +16,7 @@ from odradek import Admin
 from odradek.cli.sandbox.playground import Playground
 from odradek.model.errors import OdradekError
 from odradek.pipelines.document import PipelineDocument, PipelineVersion
-from odradek.pipelines.program_file import outline_of_file
-from odradek.pipelines.program_file import ProgramSources, WrongProgram
+from odradek.pipelines.program_file import ProgramSources, WrongProgram, outline_of_file
 from odradek.pipelines.runner_process import RunnerProcess
 from odradek.pipelines.serving import runner_command, runner_terms
 from odradek.testing import Cluster

@@ -1,7 +1,7 @@
 """Dry runs of upgrades in the console: which programs the operator offers, and what they would read and write.
 
 An upgrade loads the program, which is code. So only files below the directories of `--programs` are loaded, in a process of
-their own, one at a time, whoever asks: the console's user decides which version follows, the operator which code there is.
+their own, one at a time for all users: the user decides which version follows, the operator which code there is.
 """
 
 from __future__ import annotations
