@@ -63,16 +63,16 @@ class PipelineUpgrades:
 
     def files(self) -> list[str]:
         """Returns the Python files below the directories, sorted; at most FILES_MAX of them."""
-        found: list[str] = []
+        programs: list[str] = []
         entries = 0
         for directory in self._sources.directories:
             for folder, folders, names in os.walk(directory):
                 folders[:] = sorted(name for name in folders if not name.startswith((".", "__")))
                 entries += len(names) + len(folders)
-                found += [os.path.join(folder, name) for name in sorted(names) if name.endswith(".py")]
-                if entries > _ENTRIES_MAX or len(found) > FILES_MAX:
-                    return found[:FILES_MAX]
-        return found
+                programs += [os.path.join(folder, name) for name in sorted(names) if name.endswith(".py")]
+                if entries > _ENTRIES_MAX or len(programs) > FILES_MAX:
+                    return programs[:FILES_MAX]
+        return programs
 
     async def program(
         self, document: PipelineDocument, file: str, args: tuple[str, ...]
