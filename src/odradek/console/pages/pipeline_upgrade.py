@@ -8,7 +8,7 @@ from typing import Final
 
 from starlette.responses import Response
 
-from odradek.client.errors import explain
+from odradek.client.network.errors import explain
 from odradek.console.model.pipeline_upgrades import (
     ARGS_CHARS_MAX,
     LOADING_S,
