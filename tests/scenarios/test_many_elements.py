@@ -22,8 +22,15 @@ from tests.scenarios.loop_steps import HELD_STEPS_MAX, LoopSteps
 
 from odradek.broker.collector import keep_collections_small
 from odradek.broker.handlers import Handlers
+from odradek.broker.metrics.collection import MetricsCollection
 from odradek.broker.share.state_store import shard_key
-from odradek.groups.shard.formats import GroupMetadataValue, group_key, group_value
+from odradek.groups.shard.formats import (
+    GroupMetadataValue,
+    group_key,
+    group_value,
+    offset_key,
+    offset_value,
+)
 from odradek.groups.share.state_formats import SharePlace
 from odradek.model.errors import ErrorCode
 from odradek.protocol import APIS, RequestHeader, encode_request
@@ -192,6 +199,44 @@ async def test_a_list_of_many_groups_holds_no_one_up(scene: Any, loop_steps: Loo
     with loop_steps.counted():
         response = await wire.call("ListGroups", 5, ListGroupsRequest())
     assert len(response.groups) == LISTED_COUNT
+    assert loop_steps.most < HELD_STEPS_MAX, loop_steps.longest
+
+
+SCRAPED_GROUPS = 10_000
+WIDE_GROUPS, WIDE_PARTITIONS = 50, 200
+
+
+async def test_a_scrape_of_many_groups_holds_no_one_up(scene: Any, loop_steps: LoopSteps) -> None:
+    """Ten thousand groups of one partition, and fifty of two hundred: each has its lag, and none holds the loop."""
+    broker = await scene.start(offsets_topic_num_partitions="1")
+    wire = await scene.connect()
+    await wire.find_coordinator()
+    narrow, wide = await wire.create("narrow"), await wire.create("wide", partitions=WIDE_PARTITIONS)
+    await wire.produce("narrow", [b"a", b"b", b"c"])
+    places = [(f"g{number}", "narrow", narrow.topic_id, 0) for number in range(SCRAPED_GROUPS)]
+    places += [
+        (f"wide{number}", "wide", wide.topic_id, index)
+        for number in range(WIDE_GROUPS)
+        for index in range(WIDE_PARTITIONS)
+    ]
+    await _replayed(
+        broker.context.groups.shards,
+        (
+            StoredRecord(
+                offset_key(group, topic, index),
+                offset_value(offset=1, commit_timestamp=0, topic_id=topic_id),
+                number,
+                0,
+            )
+            for number, (group, topic, topic_id, index) in enumerate(places)
+        ),
+    )
+    collection = MetricsCollection(broker)
+    with loop_steps.counted():
+        families = await asyncio.create_task(collection.collected())
+    lags = {family.name: family.samples for family in families}["kafka_consumergroup_lag"]
+    assert len(lags) == len(places)
+    assert sum(1 for lag in lags if lag[1] == 2) == SCRAPED_GROUPS
     assert loop_steps.most < HELD_STEPS_MAX, loop_steps.longest
 
 

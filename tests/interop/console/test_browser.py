@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import pytest
 from tests.interop.console.conftest import console_process
@@ -17,32 +17,6 @@ if TYPE_CHECKING:
     from playwright.sync_api import Browser, Page
 
 pytestmark = pytest.mark.interop
-PAGES = (
-    "/",
-    "/topics",
-    "/topics/flights",
-    "/topics/flights/delete",
-    "/topics/flights/settings/retention.ms",
-    "/topics/new",
-    "/topics/flights/records",
-    "/topics/flights/produce",
-    "/groups",
-    "/dead-letters",
-    "/people",
-    "/people/users/password",
-    "/people/users/password?name=ann&mechanism=SCRAM-SHA-512",
-    "/people/rules",
-    "/people/rules/new",
-    "/people/quotas",
-    "/people/quotas/change",
-    "/people/quotas/change?user=ann",
-    "/people/explain?principal=ann&operation=read&kind=topic&name=flights",
-    "/people/audit",
-    "/cluster",
-    "/cluster/plan",
-    "/cluster/cancel",
-    "/cluster/elect",
-)
 TOPICS = ("flights", "orders.eu", "orders.us")
 
 
@@ -109,30 +83,6 @@ def test_language_and_colours_are_kept(page: Page) -> None:
     assert page.locator("html").get_attribute("data-theme") == "dark"
     page.reload()
     assert page.locator("html").get_attribute("lang") == "ru"
-
-
-@pytest.mark.parametrize("path", PAGES)
-def test_nothing_is_wider_than_a_phone(page: Page, filled: str, path: str) -> None:
-    page.goto(filled + path)
-    assert page.evaluate("document.documentElement.scrollWidth") == 390
-
-
-@pytest.mark.parametrize("scheme", ["light", "dark"])
-@pytest.mark.parametrize("path", PAGES)
-def test_axe_finds_nothing_serious(chromium: Browser, filled: str, path: str, scheme: Any) -> None:
-    axe = pytest.importorskip("axe_playwright_python.sync_playwright", reason="absent: axe-core")
-    context = chromium.new_context(color_scheme=scheme, locale="en-US")
-    page = context.new_page()
-    page.goto(filled + path)
-    violations = axe.Axe().run(page).response["violations"]
-    context.close()
-    serious = [
-        (rule["id"], node["html"])
-        for rule in violations
-        for node in rule["nodes"]
-        if rule["impact"] in ("serious", "critical", "moderate")
-    ]
-    assert serious == []
 
 
 def test_everything_works_without_the_script(chromium: Browser, filled: str) -> None:
