@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import gc
 import re
-from collections.abc import Callable, Collection, Iterable
+from collections.abc import Callable, Collection, Iterable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Any, Final
 
@@ -31,7 +32,7 @@ from tests.simulation.streams.scenario import run_streams_groups
 from tests.simulation.transactions.scenario import run_transactions
 
 from odradek.testing.sim.disk_faults import READS, DiskFault, Point
-from odradek.testing.sim.failures import DivergenceError
+from odradek.testing.sim.failures import DivergenceError, ViolationError
 from odradek.testing.sim.trace import Trace, first_difference
 from odradek.testing.sim.world import World
 
@@ -96,8 +97,30 @@ class Run:
         )
 
 
+@contextmanager
+def garbage_stays_young() -> Iterator[None]:
+    """Collects the cycles of a world once, after its last reference is gone, among the objects that are new since then.
+
+    With the collector on, the objects of a living world grow old, and only a full collection frees them later. That one
+    walks through everything in the process, which takes seconds where the tests of a whole worker have left their modules.
+    """
+    collecting = gc.isenabled()
+    gc.disable()
+    try:
+        yield
+    finally:
+        gc.collect(0)
+        if collecting:
+            gc.enable()
+
+
 def run_once(scenario: str, seed: int, plan: Plan, *, keep_trace: bool = False) -> tuple[Run, Trace]:
     """One run. Whatever the code under test lets out counts as a failure."""
+    with garbage_stays_young():
+        return _run(scenario, seed, plan, keep_trace=keep_trace)
+
+
+def _run(scenario: str, seed: int, plan: Plan, *, keep_trace: bool) -> tuple[Run, Trace]:
     seconds_max = _SECONDS_MAX.get(scenario, _SECONDS_MAX_OF_OTHERS)
     world = World(seed, keep_trace=keep_trace, seconds_max=seconds_max, steps_max=5_000_000)
     failure: str | None = None
@@ -167,9 +190,9 @@ class FirstLife:
     @classmethod
     def of(cls, scenario: str, seed: int) -> FirstLife:
         watching = _Watching()
-        world = World(seed, seconds_max=600.0, steps_max=3_000_000)
-        with world:
-            SCENARIOS[scenario](world, seed, watching)
+        run, _ = run_once(scenario, seed, watching)
+        if run.failure is not None:
+            raise ViolationError(f"{run.command} fails without a fault: {run.failure}")
         return cls(tuple(watching.points))
 
     @property
@@ -225,7 +248,6 @@ def hunt(mutant: Mutant, seeds: Iterable[int]) -> Hunt:
     for seed in seeds:
         tried += 1
         plan = plans_of(mutant.scenario).draw(seed)
-        gc.collect()  # what a run leaves behind is in cycles, and a run of a bug can be long
         with mutant.planted():
             run, _ = run_once(mutant.scenario, seed, plan)
         if run.failure is not None and run_once(mutant.scenario, seed, plan)[0].failure is None:

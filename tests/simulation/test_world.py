@@ -3,13 +3,17 @@
 from __future__ import annotations
 
 import asyncio
+import gc
 import os
 import subprocess
 import sys
 import threading
+import weakref
 from collections.abc import Callable
 
 import pytest
+from tests.simulation import sweep
+from tests.simulation.fault_plan import FaultPlan
 
 from odradek.runtime.ports import Disk
 from odradek.testing.sim import (
@@ -24,6 +28,7 @@ from odradek.testing.sim import (
     stream,
 )
 from odradek.testing.sim.fibers import ThreadFiber
+from odradek.testing.sim.loop import SimLoop
 
 pytestmark = pytest.mark.sim
 
@@ -378,6 +383,31 @@ def chatter(seed: int) -> str:
 
         world.run(main)
         return world.trace.digest()
+
+
+def test_a_trace_that_outlives_its_world_holds_nothing_of_it() -> None:
+    with World(1) as world:
+        world.run(lambda: asyncio.sleep(2))
+    trace, loop = world.trace, weakref.ref(world.loop)
+    trace.note("late")
+    del world
+    gc.collect()
+    assert loop() is None
+    assert trace.event_count
+
+
+def test_a_run_leaves_no_garbage_that_only_a_full_collection_frees(monkeypatch: pytest.MonkeyPatch) -> None:
+    loops: list[weakref.ref[SimLoop]] = []
+
+    def scenario(world: World, seed: int, plan: object) -> None:
+        world.run(lambda: asyncio.sleep(0.1))
+        loops.append(weakref.ref(world.loop))
+
+    monkeypatch.setitem(sweep.SCENARIOS, "storage", scenario)
+    run, trace = sweep.run_once("storage", 1, FaultPlan())
+    assert run.failure is None
+    assert trace.event_count == run.event_count
+    assert [loop() for loop in loops] == [None]
 
 
 def test_a_seed_repeats_exactly_and_another_differs() -> None:

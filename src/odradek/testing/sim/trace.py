@@ -25,6 +25,11 @@ class Trace:
         """Stamp later events with `now()`."""
         self._now = now
 
+    def stop_clock(self) -> None:
+        """Stamps later events with the time of now. A trace that outlives its world holds nothing of it any more."""
+        end_s = self._now()
+        self._now = lambda: end_s
+
     def note(self, kind: str, *details: object) -> None:
         """Add an event. Details must print the same in every process: no ids, addresses, sets or
         default names.

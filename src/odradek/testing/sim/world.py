@@ -262,6 +262,7 @@ class World:
             self.loop.allow_more_steps(_CANCEL_ROUNDS_MAX * 1000)
             self.loop.run_until_complete(_settle(tasks))
         self.loop.close()
+        self.trace.stop_clock()
 
 
 async def _settle(tasks: list[asyncio.Task[Any]]) -> None:
