@@ -13,10 +13,11 @@ from typing import TYPE_CHECKING, Final
 from odradek.broker.app import Broker
 from odradek.broker.collector import SurvivorFreezer, keep_collections_small
 from odradek.config.broker import BrokerConfig
-from odradek.model.errors import OdradekError
+from odradek.model.errors import ConfigError, OdradekError
 from odradek.model.lazy import lazy
 from odradek.runtime.ports import Runtime
 from odradek.runtime.real import real_runtime
+from odradek.runtime.real_loop import run_on_loop
 from odradek.runtime.real_process import raise_limit
 from odradek.telemetry import events
 
@@ -55,7 +56,11 @@ def run(
     raise_limit()
     for warning in warnings:
         _log.warning("setting_ignored", reason=warning)
-    return asyncio.run(_serve(config, lifeline))
+    try:
+        return run_on_loop(_serve(config, lifeline), config.server.odradek_event_loop)
+    except ConfigError as error:
+        print(f"odradek: {error}", file=sys.stderr)  # noqa: T201 - the one sentence for the person who started it
+        return 1
 
 
 async def _serve(config: BrokerConfig, lifeline: int | None) -> int:

@@ -17,7 +17,7 @@ import sys
 from collections import deque
 from collections.abc import Callable
 from functools import partial
-from typing import TYPE_CHECKING, Final, NamedTuple
+from typing import TYPE_CHECKING, Final, NamedTuple, cast
 
 from odradek.model.errors import ErrorCode, ErrorValue, KafkaError, OdradekError
 from odradek.model.lazy import lazy
@@ -226,8 +226,7 @@ class PeerConnection(asyncio.BufferedProtocol):
     # -- asyncio's side
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        assert isinstance(transport, asyncio.Transport)
-        self._transport = transport
+        transport = self._transport = cast(asyncio.Transport, transport)  # uvloop has classes of its own
         if self._failure is not None:  # closed while it was being made
             transport.abort()
             return

@@ -24,6 +24,7 @@ from odradek.model.errors import OdradekError
 from odradek.model.lazy import lazy
 from odradek.model.public import public
 from odradek.runtime.real import real_runtime
+from odradek.runtime.real_loop import run_on_loop
 from odradek.runtime.real_offload import ThreadOffload
 
 if TYPE_CHECKING:
@@ -160,7 +161,7 @@ class _Running:
 
     def _run(self) -> None:
         try:
-            asyncio.run(self._serve())
+            run_on_loop(self._serve(), self._config.server.odradek_event_loop)
         except BaseException as error:  # noqa: BLE001 - the root of the thread: its waiter raises it again
             self._failure = error  # stored-error: as above
         finally:

@@ -15,7 +15,7 @@ import asyncio
 import socket
 import sys
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any, Final, NamedTuple
+from typing import TYPE_CHECKING, Any, Final, NamedTuple, cast
 
 from odradek.client.network.api_versions import GREETING_FALLBACK, PeerVersions, greeting_retry
 from odradek.client.network.errors import BrokerUnreachableError, TimedOutError, WrongPeerError
@@ -238,8 +238,7 @@ class BrokerConnection(asyncio.BufferedProtocol):
     # -- asyncio's side
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        assert isinstance(transport, asyncio.Transport)
-        self._transport = transport
+        transport = self._transport = cast(asyncio.Transport, transport)  # uvloop has classes of its own
         sock = transport.get_extra_info("socket")
         if sock is not None:
             self._tune(sock)

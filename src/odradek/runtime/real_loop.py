@@ -1,0 +1,43 @@
+"""The event loop of a process: uvloop's where it is installed, else asyncio's."""
+
+from __future__ import annotations
+
+import asyncio
+import importlib
+import importlib.util
+from collections.abc import Callable, Coroutine
+from typing import Any, Final, TypeVar
+
+from odradek.model.errors import ConfigError
+
+T = TypeVar("T")
+
+AUTO: Final = "auto"
+ASYNCIO: Final = "asyncio"
+UVLOOP: Final = "uvloop"
+LOOPS: Final = (AUTO, ASYNCIO, UVLOOP)
+
+
+def run_on_loop(main: Coroutine[Any, Any, T], choice: str = AUTO) -> T:
+    """Runs a coroutine on a new event loop, like `asyncio.run`. Raises ConfigError for uvloop where it is not installed."""
+    try:
+        factory = loop_factory(choice)
+    except ConfigError:
+        main.close()
+        raise
+    with asyncio.Runner(loop_factory=factory) as runner:
+        return runner.run(main)
+
+
+def loop_factory(choice: str) -> Callable[[], asyncio.AbstractEventLoop] | None:
+    """Returns what makes the event loop; None for asyncio's own."""
+    if choice == ASYNCIO:
+        return None
+    if importlib.util.find_spec(UVLOOP) is None:
+        if choice == AUTO:
+            return None
+        raise ConfigError(
+            "odradek.event.loop=uvloop needs the package uvloop: pip install uvloop, or set it to auto"
+        )
+    factory: Callable[[], asyncio.AbstractEventLoop] = importlib.import_module(UVLOOP).new_event_loop
+    return factory
