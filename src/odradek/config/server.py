@@ -47,8 +47,8 @@ class ServerConfig(Section):
         "A line in the log says what held the event loop, when that took longer than this, and how often and how "
         "long it was held since the start. 0: no one looks.")
     odradek_event_loop: String = setting(default="auto", valid=one_of("auto", "asyncio", "uvloop"), importance=LOW, meaning=
-        "The event loop that the broker runs on: asyncio's, or uvloop, which costs less for each request. auto: uvloop where it "
-        "is installed.")
+        "The event loop that the broker runs on: asyncio's, or uvloop's, which costs less for each request. auto: uvloop's "
+        "where it is installed.")
     odradek_log_peer_lines_max: Int = setting(default=40, valid=at_least(0), meaning=
         "How many lines at once one address may cause in the log for each event; they grow again by one a second. 0: no limit.")
     # fmt: on
