@@ -21,7 +21,7 @@ from odradek.cli.sql.sql import _door_port
 from odradek.cli.table import _address
 from odradek.client.settings.address import parse_bootstrap
 from odradek.config.listening.listeners import parse_host_port
-from odradek.config.loading import load
+from odradek.config.loading import load_broker_config
 from odradek.config.zookeeper import parse_connect
 from odradek.dead_letters.dialects import decimal_number as header_number
 from odradek.dead_letters.selection import parse_place
@@ -53,7 +53,7 @@ def _or_refused(reader: Reader) -> Reader:
 
 
 def _connections_of_an_address(text: str) -> Any:
-    return load({"max.connections.per.ip.overrides": f"10.0.0.1:{text}"})[0]
+    return load_broker_config({"max.connections.per.ip.overrides": f"10.0.0.1:{text}"})[0]
 
 
 def _header(text: str) -> int | None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import ctypes
 import errno
 import fcntl
@@ -24,6 +25,7 @@ from odradek.cli.serving.port_owner import listening_owner
 from odradek.config.broker import BrokerConfig
 from odradek.config.files.properties import parse_properties
 from odradek.config.listening.listeners import Listener, format_address
+from odradek.config.zookeeper import parse_connect
 from odradek.model.errors import ConfigError, OdradekError
 from odradek.model.lazy import lazy
 from odradek.runtime.real_disk import LOCK_FILE_NAME
@@ -33,16 +35,19 @@ if TYPE_CHECKING:
     import getpass
 
     from odradek.records import engine
+    from odradek.registry import zookeeper_session
     from odradek.spark.engine import java as spark_java
 else:
     getpass = lazy("getpass")
     engine = lazy("odradek.records.engine")
     spark_java = lazy("odradek.spark.engine.java")
+    zookeeper_session = lazy("odradek.registry.zookeeper_session")
 
 DESCRIPTORS_LEAST: Final = 4096
 FREE_BYTES_LEAST: Final = 1 << 30
 FREE_BYTES_NONE: Final = 100 << 20
 YEAR_2024_S: Final = 1_704_067_200
+_ZOOKEEPER_PATIENCE_MS: Final = 5_000
 CLOCK_AHEAD_S: Final = 60
 
 _CLOCK_UNSYNCHRONISED: Final = 5
@@ -365,3 +370,30 @@ def _check_advertised(about: str, host: str, port: int, bootstrap: str) -> Findi
     if _is_loopback(host) and not _is_loopback(asked):
         return fail(about, f"{address} is this machine itself, not {asked}", advice)
     return ok(about, f"{address} can be reached")
+
+
+def check_zookeeper(config: BrokerConfig) -> Iterator[Finding]:
+    """Checks whether ZooKeeper lets the broker in, and which brokers are there. Only reads, and creates nothing there."""
+    if config.zookeeper.connect is None:
+        return
+    about = f"zookeeper {config.zookeeper.connect}"
+    try:
+        yield ok(about, asyncio.run(_probe_zookeeper(config)))
+    except OdradekError as error:
+        seen, _, advice = str(error).rpartition(": ")
+        yield fail(about, seen or advice, advice if seen else "")
+
+
+async def _probe_zookeeper(config: BrokerConfig) -> str:
+    chroot = parse_connect(config.zookeeper.connect or "").chroot
+    session = zookeeper_session.Session(config.zookeeper, watched=lambda: ())
+    await session.begin(
+        min(config.zookeeper.connection_timeout_ms or _ZOOKEEPER_PATIENCE_MS, _ZOOKEEPER_PATIENCE_MS)
+    )
+    try:
+        if await session.get(f"{chroot}/odradek") is None:
+            return "reached; no cluster there yet"
+        brokers = await session.children(f"{chroot}/brokers/ids")
+    finally:
+        await session.close()
+    return f"reached; brokers that live: {', '.join(brokers) or 'none'}"

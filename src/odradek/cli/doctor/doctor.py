@@ -21,12 +21,12 @@ from odradek.cli.doctor.checks import (
     check_java,
     check_listeners,
     check_python,
+    check_zookeeper,
     fail,
     ok,
     warn,
 )
 from odradek.cli.doctor.security import check_security
-from odradek.cli.doctor.zookeeper import check_zookeeper
 from odradek.cli.options import broker_settings_options, command_config_option, json_option
 from odradek.cli.serving.broker_settings import gather
 from odradek.config.loading import load_broker_config
