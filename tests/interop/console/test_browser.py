@@ -17,6 +17,18 @@ if TYPE_CHECKING:
     from playwright.sync_api import Browser, Page
 
 pytestmark = pytest.mark.interop
+DEMO = {
+    "/topics": "bookings.eu",
+    "/groups": "check-in",
+    "/dead-letters": "flights.board.dlq",
+    "/sql?show=streams": "FLIGHTS",
+    "/cluster": "Broker",
+    "/people": "bob",
+    "/people/rules": "User:ann",
+    "/people/quotas": "departures",
+    "/people/audit": "CreateTopics",
+}
+"""Something to see on each page of the demo."""
 TOPICS = ("flights", "orders.eu", "orders.us")
 
 
@@ -103,6 +115,9 @@ def test_the_demo_has_something_to_look_at(chromium: Browser) -> None:
         page.goto(address)
         page.get_by_text("No one reads for group billing").wait_for(timeout=60_000)
         assert page.locator(".broker").count() == 3
+        for path, shown in DEMO.items():
+            page.goto(address + path)
+            page.get_by_text(shown).first.wait_for(timeout=60_000)
         page.goto(f"{address}/sql/editor?text=SELECT * FROM flights EMIT CHANGES;")
         page.get_by_role("button", name="Run").click()
         page.locator("#result-rows tr").nth(3).wait_for(timeout=60_000)

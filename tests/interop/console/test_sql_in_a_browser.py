@@ -4,6 +4,9 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
+from importlib import import_module
+from importlib.util import find_spec
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -42,7 +45,18 @@ def sql(broker: LocalBroker, tmp_path_factory: pytest.TempPathFactory) -> Iterat
 
 
 @pytest.fixture(scope="module")
-def shown(broker: LocalBroker, sql: RestClient) -> Iterator[str]:
+def programs(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A directory with a next program for the pipeline, which keeps no state."""
+    directory: Path = tmp_path_factory.mktemp("programs")
+    (directory / "next.py").write_text(
+        "from odradek.streams import Streams\napp = Streams('totals')\n"
+        "app.stream('orders', key='STRING').to('users', name='out')\n"
+    )
+    return directory
+
+
+@pytest.fixture(scope="module")
+def shown(broker: LocalBroker, sql: RestClient, programs: Path) -> Iterator[str]:
     """The address of a console with a SQL server, and with a pipeline that has failed."""
     outline = ProgramOutline(
         kind=ProgramKind.STREAMS,
@@ -76,7 +90,9 @@ def shown(broker: LocalBroker, sql: RestClient) -> Iterator[str]:
             log=("one line", "another"),
         )
         producer.send(STATUS_TOPIC, reported.to_bytes(), key=b"totals", partition=0)
-    with console_process("--bootstrap", broker.address, "--sql", sql.url) as address:
+    with console_process(
+        "--bootstrap", broker.address, "--sql", sql.url, "--programs", str(programs)
+    ) as address:
         yield address
 
 
@@ -128,6 +144,29 @@ def test_rows_arrive_live_are_drawn_and_stop(page: Page, sql: RestClient) -> Non
     page.get_by_text(re.compile("Stopped after [0-9]+ rows.")).wait_for()
     assert page.get_by_role("button", name="Stop").count() == 0
     assert page.evaluate("document.documentElement.scrollWidth") == 390
+
+
+def test_a_pipeline_is_upgraded_after_its_dry_run(page: Page, shown: str, programs: Path) -> None:
+    page.goto(f"{shown}/pipelines/pipeline?name=totals")
+    page.get_by_role("link", name="Upgrade to another program").click()
+    page.get_by_label("Program").fill(str(programs / "next.py"))
+    page.get_by_role("button", name="Dry run").click()
+    page.get_by_text("the operator 'by-customer' with state is gone").first.wait_for(timeout=90_000)
+    page.get_by_text(re.compile("it reads [0-9]+ records again, of orders")).wait_for()
+    assert page.get_by_role("radio", name="keep").is_disabled()
+    page.get_by_role("button", name="Upgrade").click()
+    assert page.url.endswith("/pipelines/upgrade?name=totals"), "a mode must be chosen first"
+    assert page.evaluate("document.documentElement.scrollWidth") == 390
+    if find_spec("axe_playwright_python") is not None:
+        axe = import_module("axe_playwright_python.sync_playwright").Axe()
+        violations = axe.run(page).response["violations"]
+        assert [
+            rule["id"] for rule in violations if rule["impact"] in ("serious", "critical", "moderate")
+        ] == []
+    page.get_by_role("radio", name="rebuild").check()
+    page.get_by_role("button", name="Upgrade").click()
+    page.get_by_text("The next version was made.").wait_for(timeout=90_000)
+    page.get_by_role("heading", name=re.compile("Version 2 is being rebuilt")).wait_for()
 
 
 def test_a_query_ends_when_its_browser_leaves(chromium: Browser, shown: str, sql: RestClient) -> None:

@@ -171,9 +171,18 @@ def console(
                     masks=masking.RecordMasks() if masks is None else masking.read_masks(masks),
                 ),
                 serving.ConsoleAddress(host=host, port=port, certificate=certificate, key=key),
-                on_ready=lambda url: say(f"ready {url}"),
+                on_ready=lambda url: _announce(url, is_demo=demo),
             )
         )
+
+
+def _announce(url: str, *, is_demo: bool) -> None:
+    """Prints the address for programs, and what to do with it for people."""
+    say(f"ready {url}")
+    what = (
+        "three brokers with flights, a group that is behind, dead letters, users and SQL" if is_demo else ""
+    )
+    remark(f"open {url} in a browser{': ' if what else ''}{what}; Ctrl-C ends it{' all' if is_demo else ''}")
 
 
 def _sql_terms(url: str | None, user: str | None, ca: Path | None, *, asks: bool) -> Any:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import random
+import secrets
 import threading
 import time
 from collections.abc import Iterator
@@ -17,8 +18,22 @@ from odradek.cli.progress import waiting_line
 from odradek.cli.serving.broker_processes import Fleet
 from odradek.cli.serving.own_directory import own_directory
 from odradek.cli.sql.sandbox import AIRPORT_ROWS, flight, sql_server
-from odradek.client import Admin, Consumer, NewTopic, Producer
+from odradek.client import (
+    Acl,
+    AclOperation,
+    AclPattern,
+    AclPermission,
+    AclResourceType,
+    Admin,
+    Consumer,
+    NewPassword,
+    NewTopic,
+    PatternType,
+    Producer,
+    QuotaEntity,
+)
 from odradek.dead_letters.headers import FailedConsumer, Origin, RecordFailure, letter_headers
+from odradek.model.ids import TopicPartition
 from odradek.sql.rest_client import RestClient
 
 _BROKERS: Final = 3
@@ -33,13 +48,19 @@ _SETTINGS: Final = {
     "transaction.state.log.replication.factor": "3",
     "transaction.state.log.num.partitions": "3",
     "group.initial.rebalance.delay.ms": "0",
+    "authorizer.class.name": "org.apache.kafka.metadata.authorizer.StandardAuthorizer",
+    "super.users": "User:ANONYMOUS",
+    "odradek.audit.sinks": "topic",
 }
+"""Everyone on this machine may do everything: rules, users and quotas are there to be looked at and changed."""
 FLIGHTS: Final = "flights"
 LETTERS: Final = "flights.board.dlq"
 BOARD: Final = "board"
 """A group that reads the flights."""
 BILLING: Final = "billing"
 """A group that has read some of them, and whose consumers are gone."""
+CHECK_IN: Final = "check-in"
+"""A share group that has read some bookings."""
 _TOPICS: Final = (
     NewTopic(FLIGHTS, 6),
     NewTopic(LETTERS, 1),
@@ -112,6 +133,8 @@ def _sql(servers: str, directory: Path, filling: Future[None]) -> Iterator[str |
 def _fill(servers: str) -> None:
     with Admin(servers) as admin:
         admin.create_topics(_TOPICS)
+        _add_people(admin)
+        admin.alter_share_group_offsets(CHECK_IN, {TopicPartition("bookings.eu", 0): 3})
     chance = random.Random(1)
     with Producer(servers) as producer:
         for number in range(_FIRST_RECORDS):
@@ -131,6 +154,33 @@ def _fill(servers: str) -> None:
         while not consumer.poll(1.0):
             pass
         consumer.commit()
+
+
+def _add_people(admin: Admin) -> None:
+    """Adds users, what they may do, and how much. No one can log in as them: the brokers listen in plain text."""
+    for user in ("ann", "bob"):
+        admin.alter_users({user: NewPassword(password=secrets.token_urlsafe(), iterations=4096)})
+    flights = AclPattern(AclResourceType.TOPIC, FLIGHTS)
+    bookings = AclPattern(AclResourceType.TOPIC, "bookings.", PatternType.PREFIXED)
+    admin.create_acls(
+        [
+            Acl(flights, "User:ann", "*", AclOperation.READ, AclPermission.ALLOW),
+            Acl(
+                AclPattern(AclResourceType.GROUP, BOARD),
+                "User:ann",
+                "*",
+                AclOperation.READ,
+                AclPermission.ALLOW,
+            ),
+            Acl(bookings, "User:bob", "*", AclOperation.WRITE, AclPermission.ALLOW),
+        ]
+    )
+    admin.alter_quotas(
+        {
+            QuotaEntity(user="bob"): {"producer_byte_rate": 1_000_000.0},
+            QuotaEntity(client_id="departures"): {"producer_byte_rate": 5_000_000.0},
+        }
+    )
 
 
 def _send_flight(producer: Producer, chance: random.Random, number: int) -> None:
