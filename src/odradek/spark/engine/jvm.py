@@ -60,6 +60,8 @@ _SUBMIT: Final = "PYSPARK_SUBMIT_ARGS"
 _PROPERTIES: Final = "--properties-file"
 _of_sessions: Final[WeakKeyDictionary[Any, Mapping[str, str]]] = WeakKeyDictionary()
 """Settings for sessions, by the gateway of a JVM that was started here."""
+_class_directories: Final[WeakKeyDictionary[Any, Path | None]] = WeakKeyDictionary()
+"""The directories for compiled classes, by the gateway of a JVM that was started here."""
 
 
 def start_jvm(
@@ -95,8 +97,14 @@ def start_jvm(
         context._gateway, context._jvm = gateway, gateway.jvm
         if has_tasks:
             classes = None if home is None else home / "classes"
+            _class_directories[gateway] = classes
             _of_sessions[gateway] = local_files.settings(gateway.jvm, classes)
         return _of_sessions.get(gateway, {})
+
+
+def class_directory(gateway: Any) -> Path | None:
+    """Returns the directory for classes that a JVM has compiled; None: it has none."""
+    return _class_directories.get(gateway)
 
 
 def running_jvm() -> Any:

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any, Final
 from odradek.model.lazy import lazy
 from odradek.spark.engine.jvm import BRIEF, JAVA_OPTIONS, start_jvm
 from odradek.spark.engine.own_session import is_local
+from odradek.spark.engine.small_batches import interpret_small_batches
 from odradek.spark.engine.unpacked_pyspark import PATIENT_WITH_WORKERS
 
 if TYPE_CHECKING:
@@ -88,6 +89,8 @@ def session_with_state(
         own = {SHUFFLES: str(tasks), "spark.sql.adaptive.enabled": "false", **(settings or {})}
         spark = new_session(name, own)
         keep_quiet(spark)
+        if is_local(spark.sparkContext.master or ""):
+            interpret_small_batches(spark)
     if spark.conf.get(STATE_STORE) != ROCKS_DB:
         spark.conf.set(STATE_STORE, ROCKS_DB)
     return spark
@@ -103,6 +106,8 @@ def beside(spark: sql.SparkSession) -> sql.SparkSession:
     for name, value in spark.conf.getAll.items():
         if there.get(name) != value and spark.conf.isModifiable(name):
             other.conf.set(name, value)
+    theirs, ours = (java_session(session).experimental() for session in (other, spark))
+    getattr(theirs, "extraOptimizations_$eq")(ours.extraOptimizations())
     jvm_of(spark).org.apache.spark.sql.classic.SparkSession.setActiveSession(other._jsparkSession)
     return other
 
