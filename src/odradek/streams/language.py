@@ -82,11 +82,19 @@ class Stream:
         name = self._program.operator_name("filter", name)
         return self._then(Filtered(name=name, inputs=(self.operator,), condition=condition, negated=True))
 
-    def select(self, *value: Expression, name: str | None = None) -> Stream:
+    def select(self, *value: Expression, null_stays: bool = False, name: str | None = None) -> Stream:
         """Returns a stream with a new value of these columns; the key stays (Kafka Streams: mapValues). One column called
-        `value` is a bare value."""
+        `value` is a bare value.
+
+        A null value becomes one whose columns are computed from nulls, unless all of them are null. With `null_stays`, it
+        stays null.
+        """
         name = self._program.operator_name("select", name)
-        return self._then(Selected(name=name, inputs=(self.operator,), value=at_least_one(value, "select")))
+        columns = at_least_one(value, "select")
+        stays = checked_flag("select: null_stays", null_stays)
+        return self._then(
+            Selected(name=name, inputs=(self.operator,), value=columns, null_value_stays=stays)
+        )
 
     def select_key(self, *key: Expression, keeps_nulls: bool = False, name: str | None = None) -> Stream:
         """Returns a new key of these columns. One column is a bare key.

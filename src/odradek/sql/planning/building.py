@@ -92,7 +92,7 @@ def _read(step: ReadStep, app: Streams) -> Built:
 
 def _selected(stream: Stream, value: tuple[NamedColumn, ...]) -> Stream:
     """Returns the stream with these columns; a null value stays null."""
-    return stream.select(*(f"if({HAS_VALUE}, {text}, null) AS `{name}`" for name, text in value))
+    return stream.select(*_texts(value), null_stays=True)
 
 
 def _texts(columns: tuple[NamedColumn, ...]) -> list[str]:

@@ -105,10 +105,11 @@ class Filtered(Operator):
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Selected(Operator):
     """New key columns, new value columns, or both. None: they stay. `key_keeps_nulls`: several key columns that are all null
-    are a key.
+    are a key. `null_value_stays`: a value that is null stays null, whatever its columns would be.
     """
 
     value: tuple[Expression, ...] | None = None
+    null_value_stays: bool = False
     key: tuple[Expression, ...] | None = None
     key_keeps_nulls: bool = False
     timestamp: Expression | None = None

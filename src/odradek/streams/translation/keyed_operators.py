@@ -116,15 +116,16 @@ def _fold(
     seen = scope(frame)
     key = _key_of(seen, operator.key)
     payload = sf.struct(of_records(seen, arguments).alias("new"), sf.lit(None).cast("int").alias("old"))
-    rows = where(seen.withColumn("__by", key), sf.col("__by").isNotNull())
-    kind = struct_in(rows, "__by")
     needs_value = operator.window is None or isinstance(operator.window, SlidingWindows)
+    present = sf.col("__by").isNotNull()
     if needs_value:  # other windows take nulls: KStreamWindowAggregate
-        rows = where(rows, sf.col("__value").isNotNull())
+        present = present & sf.col("__value").isNotNull()
+    rows = where(seen.withColumn("__by", key), present)
+    kind = struct_in(rows, "__by")
     plain_rows = None
     if frame.plain is not None and plain is not None and operator.key is None:
-        present = frame.plain.present(key=True, value=needs_value)
-        plain_rows = PlainInput(of=present, arguments=plain)
+        of_present = frame.plain.present(key=True, value=needs_value)
+        plain_rows = PlainInput(of=of_present, arguments=plain)
     port = Port(rows=rows, key=sf.col("__by"), payload=payload, plain=plain_rows)
     return RecordFrame(rows=_run_fold(operator, [port], kind, fold, results, translator), old=True)
 
@@ -297,9 +298,10 @@ def _cogrouped(operator: Cogrouped, translator: Translator) -> RecordFrame:
     bare_values: list[str | None] = []
     for frame, key in zip(translator.inputs(operator), operator.keys, strict=True):
         seen = scope(frame)
-        rows = where(seen.withColumn("__by", _key_of(seen, key)), sf.col("__by").isNotNull())
+        present = sf.col("__by").isNotNull()
         if operator.window is None or isinstance(operator.window, SlidingWindows):
-            rows = where(rows, sf.col("__value").isNotNull())
+            present = present & sf.col("__value").isNotNull()
+        rows = where(seen.withColumn("__by", _key_of(seen, key)), present)
         kind = kind or struct_in(rows, "__by")
         ports.append(
             Port(rows=rows, key=matching_key(rows, "__by", kind, operator), payload=sf.col("__value"))

@@ -190,7 +190,11 @@ def _selected(operator: Selected, translator: Translator) -> RecordFrame:
     changed: dict[str, Column] = {}
     if operator.value is not None:
         outputs = named(seen, columns(operator.value, frame.fields("__value")), alone="value")
-        changed["__value"] = struct_of(outputs, bare="value", present=sf.col("__value").isNotNull())
+        present = sf.col("__value").isNotNull()
+        if operator.null_value_stays:
+            changed["__value"] = sf.when(present, struct_of(outputs, bare="value"))
+        else:
+            changed["__value"] = struct_of(outputs, bare="value", present=present)
     if operator.key is not None:
         key = columns(operator.key, frame.fields("__key"))
         changed["__key"] = key_struct(seen, key, keeps_nulls=operator.key_keeps_nulls)
