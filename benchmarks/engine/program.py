@@ -24,11 +24,14 @@ from odradek.spark.engine import (
     jvm_names,
     local_files,
     prompt_input,
+    session,
     shared_planners,
     worker_garbage,
 )
 from odradek.sql.queries import engine_sessions, scratch
 from odradek.streams import app as streams_app
+from odradek.streams import running
+from odradek.streams.translation import stateless
 
 _VARIABLE: Final = "ODRADEK_BENCHMARK_WITHOUT"
 _HERE: Final = "benchmarks.engine.program"
@@ -66,6 +69,16 @@ def _without_jvm_names() -> None:
     jvm_names.remember_names = lambda gateway: None
 
 
+def _without_small_batches() -> None:
+    session.interpret_small_batches = lambda spark: None
+
+
+def _without_catalyst() -> None:
+    """Every expression is tried, and plans are as programs have them."""
+    running.simplified = lambda rows: rows
+    stateless.cannot_raise = lambda columns, rows: False
+
+
 WITHOUT: Final[dict[str, Callable[[], None]]] = {
     "class_archive": _without_class_archive,
     "local_files": _without_local_files,
@@ -74,6 +87,8 @@ WITHOUT: Final[dict[str, Callable[[], None]]] = {
     "worker_garbage": _without_worker_garbage,
     "prompt_input": _without_prompt_input,
     "jvm_names": _without_jvm_names,
+    "small_batches": _without_small_batches,
+    "catalyst": _without_catalyst,
 }
 """How each trick is switched off, by the name of its file."""
 

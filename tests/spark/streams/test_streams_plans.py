@@ -169,3 +169,34 @@ def test_records_that_fail_are_left_out_one_by_one_with_generated_code(
         wanted[str(place)] = {"s": row["s"], **divided}
     assert 0 < len(wanted) < len(rows)
     assert written == wanted
+
+
+@pytest.mark.parametrize("on_error", ["skip", "fail"])
+def test_a_null_value_stays_null_where_the_select_says_so(on_error: Any, spark: SparkSession) -> None:
+    """With an expression that is tried, and without."""
+    app = Streams("stays", on_error=on_error, spark=spark)
+    read = app.stream("in", key="k STRING", value="a BIGINT")
+    for name, null_stays in (("computed", False), ("stays", True)):
+        for kind, text in (("plain", "coalesce(a, 7)"), ("tried", "bigint(concat('1', coalesce(a, 7)))")):
+            read.select(f"{text} AS b", "k AS c", null_stays=null_stays).to(f"{name}-{kind}")
+    with app.test() as test:
+        test.feed("in", [{"key": "x", "value": None}, {"key": "y", "value": {"a": None}}])
+        written = {
+            name: [record.value for record in test.read(name)]
+            for name in ("computed-plain", "computed-tried", "stays-plain", "stays-tried")
+        }
+    assert written == {
+        "computed-plain": [{"b": 7, "c": "x"}, {"b": 7, "c": "y"}],
+        "computed-tried": [{"b": 17, "c": "x"}, {"b": 17, "c": "y"}],
+        "stays-plain": [None, {"b": 7, "c": "y"}],
+        "stays-tried": [None, {"b": 17, "c": "y"}],
+    }
+
+
+@pytest.mark.parametrize("is_tried", [False, True])
+def test_only_an_expression_that_may_raise_is_tried(is_tried: bool, spark: SparkSession) -> None:
+    app = Streams("tries", on_error="skip", spark=spark)
+    read = app.stream("in", key_format=Listed(1), value_format=Listed(2))
+    text = "c0 div 2 > 1" if is_tried else "c0 > 1 and c1 <> 3"
+    read.filter(text).select("coalesce(c0, 1) AS b").to("out")
+    assert ("tryeval" in optimised(app.program, spark).lower()) is is_tried

@@ -80,6 +80,7 @@ WRONG: Final[tuple[tuple[str, tuple[Any, ...]], ...]] = (
     ("outputs: Mapping", ("a=b", ["a"], *({name: "INT"} for name in ILLEGAL_NAMES))),
     ("Mapping", ("a=b", ["a"])),
     ("keeps_nulls: bool", ("yes", 1, None)),
+    ("null_stays: bool", ("yes", 1, None)),
     ("partitions: int", ("4", 0, 1.5, True, None)),
     ("Callable", (5, "x")),
     ("Stream", ANYTHING),
