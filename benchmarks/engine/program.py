@@ -70,13 +70,13 @@ def _without_jvm_names() -> None:
 
 
 def _without_small_batches() -> None:
-    session.interpret_small_batches = lambda spark: None
+    vars(session)["interpret_small_batches"] = lambda spark: None
 
 
 def _without_catalyst() -> None:
     """Every expression is tried, and plans are as programs have them."""
-    running.simplified = lambda rows: rows
-    stateless.cannot_raise = lambda columns, rows: False
+    vars(running)["simplified"] = lambda rows: rows
+    vars(stateless)["cannot_raise"] = lambda columns, rows: False
 
 
 WITHOUT: Final[dict[str, Callable[[], None]]] = {

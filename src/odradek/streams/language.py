@@ -92,9 +92,7 @@ class Stream:
         name = self._program.operator_name("select", name)
         columns = at_least_one(value, "select")
         stays = checked_flag("select: null_stays", null_stays)
-        return self._then(
-            Selected(name=name, inputs=(self.operator,), value=columns, null_value_stays=stays)
-        )
+        return self._then(Selected(name=name, inputs=(self.operator,), value=columns, null_value_stays=stays))
 
     def select_key(self, *key: Expression, keeps_nulls: bool = False, name: str | None = None) -> Stream:
         """Returns a new key of these columns. One column is a bare key.
