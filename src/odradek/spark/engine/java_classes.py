@@ -43,7 +43,8 @@ class JavaSource:
 def define(jvm: Any, source: JavaSource, cache: Path | None) -> None:
     """Defines the classes in a JVM, unless an earlier session did.
 
-    `cache`: a directory that may be there, for what was compiled; None: compile. Py4JError where Java refuses, OSError where files do.
+    `cache`: a directory that may be there, for what was compiled; None: compile. Py4JError where Java refuses, OSError where
+    files do.
     """
     compiled = _compiled(jvm, source, cache)
     if _has_class(jvm, f"{source.package}.{source.classes[-1]}"):
