@@ -10,7 +10,15 @@ from typing import Any
 
 import pytest
 
-from odradek.registry import Create, EmbeddedRegistry, Node, Put, RegistryError, shared_journal
+from odradek.registry import (
+    Create,
+    EmbeddedRegistry,
+    Node,
+    Put,
+    RegistryError,
+    shared_journal,
+    space_reserve,
+)
 from odradek.registry.journal import line_of, lines_of
 from odradek.runtime.ports import Runtime
 from odradek.testing.sim import (
@@ -92,6 +100,15 @@ async def the_dead_are_silent() -> None:
             loop.default_exception_handler(context)
 
     asyncio.get_running_loop().set_exception_handler(unhandled)
+
+
+@pytest.fixture(autouse=True)
+def the_reserve_is_small(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A reserve of six portions: a crash at its 64th leaves what one at its sixth leaves, and more zeros.
+
+    A test here keeps more than a hundred media, and each holds the reserve three times.
+    """
+    monkeypatch.setattr(space_reserve, "RESERVE_BYTES", 6 * space_reserve.PORTION_BYTES)
 
 
 @contextmanager
