@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Coroutine
+from contextvars import Context
 from typing import Any, TypeVar
 
 import pytest
@@ -130,3 +131,20 @@ def test_default_task_names_do_not_depend_on_earlier_runs() -> None:
         return task.get_name()
 
     assert run(1, name) == run(2, name) == "task-1"
+
+
+def test_a_turn_in_which_only_the_kernel_acts_is_not_looked_at() -> None:
+    loop = loop_of(1)
+    loop.kernel = Context()
+    looked_at_s: list[float] = []
+    loop.on_turn = lambda: looked_at_s.append(loop.time())
+    acted: list[int] = []
+    loop.call_at(1, acted.append, 1, context=loop.kernel)
+    loop.call_at(2, acted.append, 2)
+    loop.call_at(3, acted.append, 3, context=loop.kernel)
+    loop.call_at(3, acted.append, 4)
+    loop.run_until_complete(asyncio.sleep(4))
+    loop.close()
+    assert sorted(acted) == [1, 2, 3, 4]
+    assert {2.0, 3.0} <= set(looked_at_s)
+    assert 1.0 not in looked_at_s

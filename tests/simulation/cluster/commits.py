@@ -31,7 +31,7 @@ from odradek.replication.partition import Partition
 from odradek.testing.sim.failures import ViolationError
 
 _TOPICS: Final = "/topics/"
-_DOUBTED_TURNS: Final = 16
+_DOUBTED_TURNS: Final = 10
 _MARK: Final = attrgetter("_replica.high_watermark")
 """Reads `Partition.high_watermark` without a call of Python: it is read of all replicas after every turn."""
 Place = tuple[UUID, int]

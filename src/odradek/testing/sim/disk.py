@@ -34,7 +34,7 @@ class SimDisk:
         now_ms: Callable[[], int] = int,
         faults: Sequence[DiskFault] = (),
         on_crash: Callable[[CrashKind], None] | None = None,
-        on_point: Callable[[Point], None] | None = None,
+        on_point: Callable[[], None] | None = None,
     ) -> None:
         """`on_point` runs before each operation (a worker gives way there); `on_crash` when a
         fault kills the host.
@@ -73,11 +73,13 @@ class SimDisk:
         """Pass an I/O point: raise if the host is dead, else say what is to go wrong."""
         self.check_alive()
         if self._on_point is not None:
-            self._on_point(Point(number=self.point_count, operation=operation, path=path))
+            self._on_point()
             self.check_alive()
         self.point_count += 1
-        point = Point(number=self.point_count, operation=operation, path=path)
         self._trace.note(operation, path, detail)
+        if self.points is None and not self.faults:
+            return None
+        point = Point(number=self.point_count, operation=operation, path=path)
         if self.points is not None:
             self.points.append(point)
         for fault in self.faults:

@@ -107,8 +107,10 @@ class SimLoop(asyncio.BaseEventLoop):
         """Returns the host whose code a callback is, by its context."""
         self.network: Connections | None = None
         self.on_task: Callable[[asyncio.Task[Any], Context], None] | None = None
+        self.kernel: Context | None = None
+        """The context of callbacks that run no code of a host: packets arrive, and nothing has read them yet."""
         self.on_turn: Callable[[], None] | None = None
-        """Called after every turn, as no one; what it raises ends the run."""
+        """Called after every turn that ran more than callbacks of the kernel, as no one; what it raises ends the run."""
 
     # -- time ------------------------------------------------------------------------------------------------
 
@@ -160,18 +162,21 @@ class SimLoop(asyncio.BaseEventLoop):
 
     def _run_once(self) -> None:
         """Runs one turn of `BaseEventLoop.run_forever`."""
-        runnable, timers = self._runnable, self._timers
+        runnable, timers, paused, kernel = self._runnable, self._timers, self._paused, self.kernel
         if not runnable and not self._stopping:  # type: ignore[attr-defined]
             self._jump_to_next_timer()
         if timers and timers[0][0] <= self._now_s:
             self._wake_due_timers()
+        in_kernel = True
         for _ in range(len(runnable)):
             handle = runnable.popleft()
-            if handle._cancelled or (self._paused and self._is_held(handle)):
+            if handle._cancelled or (paused and self._is_held(handle)):
                 continue
             self._steps_left -= 1
+            if handle._context is not kernel:  # type: ignore[attr-defined]
+                in_kernel = False
             handle._run()
-        if self.on_turn is not None:
+        if self.on_turn is not None and not in_kernel:
             self.on_turn()
         if self._steps_left < 0:
             raise OutOfTimeError(

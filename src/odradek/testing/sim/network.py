@@ -153,6 +153,7 @@ class Network:
         self._held: list[Wire] = []
         self._outside = self.attach(self.add_machine("outside"))
         loop.network = self
+        loop.kernel = self.kernel
         loop.owner_of = lambda context: context.get(CURRENT)
 
     # -- machines --------------------------------------------------------------------------------------------
@@ -236,10 +237,10 @@ class Network:
     def delay_s(self, source: NetworkNode, target: NetworkNode) -> float:
         low, high = self.conditions.delay_s
         if source is target:
-            return self._rng.uniform(0.0, low)
-        delay = self._rng.uniform(low, high)
+            return low * self._rng.random()
+        delay = low + (high - low) * self._rng.random()
         if self._rng.random() < self.conditions.spike_rate:
-            delay += self._rng.uniform(0.0, self.conditions.spike_s)
+            delay += self.conditions.spike_s * self._rng.random()
         return delay
 
     def window_bytes(self) -> int:

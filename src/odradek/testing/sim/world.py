@@ -20,7 +20,7 @@ from odradek.runtime.descriptors import UNLIMITED
 from odradek.runtime.ports import Runtime
 from odradek.testing.guarded_disk import GuardedDisk
 from odradek.testing.sim.disk import SimDisk
-from odradek.testing.sim.disk_faults import CrashKind, DiskFault, Point
+from odradek.testing.sim.disk_faults import CrashKind, DiskFault
 from odradek.testing.sim.entropy import SimClock, SimEntropy, stream
 from odradek.testing.sim.event_capture import events_into
 from odradek.testing.sim.failures import HostCrashed, ViolationError
@@ -92,7 +92,7 @@ class HostLifetime:
             self.host.world.trace.note("resumed", self.name)
             self.host.world.loop.resume(self.interface)
 
-    def _at_point(self, point: Point) -> None:
+    def _at_point(self) -> None:
         """A worker waits its turn; the loop itself is held up for as long as the disk takes."""
         if not give_way() and self.host.disk_stall_s:
             self.host.world.loop.stall(self._stalls.uniform(0.0, self.host.disk_stall_s))
