@@ -92,9 +92,11 @@ class Inode:
             self.cache = bytearray(self.platter)
 
     def lose_power(self, rng: Random) -> None:
-        self.platter = self._survivors(rng)
-        self.cache = bytearray(self.platter)
-        self._unsynced.clear()
+        if self._unsynced:
+            self.platter = self._survivors(rng)
+            self._unsynced.clear()
+        if self.cache != self.platter:  # nearly all files are clean, and some are megabytes: compare, do not copy
+            self.cache = bytearray(self.platter)
 
     def overwrite(self, content: bytes) -> None:
         """Put other bytes in its place, durably, behind everyone's back."""
