@@ -95,7 +95,7 @@ class Inode:
         if self._unsynced:
             self.platter = self._survivors(rng)
             self._unsynced.clear()
-        if self.cache != self.platter:  # nearly all files are clean, and some are megabytes: compare, do not copy
+        if self.cache != self.platter:  # comparing costs less than copying: some clean files are megabytes
             self.cache = bytearray(self.platter)
 
     def overwrite(self, content: bytes) -> None:
