@@ -24,37 +24,29 @@ from odradek.values.types import (
 
 
 @pytest.mark.parametrize(
-    ("text", "shown", "ddl", "described"),
+    ("text", "shown", "ddl"),
     [
-        ("int", "INTEGER", "INT", "INTEGER"),
-        ("Varchar", "STRING", "STRING", "VARCHAR(STRING)"),
-        ("VARCHAR(STRING)", "STRING", "STRING", "VARCHAR(STRING)"),
-        ("varchar(20)", "STRING", "STRING", "VARCHAR(STRING)"),
-        ("bytes", "BYTES", "BINARY", "BYTES"),
-        ("decimal(10,2)", "DECIMAL(10, 2)", "DECIMAL(10,2)", "DECIMAL(10, 2)"),
-        ("DECIMAL(5)", "DECIMAL(5, 0)", "DECIMAL(5,0)", "DECIMAL(5, 0)"),
-        ("TIME", "TIME", "INT", "TIME"),
-        ("timestamp", "TIMESTAMP", "TIMESTAMP", "TIMESTAMP"),
-        ("array<varchar>", "ARRAY<STRING>", "ARRAY<STRING>", "ARRAY<VARCHAR(STRING)>"),
-        (
-            "map<string, array<int>>",
-            "MAP<STRING, ARRAY<INTEGER>>",
-            "MAP<STRING,ARRAY<INT>>",
-            "MAP<VARCHAR(STRING), ARRAY<INTEGER>>",
-        ),
+        ("int", "INTEGER", "INT"),
+        ("Varchar", "STRING", "STRING"),
+        ("VARCHAR(STRING)", "STRING", "STRING"),
+        ("varchar(20)", "STRING", "STRING"),
+        ("bytes", "BYTES", "BINARY"),
+        ("decimal(10,2)", "DECIMAL(10, 2)", "DECIMAL(10,2)"),
+        ("DECIMAL(5)", "DECIMAL(5, 0)", "DECIMAL(5,0)"),
+        ("TIME", "TIME", "INT"),
+        ("timestamp", "TIMESTAMP", "TIMESTAMP"),
+        ("array<varchar>", "ARRAY<STRING>", "ARRAY<STRING>"),
+        ("map<string, array<int>>", "MAP<STRING, ARRAY<INTEGER>>", "MAP<STRING,ARRAY<INT>>"),
         (
             "struct<name string, `last` struct<n bigint>>",
             "STRUCT<`NAME` STRING, `last` STRUCT<`N` BIGINT>>",
             "STRUCT<`NAME`: STRING,`last`: STRUCT<`N`: BIGINT>>",
-            "STRUCT<NAME VARCHAR(STRING), last STRUCT<N BIGINT>>",
         ),
     ],
 )
-def test_a_type_has_a_text_for_ksql_and_one_for_spark(
-    text: str, shown: str, ddl: str, described: str
-) -> None:
+def test_a_type_has_a_text_for_ksql_and_one_for_spark(text: str, shown: str, ddl: str) -> None:
     kind = parse_type(text)
-    assert (str(kind), kind.ddl, kind.described) == (shown, ddl, described)
+    assert (str(kind), kind.ddl) == (shown, ddl)
     assert parse_type(str(kind)) == kind
 
 
