@@ -147,7 +147,7 @@ oracle: $(READY) ## random programs of streams and tables through Kafka Streams'
 	$(BIN)/python -m tests.streams.oracle --programs $(PROGRAMS)
 
 values: $(READY) ## generated values row by row and as columns, conditions and OVER in Python and in Spark: ROUNDS=5000, and 0 differences
-	ODRADEK_ROUNDS=$(ROUNDS) $(BIN)/python -m pytest -q -n 0 tests/property/values tests/spark/sql/test_sql_evaluators.py tests/spark/sql/test_sql_over.py tests/spark/streams/test_streams_formats.py
+	ODRADEK_ROUNDS=$(ROUNDS) $(BIN)/python -m pytest -q -n 0 tests/property/values tests/spark/sql/test_sql_evaluators.py tests/spark/sql/test_sql_over.py tests/spark/sql/test_sql_casts.py tests/spark/streams/test_streams_formats.py
 
 bench: $(READY) ## beside Apache Kafka, in one run: ratios with their spread, what moved since the published ones, a chart
 	$(BIN)/python -m benchmarks.run

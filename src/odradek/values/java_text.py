@@ -14,7 +14,7 @@ def double_text(value: float) -> str:
         return "Infinity" if value > 0 else "-Infinity"
     if value == 0:
         return "-0.0" if math.copysign(1, value) < 0 else "0.0"
-    sign, digits, exponent = Decimal(repr(value)).normalize().as_tuple()
+    sign, digits, exponent = Decimal(_digits(value)).normalize().as_tuple()
     text = "".join(map(str, digits))
     point = len(text) + int(exponent)
     prefix = "-" if sign else ""
@@ -24,6 +24,13 @@ def double_text(value: float) -> str:
         whole, part = text[:point].ljust(point, "0"), text[point:]
         return f"{prefix}{whole}.{part or '0'}"
     return f"{prefix}{text[0]}.{text[1:] or '0'}E{point - 1}"
+
+
+def _digits(value: float) -> str:
+    """Returns the shortest digits of a double. Java chooses among those of two digits or more, which differ near zero: the
+    smallest double is 4.9E-324, where Python writes 5e-324."""
+    shortest, two = repr(value), f"{value:.1e}"
+    return two if float(two) == value else shortest
 
 
 def decimal_text(value: Decimal, scale: int) -> str:

@@ -9,7 +9,7 @@ from typing import Final
 
 from odradek.sql.functions.definitions import ScalarDefinition, scalar
 from odradek.sql.functions.signatures import Call
-from odradek.values.types import DECIMAL_PRECISION_MAX, SqlType, decimal_of
+from odradek.values.types import SqlType, decimal_of
 
 _INTEGER_TEXT: Final = re.compile(r"-?[0-9]{1,2}")
 _CATEGORY: Final = "MATHEMATICAL"
@@ -19,18 +19,18 @@ _PLAIN_SCALE_MAX: Final = 6
 
 def has_exponent(kind: SqlType) -> bool:
     """Tells whether Java and Spark write small numbers of a DECIMAL with an exponent, as 1E-7."""
-    return kind.kind == "DECIMAL" and _PLAIN_SCALE_MAX < kind.scale < DECIMAL_PRECISION_MAX - 1
+    return kind.kind == "DECIMAL" and kind.scale > _PLAIN_SCALE_MAX
 
 
 def plain_decimal(text: str, kind: SqlType) -> str:
     """Returns all digits without an exponent, as Java's toPlainString."""
     if not has_exponent(kind):
         return f"cast({text} as string)"
-    fraction = (
-        f"substring(cast(cast(abs({text}) as decimal({kind.scale + 1},{kind.scale})) + 1BD as string), 3)"
-    )
-    small = f"concat(if({text} < 0, '-0.', '0.'), {fraction})"
-    return f"if(abs({text}) < 1, {small}, cast({text} as string))"
+    written = f"cast({text} as string)"
+    zeros = f"repeat('0', cast(substring_index({written}, 'E-', -1) as int) - 1)"
+    digits = f"translate(substring_index({written}, 'E', 1), '-.', '')"
+    small = f"concat(if({written} like '-%', '-0.', '0.'), {zeros}, {digits})"
+    return f"if({written} like '%E%', {small}, {written})"
 
 
 def _whole_digits(kinds: tuple[SqlType, ...]) -> SqlType:

@@ -19,17 +19,15 @@ from odradek.sql.analysis.casts import comparison_with_null
 from odradek.sql.analysis.listed import beside, in_one_type
 from odradek.sql.analysis.times import TIME_COLUMNS, epoch_ms
 from odradek.sql.language.dialect import chained, position_of
+from odradek.sql.queries.casts import cast_value
 from odradek.values.errors import SqlError, nearest
 from odradek.values.exact_numbers import (
     BIGINT_BITS,
     INT_BITS,
     double,
     exact_decimal,
-    rounded_decimal,
-    whole,
     whole_of_literal,
 )
-from odradek.values.java_text import decimal_text, double_text
 from odradek.values.times import time_of_text
 from odradek.values.types import (
     BIGINT,
@@ -173,12 +171,12 @@ class LocalScope:
         return of
 
     def _negative(self, tree: exp.Neg) -> LocalValue:
+        if isinstance(tree.this, exp.Literal) and not tree.this.is_string:
+            return _number(f"-{tree.this.this}")
         inner = self.compiled(tree.this)
         if not inner.type.is_number:
             raise NeedsSpark
         of, kind = inner.of, inner.type
-        if isinstance(tree.this, exp.Literal):
-            return _number(f"-{tree.this.this}")
         return LocalValue(kind, lambda row: None if (value := of(row)) is None else _negated(value, kind))
 
     def _both(self, tree: exp.And | exp.Or) -> LocalValue:
@@ -449,7 +447,7 @@ def _member(member: exp.Expr, kind: SqlType) -> tuple[Any, Any]:
 
 
 def _cast(tree: exp.Cast, column: SqlType) -> Any:
-    """Returns a CAST of a constant, which rounds decimals half up as it does in a query."""
+    """Returns a CAST of a constant, as a query computes it. Raises ValueError where the query has null."""
     kind = parse_type(tree.args["to"].name)
     if not kind.is_simple:
         return _constant(tree.this, kind)
@@ -458,27 +456,11 @@ def _cast(tree: exp.Cast, column: SqlType) -> Any:
     ):
         raise ValueError(f"it is a {kind}")
     source = _cast_source(tree.this)
-    if source is not None and not can_cast(source, kind):
+    if source is None:
+        return _of_kind(_constant(tree.this, kind), kind)
+    if not can_cast(source, kind):
         raise ValueError(f"Cast of {source} to {kind} is not supported")
-    value = _constant(tree.this, kind)
-    if value is None:
-        return None
-    match kind.kind:
-        case "INTEGER" | "BIGINT":
-            return whole(value, INT_BITS if kind.kind == "INTEGER" else BIGINT_BITS)
-        case "DOUBLE":
-            return double(value)
-        case "DECIMAL":
-            return rounded_decimal(repr(value) if isinstance(value, float) else value, kind)
-        case "STRING" if isinstance(value, bool):
-            return str(value).lower()
-        case "STRING" if isinstance(value, float):
-            return double_text(value)
-        case "STRING" if isinstance(value, Decimal):
-            return decimal_text(value, max(0, -int(value.as_tuple().exponent)))
-        case "STRING":
-            return str(value)
-    return _of_kind(value, kind)
+    return cast_value(_constant(tree.this, source), source, kind)
 
 
 def _cast_source(tree: exp.Expr) -> SqlType | None:
