@@ -8,6 +8,7 @@ from __future__ import annotations
 import math
 import os
 import random
+import sys
 from collections.abc import Iterator, Sequence
 from datetime import UTC, date, datetime, timedelta
 from decimal import Decimal
@@ -16,6 +17,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 import pytest
 from sqlglot import exp
+from tests.property.values.sql_types import SQL_KINDS
 
 from odradek.sql.analysis.expressions import ExpressionCompiler
 from odradek.sql.analysis.scope import NameScope, ScopedColumn
@@ -32,22 +34,22 @@ if TYPE_CHECKING:
 
 pytestmark = pytest.mark.spark
 VALUES: Final[dict[str, tuple[str, list[Any]]]] = {
-    "A": ("INT", [1, 2, -(1 << 31), (1 << 31) - 1]),
-    "B": ("BIGINT", [1, -(1 << 63), (1 << 63) - 1]),
-    "C": ("DOUBLE", [1.0, math.nan, math.inf, -math.inf, -0.0, 1e300]),
-    "E": ("DOUBLE", [math.nan, 0.0, 1.0]),
-    "D": ("DECIMAL(5,2)", [Decimal("1.10"), Decimal("2.00"), Decimal("0.00"), Decimal("-999.99")]),
-    "S": ("STRING", ["x", "X", "", "\u00e9", "\U0001f600"]),
+    "A": ("INT", [1, 2, -(1 << 31), (1 << 31) - 1, 0]),
+    "B": ("BIGINT", [1, -(1 << 63), (1 << 63) - 1, (1 << 53) + 1, 0]),
+    "C": ("DOUBLE", [1.0, math.nan, math.inf, -math.inf, -0.0, 1e300, 5e-324, -sys.float_info.max, 2.0**53, 2.0**63]),
+    "E": ("DOUBLE", [math.nan, 0.0, 1.0, -5e-324, -(2.0**63), 0.1]),
+    "D": ("DECIMAL(5,2)", [Decimal("1.10"), Decimal("2.00"), Decimal("0.00"), Decimal("-999.99"), Decimal("0.10")]),
+    "S": ("STRING", ["x", "X", "", "\u00e9", "\U0001f600", "\uffff", " ", "\0", "1", "1.0", "NaN", "-0", "true", "2020-01-02"]),
     "F": ("BOOLEAN", [True, False]),
-    "T": ("DATE", [18263, 0, -1]),
-    "U": ("TIMESTAMP", [1577934245000, 0]),
-    "V": ("TIME", [36_672_000, 0]),
-    "Y": ("BYTES", [b"", b"\0\xff", b"\x7f", b"x"]),
+    "T": ("DATE", [18263, 0, -1, -719162, 2932896]),
+    "U": ("TIMESTAMP", [1577934245000, 0, -1, -62135423999999, 253402300799999]),
+    "V": ("TIME", [36_672_000, 0, 86_399_999]),
+    "Y": ("BYTES", [b"", b"\0\xff", b"\x7f", b"x", b"\x80", b"\xed\xa0\x80", b"x\0"]),
     "L": ("ARRAY<INT>", [[1, 2], []]),
     "M": ("MAP<STRING, INT>", [{"x": 1}, {}]),
     "R": ("STRUCT<X INT>", [{"X": 1}, {"X": 2}]),
     "ROWTIME": ("BIGINT", [1577934245000, 0]),
-}
+}  # fmt: skip
 ROUNDS: Final = int(os.environ.get("ODRADEK_ROUNDS", "200"))
 TOGETHER: Final = 1000
 """How many expressions one select has."""
@@ -249,6 +251,7 @@ def test_expressions_mean_the_same(spark: SparkSession) -> None:
     assert len(both) > 1500
     nodes = {type(node) for text, _, _ in both for node in _tree(text).walk()}
     assert not EVALUATED - nodes, "Python evaluates these nodes, and nothing compares them"
+    assert {*SQL_KINDS, "DECIMAL", "ARRAY", "MAP", "STRUCT"} == {kind.kind for kind in KINDS.values()}
     by_kind: dict[SqlType, list[tuple[str, str, LocalValue]]] = {}
     for entry in both:
         by_kind.setdefault(entry[2].type, []).append(entry)
