@@ -14,7 +14,7 @@ _MS_PER_DAY: Final = 86_400_000
 _TIME_ALONE: Final = "(?s)^[^0-9T]*(T|[0-9]{1,2}:).*"
 """Matches a time without a date, which Spark takes for one of the day on which the query runs, and ksqlDB refuses."""
 _TIME_TEXT: Final = "(?s)^[0-9]{2}:[0-9]{2}(:[0-9]{2}([.][0-9]{1,9})?)?(?!.)"
-"""The texts of `LocalTime.parse`. Spark reads an empty text as midnight, and 1 as one o'clock. `$` would let a line end follow."""
+"""The texts of `LocalTime.parse`. Spark reads an empty text as midnight, and 1 as one o'clock."""
 
 
 def cast(text: str, source: SqlType, target: SqlType) -> str:
