@@ -187,6 +187,20 @@ def test_transactions_move_offsets_and_hide_what_is_aborted(kafka_3: str, name: 
     assert {partition: offset.offset for partition, offset in committed.items() if offset} == positions
 
 
+def test_resources_that_the_broker_cannot_list_are_refused_rather_than_left_out(kafka_3: str) -> None:
+    subscription = ConfigResource(ResourceType.CLIENT_METRICS, "all-clients")
+    with Admin(kafka_3) as admin:
+        admin.alter_configs({subscription: {"interval.ms": "60000"}})
+        eventually(
+            lambda: admin.list_config_resources([ResourceType.CLIENT_METRICS]) == [subscription],
+            "the subscription is not listed",
+        )
+        for kinds in ([], [ResourceType.TOPIC], [ResourceType.TOPIC, ResourceType.CLIENT_METRICS]):
+            with pytest.raises(KafkaError, match="resource_types") as refused:
+                admin.list_config_resources(kinds)
+            assert refused.value.code is ErrorCode.UNSUPPORTED_VERSION
+
+
 def test_an_administrator_has_what_the_broker_has(kafka_3: str, name: str) -> None:
     produce(kafka_3, name, numbers(0, 10))
     topic = ConfigResource(ResourceType.TOPIC, name)

@@ -292,7 +292,8 @@ class Admin:
     def list_config_resources(
         self, kinds: Iterable[ResourceType] = (), *, timeout_s: float | None = None
     ) -> list[ConfigResource]:
-        """Returns the resources with settings; groups and subscriptions to metrics, if they have settings of their own."""
+        """Returns the resources with settings; groups and subscriptions to metrics, if they have settings of their own. Brokers
+        before Kafka 4.1 list subscriptions alone: UNSUPPORTED_VERSION for other `kinds`, or for all."""
         return self._loop.call(self._admin.list_config_resources(kinds, timeout_s=timeout_s))
 
     def move_replicas(

@@ -384,7 +384,8 @@ class AsyncAdmin:
     async def list_config_resources(
         self, kinds: Iterable[ResourceType] = (), *, timeout_s: float | None = None
     ) -> list[ConfigResource]:
-        """Returns the resources with settings; groups and subscriptions to metrics, if they have settings of their own."""
+        """Returns the resources with settings; groups and subscriptions to metrics, if they have settings of their own. Brokers
+        before Kafka 4.1 list subscriptions alone: UNSUPPORTED_VERSION for other `kinds`, or for all."""
         exchange = quotas.list_config_resources(list(kinds))
         return list((await self._session.one("list_config_resources", timeout_s, exchange)).results)
 

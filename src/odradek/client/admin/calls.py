@@ -50,6 +50,8 @@ class Exchange:
     request: Message
     answer: type[Message]
     read: Callable[[Any], CallOutcome]
+    at_most: int | None = None
+    """The highest version of the API that `one` sends; None for any."""
 
     def whole(self, subject: Any) -> Exchange:
         """Returns the exchange for a call about one item: its result is the whole answer."""
@@ -103,7 +105,9 @@ class AdminCalls:
         """Asks any broker, until one answers; errors of single items are left to the caller."""
 
         async def attempt(left_s: float) -> CallOutcome:
-            message = await self._cluster.send(NO_BROKER, exchange.request, exchange.answer, timeout_s=left_s)
+            message = await self._cluster.send(
+                NO_BROKER, exchange.request, exchange.answer, timeout_s=left_s, at_most=exchange.at_most
+            )
             return exchange.read(message)
 
         outcome: CallOutcome = await self._cluster.retrying(what, timeout_s, attempt)

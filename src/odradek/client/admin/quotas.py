@@ -117,7 +117,11 @@ def alter_quotas(changes: QuotaChanges, validate_only: bool) -> Exchange:
 
 
 def list_config_resources(kinds: list[ResourceType]) -> Exchange:
-    request = ListConfigResourcesRequest(resource_types=[int(kind) for kind in kinds])
+    """Lists resources of these kinds, or of all. Version 0, all that brokers before Kafka 4.1 have, lists subscriptions to
+    metrics and has no field for kinds: kinds are always named, so that an older broker cannot answer with less."""
+    only_metrics = set(kinds) == {ResourceType.CLIENT_METRICS}
+    listed = [] if only_metrics else [int(kind) for kind in kinds or ResourceType]
+    request = ListConfigResourcesRequest(resource_types=listed)
 
     def read(response: ListConfigResourcesResponse) -> CallOutcome:
         if response.error_code:
@@ -131,7 +135,9 @@ def list_config_resources(kinds: list[ResourceType]) -> Exchange:
         ]
         return CallOutcome(results=dict.fromkeys(config_resources), errors={})
 
-    return Exchange(request=request, answer=ListConfigResourcesResponse, read=read)
+    return Exchange(
+        request=request, answer=ListConfigResourcesResponse, read=read, at_most=0 if only_metrics else None
+    )
 
 
 def move_replicas(wanted: Mapping[TopicPartition, str]) -> Exchange:
