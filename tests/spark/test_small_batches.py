@@ -9,6 +9,7 @@ import pytest
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as sf
 
+from odradek.spark.engine.session import java_session
 from odradek.spark.engine.small_batches import RECORDS_MAX, SETTINGS, interpret_small_batches
 
 
@@ -69,6 +70,5 @@ def test_a_session_that_says_whether_code_is_generated_keeps_it(spark: SparkSess
 
 
 def _rule_count(session: SparkSession) -> int:
-    jvm_session: Any = session._jsparkSession
-    count: int = jvm_session.experimental().extraOptimizations().size()
+    count: int = java_session(session).experimental().extraOptimizations().size()
     return count
