@@ -8,7 +8,7 @@ import json
 import sys
 from dataclasses import fields, is_dataclass
 from pathlib import Path
-from typing import Any, Final
+from typing import Final
 
 from odradek.model.errors import OdradekError
 from odradek.pipelines.outline import (
@@ -113,7 +113,7 @@ def _rows(operator: Operator) -> str:
     return _rows(operator.inputs[0])  # merged streams have the same columns
 
 
-def _text(value: Any) -> str:
+def _text(value: object) -> str:
     """Returns a text that is the same in every process: for a function or an object, its name."""
     if isinstance(value, tuple):
         return ", ".join(map(_text, value))

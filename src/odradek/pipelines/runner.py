@@ -191,7 +191,7 @@ def _check_format(name: str, writer: Any) -> None:
         )
 
 
-def _named(returned: Any) -> dict[str, Any]:
+def _named(returned: object) -> dict[str, Any]:
     """Returns what a pipeline returned, by name: a dict's keys, or numbers from 0. Names stay, so that each query finds its
     checkpoint."""
     if isinstance(returned, Mapping):

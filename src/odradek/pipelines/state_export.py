@@ -82,7 +82,7 @@ class ParquetRows:
         self._writer.close()
 
 
-def _json(value: Any) -> str | None:
+def _json(value: object) -> str | None:
     return None if value is None else json.dumps(value, ensure_ascii=False)
 
 

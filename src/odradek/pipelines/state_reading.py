@@ -76,7 +76,7 @@ def chosen_states(
 
 @contextmanager
 def committed_rows(
-    admin: Admin, servers: str, topic: str, clock: Clock, **settings: Any
+    admin: Admin, servers: str, topic: str, clock: Clock, **settings: object
 ) -> Iterator[Iterator[StateRow]]:
     """A context with the rows of a changelog as they are committed now, in the order of their names.
 

@@ -32,7 +32,7 @@ def name_in(name: bytes) -> StateName | None:
     return StateName(text[:-3], None) if text.endswith("/''") else None
 
 
-def _key_in(text: str) -> Any:
+def _key_in(text: str) -> object:
     try:
         fields = ast.literal_eval(text)
     except (ValueError, SyntaxError, RecursionError, MemoryError):
@@ -56,7 +56,7 @@ class _Named:
         )
 
 
-def plain_value(value: Any) -> Any:
+def plain_value(value: object) -> Any:
     """Returns a value in the form of JSON: tuples and sets as lists, numbers that it lacks as text, bytes as text or base64."""
     match value:
         case None | bool() | int() | str():
@@ -81,12 +81,12 @@ def plain_value(value: Any) -> Any:
     return str(value)
 
 
-def _name(name: Any) -> str:
+def _name(name: object) -> str:
     plain = plain_value(name)
     return plain if isinstance(plain, str) else str(plain)
 
 
-def _text(data: bytes) -> Any:
+def _text(data: bytes) -> object:
     try:
         return data.decode()
     except UnicodeDecodeError:

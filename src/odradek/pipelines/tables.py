@@ -54,7 +54,7 @@ class DocumentTable(NamedTuple):
     end: int
 
 
-def read_documents(admin: Admin, clock: Clock, servers: str, **settings: Any) -> DocumentTable:
+def read_documents(admin: Admin, clock: Clock, servers: str, **settings: object) -> DocumentTable:
     """Reads all documents; none where there never was a pipeline."""
     end = end_of(admin, PIPELINES_TOPIC)
     records = _records(PIPELINES_TOPIC, end, clock, servers, settings)
@@ -62,7 +62,7 @@ def read_documents(admin: Admin, clock: Clock, servers: str, **settings: Any) ->
     return DocumentTable(documents, unreadable, end)
 
 
-def read_statuses(admin: Admin, clock: Clock, servers: str, **settings: Any) -> dict[str, PipelineStatus]:
+def read_statuses(admin: Admin, clock: Clock, servers: str, **settings: object) -> dict[str, PipelineStatus]:
     """Returns the last published status of each pipeline, without unreadable ones."""
     records = _records(STATUS_TOPIC, end_of(admin, STATUS_TOPIC), clock, servers, settings)
     statuses, unreadable = _table(records, PipelineStatus.from_bytes)

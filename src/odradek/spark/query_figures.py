@@ -145,7 +145,7 @@ def _offsets_behind(sources: Iterable[Mapping[str, Any]]) -> int | None:
     return behind
 
 
-def _document(offset: Any) -> Any:
+def _document(offset: object) -> Any:
     return json.loads(offset) if isinstance(offset, str) else offset
 
 

@@ -259,7 +259,7 @@ def _with_parameters(text: str, parameters: Sequence[Any]) -> str:
     return written
 
 
-def literal(value: Any) -> str:
+def literal(value: object) -> str:
     """Returns a Python value as ksqlDB's language writes it. InterfaceError for one that it cannot write."""
     match value:
         case None:

@@ -174,7 +174,7 @@ class RestClient:
     def close_query(self, query_id: str) -> None:
         self._request("POST", "/close-query", {"queryId": query_id})
 
-    def _request(self, method: str, path: str, body: Any = None) -> Any:
+    def _request(self, method: str, path: str, body: object = None) -> Any:
         connection = self._connection()
         try:
             response = self._sent(connection, method, path, body, _MEDIA)
@@ -190,7 +190,7 @@ class RestClient:
             connection.close()
 
     def _sent(
-        self, connection: http.client.HTTPConnection, method: str, path: str, body: Any, accept: str
+        self, connection: http.client.HTTPConnection, method: str, path: str, body: object, accept: str
     ) -> http.client.HTTPResponse:
         headers = {"Accept": accept, "Content-Type": _MEDIA}
         if self.user is not None:

@@ -39,7 +39,7 @@ class InputTopic:
         self._values: list[dict[str, Any]] = []
         self._records: list[dict[str, Any]] = []
 
-    def add(self, row: Any, number: int, clock_ms: int) -> int:
+    def add(self, row: object, number: int, clock_ms: int) -> int:
         """Adds a row; returns its timestamp, the clock's if it has none. ConfigError for a row that does not fit."""
         fields = _fields_of(row)
         timestamp = fields.get("timestamp")
@@ -156,7 +156,7 @@ def all_nullable(rows: DataFrame) -> DataFrame:
     )
 
 
-def _fields_of(row: Any) -> Mapping[str, Any]:
+def _fields_of(row: object) -> Mapping[str, Any]:
     if isinstance(row, tuple):
         if not 2 <= len(row) <= 3:
             raise ConfigError(f"a fed tuple is (key, value) or (key, value, timestamp), not {row!r}")
@@ -171,19 +171,19 @@ def _fields_of(row: Any) -> Mapping[str, Any]:
     raise ConfigError(f"a fed row is a dict or a tuple in a list, such as [('ann', 5)], not {row!r:.80}")
 
 
-def _fitted(kind: ResultType, value: Any, what: str) -> Any:
+def _fitted(kind: ResultType, value: object, what: str) -> Any:
     try:
         return kind.fitted(value)
     except ValueError as error:
         raise ConfigError(f"{what}: {error}") from None
 
 
-def _is_raw(value: Any, schema: DeclaredSchema) -> bool:
+def _is_raw(value: object, schema: DeclaredSchema) -> bool:
     """Bytes where the type is another one: they are decoded, as a record's are."""
     return isinstance(value, bytes) and not (schema.bare and schema.fields[0][1].upper() == "BINARY")
 
 
-def _bytes(value: Any, role: str) -> bytes | None:
+def _bytes(value: object, role: str) -> bytes | None:
     if value is None or isinstance(value, bytes):
         return value
     if isinstance(value, str):
@@ -191,7 +191,7 @@ def _bytes(value: Any, role: str) -> bytes | None:
     raise ConfigError(f"the {role} {value!r} is fed beside bytes: give it as bytes, too")
 
 
-def _struct_of(value: Any, schema: DeclaredSchema, role: str) -> dict[str, Any] | None:
+def _struct_of(value: object, schema: DeclaredSchema, role: str) -> dict[str, Any] | None:
     if value is None:
         return None
     if schema.bare:

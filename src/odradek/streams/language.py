@@ -467,7 +467,7 @@ class Table:
         )
 
 
-def _operator_of(program: Program, other: Any, needed: str, *kinds: type[Any]) -> Operator:
+def _operator_of(program: Program, other: object, needed: str, *kinds: type[Any]) -> Operator:
     """Returns the operator of another stream or table. ConfigError for one of another program, and for other objects."""
     if not isinstance(other, kinds):
         raise ConfigError(f"{needed}, not {other!r:.80}")
@@ -480,7 +480,7 @@ def _operator_of(program: Program, other: Any, needed: str, *kinds: type[Any]) -
     return operator
 
 
-def _checked_query(query: Any) -> str | None:
+def _checked_query(query: object) -> str | None:
     """Raises ConfigError for what is no name of a query."""
     return None if query is None else checked_name(query, "query", "the name of a query")
 

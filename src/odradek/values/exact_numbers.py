@@ -7,7 +7,7 @@ decimals names the context of this file.
 from __future__ import annotations
 
 from decimal import ROUND_HALF_UP, Context, Decimal, DivisionByZero, InvalidOperation, Overflow
-from typing import Any, Final
+from typing import Final
 
 from odradek.model.java_numbers import decimal_number, double_number, whole_number
 from odradek.values.errors import SqlError
@@ -24,7 +24,7 @@ WIDE: Final = Context(prec=76, traps=[InvalidOperation, DivisionByZero, Overflow
 """Twice the digits of the widest DECIMAL. More of them are an InvalidOperation of `quantize`, never a rounding."""
 
 
-def whole(value: Any, bits: int) -> int:
+def whole(value: object, bits: int) -> int:
     """Drops the digits after the point, as Java does. ValueError for what is no number of this many bits.
 
     How large a decimal is, is looked at first: 1e999999999 is short as text, and has a billion digits as an integer.

@@ -159,7 +159,7 @@ class SchemaRegistry:
             references=tuple(references),
         )
 
-    def _request(self, method: str, path: str, body: Any = None) -> Any:
+    def _request(self, method: str, path: str, body: object = None) -> Any:
         problem = ""
         for _ in range(_TRIES):
             try:
@@ -172,7 +172,7 @@ class SchemaRegistry:
             f"the schema registry at {self._terms.url} cannot be reached: {problem}: check --schema-registry"
         )
 
-    def _exchange(self, method: str, path: str, body: Any) -> tuple[int, bytes]:
+    def _exchange(self, method: str, path: str, body: object) -> tuple[int, bytes]:
         parts = urllib.parse.urlsplit(self._terms.url)
         connection: http.client.HTTPConnection
         if parts.scheme == "https":
@@ -197,7 +197,7 @@ class SchemaRegistry:
         finally:
             connection.close()
 
-    def _content(self, status: int, data: bytes, what: str) -> Any:
+    def _content(self, status: int, data: bytes, what: str) -> object:
         try:
             content = json.loads(data) if data else None
         except ValueError:

@@ -129,23 +129,23 @@ class AsyncTableView:
 
     # -- rows
 
-    async def get(self, key: Any, default: Any = None) -> Any:
+    async def get(self, key: object, default: object = None) -> Any:
         """The value of a key, `default` where there is none. In windows, a key is (key, start) or (key, start, end), in ms."""
         if not self._core.reads.waits_for_disk:  # async
             return self._core.reads.get(key, default)  # async
         return await self._reads.run(self._core.reads.get, key, default)
 
-    def range(self, start: Any = None, end: Any = None) -> AsyncIterator[TableRow]:
+    def range(self, start: object = None, end: object = None) -> AsyncIterator[TableRow]:
         """Rows from key `start` on, before `end`; None: without that bound. Up to 1,000 rows at a time are of one moment."""
         return self._rows(self._core.reads.codec.key_range(start, end))
 
-    def prefix(self, prefix: Any) -> AsyncIterator[TableRow]:
+    def prefix(self, prefix: object) -> AsyncIterator[TableRow]:
         """Returns the rows whose keys begin with `prefix`: of text or bytes; of JSON, strings, and arrays with these first
         items."""
         return self._rows(self._core.reads.codec.prefix_range(prefix))
 
     def windows(
-        self, key: Any, from_ms: int | None = None, to_ms: int | None = None
+        self, key: object, from_ms: int | None = None, to_ms: int | None = None
     ) -> AsyncIterator[TableRow]:
         """Windows of a key that start at or after `from_ms`, and before `to_ms` (milliseconds since 1970), by their starts."""
         return self._rows(self._core.reads.codec.window_range(key, from_ms, to_ms))

@@ -38,13 +38,13 @@ class KeyFormat(Protocol):
     def stored(self, raw: bytes) -> bytes:
         """Converts the topic's bytes to stored bytes."""
 
-    def encode(self, key: Any) -> bytes:
+    def encode(self, key: object) -> bytes:
         """Converts a Python value to stored bytes."""
 
     def decode(self, stored: bytes) -> Any:
         """Converts stored bytes to a Python value."""
 
-    def prefix(self, start: Any) -> bytes:
+    def prefix(self, start: object) -> bytes:
         """Returns the prefix of the stored bytes of all keys that begin with `start`."""
 
     def parse(self, text: str) -> Any:
@@ -63,7 +63,7 @@ class TextKeys:
     def stored(self, raw: bytes) -> bytes:
         return raw
 
-    def encode(self, key: Any) -> bytes:
+    def encode(self, key: object) -> bytes:
         if isinstance(key, str):
             return key.encode()
         if isinstance(key, bytes | bytearray | memoryview) and not self.is_text:
@@ -73,7 +73,7 @@ class TextKeys:
     def decode(self, stored: bytes) -> Any:
         return stored.decode() if self.is_text else stored
 
-    def prefix(self, start: Any) -> bytes:
+    def prefix(self, start: object) -> bytes:
         return self.encode(start)
 
     def parse(self, text: str) -> Any:
@@ -94,7 +94,7 @@ class IntegerKeys:
             raise ValueError(f"a {self.name} has {self.size_bytes} bytes, not {len(raw)}")
         return bytes((raw[0] ^ 0x80,)) + raw[1:]
 
-    def encode(self, key: Any) -> bytes:
+    def encode(self, key: object) -> bytes:
         if not isinstance(key, int) or isinstance(key, bool):
             raise ValueError(f"a {self.name} key is a whole number, not {key!r}")
         try:
@@ -105,7 +105,7 @@ class IntegerKeys:
     def decode(self, stored: bytes) -> Any:
         return int.from_bytes(self.stored(stored), "big", signed=True)
 
-    def prefix(self, start: Any) -> bytes:
+    def prefix(self, start: object) -> bytes:
         raise ValueError(f"{self.name} keys have no prefixes: ask for a range")
 
     def parse(self, text: str) -> Any:
@@ -126,7 +126,7 @@ class FloatingKeys:
             raise ValueError(f"a {self.name} has {self.layout.size} bytes, not {len(raw)}")
         return _inverted(raw) if raw[0] & _SIGN else bytes((raw[0] ^ _SIGN,)) + raw[1:]
 
-    def encode(self, key: Any) -> bytes:
+    def encode(self, key: object) -> bytes:
         if not isinstance(key, int | float) or isinstance(key, bool):
             raise ValueError(f"a {self.name} key is a number, not {key!r}")
         try:
@@ -138,7 +138,7 @@ class FloatingKeys:
         raw = bytes((stored[0] ^ _SIGN,)) + stored[1:] if stored[0] & _SIGN else _inverted(stored)
         return self.layout.unpack(raw)[0]
 
-    def prefix(self, start: Any) -> bytes:
+    def prefix(self, start: object) -> bytes:
         raise ValueError(f"{self.name} keys have no prefixes: ask for a range")
 
     def parse(self, text: str) -> Any:
@@ -159,13 +159,13 @@ class JsonKeys:
     def stored(self, raw: bytes) -> bytes:
         return ordered_json.encode(json.loads(raw))
 
-    def encode(self, key: Any) -> bytes:
+    def encode(self, key: object) -> bytes:
         return ordered_json.encode(key)
 
     def decode(self, stored: bytes) -> Any:
         return ordered_json.decode(stored)
 
-    def prefix(self, start: Any) -> bytes:
+    def prefix(self, start: object) -> bytes:
         return ordered_json.encode_prefix(start)
 
     def parse(self, text: str) -> Any:
@@ -222,11 +222,11 @@ def _timed_value(stored: bytes) -> TimedValue:
     return TimedValue(_TIMESTAMP.unpack_from(stored)[0], bytes(stored[_TIMESTAMP.size :]))
 
 
-def _json_value(value: bytes) -> Any:
+def _json_value(value: bytes) -> object:
     return json.loads(value, parse_constant=_no_number)
 
 
-def _no_number(text: str) -> Any:
+def _no_number(text: str) -> object:
     raise ValueError(f"{text} is no JSON")
 
 

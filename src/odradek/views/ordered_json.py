@@ -25,14 +25,14 @@ DEPTH_MAX: Final = 64
 _LARGEST_INTEGER: Final = 10**308
 
 
-def encode(value: Any) -> bytes:
+def encode(value: object) -> bytes:
     """Encodes a value. Raises ValueError for what JSON has no value for, and for arrays nested deeper than DEPTH_MAX."""
     parts: list[bytes] = []
     _encode(value, parts, DEPTH_MAX)
     return b"".join(parts)
 
 
-def encode_prefix(value: Any) -> bytes:
+def encode_prefix(value: object) -> bytes:
     """Returns the prefix of the bytes of every string that begins with `value`, or of every array with these first items."""
     if not isinstance(value, str | list | tuple):
         raise ValueError(f"only a string or an array can be a prefix, not {value!r}")
@@ -58,7 +58,7 @@ def double_of(sortable: int) -> int:
     return sortable ^ (_SIGN if sortable & _SIGN else _ALL)
 
 
-def _encode(value: Any, parts: list[bytes], depth_left: int) -> None:
+def _encode(value: object, parts: list[bytes], depth_left: int) -> None:
     if depth_left <= 0:
         raise ValueError(f"it is nested deeper than {DEPTH_MAX}")
     if isinstance(value, str):

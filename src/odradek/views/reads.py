@@ -56,7 +56,7 @@ class RowCodec:
         self.keys: Final = keys
         self.values: Final = values
 
-    def encoded(self, key: Any) -> bytes:
+    def encoded(self, key: object) -> bytes:
         try:
             return self.keys.encode(key)
         except _WRONG_KEY as error:
@@ -95,13 +95,13 @@ class RowCodec:
 
     # -- ranges
 
-    def key_range(self, start: Any = None, end: Any = None) -> KeyRange:
+    def key_range(self, start: object = None, end: object = None) -> KeyRange:
         """Returns the keys from `start` on, before `end`; None: without that bound."""
         return KeyRange(
             b"" if start is None else self._bound(start), None if end is None else self._bound(end)
         )
 
-    def prefix_range(self, prefix: Any) -> KeyRange:
+    def prefix_range(self, prefix: object) -> KeyRange:
         """Returns the keys that begin with `prefix`."""
         try:
             start = self.keys.prefix(prefix)
@@ -109,7 +109,7 @@ class RowCodec:
             raise KafkaError(ErrorCode.INVALID_REQUEST, str(error)) from None
         return KeyRange(start, _behind_prefix(start))
 
-    def window_range(self, key: Any, from_ms: int | None = None, to_ms: int | None = None) -> KeyRange:
+    def window_range(self, key: object, from_ms: int | None = None, to_ms: int | None = None) -> KeyRange:
         """Windows of a key whose start is at or after `from_ms`, and before `to_ms`."""
         if not isinstance(self.keys, WindowedKeys):
             raise ConfigError(
@@ -132,7 +132,7 @@ class RowCodec:
     def is_windowed(self) -> bool:
         return isinstance(self.keys, WindowedKeys)
 
-    def _bound(self, key: Any) -> bytes:
+    def _bound(self, key: object) -> bytes:
         if isinstance(self.keys, WindowedKeys) and not isinstance(key, tuple):
             return self.window_range(key).start
         return self.encoded(key)
@@ -149,7 +149,7 @@ class ViewReads:
         self.waits_for_disk: Final = store.waits_for_disk
         """Whether `get` may take longer than a look into memory."""
 
-    def get(self, key: Any, default: Any = None) -> Any:
+    def get(self, key: object, default: object = None) -> Any:
         """Returns the value of a key, or `default`."""
         stored = self.codec.encoded(key)
         before = self._tail.check_answers()

@@ -258,7 +258,7 @@ class RocksDBStore:
 
     # -- rows and state
 
-    def _check_end(self, key: bytes, bound: Any) -> None:
+    def _check_end(self, key: bytes, bound: object) -> None:
         """Rocksdict's iterators end in silence where a block cannot be read; one that seeks tells."""
         iterator = self._database.iter(bound)
         iterator.seek(key)
@@ -360,7 +360,7 @@ class _Closed:
         raise StoreError("the view is closed")
 
 
-def _read_up_to(end: bytes) -> Any:
+def _read_up_to(end: bytes) -> object:
     """Returns options for an iterator that ends before `end`. It uses their memory: they must live as long as it does."""
     bound = rocksdict.ReadOptions()
     bound.set_iterate_upper_bound(end)

@@ -19,14 +19,14 @@ class ViewSyncParts:  # unused: tools.sync_faces copies its methods
     _core: ViewCore
     range: Callable[[], Iterator[TableRow]]
 
-    def __getitem__(self, key: Any) -> Any:
+    def __getitem__(self, key: object) -> Any:
         """Returns the value of a key. KeyError where there is none."""
         value = self._core.reads.get(key, _MISSING)
         if value is _MISSING:
             raise KeyError(key)
         return value
 
-    def __contains__(self, key: Any) -> bool:
+    def __contains__(self, key: object) -> bool:
         return self._core.reads.get(key, _MISSING) is not _MISSING
 
     def __len__(self) -> int:

@@ -132,20 +132,22 @@ class TableView:
 
     # -- rows
 
-    def get(self, key: Any, default: Any = None) -> Any:
+    def get(self, key: object, default: object = None) -> Any:
         """The value of a key, `default` where there is none. In windows, a key is (key, start) or (key, start, end), in ms."""
         return self._reads.run(self._core.reads.get, key, default)
 
-    def range(self, start: Any = None, end: Any = None) -> Iterator[TableRow]:
+    def range(self, start: object = None, end: object = None) -> Iterator[TableRow]:
         """Rows from key `start` on, before `end`; None: without that bound. Up to 1,000 rows at a time are of one moment."""
         return self._rows(self._core.reads.codec.key_range(start, end))
 
-    def prefix(self, prefix: Any) -> Iterator[TableRow]:
+    def prefix(self, prefix: object) -> Iterator[TableRow]:
         """Returns the rows whose keys begin with `prefix`: of text or bytes; of JSON, strings, and arrays with these first
         items."""
         return self._rows(self._core.reads.codec.prefix_range(prefix))
 
-    def windows(self, key: Any, from_ms: int | None = None, to_ms: int | None = None) -> Iterator[TableRow]:
+    def windows(
+        self, key: object, from_ms: int | None = None, to_ms: int | None = None
+    ) -> Iterator[TableRow]:
         """Windows of a key that start at or after `from_ms`, and before `to_ms` (milliseconds since 1970), by their starts."""
         return self._rows(self._core.reads.codec.window_range(key, from_ms, to_ms))
 
@@ -197,14 +199,14 @@ class TableView:
     ) -> None:
         self.close()
 
-    def __getitem__(self, key: Any) -> Any:
+    def __getitem__(self, key: object) -> Any:
         """Returns the value of a key. KeyError where there is none."""
         value = self._core.reads.get(key, _MISSING)
         if value is _MISSING:
             raise KeyError(key)
         return value
 
-    def __contains__(self, key: Any) -> bool:
+    def __contains__(self, key: object) -> bool:
         return self._core.reads.get(key, _MISSING) is not _MISSING
 
     def __len__(self) -> int:

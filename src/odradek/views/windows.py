@@ -72,7 +72,7 @@ class WindowedKeys:
             end_ms = min(start_ms + self.size_ms, _TIME_MAX)
         return escaped(self.keys.stored(key)) + _TIMES_FOLLOW + _TIMES.pack(start_ms + _SIGN, end_ms + _SIGN)
 
-    def encode(self, key: Any) -> bytes:
+    def encode(self, key: object) -> bytes:
         if not isinstance(key, tuple) or len(key) not in (2, 3):
             raise ValueError(f"a key in a window is (key, start, end), times in milliseconds, not {key!r}")
         start_ms = key[1]
@@ -91,7 +91,7 @@ class WindowedKeys:
         start, end = _TIMES.unpack(stored[position + len(_TIMES_FOLLOW) :])
         return WindowedKey(self.keys.decode(key), start - _SIGN, end - _SIGN)
 
-    def prefix(self, start: Any) -> bytes:
+    def prefix(self, start: object) -> bytes:
         """Returns the prefix of the stored keys that begin with `start`, in any window."""
         return self.keys.prefix(start).replace(b"\0", b"\0\xff")
 
@@ -99,7 +99,7 @@ class WindowedKeys:
         """Parses a key without a window: all windows of a key are requested together."""
         return self.keys.parse(text)
 
-    def bounds(self, key: Any, from_ms: int | None, to_ms: int | None) -> tuple[bytes, bytes]:
+    def bounds(self, key: object, from_ms: int | None, to_ms: int | None) -> tuple[bytes, bytes]:
         """Returns the range of stored keys of a key's windows that start at or after `from_ms` and before `to_ms`."""
         stored = escaped(self.keys.encode(key)) + _TIMES_FOLLOW
         start = stored + _TIMES.pack((0 if from_ms is None else _clamped(from_ms) + _SIGN), 0)

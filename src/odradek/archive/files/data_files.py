@@ -6,12 +6,13 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from hashlib import sha256
 from itertools import pairwise
-from typing import Any, Final
+from typing import Final
 from urllib.parse import quote
 
 import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
+from pyarrow.fs import FileSystem
 
 from odradek.archive.files.unfit_values import with_fitting_values, with_partition_values
 from odradek.archive.store.values import ArchiveError, DataFile, PartitionValues
@@ -95,7 +96,7 @@ class OpenDataFile:
     """A file that is being written."""
 
     def __init__(
-        self, system: Any, root: str, relative: str, values: PartitionValues, layout: FileLayout
+        self, system: FileSystem, root: str, relative: str, values: PartitionValues, layout: FileLayout
     ) -> None:
         self._relative = relative
         self._values = values
@@ -147,7 +148,7 @@ class OpenDataFile:
 class FileWriter:
     """Writes the rows of one task. `name` is part of every file's name, and no other task or attempt has the same."""
 
-    def __init__(self, system: Any, root: str, name: str, layout: FileLayout) -> None:
+    def __init__(self, system: FileSystem, root: str, name: str, layout: FileLayout) -> None:
         self._system = system
         self._root = root
         self._name = name
@@ -188,7 +189,7 @@ class FileWriter:
 
 
 def write_files(
-    system: Any, root: str, name: str, layout: FileLayout, batches: Iterable[pa.RecordBatch]
+    system: FileSystem, root: str, name: str, layout: FileLayout, batches: Iterable[pa.RecordBatch]
 ) -> list[DataFile]:
     """Writes all rows of a task."""
     writer = FileWriter(system, root, name, layout)

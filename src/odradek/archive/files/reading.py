@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from typing import Any, Final
+from typing import Final
 
 import pyarrow as pa
 import pyarrow.parquet as pq
+from pyarrow.fs import FileSystem
 
 from odradek.archive.store.location import ArchiveLocation
 from odradek.archive.store.values import ArchiveError, DataFile
@@ -25,7 +26,7 @@ class FileReader:
     """The columns to read, in their order."""
 
     def read(
-        self, file: DataFile, system: Any = None, *, offsets: tuple[int, int] | None = None
+        self, file: DataFile, system: FileSystem | None = None, *, offsets: tuple[int, int] | None = None
     ) -> Iterator[pa.RecordBatch]:
         """Yields all rows of a file, in its order; with `offsets` (first, and behind the last) without parts that have none
         of these.

@@ -320,7 +320,7 @@ def _file(row: Mapping[str, Any], columns: Sequence[str]) -> DataFile:
     )
 
 
-def _text(value: Any) -> str | None:
+def _text(value: object) -> str | None:
     if value is None:
         return None
     return str(value).lower() if isinstance(value, bool) else str(value)

@@ -9,7 +9,7 @@ from __future__ import annotations
 import json
 import re
 from concurrent.futures import ThreadPoolExecutor
-from typing import Any, Final
+from typing import Final
 
 import pyarrow.parquet as pq
 from pyarrow import fs
@@ -50,7 +50,7 @@ def application_transactions(location: ArchiveLocation, version: int) -> dict[st
     return versions
 
 
-def _of_checkpoint(system: Any, path: str) -> dict[str, int]:
+def _of_checkpoint(system: fs.FileSystem, path: str) -> dict[str, int]:
     if path.endswith(".json"):
         return _of_lines(system, path)
     with system.open_input_file(path) as file:
@@ -65,7 +65,7 @@ def _of_checkpoint(system: Any, path: str) -> dict[str, int]:
     }
 
 
-def _of_lines(system: Any, path: str) -> dict[str, int]:
+def _of_lines(system: fs.FileSystem, path: str) -> dict[str, int]:
     with system.open_input_stream(path) as file:
         actions = [json.loads(line) for line in file.read().splitlines() if line.strip()]
     return {action["txn"]["appId"]: action["txn"]["version"] for action in actions if "txn" in action}

@@ -77,7 +77,7 @@ def _protocol(fields: str) -> dict[str, Any]:
     }
 
 
-def _map(kind: Any, ids: Iterator[int]) -> None:
+def _map(kind: object, ids: Iterator[int]) -> None:
     """Gives each field of a type of Delta its id and its name in files."""
     if not isinstance(kind, dict):
         return

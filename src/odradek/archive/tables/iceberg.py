@@ -378,7 +378,7 @@ def _partition_columns(table: Table, spec_id: int | None = None) -> list[tuple[s
     return [(source.name, source.field_type) for source in sources]
 
 
-def _typed(text: str | None, kind: IcebergType) -> Any:
+def _typed(text: str | None, kind: IcebergType) -> object:
     """Returns a value of a partition, as Iceberg has it: dates are days since 1970."""
     if text is None:
         return None

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from dataclasses import dataclass
-from typing import Any, Final
+from typing import Final
 
 import pyarrow as pa
 
@@ -58,7 +58,7 @@ def why_not(data: bytes, decoding: Decoding, kind: pa.DataType) -> Mismatch:
     )
 
 
-def _first_misfit(value: Any, kind: pa.DataType, path: str) -> str | None:
+def _first_misfit(value: object, kind: pa.DataType, path: str) -> str | None:
     """Returns the first field that does not fit; None where this cannot tell."""
     if value is None:
         return None
@@ -75,7 +75,7 @@ def _first_misfit(value: Any, kind: pa.DataType, path: str) -> str | None:
     return next(filter(None, (_first_misfit(*arguments) for arguments in inner)), None)
 
 
-def _fits(value: Any, kind: pa.DataType) -> bool:
+def _fits(value: object, kind: pa.DataType) -> bool:
     name = str(kind)
     if pa.types.is_string(kind) or pa.types.is_timestamp(kind):
         return isinstance(value, str)
@@ -89,11 +89,11 @@ def _fits(value: Any, kind: pa.DataType) -> bool:
     return True  # decimals: those that do not fit say so in Arrow's own way
 
 
-def _misfit(value: Any, kind: pa.DataType, path: str) -> str:
+def _misfit(value: object, kind: pa.DataType, path: str) -> str:
     return f"field {path.lstrip('.') or 'value'} is {_shown(value)}, not {_type_name(kind)}"
 
 
-def _shown(value: Any) -> str:
+def _shown(value: object) -> str:
     text = json.dumps(value, ensure_ascii=False)
     return text if len(text) <= _SHOWN_MAX else f"{text[:_SHOWN_MAX]}..."
 

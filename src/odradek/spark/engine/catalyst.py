@@ -10,6 +10,7 @@ from pyspark.sql import Column, DataFrame
 from odradek.spark.engine.session import jvm_of
 
 if TYPE_CHECKING:
+    from py4j.java_gateway import JavaObject
     from pyspark.sql.streaming.query import StreamingQuery
 
 _RELATION: Final = "StreamingRelationV2"
@@ -115,7 +116,7 @@ def simplified(rows: DataFrame) -> DataFrame:
 
 def streaming_leaves(query: StreamingQuery) -> Iterator[StreamingLeaf]:
     """Yields the streams that a running query reads, each as often as its plan names it."""
-    running: Any = query._jsq
+    running: JavaObject = query._jsq
     leaves = running.streamingQuery().analyzedPlan().collectLeaves()
     for index in range(leaves.size()):
         leaf = leaves.apply(index)

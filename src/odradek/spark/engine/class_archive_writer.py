@@ -18,11 +18,12 @@ from pathlib import Path
 from typing import Any, Final
 
 import pyarrow as pa
+from py4j.java_gateway import JavaGateway
 from pyspark import SparkContext
 from pyspark.sql import DataFrame, Row, SparkSession, functions
 from pyspark.sql.datasource import DataSource, DataSourceStreamReader, InputPartition
 from pyspark.sql.streaming.query import StreamingQuery
-from pyspark.sql.streaming.stateful_processor import StatefulProcessor, StatefulProcessorHandle
+from pyspark.sql.streaming.stateful_processor import StatefulProcessor, StatefulProcessorHandle, TimerValues
 
 from odradek.spark.engine import java
 from odradek.spark.engine.class_archive import ClassArchive
@@ -48,7 +49,7 @@ class _Numbers(DataSource):
     def schema(self) -> str:
         return "value STRING"
 
-    def streamReader(self, schema: Any) -> DataSourceStreamReader:  # noqa: N802 - Spark's name
+    def streamReader(self, schema: object) -> DataSourceStreamReader:  # noqa: N802 - Spark's name
         return _NumbersReader()
 
 
@@ -73,7 +74,7 @@ class _Counts(StatefulProcessor):
     def init(self, handle: StatefulProcessorHandle) -> None:
         self._counts = handle.getMapState("counts", "name BINARY", "data BINARY")
 
-    def handleInputRows(self, key: Any, rows: Iterator[Row], timerValues: Any) -> Iterator[Row]:  # noqa: N802, N803
+    def handleInputRows(self, key: Any, rows: Iterator[Row], timerValues: TimerValues) -> Iterator[Row]:  # noqa: N802, N803
         known = self._counts.getValue((b"n",))
         count = (0 if known is None else int(known[0])) + sum(1 for _ in rows)
         self._counts.updateValue((b"n",), (b"%d" % count,))
@@ -120,7 +121,7 @@ def _run_to_end(query: StreamingQuery) -> None:
 def _end_jvm(spark: SparkSession) -> None:
     """Ends the JVM, which writes the archive before it exits."""
     spark.stop()
-    gateway: Any = SparkContext._gateway
+    gateway: JavaGateway = SparkContext._gateway
     gateway.shutdown()
     gateway.proc.stdin.close()
     gateway.proc.wait(_WAIT_S)

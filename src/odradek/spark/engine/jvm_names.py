@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from py4j.java_gateway import JavaClass, JavaMember, JavaPackage, JVMView
+from py4j.java_gateway import JavaClass, JavaGateway, JavaMember, JavaPackage, JVMView
 
 
 class RememberingView(JVMView):  # type: ignore[misc]
@@ -31,13 +31,13 @@ class _RememberingClass(JavaClass):  # type: ignore[misc]
         return _remembered(self, name, super().__getattr__(name))
 
 
-def remember_names(gateway: Any) -> None:
+def remember_names(gateway: JavaGateway) -> None:
     """Makes the gateway's view of the JVM remember the names that it looks up."""
     view = gateway.jvm
     gateway.jvm = RememberingView(view._gateway_client, view._jvm_name, id=view._id)
 
 
-def _remembered(owner: object, name: str, member: Any) -> Any:
+def _remembered(owner: object, name: str, member: Any) -> object:
     if type(member) is JavaPackage:
         if not name.islower():  # Py4J takes an unknown class for a package
             return member

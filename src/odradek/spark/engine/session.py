@@ -21,6 +21,7 @@ from odradek.spark.engine.unpacked_pyspark import PATIENT_WITH_WORKERS
 if TYPE_CHECKING:
     import pyspark.sql as sql
     from py4j import protocol as py4j_protocol
+    from py4j.java_gateway import JavaGateway, JavaObject
     from pyspark.sql.streaming.query import StreamingQuery
 else:
     sql = lazy("pyspark.sql")
@@ -147,7 +148,7 @@ def jvm_of(spark: sql.SparkSession) -> Any:
 
 def jvm_process(spark: sql.SparkSession) -> subprocess.Popen[bytes]:
     """Returns the JVM as the child of this process that it is."""
-    gateway: Any = spark.sparkContext._gateway
+    gateway: JavaGateway = spark.sparkContext._gateway
     process: subprocess.Popen[bytes] = gateway.proc
     return process
 
@@ -159,7 +160,7 @@ def java_session(spark: sql.SparkSession) -> Any:
 
 def java_array(spark: sql.SparkSession, length: int) -> Any:
     """Returns a new `Object[length]`."""
-    gateway: Any = spark.sparkContext._gateway
+    gateway: JavaGateway = spark.sparkContext._gateway
     return gateway.new_array(gateway.jvm.java.lang.Object, length)
 
 
@@ -190,12 +191,12 @@ class SessionQueries:
 
 def last_progress(query: StreamingQuery) -> str | None:
     """Returns the query's last progress as JSON; None before its first batch. PySpark's own `lastProgress` parses it."""
-    running: Any = query._jsq
+    running: JavaObject = query._jsq
     progress = running.lastProgress()
     return None if progress is None else str(progress.json())
 
 
 def has_progress(query: StreamingQuery) -> bool:
     """Tells whether the query has ended a batch, or has seen that there is nothing to read. One call, and no JSON."""
-    running: Any = query._jsq
+    running: JavaObject = query._jsq
     return running.lastProgress() is not None

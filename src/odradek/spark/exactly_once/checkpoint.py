@@ -84,13 +84,13 @@ def _ends_of(batch: int, ends: list[_SourceEnd]) -> list[Any]:
     return [_without_beginnings(source.offset) if batch else source.offset for source in ends]
 
 
-def _without_beginnings(document: Any) -> Any:
+def _without_beginnings(document: object) -> object:
     if not isinstance(document, Mapping):
         return document
     return {name: value for name, value in document.items() if name != BEGINNINGS_KEY}
 
 
-def _fingerprint(documents: Any) -> str:
+def _fingerprint(documents: object) -> str:
     text = json.dumps(documents, sort_keys=True, separators=(",", ":"))
     return hashlib.sha256(text.encode()).hexdigest()[:16]
 
@@ -202,7 +202,7 @@ def _read(uri: str) -> str:
         return bytes(stream.read()).decode()
 
 
-def _document(line: str) -> Any:
+def _document(line: str) -> object:
     """Parses one source's offset. Text that is no JSON, from a source of another kind, stays text."""
     try:
         return json.loads(line)
@@ -215,7 +215,7 @@ def _topic_offsets(document: Any) -> StreamOffset:
     return from_document(document) if _is_of_topics(document) else StreamOffset(next_offsets={})
 
 
-def _is_of_topics(document: Any) -> bool:
+def _is_of_topics(document: object) -> bool:
     if not isinstance(document, Mapping):
         return False
     try:

@@ -114,7 +114,7 @@ def _mixed(state: Words, word: Words) -> Words:
     return mixed
 
 
-def _final(state: Words, length: Any) -> Words:
+def _final(state: Words, length: int | Words) -> Words:
     state = state ^ np.asarray(length, np.uint32)
     state = (state ^ (state >> np.uint32(16))) * np.uint32(0x85EBCA6B)
     state = (state ^ (state >> np.uint32(13))) * np.uint32(0xC2B2AE35)

@@ -196,5 +196,5 @@ def _values(condition: Filter) -> list[Any] | None:
     return [value for value in condition.value if value is not None] if isinstance(condition, In) else None
 
 
-def _is_whole(value: Any) -> bool:
+def _is_whole(value: object) -> bool:
     return isinstance(value, int) and not isinstance(value, bool)

@@ -21,6 +21,7 @@ from odradek.spark.rows.columns import TIMESTAMP_MS_MAX
 if TYPE_CHECKING:
     import numpy as np
     import pyarrow as pa
+    from numpy.typing import NDArray
     from pyarrow import compute as pc
 else:
     np = lazy("numpy")
@@ -164,7 +165,7 @@ class TaskRows:
         new = pa.StructArray.from_arrays(arrays, names=[name for name, _ in self.arguments])
         return pa.StructArray.from_arrays([new, pa.nulls(count, pa.int32())], names=["new", "old"])
 
-    def _orders(self, records: pa.RecordBatch, times: Any) -> pa.Array:
+    def _orders(self, records: pa.RecordBatch, times: NDArray[np.int64]) -> pa.Array:
         rest = (self.hops, *self.steps)
         width, count = _HOPS + len(rest), records.num_rows
         orders = np.empty((count, width), np.int64)

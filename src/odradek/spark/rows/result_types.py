@@ -54,7 +54,7 @@ class ResultType:
         self.kind, self.is_partial = state
         self._fit = None
 
-    def fitted(self, value: Any) -> Any:
+    def fitted(self, value: object) -> Any:
         """Returns the value as the type holds it, exactly. ValueError where the type cannot hold it."""
         if self._fit is None:
             self._fit = fitter(self.kind, is_partial=self.is_partial)
@@ -65,7 +65,7 @@ class ResultType:
                 f"{value!s:.200} does not fit the type {declared_name(self.kind):.200}: {error}"
             ) from None
 
-    def fitted_before(self, value: Any) -> Any:
+    def fitted_before(self, value: object) -> Any:
         """An earlier result. An earlier version of the program, with another type, may have kept one that does not fit."""
         try:
             return self.fitted(value)
@@ -108,7 +108,7 @@ def fitter(kind: pa.DataType, *, is_partial: bool = False) -> Fitter:
     return _others(kind)
 
 
-def _refuse(value: Any, reason: str) -> NoReturn:
+def _refuse(value: object, reason: str) -> NoReturn:
     raise ValueError(f"{value!s:.200} {reason}")
 
 
@@ -116,7 +116,7 @@ def _integers(kind: pa.DataType) -> Fitter:
     bits = kind.bit_width
     low, high = -(1 << (bits - 1)), (1 << (bits - 1)) - 1
 
-    def fit(value: Any) -> Any:
+    def fit(value: object) -> object:
         if type(value) is int:
             number = value
         elif value is None:
@@ -130,7 +130,7 @@ def _integers(kind: pa.DataType) -> Fitter:
     return fit
 
 
-def _whole(value: Any, kind: pa.DataType) -> int:
+def _whole(value: object, kind: pa.DataType) -> int:
     """Returns the number that a value is, if it is whole."""
     if isinstance(value, np.generic) and not isinstance(value, (np.datetime64, np.timedelta64)):
         value = value.item()
@@ -144,7 +144,7 @@ def _whole(value: Any, kind: pa.DataType) -> int:
 def _floats(kind: pa.DataType) -> Fitter:
     limit = {16: _HALF_OVERFLOW, 32: _FLOAT_OVERFLOW}.get(kind.bit_width)
 
-    def fit(value: Any) -> Any:
+    def fit(value: object) -> object:
         if value is None:
             return None
         number = value if type(value) is float else _real(value, kind)
@@ -155,7 +155,7 @@ def _floats(kind: pa.DataType) -> Fitter:
     return fit
 
 
-def _real(value: Any, kind: pa.DataType) -> float:
+def _real(value: object, kind: pa.DataType) -> float:
     """Returns the number of double precision that a value is, if there is one."""
     if isinstance(value, np.generic) and not isinstance(value, (np.datetime64, np.timedelta64)):
         value = value.item()
@@ -175,7 +175,7 @@ def _real(value: Any, kind: pa.DataType) -> float:
 def _decimals(kind: pa.DataType) -> Fitter:
     step, limit = Decimal(1).scaleb(-kind.scale), Decimal(10) ** (kind.precision - kind.scale)
 
-    def fit(value: Any) -> Any:
+    def fit(value: object) -> object:
         if value is None:
             return None
         if isinstance(value, np.integer):
@@ -197,7 +197,7 @@ def _decimals(kind: pa.DataType) -> Fitter:
     return fit
 
 
-def _booleans(value: Any) -> Any:
+def _booleans(value: object) -> object:
     if value is None or isinstance(value, bool):
         return value
     if isinstance(value, np.bool_):
@@ -205,7 +205,7 @@ def _booleans(value: Any) -> Any:
     _refuse(value, f"is of the type {type(value).__name__}, not True or False")
 
 
-def _texts(value: Any) -> Any:
+def _texts(value: object) -> object:
     if value is None:
         return None
     if isinstance(value, bytes):
@@ -222,7 +222,7 @@ def _texts(value: Any) -> Any:
     return value
 
 
-def _binaries(value: Any) -> Any:
+def _binaries(value: object) -> object:
     if value is None or isinstance(value, bytes):
         return value
     if isinstance(value, str):
@@ -235,7 +235,7 @@ def _binaries(value: Any) -> Any:
     return bytes(value)
 
 
-def _dates(value: Any) -> Any:
+def _dates(value: object) -> object:
     if value is None or type(value) is date:
         return value
     if isinstance(value, datetime) or not isinstance(value, date):
@@ -247,7 +247,7 @@ def _timestamps(kind: pa.DataType) -> Fitter:
     has_zone = kind.tz is not None
     wanted = "TIMESTAMP has one: write datetime(…, tzinfo=UTC)" if has_zone else "TIMESTAMP_NTZ has none"
 
-    def fit(value: Any) -> Any:
+    def fit(value: object) -> object:
         if value is None:
             return None
         if not isinstance(value, datetime):
@@ -264,7 +264,7 @@ def _timestamps(kind: pa.DataType) -> Fitter:
     return fit
 
 
-def _times(value: Any) -> Any:
+def _times(value: object) -> object:
     if value is None:
         return None
     if not isinstance(value, time) or value.tzinfo is not None:
@@ -272,7 +272,7 @@ def _times(value: Any) -> Any:
     return value
 
 
-def _durations(value: Any) -> Any:
+def _durations(value: object) -> object:
     if value is None:
         return None
     if not isinstance(value, timedelta):
@@ -287,7 +287,7 @@ def _durations(value: Any) -> Any:
 def _lists(kind: pa.DataType) -> Fitter:
     element, is_nullable = fitter(kind.value_type), kind.value_field.nullable
 
-    def fit(value: Any) -> Any:
+    def fit(value: object) -> object:
         if value is None:
             return None
         if not isinstance(value, (list, tuple, set, frozenset, range)):
@@ -306,7 +306,7 @@ def _maps(kind: pa.DataType) -> Fitter:
     of_key, of_item = fitter(kind.key_type), fitter(kind.item_type)
     is_nullable = kind.item_field.nullable
 
-    def fit(value: Any) -> Any:
+    def fit(value: object) -> object:
         if value is None:
             return None
         pairs = list(value.items()) if isinstance(value, Mapping) else _pairs(value)
@@ -326,7 +326,7 @@ def _maps(kind: pa.DataType) -> Fitter:
     return fit
 
 
-def _pairs(value: Any) -> list[tuple[Any, Any]]:
+def _pairs(value: object) -> list[tuple[Any, Any]]:
     """Returns a map as Arrow gives it to Python."""
     if isinstance(value, (list, tuple)) and all(
         isinstance(pair, (list, tuple)) and len(pair) == 2 for pair in value
@@ -341,7 +341,7 @@ def _structs(kind: pa.DataType, *, is_partial: bool) -> Fitter:
     fields = [(field.name, fitter(field.type), field.nullable) for field in kind]
     names = {name for name, _, _ in fields}
 
-    def fit(value: Any) -> Any:
+    def fit(value: object) -> object:
         if value is None:
             return None
         if isinstance(value, tuple) and not is_partial:
@@ -366,7 +366,7 @@ def _is_variant(kind: pa.DataType) -> bool:
     return any((part.metadata or {}).get(b"variant") == b"true" for part in kind)
 
 
-def _variants(value: Any) -> Any:
+def _variants(value: object) -> object:
     """Returns a `VariantVal` of PySpark, as the struct of its two parts that Arrow and Spark take."""
     if value is None:
         return None
@@ -417,7 +417,7 @@ def _strange_fields(value: Mapping[Any, Any], names: list[str]) -> str:
     return f"the dict has other fields than the type: {'; '.join(parts)}"
 
 
-def _within(convert: Fitter, value: Any, *path: Any) -> Any:
+def _within(convert: Fitter, value: object, *path: object) -> object:
     """Returns the value of a part; the error says which part it is."""
     try:
         return convert(value)
@@ -428,7 +428,7 @@ def _within(convert: Fitter, value: Any, *path: Any) -> Any:
 def _others(kind: pa.DataType) -> Fitter:
     """Types that few columns have: Arrow converts them."""
 
-    def fit(value: Any) -> Any:
+    def fit(value: object) -> object:
         try:
             pa.array([value], kind)
         except Exception as error:

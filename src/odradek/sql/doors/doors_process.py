@@ -28,6 +28,7 @@ from odradek.sql.queries.scratch import EngineScratch
 from odradek.telemetry import events
 
 if TYPE_CHECKING:
+    from py4j.java_gateway import JavaObject, JVMView
     from pyspark import errors as spark_errors
 
     from odradek.pipelines import failure_line
@@ -139,9 +140,9 @@ class DoorSession:
             "spark.hadoop.hive.server2.thrift.port": str(self.order.jdbc or 0),
         }
 
-    def _guard(self, loader: Any) -> None:
+    def _guard(self, loader: JavaObject) -> None:
         """Sessions that are made from now on are read only."""
-        jvm: Any = spark_sessions.jvm_of(self.spark)
+        jvm: JVMView = spark_sessions.jvm_of(self.spark)
         catalyst = jvm.org.apache.spark.sql.catalyst
         functions = _object(catalyst.analysis, "FunctionRegistry").builtin()
         for name in _NOT_FOR_STRANGERS:
@@ -152,7 +153,7 @@ class DoorSession:
         extensions.injectCheckRule(self._new(loader, "CheckRules", owner, door_source.FORMAT))
         extensions.injectParser(self._new(loader, "Parsers", owner, settings))
 
-    def _new(self, loader: Any, name: str, *arguments: Any) -> Any:
+    def _new(self, loader: JavaObject, name: str, *arguments: Any) -> JavaObject:
         array = spark_sessions.java_array(self.spark, len(arguments))
         for index, argument in enumerate(arguments):
             array[index] = argument
@@ -177,7 +178,7 @@ class DoorSession:
         return int(service.getPortNumber())
 
 
-def _compiled(jvm: Any) -> Any:
+def _compiled(jvm: JVMView) -> JavaObject:
     """Returns the loader of the classes in `ReadOnly.java`; Spark, which starts after this, finds them, too."""
     compiler = jvm.org.codehaus.janino.SimpleCompiler()
     thread = jvm.java.lang.Thread.currentThread()
@@ -208,7 +209,7 @@ def _line(error: Exception) -> str:
     return failure_line.failure_line(str(error))
 
 
-def _end_with(jvm: Any) -> None:
+def _end_with(jvm: JVMView) -> None:
     jvm.wait()
     os._exit(JVM_IS_GONE)
 

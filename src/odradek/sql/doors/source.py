@@ -242,5 +242,5 @@ def to_arrow(kind: SqlType) -> Convert | None:
     return None
 
 
-def _same(value: Any) -> Any:
+def _same(value: object) -> object:
     return value

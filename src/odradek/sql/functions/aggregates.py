@@ -34,10 +34,10 @@ class SqlAggregate:
     def start(self) -> Any:
         return self._fold.start()
 
-    def add(self, state: Any, *arguments: Any) -> Any:
+    def add(self, state: object, *arguments: object) -> Any:
         return self._fold.add(state, *arguments[: self._values])
 
-    def add_all(self, state: Any, rows: int, columns: list[list[Any]]) -> Any:
+    def add_all(self, state: object, rows: int, columns: list[list[Any]]) -> Any:
         """Adds rows in turn, as `add` does for one: `columns` are their arguments."""
         if self._fold.add_column is not None and self._values == 1:
             return self._fold.add_column(state, columns[0])
@@ -52,15 +52,15 @@ class SqlAggregate:
         """The function `undo(state, *arguments)`, which removes a row from the state. None: not for tables."""
         return self._undone if self._takes_back and self._fold.undo is not None else None
 
-    def _undone(self, state: Any, *arguments: Any) -> Any:
+    def _undone(self, state: object, *arguments: object) -> Any:
         assert self._fold.undo is not None
         return self._fold.undo(state, *arguments[: self._values])
 
-    def merge(self, left: Any, right: Any) -> Any:
+    def merge(self, left: object, right: object) -> Any:
         """Merges the states of two sessions; the earlier one comes first."""
         return self._fold.merge(left, right)
 
-    def result(self, state: Any) -> Any:
+    def result(self, state: object) -> Any:
         return self._fold.result(state)
 
 

@@ -38,12 +38,12 @@ class ValueFold:
     add_column: Callable[[Any, list[Any]], Any] | None = None
 
 
-def _plain(value: Any) -> Any:
+def _plain(value: object) -> Any:
     """Returns a value with an order and an equality: bytes rather than bytearray."""
     return bytes(value) if isinstance(value, bytearray) else value
 
 
-def _order(value: Any) -> Any:
+def _order(value: object) -> Any:
     """Returns a key that sorts as Java compares: NaN is the largest DOUBLE, and -0.0 is below 0.0."""
     value = _plain(value)
     if isinstance(value, float):
@@ -51,7 +51,7 @@ def _order(value: Any) -> Any:
     return (0, value, 1.0) if type(value) is int else value
 
 
-def _has_nan_or_zero(value: Any) -> bool:
+def _has_nan_or_zero(value: object) -> bool:
     """Returns whether a value contains a DOUBLE that Java's `equals` and Python's `==` compare in different ways."""
     if isinstance(value, float):
         return value == 0.0 or math.isnan(value)
@@ -60,7 +60,7 @@ def _has_nan_or_zero(value: Any) -> bool:
     return isinstance(value, (list, tuple)) and any(map(_has_nan_or_zero, value))
 
 
-def _equal(left: Any, right: Any) -> bool:
+def _equal(left: object, right: object) -> bool:
     """Compares as Java's `equals` does: NaN equals NaN, and -0.0 does not equal 0.0."""
     if isinstance(left, float) and isinstance(right, float):
         return bool(_identity(left) == _identity(right))
@@ -71,7 +71,7 @@ def _equal(left: Any, right: Any) -> bool:
     return bool(left == right)
 
 
-def _identity(value: Any) -> Any:
+def _identity(value: object) -> object:
     """Returns a value that is equal, and has one hash, for values that are `_equal`."""
     if isinstance(value, float):
         if value == 0.0:
@@ -82,7 +82,7 @@ def _identity(value: Any) -> Any:
     return tuple(map(_identity, value)) if isinstance(value, (list, tuple)) else value
 
 
-def _index_of(values: list[Any], value: Any) -> int | None:
+def _index_of(values: list[Any], value: object) -> int | None:
     """Returns the index of the first equal value."""
     if _has_nan_or_zero(value):
         return next((index for index, held in enumerate(values) if _equal(held, value)), None)
@@ -143,7 +143,7 @@ def average() -> ValueFold:
 def extreme(*, largest: bool) -> ValueFold:
     """Returns MIN or MAX: null for no values."""
 
-    def add(state: list[Any], value: Any) -> list[Any]:
+    def add(state: list[Any], value: object) -> list[Any]:
         value = _plain(value)
         if value is None:
             return state
@@ -164,13 +164,13 @@ def extreme(*, largest: bool) -> ValueFold:
 def collected(limit: int) -> ValueFold:
     """Returns COLLECT_LIST: with nulls. It takes back the first equal value."""
 
-    def add(state: list[Any], value: Any) -> list[Any]:
+    def add(state: list[Any], value: object) -> list[Any]:
         return state if len(state) >= limit else [*state, _plain(value)]
 
     def add_column(state: list[Any], values: list[Any]) -> list[Any]:
         return [*state, *map(_plain, values[: max(0, limit - len(state))])]
 
-    def remove(state: list[Any], value: Any) -> list[Any]:
+    def remove(state: list[Any], value: object) -> list[Any]:
         index = _index_of(state, _plain(value))
         return state if index is None else state[:index] + state[index + 1 :]
 
@@ -187,7 +187,7 @@ def collected(limit: int) -> ValueFold:
 def collected_once(limit: int) -> ValueFold:
     """Returns COLLECT_SET: each value once, also a null, in the order in which they came."""
 
-    def add(state: list[Any], value: Any) -> list[Any]:
+    def add(state: list[Any], value: object) -> list[Any]:
         value = _plain(value)
         return state if len(state) >= limit or _index_of(state, value) is not None else [*state, value]
 
@@ -206,7 +206,7 @@ def collected_once(limit: int) -> ValueFold:
 def distinct_count() -> ValueFold:
     """Returns an exact COUNT_DISTINCT: the state has every value once."""
 
-    def add(state: dict[Any, int], value: Any) -> dict[Any, int]:
+    def add(state: dict[Any, int], value: object) -> dict[Any, int]:
         if value is not None and (key := repr(_plain(value))) not in state:
             state[key] = 1
         return state
@@ -221,7 +221,7 @@ def by_offset(*, latest: bool, count: int | None, ignores_nulls: bool) -> ValueF
     def limited(state: list[Any]) -> list[Any]:
         return state[-most:] if latest else state[:most]
 
-    def add(state: list[Any], value: Any) -> list[Any]:
+    def add(state: list[Any], value: object) -> list[Any]:
         return state if value is None and ignores_nulls else limited([*state, value])
 
     def result(state: list[Any]) -> Any:
@@ -256,7 +256,7 @@ def histogram() -> ValueFold:
 def top(size: int, *, distinct: bool) -> ValueFold:
     """Returns TOPK or TOPKDISTINCT: the largest come first."""
 
-    def add(state: list[Any], value: Any) -> list[Any]:
+    def add(state: list[Any], value: object) -> list[Any]:
         value = _plain(value)
         if value is None or (distinct and _order(value) in map(_order, state)):
             return state
@@ -273,7 +273,7 @@ def top(size: int, *, distinct: bool) -> ValueFold:
 def top_rows(size: int, names: tuple[str, ...]) -> ValueFold:
     """Returns TOPK with more columns: structs, by the first column. Among equals, the earlier comes first."""
 
-    def add(state: list[Any], *values: Any) -> list[Any]:
+    def add(state: list[Any], *values: object) -> list[Any]:
         if values[0] is None:
             return state
         return sorted([*state, list(values)], key=lambda row: _order(row[0]), reverse=True)[:size]
@@ -360,7 +360,7 @@ def correlation() -> ValueFold:
 def only_value() -> ValueFold:
     """Returns ATTR: the value if all are equal, nulls too; otherwise null. The state is a list of (value, count)."""
 
-    def changed(state: list[Any], value: Any, by: int) -> list[Any]:
+    def changed(state: list[Any], value: object, by: int) -> list[Any]:
         value = _plain(value)
         entries = [list(entry) for entry in state]
         for entry in entries:

@@ -42,7 +42,7 @@ class PythonFunction:
     ddl: str
     sees_nulls: bool = False
 
-    def __call__(self, *arguments: Any) -> Any:
+    def __call__(self, *arguments: object) -> Any:
         if not self.sees_nulls and None in arguments:
             return None
         try:
@@ -87,7 +87,7 @@ def register(spark: sql.SparkSession, functions: tuple[PythonFunction, ...] = BU
 
 
 def _as_udf(function: PythonFunction) -> Any:
-    def call(*arguments: Any) -> Any:
+    def call(*arguments: object) -> object:
         return function(*arguments)
 
     return sf.udf(call, function.ddl, useArrow=True)

@@ -173,11 +173,11 @@ class UserCode:
     def function(self, name: str) -> Callable[..., Any]:
         return self.defined()[name]  # type: ignore[no-any-return]
 
-    def __call__(self, *arguments: Any) -> Any:
+    def __call__(self, *arguments: object) -> Any:
         """Calls the code. ValueError for whatever it raises: the result is then null, as for an error of an SQL function."""
         return self._called(lambda defined_function: defined_function(*arguments))
 
-    def rows(self, *arguments: Any) -> list[Any]:
+    def rows(self, *arguments: object) -> list[Any]:
         """Returns the rows of a table function. ValueError for whatever the code raises."""
         rows: list[Any] = self._called(lambda defined_function: list(defined_function(*arguments) or ()))
         return rows
@@ -200,7 +200,7 @@ class UserCode:
         )
 
 
-def _same(state: Any) -> Any:
+def _same(state: object) -> object:
     return state
 
 

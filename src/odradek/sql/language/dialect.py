@@ -113,11 +113,11 @@ class Ksql(Dialect):
             """Turns NOT LIKE into a NOT, as for NOT IN and NOT BETWEEN; sqlglot would note it in the LIKE."""
             return this and self.expression(exp.Not(this=this))
 
-        def _parse_types(self, *_: Any, **__: Any) -> exp.Expr | None:
+        def _parse_types(self, *_: object, **__: object) -> exp.Expr | None:
             """Types occur in CAST only."""
             return None
 
-        def _parse_type(self, *_: Any, **__: Any) -> exp.Expr | None:
+        def _parse_type(self, *_: object, **__: object) -> exp.Expr | None:
             return self._parse_column()
 
         def _parse_window(self, this: exp.Expr | None, alias: bool = False) -> exp.Expr | None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from odradek.model.lazy import lazy
 from odradek.sql.applying import apply
@@ -17,7 +17,7 @@ from odradek.values.formats import RecordFormat
 from odradek.values.types import BIGINT, SqlType, struct_of_fields
 
 if TYPE_CHECKING:
-    from pyspark.sql import DataFrame
+    from pyspark.sql import DataFrame, SparkSession
     from pyspark.sql import functions as sf
     from pyspark.sql.streaming.query import StreamingQuery
 
@@ -54,7 +54,7 @@ class ArchiveBuild:
     client: Mapping[str, str] = field(repr=False)
     sink_id: str
 
-    def __call__(self, spark: Any, checkpoint: str) -> ArchiveRun:
+    def __call__(self, spark: SparkSession, checkpoint: str) -> ArchiveRun:
         """Starts the query. ArchiveError, ConfigError or KafkaError where the archive cannot go on."""
         archive = self.archive()
         decode = RowDecoding(archive.source) if archive.with_columns else None

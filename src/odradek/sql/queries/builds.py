@@ -25,6 +25,8 @@ from odradek.values.schema_registry import SchemaRegistryTerms
 from odradek.values.types import SqlType
 
 if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
     from odradek import streams
     from odradek.pipelines import outlining
 else:
@@ -109,8 +111,9 @@ class PlannedText:
         plan(self.catalog(), parse_one(self.statement)).build(app)
         return outlining.outline_of_streams(app.program)
 
-    def plan(self, spark: Any) -> Plan:
+    def plan(self, spark: SparkSession | None) -> Plan:
         """Plans the query, and registers the catalog's functions in the session: two queries may differ in a function."""
+        assert spark is not None, "the engine gives its session to each program"
         catalog = self.catalog()
         registering.register(spark, catalog.registered_functions)
         return plan(catalog, parse_one(self.statement))
@@ -120,7 +123,7 @@ class PlannedText:
 class PersistentBuild:
     text: PlannedText
 
-    def __call__(self, app: Any) -> None:
+    def __call__(self, app: streams.Streams) -> None:
         self.text.plan(app.program.spark).build(app)
 
 
@@ -128,7 +131,7 @@ class PersistentBuild:
 class PushBuild:
     text: PlannedText
 
-    def __call__(self, app: Any, give: Callable[[list[Any]], None]) -> None:
+    def __call__(self, app: streams.Streams, give: Callable[[list[Any]], None]) -> None:
         planned = self.text.plan(app.program.spark)
         outputs = [(output.column, output.type) for output in planned.value]
 

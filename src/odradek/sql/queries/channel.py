@@ -148,13 +148,13 @@ class UnreadableMessage:
     problem: str
 
 
-def framed(message: Any) -> bytes:
+def framed(message: object) -> bytes:
     query_id = getattr(message, "query_id", "").encode("utf-8", "surrogatepass")
     content = pickle.dumps(message)
     return _HEADER.pack(len(query_id), len(content)) + query_id + content
 
 
-def _unpickled(query_id: bytes, content: bytes) -> Any:
+def _unpickled(query_id: bytes, content: bytes) -> object:
     try:
         return pickle.loads(content)
     except Exception as error:  # noqa: BLE001 - objects of the query say how they are unpickled
@@ -175,7 +175,7 @@ class EngineChannel:
     connection: socket.socket
     _lock: threading.Lock = field(default_factory=threading.Lock)
 
-    def send(self, message: Any) -> None:
+    def send(self, message: object) -> None:
         with self._lock:
             self.connection.sendall(framed(message))
 

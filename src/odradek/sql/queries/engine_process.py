@@ -44,6 +44,8 @@ from odradek.sql.queries.sleeping import IdleQueries, Offsets, SleepTerms, read_
 from odradek.telemetry import events
 
 if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
     from odradek.pipelines import failure_line
     from odradek.runtime.ports import Clock
     from odradek.sql.queries.archive_run import ArchiveRun
@@ -198,7 +200,7 @@ class EngineCore:
                 shutil.rmtree(checkpoint, ignore_errors=True)
             self.channel.send(QueryEnded(query_id=query_id, problem=_line(error)))
 
-    def _start_persistent(self, spark: Any, order: StartQuery) -> Run:
+    def _start_persistent(self, spark: SparkSession, order: StartQuery) -> Run:
         app = streams_app.Streams(
             order.name,
             servers=order.servers,
@@ -211,7 +213,7 @@ class EngineCore:
         order.build(app)
         return app.start(checkpoint=order.checkpoint, interval=f"{order.interval_ms} milliseconds")
 
-    def _start_push(self, spark: Any, order: StartPush, checkpoint: Path) -> Run:
+    def _start_push(self, spark: SparkSession, order: StartPush, checkpoint: Path) -> Run:
         app = streams_app.Streams(
             order.query_id,
             servers=order.servers,

@@ -472,7 +472,7 @@ def _cast_source(tree: exp.Expr) -> SqlType | None:
     return None if isinstance(tree, exp.Array | exp.Anonymous) else LocalScope({}).compiled(tree).type
 
 
-def _time_number(value: Any, kind: SqlType) -> int:
+def _time_number(value: object, kind: SqlType) -> int:
     """Returns a number that is a day or milliseconds, as records have it. Raises ValueError for any other value."""
     low, high = _TIME_NUMBERS[kind.kind]
     if isinstance(value, bool) or not isinstance(value, int) or not low <= value <= high:

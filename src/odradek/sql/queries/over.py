@@ -279,7 +279,7 @@ def _framed(called: str, of: Compute, peers: Peers, kind: SqlType, framing: _Fra
     return results
 
 
-def _result(called: str, count: int, total: Any, best: Any, kind: SqlType) -> Any:
+def _result(called: str, count: int, total: Any, best: Any, kind: SqlType) -> object:
     if called == "COUNT":
         return count
     if count == 0:
@@ -298,13 +298,13 @@ def _result(called: str, count: int, total: Any, best: Any, kind: SqlType) -> An
     return best if called in ("MIN", "MAX") else total
 
 
-def _is_beyond(called: str, value: Any, best: Any) -> bool:
+def _is_beyond(called: str, value: object, best: object) -> bool:
     """Returns whether the value replaces the smallest or largest of the values before it. NaN is the largest number."""
     new, held = sort_key(value), sort_key(best)
     return bool(new < held if called == "MIN" else new > held)
 
 
-def sort_key(value: Any) -> Any:
+def sort_key(value: object) -> Any:
     """Returns a key that sorts as Spark sorts, with a hash: null comes first, NaN is the largest number, and equals itself.
 
     Arrays and structs compare part by part, and an array that begins another one is the smaller one.

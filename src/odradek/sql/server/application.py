@@ -67,7 +67,7 @@ class SqlService(Protocol):
 
     def reported(self, message: Mapping[str, Any]) -> None: ...
 
-    async def terminate(self, topics: Any) -> list[dict[str, Any]]: ...
+    async def terminate(self, topics: object) -> list[dict[str, Any]]: ...
 
     def check_property(self, name: str) -> None: ...
 
@@ -363,7 +363,7 @@ def _settings(body: Mapping[str, Any]) -> dict[str, str]:
     return {**_map(body, "streamsProperties"), **_map(body, "properties")}
 
 
-def _answer(value: Any, status: int = 200) -> Response:
+def _answer(value: object, status: int = 200) -> Response:
     return Response(json_text(value), status, media_type=KSQL_V1)
 
 

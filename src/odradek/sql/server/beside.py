@@ -10,7 +10,7 @@ import asyncio
 from collections.abc import Callable, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
-from typing import Any, Final, TypeVar
+from typing import Final, TypeVar
 
 from odradek.sql.language.dialect import too_deep
 from odradek.sql.language.parsing import parse
@@ -27,7 +27,7 @@ class StatementThreads:
     def __init__(self) -> None:
         self._threads = ThreadPoolExecutor(_THREADS_MAX, "odradek-sql-statements")
 
-    async def run(self, work: Callable[..., T], *arguments: Any) -> T:
+    async def run(self, work: Callable[..., T], *arguments: object) -> T:
         """Runs pure work on another thread. Raises SqlError for expressions that nest too deeply for it."""
         try:
             return await asyncio.get_running_loop().run_in_executor(self._threads, partial(work, *arguments))

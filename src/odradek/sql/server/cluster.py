@@ -44,7 +44,7 @@ class KnownHosts:
             raise RestRefusal(BAD_REQUEST, "the request needs the member hostStoreLags, an object")
         self._note(message.get("ksqlHost"), "ksqlHost", now_ms).lags = {**_NO_LAGS, **lags}
 
-    def _note(self, host: Any, member: str, now_ms: int) -> _KnownHost:
+    def _note(self, host: object, member: str, now_ms: int) -> _KnownHost:
         name, port = (host.get("host"), host.get("port")) if isinstance(host, dict) else (None, None)
         if not isinstance(name, str) or not isinstance(port, int):
             raise RestRefusal(
@@ -83,7 +83,7 @@ def _status(
 # ---- /ksql/terminate
 
 
-def ending_statements(catalog: SqlCatalog, wanted: Any) -> list[str]:
+def ending_statements(catalog: SqlCatalog, wanted: object) -> list[str]:
     """Returns the statements that end all queries and drop all sources. `wanted`: topics to delete, names or with `.*` for
     any text; only topics that queries write are deleted, as with ksqlDB. Raises RestRefusal for what is no list of such
     names.
@@ -111,7 +111,7 @@ def _drops(catalog: SqlCatalog, deleted: set[str]) -> Iterator[str]:
         yield f"DROP {source.kind.upper()} {quoted(source.name)}{delete};"
 
 
-def _checked(pattern: Any) -> list[str]:
+def _checked(pattern: object) -> list[str]:
     """Returns the parts of a pattern between each `.*`."""
     if (
         not isinstance(pattern, str)

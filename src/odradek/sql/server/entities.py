@@ -16,7 +16,7 @@ from odradek.sql.queries.engine import QueryFailure, SupervisedQuery
 Entity = dict[str, Any]
 
 
-def entity(kind: str, statement: str, **members: Any) -> Entity:
+def entity(kind: str, statement: str, **members: object) -> Entity:
     return {"@type": kind, "statementText": statement, **members, "warnings": []}
 
 

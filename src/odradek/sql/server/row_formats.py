@@ -17,7 +17,7 @@ JSON: Final = "application/json"
 KSQL_V1: Final = "application/vnd.ksql.v1+json"
 
 
-def json_text(value: Any) -> str:
+def json_text(value: object) -> str:
     """Returns JSON with all digits of decimals, and texts for NaN and Infinity. The result can be encoded in UTF-8."""
     try:
         text = json.dumps(value, ensure_ascii=False, separators=(",", ":"), allow_nan=False)

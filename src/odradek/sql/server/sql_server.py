@@ -291,7 +291,7 @@ class SqlServer:
     def reported(self, message: Mapping[str, Any]) -> None:
         self._hosts.reported(message, self._clock.wall_ms())
 
-    async def terminate(self, topics: Any) -> list[dict[str, Any]]:
+    async def terminate(self, topics: object) -> list[dict[str, Any]]:
         """Ends all queries and drops all sources; the server goes on without them."""
         statements = ending_statements(self.catalog, topics)
         return await self.execute("\n".join(statements), {}, {}, None) if statements else []

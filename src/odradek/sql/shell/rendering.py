@@ -51,7 +51,7 @@ class TextTable:
         return [line.rstrip() for line in shown]
 
 
-def cell(value: Any) -> str:
+def cell(value: object) -> str:
     """Returns a value of a row."""
     if value is None:
         return "null"
@@ -134,7 +134,7 @@ def rendered(entity: Entity) -> Iterable[str | TextTable]:
         yield part if isinstance(part, TextTable) else _indented(part)
 
 
-def _safe(value: Any, name: str = "") -> Any:
+def _safe(value: object, name: str = "") -> Any:
     """Returns the same value; its texts have neither controls nor, but for texts of several lines, line ends."""
     if isinstance(value, str):
         lines = value.splitlines() if name in _OF_SEVERAL_LINES else [value]
@@ -166,7 +166,7 @@ def _of(name: str) -> Callable[[Entity], Any]:
     return lambda content: content.get(name)
 
 
-def _text(value: Any) -> str:
+def _text(value: object) -> str:
     if value is None:
         return ""
     if isinstance(value, bool):

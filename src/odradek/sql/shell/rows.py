@@ -119,7 +119,7 @@ def csv_line(values: Sequence[Any]) -> str:
     return written.getvalue()
 
 
-def _csv_cell(value: Any) -> str:
+def _csv_cell(value: object) -> str:
     if value is None:
         return ""
     return value if isinstance(value, str) else safe_json(value)

@@ -16,13 +16,13 @@ _SAME_KIND: Final = {"full": "outer", "fullouter": "outer", "full_outer": "outer
 """Kinds of joins as Spark calls them, and ours."""
 
 
-def checked_function(function: Any, what: str, needed: str) -> None:
+def checked_function(function: object, what: str, needed: str) -> None:
     """Raises ConfigError for what cannot be called."""
     if not callable(function):
         raise ConfigError(f"{what} is a function {needed}, not {function!r:.80}")
 
 
-def checked_join_kind(how: Any) -> None:
+def checked_join_kind(how: object) -> None:
     """Raises ConfigError for what is no kind of join."""
     if how in get_args(JoinKind):
         return
@@ -31,7 +31,7 @@ def checked_join_kind(how: Any) -> None:
     raise ConfigError(f"how is one of {', '.join(get_args(JoinKind))}, not {how!r:.80}{hint}")
 
 
-def checked_session(spark: Any) -> Any:
+def checked_session(spark: object) -> Any:
     """Returns a session of Spark, or None. ConfigError for one of Spark Connect, which has no JVM here."""
     if type(spark).__module__.startswith("pyspark.sql.connect"):
         raise ConfigError(
@@ -41,7 +41,7 @@ def checked_session(spark: Any) -> Any:
     return spark
 
 
-def checked_topic(topic: Any, what: str) -> str:
+def checked_topic(topic: object, what: str) -> str:
     """Returns the topic's name. ConfigError for one that Kafka does not allow."""
     if not isinstance(topic, str):
         hint = "; merge streams of several topics: a.merge(b)" * isinstance(topic, (list, tuple, set))
@@ -53,7 +53,7 @@ def checked_topic(topic: Any, what: str) -> str:
     return topic
 
 
-def checked_text(text: Any, what: str, needed: str) -> str:
+def checked_text(text: object, what: str, needed: str) -> str:
     """Raises ConfigError for what is no text, and for empty text."""
     if not isinstance(text, str) or not text.strip():
         raise ConfigError(f"{what} is {needed}, not {text!r:.80}")
@@ -74,27 +74,27 @@ def checked_name(name: Any, what: str, needed: str) -> str:
     return str(name)
 
 
-def checked_prefix(prefix: Any) -> None:
+def checked_prefix(prefix: object) -> None:
     """Raises ConfigError for what is no text; it may be empty."""
     if not isinstance(prefix, str):
         raise ConfigError(f"prefix is text such as 'user_', not {prefix!r:.80}")
 
 
-def checked_mapping(value: Any, what: str, needed: str) -> Mapping[str, str]:
+def checked_mapping(value: object, what: str, needed: str) -> Mapping[str, str]:
     """Raises ConfigError for what is no dict."""
     if not isinstance(value, Mapping):
         raise ConfigError(f"{what} is a dict such as {needed}, not {value!r:.80}")
     return value
 
 
-def checked_flag(what: str, value: Any) -> bool:
+def checked_flag(what: str, value: object) -> bool:
     """Raises ConfigError unless it is True or False."""
     if not isinstance(value, bool):
         raise ConfigError(f"{what} is True or False, not {value!r:.80}")
     return value
 
 
-def checked_partitions(partitions: Any) -> None:
+def checked_partitions(partitions: object) -> None:
     """Raises ConfigError unless it is a whole number from 1 on."""
     if isinstance(partitions, bool) or not isinstance(partitions, int) or partitions < 1:
         raise ConfigError(f"partitions is a whole number from 1 on, not {partitions!r:.80}")

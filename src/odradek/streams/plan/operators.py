@@ -251,13 +251,13 @@ def checked_expressions(expressions: tuple[Any, ...], method: str) -> tuple[Any,
     return expressions
 
 
-def _shown(value: Any) -> str:
+def _shown(value: object) -> str:
     if isinstance(value, type):
         return f"the type {value.__name__}"
     return f"the function {value.__name__}" if hasattr(value, "__name__") else f"{value!r:.80}"
 
 
-def _instead(value: Any) -> str:
+def _instead(value: object) -> str:
     """Says what to write in place of what is no expression."""
     if isinstance(value, type) or not callable(value):
         return ""

@@ -22,7 +22,7 @@ class SchemaFormat(Protocol):
     def decode(self, data: bytes) -> Any:
         """Decodes bytes. ValueError for other data. Dicts for records; times may be datetimes or microseconds."""
 
-    def encode(self, value: Any) -> bytes | None:
+    def encode(self, value: object) -> bytes | None:
         """Encodes a value; None: the record has none. ValueError for a value that does not fit."""
 
 
@@ -97,7 +97,7 @@ _DDL_OF: Final = {
 """Types of Python by name, and what to write."""
 
 
-def checked_ddl(text: Any, role: str) -> None:
+def checked_ddl(text: object, role: str) -> None:
     """Raises ConfigError for what is no text, such as a type of Python or of PySpark. None: nothing was given."""
     if text is None or isinstance(text, str):
         return

@@ -25,7 +25,9 @@ from odradek.streams.processors.ports import (
 class ColumnFold(Fold, Protocol):
     """A fold that adds many values at once."""
 
-    def add_all(self, key: Fields, aggregate: Any, values: dict[str, list[Any]], start: int, end: int) -> Any:
+    def add_all(
+        self, key: Fields, aggregate: object, values: dict[str, list[Any]], start: int, end: int
+    ) -> Any:
         """Adds the values from `start` to `end` of these columns, one after another, as `add` does.
 
         Whatever it raises: the batch goes row by row.
@@ -142,7 +144,7 @@ class PythonFold:
         self._bare_value = bare_value
         self._bare_result = bare_result
 
-    def add(self, key: Fields, aggregate: Any, values: Fields) -> Any:
+    def add(self, key: Fields, aggregate: object, values: Fields) -> Any:
         value, aggregate = _plain(values, self._bare_value), deepcopy(aggregate)
         if self._start is None:
             return value if aggregate is None else self._add(aggregate, value)
@@ -150,7 +152,9 @@ class PythonFold:
             _plain(key, self._bare_key), value, self._start() if aggregate is None else aggregate
         )
 
-    def add_all(self, key: Fields, aggregate: Any, values: dict[str, list[Any]], start: int, end: int) -> Any:
+    def add_all(
+        self, key: Fields, aggregate: object, values: dict[str, list[Any]], start: int, end: int
+    ) -> Any:
         aggregate = deepcopy(aggregate)
         bare = self._bare_value
         arguments = values[bare][start:end] if bare is not None else _structs(values, start, end)
@@ -165,7 +169,7 @@ class PythonFold:
             _still_there(aggregate)
         return aggregate
 
-    def remove(self, key: Fields, aggregate: Any, values: Fields) -> Any:
+    def remove(self, key: Fields, aggregate: object, values: Fields) -> Any:
         if self._subtract is None:
             raise TypeError("a table's aggregate needs subtract=")
         value, aggregate = _plain(values, self._bare_value), deepcopy(aggregate)
@@ -173,7 +177,7 @@ class PythonFold:
             return self._subtract(aggregate, value)
         return self._subtract(_plain(key, self._bare_key), value, aggregate)
 
-    def merge(self, key: Fields, left: Any, right: Any) -> Any:
+    def merge(self, key: Fields, left: object, right: object) -> Any:
         if left is None or right is None:
             return right if left is None else left
         if self._merge is not None:
@@ -187,11 +191,11 @@ class PythonFold:
             return None
         return aggregate if self._bare_result is None else {self._bare_result: aggregate}
 
-    def copied(self, aggregate: Any) -> Any:
+    def copied(self, aggregate: object) -> Any:
         return aggregate
 
 
-def _still_there(aggregate: Any) -> None:
+def _still_there(aggregate: object) -> None:
     """What is deleted begins again with the time of the next record: row by row it is clear which that is."""
     if aggregate is None:
         raise ValueError("an aggregate came to an end")
@@ -202,7 +206,7 @@ def _structs(values: dict[str, list[Any]], start: int, end: int) -> Iterator[Fie
     return (dict(zip(values, row, strict=True)) for row in zip(*parts, strict=True))
 
 
-def _plain(fields: Fields, bare: str | None) -> Any:
+def _plain(fields: Fields, bare: str | None) -> object:
     return fields if bare is None else fields[bare]
 
 
@@ -226,7 +230,7 @@ class CogroupFold:
         self._bare_values = bare_values
         self._bare_result = bare_result
 
-    def add(self, key: Fields, aggregate: Any, values: Fields) -> Any:
+    def add(self, key: Fields, aggregate: object, values: Fields) -> Any:
         ((port, value),) = values.items()
         index = int(port)
         return self._adders[index](
@@ -235,10 +239,10 @@ class CogroupFold:
             self._start() if aggregate is None else deepcopy(aggregate),
         )
 
-    def remove(self, key: Fields, aggregate: Any, values: Fields) -> Any:
+    def remove(self, key: Fields, aggregate: object, values: Fields) -> Any:
         raise TypeError("a co-grouped aggregate takes no value back: its inputs are streams")
 
-    def merge(self, key: Fields, left: Any, right: Any) -> Any:
+    def merge(self, key: Fields, left: object, right: object) -> Any:
         if left is None or right is None:
             return right if left is None else left
         if self._merge is None:
@@ -250,7 +254,7 @@ class CogroupFold:
             return None
         return aggregate if self._bare_result is None else {self._bare_result: aggregate}
 
-    def copied(self, aggregate: Any) -> Any:
+    def copied(self, aggregate: object) -> Any:
         return aggregate
 
 

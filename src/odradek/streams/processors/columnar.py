@@ -49,23 +49,25 @@ class _Folding:
     fold: ColumnFold
     results: ResultType | None
 
-    def add_all(self, key: Fields, aggregate: Any, values: dict[str, list[Any]], start: int, end: int) -> Any:
+    def add_all(
+        self, key: Fields, aggregate: object, values: dict[str, list[Any]], start: int, end: int
+    ) -> Any:
         try:
             return self.fold.add_all(key, aggregate, values, start, end)
         except Exception as error:
             raise _FoldError from error
 
-    def copied(self, aggregate: Any) -> Any:
+    def copied(self, aggregate: object) -> Any:
         return self.fold.copied(aggregate)
 
-    def result(self, aggregate: Any) -> Fields | None:
+    def result(self, aggregate: object) -> Fields | None:
         try:
             fields = self.fold.result(aggregate)
             return fields if self.results is None else self.results.fitted(fields)
         except Exception as error:
             raise _FoldError from error
 
-    def result_before(self, aggregate: Any) -> Fields | None:
+    def result_before(self, aggregate: object) -> Fields | None:
         try:
             fields = self.fold.result(aggregate)
             return fields if self.results is None else self.results.fitted_before(fields)

@@ -26,7 +26,7 @@ from odradek.spark.rows.result_types import ResultType, headers_type, timestamp_
 from odradek.streams.plan.user_code import RecordProcessor
 from odradek.streams.processors.calendar import Calendar
 from odradek.streams.processors.keyed_state import KeyedState, own_value
-from odradek.streams.processors.ports import Fields, InputRow, TaskState, UpdateRow
+from odradek.streams.processors.ports import Fields, InputRow, RowHeader, RowHeaders, TaskState, UpdateRow
 from odradek.streams.processors.records import StreamRecord, plain
 
 _WALL_CLOCK: Final = "wall clock"
@@ -220,7 +220,7 @@ class CustomProcessor:
         return Calendar(state, _WALL_CLOCK).first()
 
     def _visit(
-        self, key: Fields, timestamp: int, headers: Any, state: TaskState, record: StreamRecord | None
+        self, key: Fields, timestamp: int, headers: RowHeaders, state: TaskState, record: StreamRecord | None
     ) -> Iterator[UpdateRow]:
         stored = state.get("custom", key) or {
             "state": {},
@@ -306,7 +306,7 @@ class CustomProcessor:
                 undo()
             raise
 
-    def _update(self, key: Fields, output: Any, timestamp: int, headers: Any) -> UpdateRow:
+    def _update(self, key: Fields, output: Any, timestamp: int, headers: RowHeaders) -> UpdateRow:
         name = ""
         if "" not in self._outputs:
             if not isinstance(output, To) or output.name not in self._outputs:
@@ -316,7 +316,7 @@ class CustomProcessor:
                 )
             name, output = output.name, output.value
         if isinstance(output, StreamRecord):
-            own_headers = [{"key": header, "value": value} for header, value in output.headers]
+            own_headers = [RowHeader(key=header, value=value) for header, value in output.headers]
             key, timestamp, headers = (
                 self._fields(output.key, self._bare_key),
                 output.timestamp,

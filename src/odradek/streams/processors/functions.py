@@ -43,7 +43,7 @@ class AggregateFunction:
     add_column: Callable[[Any, list[Any]], Any] | None = None
     """Adds the values of a list in turn, as `add` would, but faster."""
 
-    def add_all(self, state: Any, *columns: list[Any]) -> Any:
+    def add_all(self, state: object, *columns: list[Any]) -> Any:
         """Adds the values of these lists, one after another."""
         if self.add_column is not None:
             return self.add_column(state, columns[0])
@@ -53,7 +53,7 @@ class AggregateFunction:
         return state
 
 
-def _count_add(state: int, value: Any) -> int:
+def _count_add(state: int, value: object) -> int:
     return state + (value is not None)
 
 
@@ -61,15 +61,15 @@ def _count_add_column(state: int, values: list[Any]) -> int:
     return state + len(values) - values.count(None)
 
 
-def _count_remove(state: int, value: Any) -> int:
+def _count_remove(state: int, value: object) -> int:
     return state - (value is not None)
 
 
-def _sum_add(state: list[Any], value: Any) -> list[Any]:
+def _sum_add(state: list[Any], value: object) -> list[Any]:
     return state if value is None else [value if state[1] == 0 else _plus(state[0], value), state[1] + 1]
 
 
-def _plus(left: Any, right: Any) -> Any:
+def _plus(left: Any, right: Any) -> object:
     return EXACT.add(left, right) if isinstance(right, Decimal) else left + right
 
 
@@ -83,7 +83,7 @@ def _sum_add_column(state: list[Any], values: list[Any]) -> list[Any]:
     return [total, state[1] + len(present)]
 
 
-def _sum_remove(state: list[Any], value: Any) -> list[Any]:
+def _sum_remove(state: list[Any], value: object) -> list[Any]:
     if value is None:
         return state
     left = EXACT.subtract(state[0], value) if isinstance(value, Decimal) else state[0] - value
@@ -96,14 +96,14 @@ def _sum_merge(left: list[Any], right: list[Any]) -> list[Any]:
     return [_plus(left[0], right[0]), left[1] + right[1]]
 
 
-def _average(state: list[Any]) -> Any:
+def _average(state: list[Any]) -> object:
     total, count = state
     if not count:
         return None
     return EXACT.divide(total, Decimal(count)) if isinstance(total, Decimal) else float(total) / count
 
 
-def _rank(value: Any) -> Any:
+def _rank(value: object) -> Any:
     """Returns a key that sorts as the value does in Spark: NaN is the largest number, a null in a struct or array the least."""
     if isinstance(value, float):
         return (1, 0.0) if isnan(value) else (0, value)
@@ -120,13 +120,13 @@ def _is_less(left: Any, right: Any) -> bool:
     return bool(left < right if type(left) in _AS_IN_PYTHON else _rank(left) < _rank(right))
 
 
-def _ordered_add(state: list[Any], value: Any) -> list[Any]:
+def _ordered_add(state: list[Any], value: object) -> list[Any]:
     if value is not None:
         insort(state, value, key=None if type(value) in _AS_IN_PYTHON else _rank)
     return state
 
 
-def _ordered_remove(state: list[Any], value: Any) -> list[Any]:
+def _ordered_remove(state: list[Any], value: object) -> list[Any]:
     if value is not None:
         rank = _rank(value)
         index = bisect_left(state, rank, key=_rank)
@@ -139,13 +139,13 @@ def _top_result(state: list[Any], size: int) -> list[Any]:
     return state[: -size - 1 : -1]
 
 
-def _list_add(state: list[Any], value: Any) -> list[Any]:
+def _list_add(state: list[Any], value: object) -> list[Any]:
     if value is not None:
         state.append(value)
     return state
 
 
-def _list_remove(state: list[Any], value: Any) -> list[Any]:
+def _list_remove(state: list[Any], value: object) -> list[Any]:
     try:
         state.remove(value)
     except ValueError:  # no NaN is equal to another
@@ -172,7 +172,7 @@ def _counts(state: Any) -> dict[str, int]:
 
 
 def _counts_changed(by: int) -> Callable[[Any, Any], dict[str, int]]:
-    def change(state: Any, value: Any) -> dict[str, int]:
+    def change(state: object, value: object) -> dict[str, int]:
         counts = _counts(state)
         if value is not None:
             name = repr(value)
@@ -186,7 +186,7 @@ def _counts_changed(by: int) -> Callable[[Any, Any], dict[str, int]]:
     return change
 
 
-def _counts_merged(left: Any, right: Any) -> dict[str, int]:
+def _counts_merged(left: object, right: object) -> dict[str, int]:
     merged = dict(_counts(left))
     for name, count in _counts(right).items():
         merged[name] = merged.get(name, 0) + count
@@ -194,7 +194,7 @@ def _counts_merged(left: Any, right: Any) -> dict[str, int]:
 
 
 def _extreme(better: Callable[[Any, Any], bool]) -> AggregateFunction:
-    def add(state: list[Any], value: Any) -> list[Any]:
+    def add(state: list[Any], value: object) -> list[Any]:
         return [value] if value is not None and (not state or better(value, state[0])) else state
 
     return AggregateFunction(
@@ -207,7 +207,7 @@ def _extreme(better: Callable[[Any, Any], bool]) -> AggregateFunction:
 
 
 def _by(better: Callable[[Any, Any], bool]) -> AggregateFunction:
-    def add(state: list[Any], value: Any, rank: Any) -> list[Any]:
+    def add(state: list[Any], value: object, rank: object) -> list[Any]:
         return [value, rank] if rank is not None and (not state or better(rank, state[1])) else state
 
     return AggregateFunction(

@@ -25,7 +25,7 @@ _PART: Final = "\0part"
 _TASK: Final[Fields] = {"of": "task"}
 
 
-def own_value(value: Any, state: TaskState) -> Any:
+def own_value(value: object, state: TaskState) -> Any:
     """Returns a state value for the program's code, copied if the state can undo: the code may change it and then raise."""
     return deepcopy(value) if state.can_undo else value
 
@@ -55,16 +55,16 @@ class KeyedMap(MutableMapping[Any, Any]):
     def _number(entry: str) -> int:
         return crc32(entry.encode()) % PARTS
 
-    def __getitem__(self, key: Any) -> Any:
+    def __getitem__(self, key: object) -> Any:
         entry = repr(key)
         return own_value(self._part(self._number(entry))[entry][1], self._state)
 
-    def __setitem__(self, key: Any, value: Any) -> None:
+    def __setitem__(self, key: object, value: object) -> None:
         entry = repr(key)
         number = self._number(entry)
         self._put(number, {**self._part(number), entry: (key, value)})
 
-    def __delitem__(self, key: Any) -> None:
+    def __delitem__(self, key: object) -> None:
         entry = repr(key)
         number = self._number(entry)
         part = dict(self._part(number))
@@ -99,7 +99,7 @@ class KeyedList(Sequence[Any]):
     def _part(self, number: int) -> list[Any]:
         return self._state.get(self._name, {**self._key, _PART: number}) or []
 
-    def append(self, value: Any) -> None:
+    def append(self, value: object) -> None:
         length = len(self)
         number = length // PART_LENGTH
         self._state.put(self._name, {**self._key, _PART: number}, [*self._part(number), value])
@@ -154,7 +154,7 @@ class KeyedVersions:
         self._history_ms = history_ms
         self._entries = entries_of(state, name, key)
 
-    def put(self, entry: Any, value: Any, timestamp: int) -> bool:
+    def put(self, entry: object, value: object, timestamp: int) -> bool:
         """Sets the value that is true from `timestamp` on, until the next one; None: there is none. Returns False for a time
         before the history: nothing changes then."""
         when = timestamp_type().fitted(timestamp)
@@ -171,13 +171,13 @@ class KeyedVersions:
         self._keep(entry, versions, seen - self._history_ms)
         return True
 
-    def delete(self, entry: Any, timestamp: int) -> Version | None:
+    def delete(self, entry: object, timestamp: int) -> Version | None:
         """Ends the value at `timestamp` (ms). Returns the version that was true then."""
         before = self.get(entry, as_of=timestamp)
         self.put(entry, None, timestamp)
         return before
 
-    def get(self, entry: Any, as_of: int | None = None) -> Version | None:
+    def get(self, entry: object, as_of: int | None = None) -> Version | None:
         """Returns the latest version, or the one that was true at `as_of`. None where there is none, or the history is
         shorter."""
         versions = self._versions(entry)
@@ -192,7 +192,7 @@ class KeyedVersions:
         timestamp, value = versions[index - 1]
         return None if value is None else Version(value, timestamp, None if is_latest else versions[index][0])
 
-    def between(self, entry: Any, since: int, until: int) -> Iterator[Version]:
+    def between(self, entry: object, since: int, until: int) -> Iterator[Version]:
         """Yields the versions that were true at some time from `since` to `until`, both included, by time (KIP-968)."""
         versions = self._versions(entry)
         ends = [*(time for time, _ in versions[1:]), None]
@@ -206,10 +206,10 @@ class KeyedVersions:
         seen: int | None = self._state.get(self._clock, _TASK)
         return -1 if seen is None else seen
 
-    def _versions(self, entry: Any) -> list[tuple[int, Any]]:
+    def _versions(self, entry: object) -> list[tuple[int, Any]]:
         return list(self._entries.get(entry) or ())
 
-    def _keep(self, entry: Any, versions: list[tuple[int, Any]], oldest: int) -> None:
+    def _keep(self, entry: object, versions: list[tuple[int, Any]], oldest: int) -> None:
         """Writes the versions, without those that end before the history begins."""
         index = bisect_right(versions, oldest, key=lambda version: version[0])
         retained = versions[max(0, index - 1) :]

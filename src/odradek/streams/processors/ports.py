@@ -3,10 +3,21 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
-from typing import Any, NamedTuple, Protocol, TypeAlias, runtime_checkable
+from typing import Any, NamedTuple, Protocol, TypeAlias, TypedDict, runtime_checkable
 
 Fields: TypeAlias = dict[str, Any]
 """A struct: names and values. None stands for a null key or a null value."""
+
+
+class RowHeader(TypedDict):
+    """A record header, as Spark's column of headers holds it."""
+
+    key: str
+    value: bytes | None
+
+
+RowHeaders: TypeAlias = list[RowHeader] | None
+"""The headers of a record. None stands for a record without headers."""
 
 
 class InputRow(NamedTuple):
@@ -16,7 +27,7 @@ class InputRow(NamedTuple):
     key: Fields | None
     payload: Fields | None
     timestamp: int
-    headers: Any
+    headers: RowHeaders
     order: list[int]
     """[when, source, partition, offset, repartitions, steps...]: rows of one source and partition come in this order, whatever
     their time. What went through more repartitions comes later.
@@ -29,7 +40,7 @@ class UpdateRow(NamedTuple):
     key: Fields | None
     values: tuple[Any, ...]
     timestamp: int
-    headers: Any = None
+    headers: RowHeaders = None
 
 
 class ByteStore(Protocol):
@@ -55,7 +66,7 @@ class TaskState(Protocol):
     wall_clock: int
 
     def get(self, name: str, key: Fields | None) -> Any: ...
-    def put(self, name: str, key: Fields | None, value: Any) -> None:
+    def put(self, name: str, key: Fields | None, value: object) -> None:
         """Stores a value; None deletes."""
 
     def undo_by(self, undo: Callable[[], Any]) -> None:

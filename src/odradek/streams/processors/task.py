@@ -81,7 +81,7 @@ class CachedState:
     def get(self, name: str, key: Fields | None) -> Any:
         return self.read(_entry_name(name, key))
 
-    def put(self, name: str, key: Fields | None, value: Any) -> None:
+    def put(self, name: str, key: Fields | None, value: object) -> None:
         self.write(_entry_name(name, key), value)
 
     @staticmethod
@@ -96,7 +96,7 @@ class CachedState:
             stored = self._read[entry] = None if data is None else state_value(data)
         return stored
 
-    def write(self, entry: bytes, value: Any) -> None:
+    def write(self, entry: bytes, value: object) -> None:
         self._read[entry] = value
         self._written.add(entry)
 
@@ -177,7 +177,7 @@ class RowState:
     def get(self, name: str, key: Fields | None) -> Any:
         return self._state.get(name, key)
 
-    def put(self, name: str, key: Fields | None, value: Any) -> None:
+    def put(self, name: str, key: Fields | None, value: object) -> None:
         entry = _entry_name(name, key)
         if entry not in self._put:
             self._put.add(entry)

@@ -12,7 +12,7 @@ from typing import Any, Final
 
 from odradek.streams.plan.operators import JoinKind
 from odradek.streams.processors.calendar import Calendar
-from odradek.streams.processors.ports import Fields, InputRow, TaskState, UpdateRow
+from odradek.streams.processors.ports import Fields, InputRow, RowHeaders, TaskState, UpdateRow
 
 _STREAM: Final[Fields] = {"side": "stream"}
 _TABLE: Final[Fields] = {"side": "table"}
@@ -94,13 +94,13 @@ class VersionedJoinProcessor:
             yield from self._joined(key, payload, timestamp, headers, state)
 
     def _joined(
-        self, key: Fields | None, payload: Fields, timestamp: int, headers: Any, state: TaskState
+        self, key: Fields | None, payload: Fields, timestamp: int, headers: RowHeaders, state: TaskState
     ) -> Iterator[UpdateRow]:
         entry = None if key is None else self._at(key, timestamp, state)
         if entry is not None or self._left:
             yield UpdateRow(payload["key"], (payload["value"], entry), timestamp, headers)
 
-    def _at(self, key: Fields, timestamp: int, state: TaskState) -> Any:
+    def _at(self, key: Fields, timestamp: int, state: TaskState) -> object:
         """What was true then. Where that is not true any more, the history must reach back so far."""
         versions = state.get("versions", key) or []
         count = bisect_right(versions, timestamp, key=lambda version: version[0])

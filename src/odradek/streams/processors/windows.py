@@ -22,7 +22,7 @@ from odradek.streams.processors.open_windows import (
     Window,
     WindowChange,
 )
-from odradek.streams.processors.ports import Fields, InputRow, TaskState, UpdateRow
+from odradek.streams.processors.ports import Fields, InputRow, RowHeaders, TaskState, UpdateRow
 from odradek.streams.processors.sliding import Sliding
 
 START: Final = "window_start"
@@ -110,7 +110,7 @@ class WindowProcessor:
         if self.is_final:
             state.put("unsaid", key, unsaid or None)
 
-    def _close(self, key: Fields, time: int, headers: Any, state: TaskState) -> Iterator[UpdateRow]:
+    def _close(self, key: Fields, time: int, headers: RowHeaders, state: TaskState) -> Iterator[UpdateRow]:
         windows = _of_key("windows", key, state)
         if self.is_final:
             unsaid = _of_key("unsaid", key, state)
@@ -124,11 +124,11 @@ class WindowProcessor:
             del windows[window]
         state.put("windows", key, windows or None)
 
-    def _final(self, key: Fields, window: Window, held: Held, headers: Any) -> list[UpdateRow]:
+    def _final(self, key: Fields, window: Window, held: Held, headers: RowHeaders) -> list[UpdateRow]:
         return [self._update(key, window, held, None, headers)]
 
     def _update(
-        self, key: Fields, window: Window, after: Held | None, before: Held | None, headers: Any
+        self, key: Fields, window: Window, after: Held | None, before: Held | None, headers: RowHeaders
     ) -> UpdateRow:
         now, was = self._result(after), None if before is None else self.fold.result(before[0])
         was = was if self.results is None else self.results.fitted_before(was)

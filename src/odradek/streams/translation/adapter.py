@@ -58,7 +58,7 @@ from odradek.streams.translation.packing import (
 
 if TYPE_CHECKING:
     from pyspark.sql import Column
-    from pyspark.sql.streaming.stateful_processor import StatefulProcessorHandle
+    from pyspark.sql.streaming.stateful_processor import StatefulProcessorHandle, TimerValues
 
     from odradek.streams.restore.changelogs import StateChangelog
     from odradek.streams.translation.plain_records import PlainInput
@@ -224,7 +224,7 @@ class TaskProcessor(StatefulProcessor):
         self,
         key: Any,
         initialState: Any,  # noqa: N803
-        timerValues: Any,  # noqa: N803
+        timerValues: TimerValues,  # noqa: N803
     ) -> None:
         """Restores a task's state from its partition of the changelog topic."""
         assert self._changelog is not None
@@ -237,7 +237,7 @@ class TaskProcessor(StatefulProcessor):
         self,
         key: Any,
         rows: Iterator[Row],
-        timerValues: Any,  # noqa: N803
+        timerValues: TimerValues,  # noqa: N803
     ) -> Iterator[Row]:
         tables = [unpacked(row[ROWS]) for row in rows]
         with errors_in_one_line():
@@ -246,13 +246,13 @@ class TaskProcessor(StatefulProcessor):
     def handleExpiredTimer(  # noqa: N802  # Spark's name
         self,
         key: Any,
-        timerValues: Any,  # noqa: N803
+        timerValues: TimerValues,  # noqa: N803
         expiredTimerInfo: Any,  # noqa: N803
     ) -> Iterator[Row]:
         with errors_in_one_line():
             yield from self._handle_batch(key, None, timerValues)
 
-    def _handle_batch(self, key: Any, rows: pa.Table | None, timer_values: Any) -> Iterator[Row]:
+    def _handle_batch(self, key: Any, rows: pa.Table | None, timer_values: TimerValues) -> Iterator[Row]:
         """Handles a batch, which may have no rows."""
         changelog = self._changelog
         paged = PagedStore(self._state)
@@ -283,7 +283,7 @@ class TaskProcessor(StatefulProcessor):
         if passed.num_rows:
             yield self._row(packed(passed))
 
-    def _set_timer(self, store: ByteStore, timer_values: Any) -> None:
+    def _set_timer(self, store: ByteStore, timer_values: TimerValues) -> None:
         """Sets a timer of Spark for what the processor waits for."""
         if not has_wall_clock(self._run.processor):
             return

@@ -292,7 +292,7 @@ def encoder(form: SchemaFormat) -> Callable[[pa.Array], pa.Array]:
     return encode
 
 
-def _bytes_of(form: SchemaFormat, value: Any) -> bytes | None:
+def _bytes_of(form: SchemaFormat, value: object) -> bytes | None:
     try:
         return form.encode(value)
     except ValueError as error:

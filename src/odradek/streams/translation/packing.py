@@ -79,7 +79,7 @@ def packed(rows: pa.Table) -> Any:
     return sink.getvalue().to_pybytes()
 
 
-def unpacked(data: Any) -> pa.Table:
+def unpacked(data: object) -> pa.Table:
     """Reads rows in Arrow's stream format."""
     with pa.ipc.open_stream(data) as stream:
         return stream.read_all()

@@ -6,7 +6,7 @@ import re
 from collections.abc import Iterator
 from contextlib import contextmanager
 from itertools import pairwise
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Final
 
 from odradek.model.errors import ConfigError, OdradekError
 from odradek.model.exception_text import ERROR_OF_OURS
@@ -65,7 +65,7 @@ def _quiet_loggers() -> Iterator[None]:
             query_logger.removeFilter(_nothing)
 
 
-def _nothing(record: Any) -> bool:
+def _nothing(record: object) -> bool:
     return False
 
 

@@ -48,7 +48,7 @@ class Avro:
         body = data if self._framing is None else self._framing.payload(data)
         return self._ready().decode(body, is_all=True)
 
-    def encode(self, value: Any) -> bytes:
+    def encode(self, value: object) -> bytes:
         """Returns the bytes of a value. Raises ValueError for a value that does not fit the schema."""
         return self._ready().encode(value, b"" if self._framing is None else self._framing.head())
 

@@ -72,7 +72,7 @@ def _avro_field(name: str, kind: SqlType, parent: str, known: set[str]) -> dict[
     return {"name": name, "type": ["null", _avro_type(kind, parent, name, known)], "default": None}
 
 
-def _avro_type(kind: SqlType, parent: str, name: str, known: set[str]) -> Any:
+def _avro_type(kind: SqlType, parent: str, name: str, known: set[str]) -> object:
     """Returns the type of a field. `known`: names of records that the schema has; Avro has each of them once."""
     simple = _SIMPLE.get(kind.kind)
     if simple is not None:
@@ -252,7 +252,7 @@ def _has_bytes(part: Any, schema: AvroSchema, above: tuple[str, ...], known: dic
     return _has_bytes(kind, schema, above, known)
 
 
-def _stored(schema: Any) -> Any:
+def _stored(schema: object) -> Any:
     """The schema whose logical types fastavro does not see."""
     if isinstance(schema, list):
         return [_stored(kind) for kind in schema]
@@ -287,7 +287,7 @@ def avro_type(schema: AvroSchema, types: AvroTypes) -> SqlType:
     return _column_type(schema.root, schema, types, ())
 
 
-def _column_type(part: Any, schema: AvroSchema, types: AvroTypes, above: tuple[str, ...]) -> SqlType:
+def _column_type(part: object, schema: AvroSchema, types: AvroTypes, above: tuple[str, ...]) -> SqlType:
     node = schema.branch(part)
     kind, logical = node["type"], logical_type(node)
     if logical == "decimal":

@@ -48,7 +48,7 @@ class AvroCodec:
             raise ValueError(f"{len(data) - stream.tell()} bytes are left over")
         return None if stored is None else self._of_stored(stored)
 
-    def encode(self, value: Any, head: bytes = b"") -> bytes:
+    def encode(self, value: object, head: bytes = b"") -> bytes:
         """Raises ValueError for a value that the schema does not have."""
         out = io.BytesIO(head)
         out.seek(len(head))
@@ -65,7 +65,7 @@ def avro_document(schema: AvroSchema, data: bytes) -> Any:
     return _stored_value(io.BytesIO(data), schema.root)
 
 
-def _stored_value(stream: io.BytesIO, root: Any) -> Any:
+def _stored_value(stream: io.BytesIO, root: Any) -> object:
     try:
         return fastavro.schemaless_reader(stream, root, None)
     except Exception as error:  # noqa: BLE001 - the parser of foreign data: whatever it stumbles over is wrong data
@@ -74,12 +74,12 @@ def _stored_value(stream: io.BytesIO, root: Any) -> Any:
         ) from None
 
 
-def _same(value: Any) -> Any:
+def _same(value: object) -> Any:
     return value
 
 
 def _refused(kind: SqlType) -> _Convert:
-    def refuse(value: Any) -> Any:
+    def refuse(value: object) -> object:
         raise ValueError(f"{value!r:.80} is no {kind}")
 
     return refuse
@@ -88,7 +88,7 @@ def _refused(kind: SqlType) -> _Convert:
 # ---- reading
 
 
-def _reader(kind: SqlType, part: Any, schema: AvroSchema) -> _Convert:
+def _reader(kind: SqlType, part: object, schema: AvroSchema) -> _Convert:
     """Returns what reads a stored value that is not null."""
     node = schema.branch(part)
     match (kind.kind, node["type"]):
@@ -194,7 +194,7 @@ def _whole_reader(kind: SqlType, bits: int) -> _Convert:
 # ---- writing
 
 
-def _writer(kind: SqlType, part: Any, schema: AvroSchema) -> _Convert:
+def _writer(kind: SqlType, part: object, schema: AvroSchema) -> _Convert:
     """Returns what stores a value that is not null. fastavro refuses what the schema does not have."""
     node = schema.branch(part)
     match (kind.kind, node["type"]):
@@ -213,7 +213,7 @@ def _writer(kind: SqlType, part: Any, schema: AvroSchema) -> _Convert:
     return _simple_writer(kind, node)
 
 
-def _pairs(value: Any) -> Any:
+def _pairs(value: object) -> Any:
     return value.items() if isinstance(value, Mapping) else value
 
 

@@ -113,7 +113,7 @@ def _unquoted(text: str, start: int) -> tuple[str, int]:
     raise ValueError("a quote is not closed")
 
 
-def _read(text: str, kind: SqlType) -> Any:
+def _read(text: str, kind: SqlType) -> object:
     if text == "":
         return None
     match kind.kind:

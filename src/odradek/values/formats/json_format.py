@@ -20,7 +20,7 @@ from odradek.values.times import day, day_number, moment, moment_ms
 from odradek.values.types import SqlType
 
 
-def _no_constant(name: str) -> Any:
+def _no_constant(name: str) -> object:
     raise ValueError(f"{name} is no JSON")
 
 
@@ -73,7 +73,7 @@ def parsed(data: bytes) -> Any:
         raise ValueError(f"no JSON: {error}") from None
 
 
-def _text(value: Any) -> str:
+def _text(value: object) -> str:
     return json.dumps(value, ensure_ascii=False)
 
 
@@ -108,11 +108,11 @@ def written(value: Any, kind: SqlType) -> str:
     return _text(value)
 
 
-def _key(name: Any) -> str:
+def _key(name: object) -> str:
     return _text(name if isinstance(name, str) else written(name, SqlType(kind="BIGINT")))
 
 
-def read(value: Any, kind: SqlType) -> Any:  # noqa: C901 - a case for each type
+def read(value: object, kind: SqlType) -> Any:  # noqa: C901 - a case for each type
     """Reads a JSON value as one of this type. Raises ValueError where it cannot become one."""
     if value is None:
         return None
@@ -159,7 +159,7 @@ def encodable(text: str) -> str:
     return text
 
 
-def _as_text(value: Any) -> str:
+def _as_text(value: object) -> str:
     if isinstance(value, str):
         return encodable(value)
     if isinstance(value, bool):
@@ -169,7 +169,7 @@ def _as_text(value: Any) -> str:
     return encodable(compact(value))
 
 
-def compact(value: Any) -> str:
+def compact(value: object) -> str:
     """JSON again of what was read as JSON, with all digits of its numbers."""
     if isinstance(value, dict):
         return f"{{{','.join(f'{_text(name)}:{compact(part)}' for name, part in value.items())}}}"

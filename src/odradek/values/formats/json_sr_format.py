@@ -132,7 +132,7 @@ def without_optional_nulls(value: Any, node: Any, root: Any) -> Any:
     }
 
 
-def _resolved(node: Any, root: Any) -> Any:
+def _resolved(node: Any, root: Any) -> object:
     """Follows references, and leads into the one type of a nullable part. The schema has passed `json_type`."""
     for _ in range(_DEPTH_MAX):
         if "$ref" in node:
@@ -152,7 +152,7 @@ def _parameter(parameters: Mapping[str, Any], name: str, default: int) -> int:
     return int(written)
 
 
-def _column_type(node: Any, root: Any, depth: int, upper: bool) -> SqlType:  # noqa: C901 - a case for each keyword
+def _column_type(node: object, root: object, depth: int, upper: bool) -> SqlType:  # noqa: C901 - a case for each keyword
     if depth > _DEPTH_MAX:
         raise SqlError("the JSON Schema holds itself: columns cannot")
     if not isinstance(node, dict):
@@ -200,7 +200,7 @@ def _column_type(node: Any, root: Any, depth: int, upper: bool) -> SqlType:  # n
     return SqlType(kind=_PLAIN[kind])
 
 
-def _referenced(reference: str, root: Any) -> Any:
+def _referenced(reference: str, root: object) -> object:
     node = root
     for step in reference.removeprefix("#/").split("/"):
         if not isinstance(node, dict) or step not in node:

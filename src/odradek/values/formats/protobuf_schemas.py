@@ -15,6 +15,8 @@ from odradek.values.types import SqlType, array_of, decimal_of, map_of, struct_o
 
 if TYPE_CHECKING:
     from google.protobuf import descriptor_pool, message_factory, timestamp_pb2, wrappers_pb2
+    from google.protobuf.descriptor import Descriptor, FieldDescriptor, FileDescriptor
+    from google.protobuf.message import Message
 else:
     descriptor_pool = lazy("google.protobuf.descriptor_pool")
     message_factory = lazy("google.protobuf.message_factory")
@@ -204,7 +206,7 @@ class ProtoFile:
     `file`: a FileDescriptor; `decimals`: precision and scale by the full name of a field.
     """
 
-    file: Any
+    file: FileDescriptor
     decimals: dict[str, tuple[int, int]]
 
     def message_at(self, indexes: Iterable[int]) -> Any:
@@ -234,7 +236,7 @@ class ProtoFile:
         return message_indexes(message)
 
 
-def message_indexes(message: Any) -> tuple[int, ...]:
+def message_indexes(message: Descriptor) -> tuple[int, ...]:
     """Returns the indexes that lead from a file to a message."""
     outer = message.containing_type
     siblings = message.file.message_types_by_name.values() if outer is None else outer.nested_types
@@ -264,7 +266,11 @@ def proto_file(schema: RegisteredSchema) -> ProtoFile:
 
 
 def _add_imports(
-    pool: Any, names: Iterable[str], references: dict[str, RegisteredSchema], added: set[str], depth: int
+    pool: descriptor_pool.DescriptorPool,
+    names: Iterable[str],
+    references: dict[str, RegisteredSchema],
+    added: set[str],
+    depth: int,
 ) -> None:
     well_known = {
         "google/protobuf/timestamp.proto": timestamp_pb2,
@@ -289,8 +295,9 @@ def _add_imports(
             raise SqlError(f"the schema imports {name}, which its references do not have")
 
 
-def message_class(descriptor: Any) -> Any:
-    return message_factory.GetMessageClass(descriptor)
+def message_class(descriptor: Descriptor) -> type[Message]:
+    kind: type[Message] = message_factory.GetMessageClass(descriptor)
+    return kind
 
 
 # ---- a type as columns
@@ -304,7 +311,7 @@ def proto_columns(schema: RegisteredSchema, full_name: str | None) -> list[tuple
 
 
 def proto_type(
-    message: Any, types: ProtoTypes, decimals: Mapping[str, tuple[int, int]] | None = None
+    message: Descriptor, types: ProtoTypes, decimals: Mapping[str, tuple[int, int]] | None = None
 ) -> SqlType:
     """Returns the STRUCT of a message. `decimals`: as in `ProtoFile`. Raises SqlError for a message that holds itself."""
     return _Columns(types, decimals or {}).struct(message, ())
@@ -317,7 +324,7 @@ class _Columns:
     types: ProtoTypes
     decimals: Mapping[str, tuple[int, int]]
 
-    def struct(self, message: Any, above: tuple[str, ...]) -> SqlType:
+    def struct(self, message: Descriptor, above: tuple[str, ...]) -> SqlType:
         if message.full_name in above:
             raise SqlError(f"the message {message.full_name} holds itself: columns cannot")
         inside = (*above, message.full_name)
@@ -329,14 +336,14 @@ class _Columns:
             ]
         )
 
-    def _field(self, part: Any, above: tuple[str, ...]) -> SqlType:
+    def _field(self, part: FieldDescriptor, above: tuple[str, ...]) -> SqlType:
         if is_map(part) and (self.types.is_sql or part.message_type.GetOptions().map_entry):
             key, value = part.message_type.fields
             return map_of(self._single(key, above), self._field(value, above))
         single = self._single(part, above)
         return array_of(single) if part.is_repeated else single
 
-    def _single(self, part: Any, above: tuple[str, ...]) -> SqlType:
+    def _single(self, part: FieldDescriptor, above: tuple[str, ...]) -> SqlType:
         if part.message_type is None:
             return (
                 SqlType(kind="BYTES")
@@ -351,7 +358,7 @@ class _Columns:
         return self.struct(part.message_type, above)
 
 
-def is_map(part: Any) -> bool:
+def is_map(part: FieldDescriptor) -> bool:
     """Tells whether a field is a map of Protobuf, or a repeated message of key and value, as Kafka Connect writes one."""
     kind = part.message_type
     if kind is None or not part.is_repeated:

@@ -34,6 +34,7 @@ from odradek.values.types import SqlType
 if TYPE_CHECKING:
     from google.protobuf import json_format
     from google.protobuf import message as protobuf_message
+    from google.protobuf.descriptor import FieldDescriptor
 else:
     json_format = lazy("google.protobuf.json_format")
     protobuf_message = lazy("google.protobuf.message")
@@ -50,7 +51,9 @@ _FITTING: Final[dict[str, tuple[type, ...]]] = {
 }
 
 
-def encoded_message(message_type: Any, kind: SqlType, value: Mapping[str, Any]) -> bytes:
+def encoded_message(
+    message_type: type[protobuf_message.Message], kind: SqlType, value: Mapping[str, Any]
+) -> bytes:
     """Encodes a struct of type `kind` as a message. Raises ValueError for a value that the message does not have."""
     message = message_type()
     try:
@@ -60,7 +63,9 @@ def encoded_message(message_type: Any, kind: SqlType, value: Mapping[str, Any]) 
     return bytes(message.SerializeToString(deterministic=True))
 
 
-def decoded_message(message_type: Any, kind: SqlType, data: bytes) -> dict[str, Any]:
+def decoded_message(
+    message_type: type[protobuf_message.Message], kind: SqlType, data: bytes
+) -> dict[str, Any]:
     """Decodes a message into a struct of type `kind`. Raises ValueError for data that is no such message."""
     message = message_type()
     try:
@@ -82,12 +87,12 @@ def proto_document(file: ProtoFile, data: bytes) -> str:
 
 
 @lru_cache(maxsize=_MESSAGES_KNOWN)
-def _parts(message: Any) -> dict[str, Any]:
+def _parts(message: protobuf_message.Message) -> dict[str, Any]:
     """The fields of a descriptor, by their names as they are and in upper case."""
     return {part.name.upper(): part for part in message.fields} | {part.name: part for part in message.fields}
 
 
-def _part(message: Any, name: str) -> Any:
+def _part(message: protobuf_message.Message, name: str) -> object:
     parts = _parts(message)
     return parts.get(name) or parts.get(name.upper())
 
@@ -95,7 +100,7 @@ def _part(message: Any, name: str) -> Any:
 # ---- writing
 
 
-def _fill(message: Any, kind: SqlType, value: Mapping[str, Any]) -> None:
+def _fill(message: protobuf_message.Message, kind: SqlType, value: Mapping[str, Any]) -> None:
     strange = set(value) - {name for name, _ in kind.fields}
     if strange:
         raise ValueError(f"{message.DESCRIPTOR.full_name} has no field {', '.join(sorted(strange))}")
@@ -105,7 +110,7 @@ def _fill(message: Any, kind: SqlType, value: Mapping[str, Any]) -> None:
             _fill_part(message, part, part_kind, member)
 
 
-def _fill_part(message: Any, part: Any, kind: SqlType, value: Any) -> None:
+def _fill_part(message: protobuf_message.Message, part: FieldDescriptor, kind: SqlType, value: Any) -> None:
     if kind.kind == "MAP":
         _fill_map(getattr(message, part.name), part, kind, value)
     elif kind.kind == "ARRAY":
@@ -117,7 +122,7 @@ def _fill_part(message: Any, part: Any, kind: SqlType, value: Any) -> None:
         setattr(message, part.name, _scalar(part, kind, value))
 
 
-def _fill_map(entries: Any, part: Any, kind: SqlType, value: Any) -> None:
+def _fill_map(entries: Any, part: FieldDescriptor, kind: SqlType, value: Any) -> None:
     pairs = value.items() if isinstance(value, Mapping) else value
     key_part, value_part = part.message_type.fields
     for name, content in pairs:
@@ -135,7 +140,7 @@ def _fill_map(entries: Any, part: Any, kind: SqlType, value: Any) -> None:
             entries[_scalar(key_part, kind.map_key, name)] = _scalar(value_part, kind.element, content)
 
 
-def _append(elements: Any, part: Any, kind: SqlType, value: Any) -> None:
+def _append(elements: Any, part: FieldDescriptor, kind: SqlType, value: Any) -> None:
     if value is None:
         raise ValueError("PROTOBUF has no null in an ARRAY")
     if part.message_type is None:
@@ -144,7 +149,7 @@ def _append(elements: Any, part: Any, kind: SqlType, value: Any) -> None:
         _set_message(elements.add(), kind, value)
 
 
-def _scalar(part: Any, kind: SqlType, value: Any) -> Any:
+def _scalar(part: FieldDescriptor, kind: SqlType, value: Any) -> object:
     if value is None:
         raise ValueError("PROTOBUF has no null in a MAP")
     if part.enum_type is not None:
@@ -159,7 +164,7 @@ def _scalar(part: Any, kind: SqlType, value: Any) -> Any:
     return value
 
 
-def _set_message(message: Any, kind: SqlType, value: Any) -> None:
+def _set_message(message: protobuf_message.Message, kind: SqlType, value: Any) -> None:
     message.SetInParent()
     match message.DESCRIPTOR.full_name:
         case _ if kind.kind == "STRUCT":
@@ -187,11 +192,11 @@ def _set_message(message: Any, kind: SqlType, value: Any) -> None:
 # ---- reading
 
 
-def _struct(message: Any, kind: SqlType) -> dict[str, Any]:
+def _struct(message: protobuf_message.Message, kind: SqlType) -> dict[str, Any]:
     return {name: _read(message, _part(message.DESCRIPTOR, name), part) for name, part in kind.fields}
 
 
-def _read(message: Any, part: Any, kind: SqlType) -> Any:
+def _read(message: protobuf_message.Message, part: FieldDescriptor, kind: SqlType) -> object:
     if part is None:
         return None
     value = getattr(message, part.name)
@@ -215,7 +220,7 @@ def _read(message: Any, part: Any, kind: SqlType) -> Any:
     return _plain(value, part, kind)
 
 
-def _plain(value: Any, part: Any, kind: SqlType) -> Any:
+def _plain(value: Any, part: FieldDescriptor, kind: SqlType) -> object:
     if part.enum_type is not None:
         named = part.enum_type.values_by_number.get(value)
         return _checked(str(value) if named is None else named.name, kind)
@@ -241,7 +246,7 @@ def _plain(value: Any, part: Any, kind: SqlType) -> Any:
     raise ValueError(f"{name} is no {kind}")
 
 
-def _checked(value: Any, kind: SqlType) -> Any:
+def _checked(value: object, kind: SqlType) -> object:
     """The value of a scalar field. Raises ValueError for one that is not of the type."""
     if kind.kind == "DECIMAL" and isinstance(value, int) and not isinstance(value, bool):
         return exact_decimal(value, kind)  # an unsigned number of 64 bits

@@ -49,7 +49,7 @@ def registered_type(schema: RegisteredSchema) -> SqlType:
 
 class _Codec(Protocol):
     def decode(self, body: bytes) -> Any: ...
-    def encode(self, value: Any) -> bytes: ...
+    def encode(self, value: object) -> bytes: ...
 
 
 class _Avro:
@@ -59,7 +59,7 @@ class _Avro:
     def decode(self, body: bytes) -> Any:
         return self._codec.decode(body)
 
-    def encode(self, value: Any) -> bytes:
+    def encode(self, value: object) -> bytes:
         return self._codec.encode(value)
 
 
@@ -71,7 +71,7 @@ class _Json:
     def decode(self, body: bytes) -> Any:
         return read(parsed(body), self._kind)
 
-    def encode(self, value: Any) -> bytes:
+    def encode(self, value: object) -> bytes:
         return written(without_optional_nulls(value, self._tree, self._tree), self._kind).encode()
 
 
@@ -125,14 +125,14 @@ class RegisteredValues:
             except ValueError as error:
                 yield error
 
-    def encode(self, value: Any) -> bytes:
+    def encode(self, value: object) -> bytes:
         """Raises ValueError for a value that the schema does not have."""
         try:
             return framed_head(self.schema.id) + self._codecs[self.schema.id].encode(value)
         except (TypeError, KeyError, AttributeError, OverflowError, ArithmeticError) as error:
             raise ValueError(f"{type(error).__name__}: {error!s:.200}") from None
 
-    def _decoded(self, data: bytes, asked: dict[int, str]) -> Any:
+    def _decoded(self, data: bytes, asked: dict[int, str]) -> object:
         schema_id, body = split_frame(data)
         codec = self._codecs.get(schema_id) or self._new_codec(schema_id, asked)
         try:

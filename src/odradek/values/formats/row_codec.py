@@ -90,7 +90,7 @@ def encoded_row(
         raise SqlError(f"these values are no {form.name}: {error}") from error
 
 
-def _plain(value: Any, kind: SqlType) -> Any:
+def _plain(value: Any, kind: SqlType) -> object:
     """Replaces dates and moments by days and milliseconds."""
     if value is None:
         return None
@@ -109,7 +109,7 @@ def _plain(value: Any, kind: SqlType) -> Any:
     return value
 
 
-def _as_spark(value: Any, kind: SqlType) -> Any:
+def _as_spark(value: Any, kind: SqlType) -> object:
     if value is None:
         return None
     match kind.kind:
@@ -129,7 +129,7 @@ def _as_spark(value: Any, kind: SqlType) -> Any:
 # ---- values that clients write
 
 
-def of_json(value: Any, kind: SqlType) -> Any:
+def of_json(value: object, kind: SqlType) -> Any:
     """Returns a value of /inserts-stream as one of a column: as in a record, and times may be texts. Raises ValueError."""
     if value is None:
         return None
@@ -150,7 +150,7 @@ def of_json(value: Any, kind: SqlType) -> Any:
     return _plain(read(value, kind), kind)
 
 
-def exact_json(value: Any) -> str:
+def exact_json(value: object) -> str:
     """JSON text in which a Decimal is a number, digit by digit, and NaN and Infinity are texts, as ksqlDB writes them."""
     if isinstance(value, dict):
         members = (

@@ -26,7 +26,7 @@ _STATUS_OF: Final = {
 }
 
 
-def line(value: Any) -> bytes:
+def line(value: object) -> bytes:
     """Returns one line of JSON."""
     return json.dumps(value, separators=(",", ":"), allow_nan=False).encode() + b"\n"
 
@@ -43,7 +43,7 @@ def row_as_json(row: TableRow) -> dict[str, Any]:
     return document | _named("value", row.value)
 
 
-def _named(name: str, value: Any) -> dict[str, Any]:
+def _named(name: str, value: object) -> dict[str, Any]:
     if isinstance(value, bytes):
         try:
             return {name: value.decode()}

@@ -182,7 +182,7 @@ def _freshness(request: Request, view: AsyncTableView) -> dict[str, Any]:
     return {"freshness": freshness_as_json(view.freshness(), how)}
 
 
-def _answer(value: Any, status: int = 200) -> Response:
+def _answer(value: object, status: int = 200) -> Response:
     return Response(line(value), status, media_type="application/json")
 
 

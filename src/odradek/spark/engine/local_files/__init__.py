@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Final
 
 from odradek.model.lazy import lazy
 from odradek.spark.engine import java_classes
@@ -17,6 +17,7 @@ from odradek.telemetry import events
 
 if TYPE_CHECKING:
     from py4j import protocol as py4j_protocol
+    from py4j.java_gateway import JVMView
 else:
     py4j_protocol = lazy("py4j.protocol")
 
@@ -35,7 +36,7 @@ _SETTINGS: Final = {
 _log = events.get("spark")
 
 
-def settings(jvm: Any, cache: Path | None) -> Mapping[str, str]:
+def settings(jvm: JVMView, cache: Path | None) -> Mapping[str, str]:
     """Defines the classes in a JVM and returns the settings of a session whose tasks run in it. Call before the session starts.
 
     `cache`: as in `java_classes.define`. Without settings, Hadoop's own files serve.

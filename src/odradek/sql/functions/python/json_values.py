@@ -14,7 +14,7 @@ class _Number(str):
     __slots__ = ()
 
 
-def _no_constant(name: str) -> Any:
+def _no_constant(name: str) -> object:
     raise ValueError(f"{name} is no JSON")
 
 
@@ -33,7 +33,7 @@ def read(text: str) -> Any:
     return _DECODER.decode(text)
 
 
-def written(value: Any) -> str:
+def written(value: object) -> str:
     """Writes JSON without spaces, as Jackson does."""
     if isinstance(value, _Number):
         return str(value)
@@ -46,7 +46,7 @@ def written(value: Any) -> str:
     return json.dumps(value)
 
 
-def _shown(value: Any) -> str:
+def _shown(value: object) -> str:
     """Returns a text without its quotes, a number as it was written, anything else as JSON."""
     return str(value) if isinstance(value, str) else written(value)
 
@@ -119,7 +119,7 @@ def array_contains(text: str | None, wanted: str | None) -> bool:
     return any(_is_same(element, looked_for) for element in value)
 
 
-def _is_same(element: Any, wanted: Any) -> bool:
+def _is_same(element: object, wanted: object) -> bool:
     if isinstance(wanted, _Number) and isinstance(element, _Number):
         return _is_whole(element) == _is_whole(wanted) and float(element) == float(wanted)
     return type(element) is type(wanted) and bool(element == wanted)

@@ -28,13 +28,13 @@ class _Form(NamedTuple):
     read: Callable[[Any], Any]
 
 
-def to_json(value: Any) -> Any:
+def to_json(value: object) -> Any:
     """Returns a dataclass as JSON."""
     kind: Any = type(value)
     return _form(kind).write(value)
 
 
-def from_json(kind: type[T], json: Any) -> T:
+def from_json(kind: type[T], json: object) -> T:
     """Returns the dataclass of a JSON value. ValueError, TypeError or KeyError for a value of another form."""
     form_of: Any = kind
     value: T = _form(form_of).read(json)
@@ -42,7 +42,7 @@ def from_json(kind: type[T], json: Any) -> T:
 
 
 @cache
-def _form(kind: Any) -> _Form:
+def _form(kind: object) -> _Form:
     if kind is SqlType:
         return _Form(_written_type, _read_type)
     if kind is SchemaRegistryTerms:
@@ -109,7 +109,7 @@ def _dataclass_form(kind: Any) -> _Form:
     return _Form(write, read)
 
 
-def _written_type(kind: SqlType) -> Any:
+def _written_type(kind: SqlType) -> object:
     if not kind.parts and not kind.fields and kind.kind != "DECIMAL":
         return kind.kind
     return {
@@ -138,7 +138,7 @@ def _simple_type(name: str) -> SqlType:
     return SqlType(kind=name)
 
 
-def _same(value: Any) -> Any:
+def _same(value: object) -> object:
     return value
 
 
@@ -148,7 +148,7 @@ def _checked(json: Any, kinds: Any) -> Any:
     return json
 
 
-def _chosen(json: Any, choices: tuple[Any, ...]) -> Any:
+def _chosen(json: object, choices: tuple[Any, ...]) -> object:
     if json not in choices:
         raise ValueError(f"{json!r:.100} is none of {', '.join(map(str, choices))}")
     return json

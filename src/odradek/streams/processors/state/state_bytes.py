@@ -43,7 +43,7 @@ Write = Callable[[Any, list[bytes]], None]
 # ---- writing
 
 
-def state_bytes(value: Any) -> bytes:
+def state_bytes(value: object) -> bytes:
     """Returns the bytes of a value. KafkaError INVALID_RECORD for what they cannot hold, which says what can."""
     parts = [_VERSION]
     try:
@@ -53,7 +53,7 @@ def state_bytes(value: Any) -> bytes:
     return b"".join(parts)
 
 
-def _write(value: Any, parts: list[bytes]) -> None:
+def _write(value: object, parts: list[bytes]) -> None:
     write = _WRITERS.get(type(value))
     if write is None:
         _write_object(value, parts)
@@ -217,7 +217,7 @@ def _write_object(value: Any, parts: list[bytes]) -> None:
     _write(content, parts)
 
 
-def _fields(value: Any) -> dict[str, Any]:
+def _fields(value: object) -> dict[str, Any]:
     """Returns all that an object holds, in its dictionary and in slots."""
     held = dict(getattr(value, "__dict__", {}))
     for name in _slots(type(value)):
@@ -285,7 +285,7 @@ def _is_named_tuple(kind: type) -> bool:
     )
 
 
-def _loaded(module: str, name: str) -> Any:
+def _loaded(module: str, name: str) -> object:
     """Returns the object of this name in a loaded module; None where there is none. Imports nothing."""
     namespace: Any = sys.modules.get(module)
     for part in name.split("."):

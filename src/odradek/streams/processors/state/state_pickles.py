@@ -37,7 +37,7 @@ def pickled_value(data: bytes, make: ObjectMaker, loaded: Loaded) -> Any:
     return _Revival(make, loaded).again(_OldReader(io.BytesIO(data)).load())
 
 
-def _old_attribute(owner: Any, name: Any) -> Any:
+def _old_attribute(owner: object, name: object) -> object:
     """Stands for `getattr` in pickles, where it makes time zones. ValueError for any other use of it."""
     if owner is not zoneinfo.ZoneInfo or name != "_unpickle":
         raise ValueError(f"it asks for the attribute {name!r}: only a time zone may be made so")
@@ -116,7 +116,7 @@ class _OldReader(pickle._Unpickler):
     }
 
 
-def _stand_in_type(kind: Any) -> Any:
+def _stand_in_type(kind: object) -> Any:
     if isinstance(kind, type) and issubclass(kind, StandIn):
         return kind
     raise ValueError("it makes objects as no version of Odradek wrote them")
@@ -127,17 +127,17 @@ class StandIn:
 
     qualified_name: tuple[str, str] = ("", "")
 
-    def __new__(cls, *parts: Any, **named: Any) -> Self:
+    def __new__(cls, *parts: object, **named: object) -> Self:
         instance = super().__new__(cls)
         instance.parts = list(parts)
         instance.fields = dict(named)
         return instance
 
-    def __init__(self, *parts: Any, **named: Any) -> None:
+    def __init__(self, *parts: object, **named: object) -> None:
         self.parts: list[Any]
         self.fields: dict[Any, Any]
 
-    def __setstate__(self, state: Any) -> None:
+    def __setstate__(self, state: object) -> None:
         if isinstance(state, list):  # a frozen dataclass with slots
             self.parts += state
             return
@@ -147,13 +147,13 @@ class StandIn:
             elif part is not None:
                 self.parts.append(part)
 
-    def append(self, part: Any) -> None:
+    def append(self, part: object) -> None:
         self.parts.append(part)
 
     def extend(self, parts: Iterable[Any]) -> None:
         self.parts.extend(parts)
 
-    def __setitem__(self, name: Any, part: Any) -> None:
+    def __setitem__(self, name: object, part: object) -> None:
         self.fields[name] = part
 
 
@@ -164,13 +164,13 @@ class _Revival:
         self._make, self._loaded = make, loaded
         self._done: dict[int, Any] = {}
 
-    def again(self, member: Any) -> Any:
+    def again(self, member: object) -> Any:
         key = id(member)
         if key not in self._done:
             self._done[key] = self._revived(member)
         return self._done[key]
 
-    def _revived(self, value: Any) -> Any:
+    def _revived(self, value: object) -> Any:
         match value:
             case StandIn(qualified_name=("uuid", "UUID"), fields={"int": int(number)}):
                 return uuid.UUID(int=number)
