@@ -53,11 +53,6 @@ def sortable_double(bits: int) -> int:
     return bits ^ (_ALL if bits & _SIGN else _SIGN)
 
 
-def double_of(sortable: int) -> int:
-    """Returns the bits that `sortable_double` was given."""
-    return sortable ^ (_SIGN if sortable & _SIGN else _ALL)
-
-
 def _encode(value: object, parts: list[bytes], depth_left: int) -> None:
     if depth_left <= 0:
         raise ValueError(f"it is nested deeper than {DEPTH_MAX}")
