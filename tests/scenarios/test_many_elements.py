@@ -160,16 +160,19 @@ async def _exchange(port: int, frame: bytes, seconds: float = ANSWER_SECONDS) ->
         writer.close()
 
 
-async def test_quotas_for_many_clients_hold_no_one_up(scene: Any, loop_steps: LoopSteps) -> None:
+@pytest.mark.parametrize(("count", "validate_only"), [(80_000, True), (40_000, False)])
+async def test_quotas_for_many_clients_hold_no_one_up(
+    scene: Any, loop_steps: LoopSteps, count: int, validate_only: bool
+) -> None:
     broker = await scene.start()
-    small, large = (_quotas_for(count) for count in (1, 80_000))
+    small, large = (_quotas_for(entities, validate_only=validate_only) for entities in (1, count))
     await _exchange(broker.port, small)
     with loop_steps.counted():
         assert await _exchange(broker.port, large, seconds=60)
     assert loop_steps.most < HELD_STEPS_MAX, loop_steps.longest
 
 
-def _quotas_for(client_count: int) -> bytes:
+def _quotas_for(client_count: int, *, validate_only: bool) -> bytes:
     entries = [
         EntryData(
             entity=[EntityData(entity_type="client-id", entity_name=f"c{number}")],
@@ -178,7 +181,7 @@ def _quotas_for(client_count: int) -> bytes:
         for number in range(client_count)
     ]
     header = RequestHeader(49, 1, 1, "test")
-    return encode_request(header, AlterClientQuotasRequest(entries=entries, validate_only=True))
+    return encode_request(header, AlterClientQuotasRequest(entries=entries, validate_only=validate_only))
 
 
 LISTED_COUNT = 100_000

@@ -503,7 +503,8 @@ class Broker:
         broker = self._context
         assert broker is not None, "the first image comes after the start"
         if differ(before.client_quotas, after.client_quotas):
-            broker.quotas.update(after.client_quotas)
+            for _ in broker.quotas.updates(after.client_quotas):
+                await asyncio.sleep(0)
         if broker.authorizer is not None and after.acls is not before.acls:
             authorizers.update_acls(broker.authorizer, after)
         if _dynamic(self._config, after) != _dynamic(self._config, before):

@@ -102,7 +102,7 @@ def _in_parts(
         return Document(
             path=f"{path}/{number}",
             of=lambda image: of(image).parts[number],
-            into=lambda image, part: into(image, of(image).with_part(number, part)),
+            into=lambda image, part: into(image, of(image).with_parts({number: part})),
             encode=encode,
             decode=decode,
         )

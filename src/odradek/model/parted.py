@@ -5,12 +5,12 @@ from __future__ import annotations
 import zlib
 from collections.abc import Callable, Iterator, Mapping
 from itertools import chain
-from typing import Any, Final, TypeVar
+from typing import Final, Generic, TypeVar
 
 K = TypeVar("K")
 V = TypeVar("V")
 
-PARTS: Final = 16
+PARTS: Final = 64
 
 
 class Parted(Mapping[K, V]):
@@ -24,7 +24,7 @@ class Parted(Mapping[K, V]):
         self.parts: Final = parts
 
     def __getitem__(self, key: K) -> V:
-        return self.parts[self._number_of(key)][key]
+        return self.parts[self.number_of(key)][key]
 
     def __iter__(self) -> Iterator[K]:
         return chain.from_iterable(self.parts)
@@ -46,23 +46,47 @@ class Parted(Mapping[K, V]):
     def with_changes(self, changes: Mapping[K, V | None]) -> Parted[K, V]:
         """Returns the mapping with entries added, replaced, or without those whose value is None. Parts without a change stay
         the same objects."""
-        changed: dict[int, dict[K, V]] = {}
+        edit = PartedEdit(self)
         for key, value in changes.items():
-            number = self._number_of(key)
-            part = changed.get(number)
-            if part is None:
-                part = changed[number] = dict(self.parts[number])
-            if value is None:
-                part.pop(key, None)
-            else:
-                part[key] = value
+            edit.change(key, value)
+        return edit.mapping()
+
+    def with_parts(self, changed: Mapping[int, Mapping[K, V]]) -> Parted[K, V]:
+        """Returns the mapping with some parts replaced."""
         return Parted(
             self._text_of, tuple(changed.get(number, part) for number, part in enumerate(self.parts))
         )
 
-    def with_part(self, number: int, part: Mapping[K, V]) -> Parted[K, V]:
-        """Returns the mapping with one part replaced."""
-        return Parted(self._text_of, (*self.parts[:number], part, *self.parts[number + 1 :]))
-
-    def _number_of(self, key: Any) -> int:
+    def number_of(self, key: K) -> int:
+        """Returns the number of the part that has a key, if the mapping has it."""
         return zlib.crc32(self._text_of(key).encode("utf-8", "surrogatepass")) % PARTS
+
+
+class PartedEdit(Generic[K, V]):
+    """Changes that are made one by one, for callers that take turns on an event loop meanwhile. Each part is copied at most
+    once."""
+
+    def __init__(self, before: Parted[K, V]) -> None:
+        self._before = before
+        self._changed: dict[int, dict[K, V]] = {}
+
+    def get(self, key: K) -> V | None:
+        """Returns the value that a key has after the changes so far."""
+        number = self._before.number_of(key)
+        part = self._changed.get(number)
+        return (self._before.parts[number] if part is None else part).get(key)
+
+    def change(self, key: K, value: V | None) -> None:
+        """Adds or replaces an entry, or removes it: None."""
+        number = self._before.number_of(key)
+        part = self._changed.get(number)
+        if part is None:
+            part = self._changed[number] = dict(self._before.parts[number])
+        if value is None:
+            part.pop(key, None)
+        else:
+            part[key] = value
+
+    def mapping(self) -> Parted[K, V]:
+        """Returns the mapping with the changes. No change comes afterwards."""
+        return self._before.with_parts(self._changed)

@@ -3,12 +3,17 @@
 from __future__ import annotations
 
 import asyncio
-import importlib
 import importlib.util
 from collections.abc import Callable, Coroutine
-from typing import Any, Final, TypeVar
+from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 from odradek.model.errors import ConfigError
+from odradek.model.lazy import lazy
+
+if TYPE_CHECKING:
+    import uvloop
+else:
+    uvloop = lazy("uvloop")
 
 T = TypeVar("T")
 
@@ -39,5 +44,5 @@ def loop_factory(choice: str) -> Callable[[], asyncio.AbstractEventLoop] | None:
         raise ConfigError(
             "odradek.event.loop=uvloop needs the package uvloop: pip install uvloop, or set it to auto"
         )
-    factory: Callable[[], asyncio.AbstractEventLoop] = importlib.import_module(UVLOOP).new_event_loop
+    factory: Callable[[], asyncio.AbstractEventLoop] = uvloop.new_event_loop
     return factory

@@ -19,7 +19,7 @@ every request cannot grow the broker, and slows itself down.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Final, NamedTuple
 
@@ -108,6 +108,12 @@ class Quotas:
     def update(self, limits: Limits, terms: QuotaTerms | None = None) -> None:
         """Take over all limits; what was measured so far still counts."""
         self._terms = terms or self._terms
+        for _ in self.updates(limits):
+            pass
+
+    def updates(self, limits: Limits) -> Iterator[None]:
+        """Takes over all limits in steps, one for each part that differs. Limits of later parts are those of before until
+        the last step."""
         parts = limits.parts if isinstance(limits, Parted) else (dict(limits),)
         if len(parts) != len(self._parts):
             self._limits.clear()
@@ -115,6 +121,7 @@ class Quotas:
         for before, after in zip(self._parts, parts, strict=True):
             if after is not before:
                 self._replace(before, after)
+                yield
         self._parts = parts
         self._limits = {kind: entities for kind, entities in self._limits.items() if entities}
         for kind, measures in self._measures.items():

@@ -16,6 +16,7 @@ from odradek.cluster.registration import Registration, registered, registered_be
 from odradek.cluster.topic_documents import topic_data, topic_from
 from odradek.model.errors import ErrorCode, KafkaError
 from odradek.model.ids import BrokerId
+from odradek.model.parted import PARTS
 from odradek.registry import (
     Create,
     Delete,
@@ -80,13 +81,27 @@ class ClusterStore:
                 if node is not None:
                     topics[name] = _unless_same(topic_from(name, node.data), image.topics.get(name))
         image = image.with_only_topics(topics)
-        for documents in _in_turns(DOCUMENTS, _READS_AT_ONCE):
+        for documents in _in_turns(await self._stored_documents(), _READS_AT_ONCE):
             nodes = await asyncio.gather(*(self._read(document.path) for document in documents))
             for document, node in zip(documents, nodes, strict=True):
                 if node is not None:
                     image = document.load(image, node)
         self.is_uncertain = False
         return image
+
+    async def _stored_documents(self) -> list[Document[Any]]:
+        """Returns the documents that may be in the registry. Those that are parts of something are listed by their parent,
+        which has few of them in most clusters."""
+        by_parent: dict[str, list[Document[Any]]] = {}
+        for document in DOCUMENTS:
+            by_parent.setdefault(document.path.rpartition("/")[0], []).append(document)
+        stored: list[Document[Any]] = []
+        for parent, documents in by_parent.items():
+            if len(documents) > PARTS // 2:
+                names = set(await self._registry.children(parent))
+                documents = [known for known in documents if known.path.rpartition("/")[2] in names]
+            stored += documents
+        return stored
 
     async def registered(self) -> dict[BrokerId, tuple[Registration, int]]:
         """Returns registered brokers, with their epochs."""

@@ -6,13 +6,13 @@ entities at most: every broker has all of them in memory.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from typing import Final
 
 from odradek.broker.requests.context import ApiHandler, BrokerContext, RequestContext
 from odradek.cluster.documents import CLIENT_QUOTAS
 from odradek.cluster.image import ClientQuotas
 from odradek.model.errors import ErrorCode, KafkaError
+from odradek.model.parted import PartedEdit
 from odradek.protocol.messages.quotas.alter_client_quotas import (
     AlterClientQuotasRequest,
     AlterClientQuotasResponse,
@@ -91,11 +91,11 @@ def _checked(entry: EntryData) -> tuple[Entity, list[QuotaChange]]:
 
 async def _after(turn: Turn, before: ClientQuotas, wanted: dict[Entity, list[QuotaChange]]) -> ClientQuotas:
     """Raises POLICY_VIOLATION when there would be too many."""
-    limits: dict[Entity, Mapping[str, float] | None] = {}
+    edit = PartedEdit(before)
     for entity, changes in wanted.items():
         await turn.step()
-        limits[entity] = changed(before.get(entity, {}), changes) or None
-    after = before.with_changes(limits)
+        edit.change(entity, changed(before.get(entity, {}), changes) or None)
+    after = edit.mapping()
     if len(after) > max(ENTITIES_MAX, len(before)):
         raise KafkaError(
             ErrorCode.POLICY_VIOLATION,

@@ -13,6 +13,7 @@ from typing import Final
 from odradek.broker.requests.context import ApiHandler, BrokerContext, RequestContext
 from odradek.cluster.documents import SCRAM_USERS
 from odradek.model.errors import ErrorCode, KafkaError
+from odradek.model.parted import PartedEdit
 from odradek.protocol.messages.security.alter_user_scram_credentials import (
     AlterUserScramCredentialsRequest,
     AlterUserScramCredentialsResponse,
@@ -23,7 +24,7 @@ from odradek.protocol.messages.security.alter_user_scram_credentials import (
 from odradek.runtime.turns import Turn
 from odradek.security.sasl.credentials import check_new, mechanism_name
 from odradek.security.sasl.scram import credential_of
-from odradek.security.sasl.users import ScramCredential, ScramUsers
+from odradek.security.sasl.users import ScramUsers
 
 USERS_MAX: Final = 20_000
 """The limit of users: every broker has the credentials of all of them in memory, half a kilobyte each."""
@@ -80,13 +81,11 @@ async def _after(
     turn: Turn, before: ScramUsers, wanted: list[Alteration], refused: dict[str, KafkaError], seed: str
 ) -> ScramUsers:
     """Returns the users after the alterations. An alteration that is impossible is put into `refused`."""
-    changes: dict[str, dict[str, ScramCredential]] = {}
+    edit = PartedEdit(before.users)
     for alteration in wanted:
         await turn.step()
         mechanism = mechanism_name(alteration.mechanism)
-        credentials = dict(
-            changes[alteration.name] if alteration.name in changes else before.users.get(alteration.name, {})
-        )
+        credentials = dict(edit.get(alteration.name) or {})
         if isinstance(alteration, ScramCredentialUpsertion):
             salted_password, salt = bytes(alteration.salted_password), bytes(alteration.salt)
             credentials[mechanism] = credential_of(mechanism, salted_password, salt, alteration.iterations)
@@ -94,8 +93,8 @@ async def _after(
             refused[alteration.name] = KafkaError(
                 ErrorCode.RESOURCE_NOT_FOUND, f"user {alteration.name!r} has no credentials for {mechanism}"
             )
-        changes[alteration.name] = credentials
-    users = before.users.with_changes({name: credentials or None for name, credentials in changes.items()})
+        edit.change(alteration.name, credentials or None)
+    users = edit.mapping()
     if len(users) > max(USERS_MAX, len(before.users)):
         raise KafkaError(
             ErrorCode.POLICY_VIOLATION,
