@@ -18,6 +18,8 @@ from typing import TYPE_CHECKING, Any, Final, Generic, TypeVar
 
 from odradek.cluster.image import (
     ACL_PARTS,
+    NO_QUOTAS,
+    NO_RESOURCE_CONFIGS,
     ClientQuotas,
     ClusterImage,
     FeatureLevels,
@@ -30,8 +32,8 @@ from odradek.registry import Node
 from odradek.security.quotas import Limits
 from odradek.security.sasl import delegation_tokens
 from odradek.security.sasl import users as sasl_users
-from odradek.security.sasl.delegation_tokens import DelegationTokens
-from odradek.security.sasl.users import ScramUsers
+from odradek.security.sasl.delegation_tokens import NO_TOKENS, DelegationTokens
+from odradek.security.sasl.users import NO_USERS, ScramUsers
 
 if TYPE_CHECKING:
     from odradek.protocol import acls as protocol_acls
@@ -72,12 +74,24 @@ class Document(Generic[T]):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PartedDocument(Generic[T]):
-    """A value of the image that is stored in several documents, its `parts`. `path` is their parent."""
+    """A value of the image that is stored in several documents, its `parts`. `path` is their parent.
+
+    Earlier commits stored one document at `path`. It counts until all parts are stored, which the node `complete_path` says.
+    """
 
     path: str
     of: Callable[[ClusterImage], T]
     into: Callable[[ClusterImage, T], ClusterImage]
     parts: tuple[Document[Any], ...]
+    former: Callable[[Any], T]
+    """Reads the one document of earlier commits."""
+
+    @property
+    def complete_path(self) -> str:
+        return f"{self.path}/complete"
+
+    def load_former(self, image: ClusterImage, node: Node) -> ClusterImage:
+        return self.into(image, self.former(json.loads(node.data)))
 
     def changed_parts(self, before: ClusterImage, after: ClusterImage) -> Iterator[Document[Any]]:
         """Yields the documents in which the images differ."""
@@ -112,12 +126,19 @@ def _in_parts(
 
 def _parted(
     path: str,
+    empty: Parted[K, V],
     of: Callable[[ClusterImage], Parted[K, V]],
     into: Callable[[ClusterImage, Parted[K, V]], ClusterImage],
     encode: Callable[[Mapping[K, V]], Any],
     decode: Callable[[Any], Mapping[K, V]],
 ) -> PartedDocument[Parted[K, V]]:
-    return PartedDocument(path=path, of=of, into=into, parts=_in_parts(path, of, into, encode, decode))
+    return PartedDocument(
+        path=path,
+        of=of,
+        into=into,
+        parts=_in_parts(path, of, into, encode, decode),
+        former=lambda stored: empty.with_changes(decode(stored)),
+    )
 
 
 def _resource_configs(
@@ -148,6 +169,7 @@ BROKER_CONFIGS: Final[Document[Mapping[str, str]]] = Document(
 
 RESOURCE_CONFIGS: Final[PartedDocument[ResourceConfigs]] = _parted(
     path="/configs/resources",
+    empty=NO_RESOURCE_CONFIGS,
     of=lambda image: image.resource_configs,
     into=lambda image, configs: replace(image, resource_configs=configs),
     encode=_by_kind,
@@ -157,6 +179,7 @@ RESOURCE_CONFIGS: Final[PartedDocument[ResourceConfigs]] = _parted(
 
 CLIENT_QUOTAS: Final[PartedDocument[ClientQuotas]] = _parted(
     path="/quotas",
+    empty=NO_QUOTAS,
     of=lambda image: image.client_quotas,
     into=lambda image, quotas: replace(image, client_quotas=quotas),
     encode=lambda quotas: [[entity, dict(limits)] for entity, limits in quotas.items()],
@@ -244,15 +267,26 @@ SCRAM_USERS: Final[PartedDocument[ScramUsers]] = PartedDocument(
             decode=sasl_users.from_json,
         ),
     ),
+    former=lambda stored: ScramUsers(
+        seed=stored["seed"], users=NO_USERS.with_changes(sasl_users.from_json(stored["users"]))
+    ),
 )
 """Credentials of users (KIP-554), and the seed of those that do not exist."""
 
 DELEGATION_TOKENS: Final[PartedDocument[DelegationTokens]] = _parted(
     path="/delegation_tokens",
+    empty=NO_TOKENS,
     of=lambda image: image.delegation_tokens,
     into=lambda image, tokens: replace(image, delegation_tokens=tokens),
     encode=delegation_tokens.tokens_as_json,
     decode=delegation_tokens.tokens_from_json,
+)
+
+PARTED_DOCUMENTS: Final[tuple[PartedDocument[Any], ...]] = (
+    RESOURCE_CONFIGS,
+    CLIENT_QUOTAS,
+    SCRAM_USERS,
+    DELEGATION_TOKENS,
 )
 
 DOCUMENTS: Final[tuple[Document[Any], ...]] = (

@@ -72,6 +72,48 @@ async def test_a_change_writes_and_sends_only_its_parts(cluster: Any) -> None:
     assert dict(cluster.controller.latest.client_quotas) == users | new
 
 
+FORMER: dict[str, Any] = {
+    "/quotas": [[[["user", f"{number:0100d}"]], {"producer_byte_rate": 1e6}] for number in range(8_000)],
+    "/scram": {
+        "seed": "s",
+        "users": {"ann": {"SCRAM-SHA-256": "salt=cw==,stored_key=aw==,server_key=dg==,iterations=4096"}},
+    },
+    "/configs/resources": {"32": {"g": {"consumer.session.timeout.ms": "50000"}}},
+}
+
+
+@pytest.mark.parametrize(
+    "fails", [[], ["before"], ["after"], ["", "before"], ["", "after"], ["", "", "after"]]
+)
+async def test_what_an_earlier_commit_stored_whole_is_read_and_changed(
+    cluster: Any, fails: list[str]
+) -> None:
+    """Also when the first change ends half-way, and another controller goes on."""
+    broker = cluster.session()
+    for path, stored in FORMER.items():
+        await broker.commit([Create(path=path, data=json.dumps(stored).encode())])
+    await cluster.start(2)
+    before = cluster.controller.latest
+    assert len(before.client_quotas) == 8_000
+    assert before.scram_users.seed == "s"
+    assert before.scram_users.credential("ann", "SCRAM-SHA-256") is not None
+    assert before.resource_configs[32, "g"] == {"consumer.session.timeout.ms": "50000"}
+    gone = (("user", f"{7:0100d}"),)
+    cluster.brokers[1].session.fails[:] = fails
+    for _ in range(len(fails) + 1):
+        try:
+            await cluster.controller.alter(CLIENT_QUOTAS, lambda quotas: quotas.with_changes({gone: None}))
+            break
+        except KafkaError:
+            await cluster.elect(cluster.brokers[2])
+            assert len(cluster.controller.latest.client_quotas) in (7_999, 8_000)
+    for _ in range(2):
+        after = cluster.controller.latest
+        assert set(before.client_quotas) - set(after.client_quotas) == {gone}
+        assert after.scram_users == before.scram_users
+        await cluster.elect(cluster.brokers[2])
+
+
 @pytest.mark.parametrize("failure", ["before", "after"])
 async def test_a_change_of_many_parts_that_is_not_answered_can_be_made_again(
     cluster: Any, failure: str

@@ -10,7 +10,7 @@ from odradek.cluster.availability import TopicRules, rules_of
 from odradek.cluster.controller.changes import Changes
 from odradek.cluster.controller.store import PRODUCER_ID_BLOCK, in_commits
 from odradek.cluster.controller.topics import with_fewer_eligible
-from odradek.cluster.documents import BROKER_CONFIGS, Document, Stored
+from odradek.cluster.documents import BROKER_CONFIGS, Document, PartedDocument, Stored
 from odradek.cluster.image import ClusterImage, TopicImage
 from odradek.model.errors import ErrorCode, KafkaError
 from odradek.model.ids import ProducerId
@@ -44,6 +44,12 @@ class SettingChanges:
     async def _alter(
         self, document: Stored[T], change: Callable[[T], Awaitable[T]], *, validate_only: bool
     ) -> T:
+        if (
+            not validate_only
+            and isinstance(document, PartedDocument)
+            and self._changes.store.is_former(document)
+        ):
+            await self._store_in_parts(document)
         before = self._changes.image
         value = await change(document.of(before))
         after = document.into(before, value)
@@ -65,6 +71,17 @@ class SettingChanges:
             image = _with_parts(self._changes.image, [part for part, _ in portion], after)
             await self._changes.commit([operation for _, operation in portion], image)
         return value
+
+    async def _store_in_parts(self, document: PartedDocument[Any]) -> None:
+        """Writes all parts of a document that an earlier commit stored whole. It counts until the last of them is written."""
+        image = self._changes.image
+        writes: list[tuple[object, Operation]] = []
+        for part in document.parts:
+            writes.append((part, self._changes.store.document(part, part.data(part.of(image)))))
+            await asyncio.sleep(0)
+        writes.append((document, self._changes.store.completion(document)))
+        for portion in in_commits(writes):
+            await self._changes.commit([operation for _, operation in portion], self._changes.image)
 
     def _write_of(self, part: Document[Any], before: ClusterImage, after: ClusterImage) -> Operation:
         data = _checked_data(part, part.of(before), part.of(after))

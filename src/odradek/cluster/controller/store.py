@@ -10,7 +10,7 @@ import asyncio
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING, Any, Final, TypeVar
 
-from odradek.cluster.documents import DOCUMENTS, Document
+from odradek.cluster.documents import DOCUMENTS, PARTED_DOCUMENTS, Document, PartedDocument, Stored
 from odradek.cluster.image import ClusterImage, TopicImage
 from odradek.cluster.registration import Registration, registered, registered_before, removal, unregistration
 from odradek.cluster.topic_documents import topic_data, topic_from
@@ -54,6 +54,8 @@ class ClusterStore:
         self._term = term
         self._on_deposed = on_deposed
         self._versions: dict[str, int] = {}
+        self._former: set[str] = set()
+        """Paths of documents that are stored whole, as earlier commits stored them."""
         self.is_deposed = False
         self.is_uncertain = False
         """True if a commit may or may not have happened: `load` before the next."""
@@ -80,7 +82,7 @@ class ClusterStore:
             for name, node in zip(some, nodes, strict=True):
                 if node is not None:
                     topics[name] = _unless_same(topic_from(name, node.data), image.topics.get(name))
-        image = image.with_only_topics(topics)
+        image = await self._with_former_documents(image.with_only_topics(topics))
         for documents in _in_turns(await self._stored_documents(), _READS_AT_ONCE):
             nodes = await asyncio.gather(*(self._read(document.path) for document in documents))
             for document, node in zip(documents, nodes, strict=True):
@@ -88,6 +90,25 @@ class ClusterStore:
                     image = document.load(image, node)
         self.is_uncertain = False
         return image
+
+    async def _with_former_documents(self, image: ClusterImage) -> ClusterImage:
+        """Returns the image with documents that an earlier commit stored whole, and that are not stored in parts yet."""
+        self._former.clear()
+        for parted in PARTED_DOCUMENTS:
+            node = await self._read(parted.path)
+            if node is None or not node.data or await self._read(parted.complete_path) is not None:
+                continue
+            image = parted.load_former(image, node)
+            self._former.add(parted.path)
+        return image
+
+    def is_former(self, document: Stored[Any]) -> bool:
+        """Tells whether a document is stored as earlier commits stored it: its parts have to be written, all of them."""
+        return document.path in self._former
+
+    def completion(self, document: PartedDocument[Any]) -> Operation:
+        """Notes that a document is stored in parts."""
+        return self._write_of(document.complete_path, b"1")
 
     async def _stored_documents(self) -> list[Document[Any]]:
         """Returns the documents that may be in the registry. Those that are parts of something are listed by their parent,
@@ -235,6 +256,7 @@ class ClusterStore:
             match operation:
                 case Create(path=path):
                     self._versions[path] = 0
+                    self._former.discard(path.removesuffix("/complete"))
                 case Put(path=path, version=version):
                     self._versions[path] = version + 1
                 case Delete(path=path):
