@@ -34,8 +34,9 @@ class ClientFloods(Incident):
     def steps(self, stage: Stage) -> Sequence[Step]:
         return [
             Step(
-                "Which requests take so long, and whose are they?",
-                ["broker", "slow", "--metrics", stage.metrics[0]],
+                "Who reads and writes how much?",
+                ["top", "--metrics", stage.metrics[0], "--rounds", "1"],
+                FLOODER,
             ),
             Step("Is there a limit for anyone? None.", ["quota", "list", "-b", stage.address], "no quotas"),
         ]

@@ -1,4 +1,4 @@
-"""Produce is slow: the disk takes 0.8 s for a flush. Network, clients and the broker itself are well."""
+"""Produce is slow: the disk takes 1.2 s for a flush. Network, clients and the broker itself are well."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ PATCH: Final = Path(__file__).parent / "slow_disk"
 
 
 class SlowProduce(Incident):
-    title = "Produce is slow: a flush of the disk takes 0.8 s."
+    title = "Produce is slow: a flush of the disk takes 1.2 s."
     alert = "DiskIsSlow"
 
     def __init__(self) -> None:

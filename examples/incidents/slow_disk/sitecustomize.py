@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from _typeshed import FileDescriptorLike
 
-_SECONDS = 0.8
+_SECONDS = 1.2
 _flag = os.environ.get("INCIDENT_SLOW_DISK", "")
 _fdatasync = os.fdatasync
 

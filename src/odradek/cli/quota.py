@@ -98,7 +98,7 @@ def set_(limits: tuple[str, ...], bootstrap: str, **named: Any) -> None:
     wanted = {key: _number(key, value) for key, value in pairs(limits, "quota").items()}
     with open_admin(bootstrap) as admin:
         admin.alter_quotas({entity: wanted})
-    remark(f"{entity}: {', '.join(f'{key}={value:g}' for key, value in wanted.items())}")
+    remark(f"{entity}: {', '.join(f'{key}={value:.15g}' for key, value in wanted.items())}")
 
 
 @quota.command()

@@ -109,6 +109,14 @@ def test_quotas_are_set_listed_and_deleted(run: Callable[..., str], server: Serv
     server.eventually(lambda: "There are no quotas." in run("quota", "list", "--user", "cli"))
 
 
+@pytest.mark.usefixtures("run")
+def test_a_large_quota_is_written_in_digits(capfd: pytest.CaptureFixture[str]) -> None:
+    whom = ("--client", "writes-digits")
+    assert main(("quota", "set", "producer_byte_rate=12345678", "request_percentage=12.5", *whom)) == 0
+    assert "producer_byte_rate=12345678, request_percentage=12.5" in capfd.readouterr().err
+    assert main(("quota", "delete", *whom)) == 0
+
+
 @pytest.mark.parametrize(
     ("words", "reason"),
     [

@@ -12,6 +12,7 @@ from tests.scenarios.console.conftest import HOSTS, Browser, browser_of, token_o
 from tests.scenarios.console.test_pages import READ_S, seen
 
 from odradek.client import Admin, Consumer, NewTopic, Producer
+from odradek.console.model.transaction_reading import read_long_transactions
 from odradek.console.web.console import ANONYMOUS, ConsoleOptions
 from odradek.model.ids import TopicPartition
 from odradek.testing import LocalBroker
@@ -90,6 +91,12 @@ async def test_a_transaction_that_holds_a_group_back_is_named(
     page = await browser.get(page_of("held"))
     assert f"An open transaction hides 1 records in {topic}-0" in page.text
     assert "pay-7" in page.text
+    model = await browser.console.model_of(ANONYMOUS)
+    reading = read_long_transactions(model.admin, model.clock.wall_ms() + 1_000, READ_S, open_for_ms=0)
+    [transaction], count = await browser.console.background.run(reading)
+    assert (transaction.transactional_id, count) == ("pay-7", 1)
+    assert transaction.partitions == (TopicPartition(topic, 0),)
+    assert transaction.open_ms > 0
     await asyncio.to_thread(producer.abort_transaction)
     await asyncio.to_thread(producer.close)
     await asyncio.to_thread(admin.delete_groups, ["held"])

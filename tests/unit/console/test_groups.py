@@ -79,6 +79,30 @@ CASES: dict[str, tuple[GroupDetail, list[str]]] = {
         group(row(0, 50, span_ms=STUCK_AFTER_MS, written=9), row(1, 5, **MOVING)),
         ["stuck"],
     ),
+    "a member that works through its partitions in turn": (
+        group(
+            row(0, 80, span_ms=MINUTE, read=16),
+            *(row(number, 100, span_ms=MINUTE) for number in (1, 2)),
+            row(3, 0, "b"),
+        ),
+        ["busy_member"],
+    ),
+    "a member that is about to end one of its partitions": (
+        group(row(0, 3, span_ms=MINUTE, read=60), row(1, 100, span_ms=MINUTE)),
+        ["busy_member"],
+    ),
+    "a member that keeps up in none, though records arrive": (
+        group(row(0, 90, span_ms=MINUTE, read=50, written=60), row(1, 90, span_ms=MINUTE, written=60)),
+        ["busy_member"],
+    ),
+    "a member that is stuck in one partition and keeps up in another": (
+        group(row(0, 50, span_ms=MINUTE), row(1, 5, span_ms=MINUTE, read=50, written=50)),
+        ["stuck"],
+    ),
+    "a member that is stuck beside a partition with few records": (
+        group(row(0, 50, span_ms=MINUTE), row(1, 0, span_ms=MINUTE, read=1)),
+        ["stuck"],
+    ),
     "a short pause is none": (group(row(0, 50, span_ms=STUCK_AFTER_MS - 1), row(1, 50)), ["behind"]),
     "a slow member": (
         group(row(0, 50), row(1, 50), row(2, 1, "b"), row(3, 0, "b")),

@@ -8,6 +8,7 @@ from uuid import UUID
 
 import pytest
 
+from odradek.client.admin.transaction_descriptions import TransactionDescription
 from odradek.client.admin.types import (
     BrokerDescription,
     ClusterDescription,
@@ -20,11 +21,13 @@ from odradek.console.model.assembly import brokers_of, tabulated
 from odradek.console.model.snapshot import (
     UNKNOWN,
     GroupFigures,
+    LongTransaction,
     ModelSnapshot,
     Reading,
     add_sizes,
     disk_figures,
 )
+from odradek.console.model.transaction_reading import PARTITIONS_MAX, long_transactions
 from odradek.console.model.troubles import KINDS, Trouble, Urgency, troubles_of
 from odradek.console.pictures.treemap import HEIGHT, WIDTH, treemap
 from odradek.console.web.catalogue import LANGUAGES, catalogue
@@ -127,6 +130,49 @@ def test_a_group_without_members_counts_only_when_it_lags() -> None:
     assert [trouble.values["group"] for trouble in troubles] == ["old"]
 
 
+@pytest.mark.parametrize(("minutes", "level"), [(2, Urgency.NOTE), (16, Urgency.WARNING)])
+def test_a_transaction_that_is_open_for_long_is_named(minutes: int, level: Urgency) -> None:
+    partitions = tuple(TopicPartition("a", number) for number in range(4))
+    transactions = (
+        LongTransaction("pay-1", minutes * 60_000, 3_600_000, partitions),
+        LongTransaction("pay-2", 61_000, 90_000, ()),
+    )
+    [trouble] = troubles_of(
+        replace(snapshot_of([HEALTHY]), long_transactions=transactions, long_transaction_count=2)
+    )
+    assert (trouble.kind, trouble.level) == ("transaction_open", level)
+    assert trouble.values == {
+        "count": 2,
+        "transaction": "pay-1",
+        "minutes": minutes,
+        "limit": 60,
+        "partitions": "a-0, a-1, a-2, …",
+    }
+
+
+def described(name: str, start_time_ms: int | None) -> TransactionDescription:
+    return TransactionDescription(
+        transactional_id=name,
+        producer_id=1,
+        producer_epoch=0,
+        state="Ongoing" if start_time_ms is not None else "Empty",
+        timeout_ms=60_000,
+        start_time_ms=start_time_ms,
+        partitions=(TopicPartition("a", 0),) * (PARTITIONS_MAX + 1),
+        coordinator=1,
+    )
+
+
+def test_transactions_that_ended_or_have_just_begun_are_left_out() -> None:
+    listed = [described(name, at_ms) for name, at_ms in (("b", 9), ("ended", None), ("a", 0), ("new", 11))]
+    transactions = long_transactions(listed, 110, 100)
+    assert [(listed_as.transactional_id, listed_as.open_ms) for listed_as in transactions] == [
+        ("a", 110),
+        ("b", 101),
+    ]
+    assert len(transactions[0].partitions) == PARTITIONS_MAX
+
+
 def test_a_cluster_that_does_not_answer_is_the_only_trouble_of_reading() -> None:
     readings = {"brokers": Reading(problem="nothing listens"), "topics": Reading(problem="nothing listens")}
     assert kinds(replace(ModelSnapshot(), readings=readings)) == ["cluster_unread"]
@@ -137,8 +183,10 @@ def test_a_cluster_that_does_not_answer_is_the_only_trouble_of_reading() -> None
 @pytest.mark.parametrize("language", LANGUAGES)
 @pytest.mark.parametrize("kind", KINDS)
 def test_every_trouble_has_words(kind: str, language: str) -> None:
-    values = dict.fromkeys(("count", "broker", "replicas", "free_bytes", "lag"), 1)
-    words = dict.fromkeys(("examples", "path", "brokers", "group", "part", "problem"), "x")
+    values = dict.fromkeys(("count", "broker", "replicas", "free_bytes", "lag", "minutes", "limit"), 1)
+    words = dict.fromkeys(
+        ("examples", "path", "brokers", "group", "part", "problem", "transaction", "partitions"), "x"
+    )
     trouble = Trouble(kind=kind, level=Urgency.BAD, values=values | words)
     for part in ("what", "why", "next"):
         assert catalogue(language).text(f"troubles.{kind}.{part}", **trouble.values)

@@ -17,6 +17,10 @@ from odradek.model.ids import TopicPartition
 
 STUCK_AFTER_MS: Final = 15_000
 """A position that did not move for this long stands still."""
+BUSY_FROM_MS: Final = 10_000
+"""A member is busy in a partition where what waits takes it longer than this; longer than a period of automatic commits."""
+BACKLOG_MIN: Final = 10
+"""A member that reads at least so many more records than are written works off a backlog."""
 MAIN_SHARE: Final = 0.7
 """The share of a group's lag, or of what is written, from which a member or a partition is the cause."""
 EXAMPLES_MAX: Final = 3
@@ -114,6 +118,7 @@ REASONS: Final = (
     "held_back",
     "unassigned",
     "stuck",
+    "busy_member",
     "slow_member",
     "hot_partition",
     "one_partition",
@@ -157,8 +162,9 @@ def _unassigned(group: GroupDetail, late: Sequence[PartitionLag]) -> Iterator[La
         yield LagReason(kind="unassigned", values={"partitions": _examples(rows), "lag": lag})
 
 
-def _stuck(_: GroupDetail, late: Sequence[PartitionLag]) -> Iterator[LagReason]:
-    rows = [row for row in late if _stands_still(row)]
+def _stuck(group: GroupDetail, late: Sequence[PartitionLag]) -> Iterator[LagReason]:
+    busy = _busy_members(group)
+    rows = [row for row in late if _stands_still(row) and row.member_id not in busy]
     if rows:
         values: dict[str, str | int] = {
             "partitions": _examples(rows),
@@ -166,6 +172,38 @@ def _stuck(_: GroupDetail, late: Sequence[PartitionLag]) -> Iterator[LagReason]:
             "lag": sum(row.lag for row in rows),
         }
         yield LagReason(kind="stuck", values=values)
+
+
+def _busy_member(group: GroupDetail, late: Sequence[PartitionLag]) -> Iterator[LagReason]:
+    """Names the member that has the most records in partitions which it has not come to, while it works through others."""
+    busy = _busy_members(group)
+    waiting: defaultdict[str, list[PartitionLag]] = defaultdict(list)
+    for row in late:
+        if row.member_id in busy and _stands_still(row):
+            waiting[row.member_id].append(row)
+    members = [member for member in group.members if member.member_id in waiting]
+    if not members:
+        return
+    worst = max(members, key=lambda member: sum(row.lag for row in waiting[member.member_id]))
+    rows = waiting[worst.member_id]
+    values: dict[str, str | int] = {
+        "client": worst.client_id,
+        "host": worst.host,
+        "partitions": _examples(rows),
+        "lag": sum(row.lag for row in rows),
+    }
+    yield LagReason(kind="busy_member", values=values)
+
+
+def _busy_members(group: GroupDetail) -> set[str]:
+    """Returns the members that work through a backlog: in their other partitions they only seem to stand still."""
+    return {row.member_id for row in group.partitions if row.member_id and _is_worked_off(row)}
+
+
+def _is_worked_off(row: PartitionLag) -> bool:
+    """Whether its member reads much more than is written, or needs long for what waits at its pace."""
+    is_backlog = row.read - row.written >= max(BACKLOG_MIN, row.written)
+    return is_backlog or row.lag * row.span_ms > BUSY_FROM_MS * row.read > 0
 
 
 def _stands_still(row: PartitionLag) -> bool:
@@ -210,6 +248,7 @@ _CAUSES: Final[tuple[Callable[[GroupDetail, Sequence[PartitionLag]], Iterator[La
     _held_back,
     _unassigned,
     _stuck,
+    _busy_member,
     _slow_member,
     _hot_partition,
 )

@@ -1,8 +1,8 @@
 """Keeps the model of one principal's cluster up to date, a part at a time.
 
-Each part (brokers, topics, disks, groups) has a rhythm of its own: the pause after a reading is `SHARE` times what the reading
-took, within bounds. So a large or a slow cluster is asked less often, by itself. Everything here runs on the background loop;
-`snapshot`, `troubles` and `touch` may be used from any thread.
+Each part (brokers, topics, disks, groups, transactions) has a rhythm of its own: the pause after a reading is `SHARE` times
+what the reading took, within bounds. So a large or a slow cluster is asked less often, by itself. Everything here runs on the
+background loop; `snapshot`, `troubles` and `touch` may be used from any thread.
 """
 
 from __future__ import annotations
@@ -39,6 +39,7 @@ from odradek.console.model.snapshot import (
     partition_names,
 )
 from odradek.console.model.time_line import ClusterTimeLine
+from odradek.console.model.transaction_reading import read_long_transactions
 from odradek.console.model.troubles import Trouble, troubles_of
 from odradek.model.errors import OdradekError
 from odradek.runtime.ports import Clock
@@ -49,7 +50,13 @@ _log = events.get("console")
 SHARE: Final = 10
 """A pause is this many times longer than what the reading took, up to `PAUSE_MAX_S`."""
 PAUSE_MAX_S: Final = 60.0
-PAUSES_S: Final[Mapping[str, float]] = {"brokers": 2.0, "topics": 3.0, "disks": 10.0, "groups": 5.0}
+PAUSES_S: Final[Mapping[str, float]] = {
+    "brokers": 2.0,
+    "topics": 3.0,
+    "disks": 10.0,
+    "groups": 5.0,
+    "transactions": 10.0,
+}
 IDLE_AFTER_S: Final = 300.0
 IDLE_FACTOR: Final = 10
 """Pauses are so many times longer while no one looks."""
@@ -134,6 +141,7 @@ class ClusterModel:
             "topics": self._read_topics,
             "disks": self._read_disks,
             "groups": self._read_groups,
+            "transactions": self._read_transactions,
         }
         create = asyncio.get_running_loop().create_task
         self._tasks = [
@@ -284,6 +292,10 @@ class ClusterModel:
             some = names[start : start + GROUPS_AT_ONCE]
             figures.update(await self.groups.figures(some))
             self._change(groups=dict(figures))
+
+    async def _read_transactions(self) -> None:
+        transactions, count = await read_long_transactions(self._admin, self.clock.wall_ms(), CALL_S)
+        self._change(long_transactions=transactions, long_transaction_count=count)
 
     # -- one topic
 

@@ -167,6 +167,16 @@ class GroupFigures(NamedTuple):
     coordinator: int
 
 
+class LongTransaction(NamedTuple):
+    """A transaction that was open for long when it was read."""
+
+    transactional_id: str
+    open_ms: int
+    timeout_ms: int
+    partitions: tuple[TopicPartition, ...]
+    """The first partitions that it has written to."""
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Reading:
     """The last attempt to read one part of the model."""
@@ -177,7 +187,7 @@ class Reading:
     """The reason why the last attempt failed; empty if it succeeded."""
 
 
-PARTS: Final = ("brokers", "topics", "disks", "groups")
+PARTS: Final = ("brokers", "topics", "disks", "groups", "transactions")
 """The parts of the model that are read in the background, each with an age of its own."""
 
 
@@ -196,6 +206,10 @@ class ModelSnapshot:
     min_isr: Mapping[str, int] = field(default_factory=dict)
     """The min.insync.replicas of topics with replicas out of sync."""
     groups: Mapping[str, GroupFigures] = field(default_factory=dict)
+    long_transactions: tuple[LongTransaction, ...] = ()
+    """Transactions that are open for long, the oldest first."""
+    long_transaction_count: int = 0
+    """The number of all of them; not all are described."""
     readings: Mapping[str, Reading] = field(default_factory=lambda: {part: Reading() for part in PARTS})
     version: int = 0
 

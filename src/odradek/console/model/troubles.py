@@ -11,6 +11,9 @@ from urllib.parse import urlencode
 from odradek.console.model.snapshot import ModelSnapshot, PartitionFigures, TopicFigures
 
 EXAMPLES_MAX: Final = 3
+HANGS_AFTER_MS: Final = 900_000
+"""A transaction that is open for longer is a warning, as the alert TransactionHangs is; before, it is a note."""
+MINUTE_MS: Final = 60_000
 GROUPS_MAX: Final = 20
 """The number of groups without members that are listed one by one."""
 KINDS: Final = (
@@ -26,6 +29,7 @@ KINDS: Final = (
     "disk_slow",
     "disk_nearly_full",
     "group_without_members",
+    "transaction_open",
     "not_preferred",
 )
 """Each kind has `troubles.KIND.what`, `.why` and `.next` in the catalogues."""
@@ -56,6 +60,7 @@ def troubles_of(snapshot: ModelSnapshot) -> list[Trouble]:
         *_of_partitions(snapshot),
         *_of_brokers(snapshot),
         *_of_groups(snapshot),
+        *_of_transactions(snapshot),
     ]
     return sorted(troubles, key=lambda trouble: -trouble.level)
 
@@ -153,3 +158,20 @@ def _of_groups(snapshot: ModelSnapshot) -> Iterator[Trouble]:
             values={"group": group.group_id, "lag": group.lag},
             path=f"/group?{urlencode({'id': group.group_id})}",
         )
+
+
+def _of_transactions(snapshot: ModelSnapshot) -> Iterator[Trouble]:
+    if not snapshot.long_transactions:
+        return
+    oldest = snapshot.long_transactions[0]
+    names = [f"{tp.topic}-{tp.partition}" for tp in oldest.partitions[:EXAMPLES_MAX]]
+    more = ", …" if len(oldest.partitions) > EXAMPLES_MAX else ""
+    values: dict[str, str | int] = {
+        "count": snapshot.long_transaction_count,
+        "transaction": oldest.transactional_id,
+        "minutes": oldest.open_ms // MINUTE_MS,
+        "limit": -(-oldest.timeout_ms // MINUTE_MS),
+        "partitions": ", ".join(names) + more or "–",
+    }
+    level = Urgency.WARNING if oldest.open_ms > HANGS_AFTER_MS else Urgency.NOTE
+    yield Trouble(kind="transaction_open", level=level, values=values)
