@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import subprocess
 import sys
+import time
 from collections.abc import Iterator
 
 import pytest
@@ -78,6 +79,18 @@ def test_a_broker_that_no_one_knows_cannot_be_drained(cluster: Cluster) -> None:
 
     assert refused.returncode == 1
     assert refused.stderr.strip() == "odradek: BROKER_NOT_AVAILABLE: there is no broker 9; there are 1, 2, 3"
+
+
+def test_a_plan_says_which_moves_wait_for_a_broker_that_is_down() -> None:
+    with Cluster(brokers=2) as running:
+        with Admin(running.address) as admin:
+            admin.create_topics([NewTopic("alone", assignments=[[1], [2]])])
+        running.broker(2).kill()
+        while "without a leader" not in odradek(running, "status").stdout:
+            time.sleep(0.2)
+        shown = odradek(running, "plan", "--drain", "2").stdout
+        assert "1 of them have no leader (alone-1): nothing can be copied" in shown
+        assert "have no leader" not in odradek(running, "plan", "--drain", "1").stdout
 
 
 def test_replicas_that_have_nowhere_to_go_are_named(cluster: Cluster) -> None:

@@ -18,7 +18,7 @@ from odradek.console.model.access_reading import SharedReading
 from odradek.console.model.acl_changes import EFFECTS_MAX, RESOURCES_MAX, effects_of
 from odradek.console.model.assembly import tabulated
 from odradek.console.model.audit_reading import EVENTS_MAX, AuditSieve
-from odradek.console.model.moving import parse_plan_text, plan_text
+from odradek.console.model.moving import moves_that_wait, parse_plan_text, plan_text
 from odradek.console.model.snapshot import UNKNOWN, BrokerFigures, ModelSnapshot, Reading
 from odradek.console.model.time_line import EVENTS_OF_A_READING_MAX, LEVELS, ClusterTimeLine, events_between
 from odradek.console.web.catalogue import catalogue
@@ -185,6 +185,13 @@ def test_a_plan_comes_back_from_its_form_as_it_was_shown() -> None:
     for nonsense in ("a", "a 0 1 2", "a x 1 2 3", "a 0 1, 2 3", "a 0 1 2 3 4"):
         with pytest.raises(KafkaError, match="cannot be read"):
             parse_plan_text(nonsense)
+
+
+def test_moves_of_partitions_without_a_leader_are_named() -> None:
+    known = snapshot(topic("a.b-c_d", (1, (1,), (1,)), (-1, (2,), ())))
+    moves = [move(number, (2,), (1,)) for number in range(2)]
+    assert moves_that_wait(known, moves) == [TopicPartition("a.b-c_d", 1)]
+    assert moves_that_wait(known, moves[:1]) == []
 
 
 def test_moves_begin_a_few_at_a_time_and_throttles_leave_out_dead_brokers() -> None:

@@ -116,7 +116,8 @@ def plan(bootstrap: str, drained: tuple[int, ...], as_json: bool) -> None:
 
     with open_admin(bootstrap) as admin:
         state = cluster_state.describe(admin)
-    cluster_moves.show_plan(cluster_moves.make_plan(state, drained, spread=not drained), as_json=as_json)
+    made = cluster_moves.make_plan(state, drained, spread=not drained)
+    cluster_moves.show_plan(state, made, as_json=as_json)
 
 
 @cluster.command()
@@ -149,7 +150,7 @@ def _move(bootstrap: str, drained: tuple[int, ...], *, yes: bool, throttle: int 
                 f"{len(state.moves)} partition(s) are being moved already: wait until that has ended"
             )
         made = cluster_moves.make_plan(state, drained, spread=not drained)
-        cluster_moves.show_plan(made, as_json=False)
+        cluster_moves.show_plan(state, made, as_json=False)
         if made.moves and (yes or confirm("Move them?")):
             cluster_moves.carry_out(admin, made, throttle=throttle)
             say("done")

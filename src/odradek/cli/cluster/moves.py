@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from odradek.cli.cluster.state import ClusterState, describe
 from odradek.cli.output import RefreshingTable, bytes_text, print_json, print_table, say
-from odradek.client.admin.moves import next_moves, plan_for, throttle_changes
+from odradek.client.admin.moves import moves_without_leader, next_moves, plan_for, throttle_changes
 from odradek.cluster.balance import BalancePlan, Move
 from odradek.model.ids import BrokerId, TopicPartition
 
@@ -17,6 +17,7 @@ if TYPE_CHECKING:
 
 _LOOK_SECONDS: Final = 1.0
 _ROWS_MAX: Final = 40
+_EXAMPLES_MAX: Final = 5
 
 
 def make_plan(state: ClusterState, drained: Sequence[int], *, spread: bool) -> BalancePlan:
@@ -48,8 +49,8 @@ def _plain(counts: Mapping[BrokerId, int]) -> dict[str, int]:
     return {str(broker): count for broker, count in sorted(counts.items())}
 
 
-def show_plan(made: BalancePlan, *, as_json: bool) -> None:
-    """Prints the moves, the bytes to copy for them, and what each broker has before and after."""
+def show_plan(state: ClusterState, made: BalancePlan, *, as_json: bool) -> None:
+    """Prints the moves, the bytes to copy for them, what each broker has before and after, and which moves cannot end."""
     if as_json:
         print_json(plan_as_json(made))
         return
@@ -78,6 +79,12 @@ def show_plan(made: BalancePlan, *, as_json: bool) -> None:
         ],
     )
     say(f"{len(made.moves)} partition(s) change, {bytes_text(made.copied_bytes)} are copied between brokers")
+    if stranded := moves_without_leader(state.image, made.moves):
+        more = ", ..." if len(stranded) > _EXAMPLES_MAX else ""
+        say(
+            f"{len(stranded)} of them have no leader ({', '.join(map(str, stranded[:_EXAMPLES_MAX]))}{more}): nothing can "
+            "be copied, so their moves wait until a broker that has their records is back"
+        )
 
 
 def carry_out(admin: Admin, made: BalancePlan, *, throttle: int | None) -> None:

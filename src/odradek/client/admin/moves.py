@@ -9,7 +9,7 @@ from odradek.client.admin.types import ClusterDescription, ConfigChange, ConfigR
 from odradek.cluster.balance import BalancePlan, Move, plan
 from odradek.cluster.image import BrokerImage, ClusterImage, PartitionImage, TopicImage
 from odradek.model.errors import ErrorCode, KafkaError
-from odradek.model.ids import BrokerId, LeaderEpoch, TopicPartition
+from odradek.model.ids import NO_BROKER, BrokerId, LeaderEpoch, TopicPartition
 
 MOVES_AT_ONCE: Final = 50
 """Partitions that move at the same time: what is begun can be cancelled, and what is not begun costs nothing."""
@@ -83,6 +83,15 @@ def plan_for(
                 f"there is no broker {broker}; there are {', '.join(map(str, known))}",
             )
     return plan(image, sizes, drained=[BrokerId(broker) for broker in drained], spread=spread)
+
+
+def moves_without_leader(image: ClusterImage, moves: Iterable[Move]) -> list[TopicPartition]:
+    """Returns the partitions of these moves that no broker leads: nothing of them can be copied, so they do not end."""
+    return [
+        move.name
+        for move in moves
+        if image.topics[move.name.topic].partitions[move.name.partition].leader == NO_BROKER
+    ]
 
 
 def next_moves(left: Sequence[Move], under_way: int) -> tuple[list[Move], list[Move]]:

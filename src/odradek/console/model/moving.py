@@ -8,7 +8,7 @@ background loop.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final
 
@@ -18,7 +18,7 @@ from odradek.client.admin.types import LogDirDescription
 from odradek.client.aio import AsyncAdmin
 from odradek.client.network.errors import PartialFailureError, explain
 from odradek.cluster.balance import BalancePlan, Move
-from odradek.console.model.snapshot import UNKNOWN
+from odradek.console.model.snapshot import UNKNOWN, ModelSnapshot
 from odradek.model.errors import ErrorCode, KafkaError, OdradekError
 from odradek.model.ids import BrokerId, TopicPartition
 from odradek.runtime.ports import Clock
@@ -54,6 +54,18 @@ async def read_plan(admin: AsyncAdmin, drained: Sequence[int]) -> BalancePlan:
     sizes = _sizes(directories)
     image = cluster_image(cluster, topics.values())
     return await asyncio.to_thread(plan_for, image, sizes, drained, spread=not drained)
+
+
+def moves_that_wait(snapshot: ModelSnapshot, moves: Iterable[Move]) -> list[TopicPartition]:
+    """Returns the partitions of these moves that no broker leads: nothing of them can be copied, so they do not end."""
+    leaderless = {
+        TopicPartition(topic.name, row.partition)
+        for topic in snapshot.topics.values()
+        if topic.offline
+        for row in snapshot.partitions.of(topic)
+        if row.is_offline
+    }
+    return [move.name for move in moves if move.name in leaderless]
 
 
 def _sizes(directories: Mapping[int, Sequence[LogDirDescription]]) -> dict[TopicPartition, int]:

@@ -10,7 +10,7 @@ from starlette.responses import Response
 from odradek.client.admin.reassignments import ReassignmentDescription
 from odradek.client.network.errors import explain
 from odradek.cluster.balance import BalancePlan
-from odradek.console.model.moving import MoveProgress, parse_plan_text, plan_text, read_plan
+from odradek.console.model.moving import MoveProgress, moves_that_wait, parse_plan_text, plan_text, read_plan
 from odradek.console.model.snapshot import ModelSnapshot
 from odradek.console.pages.offers import offers_of, reading_of
 from odradek.console.web.application import ConsolePage
@@ -22,6 +22,7 @@ from odradek.model.java_numbers import is_digits
 CALL_S: Final = 20.0
 PROGRESS_ROWS: Final = 100
 PLAN_ROWS: Final = 200
+WAITING_EXAMPLES: Final = 5
 EVENT_ROWS: Final = 100
 ELECTED_MAX: Final = 10_000
 ELECTED_ROWS: Final = 100
@@ -85,9 +86,13 @@ async def carry_out(visit: Visit) -> Response:
 async def _plan_page(
     visit: Visit, drained: list[int], plan: BalancePlan | None, line: str = "", status: int = 200
 ) -> Response:
+    waiting = [] if plan is None else moves_that_wait(visit.snapshot, plan.moves)
     return visit.render(
         "cluster_plan.html",
         status,
+        waiting=len(waiting),
+        waiting_examples=", ".join(map(str, waiting[:WAITING_EXAMPLES]))
+        + ", …" * (len(waiting) > WAITING_EXAMPLES),
         active="cluster",
         drained=drained[0] if drained else None,
         plan=plan,
