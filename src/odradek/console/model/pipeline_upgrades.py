@@ -18,7 +18,7 @@ from typing import Final
 from odradek.model.errors import ErrorCode, KafkaError
 from odradek.pipelines import upgrading
 from odradek.pipelines.document import PipelineDocument
-from odradek.pipelines.program_file import ProgramSources, WrongProgram, outline_of_file
+from odradek.pipelines.program_file import ProgramSources, WrongProgram, is_within, outline_of_file
 from odradek.pipelines.store import PipelineConflict, PipelineStore
 from odradek.pipelines.upgrade import ModeVerdict, UpgradeMode
 
@@ -28,6 +28,8 @@ _ENTRIES_MAX: Final = 10_000
 """The files and folders that are looked at to find them."""
 LOADING_S: Final = 60.0
 ARGS_CHARS_MAX: Final = 8_000
+_PATH_BYTES_MAX: Final = 4_096
+"""Linux opens no longer path, and `realpath` takes a time that grows with the square of the length."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -67,7 +69,7 @@ class PipelineUpgrades:
         entries = 0
         for directory in self._sources.directories:
             for folder, folders, names in os.walk(directory):
-                folders[:] = sorted(name for name in folders if not name.startswith((".", "__")))
+                folders[:] = sorted(filter(_is_offered_folder, folders))
                 entries += len(names) + len(folders)
                 programs += [os.path.join(folder, name) for name in sorted(names) if name.endswith(".py")]
                 if entries > _ENTRIES_MAX or len(programs) > FILES_MAX:
@@ -78,6 +80,7 @@ class PipelineUpgrades:
         self, document: PipelineDocument, file: str, args: tuple[str, ...]
     ) -> upgrading.NextProgram:
         """Loads a program in a process of its own. WrongProgram; KafkaError while another one is being loaded."""
+        _check_path(file)
         if self._loading is not None and not self._loading.done():
             raise KafkaError(
                 ErrorCode.CONCURRENT_TRANSACTIONS, "another program is being loaded: try again soon"
@@ -101,11 +104,40 @@ class PipelineUpgrades:
         return await asyncio.shield(self._loading)
 
     def _check(self, file: str) -> None:
-        is_path = os.path.isabs(file) and "\0" not in file
-        if not is_path or not self._sources.cover(os.path.realpath(file)):
+        """Raises WrongProgram for a file that `files` does not offer. A path may lead there through links to folders."""
+        folder, name = os.path.split(file)
+        folder = os.path.realpath(folder)
+        roots = [directory for directory in self._sources.directories if is_within(folder, directory)]
+        real = os.path.realpath(file)
+        if not roots or not self._sources.cover(real):
             raise WrongProgram(
                 f"{file!r:.250} comes from none of the directories that this console was started with (--programs)"
             )
+        is_offered = any(
+            all(map(_is_offered_folder, Path(folder).relative_to(directory).parts)) for directory in roots
+        )
+        if not is_offered or not name.endswith(".py") or not real.endswith(".py"):
+            raise WrongProgram(
+                f"{file!r:.250} is not offered: a program is a .py file, in no folder that begins with . or __"
+            )
+
+
+def _is_offered_folder(name: str) -> bool:
+    return not name.startswith((".", "__"))
+
+
+def _check_path(file: str) -> None:
+    """Raises WrongProgram for a text that is no path of a file. Looks at no file."""
+    try:
+        length = len(os.fsencode(file))
+    except UnicodeEncodeError:
+        raise WrongProgram(f"{file!r:.250} is no path: it holds characters that no path can have") from None
+    if length > _PATH_BYTES_MAX:
+        raise WrongProgram(f"{file!r:.250} is no path: it has {length} bytes, and may have {_PATH_BYTES_MAX}")
+    if not os.path.isabs(file) or "\0" in file:
+        raise WrongProgram(
+            f"{file!r:.250} comes from none of the directories that this console was started with (--programs)"
+        )
 
 
 def _seen(task: asyncio.Task[upgrading.NextProgram]) -> None:
