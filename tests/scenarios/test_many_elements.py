@@ -50,6 +50,7 @@ from odradek.protocol.messages.quotas.alter_client_quotas import (
     EntryData,
     OpData,
 )
+from odradek.protocol.messages.quotas.describe_client_quotas import DescribeClientQuotasRequest
 from odradek.protocol.messages.share.initialize_share_group_state import (
     InitializeShareGroupStateRequest,
     InitializeStateData,
@@ -169,6 +170,18 @@ async def test_quotas_for_many_clients_hold_no_one_up(
     await _exchange(broker.port, small)
     with loop_steps.counted():
         assert await _exchange(broker.port, large, seconds=60)
+    assert loop_steps.most < HELD_STEPS_MAX, loop_steps.longest
+
+
+async def test_a_description_of_the_quotas_of_many_clients_holds_no_one_up(
+    scene: Any, loop_steps: LoopSteps
+) -> None:
+    broker = await scene.start()
+    assert await _exchange(broker.port, _quotas_for(20_000, validate_only=False), seconds=60)
+    header = RequestHeader(48, 1, 1, "test")
+    frame = encode_request(header, DescribeClientQuotasRequest(components=[], strict=False))
+    with loop_steps.counted():
+        assert len(await _exchange(broker.port, frame, seconds=60)) > 20_000 * 30
     assert loop_steps.most < HELD_STEPS_MAX, loop_steps.longest
 
 

@@ -76,7 +76,7 @@ class Document(Generic[T]):
 class PartedDocument(Generic[T]):
     """A value of the image that is stored in several documents, its `parts`. `path` is their parent.
 
-    Earlier commits stored one document at `path`. It counts until all parts are stored, which the node `complete_path` says.
+    Earlier commits stored one document at `path`. It counts until all parts are stored, and is empty then.
     """
 
     path: str
@@ -85,10 +85,6 @@ class PartedDocument(Generic[T]):
     parts: tuple[Document[Any], ...]
     former: Callable[[Any], T]
     """Reads the one document of earlier commits."""
-
-    @property
-    def complete_path(self) -> str:
-        return f"{self.path}/complete"
 
     def load_former(self, image: ClusterImage, node: Node) -> ClusterImage:
         return self.into(image, self.former(json.loads(node.data)))

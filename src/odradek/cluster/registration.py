@@ -36,9 +36,10 @@ from odradek.registry import (
 BROKERS: Final = "/brokers/ids"
 LIVES: Final = "/brokers/lives"
 CLUSTER_ID: Final = "/cluster_id"
-SPEAKS: Final = (1, 1)
+SPEAKS: Final = (2, 2)
 """The lowest and the highest version of what brokers say to each other beyond Kafka's own messages: updates of the image,
-reports, forwarded requests. A cluster works while the ranges of its brokers overlap."""
+reports, forwarded requests. A cluster works while the ranges of its brokers overlap. Since version 2 quotas, users, tokens and
+settings are in parts."""
 _ATTEMPTS: Final = 10
 _UNREGISTERED: Final = b"unregistered"
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import zlib
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, ItemsView, Iterator, Mapping
 from itertools import chain
 from typing import Final, Generic, TypeVar
 
@@ -31,6 +31,9 @@ class Parted(Mapping[K, V]):
 
     def __len__(self) -> int:
         return sum(map(len, self.parts))
+
+    def items(self) -> ItemsView[K, V]:
+        return _Items(self)
 
     def __eq__(self, other: object) -> bool:
         if isinstance(other, Parted):
@@ -60,6 +63,15 @@ class Parted(Mapping[K, V]):
     def number_of(self, key: K) -> int:
         """Returns the number of the part that has a key, if the mapping has it."""
         return zlib.crc32(self._text_of(key).encode("utf-8", "surrogatepass")) % PARTS
+
+
+class _Items(ItemsView[K, V]):
+    """The entries, part by part: no key's part has to be computed."""
+
+    _mapping: Parted[K, V]
+
+    def __iter__(self) -> Iterator[tuple[K, V]]:
+        return chain.from_iterable(part.items() for part in self._mapping.parts)
 
 
 class PartedEdit(Generic[K, V]):

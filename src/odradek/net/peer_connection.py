@@ -21,6 +21,7 @@ from typing import TYPE_CHECKING, Final, NamedTuple, cast
 
 from odradek.model.errors import ErrorCode, ErrorValue, KafkaError, OdradekError
 from odradek.model.lazy import lazy
+from odradek.model.ports import check_port
 from odradek.model.version import __version__
 from odradek.protocol import (
     Api,
@@ -124,6 +125,7 @@ class PeerConnection(asyncio.BufferedProtocol):
         """
         connection = cls(peer, client_id=client_id, now=now, on_lost=on_lost)
         try:
+            check_port(address[1])
             async with asyncio.timeout(timeout_s):
                 loop = asyncio.get_running_loop()
                 if security is None:
@@ -134,6 +136,9 @@ class PeerConnection(asyncio.BufferedProtocol):
         except TimeoutError as error:
             connection.close()
             raise PeerUnreachable(f"{peer} did not answer within {timeout_s:g} s") from error
+        except OverflowError as error:
+            connection.close()
+            raise PeerUnreachable(f"{peer}: {error}") from error
         except OSError as error:
             connection.close()
             raise PeerUnreachable(f"{peer}: {error}", refused=_was_refused(error)) from error

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import asyncio
-import importlib.util
 from collections.abc import Callable, Coroutine
 from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 from odradek.model.errors import ConfigError
 from odradek.model.lazy import lazy
+from odradek.telemetry import events
 
 if TYPE_CHECKING:
     import uvloop
@@ -17,6 +17,7 @@ else:
 
 T = TypeVar("T")
 
+_log = events.get("runtime")
 AUTO: Final = "auto"
 ASYNCIO: Final = "asyncio"
 UVLOOP: Final = "uvloop"
@@ -27,7 +28,7 @@ def run_on_loop(main: Coroutine[Any, Any, T], choice: str = AUTO) -> T:
     """Runs a coroutine on a new event loop, like `asyncio.run`. Raises ConfigError for uvloop where it is not installed."""
     try:
         factory = loop_factory(choice)
-    except ConfigError:
+    except BaseException:
         main.close()
         raise
     with asyncio.Runner(loop_factory=factory) as runner:
@@ -38,11 +39,14 @@ def loop_factory(choice: str) -> Callable[[], asyncio.AbstractEventLoop] | None:
     """Returns what makes the event loop; None for asyncio's own."""
     if choice == ASYNCIO:
         return None
-    if importlib.util.find_spec(UVLOOP) is None:
+    try:
+        factory: Callable[[], asyncio.AbstractEventLoop] = uvloop.new_event_loop
+    except ImportError as error:  # it is not installed, or not for this machine
         if choice == AUTO:
+            if not isinstance(error, ModuleNotFoundError):
+                _log.warning("uvloop_not_used", reason=str(error))
             return None
         raise ConfigError(
-            "odradek.event.loop=uvloop needs the package uvloop: pip install uvloop, or set it to auto"
-        )
-    factory: Callable[[], asyncio.AbstractEventLoop] = uvloop.new_event_loop
+            f"odradek.event.loop=uvloop needs the package uvloop ({error}): pip install uvloop, or set it to auto"
+        ) from error
     return factory

@@ -118,11 +118,11 @@ class Quotas:
         if len(parts) != len(self._parts):
             self._limits.clear()
             self._parts = ({},) * len(parts)
-        for before, after in zip(self._parts, parts, strict=True):
+        for number, (before, after) in enumerate(zip(self._parts, parts, strict=True)):
             if after is not before:
                 self._replace(before, after)
+                self._parts = (*self._parts[:number], after, *self._parts[number + 1 :])
                 yield
-        self._parts = parts
         self._limits = {kind: entities for kind, entities in self._limits.items() if entities}
         for kind, measures in self._measures.items():
             if kind not in self._limits:
@@ -138,7 +138,7 @@ class Quotas:
         for entity, values in before.items():
             if after.get(entity) != values:
                 for key in values:
-                    del self._limits[QuotaKind(key)][entity]
+                    self._limits.get(QuotaKind(key), {}).pop(entity, None)
         for entity, values in after.items():
             if before.get(entity) != values:
                 for key, limit in values.items():

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import time
 from collections.abc import Callable
 from typing import Any
 
@@ -10,11 +11,24 @@ import pytest
 from tests.interop import logins
 
 from odradek import AsyncAdmin, AsyncConsumer, AsyncProducer, AsyncShareConsumer, NewTopic
+from odradek.client.network.connection import BrokerConnection
+from odradek.client.network.errors import BrokerUnreachableError
+from odradek.client.settings.address import Address
+from odradek.client.settings.settings import ClientSettings
+from odradek.net.peer_connection import PeerConnection, PeerUnreachable
+from odradek.runtime.real_clock import SystemClock
 
 uvloop = pytest.importorskip("uvloop", reason="absent: uvloop is not for this platform")
 SECONDS = 20.0
 LARGE = b"x" * 900_000
 """More than a socket takes at once."""
+
+
+class _Counted(asyncio.Protocol):
+    """Notes each connection."""
+
+    def __init__(self, accepted: list[object]) -> None:
+        accepted.append(self)
 
 
 def on_uvloop(main: Callable[[], Any]) -> Any:
@@ -84,3 +98,30 @@ def test_a_topic_is_made(bootstrap: str) -> None:
                 await admin.delete_topics(["made-on-uvloop"])
 
     assert "made-on-uvloop" in on_uvloop(main)
+
+
+def test_a_port_beyond_the_last_is_no_other_port() -> None:
+    """uvloop takes a port modulo 65536: an address of a broker's metadata must not lead to another service."""
+
+    async def main() -> list[object]:
+        accepted: list[object] = []
+        server = await asyncio.get_running_loop().create_server(lambda: _Counted(accepted), "127.0.0.1", 0)
+        wrong = server.sockets[0].getsockname()[1] + 65536
+        async with server:
+            with pytest.raises(BrokerUnreachableError, match="port"):
+                await BrokerConnection.open(
+                    Address("127.0.0.1", wrong), ClientSettings.of("127.0.0.1:1", {}), SystemClock()
+                )
+            with pytest.raises(PeerUnreachable, match="port"):
+                await PeerConnection.open(
+                    "a broker",
+                    ("127.0.0.1", wrong),
+                    client_id="test",
+                    now=time.monotonic,
+                    timeout_s=5.0,
+                    on_lost=lambda: None,
+                )
+            await asyncio.sleep(0.05)
+        return accepted
+
+    assert on_uvloop(main) == []

@@ -340,7 +340,7 @@ def _is_in_the_first_part(client_id: str) -> bool:
 
 
 async def test_quotas_that_take_more_bytes_than_a_registry_does_are_refused(wire: Any) -> None:
-    names = [name for name in (f"{number:030000}" for number in range(600)) if _is_in_the_first_part(name)][
+    names = [name for name in (f"{number:030000}" for number in range(3000)) if _is_in_the_first_part(name)][
         :30
     ]
     assert len(names) == 30

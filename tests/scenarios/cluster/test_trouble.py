@@ -61,7 +61,7 @@ def shared(tmp_path: Path) -> Path:
 
 
 @pytest.mark.parametrize(
-    ("speaks", "advice"), [((2, 3), "start it with the version"), ((0, 0), "one version at a time")]
+    ("speaks", "advice"), [((3, 4), "start it with the version"), ((1, 1), "one version at a time")]
 )
 async def test_a_broker_of_a_version_that_the_others_cannot_talk_to_is_refused_in_one_line(
     scene: Any, shared: Path, neighbour: EmbeddedRegistry, speaks: tuple[int, int], advice: str
@@ -81,7 +81,9 @@ async def test_a_broker_joins_one_of_another_version_that_it_can_talk_to(
     scene: Any, shared: Path, neighbour: EmbeddedRegistry
 ) -> None:
     """A rolling upgrade: the next version speaks this one's language, too."""
-    other = Registration(broker_id=BrokerId(2), directory_id="d2", host="there", port=9, speaks=(1, 2))
+    other = Registration(
+        broker_id=BrokerId(2), directory_id="d2", host="there", port=9, speaks=(SPEAKS[1], SPEAKS[1] + 1)
+    )
     await register(neighbour, other)
     await scene.start(odradek_registry_dir=str(shared), node_id="1")
     await neighbour.sync()
@@ -90,5 +92,5 @@ async def test_a_broker_joins_one_of_another_version_that_it_can_talk_to(
         for broker_id, (registration_bytes, _) in (await registered(neighbour)).items()
     } == {
         BrokerId(1): SPEAKS,
-        BrokerId(2): (1, 2),
+        BrokerId(2): (SPEAKS[1], SPEAKS[1] + 1),
     }

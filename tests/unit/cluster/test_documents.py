@@ -98,6 +98,7 @@ async def test_what_an_earlier_commit_stored_whole_is_read_and_changed(
     assert before.scram_users.seed == "s"
     assert before.scram_users.credential("ann", "SCRAM-SHA-256") is not None
     assert before.resource_configs[32, "g"] == {"consumer.session.timeout.ms": "50000"}
+    assert b"ann" in cluster.tree.nodes["/scram"].data
     gone = (("user", f"{7:0100d}"),)
     cluster.brokers[1].session.fails[:] = fails
     for _ in range(len(fails) + 1):
@@ -111,7 +112,25 @@ async def test_what_an_earlier_commit_stored_whole_is_read_and_changed(
         after = cluster.controller.latest
         assert set(before.client_quotas) - set(after.client_quotas) == {gone}
         assert after.scram_users == before.scram_users
+        assert cluster.tree.nodes["/quotas"].data == b""
         await cluster.elect(cluster.brokers[2])
+
+
+async def test_a_whole_document_counts_until_all_of_its_parts_are_stored(cluster: Any) -> None:
+    """A controller ended half-way, and one of an earlier commit changed the whole document."""
+    (document,) = (known for known in CLIENT_QUOTAS.parts if known.path.endswith("/0"))
+    broker = cluster.session()
+    await broker.commit([Create(path="/quotas", data=json.dumps(FORMER["/quotas"]).encode())])
+    await broker.commit(
+        [Create(path=document.path, data=b'[[[["user","half-way"]],{"producer_byte_rate":1.0}]]')]
+    )
+    await cluster.start(1)
+    assert (("user", "half-way"),) not in cluster.controller.latest.client_quotas
+    await cluster.controller.alter(
+        CLIENT_QUOTAS, lambda quotas: quotas.with_changes({(("user", "new"),): {}})
+    )
+    await cluster.elect(cluster.brokers[1])
+    assert len(cluster.controller.latest.client_quotas) == 8_001
 
 
 @pytest.mark.parametrize("failure", ["before", "after"])

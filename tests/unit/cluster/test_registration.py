@@ -8,6 +8,7 @@ import pytest
 
 from odradek.cluster.registration import (
     CLUSTER_ID,
+    SPEAKS,
     Registration,
     join_cluster,
     register,
@@ -19,6 +20,7 @@ from odradek.model.errors import ErrorCode, KafkaError
 from odradek.model.ids import BrokerId
 from odradek.registry import RegistryConflict
 
+NEXT = SPEAKS[1] + 1
 ONE = Registration(
     broker_id=BrokerId(1),
     directory_id="d1",
@@ -114,17 +116,19 @@ async def test_a_broker_may_say_something_new_about_itself(cluster: Any) -> None
 
 async def test_a_broker_that_no_one_here_understands_is_refused(cluster: Any) -> None:
     await register(cluster.session(), ONE)
-    newer = Registration(broker_id=BrokerId(2), directory_id="d2", host="h", port=1, speaks=(2, 3))
+    newer = Registration(broker_id=BrokerId(2), directory_id="d2", host="h", port=1, speaks=(NEXT, NEXT + 1))
     with pytest.raises(KafkaError, match="one version at a time") as refused:
         await register(cluster.session(), newer)
     assert refused.value.code is ErrorCode.INVALID_REGISTRATION
-    nearer = Registration(broker_id=BrokerId(2), directory_id="d2", host="h", port=1, speaks=(1, 2))
+    nearer = Registration(
+        broker_id=BrokerId(2), directory_id="d2", host="h", port=1, speaks=(SPEAKS[1], NEXT)
+    )
     await register(cluster.session(), nearer)
 
 
 async def test_a_broker_that_is_too_old_gets_an_error(cluster: Any) -> None:
-    await register(cluster.session(), replace(ONE, speaks=(2, 3)))
-    older = Registration(broker_id=BrokerId(2), directory_id="d2", host="h", port=1, speaks=(1, 1))
+    await register(cluster.session(), replace(ONE, speaks=(NEXT, NEXT + 1)))
+    older = Registration(broker_id=BrokerId(2), directory_id="d2", host="h", port=1, speaks=SPEAKS)
     with pytest.raises(KafkaError, match="too old: start it with the version that the others run") as refused:
         await register(cluster.session(), older)
     assert refused.value.code is ErrorCode.INVALID_REGISTRATION

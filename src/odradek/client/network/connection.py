@@ -31,6 +31,7 @@ from odradek.client.settings.address import Address
 from odradek.client.settings.settings import ClientSettings
 from odradek.model.errors import ConfigError, ErrorCode, ErrorValue, KafkaError
 from odradek.model.lazy import lazy
+from odradek.model.ports import check_port
 from odradek.model.version import __version__
 from odradek.protocol import (
     Api,
@@ -412,6 +413,7 @@ class BrokerConnection(asyncio.BufferedProtocol):
 
 async def _connect(address: Address, protocol: asyncio.BaseProtocol) -> None:
     try:
+        check_port(address.port)
         await asyncio.get_running_loop().create_connection(lambda: protocol, address.host, address.port)
     except (ValueError, OverflowError) as error:  # no host has such a name, or such a port
         raise BrokerUnreachableError(connect_problem(address, error)) from error

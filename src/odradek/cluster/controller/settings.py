@@ -79,7 +79,7 @@ class SettingChanges:
         for part in document.parts:
             writes.append((part, self._changes.store.document(part, part.data(part.of(image)))))
             await asyncio.sleep(0)
-        writes.append((document, self._changes.store.completion(document)))
+        writes.append((document, self._changes.store.emptied(document)))
         for portion in in_commits(writes):
             await self._changes.commit([operation for _, operation in portion], self._changes.image)
 

@@ -86,7 +86,7 @@ class ClusterStore:
         for documents in _in_turns(await self._stored_documents(), _READS_AT_ONCE):
             nodes = await asyncio.gather(*(self._read(document.path) for document in documents))
             for document, node in zip(documents, nodes, strict=True):
-                if node is not None:
+                if node is not None and not self._is_superseded(document):
                     image = document.load(image, node)
         self.is_uncertain = False
         return image
@@ -96,19 +96,24 @@ class ClusterStore:
         self._former.clear()
         for parted in PARTED_DOCUMENTS:
             node = await self._read(parted.path)
-            if node is None or not node.data or await self._read(parted.complete_path) is not None:
+            if node is None or not node.data:
                 continue
             image = parted.load_former(image, node)
             self._former.add(parted.path)
         return image
 
+    def _is_superseded(self, part: Document[Any]) -> bool:
+        """Tells whether the one document of an earlier commit still counts in place of this part."""
+        return any(part.path.startswith(f"{path}/") for path in self._former)
+
     def is_former(self, document: Stored[Any]) -> bool:
         """Tells whether a document is stored as earlier commits stored it: its parts have to be written, all of them."""
         return document.path in self._former
 
-    def completion(self, document: PartedDocument[Any]) -> Operation:
-        """Notes that a document is stored in parts."""
-        return self._write_of(document.complete_path, b"1")
+    def emptied(self, document: PartedDocument[Any]) -> Operation:
+        """Empties the one document of an earlier commit, whose parts are stored: nothing of it comes back, and what is deleted
+        later is not found in it."""
+        return self._write_of(document.path, b"")
 
     async def _stored_documents(self) -> list[Document[Any]]:
         """Returns the documents that may be in the registry. Those that are parts of something are listed by their parent,
@@ -256,9 +261,9 @@ class ClusterStore:
             match operation:
                 case Create(path=path):
                     self._versions[path] = 0
-                    self._former.discard(path.removesuffix("/complete"))
                 case Put(path=path, version=version):
                     self._versions[path] = version + 1
+                    self._former.discard(path)
                 case Delete(path=path):
                     self._versions.pop(path, None)
 

@@ -11,7 +11,6 @@ from typing import Final
 
 from odradek.config.files.providers import PREFIX, PROVIDERS, resolved
 from odradek.config.listening.listeners import (
-    PORT_MAX,
     Listener,
     format_address,
     parse_host_port,
@@ -20,6 +19,7 @@ from odradek.config.listening.listeners import (
     want_one_port,
 )
 from odradek.model.errors import ConfigError
+from odradek.model.ports import PORT_MAX
 
 LISTENERS: Final = "listeners"
 ADVERTISED: Final = "advertised.listeners"

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Final
 from odradek.model.errors import ConfigError
 from odradek.model.java_numbers import trimmed
 from odradek.model.lazy import lazy
+from odradek.model.ports import PORT_MAX
 
 if TYPE_CHECKING:
     import ipaddress
@@ -19,7 +20,7 @@ else:
     urls = lazy("urllib.parse")
 
 SECURITY_PROTOCOLS: Final = ("PLAINTEXT", "SSL", "SASL_PLAINTEXT", "SASL_SSL")
-PORT_MAX: Final = 65535
+
 
 _ADDRESS = re.compile(r"(?P<name>[^:/\s]+)://(?P<host>\[[^\]]*\]|[^\[\]:/\s]*):(?P<port>[0-9]{1,5})\Z")
 

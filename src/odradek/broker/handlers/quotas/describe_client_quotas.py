@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 from odradek.broker.requests.context import ApiHandler, BrokerContext, RequestContext
 from odradek.model.errors import ErrorCode, KafkaError
 from odradek.protocol.messages.quotas.describe_client_quotas import (
@@ -11,10 +13,10 @@ from odradek.protocol.messages.quotas.describe_client_quotas import (
     EntryData,
     ValueData,
 )
-from odradek.security.quota_entities import Filter
+from odradek.security.quota_entities import Entity, Filter
 
 
-def handle(
+async def handle(
     broker: BrokerContext, context: RequestContext, request: DescribeClientQuotasRequest
 ) -> DescribeClientQuotasResponse:
     try:
@@ -27,17 +29,23 @@ def handle(
         )
     except KafkaError as error:
         return DescribeClientQuotasResponse(error_code=error.code, error_message=error.message, entries=None)
+    turn = broker.turns.begin()
+    entries: list[EntryData] = []
+    for entity, limits in broker.image.client_quotas.items():
+        await turn.step()
+        if wanted.accepts(entity):
+            entries.append(_entry(entity, limits))
     return DescribeClientQuotasResponse(
         error_code=ErrorCode.NONE,
         error_message=None,
-        entries=[
-            EntryData(
-                entity=[EntityData(entity_type=kind, entity_name=name) for kind, name in entity],
-                values=[ValueData(key=key, value=value) for key, value in limits.items()],
-            )
-            for entity, limits in broker.image.client_quotas.items()
-            if wanted.accepts(entity)
-        ],
+        entries=entries,
+    )
+
+
+def _entry(entity: Entity, limits: Mapping[str, float]) -> EntryData:
+    return EntryData(
+        entity=[EntityData(entity_type=kind, entity_name=name) for kind, name in entity],
+        values=[ValueData(key=key, value=value) for key, value in limits.items()],
     )
 
 
