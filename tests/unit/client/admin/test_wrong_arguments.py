@@ -52,6 +52,23 @@ async def test_a_wrong_type_is_one_line_that_names_the_parameter(method: str) ->
             "alter_users: changes['ann'].password must be str, not bytes",
         ),
         (
+            lambda admin: admin.list_config_resources([3]),
+            "list_config_resources: kinds[0] must be ResourceType: TOPIC (2), BROKER (4), BROKER_LOGGER (8),"
+            " CLIENT_METRICS (16), GROUP (32); not 3",
+        ),
+        (
+            lambda admin: admin.elect_leaders([["t", 0, 0]]),
+            "elect_leaders: partitions[0] must be TopicPartition, not list",
+        ),
+        (
+            lambda admin: admin.elect_leaders([["t", "0"]]),
+            "elect_leaders: partitions[0].partition must be int, not str",
+        ),
+        (
+            lambda admin: admin.list_topics(timeout_s=10**400),
+            "list_topics: timeout_s must be a number up to 1.8e+308, not a larger one",
+        ),
+        (
             lambda admin: admin.list_topics(timeout_s=float("nan")),
             "timeout_s must be 0 or more seconds, not nan",
         ),
