@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+import json
+import re
+from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from pyspark.sql import Column, DataFrame
@@ -30,6 +32,13 @@ _HARMLESS: Final = frozenset(
 _ARITHMETIC: Final = frozenset({"Add", "Subtract", "Multiply"})
 _WRAPPING: Final = frozenset({"tinyint", "smallint", "int", "bigint", "float", "double"})
 """Types whose arithmetic overflows without an error, unless `spark.sql.ansi.enabled` says otherwise."""
+_NUMBERS: Final = ("byte", "short", "integer", "long", "float", "double")
+"""Numbers as Spark's JSON names them, each before the wider ones."""
+_DIGITS: Final = {"byte": 3, "short": 5, "integer": 10, "long": 20}
+"""The precision of the decimal that holds every value of an integer."""
+_DECIMAL: Final = re.compile(r"decimal\(([0-9]+),(-?[0-9]+)\)")
+_PRINTED: Final = frozenset({*_NUMBERS, "boolean", "string", "date", "timestamp", "timestamp_ntz"})
+"""Types whose every value has a text. A decimal has, too."""
 
 _RULES: Final = (
     "ColumnPruning",
@@ -62,14 +71,19 @@ def try_eval(column: Column, rows: DataFrame) -> Column:
 
 def cannot_raise(columns: Sequence[Column], rows: DataFrame) -> bool:
     """Tells whether computing these columns of `rows` raises for no row, as far as their classes show it. Every class that is
-    not known here may raise, functions in Python among them.
+    not known here may raise, functions in Python among them. So may columns that Spark does not compute in one projection of
+    `rows`: the plan of a generator, a window or a function in SQL has expressions below the last node, too.
     """
     if not columns:
         return True
     selected: Any = rows.select(*columns)
-    expressions = selected._jdf.queryExecution().analyzed().expressions()
-    upcast = jvm_of(rows.sparkSession).org.apache.spark.sql.catalyst.expressions.Cast.canUpCast
-    return all(_is_harmless(expression, upcast) for expression in _elements(expressions))
+    java: Any = rows
+    plan = selected._jdf.queryExecution().analyzed()
+    if plan.getClass().getSimpleName() != "Project":
+        return False
+    if not plan.child().fastEquals(java._jdf.queryExecution().analyzed()):
+        return False
+    return all(_is_harmless(expression) for expression in _elements(plan.expressions()))
 
 
 def _elements(sequence: Any) -> Iterator[Any]:
@@ -78,19 +92,77 @@ def _elements(sequence: Any) -> Iterator[Any]:
         yield sequence.apply(index)
 
 
-def _is_harmless(expression: Any, upcast: Callable[[Any, Any], bool]) -> bool:
+def _is_harmless(expression: Any) -> bool:
     package, _, name = expression.getClass().getName().rpartition(".")
     if package != _EXPRESSIONS:
         return False
     if name in _LEAVES:
         return True
     if name == "Cast":
-        harmless = upcast(expression.child().dataType(), expression.dataType())
+        source, target = (json.loads(end.dataType().json()) for end in (expression.child(), expression))
+        harmless = _casts_every_value(source, target)
     elif name in _ARITHMETIC:
         harmless = not expression.failOnError() and expression.dataType().simpleString() in _WRAPPING
     else:
         harmless = name in _HARMLESS
-    return harmless and all(_is_harmless(child, upcast) for child in _elements(expression.children()))
+    return harmless and all(_is_harmless(child) for child in _elements(expression.children()))
+
+
+def _casts_every_value(source: Any, target: Any) -> bool:
+    """Tells whether a cast between two types, in Spark's JSON, raises for no value, with ANSI mode and without, in every time
+    zone.
+
+    Spark's own `canUpCast` promises less: it has dates cast to timestamps, and timestamps to those without a zone, whose range
+    is narrower in some zones.
+    """
+    if source in (target, "void"):
+        return True
+    if isinstance(source, str) and isinstance(target, str):
+        if target == "string":
+            return source in _PRINTED or _DECIMAL.fullmatch(source) is not None
+        return _is_wider(source, target)
+    if isinstance(source, str) or isinstance(target, str) or source["type"] != target["type"]:
+        return False
+    return _casts_every_part(source, target)
+
+
+def _casts_every_part(source: Mapping[str, Any], target: Mapping[str, Any]) -> bool:
+    """Tells the same of two arrays, maps or structs. What may be null is cast to what may be null."""
+    match source["type"]:
+        case "array":
+            parts = [("elementType", "containsNull")]
+        case "map":
+            parts = [("keyType", ""), ("valueType", "valueContainsNull")]
+        case "struct":
+            pairs = list(zip(source["fields"], target["fields"], strict=False))
+            return len(source["fields"]) == len(target["fields"]) and all(
+                _casts_every_value(old["type"], new["type"]) and old["nullable"] <= new["nullable"]
+                for old, new in pairs
+            )
+        case _:
+            return False
+    return all(
+        _casts_every_value(source[kind], target[kind])
+        and (not nullable or source[nullable] <= target[nullable])
+        for kind, nullable in parts
+    )
+
+
+def _is_wider(source: str, target: str) -> bool:
+    """Tells whether a type of numbers holds every value of another, if only roughly: a double has fewer digits than a long."""
+    if source in _NUMBERS and target in _NUMBERS:
+        return _NUMBERS.index(source) <= _NUMBERS.index(target)
+    wide = _DECIMAL.fullmatch(target)
+    if wide is None:
+        return False
+    precision, scale = map(int, wide.groups())
+    if source in _DIGITS:
+        return scale >= 0 and precision - scale >= _DIGITS[source]
+    narrow = _DECIMAL.fullmatch(source)
+    if narrow is None:
+        return False
+    old_precision, old_scale = map(int, narrow.groups())
+    return precision - scale >= old_precision - old_scale and scale >= old_scale
 
 
 def simplified(rows: DataFrame) -> DataFrame:
