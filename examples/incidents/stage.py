@@ -1,7 +1,8 @@
 """What the ten incidents share: a cluster with metrics, actors in the background, the command line, and the play itself.
 
 An incident is a script with one `Incident`. Run as a program it makes the incident, shows in three steps how it is found
-and mended, and waits at each until you press Enter; with `--no-wait` it goes through at once. Nothing outlives it.
+and mended, and waits at each, and at the end, until you press Enter; with `--no-wait` it goes through at once. Nothing outlives
+it.
 """
 
 from __future__ import annotations
@@ -225,6 +226,8 @@ def play(incident: Incident) -> None:
             show(stage, step, waits=waits)
         stage.until(lambda: incident.is_over(stage), "the figures are as before")
         print("\nIt is over: the figures are as before.", flush=True)
+        if waits:
+            input("  (Enter ends the brokers; look at the console before) ")
 
 
 def show(stage: Stage, step: Step, *, waits: bool) -> None:

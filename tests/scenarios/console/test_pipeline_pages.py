@@ -150,6 +150,20 @@ async def test_a_pipeline_has_its_graph_versions_and_log(browser: Browser, pipel
     assert (await browser.get(PATH, params={"name": "broken"})).status_code == 502
 
 
+async def test_a_pipeline_that_runs_again_shows_its_failure_as_a_past_one(
+    broker: LocalBroker, browser: Browser, pipelines: None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(pipeline_reading, "FRESH_MS", 0)
+    failing = (await browser.get(PATH, params={"name": "copy"})).text
+    assert "Failed at 1970-01-01 00:00:04.000 (UTC), 3 times in a row:" in failing
+    mended = status("copy", failure=RunFailure(line="ValueError: x", at_ms=4_000))
+    await asyncio.to_thread(publish, broker, "copy", mended)
+    async with asyncio.timeout(60):
+        while "times in a row" in (text := (await browser.get(PATH, params={"name": "copy"})).text):
+            await asyncio.sleep(0.1)
+    assert "It has not failed since 1970-01-01 00:00:04.000 (UTC)." in text
+
+
 async def test_rates_come_from_two_moments(
     broker: LocalBroker, browser: Browser, pipelines: None, monkeypatch: pytest.MonkeyPatch
 ) -> None:
