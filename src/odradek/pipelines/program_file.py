@@ -118,7 +118,7 @@ def outline_of_file(
 
     `environment` is added to ours; `suffix` is that of its outputs; `sources` limits the directories it may come from.
     """
-    words = [sys.executable, "-m", "odradek.pipelines.outlining"]
+    words = [sys.executable, "-P", "-m", "odradek.pipelines.outlining"]
     order: dict[str, Any] = {"suffix": suffix, "file": str(file), "args": list(args)}
     if sources is not None:
         order["directories"] = list(sources.directories)

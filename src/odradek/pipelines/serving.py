@@ -202,7 +202,7 @@ def runner_command(document: PipelineDocument) -> Callable[[int, int], list[str]
 
     def words(commands: int, reports: int) -> list[str]:
         return [
-            *(sys.executable, "-m", "odradek.pipelines.runner", "--name", document.name),
+            *(sys.executable, "-P", "-m", "odradek.pipelines.runner", "--name", document.name),
             *("--commands", str(commands), "--reports", str(reports)),
         ]
 

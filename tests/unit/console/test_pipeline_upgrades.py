@@ -33,7 +33,7 @@ def document(program: str) -> PipelineDocument:
 
 async def refusal(upgrades: PipelineUpgrades, file: str) -> str:
     with pytest.raises(WrongProgram) as caught:
-        await upgrades.program(document(file), file, ())
+        await upgrades.program(document(file), file, (), by="ann")
     return str(caught.value)
 
 
@@ -51,7 +51,8 @@ async def test_a_text_that_is_no_path_is_refused_before_any_file_is_looked_at(
 
 
 @pytest.mark.parametrize(
-    "name", ["notes.txt", ".git/hooks/hook.py", ".venv/lib/x.py", "jobs/__pycache__/x.py", "shown.py/../notes.txt"]
+    "name",
+    ["notes.txt", ".git/hooks/hook.py", ".venv/lib/x.py", "jobs/__pycache__/x.py", "shown.py/../notes.txt"],
 )
 async def test_a_file_that_is_not_offered_is_not_run(
     upgrades: PipelineUpgrades, programs: Path, tmp_path: Path, name: str
@@ -84,4 +85,4 @@ async def test_programs_of_a_config_map_are_loaded(upgrades: PipelineUpgrades, p
     (programs / "copy.py").symlink_to("..data/copy.py")
     file = str(programs / "copy.py")
     assert upgrades.files() == [file]
-    assert (await upgrades.program(document(file), file, ())).file == file
+    assert (await upgrades.program(document(file), file, (), by="ann")).file == file

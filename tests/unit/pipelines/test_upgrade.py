@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import subprocess
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
@@ -12,6 +13,7 @@ from odradek.pipelines.document import PipelineDocument, PipelineVersion
 from odradek.pipelines.outline import ProgramKind, ProgramOutline
 from odradek.pipelines.outlining import outline_of_streams
 from odradek.pipelines.program_file import WrongProgram, outline_of_file
+from odradek.pipelines.serving import runner_command
 from odradek.pipelines.upgrade import ModeVerdict, UpgradeMode, verdicts
 from odradek.streams import Streams
 
@@ -218,3 +220,22 @@ def test_a_file_says_its_outline_or_what_is_wrong_with_it(tmp_path: Path) -> Non
     file.write_text("app = (")
     with pytest.raises(WrongProgram, match=r"program\.py, line 1: '\(' was never closed"):
         outline_of_file(file, [], {"ODRADEK_BOOTSTRAP": "127.0.0.1:1"})
+
+
+def test_the_working_directory_lends_no_modules_to_a_program(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A console or a supervisor may be started in a directory that others can write to."""
+    file, mark = tmp_path / "program.py", tmp_path / "mark"
+    file.write_text("def pipeline(spark): pass")
+    work = tmp_path / "work"
+    (work / "odradek").mkdir(parents=True)
+    for name in ("ipaddress.py", "odradek/__init__.py"):
+        (work / name).write_text(f"open({str(mark)!r}, 'w')")
+    monkeypatch.chdir(work)
+    assert outline_of_file(file, [], {}).kind is ProgramKind.PYSPARK
+    version = PipelineVersion(number=1, program=str(file), checkpoint="c", made_ms=1)
+    words = runner_command(PipelineDocument(name="p", versions=(version,)))(0, 1)
+    asks_for_help = [*words[: words.index("--name")], "--help"]
+    subprocess.run(asks_for_help, check=True, capture_output=True, timeout=100)
+    assert not mark.exists()

@@ -83,7 +83,7 @@ def repartition(name: str, partitions: int, state: str | None, bootstrap: str) -
     if "://" in place:
         raise ConfigError(f"the checkpoint of {name} is {place}, and only one on this machine can be divided")
     directory = Path(state or Path(default_data_directory()) / "pipelines").absolute() / place
-    words = [sys.executable, "-m", "odradek.pipelines.repartitioning", str(partitions), str(directory)]
+    words = [sys.executable, "-P", "-m", "odradek.pipelines.repartitioning", str(partitions), str(directory)]
     done = subprocess.run(words, capture_output=True, text=True, check=False)
     if done.returncode:
         lines = done.stderr.strip().splitlines() or ["it said nothing"]

@@ -129,10 +129,12 @@ class Admin:
         return self._loop.call(self._admin.list_topics(internal=internal, timeout_s=timeout_s))
 
     def describe_topics(
-        self, topics: Iterable[str] | None = None, *, timeout_s: float | None = None
+        self, topics: Iterable[str] | None = None, *, operations: bool = False, timeout_s: float | None = None
     ) -> dict[str, TopicDescription]:
-        """Describes topics: partitions, leaders and replicas. Without names: all that this user may see, Kafka's own too."""
-        return self._loop.call(self._admin.describe_topics(topics, timeout_s=timeout_s))
+        """Describes topics, by default all that this user may see; with `operations` also what it may do to each (KIP-430)."""
+        return self._loop.call(
+            self._admin.describe_topics(topics, operations=operations, timeout_s=timeout_s)
+        )
 
     # -- settings
 

@@ -150,11 +150,12 @@ class AsyncAdmin:
         return sorted(name for name, topic in response.results.items() if internal or not topic.internal)
 
     async def describe_topics(
-        self, topics: Iterable[str] | None = None, *, timeout_s: float | None = None
+        self, topics: Iterable[str] | None = None, *, operations: bool = False, timeout_s: float | None = None
     ) -> dict[str, TopicDescription]:
-        """Describes topics: partitions, leaders and replicas. Without names: all that this user may see, Kafka's own too."""
+        """Describes topics, by default all that this user may see; with `operations` also what it may do to each (KIP-430)."""
         names = None if topics is None else list(dict.fromkeys(topics))
-        response = await self._session.one("describe_topics", timeout_s, requests.describe_topics(names))
+        exchange = requests.describe_topics(names, operations)
+        response = await self._session.one("describe_topics", timeout_s, exchange)
         return Failures("describe_topics", response.errors if names else {}).raise_or(response.results)
 
     # -- settings

@@ -168,10 +168,11 @@ def create_partitions(wanted: dict[str, int], validate_only: bool, timeout_s: fl
     return Exchange(request=request, answer=CreatePartitionsResponse, read=read)
 
 
-def describe_topics(names: list[str] | None) -> Exchange:
+def describe_topics(names: list[str] | None, operations: bool = False) -> Exchange:
     request = MetadataRequest(
         topics=None if names is None else [MetadataRequestTopic(name=name) for name in names],
         allow_auto_topic_creation=False,
+        include_topic_authorized_operations=operations,
     )
 
     def read(metadata_response: MetadataResponse) -> CallOutcome:
@@ -199,6 +200,16 @@ def _topic(topic: MetadataResponseTopic) -> TopicDescription:
             )
             for partition in sorted(topic.partitions, key=lambda partition: partition.partition_index)
         ),
+        authorized_operations=_operations_of(topic.topic_authorized_operations),
+    )
+
+
+def _operations_of(bits: int) -> ClusterOperations:
+    """Returns the operations of a field of KIP-430; None where the broker does not say."""
+    if bits == _UNREPORTED:
+        return None
+    return frozenset(
+        operation for operation in AclOperation if operation > AclOperation.ALL and bits >> operation & 1
     )
 
 
@@ -358,11 +369,8 @@ def cluster_operations() -> Exchange:
         if response.error_code:
             code = ErrorCode.of(response.error_code)
             raise KafkaError(code, response.error_message or code.meaning)
-        bits = response.cluster_authorized_operations
-        operations = frozenset(
-            operation for operation in AclOperation if operation > AclOperation.ALL and bits >> operation & 1
-        )
-        return CallOutcome(results={"operations": None if bits == _UNREPORTED else operations}, errors={})
+        operations = _operations_of(response.cluster_authorized_operations)
+        return CallOutcome(results={"operations": operations}, errors={})
 
     request = DescribeClusterRequest(include_cluster_authorized_operations=True)
     return Exchange(request=request, answer=DescribeClusterResponse, read=read)

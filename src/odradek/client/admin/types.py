@@ -59,6 +59,8 @@ class TopicDescription:
     topic_id: UUID
     internal: bool
     partitions: tuple[PartitionDescription, ...]
+    authorized_operations: frozenset[AclOperation] | None = None
+    """What this client may do to the topic (KIP-430); None where it was not asked for, or the broker does not say."""
 
     @property
     def topic_partitions(self) -> tuple[TopicPartition, ...]:

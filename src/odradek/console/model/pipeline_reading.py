@@ -24,8 +24,10 @@ from odradek.console.model.pipeline_figures import (
 )
 from odradek.model.errors import ErrorCode, KafkaError
 from odradek.model.ids import TopicPartition
+from odradek.pipelines.document import PIPELINES_TOPIC
 from odradek.pipelines.membership import supervisor_of
 from odradek.pipelines.store import PipelineStore
+from odradek.protocol.acls import AclOperation
 from odradek.runtime.ports import Clock
 
 FRESH_MS: Final = 3_000
@@ -84,6 +86,20 @@ class PipelineReader:
             self._under_way = asyncio.get_running_loop().create_task(asyncio.to_thread(self._read))
         self._reading = self._with_rates(await asyncio.shield(self._under_way))
         return self._reading
+
+    async def check_may_write(self) -> None:
+        """Raises TOPIC_AUTHORIZATION_FAILED where the user may not write pipelines, or the brokers do not say."""
+
+        def operations() -> frozenset[AclOperation] | None:
+            with self._store() as store:
+                described = store.admin.describe_topics([PIPELINES_TOPIC], operations=True)
+                return described[PIPELINES_TOPIC].authorized_operations
+
+        if AclOperation.WRITE not in (await asyncio.to_thread(operations) or ()):
+            raise KafkaError(
+                ErrorCode.TOPIC_AUTHORIZATION_FAILED,
+                f"an upgrade runs a program on this machine: it needs the right to write topic {PIPELINES_TOPIC}",
+            )
 
     async def change(self, work: Callable[[PipelineStore], T]) -> T:
         """Calls `work` with the store, on a thread; one change at a time. The next reading is a fresh one."""

@@ -21,6 +21,9 @@ from odradek.pipelines.document import PipelineDocument
 from odradek.pipelines.program_file import ProgramSources, WrongProgram, is_within, outline_of_file
 from odradek.pipelines.store import PipelineConflict, PipelineStore
 from odradek.pipelines.upgrade import ModeVerdict, UpgradeMode
+from odradek.telemetry import events
+
+_log = events.get("console")
 
 FILES_MAX: Final = 500
 """The programs that a page offers."""
@@ -77,7 +80,7 @@ class PipelineUpgrades:
         return programs
 
     async def program(
-        self, document: PipelineDocument, file: str, args: tuple[str, ...]
+        self, document: PipelineDocument, file: str, args: tuple[str, ...], *, by: str
     ) -> upgrading.NextProgram:
         """Loads a program in a process of its own. WrongProgram; KafkaError while another one is being loaded."""
         _check_path(file)
@@ -89,6 +92,9 @@ class PipelineUpgrades:
 
         def load() -> upgrading.NextProgram:
             self._check(file)
+            _log.info(
+                "pipeline_program_loaded", by=by, pipeline=document.name, file=file, arguments=len(args)
+            )
             outline = outline_of_file(
                 Path(file), args, self._environment, sources=self._sources, limit_s=LOADING_S
             )

@@ -43,7 +43,9 @@ async def upgrade(visit: Visit) -> Response:
     try:
         args, swap_lag = _arguments(visit), _swap_lag(visit)
         mode = UpgradeMode(visit.form["mode"]) if "mode" in visit.form else None
-        program = await within(visit, upgrades.program(document, file, args), _LOADING_WAIT_S)
+        program = await within(
+            visit, upgrades.program(document, file, args, by=_user(visit)), _LOADING_WAIT_S
+        )
         pipelines = visit.model.pipelines
         if mode is None:
             plan = await within(
@@ -52,7 +54,7 @@ async def upgrade(visit: Visit) -> Response:
                 _CHANGE_WAIT_S,
             )
             return await _form_page(visit, document, plan=plan)
-        by, now_ms = f"{visit.principal or 'anyone'} in the console", visit.console.clock.wall_ms()
+        by, now_ms = f"{_user(visit)} in the console", visit.console.clock.wall_ms()
         await within(
             visit,
             pipelines.change(
@@ -77,10 +79,16 @@ async def upgrade(visit: Visit) -> Response:
     return visit.redirect(pipeline_path(document.name), "pipeline_upgraded")
 
 
+def _user(visit: Visit) -> str:
+    return visit.principal or "anyone"
+
+
 async def _document(visit: Visit) -> PipelineDocument:
     if not visit.console.upgrades.is_offered:
         raise KafkaError(ErrorCode.RESOURCE_NOT_FOUND, visit.catalogue.text("upgrade.not_offered"))
     reading = await within(visit, visit.model.pipelines.read(), WAIT_S)
+    if not visit.console.options.read_only:
+        await within(visit, visit.model.pipelines.check_may_write(), WAIT_S)
     return reading.of(visit.query.get("name", ""))[0].document
 
 

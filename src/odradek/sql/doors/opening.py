@@ -152,6 +152,7 @@ class SparkDoors:
         with theirs:
             process = await asyncio.create_subprocess_exec(
                 sys.executable,
+                "-P",
                 "-m",
                 "odradek.sql.doors.doors_process",
                 str(theirs.fileno()),

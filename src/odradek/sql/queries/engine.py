@@ -319,6 +319,7 @@ class SqlEngine:
         with theirs:
             self._process = await asyncio.create_subprocess_exec(
                 sys.executable,
+                "-P",
                 "-m",
                 "odradek.sql.queries.engine_process",
                 str(theirs.fileno()),

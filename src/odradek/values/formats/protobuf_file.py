@@ -117,7 +117,7 @@ def _compiled(path: Path) -> bytes:
         )
     with tempfile.TemporaryDirectory() as directory:
         out = Path(directory) / "descriptors"
-        command = [sys.executable, "-m", "grpc_tools.protoc", f"-I{path.parent}", "--include_imports"]
+        command = [sys.executable, "-P", "-m", "grpc_tools.protoc", f"-I{path.parent}", "--include_imports"]
         done = subprocess.run(
             [*command, f"--descriptor_set_out={out}", path.name],
             capture_output=True,
