@@ -17,7 +17,13 @@ from tests.kit.waiting import until
 from odradek.console.pictures.result_chart import BARS_MAX, WIDTH, chart_choice, result_chart
 from odradek.console.sql.access import THREADS_MAX, CallThreads
 from odradek.console.sql.editor_text import EditorRefusal, RunSettings, editor_run
-from odradek.console.sql.listing import query_description, query_lines, source_description, source_lines
+from odradek.console.sql.listing import (
+    GROUP_ID_CHARS_MAX,
+    query_description,
+    query_lines,
+    source_description,
+    source_lines,
+)
 from odradek.console.sql.live_queries import (
     LINE_BYTES_MAX,
     RESULT_BYTES_MAX,
@@ -235,6 +241,24 @@ def test_answers_of_other_servers_lack_members() -> None:
     )
     assert described is not None
     assert (described.rate, described.total, described.last) == ("1.50", "12", "")
+
+
+@pytest.mark.parametrize(
+    ("sent", "group_id"),
+    [
+        ("g", "g"),
+        ("x" * GROUP_ID_CHARS_MAX, "x" * GROUP_ID_CHARS_MAX),
+        ("x" * (GROUP_ID_CHARS_MAX + 1), ""),
+        ("x" * 40_000, ""),
+        ("a\ud800", ""),
+        (None, ""),
+    ],
+)
+def test_a_group_id_that_no_group_can_have_is_taken_for_none(sent: str | None, group_id: str) -> None:
+    (line,) = query_lines([{"queries": [{"id": "A", "consumerGroupId": sent}]}])
+    described = query_description([{"queryDescription": {"id": "A", "consumerGroupId": sent}}])
+    assert described is not None
+    assert (line.group_id, described.group_id) == (group_id, group_id)
 
 
 def test_charts_draw_what_is_a_number() -> None:

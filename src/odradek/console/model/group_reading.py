@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections import OrderedDict, deque
 from collections.abc import Awaitable, Callable, Iterable, Mapping
+from contextlib import suppress
 from typing import Final, NamedTuple, TypeVar
 
 from odradek.client import LATEST
@@ -18,12 +19,15 @@ from odradek.console.model.snapshot import UNKNOWN, GroupFigures, ModelSnapshot
 from odradek.model.errors import KafkaError, OdradekError
 from odradek.model.ids import TopicPartition
 from odradek.runtime.ports import Clock
+from odradek.runtime.shielded import outcome_of
 from odradek.telemetry import events
 
 _log = events.get("console")
 
 CALL_S: Final = 10.0
 DETAIL_AGE_MS: Final = 4_000
+LISTED_AGE_MS: Final = 30_000
+"""A group in a list may be that old where reading it again takes too long."""
 DETAILS_MAX: Final = 100
 DETAILS_AT_ONCE: Final = 8
 """The groups of one page that are read at the same time."""
@@ -65,6 +69,8 @@ class GroupReader:
         self._details: OrderedDict[str, GroupDetail] = OrderedDict()
         self._moments: dict[str, deque[_Moment]] = {}
         self._under_way: dict[str, asyncio.Task[GroupDetail]] = {}
+        self._begun_ms: OrderedDict[str, int] = OrderedDict()
+        """The wall clock at the beginning of the last reading of each group; those of the last `DETAILS_MAX` groups."""
 
     async def figures(self, names: list[str]) -> dict[str, GroupFigures]:
         """Returns state, members and lag of these groups; a group that is gone is left out."""
@@ -119,24 +125,46 @@ class GroupReader:
         if task is None:
             task = asyncio.get_running_loop().create_task(self._read_detail(name))
             self._under_way[name] = task
+            self._note_begin(name)
             task.add_done_callback(lambda _: self._under_way.pop(name, None))
-        return await asyncio.shield(task)
+        return await outcome_of(task)
 
-    async def details(self, names: Iterable[str]) -> dict[str, GroupDetail]:
-        """Returns all about several groups, some at a time; without those that are not there or not to be seen."""
+    def _note_begin(self, name: str) -> None:
+        self._begun_ms[name] = self._clock.wall_ms()
+        self._begun_ms.move_to_end(name)
+        while len(self._begun_ms) > DETAILS_MAX:
+            self._begun_ms.popitem(last=False)
+
+    async def details(self, names: Iterable[str], wait_s: float) -> dict[str, GroupDetail]:
+        """Returns all about several groups: those that are read within `wait_s`, and those that were read not long before.
+        Groups that are not there or not to be seen are left out.
+
+        The groups whose last reading began first are read first. So a caller that comes again is shown the others, however
+        slow some groups are.
+        """
         slots = asyncio.Semaphore(DETAILS_AT_ONCE)
+        read: dict[str, GroupDetail] = {}
+        recent: dict[str, GroupDetail] = {}
 
-        async def attempt(name: str) -> GroupDetail | None:
+        async def attempt(name: str) -> None:
             async with slots:
                 try:
-                    return await self.detail(name)
+                    read[name] = await self.detail(name)
                 except OdradekError as error:
+                    recent.pop(name, None)
                     _log.debug("console_part_unreadable", reason=explain(error))
-                    return None
 
-        wanted = list(dict.fromkeys(names))
-        read = await asyncio.gather(*map(attempt, wanted))
-        return {name: detail for name, detail in zip(wanted, read, strict=True) if detail is not None}
+        wanted = sorted(dict.fromkeys(names), key=lambda name: self._begun_ms.get(name, UNKNOWN))
+        recent.update((name, known) for name in wanted if (known := self._recent(name)) is not None)
+        with suppress(TimeoutError):  # a reading that has begun goes on, for the next caller
+            async with asyncio.timeout(wait_s):
+                await asyncio.gather(*map(attempt, wanted))
+        return recent | read
+
+    def _recent(self, name: str) -> GroupDetail | None:
+        known = self._details.get(name)
+        is_recent = known is not None and self._clock.wall_ms() - known.read_ms < LISTED_AGE_MS
+        return known if is_recent else None
 
     def forget(self, name: str) -> None:
         """Has the group read again by the next caller: something was changed."""

@@ -29,6 +29,7 @@ from odradek.pipelines.membership import supervisor_of
 from odradek.pipelines.store import PipelineStore
 from odradek.protocol.acls import AclOperation
 from odradek.runtime.ports import Clock
+from odradek.runtime.shielded import outcome_of
 
 FRESH_MS: Final = 3_000
 HISTORY_MS: Final = 60_000
@@ -84,7 +85,7 @@ class PipelineReader:
             return reading
         if self._under_way is None or self._under_way.done():
             self._under_way = asyncio.get_running_loop().create_task(asyncio.to_thread(self._read))
-        self._reading = self._with_rates(await asyncio.shield(self._under_way))
+        self._reading = self._with_rates(await outcome_of(self._under_way))
         return self._reading
 
     async def check_may_write(self) -> None:

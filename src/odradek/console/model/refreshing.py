@@ -43,6 +43,7 @@ from odradek.console.model.transaction_reading import read_long_transactions
 from odradek.console.model.troubles import Trouble, troubles_of
 from odradek.model.errors import OdradekError
 from odradek.runtime.ports import Clock
+from odradek.runtime.shielded import outcome_of
 from odradek.telemetry import events
 
 _log = events.get("console")
@@ -309,7 +310,7 @@ class ClusterModel:
             task = asyncio.get_running_loop().create_task(self._read_detail(name))
             self._under_way[name] = task
             task.add_done_callback(lambda _: self._under_way.pop(name, None))
-        return await asyncio.shield(task)
+        return await outcome_of(task)
 
     def forget_detail(self, name: str) -> None:
         """Has the topic read again by the next caller: something was changed."""

@@ -18,6 +18,7 @@ from odradek.console.sql.live_queries import SqlResult, SqlResults
 from odradek.console.sql.masked_sources import SOURCES, check_unmasked
 from odradek.model.safe_text import safe_json
 from odradek.runtime.ports import Clock
+from odradek.runtime.shielded import outcome_of
 from odradek.sql.rest_client import OpenQuery, RestClient, ServerRefusal, ServerUnreachable
 from odradek.sql.shell.names import KnownNames
 from odradek.sql.shell.rendering import TextTable, rendered
@@ -109,7 +110,7 @@ class SqlAccess:
             task = asyncio.get_running_loop().create_task(self._read(statements))
             self._under_way[statements] = task
             task.add_done_callback(lambda _: self._under_way.pop(statements, None))
-        return await asyncio.shield(task)
+        return await outcome_of(task)
 
     async def _read(self, statements: str) -> list[Entity]:
         entities = await self._call(READ_S, lambda: self._reader.execute(statements))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
@@ -11,6 +12,9 @@ from odradek.sql.shell.rendering import schema_text
 
 Entity = Mapping[str, Any]
 UNKNOWN_STATE: Final = "UNKNOWN"
+GROUP_ID_CHARS_MAX: Final = 249
+"""A longer id, or one that no request can have, is taken for none: the server may be anyone's."""
+_SURROGATE: Final = re.compile("[\ud800-\udfff]")
 _STATES_WORST_FIRST: Final = ("ERROR", "UNRESPONSIVE", UNKNOWN_STATE, "PAUSED", "RUNNING")
 
 
@@ -156,7 +160,7 @@ def query_description(entities: Iterable[Entity]) -> QueryDescription | None:
                     for error in reversed(errors)
                 ),
                 columns=_columns(query),
-                group_id=_text(query, "consumerGroupId"),
+                group_id=_group_id(query),
             )
     return None
 
@@ -177,7 +181,7 @@ def _query_line(query: Entity) -> QueryLine:
         problem=_text(errors[-1], "errorMessage") if count and errors else "",
         failure_count=count,
         failing_since_ms=_whole(query, "failingSince", -1),
-        group_id=_text(query, "consumerGroupId"),
+        group_id=_group_id(query),
     )
 
 
@@ -212,6 +216,12 @@ def _names(names: Sequence[Any] | None) -> tuple[str, ...]:
 def _text(entity: Entity, name: str) -> str:
     value = entity.get(name)
     return "" if value is None else str(value)
+
+
+def _group_id(query: Entity) -> str:
+    group_id = _text(query, "consumerGroupId")
+    is_sendable = len(group_id) <= GROUP_ID_CHARS_MAX and not _SURROGATE.search(group_id)
+    return group_id if is_sendable else ""
 
 
 def _whole(entity: Entity, name: str, default: int) -> int:

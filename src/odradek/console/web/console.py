@@ -28,6 +28,7 @@ from odradek.console.web.sessions import Attempts, ConsoleSession, ConsoleSessio
 from odradek.model.safe_text import safe_line
 from odradek.runtime.ports import Clock
 from odradek.runtime.real_clock import SystemClock
+from odradek.runtime.shielded import outcome_of
 from odradek.telemetry import events
 from odradek.values.schema_registry import SchemaRegistryTerms
 
@@ -117,7 +118,7 @@ class Console:
             task = asyncio.get_running_loop().create_task(self._renewed(session))
             self._renewals[session.login_key] = task
             task.add_done_callback(lambda _: self._renewals.pop(session.login_key, None))
-        return await asyncio.shield(task)
+        return await outcome_of(task)
 
     async def _renewed(self, session: ConsoleSession) -> bool:
         tokens, provider = session.tokens, self.provider

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import re
 from collections.abc import Iterable
 from typing import Final
@@ -36,7 +35,7 @@ ACTIONS: Final = {"pause": "PAUSE", "resume": "RESUME", "terminate": "TERMINATE"
 _QUERY_ID: Final = re.compile(r"[A-Za-z0-9_-]{1,250}")
 _NAME_CHARS_MAX: Final = 250
 LAGS_S: Final = 5.0
-"""A page waits so long for the lags of its queries, and is shown without them after that."""
+"""A page waits so long for the lags of its queries, and is shown without those that are missing after that."""
 _LIST_STATEMENTS: Final = "SHOW QUERIES; SHOW STREAMS; SHOW TABLES;"
 
 
@@ -81,11 +80,7 @@ async def _lags(visit: Visit, group_ids: Iterable[str]) -> dict[str, GroupDetail
     wanted = [group_id for group_id in group_ids if group_id]
     if not wanted:
         return {}
-    try:
-        async with asyncio.timeout(LAGS_S):
-            return await visit.run(visit.model.groups.details(wanted))
-    except TimeoutError:
-        return {}
+    return await visit.run(visit.model.groups.details(wanted, LAGS_S))
 
 
 def _matches(words: list[str], *texts: str) -> bool:
