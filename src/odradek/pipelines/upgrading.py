@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass, replace
 from typing import Final
 
@@ -64,13 +64,15 @@ def _before(store: PipelineStore, document: PipelineDocument) -> ProgramOutline 
 
 def _with_topics(admin: Admin, verdict: ModeVerdict, outline: ProgramOutline, suffix: str) -> ModeVerdict:
     present = set(admin.list_topics(internal=True))
-    taken = [topic for topic in _outputs(outline, suffix) if topic in present]
+    blocked, empty = _outputs_present(admin, outline, suffix, present)
     missing = [topic for topic in outline.topics if topic not in present]
     inputs = [topic for topic in outline.topics if topic in present]
     gone = inputs_gone(admin, inputs)
     reasons, notes = list(verdict.reasons), list(verdict.notes)
-    if taken:
-        reasons.append(f"topic {', '.join(taken)} is there already: delete it first")
+    if blocked:
+        reasons.append(f"topic {', '.join(blocked)} is there already: delete it first")
+    if empty:
+        notes.append(f"topic {', '.join(empty)} is there already, and empty: it is used as it is")
     if missing:
         notes.append(f"topic {', '.join(missing)} is not there")
     if inputs:
@@ -78,6 +80,34 @@ def _with_topics(admin: Admin, verdict: ModeVerdict, outline: ProgramOutline, su
     if gone:
         notes.append(f"inputs do not hold everything any more: {gone}; what was before is not read again")
     return replace(verdict, reasons=tuple(reasons), notes=tuple(notes))
+
+
+def _outputs_present(
+    admin: Admin, outline: ProgramOutline, suffix: str, present: Collection[str]
+) -> tuple[list[str], list[str]]:
+    """Returns the output topics that are there already: those that an upgrade must not use, and those that it may.
+
+    An upgrade that someone overtakes, or that dies, leaves the topics that it has made. Nothing is written to them, and they
+    have as many partitions as those without the suffix, so the next attempt uses them.
+    """
+    models = _outputs(outline, suffix)
+    there = sorted(models.keys() & set(present))
+    if not there:
+        return [], []
+    descriptions = admin.describe_topics(
+        {*there, *(models[topic] for topic in there if models[topic] in present)}
+    )
+    ends = admin.list_offsets(
+        {tp: client.LATEST for topic in there for tp in descriptions[topic].topic_partitions}
+    )
+    written = {tp.topic for tp, end in ends.items() if end.offset > 0}
+
+    def is_usable(topic: str) -> bool:
+        model = descriptions.get(models[topic])
+        is_alike = model is None or len(model.partitions) == len(descriptions[topic].partitions)
+        return is_alike and topic not in written
+
+    return [topic for topic in there if not is_usable(topic)], [topic for topic in there if is_usable(topic)]
 
 
 def inputs_gone(admin: Admin, topics: Sequence[str]) -> str:
@@ -159,14 +189,19 @@ def _suffix(number: int) -> str:
     return f".v{number}"
 
 
-def _outputs(outline: ProgramOutline, suffix: str) -> list[str]:
-    return sorted({f"{topic}{suffix}" for output in outline.outputs for topic in output.topics})
+def _outputs(outline: ProgramOutline, suffix: str) -> dict[str, str]:
+    """Returns the output topics with a suffix, and the topic without it of each."""
+    return {f"{topic}{suffix}": topic for output in outline.outputs for topic in output.topics}
 
 
 def _make_topics(admin: Admin, outline: ProgramOutline, suffix: str) -> None:
-    """Makes the topics of a new suffix like those without it: as many partitions and replicas, the same settings."""
-    wanted = {topic for output in outline.outputs for topic in output.topics}
-    there = sorted(wanted & set(admin.list_topics(internal=True)))
+    """Makes the topics of a new suffix that are missing like those without it: as many partitions and replicas, the same
+    settings.
+    """
+    present = set(admin.list_topics(internal=True))
+    there = sorted(
+        topic for name, topic in _outputs(outline, suffix).items() if topic in present and name not in present
+    )
     if not there:
         return
     descriptions = admin.describe_topics(there)
