@@ -363,7 +363,8 @@ def keyed(
         task = TaskProcessor(run, name=name, tasks=tasks.names, failures=failures, changelog=changelog)
         initial = None
         if changelog is not None and changelog.ranges:
-            names = [(task,) for task in tasks.names]
+            # A table of Arrow's becomes a local relation, whose rows Spark can count: a small batch stays small.
+            names = pa.table({TASK: pa.array(tasks.names, pa.int32())})
             initial = rows.sparkSession.createDataFrame(names, f"{TASK} INT").groupBy(TASK)
         time_mode = "ProcessingTime" if has_wall_clock(processor) else "None"
         groups = _packed(ports, rows, tasks.names).groupBy(TASK)

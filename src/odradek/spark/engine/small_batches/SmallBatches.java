@@ -7,7 +7,9 @@ import java.util.Map;
 import com.fasterxml.jackson.databind.JsonNode;
 import com.fasterxml.jackson.databind.ObjectMapper;
 
+import org.apache.spark.sql.catalyst.plans.logical.LocalRelation;
 import org.apache.spark.sql.catalyst.plans.logical.LogicalPlan;
+import org.apache.spark.sql.catalyst.plans.logical.OneRowRelation;
 import org.apache.spark.sql.catalyst.rules.Rule;
 import org.apache.spark.sql.catalyst.trees.TreeNode;
 import org.apache.spark.sql.connector.read.streaming.Offset;
@@ -17,10 +19,14 @@ import org.apache.spark.sql.internal.SQLConf;
 /**
  * Chooses for each micro-batch, while it is planned, whether its code is generated: only where it has many records. The
  * plan stays as it is. Spark plans a batch on the thread of its query, whose session no other query has.
+ *
+ * A query's session is the one with a batch: the setting BATCH has its number of records. What a program plans in that
+ * session, in foreachBatch, is counted likewise, and has settings of its own. Other sessions keep theirs.
  */
 public class SmallBatches extends Rule {
     private static final String WHOLE_STAGE = "spark.sql.codegen.wholeStage";
     private static final String FACTORIES = "spark.sql.codegen.factoryMode";
+    private static final String BATCH = "spark.odradek.batchRecords";
     private static final ObjectMapper JSON = new ObjectMapper();
 
     private final long recordsMax;
@@ -35,28 +41,75 @@ public class SmallBatches extends Rule {
         methods.extraOptimizations_$eq((scala.collection.immutable.Seq) methods.extraOptimizations().appended(this));
     }
 
-    public TreeNode apply(TreeNode plan) {
-        boolean streams = false;
-        long records = 0;
-        scala.collection.Iterator leaves = ((LogicalPlan) plan).collectLeaves().iterator();
-        while (leaves.hasNext()) {
-            Object leaf = leaves.next();
-            if (leaf instanceof StreamingDataSourceV2ScanRelation) {
-                StreamingDataSourceV2ScanRelation read = (StreamingDataSourceV2ScanRelation) leaf;
-                streams = true;
-                records += recordCount(read.startOffset(), read.endOffset());
-            } else if (((LogicalPlan) leaf).isStreaming()) {
-                streams = true;
-                records = recordsMax + 1;
-            }
+    public TreeNode apply(TreeNode tree) {
+        LogicalPlan plan = (LogicalPlan) tree;
+        SQLConf conf = SQLConf.get();
+        boolean streams = plan.isStreaming();
+        if (!streams && !conf.contains(BATCH)) {
+            return tree;
         }
+        long batch = streams ? recordsMax + 1 : Long.parseLong(conf.getConfString(BATCH));
+        long records = recordCount(plan, batch);
+        scala.collection.Iterator subqueries = plan.subqueriesAll().iterator();
+        while (subqueries.hasNext() && records <= recordsMax) {
+            records += recordCount((LogicalPlan) subqueries.next(), batch);
+        }
+        boolean small = records <= recordsMax;
+        conf.setConfString(WHOLE_STAGE, small ? "false" : "true");
+        conf.setConfString(FACTORIES, small ? "NO_CODEGEN" : "FALLBACK");
         if (streams) {
-            boolean small = 0 <= records && records <= recordsMax;
-            SQLConf conf = SQLConf.get();
-            conf.setConfString(WHOLE_STAGE, small ? "false" : "true");
-            conf.setConfString(FACTORIES, small ? "NO_CODEGEN" : "FALLBACK");
+            conf.setConfString(BATCH, Long.toString(records));
         }
-        return plan;
+        return tree;
+    }
+
+    /** The number of records that the leaves of a plan have; more than a small batch has where one does not tell. */
+    private long recordCount(LogicalPlan plan, long batch) {
+        long records = 0;
+        scala.collection.Iterator leaves = plan.collectLeaves().iterator();
+        while (leaves.hasNext() && records <= recordsMax) {
+            records += recordCountOfLeaf((LogicalPlan) leaves.next(), batch);
+        }
+        return records;
+    }
+
+    private long recordCountOfLeaf(LogicalPlan leaf, long batch) {
+        if (leaf instanceof StreamingDataSourceV2ScanRelation) {
+            StreamingDataSourceV2ScanRelation read = (StreamingDataSourceV2ScanRelation) leaf;
+            return recordCount(read.startOffset(), read.endOffset());
+        }
+        if (leaf instanceof LocalRelation) {  // a stream without new records, too
+            return ((LocalRelation) leaf).data().size();
+        }
+        if (leaf instanceof OneRowRelation) {
+            return 1;
+        }
+        if (leaf.isStreaming()) {
+            return recordsMax + 1;
+        }
+        if (leaf instanceof LogicalRDD && isBatch((LogicalRDD) leaf)) {
+            return batch;
+        }
+        return knownRowCount(leaf);
+    }
+
+    /** Tells whether these are the rows that foreachBatch has: they come with the statistics of the plan that computes them. */
+    private static boolean isBatch(LogicalRDD rows) {
+        scala.Option originStats = (scala.Option) rows.otherCopyArgs().apply(1);
+        return originStats.isDefined() && !rows.isCheckpointedInput();
+    }
+
+    private long knownRowCount(LogicalPlan leaf) {
+        try {
+            scala.Option count = leaf.stats().rowCount();
+            if (count.isDefined()) {
+                scala.math.BigInt rows = (scala.math.BigInt) count.get();
+                return rows.isValidLong() ? Math.min(rows.toLong(), recordsMax + 1) : recordsMax + 1;
+            }
+        } catch (UnsupportedOperationException noStatistics) {  // a leaf that Spark plans without any, as a command's
+            return recordsMax + 1;
+        }
+        return recordsMax + 1;
     }
 
     /** The number of records between two offsets of ours; one more than a small batch has where they do not tell. */
@@ -78,7 +131,11 @@ public class SmallBatches extends Rule {
         return (JsonNode) node.path(name);
     }
 
+    /** Offsets of other sources are numbers, or objects of other values: they do not tell how many records there are. */
     private long recordCount(JsonNode start, JsonNode end) {
+        if (!end.isObject()) {
+            return recordsMax + 1;
+        }
         long count = 0;
         Iterator topics = end.fields();
         while (topics.hasNext()) {
@@ -86,6 +143,9 @@ public class SmallBatches extends Rule {
             String name = (String) topic.getKey();
             if (name.startsWith("@")) {
                 continue;
+            }
+            if (!((JsonNode) topic.getValue()).isObject()) {
+                return recordsMax + 1;
             }
             Iterator partitions = ((JsonNode) topic.getValue()).fields();
             while (partitions.hasNext()) {
@@ -96,11 +156,11 @@ public class SmallBatches extends Rule {
                     from = at(at(start, name), number);
                 }
                 JsonNode to = (JsonNode) partition.getValue();
-                if (!from.isNumber() || !to.isNumber() || to.asLong() < from.asLong()) {
+                if (!from.isIntegralNumber() || !to.isIntegralNumber() || to.asLong() < from.asLong()) {
                     return recordsMax + 1;
                 }
                 count += to.asLong() - from.asLong();
-                if (count > recordsMax) {
+                if (count < 0 || count > recordsMax) {
                     return recordsMax + 1;
                 }
             }

@@ -2,7 +2,8 @@
 
 Spark makes the text of a batch's code again for each batch, a fifth of what a small one costs. Rows of a large one are two to
 three times as fast with it. `SmallBatches.java` is a rule of Spark's optimizer that counts the records between the offsets of
-a batch, and sets the batch's session. Expressions mean the same either way: the test driver of streams never generates code.
+a batch and the rows that it reads beside them, and sets the batch's session. Expressions mean the same either way: the test
+driver of streams never generates code.
 """
 
 from __future__ import annotations
