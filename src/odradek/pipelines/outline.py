@@ -9,7 +9,9 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from enum import StrEnum
-from typing import Any, Self
+from typing import Any, Self, TypeVar
+
+T = TypeVar("T")
 
 
 class ProgramKind(StrEnum):
@@ -83,21 +85,31 @@ class ProgramOutline:
         """Returns the outline of parsed JSON. KeyError, TypeError or ValueError for other data."""
         return cls(
             kind=ProgramKind(content["kind"]),
-            app=content["app"],
-            partitions=content["partitions"],
+            app=_typed(content["app"], str),
+            partitions=_typed(content["partitions"], int),
             outputs=tuple(
                 OutputOutline(
-                    name=output["name"],
-                    topic=output["topic"],
-                    is_topic=output["is_topic"],
-                    sources=tuple(SourceOutline(**source) for source in output["sources"]),
-                    states=tuple(StateOutline(**state) for state in output["states"]),
-                    sources_named=output["sources_named"],
-                    other_topics=tuple(output.get("other_topics", ())),
+                    name=_typed(output["name"], str),
+                    topic=None if output["topic"] is None else _typed(output["topic"], str),
+                    is_topic=_typed(output["is_topic"], bool),
+                    sources=tuple(SourceOutline(**_texts(source)) for source in output["sources"]),
+                    states=tuple(StateOutline(**_texts(state)) for state in output["states"]),
+                    sources_named=_typed(output["sources_named"], bool),
+                    other_topics=tuple(_typed(topic, str) for topic in output.get("other_topics", ())),
                 )
                 for output in content["outputs"]
             ),
         )
+
+
+def _typed(content: Any, kind: type[T]) -> T:
+    if not isinstance(content, kind) or (kind is int and isinstance(content, bool)):
+        raise TypeError(f"{content!r:.100} is no {kind.__name__}")
+    return content
+
+
+def _texts(content: Mapping[str, Any]) -> dict[str, str]:
+    return {name: _typed(text, str) for name, text in content.items()}
 
 
 def unknown_output(name: str) -> OutputOutline:

@@ -18,7 +18,8 @@ from odradek.pipelines.outline import (
     SourceOutline,
     StateOutline,
 )
-from odradek.pipelines.program_file import LoadedProgram, ProgramSources, load_program
+from odradek.pipelines.program_file import TEXT_CHARS_MAX, LoadedProgram, ProgramSources, load_program
+from odradek.runtime.real_bounded_run import follow_lifeline
 from odradek.streams.plan import keyed
 from odradek.streams.plan.beside import beside
 from odradek.streams.plan.operators import (
@@ -129,14 +130,15 @@ def _text(value: object) -> str:
 
 def main() -> None:
     """Prints the outline, or what is wrong, as JSON on the last line. Standard input names the program, and where it may be."""
+    follow_lifeline(int(sys.argv[1]))
     order = json.load(sys.stdin)
     try:
         directories = order.get("directories")
         sources = None if directories is None else ProgramSources(directories=tuple(directories))
         program = load_program(Path(order["file"]), order["args"], sources)
-        content = outline_of(program, order["suffix"]).as_json()
+        content = {"outline": outline_of(program, order["suffix"]).as_json(), "sha256": program.sha256}
     except OdradekError as error:
-        content = {"wrong": str(error)}
+        content = {"wrong": str(error)[:TEXT_CHARS_MAX]}
     sys.stdout.write(f"\n{json.dumps(content)}\n")
 
 

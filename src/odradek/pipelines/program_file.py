@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
+import hashlib
 import importlib.util
 import json
 import os
 import stat
-import subprocess
 import sys
 import traceback
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -18,10 +18,16 @@ from typing import Any, Final
 
 from odradek.model.errors import OdradekError
 from odradek.pipelines.outline import ProgramOutline
+from odradek.runtime.real_bounded_run import OverrunError, RunBounds, run_bounded
+from odradek.runtime.real_clock import SystemClock
 
 MODULE: Final = "odradek_pipeline_program"
 """The program's `__name__`: not `__main__`, so that a block for running it by hand does not run."""
 LOADING_MAX_S: Final = 120.0
+OUTPUT_BYTES_MAX: Final = 1 << 20
+ERRORS_BYTES_MAX: Final = 64 << 10
+TEXT_CHARS_MAX: Final = 1_000
+"""The length of what is said about a program that is wrong."""
 _WHAT: Final = "define `app = Streams(...)`, or a function `pipeline(spark)` that returns writers of streams"
 
 
@@ -34,9 +40,19 @@ class LoadedProgram:
     """A loaded program: its module, and either `app` or `pipeline`, whichever it defines."""
 
     module: ModuleType
+    sha256: str
+    """The digest of the file's bytes, as they were run."""
     app: Any = None
     """The app of `odradek.streams`."""
     pipeline: Callable[[Any], Any] | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FileOutline:
+    """The outline of a program's file, and the digest of the file's bytes, as they were run."""
+
+    outline: ProgramOutline
+    sha256: str
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -101,10 +117,20 @@ def load_program(file: Path, args: Sequence[str], sources: ProgramSources | None
         raise WrongProgram(f"{error.filename or file}, line {error.lineno}: {error.msg}") from None
     except (Exception, SystemExit) as error:  # noqa: BLE001 - the user's own code: any error is one of the file
         raise WrongProgram(f"{_line_of(file, error)}: {type(error).__name__}: {error}") from None
-    return _chosen(file, module)
+    return _chosen(file, module, hashlib.sha256(source).hexdigest())
 
 
 def outline_of_file(
+    file: Path, args: Sequence[str], environment: Mapping[str, str], suffix: str = ""
+) -> ProgramOutline:
+    """Returns the outline of a file of the user's own, which may come from anywhere. WrongProgram when it is no program.
+
+    `environment` is added to ours; `suffix` is that of its outputs.
+    """
+    return program_outline(file, args, {**os.environ, **environment}, suffix).outline
+
+
+def program_outline(
     file: Path,
     args: Sequence[str],
     environment: Mapping[str, str],
@@ -112,37 +138,39 @@ def outline_of_file(
     *,
     sources: ProgramSources | None = None,
     limit_s: float = LOADING_MAX_S,
-) -> ProgramOutline:
+    is_stopped: Callable[[], bool] = lambda: False,
+) -> FileOutline:
     """Returns the outline of a file, loaded in a process of its own, so that this one needs no Spark. WrongProgram when it
     is no program.
 
-    `environment` is added to ours; `suffix` is that of its outputs; `sources` limits the directories it may come from.
+    `environment` is the process's; `sources` limits the directories that the file may come from. The process is killed after
+    `limit_s`, and once `is_stopped`.
     """
-    words = [sys.executable, "-P", "-m", "odradek.pipelines.outlining"]
     order: dict[str, Any] = {"suffix": suffix, "file": str(file), "args": list(args)}
     if sources is not None:
         order["directories"] = list(sources.directories)
     try:
-        done = subprocess.run(
-            words,
-            input=json.dumps(order),  # every user of the machine can read the words of a command
-            capture_output=True,
-            text=True,
-            env={**os.environ, **environment},
-            timeout=limit_s,
-            check=False,
+        output, errors = run_bounded(
+            [sys.executable, "-P", "-m", "odradek.pipelines.outlining"],
+            json.dumps(order).encode(),  # every user of the machine can read the words of a command
+            environment,
+            RunBounds(limit_s=limit_s, output_bytes_max=OUTPUT_BYTES_MAX, errors_bytes_max=ERRORS_BYTES_MAX),
+            SystemClock(),
+            is_stopped,
         )
-    except subprocess.TimeoutExpired:
-        raise WrongProgram(f"{file}: to load it takes more than {limit_s:g} s") from None
-    lines = done.stdout.splitlines()
+    except OverrunError as error:
+        raise WrongProgram(f"{file}: to load it {error}") from None
     try:
-        content = json.loads(lines[-1])
+        content = json.loads(output.decode(errors="backslashreplace").splitlines()[-1])
         if "wrong" in content:
-            raise WrongProgram(content["wrong"])
-        return ProgramOutline.from_json(content)
-    except (ValueError, TypeError, KeyError, IndexError):
-        last: Iterable[str] = done.stderr.splitlines()[-1:]
-        raise WrongProgram(f"{file} could not be loaded: {''.join(last) or 'it said nothing'}") from None
+            raise WrongProgram(str(content["wrong"])[:TEXT_CHARS_MAX])
+        return FileOutline(
+            outline=ProgramOutline.from_json(content["outline"]), sha256=str(content["sha256"])
+        )
+    except (ValueError, TypeError, KeyError, IndexError, AttributeError, RecursionError):
+        last: Iterable[str] = errors.decode(errors="backslashreplace").splitlines()[-1:]
+        reason = "".join(last) or "it said nothing"
+        raise WrongProgram(f"{file} could not be loaded: {reason}"[:TEXT_CHARS_MAX]) from None
 
 
 class _Read(SourceFileLoader):
@@ -185,14 +213,14 @@ def _opened(file: Path, sources: ProgramSources | None) -> tuple[Path, bytes]:
         raise WrongProgram(f"{file} cannot be read: {error}") from None
 
 
-def _chosen(file: Path, module: ModuleType) -> LoadedProgram:
+def _chosen(file: Path, module: ModuleType, sha256: str) -> LoadedProgram:
     app, pipeline = getattr(module, "app", None), getattr(module, "pipeline", None)
     if app is not None and pipeline is not None:
         raise WrongProgram(f"{file} defines both `app` and `pipeline`: {_WHAT}")
     if callable(pipeline):
-        return LoadedProgram(module=module, pipeline=pipeline)
+        return LoadedProgram(module=module, sha256=sha256, pipeline=pipeline)
     if callable(getattr(app, "start", None)):
-        return LoadedProgram(module=module, app=app)
+        return LoadedProgram(module=module, sha256=sha256, app=app)
     raise WrongProgram(f"{file} defines no pipeline: {_WHAT}")
 
 

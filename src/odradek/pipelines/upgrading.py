@@ -32,6 +32,8 @@ class NextProgram:
     outline: ProgramOutline
     continued: ProgramOutline
     """The outline with the suffix of the current version, for a mode that continues under its names."""
+    sha256: str = ""
+    """The digest of the file's bytes, as they were loaded; empty where nothing depends on it."""
 
 
 def preview(

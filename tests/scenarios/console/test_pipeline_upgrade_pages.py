@@ -129,6 +129,11 @@ async def test_a_dry_run_is_shown_then_carried_out_as_it_was_shown(upgrading: Up
     assert (refused.status_code, "has changed since the dry run" in refused.text) == (400, True)
     assert (await upgrading.document()).revision == 1
 
+    following.write_text(f"{PROGRAM.format(target='copies')}other = 'code'")
+    refused = await upgrading.browser.submit(HERE, **plan, mode="keep")
+    assert (refused.status_code, "has changed since the dry run" in refused.text) == (400, True)
+    assert (await upgrading.document()).revision == 1
+
     following.write_text(PROGRAM.format(target="copies"))
     made = await upgrading.browser.submit(HERE, **plan, mode="rebuild", swap_lag="7")
     assert made.status_code == 303, made.text
@@ -139,6 +144,15 @@ async def test_a_dry_run_is_shown_then_carried_out_as_it_was_shown(upgrading: Up
     again = await upgrading.dry_run(following)
     assert "version 2 is being rebuilt" in again
     assert re.search(r'value="keep" required disabled', again)
+
+
+async def test_a_change_that_is_late_says_that_it_may_still_follow(
+    upgrading: Upgrading, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    plan = upgrading.plan_in(await upgrading.dry_run(upgrading.programs / "copy.py"))
+    monkeypatch.setattr("odradek.console.pages.pipeline_upgrade.CHANGE_WAIT_S", 0.0)
+    late = await upgrading.browser.submit(HERE, **plan, mode="keep")
+    assert (late.status_code, "The upgrade may still be carried out" in late.text) == (400, True)
 
 
 @pytest.mark.parametrize("place", ["outside", "link", "relative", "nul", "world"])

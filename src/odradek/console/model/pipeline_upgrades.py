@@ -10,6 +10,8 @@ import asyncio
 import hashlib
 import json
 import os
+import re
+import threading
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -18,9 +20,16 @@ from typing import Final
 from odradek.model.errors import ErrorCode, KafkaError
 from odradek.pipelines import upgrading
 from odradek.pipelines.document import PipelineDocument
-from odradek.pipelines.program_file import ProgramSources, WrongProgram, is_within, outline_of_file
+from odradek.pipelines.program_file import (
+    FileOutline,
+    ProgramSources,
+    WrongProgram,
+    is_within,
+    program_outline,
+)
 from odradek.pipelines.store import PipelineConflict, PipelineStore
 from odradek.pipelines.upgrade import ModeVerdict, UpgradeMode
+from odradek.runtime.real_clock import SystemClock
 from odradek.telemetry import events
 
 _log = events.get("console")
@@ -29,7 +38,11 @@ FILES_MAX: Final = 500
 """The programs that a page offers."""
 _ENTRIES_MAX: Final = 10_000
 """The files and folders that are looked at to find them."""
-LOADING_S: Final = 60.0
+LOADING_S: Final = 24.0
+"""The time for all that one request loads."""
+_SECRET: Final = re.compile(
+    "PASSWORD|PASSWD|SECRET|TOKEN|CREDENTIAL|PRIVATE|ACCESS_KEY|API_KEY|JAAS|CLIENT_CONFIG", re.IGNORECASE
+)
 ARGS_CHARS_MAX: Final = 8_000
 _PATH_BYTES_MAX: Final = 4_096
 """Linux opens no longer path, and `realpath` takes a time that grows with the square of the length."""
@@ -49,7 +62,14 @@ class UpgradePlan:
     def fingerprint(self) -> str:
         """A digest of what the verdicts depend on: the same in a second dry run unless the pipeline or the program changed."""
         outlines = [self.program.outline.as_json(), self.program.continued.as_json()]
-        parts = [self.name, self.revision, self.program.file, self.program.args, outlines]
+        parts = [
+            self.name,
+            self.revision,
+            self.program.file,
+            self.program.args,
+            self.program.sha256,
+            outlines,
+        ]
         return hashlib.sha256(json.dumps(parts, sort_keys=True).encode()).hexdigest()
 
 
@@ -59,6 +79,8 @@ class PipelineUpgrades:
     def __init__(self, directories: Sequence[str], bootstrap: str) -> None:
         self._sources: Final = ProgramSources(directories=tuple(map(os.path.realpath, directories)))
         self._environment: Final[Mapping[str, str]] = {"ODRADEK_BOOTSTRAP": bootstrap}
+        self._clock: Final = SystemClock()
+        self._is_closed: Final = threading.Event()
         self._loading: asyncio.Task[upgrading.NextProgram] | None = None
 
     @property
@@ -88,26 +110,43 @@ class PipelineUpgrades:
             raise KafkaError(
                 ErrorCode.CONCURRENT_TRANSACTIONS, "another program is being loaded: try again soon"
             )
-        suffix = document.current.suffix
+        suffix, end_s = document.current.suffix, self._clock.monotonic() + LOADING_S
 
         def load() -> upgrading.NextProgram:
             self._check(file)
             _log.info(
                 "pipeline_program_loaded", by=by, pipeline=document.name, file=file, arguments=len(args)
             )
-            outline = outline_of_file(
-                Path(file), args, self._environment, sources=self._sources, limit_s=LOADING_S
+            program = self._loaded(file, args, "", end_s)
+            continued = self._loaded(file, args, suffix, end_s) if suffix else program
+            if continued.sha256 != program.sha256:
+                raise WrongProgram(f"{file!r:.250} changed while it was loaded: try again")
+            return upgrading.NextProgram(
+                file=file,
+                args=args,
+                outline=program.outline,
+                continued=continued.outline,
+                sha256=program.sha256,
             )
-            continued = outline
-            if suffix:
-                continued = outline_of_file(
-                    Path(file), args, self._environment, suffix, sources=self._sources, limit_s=LOADING_S
-                )
-            return upgrading.NextProgram(file=file, args=args, outline=outline, continued=continued)
 
         self._loading = asyncio.get_running_loop().create_task(asyncio.to_thread(load))
         self._loading.add_done_callback(_seen)
         return await asyncio.shield(self._loading)
+
+    def close(self) -> None:
+        """Ends the program that is being loaded, within a moment. No other is loaded after that."""
+        self._is_closed.set()
+
+    def _loaded(self, file: str, args: tuple[str, ...], suffix: str, end_s: float) -> FileOutline:
+        return program_outline(
+            Path(file),
+            args,
+            {**_without_secrets(os.environ), **self._environment},
+            suffix,
+            sources=self._sources,
+            limit_s=max(0.0, end_s - self._clock.monotonic()),
+            is_stopped=self._is_closed.is_set,
+        )
 
     def _check(self, file: str) -> None:
         """Raises WrongProgram for a file that `files` does not offer. A path may lead there through links to folders."""
@@ -126,6 +165,11 @@ class PipelineUpgrades:
             raise WrongProgram(
                 f"{file!r:.250} is not offered: a program is a .py file, in no folder that begins with . or __"
             )
+
+
+def _without_secrets(ours: Mapping[str, str]) -> dict[str, str]:
+    """Returns the environment without what may log in as the console, or as its operator."""
+    return {name: text for name, text in ours.items() if not _SECRET.search(name)}
 
 
 def _is_offered_folder(name: str) -> bool:

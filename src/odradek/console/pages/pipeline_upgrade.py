@@ -16,7 +16,7 @@ from odradek.console.model.pipeline_upgrades import (
     carried_out,
     planned_upgrade,
 )
-from odradek.console.pages.pipelines import WAIT_S, pipeline_path, within
+from odradek.console.pages.pipelines import pipeline_path, within
 from odradek.console.web.application import ConsolePage
 from odradek.console.web.visit import Visit
 from odradek.model.errors import ConfigError, ErrorCode, KafkaError, OdradekError
@@ -25,8 +25,10 @@ from odradek.pipelines.document import PipelineDocument
 from odradek.pipelines.upgrade import UpgradeMode
 
 PATH: Final = "/pipelines/upgrade"
-_LOADING_WAIT_S: Final = 2 * LOADING_S + 5
-_CHANGE_WAIT_S: Final = 25.0
+READING_WAIT_S: Final = 4.0
+"""For each of two questions to the brokers before anything is loaded."""
+LOADING_WAIT_S: Final = LOADING_S + 1
+CHANGE_WAIT_S: Final = 25.0
 _LAG_DIGITS_MAX: Final = 12
 
 
@@ -42,40 +44,38 @@ async def upgrade(visit: Visit) -> Response:
     file = visit.form.get("file", "")
     try:
         args, swap_lag = _arguments(visit), _swap_lag(visit)
-        mode = UpgradeMode(visit.form["mode"]) if "mode" in visit.form else None
-        program = await within(
-            visit, upgrades.program(document, file, args, by=_user(visit)), _LOADING_WAIT_S
-        )
+        mode = _mode(visit)
+        program = await within(visit, upgrades.program(document, file, args, by=_user(visit)), LOADING_WAIT_S)
         pipelines = visit.model.pipelines
         if mode is None:
             plan = await within(
                 visit,
                 pipelines.change(lambda store: planned_upgrade(store, document.name, program)),
-                _CHANGE_WAIT_S,
+                CHANGE_WAIT_S,
             )
             return await _form_page(visit, document, plan=plan)
         by, now_ms = f"{_user(visit)} in the console", visit.console.clock.wall_ms()
-        await within(
-            visit,
-            pipelines.change(
-                lambda store: carried_out(
-                    store,
-                    visit.form.get("plan", ""),
-                    document.name,
-                    program,
-                    mode,
-                    by=by,
-                    now_ms=now_ms,
-                    swap_lag=swap_lag,
-                )
-            ),
-            _CHANGE_WAIT_S,
+        work = pipelines.change(
+            lambda store: carried_out(
+                store,
+                visit.form.get("plan", ""),
+                document.name,
+                program,
+                mode,
+                by=by,
+                now_ms=now_ms,
+                swap_lag=swap_lag,
+            )
         )
+        try:
+            await within(visit, work, CHANGE_WAIT_S)
+        except KafkaError as error:
+            if error.code is not ErrorCode.REQUEST_TIMED_OUT:
+                raise
+            line = visit.catalogue.text("upgrade.may_follow", reason=explain(error))
+            return await _form_page(visit, document, line, 400)
     except OdradekError as error:
         return await _form_page(visit, document, explain(error), 400)
-    except ValueError:
-        line = visit.catalogue.text("upgrade.no_such_mode")
-        return await _form_page(visit, document, line, 400)
     return visit.redirect(pipeline_path(document.name), "pipeline_upgraded")
 
 
@@ -86,9 +86,9 @@ def _user(visit: Visit) -> str:
 async def _document(visit: Visit) -> PipelineDocument:
     if not visit.console.upgrades.is_offered:
         raise KafkaError(ErrorCode.RESOURCE_NOT_FOUND, visit.catalogue.text("upgrade.not_offered"))
-    reading = await within(visit, visit.model.pipelines.read(), WAIT_S)
+    reading = await within(visit, visit.model.pipelines.read(), READING_WAIT_S)
     if not visit.console.options.read_only:
-        await within(visit, visit.model.pipelines.check_may_write(), WAIT_S)
+        await within(visit, visit.model.pipelines.check_may_write(), READING_WAIT_S)
     return reading.of(visit.query.get("name", ""))[0].document
 
 
@@ -101,6 +101,13 @@ def _arguments(visit: Visit) -> tuple[str, ...]:
         return tuple(shlex.split(text))
     except ValueError as error:
         raise ConfigError(visit.catalogue.text("upgrade.args_unclear", reason=str(error))) from None
+
+
+def _mode(visit: Visit) -> UpgradeMode | None:
+    try:
+        return UpgradeMode(visit.form["mode"]) if "mode" in visit.form else None
+    except ValueError:
+        raise ConfigError(visit.catalogue.text("upgrade.no_such_mode")) from None
 
 
 def _swap_lag(visit: Visit) -> int | None:

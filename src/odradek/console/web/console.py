@@ -183,6 +183,7 @@ class Console:
     async def close(self) -> None:
         """Closes the models, ends queries, and ends the background loop."""
         await asyncio.gather(*self._renewals.values(), *self._revocations, return_exceptions=True)
+        self.upgrades.close()
         await self.background.run(self.moves.close())
         if self.sql is not None:
             self.sql.close()
