@@ -55,4 +55,5 @@ def test_an_open_page_holds_up_no_end(bootstrap: str, path: str, number: signal.
     finally:
         console.kill()
         console.communicate()
-    assert (console.returncode, errors) == (0, "")
+    assert (console.returncode, errors.count("\n")) == (0, 1), errors
+    assert "Ctrl-C ends it" in errors

@@ -17,7 +17,7 @@ TOPIC = "heavy"
 DEAD = 3
 WAIT_S = 120
 SETTINGS = {
-    "odradek.healing.delay.ms": "1000",
+    "odradek.healing.delay.ms": "8000",  # the console has seen by then that the broker is gone
     "broker.session.timeout.ms": "3000",
     "broker.heartbeat.interval.ms": "500",
 }

@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 else:
     subscriptions = lazy("odradek.broker.telemetry.subscriptions")
 
-_log = events.get("broker")
+_log = events.caused_by_peers("broker")
 
 TOPIC: Final = 2
 _NAMED_TWICE: Final = "the request names this resource more than once"
