@@ -63,6 +63,9 @@ _WAITING: Final = {"idleWaitMs": "60000"}
 """A query with nothing to read waits for records: fifty that ask for offsets at each trigger take a third of a core, and a
 trigger of each in ten seconds takes three hundredths. What ends a wait is looked up for all queries (`spark/reading/idle.py`).
 """
+_WAITING_ALONE: Final = {"idleWaitMs": "1000"}
+"""Spark asks the sources of a join one after another. In processes of their own they do not know of each other, so a record of
+one waits for the wait of the other."""
 _WATCH_S: Final = 0.25
 _WATCH_EACH_S: Final = 0.02
 """The interval per query: many queries are checked less often, as each check calls the JVM."""
@@ -200,11 +203,15 @@ class EngineCore:
                 shutil.rmtree(checkpoint, ignore_errors=True)
             self.channel.send(QueryEnded(query_id=query_id, problem=_line(error)))
 
+    @property
+    def _waiting(self) -> dict[str, str]:
+        return _WAITING if self.sessions.shares_planners else _WAITING_ALONE
+
     def _start_persistent(self, spark: SparkSession, order: StartQuery) -> Run:
         app = streams_app.Streams(
             order.name,
             servers=order.servers,
-            options={**_WAITING, **order.options},
+            options={**self._waiting, **order.options},
             on_error="skip",  # as ksqlDB: a record that cannot be read is left out, and the log says which
             spark=spark,
             starting=order.starting,
@@ -217,7 +224,7 @@ class EngineCore:
         app = streams_app.Streams(
             order.query_id,
             servers=order.servers,
-            options={**_WAITING, **order.options},
+            options={**self._waiting, **order.options},
             on_error="skip",  # as ksqlDB: a record that cannot be read is left out, and the log says which
             spark=spark,
             starting=order.starting,

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import sys
 import threading
 from typing import TYPE_CHECKING, Any, Final
 
@@ -83,6 +84,8 @@ class EngineSessions:
         self._lock: Final = threading.Lock()
         self._of_thread: Final = threading.local()
         self._first: Any = None
+        self.shares_planners = False
+        """True if the sources of a query are in one process, where one ends the waits of the others."""
         self._queries: Final[list[SessionQueries]] = []
         self._listener: QueryProgressListener | None = None
         self._measured: Final[list[Any]] = []
@@ -126,12 +129,13 @@ class EngineSessions:
         return None if self._first is None else spark_sessions.jvm_process(self._first).pid
 
     def _start(self) -> Any:
-        if _PYTHON not in os.environ:
+        if os.environ.get(_PYTHON, sys.executable) == sys.executable:  # a Python of the user's own stays
             try:
                 planners = shared_planners.SharedPlanners(
                     self._scratch.directory("planners"), workers_use=_WORKERS_USE
                 )
                 os.environ[_PYTHON] = os.environ[_DRIVER_PYTHON] = str(planners.python)
+                self.shares_planners = True
             except OSError as error:  # such as TMPDIR, whose path is too long for a socket
                 _log.warning("sql_planners_not_shared", reason=str(error))
         os.environ.setdefault(DIRECTORIES, str(self._scratch.directory("spark")))
