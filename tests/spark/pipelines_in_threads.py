@@ -39,7 +39,7 @@ class ThreadRunner:
 
     def _run(self, program: Program, terms: RunnerTerms, spark: SparkSession) -> None:
         session = spark.newSession()
-        loaded = LoadedProgram(module=ModuleType(MODULE), app=program(session))
+        loaded = LoadedProgram(module=ModuleType(MODULE), sha256="", app=program(session))
         self._code = follow(PipelineRun(loaded, terms, session), self._commands, self._reports.put)
 
     def send(self, command: Command) -> None:

@@ -42,7 +42,7 @@ def followed(spark: SparkSession, servers: str, tmp_path: Path) -> Follow:
 
         place = str(tmp_path / "checkpoint")
         terms = RunnerTerms(name="copy", servers=servers, checkpoint=place, delivery="exactly_once")
-        program = LoadedProgram(module=ModuleType(MODULE), pipeline=pipeline)
+        program = LoadedProgram(module=ModuleType(MODULE), sha256="", pipeline=pipeline)
         at_last = threading.Timer(QUERY_TIMEOUT_S, lambda: commands.put(Command.STOP))
         at_last.start()
         try:
