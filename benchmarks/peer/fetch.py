@@ -65,7 +65,7 @@ class PeerJars:
 
 
 def cache_directory() -> Path:
-    """Where fetched artifacts live: `$XDG_CACHE_HOME/odradek`, by default `~/.cache/odradek`."""
+    """Returns the directory of fetched artifacts: `$XDG_CACHE_HOME/odradek`, by default `~/.cache/odradek`."""
     base = os.environ.get("XDG_CACHE_HOME") or str(Path.home() / ".cache")
     return Path(base) / "odradek"
 

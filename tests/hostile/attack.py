@@ -116,7 +116,7 @@ class Stage:
 
     @property
     def addresses(self) -> list[tuple[str, int]]:
-        """Of all brokers that are alive."""
+        """Returns the addresses of all brokers that are alive."""
         return [parse_address(broker.address) for broker in self.fleet.brokers if broker.is_alive]
 
     def connect(self, **options: Any) -> BlockingWire:
@@ -128,7 +128,7 @@ class Stage:
 
     @property
     def home(self) -> Path:
-        """Of everything that belongs to this run."""
+        """Returns the directory of everything that belongs to this run."""
         return self.victim.terms.directory.parent
 
     def watched(self) -> list[Watched]:

@@ -1,4 +1,4 @@
-"""A lint rule: nothing is defined that nobody names. `python -m tests.lint.unused`.
+"""A lint rule: each name that is defined is used somewhere. `python -m tests.lint.unused`.
 
 A function, method, class or constant of `src` is unused if its name stands nowhere but inside its own definition: not in the
 product, its templates, tests, benchmarks, examples, tools or docs. Names are compared as words, so the rule reports nothing

@@ -191,7 +191,7 @@ class Guests(ClientThread):
         return is_done
 
     async def _try_everywhere(self, user: str, topic: str) -> None:
-        """At every broker, until cancelled."""
+        """Tries at every broker, until it is cancelled."""
         async with asyncio.TaskGroup() as group:
             for broker in self._brokers:
                 group.create_task(self._try(user, topic, broker))

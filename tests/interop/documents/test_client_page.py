@@ -34,7 +34,7 @@ def test_every_program_works_as_printed(capsys: pytest.CaptureFixture[str]) -> N
 
 
 def test_the_worker_of_a_queue_has_fifteen_lines() -> None:
-    """Beside its imports and the settings of its group."""
+    """Imports and the settings of the group are not counted."""
     (block,) = (block for block in BLOCKS if "ShareConsumer(" in block)
     worker = next(
         statement

@@ -37,7 +37,7 @@ def zookeeper(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ZooKeeperSer
 
 @pytest.fixture
 def own_zookeeper(tmp_path) -> Iterator[ZooKeeperServer]:
-    """For tests that stop it, or worse."""
+    """Yields a ZooKeeper for tests that stop it, or kill it."""
     with ZooKeeperServer(tmp_path / "zookeeper", durable=False) as server:
         yield server
 

@@ -283,7 +283,7 @@ async def _read_after_sync_is_never_stale(writer, reader) -> None:
 
 
 async def _put(registry, path: str) -> int:
-    """Until it is known to be made; returns the node's version."""
+    """Tries until the change is known to be made; returns the node's version."""
     async with asyncio.timeout(30):
         while True:
             try:

@@ -44,7 +44,7 @@ ROUNDS_MAX = 60
 
 
 class NewMember:
-    """Of the consumer protocol: gives back, then says so."""
+    """A member of the consumer protocol: it gives partitions back, then says so."""
 
     def __init__(self, bench: ConsumerBench, name: str) -> None:
         self.bench = bench
@@ -86,7 +86,7 @@ class NewMember:
 
 
 class OldMember:
-    """Of the classic protocol, eager: it gives everything back before it joins again."""
+    """An eager member of the classic protocol: it gives everything back before it joins again."""
 
     def __init__(self, bench: ConsumerBench, name: str) -> None:
         self.bench = bench

@@ -35,7 +35,7 @@ async def move(wire: Any, path: str, topic: str, *indexes: int, version: int = 2
 
 
 async def places(wire: Any) -> dict[tuple[str, int, bool], str]:
-    """Where each log is, by topic, partition, and whether it is a future one."""
+    """Returns where each log is, by topic, partition, and whether it is a future one."""
     response = await wire.call("DescribeLogDirs", 5, DescribeLogDirsRequest(topics=None))
     return {
         (topic.name, partition.partition_index, partition.is_future_key): entry.log_dir

@@ -12,12 +12,12 @@ from odradek import NewTopic, TopicPartition
 from odradek.client import NewPassword, TransactionIdentity, WrongArgumentError
 from odradek.client.admin.aio import AsyncAdmin
 
-NOBODY = "127.0.0.1:1"
+ABSENT_BROKER = "127.0.0.1:1"
 
 
 @pytest.mark.parametrize("method", wrong_values.METHODS)
 async def test_a_wrong_type_is_one_line_that_names_the_parameter(method: str) -> None:
-    async with AsyncAdmin(NOBODY) as admin:  # a request would be an error of the network
+    async with AsyncAdmin(ABSENT_BROKER) as admin:  # a request would fail: no broker listens there
         for parameter, hint in wrong_values.hints_of(method).items():
             values = list(wrong_values.wrong_types(hint))
             assert values
@@ -93,7 +93,7 @@ async def test_a_wrong_type_is_one_line_that_names_the_parameter(method: str) ->
     ],
 )
 async def test_the_line_says_which_part_and_what_it_takes(call: object, line: str) -> None:
-    async with AsyncAdmin(NOBODY) as admin:
+    async with AsyncAdmin(ABSENT_BROKER) as admin:
         with pytest.raises(WrongArgumentError) as caught:
             await call(admin)  # type: ignore[operator]
     assert str(caught.value) == line
