@@ -240,7 +240,7 @@ def _report(error: OdradekError) -> None:
     metavar="KEY=VALUE",
     multiple=True,
     help="A setting: odradek.sql.python.functions=true lets users make functions, which run with the server's rights."
-    " Beyond odradek.sql.awake.queries=10, queries with nothing to read for odradek.sql.sleep.after.ms=120000 sleep."
+    " Beyond odradek.sql.awake.queries=50, queries with nothing to read for odradek.sql.sleep.after.ms=120000 sleep."
     " odradek.sql.archive.endpoints=URL,… are S3-compatible stores that CREATE ARCHIVE may name."
     " A snapshot of the command topic is written after odradek.sql.snapshot.commands=500 commands. As in ksqlDB,"
     " ksql.logging.processing.topic.auto.create, stream.auto.create, topic.name, stream.name and rows.include are for the"

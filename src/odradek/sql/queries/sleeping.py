@@ -42,7 +42,7 @@ class SleepTerms:
     read for `idle_s` sleep; for `crowded_idle_s`, while more than twice as many run.
     """
 
-    awake_count_max: int = 10
+    awake_count_max: int = 50
     idle_s: float = 120.0
     crowded_idle_s: float = 5.0
 
