@@ -14,7 +14,7 @@ from typing import Any, Final
 
 import pytest
 from tests.kit.waiting import until
-from tests.scenarios.one_broker import REPLY_SECONDS, Scene, Wire, batch_of
+from tests.scenarios.one_broker import REPLY_SECONDS, Scene, Wire, batch_of, produce_request
 from tests.scenarios.transactions.transactional_producer import EPOCHS, TransactionalProducer
 from tests.scenarios.walks import ROOT, Step, first_not_reached, walk_of
 
@@ -25,6 +25,7 @@ from odradek.model.errors import ErrorCode
 from odradek.model.ids import BrokerId
 from odradek.protocol.messages.groups.join_group import JoinGroupRequest, JoinGroupRequestProtocol
 from odradek.protocol.messages.metadata.find_coordinator import FindCoordinatorRequest
+from odradek.records import Codec
 
 SOURCES: Final = ROOT / "src" / "odradek"
 FILES_MAX: Final = {
@@ -102,8 +103,11 @@ async def test_a_produce_request_takes_the_way_that_is_described(recorder: Recor
     await scene.start()
     wire = await scene.connect()
     await wire.create("t")
+    compressed = produce_request(
+        "t", batch_of([b"a"], codec=Codec.GZIP)
+    )  # an uncompressed one has a shorter way
     with recorder.recording():
-        await wire.produce("t", [b"a"])
+        await wire.call("Produce", 9, compressed)
     assert recorder.first_not_reached(walk_of("Produce")) is None
 
 

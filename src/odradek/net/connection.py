@@ -442,13 +442,11 @@ class Connection(asyncio.BufferedProtocol):
     def _may_serve(self) -> bool:
         if self._finishing or self._held is not None or self._mute is not None or self._place is not None:
             return False
-        replies = self._replies
-        return (
-            self._peer_reads
-            and (not replies.slots or self._overlaps)
-            and len(replies.slots) < self._in_flight_max
-            and replies.parked_bytes < _PARKED_BYTES_MAX
-        )
+        replies, slots = self._replies, self._replies.slots
+        if not slots or not self._peer_reads:
+            return self._peer_reads
+        has_room = len(slots) < self._in_flight_max and replies.parked_bytes < _PARKED_BYTES_MAX
+        return has_room and self._overlaps
 
     @property
     def _may_wait(self) -> bool:
@@ -468,9 +466,11 @@ class Connection(asyncio.BufferedProtocol):
         return self._pipeline is not None and self._server.pipeline_of(frame) == self._pipeline
 
     def _serve(self, frame: memoryview) -> None:
-        share = self._shares.begin_serving(len(frame))
         self._keeps_frame = True
-        self._shares.end_serving(is_parked=self._handle(frame, share))
+        share = self._shares.begin_serving(len(frame)) if len(frame) > RECEIVE_BYTES_MAX else None
+        is_parked = self._handle(frame, share)
+        if share is not None:
+            self._shares.end_serving(is_parked=is_parked)
 
     @property
     def share_being_served(self) -> Share | None:
@@ -500,10 +500,10 @@ class Connection(asyncio.BufferedProtocol):
             return False
         if reply is None:
             return False
-        slot = self._replies.add(share, self.figures.served)
         if isinstance(reply, list):
-            self._replies.settle(slot, reply)
+            self._replies.answer(reply, share, self.figures.served)
             return False
+        slot = self._replies.add(share, self.figures.served)
         if isinstance(reply, HeldReply):
             self._held = slot
             reply = reply.chunks
@@ -543,8 +543,8 @@ class Connection(asyncio.BufferedProtocol):
             return
         total_bytes = self._replies.ready_bytes
         if total_bytes:
-            chunks = self._replies.drain()
             self.last_active = self._server.now()
+            chunks = self._replies.drain(self.last_active)
             self._sending.write(chunks, total_bytes)
             if self._peer_reads:
                 self._replies.sent()

@@ -98,6 +98,16 @@ class ReplyQueue:
         self.slots.append(slot)
         return slot
 
+    def answer(self, chunks: Chunks, share: Share | None, observer: AnswerObserver | None = None) -> None:
+        """Takes in the reply of a request that did not wait. It needs no slot while no earlier request waits."""
+        if self.slots or share is not None:
+            self.settle(self.add(share, observer), chunks)
+            return
+        if observer is not None:
+            self._observed.append((observer, self._now()))
+        self._ready.extend(chunks)
+        self.ready_bytes += sum(map(len, chunks))
+
     def park(self, slot: ReplySlot, frame_bytes: int) -> None:
         """Notes that the request keeps its frame while it waits."""
         slot.parked_bytes = frame_bytes
@@ -120,11 +130,11 @@ class ReplyQueue:
                 self._ready.extend(ready)
                 self.ready_bytes += sum(map(len, ready))
 
-    def drain(self) -> Chunks:
+    def drain(self, now: float) -> Chunks:
         """Returns the bytes that may be written now."""
         ready, self._ready, self.ready_bytes = self._ready, [], 0
         if self._observed:
-            now = self._sending_since = self._now()
+            self._sending_since = now
             self._sending += [(observer, now - ready_at) for observer, ready_at in self._observed]
             self._observed.clear()
         return ready
@@ -160,7 +170,7 @@ class ReplyQueue:
             if slot.share is not None:
                 slot.share.release()
         self.slots.clear()
-        self.drain()
+        self.drain(self._now())
         self._sending.clear()
 
 

@@ -165,7 +165,8 @@ class FrameReader:
             if self._expected_bytes and not self._end and self._allocate is not None:
                 self._ahead = self._ahead or self._allocate(self._expected_bytes)
                 return self._ahead
-            return memoryview(self._received)[self._end :]
+            received = memoryview(self._received)
+            return received[self._end :] if self._end else received
         if isinstance(self._frame, mmap.mmap):
             return memoryview(self._frame)[self._end : min(self._room_bytes, self._end + READ_BYTES_MAX)]
         return self._frame[self._end : self._room_bytes]
@@ -237,7 +238,7 @@ class FrameReader:
                 return
         else:
             self._quiet_reads = 0
-        if start and self._received is buffer:
+        if 0 < start < end and self._received is buffer:
             buffer[: end - start] = buffer[start:end]
 
     def _resize(self, size: int, start: int, end: int) -> None:

@@ -14,7 +14,14 @@ from odradek.records.batch import (
 )
 from odradek.records.builder import BatchBuilder, FilledBatch
 from odradek.records.codec import DEFAULT_LIMITS, READ_LIMITS, Codec, Limits, compress, decompress
-from odradek.records.content import RecordsSummary, decode_batch, recompressed, validate_records
+from odradek.records.content import (
+    ProducedBatch,
+    RecordsSummary,
+    decode_batch,
+    produced_batch,
+    recompressed,
+    validate_records,
+)
 from odradek.records.control import ControlKind, ControlMarker, control_batch, data_batches, read_control
 from odradek.records.faults import DecompressionLimitExceeded
 from odradek.records.partition import murmur2, partition_of
@@ -33,6 +40,7 @@ __all__ = [
     "FilledBatch",
     "Header",
     "Limits",
+    "ProducedBatch",
     "Record",
     "RecordsSummary",
     "TimestampType",
@@ -46,6 +54,7 @@ __all__ = [
     "decompress",
     "murmur2",
     "partition_of",
+    "produced_batch",
     "read_control",
     "read_header",
     "recompressed",

@@ -31,6 +31,7 @@ from odradek.records._fast_headers import split as split
 from odradek.records._fast_memory import allocate as allocate
 from odradek.records._fast_placing import murmur2 as murmur2
 from odradek.records._fast_placing import placed as placed
+from odradek.records.crc import crc32c
 from odradek.records.faults import invalid
 from odradek.records.frame import RECORD_BYTES_MIN, Frame, Walk, Written
 from odradek.records.record import Record, TimestampType
@@ -233,24 +234,33 @@ def _walk(
     return cython.NULL
 
 
+@cython.cfunc
+def _walk_from(
+    data: object, begin: cython.Py_ssize_t, expected: cython.pointer(Expected), seen: cython.pointer(Seen)
+) -> cython.pointer(cython.const[cython.char]):
+    """Walks over the records that start at `begin`; returns what is wrong with them, or NULL."""
+    fault: cython.pointer(cython.const[cython.char])
+    view: Py_buffer
+    seen.min_timestamp = seen.max_timestamp = seen.max_timestamp_delta = -1
+    seen.null_key_count = seen.record_bytes_max = 0
+    PyObject_GetBuffer(data, cython.address(view), PyBUF_SIMPLE)
+    try:
+        start = cython.cast(cython.p_uchar, view.buf)
+        with cython.nogil:
+            fault = _walk(start + begin, start + view.len, expected, seen)
+    finally:
+        PyBuffer_Release(cython.address(view))
+    return fault
+
+
 def walk(data: Buffer, frame: Frame) -> Walk:
     """Checks every record of a batch without keeping any."""
     expected: Expected
     seen: Seen
-    view: Py_buffer
-    fault: cython.pointer(cython.const[cython.char])
-    PyObject_GetBuffer(data, cython.address(view), PyBUF_SIMPLE)
-    try:
-        expect(cython.address(expected), frame, view.len)
-        seen.min_timestamp = seen.max_timestamp = seen.max_timestamp_delta = -1
-        seen.null_key_count = seen.record_bytes_max = 0
-        start = cython.cast(cython.p_uchar, view.buf)
-        with cython.nogil:
-            fault = _walk(start, start + view.len, cython.address(expected), cython.address(seen))
-        if fault != cython.NULL:
-            raise invalid(fault.decode())
-    finally:
-        PyBuffer_Release(cython.address(view))
+    expect(cython.address(expected), frame, len(data))
+    fault = _walk_from(data, 0, cython.address(expected), cython.address(seen))
+    if fault != cython.NULL:
+        raise invalid(fault.decode())
     return Walk(
         seen.min_timestamp,
         seen.max_timestamp,
@@ -258,6 +268,29 @@ def walk(data: Buffer, frame: Frame) -> Walk:
         seen.null_key_count,
         seen.record_bytes_max,
     )
+
+
+def produced(data: memoryview, header_type: type) -> tuple | None:
+    """Returns the header of the one batch that `data` is, its first timestamp, and how many keys are null; None unless a
+    producer may send it, uncompressed and outside of a transaction, and everything in it agrees."""
+    expected: Expected
+    seen: Seen
+    batches, end = split(data, header_type)
+    if len(batches) != 1 or end != len(data):
+        return None
+    header = batches[0][0]
+    if header[5] or header[12] != header[6] + 1 or (header[9] >= 0 and (header[10] < 0 or header[11] < 0)):
+        return None
+    expected.record_count, expected.last_offset_delta, expected.base_offset = header[12], header[6], header[0]
+    if not 1 <= expected.record_count <= (len(data) - _HEADER_BYTES) // _RECORD_BYTES_MIN:
+        return None
+    expected.base_timestamp, expected.append_timestamp, expected.is_append_time = header[7], 0, False
+    if crc32c(data[21:]) != header[4]:
+        return None
+    fault = _walk_from(data, _HEADER_BYTES, cython.address(expected), cython.address(seen))
+    if fault != cython.NULL or seen.max_timestamp != header[8]:
+        return None
+    return header, seen.min_timestamp, seen.null_key_count
 
 
 # --- reading: Python objects ---

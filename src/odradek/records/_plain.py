@@ -147,6 +147,11 @@ def split(data: memoryview, header_type: type[H]) -> tuple[list[tuple[H, memoryv
     return [], 0
 
 
+def produced(data: memoryview, header_type: type[H]) -> tuple[H, int, int] | None:
+    """Returns None: `content.produced_batch` describes the short way of the compiled engine, and here there is none."""
+    return None
+
+
 def walk(data: Buffer, frame: Frame) -> Walk:
     """Checks every record of a batch without keeping any."""
     earliest, latest, latest_delta, null_keys = _NO_TIMESTAMP, _NO_TIMESTAMP, -1, 0

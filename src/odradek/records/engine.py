@@ -11,7 +11,7 @@ import os
 from collections.abc import Sequence
 from importlib.machinery import EXTENSION_SUFFIXES
 from importlib.util import find_spec
-from typing import Any, Protocol, TypeVar, cast
+from typing import Any, Final, Protocol, TypeVar, cast
 
 from odradek.records import _plain
 from odradek.records.columns import ColumnEngine
@@ -57,6 +57,8 @@ class Engine(Protocol):
 
     def split(self, data: memoryview, header_type: type[H]) -> tuple[list[tuple[H, memoryview]], int]: ...
 
+    def produced(self, data: memoryview, header_type: type[H]) -> tuple[H, int, int] | None: ...
+
     def walk(self, data: Buffer, frame: Frame) -> Walk: ...
 
     def decode(self, data: Buffer, frame: Frame, from_offset: int) -> list[Record]: ...
@@ -71,16 +73,20 @@ class Engine(Protocol):
 
 
 PLAIN: Engine = cast(Engine, _plain)
+_NEWEST: Final = "produced"
+"""The function that was added to the engines last."""
 
 
 def compiled() -> Engine | None:
-    """Returns the compiled engine, or None where the package was installed without a compiler."""
+    """Returns the compiled engine, or None where the package was installed without a compiler, or where what was built is older
+    than this file: in a source tree that was updated and not built again."""
     for part in ("", "_headers", "_placing", "_memory", "_columns", "_cleaning"):
         spec = find_spec(f"odradek.records._fast{part}")
         if spec is None or spec.origin is None or not spec.origin.endswith(tuple(EXTENSION_SUFFIXES)):
             return None
     # late-import: the engine is chosen when the process runs
-    return cast(Engine, importlib.import_module("odradek.records._fast"))
+    built = importlib.import_module("odradek.records._fast")
+    return cast(Engine, built) if hasattr(built, _NEWEST) else None
 
 
 def _choose() -> Engine:

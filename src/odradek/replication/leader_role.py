@@ -371,9 +371,7 @@ class LeaderRole:
         if not appended.duplicate:
             if batches[0][0].attributes & TRANSACTIONAL_BIT:
                 replica.note_transaction(batches[0][0].producer_id, appended.first_offset)
-            replica.readers.appended(
-                appended.last_offset + 1, sum(header.size_bytes for header, _ in batches)
-            )
+            replica.readers.appended(appended.last_offset + 1, sum([len(batch) for _, batch in batches]))
         self.advance_high_watermark()
         return appended
 

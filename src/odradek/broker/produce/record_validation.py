@@ -25,6 +25,7 @@ from odradek.records import (
     assign,
     check_crc,
     decode_batch,
+    produced_batch,
     read_header,
     recompressed,
     split_batches,
@@ -41,6 +42,8 @@ RECORDS_SEARCHED_MAX: Final = 10_000
 and be decoded in one call that no other thread can interrupt."""
 INLINE_BYTES_MAX: Final = 2 << 20
 """The expanded bytes of one request that may be checked on the event loop: a few milliseconds."""
+PLAIN_BYTES_MAX: Final = 64 * 1024
+"""A larger batch is checked in the general way, which counts what it costs the event loop."""
 _RECOMPRESSING_COSTS: Final = 16
 """Compressing bytes costs this many times as much as checking them."""
 
@@ -126,6 +129,28 @@ def checked_batches(
         header, batch = _recompressed(header, batch, target, terms.config)
         _check_size(header, terms.config)
     return [(header, batch)]
+
+
+def plain_batch(records: memoryview, config: LogConfig, now_ms: int) -> tuple[BatchHeader, memoryview] | None:
+    """Returns the batch that `checked_batches` would return, if nothing about it needs a closer look: it is small, not
+    compressed, of no transaction, and as the topic wants it. None for any other, and for one that `checked_batches` refuses."""
+    if len(records) > min(config.max_message_bytes, config.segment_bytes, PLAIN_BYTES_MAX):
+        return None
+    checked = produced_batch(records)
+    if checked is None or _TARGET_CODEC.get(config.compression_type, Codec.NONE) is not Codec.NONE:
+        return None
+    header, min_timestamp, null_key_count = checked
+    if null_key_count and "compact" in config.cleanup_policy:
+        return None
+    if config.message_timestamp_type == "LogAppendTime":
+        return header, records
+    earliest_ms = now_ms - config.message_timestamp_before_max_ms
+    latest_ms = now_ms + config.message_timestamp_after_max_ms
+    if 0 <= min_timestamp < earliest_ms or 0 <= header.max_timestamp < earliest_ms:
+        return None
+    if min_timestamp > latest_ms or header.max_timestamp > latest_ms:
+        return None
+    return header, records
 
 
 def _summary(batch: memoryview, header: BatchHeader, inline: InlineWork | None) -> RecordsSummary:

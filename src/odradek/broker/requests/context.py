@@ -22,9 +22,10 @@ from odradek.config.broker import BrokerConfig
 from odradek.groups.consumer.regex import RegexWorker
 from odradek.model.lazy import lazy
 from odradek.net.connection import Connection
-from odradek.net.replies import Reply
-from odradek.protocol import Api, Message
+from odradek.net.replies import Chunks, Reply
+from odradek.protocol import Api, Message, RequestHeader
 from odradek.runtime.ports import Runtime
+from odradek.runtime.prompt import PromptFuture
 from odradek.runtime.turns import Turns
 from odradek.security.principals import UNKNOWN_REQUESTER, Requester
 from odradek.security.quotas import Quotas
@@ -204,6 +205,14 @@ class HeldResponse:
     response: Awaitable[Message | None]
 
 
+ShortWay = Callable[
+    [BrokerContext, Connection, RequestHeader, memoryview, int, Callable[[Message], Chunks]],
+    Chunks | PromptFuture[Chunks | None] | None,
+]
+"""Serves a frame whose body starts at a position, and returns the bytes of its answer, now or later. None, with nothing done,
+for a request that only `ApiHandler.handle` serves. The last argument makes the bytes of a response."""
+
+
 @dataclass(frozen=True, slots=True)
 class ApiHandler:
     """An API of this broker: `handle` returns the response, a promise of it, or None for no response (acks=0)."""
@@ -217,6 +226,8 @@ class ApiHandler:
     """
     holds: bool = False
     """Whether later requests of the connection wait while a future of this one is pending: for long polls."""
+    short: ShortWay | None = None
+    """A shorter way for the most frequent small requests. It is not taken where there is an authorizer, an audit or a quota."""
 
 
 class RequestGate(Protocol):

@@ -13,7 +13,13 @@ from functools import partial
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from odradek.broker.cluster.forwarded_apis import CHANGES, FORWARDED, is_local
-from odradek.broker.requests.context import ApiHandler, BrokerContext, HeldResponse, RequestContext
+from odradek.broker.requests.context import (
+    ApiHandler,
+    BrokerContext,
+    HeldResponse,
+    RequestContext,
+    ShortWay,
+)
 from odradek.broker.requests.refusals import UnfitResponse, log_refusals
 from odradek.broker.requests.throttling import Charge
 from odradek.cluster.image import CONSUMER_OFFSETS, SHARE_GROUP_STATE, TRANSACTION_STATE
@@ -75,6 +81,8 @@ class _Route(NamedTuple):
     api: Api
     served: ApiHandler
     is_plain: bool
+    short: ShortWay | None
+    """The handler's shorter way, where nothing stands before the handler."""
 
 
 class Dispatcher:
@@ -145,6 +153,17 @@ class Dispatcher:
             if header.api_key != _API_VERSIONS:
                 raise PeerError(f"{api.name} version {version} is not supported ({api.versions} are)")
             return self._refuse_api_versions(header.correlation_id)
+        if (
+            route.short is not None
+            and requester is None
+            and not self._quotas.active
+            and self._broker.principals is None
+        ):
+            connection.figures.client_id = header.client_id or ""
+            encode = partial(self._encoded_small, connection, header)
+            reply = route.short(self._broker, connection, header, frame, position, encode)
+            if reply is not None:
+                return reply
         try:
             request, _ = decode(api.request, version, frame, position, _FEW_ELEMENTS)
         except TooManyElements:
@@ -347,7 +366,10 @@ class Dispatcher:
         if self._broker.audit is not None:
             served = self._broker.audit.watched(api, served)
         is_plain = api_key not in FORWARDED and api_key not in _BOUNDED
-        route = self._routes[api_key] = _Route(api, served, is_plain)
+        short = (
+            served.short if is_plain and self._broker.gate is None and self._broker.audit is None else None
+        )
+        route = self._routes[api_key] = _Route(api, served, is_plain, short)
         return route
 
     def _is_of_broker(self, context: RequestContext) -> bool:
@@ -375,6 +397,12 @@ class Dispatcher:
     ) -> Chunks | None:
         message = await (response if charge is None else charge.timed_steps(response))
         return None if message is None else await _settled(self._encoded(connection, header, charge, message))
+
+    def _encoded_small(self, connection: Connection, header: RequestHeader, message: Message) -> Chunks:
+        """Returns the bytes of a response of few elements; what it refuses goes into the log."""
+        chunks = self._encoded(connection, header, None, message)
+        assert not isinstance(chunks, HeldReply), "only a response of many elements is written in steps"
+        return chunks
 
     def _encoded(
         self, connection: Connection, header: RequestHeader, charge: Charge | None, message: Message

@@ -22,9 +22,10 @@ from odradek.storage.log.context import LogContext
 from odradek.storage.recovery.file_truncation import Truncation
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(slots=True, kw_only=True)  # not frozen: each flush makes one, and that takes three times as long
 class FlushJob:
-    """One group commit. `run` blocks and may be called on any thread; then give the job to `Log.flushed` on the loop.
+    """One group commit. `run` blocks and may be called on any thread; then give the job to `Log.flushed` on the loop. No one
+    changes it once it is made.
 
     An OSError from `run` is final: the kernel may have dropped the pages, so a second call would wrongly succeed. Give the
     error to `LogDirectories.fail` instead.

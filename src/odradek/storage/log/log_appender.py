@@ -5,7 +5,7 @@ An append first decides everything, then writes, then changes memory. So an erro
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from typing import Final
 
 from odradek.config.topic import LogConfig
@@ -64,9 +64,9 @@ class LogAppender:
     def append(self, batches: Batches, leader_epoch: int, now_ms: int, guard: Guard | None) -> AppendResult:
         self._truncation.check_ready()
         append_bytes = check_batches(batches, self._config, now_ms)
-        headers: Iterable[BatchHeader] = (header for header, _ in batches)
+        headers = [header for header, _ in batches]
         if self._config.message_timestamp_type == LOG_APPEND_TIME:
-            headers = (header._replace(max_timestamp=now_ms) for header in headers)
+            headers = [header._replace(max_timestamp=now_ms) for header in headers]
         producers, repeated = self._producers.check(headers, self._segments.end_offset, now_ms, guard)
         if repeated:
             return self._known(repeated)

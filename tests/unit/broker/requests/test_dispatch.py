@@ -2,6 +2,7 @@
 
 import asyncio
 from collections.abc import Callable
+from dataclasses import replace
 from types import SimpleNamespace
 from typing import Any
 
@@ -34,6 +35,7 @@ from odradek.protocol.messages.topics.create_topics import CreatableTopic, Creat
 from odradek.runtime.prompt import PromptFuture
 from odradek.runtime.real import real_runtime
 from odradek.security.principals import UNKNOWN_REQUESTER
+from odradek.security.quotas import Quotas
 
 FETCH, LIST_OFFSETS = 1, 2
 UNFIT = ListOffsetsResponse(
@@ -269,3 +271,53 @@ async def test_all_that_a_request_needs_is_imported_by_a_thread_before_it_is_ser
 def test_a_request_with_a_timeout_of_its_own_may_take_that_long() -> None:
     assert seconds_for(CreateTopicsRequest(timeout_ms=60_000)) > 60
     assert seconds_for(AlterConfigsRequest()) == ANSWER_SECONDS < 30
+
+
+def with_short_way(short_answer: Any) -> ApiHandler:
+    """ListOffsets, with a handler that answers with nothing, and a shorter way that answers with this."""
+    return ApiHandler(
+        LIST_OFFSETS,
+        lambda broker, context, request: None,
+        short=lambda broker, connection, header, frame, position, encode: short_answer,
+    )
+
+
+PLAIN_REQUEST = frame("ListOffsets", 5, ListOffsetsRequest(replica_id=-1))
+
+
+def test_a_shorter_way_answers_in_place_of_the_handler_unless_it_leaves_the_request_to_it() -> None:
+    assert dispatcher(with_short_way([b"x"])).handle(PEER, PLAIN_REQUEST) == [b"x"]
+    assert PEER.figures.client_id == "test"
+    assert dispatcher(with_short_way(None)).handle(PEER, PLAIN_REQUEST) is None
+
+
+def guarded(api: Api, served: ApiHandler) -> ApiHandler:
+    """What an authorizer's gate or the audit returns."""
+    return replace(served, handle=lambda broker, context, request: None)
+
+
+@pytest.mark.parametrize("observer", ["gate", "audit", "principals", "quotas", "another requester"])
+def test_no_shorter_way_is_taken_where_something_must_see_the_request(observer: str) -> None:
+    context: Any = FakeContext()
+    quotas = None
+    requester = None
+    if observer == "gate":
+        context.gate = SimpleNamespace(guarded=guarded)
+    elif observer == "audit":
+        context.audit = SimpleNamespace(watched=guarded)
+    elif observer == "principals":
+        context.principals = SimpleNamespace(of=lambda requester, listener: requester)
+    elif observer == "quotas":
+        quotas = Quotas()
+        quotas.active = True
+    else:
+        requester = UNKNOWN_REQUESTER
+    api = with_short_way([b"x"])
+    dispatching = Dispatcher(context, {LIST_OFFSETS: api}, quotas)
+    peer: Any = SimpleNamespace(
+        figures=ConnectionFigures(),
+        requester=UNKNOWN_REQUESTER,
+        client_software=("", ""),
+        listener=OpenListener(name="PLAINTEXT"),
+    )
+    assert dispatching.serve(peer, PLAIN_REQUEST, requester) is None

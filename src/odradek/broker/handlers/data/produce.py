@@ -14,24 +14,31 @@ version 12 on this adds it.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Sequence
+from collections.abc import Awaitable, Callable, Sequence
+from functools import partial
 from itertools import islice
 from typing import Final
 from uuid import UUID
 
 from odradek.broker.access.conditions import has_transactional_batches
 from odradek.broker.handlers.current_leader import LeaderHints
+from odradek.broker.produce.acknowledging import AppendWaits, SingleAcknowledgement
 from odradek.broker.produce.record_validation import (
     Batches,
     InlineWork,
     OffloadRequired,
     ValidationTerms,
     checked_batches,
+    plain_batch,
 )
 from odradek.broker.produce.transaction_verification import TransactionVerification
 from odradek.broker.requests.context import ApiHandler, BrokerContext, HeldResponse, RequestContext
 from odradek.broker.requests.dispatch import closing_error, with_timeout
 from odradek.model.errors import ErrorCode, ErrorContent, KafkaError, RecordsRefusedError
+from odradek.net.connection import Connection
+from odradek.net.replies import Chunks
+from odradek.protocol import Message, RequestHeader
+from odradek.protocol.framing import RECEIVE_BYTES_MAX
 from odradek.protocol.messages.data.produce import (
     BatchIndexAndErrorMessage,
     LeaderIdAndEpoch,
@@ -43,7 +50,8 @@ from odradek.protocol.messages.data.produce import (
     TopicProduceData,
     TopicProduceResponse,
 )
-from odradek.records import read_header
+from odradek.protocol.single_batch import SingleBatch, encode_appended, read_single_batch
+from odradek.records import BatchHeader, read_header
 from odradek.replication.leader_role import LeaderRole
 from odradek.replication.partition import Partition
 from odradek.runtime.prompt import PromptFuture
@@ -84,6 +92,114 @@ def handle(
     if work.waiting:
         return work.acknowledged_at_once() or work.acknowledged()
     return work.response()
+
+
+def handle_single(
+    broker: BrokerContext,
+    connection: Connection,
+    header: RequestHeader,
+    frame: memoryview,
+    position: int,
+    encode: Callable[[Message], Chunks],
+) -> Chunks | PromptFuture[Chunks | None] | None:
+    """Serves a request of one plain batch, which nearly all small ones are. Returns None, with nothing done, for any other."""
+    asked = read_single_batch(frame, position, header.api_version)
+    if (
+        asked is None
+        or asked.acks not in (1, _ALL)
+        or len(frame) > RECEIVE_BYTES_MAX
+        or broker.traces is not None
+    ):
+        return None
+    now_ms = broker.runtime.clock.wall_ms()
+    try:
+        partition = _writable(broker, asked.topic, asked.partition)
+        leader = partition.leader()
+        if asked.acks == _ALL:
+            leader.check_in_sync()
+        batch = plain_batch(asked.records, partition.config, now_ms)
+        if batch is None:
+            return None
+        appended = leader.append((batch,), now_ms=now_ms, guard=UNVERIFIED)
+    except KafkaError:
+        return None  # nothing was appended: the general way meets the same error, and answers with it
+    _count(broker, partition, (batch,), appended)
+    chunks: Chunks = [
+        encode_appended(
+            header.api_version,
+            header.correlation_id,
+            asked.topic,
+            asked.partition,
+            base_offset=appended.first_offset,
+            log_append_time_ms=appended.log_append_time_ms,
+            log_start_offset=partition.log.start_offset,
+        )
+    ]
+    if asked.acks != _ALL or (acknowledgement := leader.acknowledgement(appended.last_offset)) is None:
+        return chunks
+    connection.forget_frame()
+    return _acknowledged_single(broker, connection, header, asked, partition, acknowledgement, chunks, encode)
+
+
+def _acknowledged_single(
+    broker: BrokerContext,
+    connection: Connection,
+    header: RequestHeader,
+    asked: SingleBatch,
+    partition: Partition,
+    acknowledgement: asyncio.Future[None],
+    chunks: Chunks,
+    encode: Callable[[Message], Chunks],
+) -> PromptFuture[Chunks | None]:
+    """Returns the answer to a request of one batch once this is acknowledged, or an error in its place."""
+    waits = AppendWaits(broker.runtime.clock.monotonic)
+    if partition.leader().in_sync_count > 1:
+        waits.watch(partition)
+    topic, index, timeout_ms = asked.topic, asked.partition, asked.timeout_ms  # not the records
+
+    def refused(ended: asyncio.Future[None]) -> Chunks:
+        context = RequestContext(
+            connection,
+            header.api_version,
+            header.client_id or "",
+            header.correlation_id,
+            connection.requester,
+        )
+        nothing_left = ProduceRequest(acks=_ALL, timeout_ms=timeout_ms, topic_data=[])
+        return encode(_Work(broker, context, nothing_left).refused_single(topic, index, partition, ended))
+
+    return SingleAcknowledgement(
+        acknowledgement,
+        timeout_ms,
+        chunks=chunks,
+        noted=partial(waits.note, broker.requests, broker.runtime.clock.monotonic()),
+        refused=refused,
+    ).reply
+
+
+def _writable(broker: BrokerContext, topic: str | UUID, index: int) -> Partition:
+    """Returns the partition, by the name or id of its topic, if this broker leads it and clients may write to it. Raises what
+    refuses it."""
+    replicas = broker.replicas
+    partition = (
+        replicas.leader_by_id(topic, index) if isinstance(topic, UUID) else replicas.leader(topic, index)
+    )
+    replicas.check_writable_by_clients(partition)
+    return partition
+
+
+def _count(
+    broker: BrokerContext,
+    partition: Partition,
+    batches: Sequence[tuple[BatchHeader, memoryview]],
+    appended: AppendResult,
+) -> None:
+    traffic = broker.traffic.of(partition.name.topic)
+    if appended.duplicate:
+        traffic.produce_count += 1
+        return
+    size_bytes = sum([len(batch) for _, batch in batches])
+    traffic.appended(appended.last_offset - appended.first_offset + 1, size_bytes)
 
 
 def _refused(request: ProduceRequest, refusal: KafkaError) -> ProduceResponse:
@@ -138,10 +254,7 @@ class _Work:
         """What responses wait for, by the `id()` of the response, which lives as long as this object."""
         self._monotonic = broker.runtime.clock.monotonic
         self._began = self._monotonic() if broker.traces is not None else 0.0
-        self._is_replicated = False
-        """Whether an append waits for followers, too."""
-        self._durable_at = -1.0
-        """The time when the last of the replicated appends was durable here; -1 if none was."""
+        self._waits = AppendWaits(self._monotonic)
 
     def append_inline(self) -> int | None:
         """Check and append every partition's batch, and note the responses; or stop before one that takes long: how many were
@@ -284,14 +397,8 @@ class _Work:
         return _failed(index, error)
 
     def _find(self, topic: TopicProduceData, data: PartitionProduceData) -> tuple[Partition, ValidationTerms]:
-        replicas = self._broker.replicas
         by_id = self._version >= _SINCE_TOPIC_IDS
-        partition = (
-            replicas.leader_by_id(topic.topic_id, data.index)
-            if by_id
-            else replicas.leader(topic.name, data.index)
-        )
-        replicas.check_writable_by_clients(partition)
+        partition = _writable(self._broker, topic.topic_id if by_id else topic.name, data.index)
         if self._acks == _ALL:
             leader = partition.leader()
             try:
@@ -313,7 +420,7 @@ class _Work:
             if batches[0][0].is_transactional:
                 raise  # whatever went wrong, its producer aborts the transaction, and writes nothing twice
             raise self._judged(leader, error) from None
-        self._count(partition, batches, appended)
+        _count(self._broker, partition, batches, appended)
         if self._broker.traces is not None:
             self._broker.traces.appended(
                 partition, batches, appended, began=self._began, client_id=self._context.client_id
@@ -330,30 +437,8 @@ class _Work:
             if future is not None:
                 self.waiting[id(response)] = (partition, future)
                 if leader.in_sync_count > 1:
-                    self._watch_flush(partition)
+                    self._waits.watch(partition)
         return response
-
-    def _watch_flush(self, partition: Partition) -> None:
-        """Notes when the append is durable here: the rest of its wait is for followers."""
-        self._is_replicated = True
-        flushed = partition.when_durable()
-        if flushed is None:
-            self._flushed()
-        else:
-            flushed.add_done_callback(self._flushed)
-
-    def _flushed(self, future: asyncio.Future[None] | None = None) -> None:
-        if future is not None and not future.cancelled():
-            future.exception()  # the acknowledgement raises it, too
-        self._durable_at = self._monotonic()
-
-    def _count(self, partition: Partition, batches: Batches, appended: AppendResult) -> None:
-        traffic = self._broker.traffic.of(partition.name.topic)
-        if appended.duplicate:
-            traffic.produce_count += 1
-            return
-        size_bytes = sum([header.size_bytes for header, _ in batches])
-        traffic.appended(appended.last_offset - appended.first_offset + 1, size_bytes)
 
     def _judged(self, leader: LeaderRole, refusal: KafkaError) -> KafkaError:
         return leader.judged(refusal, self._broker.runtime.clock.monotonic())
@@ -404,21 +489,26 @@ class _Work:
 
     def _outcomes(self, began: float) -> ProduceResponse:
         if self.waiting:
-            self._note_waits(began)
+            self._waits.note(self._broker.requests, began)
+        return self._decided()
+
+    def refused_single(
+        self, topic: str | UUID, index: int, partition: Partition, acknowledgement: asyncio.Future[None]
+    ) -> ProduceResponse:
+        """Returns the response to a request of one batch that was appended, and that is not acknowledged."""
+        asked = TopicProduceData(partition_data=[])
+        asked = asked.replace(topic_id=topic) if isinstance(topic, UUID) else asked.replace(name=topic)
+        response = PartitionProduceResponse(index=index)
+        self._note(asked, response)
+        self.waiting[id(response)] = (partition, acknowledgement)
+        return self._decided()
+
+    def _decided(self) -> ProduceResponse:
         for topic in self._topics.values():
             topic.partition_responses[:] = [
                 self._outcome(partition_response) for partition_response in topic.partition_responses
             ]
         return self.response()
-
-    def _note_waits(self, began: float) -> None:
-        ended = self._monotonic()
-        durable_at = ended
-        if self._is_replicated and self._durable_at >= 0:
-            durable_at = min(max(self._durable_at, began), ended)
-        self._broker.requests.persisted(
-            fsync_s=durable_at - began, replicated_s=ended - durable_at if self._is_replicated else None
-        )
 
     def _outcome(self, response: PartitionProduceResponse) -> PartitionProduceResponse:
         waiting = self.waiting.get(id(response))
@@ -468,4 +558,4 @@ def _failed(index: int, error: KafkaError) -> PartitionProduceResponse:
     )
 
 
-SERVED = ApiHandler(0, handle)
+SERVED = ApiHandler(0, handle, short=handle_single)

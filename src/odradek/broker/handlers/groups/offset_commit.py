@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from functools import partial
 from typing import Final
+from uuid import UUID
 
 from odradek.broker.handlers.group_requests import (
     OFFSETS_AT_ONCE,
@@ -17,6 +19,9 @@ from odradek.groups.offsets.committing import Commit, CommitRequest
 from odradek.groups.shard.kinds import Committer
 from odradek.groups.shard.offset_table import Place
 from odradek.model.errors import ErrorCode, KafkaError
+from odradek.net.connection import Connection
+from odradek.net.replies import Chunks
+from odradek.protocol import Message, RequestHeader
 from odradek.protocol.messages.groups.offset_commit import (
     OffsetCommitRequest,
     OffsetCommitRequestPartition,
@@ -25,6 +30,7 @@ from odradek.protocol.messages.groups.offset_commit import (
     OffsetCommitResponsePartition,
     OffsetCommitResponseTopic,
 )
+from odradek.protocol.small_commits import SmallCommit, encode_committed, read_small_commit
 from odradek.runtime.prompt import PromptFuture
 from odradek.runtime.turns import slices
 
@@ -56,6 +62,67 @@ def handle(
 
     commit_then(broker, asked, answer)
     return answered
+
+
+def handle_small(
+    broker: BrokerContext,
+    connection: Connection,
+    header: RequestHeader,
+    frame: memoryview,
+    position: int,
+    encode: Callable[[Message], Chunks],
+) -> PromptFuture[Chunks | None] | None:
+    """Serves a commit for a few partitions of one topic, all of which exist. Returns None, with nothing done, for any other."""
+    asked = read_small_commit(frame, position, header.api_version)
+    if asked is None:
+        return None
+    image = broker.image
+    topic = (
+        image.topics_by_id.get(asked.topic)
+        if isinstance(asked.topic, UUID)
+        else image.topics.get(asked.topic)
+    )
+    if topic is None:
+        return None
+    name, topic_id, count = topic.name, topic.topic_id, len(topic.partitions)
+    commits = []
+    for index, offset, leader_epoch, metadata in asked.offsets:
+        if not 0 <= index < count:
+            return None
+        commits.append(Commit(name, index, offset, leader_epoch, metadata, topic_id))
+    committer = Committer(asked.member_id, asked.instance_id, asked.generation, False, header.api_version)
+    answered: PromptFuture[Chunks | None] = PromptFuture()
+
+    def answer(verdicts: dict[Place, ErrorCode] | KafkaError) -> None:
+        if answered.done():
+            return
+        try:
+            if isinstance(verdicts, KafkaError):
+                verdicts = dict.fromkeys((commit.place for commit in commits), verdicts.code)
+            chunks = _small_answer(header, asked, name, verdicts, encode)
+        except Exception as error:  # noqa: BLE001 - the connection waits for this: it must learn of any end
+            answered.set_exception(error)
+        else:
+            answered.set_result(chunks)
+
+    commit_then(broker, CommitRequest(asked.group_id, committer, commits, asked.retention_ms), answer)
+    return answered
+
+
+def _small_answer(
+    header: RequestHeader,
+    asked: SmallCommit,
+    name: str,
+    verdicts: dict[Place, ErrorCode],
+    encode: Callable[[Message], Chunks],
+) -> Chunks:
+    if not any(verdicts.values()):
+        indexes = [offset.partition for offset in asked.offsets]
+        return [encode_committed(header.api_version, header.correlation_id, asked.topic, indexes)]
+    partitions = [OffsetCommitRequestPartition(partition_index=offset.partition) for offset in asked.offsets]
+    topic = OffsetCommitRequestTopic(partitions=partitions)
+    topic = topic.replace(topic_id=asked.topic) if isinstance(asked.topic, UUID) else topic.replace(name=name)
+    return encode(OffsetCommitResponse(topics=[_answer(topic, name, verdicts)]))
 
 
 def _commit_request(
@@ -165,4 +232,4 @@ def _verdict(
     )
 
 
-SERVED = ApiHandler(8, handle)
+SERVED = ApiHandler(8, handle, short=handle_small)
