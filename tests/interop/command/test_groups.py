@@ -66,6 +66,27 @@ def test_lag_as_a_table_and_as_json(run: Run, filled: str, name: str, bootstrap:
     assert name in run("group", "list")
 
 
+def test_lag_is_shown_in_seconds_too(run: Run, filled: str, name: str, bootstrap: str) -> None:
+    """The age of the first record that the group has yet to read, of each partition, and the largest of them."""
+    old, fresh = TopicPartition(filled, 0), TopicPartition(filled, 1)
+    with Producer(bootstrap) as producer:
+        producer.send(filled, b"x", partition=1, timestamp_ms=int(time.time() * 1000) - 90_000)
+    with Admin(bootstrap) as admin:
+        admin.alter_group_offsets(name, {old: 10, fresh: 10})
+    [described] = json.loads(run("group", "describe", name, "--json"))
+    seconds = [entry["lag_seconds"] for entry in described["offsets"]]
+    assert seconds[0] == 0.0, "all of it is read"
+    assert 90.0 <= seconds[1] < 1_000.0
+    assert described["lag_seconds"] == seconds[1]
+    with Admin(bootstrap) as admin:
+        admin.alter_group_offsets(name, {old: 4})
+    [described] = json.loads(run("group", "describe", name, "--json"))
+    assert described["lag_seconds"] > 1e9, "the first unread record is of 1970"
+    table = run("group", "describe", name)
+    assert "s behind" in table.splitlines()[0]
+    assert "lag seconds" in table
+
+
 def test_watching_shows_it_again(run: Run, filled: str, name: str, bootstrap: str) -> None:
     with Admin(bootstrap) as admin:
         admin.alter_group_offsets(name, {TopicPartition(filled, 0): 4})

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sys
 import time
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -11,7 +12,7 @@ import click
 
 from odradek import client
 from odradek.cli.access import open_admin
-from odradek.cli.group.lag import describe_group
+from odradek.cli.group.lag import AgesOf, describe_group, first_unread_ages
 from odradek.cli.group.offset_resets import parse_plan, parse_scopes
 from odradek.cli.group.removals import delete_offsets, idle_group, remove_members
 from odradek.cli.moments import parse_moment_or_duration
@@ -34,7 +35,8 @@ if TYPE_CHECKING:
 groups_argument = click.argument(
     "names", metavar="GROUP...", nargs=-1, required=True, shell_complete=complete_groups
 )
-LAG_COLUMNS = ("topic", "partition", "committed", "end", "lag", "member", "client", "host")
+LAG_COLUMNS = ("topic", "partition", "committed", "end", "lag", "lag_seconds", "member", "client", "host")
+_LAG_HEADS = [column.replace("_", " ") for column in LAG_COLUMNS]
 
 
 @click.group()
@@ -116,11 +118,12 @@ def describe(
 ) -> None:
     """Show how far each group has read, how far it is behind, and who reads what."""
     chosen = list(dict.fromkeys(names))
+    ages_of = partial(first_unread_ages, bootstrap)
     with open_admin(bootstrap) as admin:
         if not watch:
-            _show([describe_group(admin, name) for name in chosen], members, as_json)
+            _show([describe_group(admin, name, ages_of) for name in chosen], members, as_json)
             return
-        _watch(admin, chosen, every, times, as_json)
+        _watch(admin, chosen, ages_of, every, times, as_json)
 
 
 def _show(groups: list[dict[str, Any]], members: bool, as_json: bool) -> None:
@@ -135,15 +138,17 @@ def _show(groups: list[dict[str, Any]], members: bool, as_json: bool) -> None:
             columns = ("member", "instance", "client", "host", "partitions")
             print_table(columns, [[row[column] for column in columns] for row in group["members"]])
         else:
-            print_table(LAG_COLUMNS, _lag_rows(group))
+            print_table(_LAG_HEADS, _lag_rows(group))
 
 
-def _watch(admin: Admin, names: list[str], every_s: float, times: int | None, as_json: bool) -> None:
+def _watch(
+    admin: Admin, names: list[str], ages_of: AgesOf, every_s: float, times: int | None, as_json: bool
+) -> None:
     looks = 0
-    with RefreshingTable(["group", *LAG_COLUMNS]) as table:
+    with RefreshingTable(["group", *_LAG_HEADS]) as table:
         try:
             while True:
-                answers = [describe_group(admin, name) for name in names]
+                answers = [describe_group(admin, name, ages_of) for name in names]
                 if as_json:
                     print_json(answers)
                     sys.stdout.flush()
@@ -162,7 +167,8 @@ def _headline(group: dict[str, Any]) -> str:
     assignor = f", {group['assignor']}" if group["assignor"] else ""
     count = len(group["members"])
     members = "1 member" if count == 1 else f"{count} members"
-    return f"{group['group']}  {group['type']}, {group['state']}{assignor}, {members}, lag {group['lag']}"
+    seconds = "" if group["lag_seconds"] is None else f", {group['lag_seconds']:g} s behind"
+    return f"{group['group']}  {group['type']}, {group['state']}{assignor}, {members}, lag {group['lag']}{seconds}"
 
 
 def _lag_rows(group: dict[str, Any]) -> list[list[object]]:

@@ -1,21 +1,31 @@
-"""The lag of a group: its committed offsets beside the ends of its partitions."""
+"""The lag of a group, in records and in seconds: its committed offsets beside the ends of its partitions."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+import asyncio
+from collections.abc import Callable, Iterable, Mapping
 from typing import TYPE_CHECKING, Any
 
 from odradek import client
+from odradek.cli.access import client_arguments
+from odradek.cli.output import remark
 from odradek.client.admin.group_descriptions import SHARE
-from odradek.model.errors import ErrorCode, KafkaError
+from odradek.client.aio import AsyncConsumer
+from odradek.client.consumer.unread_ages import READING_SETTINGS, furthest_behind, unread_ages_ms
+from odradek.client.network.errors import explain
+from odradek.model.errors import ErrorCode, KafkaError, OdradekError
 from odradek.model.ids import TopicPartition
+from odradek.runtime.real_clock import SystemClock
 
 if TYPE_CHECKING:
     from odradek.client import Admin
     from odradek.client.admin.group_descriptions import GroupDescription
 
+AgesOf = Callable[[Mapping[TopicPartition, int]], Mapping[TopicPartition, int]]
+"""Returns the age of the first record at or behind each position, in milliseconds, where it is known."""
 
-def describe_group(admin: Admin, group_id: str) -> dict[str, Any]:
+
+def describe_group(admin: Admin, group_id: str, ages_of: AgesOf) -> dict[str, Any]:
     """State, members, and each partition's lag, as `group describe --json` prints it."""
     group_description = admin.describe_groups([group_id])[group_id]
     if group_description.type == SHARE:
@@ -26,23 +36,27 @@ def describe_group(admin: Admin, group_id: str) -> dict[str, Any]:
     owners = {tp: member for member in group_description.members for tp in member.assignment}
     partitions = sorted(set(positions) | set(owners))
     ends = end_offsets(admin, partitions)
+    ages_ms = ages_of(furthest_behind(positions, ends))
     offsets = []
     for tp in partitions:
         position = positions.get(tp)
         owner = owners.get(tp)
         end = ends.get(tp)
+        lag = max(0, end - position) if position is not None and end is not None else None
         offsets.append(
             {
                 "topic": tp.topic,
                 "partition": tp.partition,
                 "committed": position,
                 "end": end,
-                "lag": max(0, end - position) if position is not None and end is not None else None,
+                "lag": lag,
+                "lag_seconds": 0.0 if lag == 0 else _seconds(ages_ms.get(tp)),
                 "member": owner.member_id if owner is not None else None,
                 "client": owner.client_id if owner is not None else None,
                 "host": owner.client_host if owner is not None else None,
             }
         )
+    seconds = [offset["lag_seconds"] for offset in offsets if offset["lag_seconds"] is not None]
     return {
         "group": group_id,
         "state": group_description.state,
@@ -50,9 +64,36 @@ def describe_group(admin: Admin, group_id: str) -> dict[str, Any]:
         "assignor": group_description.assignor,
         "coordinator": group_description.coordinator,
         "lag": sum(offset["lag"] or 0 for offset in offsets),
+        "lag_seconds": max(seconds, default=None),
         "offsets": offsets,
         "members": _members(group_description),
     }
+
+
+def _seconds(age_ms: int | None) -> float | None:
+    return None if age_ms is None else round(age_ms / 1_000, 1)
+
+
+def first_unread_ages(bootstrap: str, positions: Mapping[TopicPartition, int]) -> dict[TopicPartition, int]:
+    """Returns the age of the first record at or behind each position, in milliseconds, where it is known.
+
+    Without the right to read a topic no age is known; a remark says so.
+    """
+    if not positions:
+        return {}
+    try:
+        return asyncio.run(_read_ages(bootstrap, positions))
+    except OdradekError as error:
+        remark(f"the lag in seconds is not known: {explain(error)}")
+        return {}
+
+
+async def _read_ages(bootstrap: str, positions: Mapping[TopicPartition, int]) -> dict[TopicPartition, int]:
+    consumer = AsyncConsumer(bootstrap, **{**client_arguments(), **READING_SETTINGS})
+    try:
+        return await unread_ages_ms(consumer, positions, SystemClock())
+    finally:
+        await consumer.close(commit=False)
 
 
 def end_offsets(admin: Admin, partitions: Iterable[TopicPartition]) -> dict[TopicPartition, int]:

@@ -11,6 +11,7 @@ from typing import Final, NamedTuple, TypeVar
 from odradek.client import LATEST
 from odradek.client.admin.group_descriptions import SHARE, GroupDescription
 from odradek.client.aio import AsyncAdmin
+from odradek.client.consumer.unread_ages import furthest_behind
 from odradek.client.network.errors import PartialFailureError, explain
 from odradek.console.model.group_lag import GroupDetail, MemberLag, OpenTransactionFact, PartitionLag
 from odradek.console.model.lag_history import LagHistory
@@ -33,9 +34,6 @@ DETAILS_AT_ONCE: Final = 8
 """The groups of one page that are read at the same time."""
 MOMENTS_MAX: Final = 30
 """The number of earlier moments that are kept of each group that someone looks at."""
-AGES_MAX: Final = 64
-"""The number of partitions of which the first unread record is read, for its age: those with the largest lags."""
-AGES_S: Final = 2.0
 TRANSACTIONS_MAX: Final = 20
 _COMMITTED: Final = 1
 K = TypeVar("K")
@@ -244,11 +242,8 @@ class GroupReader:
 
     async def _ages(self, late: Iterable[TopicPartition], now: _Moment) -> dict[TopicPartition, int]:
         """Returns the age of the first unread record, for the partitions with the largest lags."""
-        listed = sorted(late, key=lambda tp: now.positions[tp] - now.ends[tp])[:AGES_MAX]
-        if not listed:
-            return {}
-        times = await self._reader.first_times({tp: now.positions[tp] for tp in listed}, AGES_S)
-        return {tp: max(0, now.at_ms - at_ms) for tp, at_ms in times.items() if at_ms >= 0}
+        positions = {tp: now.positions[tp] for tp in late}
+        return await self._reader.unread_ages_ms(furthest_behind(positions, now.ends))
 
     async def _transactions(self, held: list[TopicPartition]) -> dict[TopicPartition, OpenTransactionFact]:
         """Returns the oldest open transaction of each of these partitions, of the first ones."""

@@ -14,6 +14,7 @@ from typing import Any, Final, Protocol, TypeVar
 
 from odradek.client.aio import AsyncConsumer, AsyncProducer
 from odradek.client.consumer.consumer_record import ConsumerRecord
+from odradek.client.consumer.unread_ages import unread_ages_ms
 from odradek.console.model.masking import RecordMasks
 from odradek.console.model.record_decoding import RecordDecoder
 from odradek.dead_letters.topic import DeadLetterTopic
@@ -200,25 +201,12 @@ class ClusterReader:
             f"{tp} has no record at offset {offset}: it was removed or compacted",
         )
 
-    async def first_times(
-        self, offsets: Mapping[TopicPartition, int], limit_s: float
-    ) -> dict[TopicPartition, int]:
-        """Returns the timestamp of the first record at or behind each offset; those that come within the limit."""
-        times: dict[TopicPartition, int] = {}
+    async def unread_ages_ms(self, positions: Mapping[TopicPartition, int]) -> dict[TopicPartition, int]:
+        """Returns the age of the first record at or behind each position; of those that come in time."""
+        if not positions:
+            return {}
         async with self._slots, self._consumer(committed=False) as consumer:
-            await consumer.assign(offsets)
-            for tp, offset in offsets.items():
-                consumer.seek(tp, offset)
-            deadline_s = self._clock.monotonic() + limit_s
-            while len(times) < len(offsets) and (left_s := deadline_s - self._clock.monotonic()) > 0:
-                records = await consumer.poll(min(left_s, _POLL_S))
-                fresh = {TopicPartition(record.topic, record.partition) for record in records} - times.keys()
-                for record in reversed(records):
-                    tp = TopicPartition(record.topic, record.partition)
-                    if tp in fresh:
-                        times[tp] = record.timestamp_ms
-                consumer.pause(fresh)
-        return times
+            return await unread_ages_ms(consumer, positions, self._clock)
 
     async def with_dead_letters(
         self, topic: str, work: Callable[[DeadLetterTopic], T], *, as_stored: bool = False

@@ -57,9 +57,9 @@ def test_a_share_group_is_described_with_members_and_without() -> None:
     with LocalBroker() as broker:
         asyncio.run(live_and_leave(broker.address))
         with Admin(broker.address) as admin:
-            described = describe_group(admin, "shared")
+            described = describe_group(admin, "shared", dict)
             assert (described["type"], described["state"]) == ("share", "Empty")
             assert described["members"] == []
             with pytest.raises(KafkaError, match="there is no such group") as caught:
-                describe_group(admin, "nobody")
+                describe_group(admin, "nobody", dict)
     assert caught.value.code is ErrorCode.GROUP_ID_NOT_FOUND
