@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from odradek.cluster.availability import Liveness
-from odradek.cluster.controller.maintenance import Maintenance, MaintenancePolicy, policy_of
+from odradek.cluster.controller.maintenance import HealingPlan, Maintenance, MaintenancePolicy, policy_of
 from odradek.cluster.documents import RESOURCE_CONFIGS
 from odradek.cluster.healing import healing_to_cancel, preferred_leaders_to_restore, replicas_to_heal
 from odradek.cluster.image import NO_LEADER
@@ -222,3 +222,18 @@ def test_the_policy_is_what_the_settings_say() -> None:
         policy_of(BrokerConfig(controller=ControllerConfig(odradek_healing_delay_ms=-1))).healing_delay_s
         is None
     )
+
+
+async def test_the_plan_says_when_the_replicas_of_a_dead_broker_are_made_again(four: Any) -> None:
+    maintenance = maintenance_of(four)
+    assert maintenance.plan() == HealingPlan({}, 0)
+    await four.topic("t", partitions=4, replicas=2)
+    await four.kill(4)
+    four.clock.now += 59
+    assert maintenance.plan() == HealingPlan({4: MaintenancePolicy().healing_delay_s - 59}, 0)
+    four.clock.now += 10_000
+    await maintenance.heal(MaintenancePolicy())
+    plan = maintenance.plan()
+    assert plan.due_s == {4: 0.0}
+    topic = four.controller.latest.topics["t"]
+    assert plan.partition_count == sum(bool(partition.adding) for partition in topic.partitions) > 0

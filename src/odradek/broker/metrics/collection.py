@@ -171,7 +171,24 @@ class ControllerFamilies:
             self._totals.append(family)
 
     def families(self) -> list[Family]:
-        return [*self._totals, self._brokers, self._broker_info, self._topic_sizes]
+        return [*self._totals, *self._of_healing(), self._brokers, self._broker_info, self._topic_sizes]
+
+    def _of_healing(self) -> list[Family]:
+        """Returns what the controller plans to make again of dead brokers, and what it makes now."""
+        due = gauge(
+            "odradek_controller_healing_due_seconds",
+            "Time until the replicas of a dead broker are made on others, in seconds.",
+        )
+        under_way = gauge(
+            "odradek_controller_healing_partitions",
+            "Partitions whose lost replicas are being made on others.",
+        )
+        if self._broker.cluster.leads:
+            plan = self._broker.cluster.controller.healing_plan()
+            for broker, due_s in plan.due_s.items():
+                due.add(due_s, labels(broker=broker))
+            under_way.add(plan.partition_count)
+        return [due, under_way]
 
 
 def of_process(broker: MeasuredBroker) -> list[Family]:

@@ -19,7 +19,7 @@ from uuid import UUID
 
 from odradek.cluster.controller.brokers import BrokerChanges
 from odradek.cluster.controller.changes import Changes
-from odradek.cluster.controller.maintenance import Maintenance, MaintenancePolicy
+from odradek.cluster.controller.maintenance import HealingPlan, Maintenance, MaintenancePolicy
 from odradek.cluster.controller.publishing import Apply, Publication
 from odradek.cluster.controller.settings import SettingChanges
 from odradek.cluster.controller.store import PRODUCER_ID_BLOCK, ClusterStore
@@ -87,7 +87,8 @@ class Controller:
         self.brokers = BrokerChanges(self.changes, clock, defaults.rules)
         self._made_partitions: PartitionChanges | None = None
         self._looking_again: asyncio.Task[None] | None = None
-        self._maintenance: asyncio.Task[None] | None = None
+        self._maintenance: Maintenance | None = None
+        self._maintaining: asyncio.Task[None] | None = None
         self._policy: Callable[[], MaintenancePolicy] | None = None
         self._listening: asyncio.Task[None] | None = None
         """The task that listens to other brokers; None until the first question of one."""
@@ -153,7 +154,7 @@ class Controller:
 
     async def close(self) -> None:
         """Waits for the changes under way and refuses all later ones."""
-        for task in (self._looking_again, self._maintenance, self._listening):
+        for task in (self._looking_again, self._maintaining, self._listening):
             if task is not None:
                 task.cancel()
                 await asyncio.gather(task, return_exceptions=True)
@@ -269,6 +270,10 @@ class Controller:
         }
         return versions | {self._me: self.image.version}
 
+    def healing_plan(self) -> HealingPlan:
+        """Returns which replicas of dead brokers are to be made on others, and when."""
+        return HealingPlan({}, 0) if self._maintenance is None else self._maintenance.plan()
+
     async def fence(self, broker: BrokerId, epoch: int) -> None:
         """Removes the registration of an incarnation that is known to be dead, and elects leaders. Fencing is always safe."""
         if await self.changes.alone(lambda: self._store.unregister(broker, epoch)):
@@ -343,8 +348,10 @@ class Controller:
 
     def _keep_up(self, clock: Clock, policy: Callable[[], MaintenancePolicy]) -> None:
         self._policy = policy
-        maintenance = Maintenance(self.changes, self.brokers, lambda: self.partition_changes, clock, policy)
-        self._maintenance = asyncio.get_running_loop().create_task(maintenance.run(), name="upkeep")
+        self._maintenance = Maintenance(
+            self.changes, self.brokers, lambda: self.partition_changes, clock, policy
+        )
+        self._maintaining = asyncio.get_running_loop().create_task(self._maintenance.run(), name="upkeep")
 
     async def _listen(self, policy: Callable[[], MaintenancePolicy]) -> None:
         """Listens to brokers: one that is not heard any more must not lead, see `heartbeat_monitor.py`."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Final, NamedTuple
 from uuid import UUID
 
@@ -40,6 +40,15 @@ class MaintenancePolicy(NamedTuple):
     """A broker that is silent for longer does not lead any more where others can."""
 
 
+class HealingPlan(NamedTuple):
+    """What the controller plans to make again, and what it makes."""
+
+    due_s: Mapping[BrokerId, float]
+    """The seconds until the replicas of each dead broker are made on others; none where healing is disabled."""
+    partition_count: int
+    """The partitions whose lost replicas are being made now."""
+
+
 class Maintenance:
     """The controller's regular work: it heals lost replicas and restores preferred leaders. `run` it in a task, for as long
     as the controller is in office; `policy` is called again for each round."""
@@ -74,6 +83,14 @@ class Maintenance:
                 _log.warning("upkeep_failed", reason=error.message)
             except Exception:  # noqa: BLE001 - the root of a task: without it nothing would be healed any more
                 _log.exception("upkeep_failed")
+
+    def plan(self) -> HealingPlan:
+        """Returns what is planned, by the settings as they are now."""
+        delay_s = self._policy().healing_delay_s
+        now = self._clock.monotonic()
+        dead_since = {} if delay_s is None else self._brokers.dead_since
+        due_s = {broker: max(when + (delay_s or 0.0) - now, 0.0) for broker, when in dead_since.items()}
+        return HealingPlan(due_s, len(self.healing))
 
     async def heal(self, policy: MaintenancePolicy) -> None:
         """Begins to replace replicas whose brokers have been dead for long, and stops where they came back."""
