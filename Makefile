@@ -163,8 +163,9 @@ packages: $(READY) ## build wheel and source archive, and try both in clean envi
 sbom: $(READY) ## what the pinned requirements install, as CycloneDX: dist/sbom.cdx.json
 	$(BIN)/python -m tools.sbom dist/sbom.cdx.json
 
-screenshots: $(READY) ## the pictures of docs/console.md, in Debian's Chromium
+screenshots: $(READY) ## the pictures of docs/console.md and docs/incidents.md, in Debian's Chromium
 	$(BIN)/python -m tests.interop.console.screenshots
+	$(BIN)/python -m tests.interop.console.incident_pictures
 
 docs: $(READY) ## the pages that are generated from the code
 	$(BIN)/python -m odradek.config.document > docs/configuration.md

@@ -217,7 +217,8 @@ def play(incident: Incident) -> None:
     print(f"{incident.title}\n\nStarting {incident.brokers} broker(s) ...", flush=True)
     with Stage(incident) as stage:
         print(f"  clients: {stage.address}\n  metrics: {', '.join(stage.metrics)}", flush=True)
-        print(f"  in the browser: odradek console --bootstrap {stage.address}", flush=True)
+        listeners = " ".join(f"--metrics {address}" for address in stage.metrics)
+        print(f"  in the browser: odradek console --bootstrap {stage.address} {listeners}", flush=True)
         incident.make(stage)
         print(f"\nIt has happened. The alert {incident.alert} fires if it lasts.", flush=True)
         for step in incident.steps(stage):

@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import http
-import http.client
+import asyncio
 import json
-import ssl
 from collections.abc import Callable
 from datetime import UTC, datetime
 from typing import Any, Final, TypeVar
@@ -15,18 +13,13 @@ import click
 from odradek.cli.numbers import Whole
 from odradek.cli.options import json_option
 from odradek.cli.output import print_json, print_table, remark
-from odradek.config.listening.listeners import format_address, parse_host_port
-from odradek.model.errors import ConfigError, OdradekError
+from odradek.model.errors import ConfigError
+from odradek.net import listener_pages
 
 Command = TypeVar("Command", bound=Callable[..., Any])
 
-_SECONDS: Final = 30.0
 _CLIENT_COLUMNS: Final = ("client", "instance", "software", "address", "pushes", "last", "metrics")
 _STAGES: Final = ("queued", "handled", "waited", "response_queued", "sent")
-
-
-class BrokerPageError(OdradekError):
-    """The metrics listener of a broker did not answer as it should."""
 
 
 @click.group()
@@ -156,60 +149,20 @@ def _labels(metric: dict[str, Any]) -> str:
 
 
 def _json_page(address: str, path: str, token_file: str | None, ca: str | None) -> Any:
-    """Returns a page that is JSON. BrokerPageError when there is none."""
-    body = metrics_page(address, path, token_file, ca)
+    """Returns a page that is JSON. ListenerPageError when there is none."""
+    access = listener_pages.ListenerAccess(token_file=token_file, ca=ca)
+    body = asyncio.run(listener_pages.page(listener_address(address), path, access))
     try:
         return json.loads(body)
-    except ValueError as error:
-        raise BrokerPageError(
+    except (ValueError, RecursionError) as error:
+        raise listener_pages.ListenerPageError(
             f"{address} is no metrics listener of a broker: its answer is no JSON"
         ) from error
 
 
-def metrics_page(address: str, path: str, token_file: str | None, ca: str | None) -> bytes:
-    """Returns a page of a metrics listener. BrokerPageError when there is none."""
+def listener_address(text: str) -> listener_pages.ListenerAddress:
+    """Parses a value of `--metrics`. UsageError for one that is no address."""
     try:
-        host, port = parse_host_port(address)
+        return listener_pages.ListenerAddress.of(text)
     except ConfigError as error:
-        raise click.UsageError(f"--metrics {address!r}: {error}", click.get_current_context()) from error
-    where = format_address(host or "127.0.0.1", port)
-    headers = {} if token_file is None else {"Authorization": f"Bearer {_token_in(token_file)}"}
-    if ca is None:
-        connection = http.client.HTTPConnection(host or "127.0.0.1", port, timeout=_SECONDS)
-    else:
-        connection = http.client.HTTPSConnection(
-            host or "127.0.0.1", port, timeout=_SECONDS, context=_trusting(ca)
-        )
-    try:
-        connection.request("GET", path, headers=headers)
-        response = connection.getresponse()
-        body = response.read()
-    except (OSError, http.client.HTTPException) as error:
-        raise BrokerPageError(
-            f"no metrics listener answers at {where} ({error}): start the broker with --set metrics.listeners={where}, or "
-            "give --metrics HOST:PORT"
-        ) from error
-    finally:
-        connection.close()
-    if response.status != http.HTTPStatus.OK:
-        reason = body.decode(errors="replace").strip()[:200]
-        raise BrokerPageError(f"the metrics listener at {where} answers {response.status}: {reason}")
-    return body
-
-
-def _token_in(path: str) -> str:
-    try:
-        with open(path, encoding="ascii") as file:
-            token = file.readline().strip()
-    except (OSError, UnicodeDecodeError) as error:
-        raise BrokerPageError(f"--token-file {path} cannot be read: {error}") from None
-    if not token:
-        raise BrokerPageError(f"--token-file {path} has no token in its first line")
-    return token
-
-
-def _trusting(path: str) -> ssl.SSLContext:
-    try:
-        return ssl.create_default_context(cafile=path)
-    except OSError as error:
-        raise BrokerPageError(f"--ca {path} cannot be read: {error}") from None
+        raise click.UsageError(f"--metrics {text!r}: {error}", click.get_current_context()) from error

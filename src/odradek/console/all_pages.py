@@ -6,6 +6,7 @@ from typing import Final
 
 from odradek.console.pages import (
     audit,
+    certificates,
     cluster,
     dead_letters,
     group_changes,
@@ -23,6 +24,7 @@ from odradek.console.pages import (
     topic,
     topic_changes,
     topics,
+    traffic,
     users,
 )
 from odradek.console.pages.sql import editor as sql_editor
@@ -45,6 +47,8 @@ PAGES: Final[tuple[ConsolePage, ...]] = (
     *rules.PAGES,
     *quotas.PAGES,
     *audit.PAGES,
+    *certificates.PAGES,
+    *traffic.PAGES,
     *pipelines.PAGES,
     *pipeline_upgrade.PAGES,
     *sql_sources.PAGES,

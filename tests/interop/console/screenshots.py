@@ -59,7 +59,9 @@ def draw(browser: Browser, address: str, picture: Picture) -> None:
 def save(content: bytes, name: str) -> None:
     """Writes a picture of docs/."""
     image = Image.open(io.BytesIO(content)).convert("RGB").quantize(COLOURS)
-    image.save(DOCS / f"{name}.png", optimize=True)
+    path = DOCS / f"{name}.png"
+    path.parent.mkdir(exist_ok=True)
+    image.save(path, optimize=True)
 
 
 def main() -> None:

@@ -27,6 +27,9 @@ DEMO = {
     "/people/rules": "User:ann",
     "/people/quotas": "departures",
     "/people/audit": "CreateTopics",
+    "/people/certificates": "Ends soon",
+    "/traffic": "departures",
+    "/traffic/slow": "Produce v",
 }
 """Something to see on each page of the demo."""
 TOPICS = ("flights", "orders.eu", "orders.us")

@@ -7,6 +7,8 @@ from __future__ import annotations
 
 import re
 import threading
+import time
+import urllib.request
 from collections.abc import Iterator
 from contextlib import ExitStack
 from pathlib import Path
@@ -22,6 +24,7 @@ from tests.interop.console.objects_of_every_kind import (
     STREAMS_GROUP,
     objects_of_every_kind,
 )
+from tests.scenarios.console.scripted_listener import ScriptedListener, scripted_listener, slow_request
 from tests.scenarios.console.test_sql_queries import ScriptedSqlServer
 from tests.unit.sql.running_server import sql_server
 
@@ -69,6 +72,9 @@ PLAIN = {
     "/people/quotas": ["/people/quotas"],
     "/people/quotas/change": ["/people/quotas/change", "/people/quotas/change?user=ann"],
     "/people/audit": ["/people/audit"],
+    "/people/certificates": ["/people/certificates"],
+    "/traffic": ["/traffic"],
+    "/traffic/slow": ["/traffic/slow", "/traffic/slow?search=nothing-has-this-name"],
     "/pipelines": ["/pipelines"],
     "/pipelines/pipeline": ["/pipelines/pipeline?name=totals"],
     "/pipelines/upgrade": ["/pipelines/upgrade?name=totals"],
@@ -77,8 +83,14 @@ PLAIN = {
     "/sql/editor": ["/sql/editor"],
 }
 """The paths that are looked at, by route. After a space: the first link on that page that a selector finds."""
-SCRIPTED = {"/sql": ["/sql"], "/sql/query": ["/sql/query?id=CTAS_TOTALS_1"]}
-"""Pages of queries that fail, of a SQL server that exists in answers alone."""
+SCRIPTED = {
+    "/sql": ["/sql"],
+    "/sql/query": ["/sql/query?id=CTAS_TOTALS_1"],
+    "/traffic": ["/traffic"],
+    "/traffic/slow": ["/traffic/slow"],
+    "/people/certificates": ["/people/certificates"],
+}
+"""Pages of queries that fail, of a SQL server that exists in answers alone; and of traffic, without a metrics listener."""
 LOGIN = {"/login": ["/login"], "/sql/login": ["/sql/login"]}
 """Pages of a console that asks for a login, and then for one of the SQL server."""
 ELSEWHERE = {
@@ -90,7 +102,7 @@ ELSEWHERE = {
     "/login/oidc": "leads to the provider",
     "/login/callback": "leads back from it; test_browser_at_a_provider looks at what is wrong there",
 }
-MENU = ("/", "/topics", "/groups", "/dead-letters", "/pipelines", "/sql", "/cluster", "/people")
+MENU = ("/", "/topics", "/groups", "/dead-letters", "/pipelines", "/sql", "/cluster", "/traffic", "/people")
 SERIOUS = ("serious", "critical", "moderate")
 
 
@@ -137,10 +149,15 @@ def consoles(broker: LocalBroker, tmp_path_factory: pytest.TempPathFactory) -> I
             login.write_text("".join(f"{key}={value}\n" for key, value in secure.client_settings.items()))
             login.chmod(0o600)
             here = ("--bootstrap", broker.address)
+            listener = stack.enter_context(scripted_listener())
+            fill(listener)
+            metrics = ("--metrics", str(listener.address))
+            plain = stack.enter_context(
+                console_process(*here, *metrics, "--sql", sql.url, "--programs", str(directory))
+            )
+            wait_for_rates(plain)
             yield Consoles(
-                plain=stack.enter_context(
-                    console_process(*here, "--sql", sql.url, "--programs", str(directory))
-                ),
+                plain=plain,
                 scripted=stack.enter_context(console_process(*here, "--sql", scripted.url)),
                 login=stack.enter_context(
                     console_process(
@@ -154,6 +171,34 @@ def consoles(broker: LocalBroker, tmp_path_factory: pytest.TempPathFactory) -> I
         scripted.http.shutdown()
         scripted.http.server_close()
         answering.join()
+
+
+def fill(listener: ScriptedListener) -> None:
+    """Has the listener show a client that floods, slow requests, and certificates and tokens of each state."""
+    listener.clients = dict.fromkeys(("crawler", "shop", "mailer-of-the-north-1", ""), (0.0,) * 4)
+    listener.growth = {
+        "crawler": (9e9, 1e6, 4e4, 3.0),
+        "shop": (1e7, 4e7, 900.0, 0.2),
+        "mailer-of-the-north-1": (0.0, 3e6, 80.0, 0.1),
+    }
+    day_s = 86_400.0
+    listener.certificates = {"SSL": 3.4 * day_s, "INTERNAL": -day_s, "CONTROLLER": 300 * day_s}
+    listener.tokens = {"token-1": 1_500.0, "token-2": 6 * day_s}
+    listener.slow = [
+        slow_request(client_id=name, waited_ms=1290.0 / (1 + number), sent_ms=number * 400.0)
+        for number, name in enumerate(("shop", "crawler", "mailer-of-the-north-1"))
+    ]
+
+
+def wait_for_rates(console: str) -> None:
+    """Returns once the console has read its metrics listener twice."""
+    deadline_s = time.monotonic() + 60.0
+    while time.monotonic() < deadline_s:
+        with urllib.request.urlopen(f"{console}/traffic", timeout=30) as opened:
+            if "crawler" in opened.read().decode():
+                return
+        time.sleep(0.5)
+    raise TimeoutError("the console shows no rates of clients")
 
 
 def test_every_route_is_looked_at() -> None:

@@ -11,6 +11,7 @@ from odradek.cli.console.console import console
 from odradek.console.sql.access import SqlTerms
 from odradek.console.web.console import ConsoleOptions
 from odradek.model.errors import ConfigError
+from odradek.net.listener_pages import ListenerPageError
 
 ELSEWHERE = ["--listen", "127.0.0.1:0", "--bootstrap", "127.0.0.1:9"]
 
@@ -66,3 +67,35 @@ def test_users_who_log_in_to_the_console_log_in_to_the_sql_server(
         console, [*ELSEWHERE, *sql, "--sql-user", "all"], input="hush\n", catch_exceptions=False
     )
     assert [options.sql.is_shared for options in served if options.sql is not None] == [False, True]
+
+
+def test_metrics_listeners_are_named_once_for_each_broker(
+    served: list[ConsoleOptions], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    token = tmp_path / "token"
+    token.write_text("token-of-the-listener\n")
+    named = ["--metrics", "b1:9464", "--metrics", "[::1]:9465", "--metrics", "b1:9464"]
+    CliRunner().invoke(
+        console, [*ELSEWHERE, *named, "--metrics-token-file", str(token)], catch_exceptions=False
+    )
+    CliRunner().invoke(console, ELSEWHERE, catch_exceptions=False)
+    monkeypatch.setenv("ODRADEK_METRICS", "b1:9464 b2:9464")
+    CliRunner().invoke(console, ELSEWHERE, catch_exceptions=False)
+    terms, absent, of_environment = [options.listeners for options in served]
+    assert absent is None
+    assert terms is not None
+    assert [str(address) for address in terms.addresses] == ["b1:9464", "[::1]:9465"]
+    assert terms.access.token_file == str(token)
+    assert of_environment is not None
+    assert [str(address) for address in of_environment.addresses] == ["b1:9464", "b2:9464"]
+
+
+def test_what_is_no_metrics_listener_is_refused_at_the_start(tmp_path: Path) -> None:
+    outcome = CliRunner().invoke(console, [*ELSEWHERE, "--metrics", "nonsense"])
+    assert (outcome.exit_code, "--metrics 'nonsense'" in outcome.output) == (2, True)
+    for option in ("--metrics-token-file", "--metrics-ca"):
+        words = ["--metrics", "b1:9464", option, str(tmp_path / "absent")]
+        outcome = CliRunner().invoke(console, [*ELSEWHERE, *words])
+        assert isinstance(outcome.exception, ListenerPageError), outcome.output
+    many = [word for number in range(101) for word in ("--metrics", f"b{number}:9464")]
+    assert "100 times" in refusal(*many)

@@ -7,14 +7,15 @@ from typing import Any
 from hypothesis import given
 from hypothesis import strategies as st
 
-from odradek.cli.cluster.top import MetricsSnapshot, rows, samples
+from odradek.cli.cluster.top import METRICS, rows
 from odradek.telemetry.exposition import written
 from odradek.telemetry.metrics import Family, counter, gauge, labels
+from odradek.telemetry.scraped_metrics import MetricsSnapshot, samples
 
 TOPICS = "kafka_server_brokertopicmetrics_"
 
 
-def page(records: int, *, sizes: dict[str, int], lag: int = 0, requests: int = 0) -> str:
+def page(records: int, *, sizes: dict[str, int], lag: int = 0, requests: int = 0) -> bytes:
     families: list[Family] = []
     for name, factor in (("messagesin", 1), ("bytesin", 100), ("bytesout", 50)):
         family = counter(f"{TOPICS}{name}", "?")
@@ -37,12 +38,12 @@ def page(records: int, *, sizes: dict[str, int], lag: int = 0, requests: int = 0
     asked = counter("kafka_network_requestmetrics_requests", "?")
     for request in ("Fetch", "FetchConsumer", "Produce"):
         asked.add(requests, labels(request=request, version=1))
-    return written([*families, asked]).decode()
+    return written([*families, asked])
 
 
-def snapshot(at_s: float, *pages: str) -> MetricsSnapshot:
+def snapshot(at_s: float, *pages: bytes) -> MetricsSnapshot:
     return MetricsSnapshot(
-        at_s=at_s, by_broker={f"b{number}": samples(text) for number, text in enumerate(pages)}
+        at_s=at_s, by_broker={f"b{number}": samples(text, METRICS) for number, text in enumerate(pages)}
     )
 
 
@@ -79,6 +80,6 @@ def test_a_broker_that_was_restarted_has_no_negative_rates() -> None:
 
 @given(st.dictionaries(st.text(max_size=8), st.integers(0, 9), max_size=4))
 def test_names_are_read_as_they_were_written(sizes: dict[str, int]) -> None:
-    read = samples(page(0, sizes=sizes))[f"{TOPICS}messagesin_total"]
+    read = samples(page(0, sizes=sizes), METRICS)[f"{TOPICS}messagesin_total"]
     shown = {dict(texts)["topic"]: value for texts, value in read.items() if texts}
     assert shown == {name.encode("utf-8", "replace").decode(): size for name, size in sizes.items()}

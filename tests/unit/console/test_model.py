@@ -183,9 +183,35 @@ def test_a_cluster_that_does_not_answer_is_the_only_trouble_of_reading() -> None
 @pytest.mark.parametrize("language", LANGUAGES)
 @pytest.mark.parametrize("kind", KINDS)
 def test_every_trouble_has_words(kind: str, language: str) -> None:
-    values = dict.fromkeys(("count", "broker", "replicas", "free_bytes", "lag", "minutes", "limit"), 1)
+    numbers = (
+        "count",
+        "broker",
+        "replicas",
+        "free_bytes",
+        "lag",
+        "minutes",
+        "limit",
+        "percent",
+        "rate_bytes",
+        "days",
+    )
+    values = dict.fromkeys(numbers, 1)
     words = dict.fromkeys(
-        ("examples", "path", "brokers", "group", "part", "problem", "transaction", "partitions"), "x"
+        (
+            "examples",
+            "path",
+            "brokers",
+            "group",
+            "part",
+            "problem",
+            "transaction",
+            "partitions",
+            "client",
+            "listener",
+            "token",
+            "owner",
+        ),
+        "x",
     )
     trouble = Trouble(kind=kind, level=Urgency.BAD, values=values | words)
     for part in ("what", "why", "next"):

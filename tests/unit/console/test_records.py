@@ -8,7 +8,7 @@ from typing import NamedTuple
 import pytest
 
 from odradek.console.model.record_filter import RecordFilter, parse_condition
-from odradek.console.model.record_view import VIEW_BYTES_MAX, content_view, short_text
+from odradek.console.model.record_view import VIEW_BYTES_MAX, content_view, frequent_keys, short_text
 from odradek.console.pages.record_forms import cursor_text, parse_cursor, time_text
 from odradek.model.errors import ConfigError
 
@@ -148,3 +148,11 @@ def test_times_of_records_are_utc_and_hostile_ones_are_numbers() -> None:
     assert time_text(0) == "1970-01-01 00:00:00.000"
     assert time_text(-1) == "–"
     assert time_text(2**63 - 1) == f"@{2**63 - 1}"
+
+
+def test_frequent_keys_are_those_of_many_records() -> None:
+    keys = [b"hot"] * 60 + [b"warm"] * 25 + [b"%d" % number for number in range(10)] + [None] * 5
+    assert frequent_keys(keys) == [(b"hot", 0.6), (b"warm", 0.25)]
+    assert frequent_keys([b"%d" % number for number in range(100)]) == []
+    assert frequent_keys([b"few"] * 19) == []
+    assert frequent_keys([None] * 100) == []

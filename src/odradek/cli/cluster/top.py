@@ -2,124 +2,61 @@
 
 from __future__ import annotations
 
-import re
+import asyncio
 import time
-from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Iterable, Sequence
 from typing import Final
 
 import click
 
-from odradek.cli.broker import access_options, metrics_page
+from odradek.cli.broker import access_options, listener_address
 from odradek.cli.numbers import Real, Whole
 from odradek.cli.output import RefreshingTable
+from odradek.net.listener_pages import ListenerAccess, ListenerAddress, read_page
+from odradek.telemetry.scraped_metrics import (
+    CLIENT_METRICS,
+    MetricsSnapshot,
+    ScrapedSamples,
+    client_traffic,
+)
 
 COLUMNS: Final = ("what", "name", "records/s", "in B/s", "out B/s", "requests/s", "behind", "notes")
-_SAMPLE: Final = re.compile(r"([a-z_]+)(?:\{(.*)\})? ([^ ]+)")
-_LABEL: Final = re.compile(r'([a-z_]+)="((?:[^"\\]|\\.)*)"')
-_ESCAPE: Final = re.compile(r"\\(.)")
 _TOPICS: Final = "kafka_server_brokertopicmetrics_"
 _REPLICAS: Final = "kafka_server_replicamanager_"
 _GROUPS: Final = "kafka_consumergroup_"
 _REQUESTS: Final = "kafka_network_requestmetrics_requests_total"
-_READ: Final = frozenset(
-    {
-        f"{_TOPICS}messagesin_total", f"{_TOPICS}bytesin_total", f"{_TOPICS}bytesout_total",
-        f"{_REPLICAS}leadercount", f"{_REPLICAS}underreplicatedpartitions", f"{_REPLICAS}offlinereplicacount",
-        "kafka_network_socketserver_networkprocessoravgidle_percent", _REQUESTS,
-        f"{_GROUPS}members", f"{_GROUPS}lag_sum", "odradek_consumergroup_lag_seconds_max",
-        "odradek_client_requests", "odradek_client_bytes", "odradek_client_busy_seconds",
-        "odradek_server_connections", "kafka_controller_kafkacontroller_activecontrollercount",
-    }
-)  # fmt: skip
+METRICS: Final = CLIENT_METRICS | {
+    f"{_TOPICS}messagesin_total", f"{_TOPICS}bytesin_total", f"{_TOPICS}bytesout_total",
+    f"{_REPLICAS}leadercount", f"{_REPLICAS}underreplicatedpartitions", f"{_REPLICAS}offlinereplicacount",
+    "kafka_network_socketserver_networkprocessoravgidle_percent", _REQUESTS,
+    f"{_GROUPS}members", f"{_GROUPS}lag_sum", "odradek_consumergroup_lag_seconds_max",
+    "odradek_server_connections", "kafka_controller_kafkacontroller_activecontrollercount",
+}  # fmt: skip
 """The metrics that are shown. A line of another one costs a look at its name."""
-Labels = tuple[tuple[str, str], ...]
 Row = tuple[object, ...]
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class MetricsSnapshot:
-    """The metrics of some brokers at one time."""
-
-    at_s: float
-    by_broker: Mapping[str, Mapping[str, Mapping[Labels, float]]] = field(default_factory=dict)
-    """Values by the broker's address, name and labels."""
-
-    def of(self, broker: str, name: str, **labels: str) -> float:
-        """Returns the sum of a broker's values whose labels have these."""
-        wanted = set(labels.items())
-        values = self.by_broker.get(broker, {}).get(name, {})
-        return sum(value for texts, value in values.items() if wanted <= set(texts))
-
-    def whole(self, broker: str, name: str) -> float:
-        """Returns a broker's value without labels: its sum over all topics."""
-        return self.by_broker.get(broker, {}).get(name, {}).get((), 0.0)
-
-    def total(self, name: str, **labels: str) -> float:
-        return sum(self.of(broker, name, **labels) for broker in self.by_broker)
-
-    def texts(self, name: str, label: str) -> set[str]:
-        """Returns the values of a label."""
-        values = (metrics.get(name, {}) for metrics in self.by_broker.values())
-        return {text for series in values for labels in series for key, text in labels if key == label}
-
-
-def samples(page: str) -> dict[str, dict[Labels, float]]:
-    """Returns the shown metrics of a page in Prometheus' format, by name and labels."""
-    read: dict[str, dict[Labels, float]] = {}
-    for line in page.split("\n"):
-        name = line[: min((end for end in (line.find("{"), line.find(" ")) if end > 0), default=0)]
-        if name not in _READ or (parts := _SAMPLE.fullmatch(line)) is None:
-            continue
-        labels = tuple((key, _unescaped(text)) for key, text in _LABEL.findall(parts[2] or ""))
-        read.setdefault(name, {})[labels] = float(parts[3])
-    return read
-
-
-def _unescaped(text: str) -> str:
-    return _ESCAPE.sub(lambda match: "\n" if match[1] == "n" else match[1], text)
 
 
 def rows(before: MetricsSnapshot, now: MetricsSnapshot, *, limit: int) -> list[Row]:
     """Returns brokers, then the `limit` largest topics, groups and clients."""
     seconds = max(now.at_s - before.at_s, 1e-9)
-
-    def rate(name: str, **labels: str) -> float:
-        grown = now.total(name, **labels) - before.total(name, **labels)
-        return max(grown, 0.0) / seconds  # a broker that was restarted begins at zero
-
     brokers = [_broker_row(before, now, broker, seconds) for broker in now.by_broker]
-    topics = [
-        (
-            "topic",
-            topic,
-            round(rate(f"{_TOPICS}messagesin_total", topic=topic)),
-            round(rate(f"{_TOPICS}bytesin_total", topic=topic)),
-            round(rate(f"{_TOPICS}bytesout_total", topic=topic)),
-            None,
-            None,
-            "",
-        )
-        for topic in now.texts(f"{_TOPICS}bytesin_total", "topic")
-    ]
-    groups = [_group_row(now, group) for group in now.texts(f"{_GROUPS}members", "consumergroup")]
     clients = [
         (
             "client",
-            client,
+            client.client_id,
             None,
-            round(rate("odradek_client_bytes", client_id=client, direction="in")),
-            round(rate("odradek_client_bytes", client_id=client, direction="out")),
-            round(rate("odradek_client_requests", client_id=client)),
+            round(client.bytes_in),
+            round(client.bytes_out),
+            round(client.requests),
             None,
-            f"{rate('odradek_client_busy_seconds', client_id=client):.0%} of a loop",
+            f"{client.busy:.0%} of a loop",
         )
-        for client in now.texts("odradek_client_requests", "client_id")
+        for client in client_traffic(before, now)
     ]
     return [
         *brokers,
-        *_largest(topics, limit, (3, 4)),
-        *_largest(groups, limit, (6,)),
+        *_largest(_topic_rows(before, now, seconds), limit, (3, 4)),
+        *_largest(_group_rows(now), limit, (6,)),
         *_largest(clients, limit, (3, 4)),
     ]
 
@@ -145,20 +82,42 @@ def _broker_row(before: MetricsSnapshot, now: MetricsSnapshot, broker: str, seco
     return ("broker", broker, *map(round, moved), round(requests), None, ", ".join(notes))
 
 
-def _group_row(now: MetricsSnapshot, group: str) -> Row:
-    members = now.total(f"{_GROUPS}members", consumergroup=group)
-    lag = now.total(f"{_GROUPS}lag_sum", consumergroup=group)
-    age_s = now.total("odradek_consumergroup_lag_seconds_max", consumergroup=group)
-    return (
-        "group",
-        group,
-        None,
-        None,
-        None,
-        None,
-        round(lag),
-        f"{members:.0f} members, {age_s:.0f} s behind",
-    )
+def _topic_rows(before: MetricsSnapshot, now: MetricsSnapshot, seconds: float) -> list[Row]:
+    names = (f"{_TOPICS}messagesin_total", f"{_TOPICS}bytesin_total", f"{_TOPICS}bytesout_total")
+    earlier = [before.sums(name, "topic") for name in names]
+    later = [now.sums(name, "topic") for name in names]
+    return [
+        (
+            "topic",
+            topic,
+            *(
+                round(max(ends.get(topic, 0.0) - starts.get(topic, 0.0), 0.0) / seconds)
+                for starts, ends in zip(earlier, later, strict=True)
+            ),
+            None,
+            None,
+            "",
+        )
+        for topic in later[1]
+    ]
+
+
+def _group_rows(now: MetricsSnapshot) -> list[Row]:
+    lags = now.sums(f"{_GROUPS}lag_sum", "consumergroup")
+    ages_s = now.sums("odradek_consumergroup_lag_seconds_max", "consumergroup")
+    return [
+        (
+            "group",
+            group,
+            None,
+            None,
+            None,
+            None,
+            round(lags.get(group, 0.0)),
+            f"{members:.0f} members, {ages_s.get(group, 0.0):.0f} s behind",
+        )
+        for group, members in now.sums(f"{_GROUPS}members", "consumergroup").items()
+    ]
 
 
 def _largest(shown: Iterable[Row], limit: int, columns: Sequence[int]) -> list[Row]:
@@ -166,6 +125,21 @@ def _largest(shown: Iterable[Row], limit: int, columns: Sequence[int]) -> list[R
         return -sum(float(str(row[column])) for column in columns), str(row[1])
 
     return sorted(shown, key=size)[:limit]
+
+
+async def _scraped(addresses: Sequence[ListenerAddress], access: ListenerAccess) -> MetricsSnapshot:
+    """Returns the metrics of all brokers, which are asked at the same time. Raises ListenerPageError, ScrapeError."""
+    pages = [ScrapedSamples(METRICS) for _ in addresses]
+    await asyncio.gather(
+        *(
+            read_page(address, "/metrics", access, page.feed)
+            for address, page in zip(addresses, pages, strict=True)
+        )
+    )
+    for page in pages:
+        page.end()
+    by_broker = {str(address): page.by_name for address, page in zip(addresses, pages, strict=True)}
+    return MetricsSnapshot(at_s=time.monotonic(), by_broker=by_broker)
 
 
 @click.command()
@@ -196,20 +170,14 @@ def top(
 
     Rates are those of the last interval. Name the metrics listener of every broker: each shows what it leads and coordinates.
     """
-
-    def read() -> MetricsSnapshot:
-        pages = {
-            listener: samples(metrics_page(listener, "/metrics", token_file, ca).decode("utf-8", "replace"))
-            for listener in listeners
-        }
-        return MetricsSnapshot(at_s=time.monotonic(), by_broker=pages)
-
-    before = read()
+    addresses = [listener_address(text) for text in listeners]
+    access = ListenerAccess(token_file=token_file, ca=ca)
+    before = asyncio.run(_scraped(addresses, access))
     with RefreshingTable(COLUMNS) as table:
         shown_count = 0
         while rounds is None or shown_count < rounds:
             time.sleep(interval)
-            now = read()
+            now = asyncio.run(_scraped(addresses, access))
             table.show(
                 rows(before, now, limit=limit), f"the last {interval:g} s of {len(listeners)} broker(s)"
             )

@@ -13,6 +13,7 @@ from urllib.parse import urlsplit
 import click
 
 from odradek.cli.access import NoBrokerError, check_reachable, client_arguments
+from odradek.cli.console.listeners import listener_options, listener_terms
 from odradek.cli.console.login import oidc_options, oidc_provider
 from odradek.cli.options import bootstrap_option
 from odradek.cli.output import remark, say
@@ -89,6 +90,7 @@ _OWN_LOGIN: Final = ("sasl_username", "sasl_password", "sasl_jaas_config", "java
     type=click.Path(exists=True, file_okay=False, resolve_path=True),
     help="Offer upgrades of pipelines to the programs in this directory; may be repeated. A dry run loads such a program here.",
 )
+@listener_options
 @oidc_options
 @click.option(
     "--demo",
@@ -141,18 +143,17 @@ def console(
     settings, asks = (
         ({}, False) if demo else _login_settings(shared=shared_login, at_provider=provider is not None)
     )
-    try:
-        serve, options = serving.serve_console, console_state.ConsoleOptions
-    except ImportError as error:
-        raise ConfigError(f"the console needs more ({error}): pip install 'odradek[console]'") from error
+    serve, options = _console_parts()
     if asks and certificate is None and not _is_loopback(host):
         remark("passwords travel in plain text on this address: use --tls-certificate, or a proxy with TLS")
     if not demo:
         _warn_if_unreachable(bootstrap)
     sql = None if demo else _sql_terms(sql_url, sql_user, sql_ca, asks=asks)
+    listeners = None if demo else listener_terms()
     with console_demo.demo_cluster() if demo else nullcontext() as started:
         if started is not None:
             bootstrap, sql = started.bootstrap, _sql_terms(started.sql, None, None, asks=False)
+            listeners = listener_terms(started.metrics)
         asyncio.run(
             serve(
                 options(
@@ -162,11 +163,11 @@ def console(
                     read_only=read_only,
                     hosts=serving.own_hosts(host, (*hosts, *_public_host(provider))),
                     oidc=provider,
-                    schema_registry=None
-                    if schema_registry is None
-                    else schemas.SchemaRegistryTerms.of(schema_registry),
+                    schema_registry=_registry_terms(schema_registry),
                     secure_cookies=certificate is not None or _is_https(provider),
                     sql=sql,
+                    listeners=listeners,
+                    certificate=certificate,
                     programs=programs,
                     masks=masking.RecordMasks() if masks is None else masking.read_masks(masks),
                 ),
@@ -174,6 +175,18 @@ def console(
                 on_ready=lambda url: _announce(url, is_demo=demo),
             )
         )
+
+
+def _console_parts() -> tuple[Any, Any]:
+    """Returns what serves the console, and its options. ConfigError where the extra is not installed."""
+    try:
+        return serving.serve_console, console_state.ConsoleOptions
+    except ImportError as error:
+        raise ConfigError(f"the console needs more ({error}): pip install 'odradek[console]'") from error
+
+
+def _registry_terms(url: str | None) -> schemas.SchemaRegistryTerms | None:
+    return None if url is None else schemas.SchemaRegistryTerms.of(url)
 
 
 def _announce(url: str, *, is_demo: bool) -> None:

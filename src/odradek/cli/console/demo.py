@@ -5,11 +5,13 @@ from __future__ import annotations
 import json
 import random
 import secrets
+import socket
 import threading
 import time
 from collections.abc import Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
+from datetime import UTC, datetime
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Final, NamedTuple
@@ -17,6 +19,7 @@ from typing import Final, NamedTuple
 from odradek.cli.progress import waiting_line
 from odradek.cli.serving.broker_processes import Fleet
 from odradek.cli.serving.own_directory import own_directory
+from odradek.cli.serving.secure import write_private
 from odradek.cli.sql.sandbox import AIRPORT_ROWS, flight, sql_server
 from odradek.client import (
     Acl,
@@ -33,10 +36,16 @@ from odradek.client import (
     QuotaEntity,
 )
 from odradek.dead_letters.headers import FailedConsumer, Origin, RecordFailure, letter_headers
+from odradek.model.errors import OdradekError
 from odradek.model.ids import TopicPartition
+from odradek.security.tls.authority import CertificateAuthority, CertificateRequest
 from odradek.sql.rest_client import RestClient
 
 _BROKERS: Final = 3
+_HOST: Final = "127.0.0.1"
+_ATTEMPTS: Final = 100
+_CERTIFICATE_DAYS: Final = 10
+"""The life of the brokers' certificate: it ends so soon that the console warns of it."""
 _PAUSE_S: Final = 0.1
 _STOP_S: Final = 20.0
 _FIRST_RECORDS: Final = 2_000
@@ -51,6 +60,7 @@ _SETTINGS: Final = {
     "authorizer.class.name": "org.apache.kafka.metadata.authorizer.StandardAuthorizer",
     "super.users": "User:ANONYMOUS",
     "odradek.audit.sinks": "topic",
+    "odradek.slow.request.ms": "10",
 }
 """Everyone on this machine may do everything: rules, users and quotas are there to be looked at and changed."""
 FLIGHTS: Final = "flights"
@@ -86,6 +96,8 @@ class DemoCluster(NamedTuple):
     bootstrap: str
     sql: str | None
     """The SQL server's; None where `odradek[sql]` is not installed."""
+    metrics: tuple[str, ...] = ()
+    """The metrics listener of each broker."""
 
 
 @contextmanager
@@ -93,7 +105,10 @@ def demo_cluster() -> Iterator[DemoCluster]:
     """Yields the addresses of the cluster. Everything ends with the block or with this process, and its data goes."""
     with (
         own_directory("odradek-console-demo-") as directory,
-        Fleet.plan(_BROKERS, directory / "brokers", settings=_SETTINGS, apart=True) as fleet,
+        _ports_in_a_row(_BROKERS) as ports,
+        Fleet.plan(
+            _BROKERS, directory / "brokers", settings=_settings(directory, ports[0]), apart=True
+        ) as fleet,
         ThreadPoolExecutor(1, thread_name_prefix="odradek-demo-fill") as pool,
         _sql(fleet.bootstrap, directory, pool.submit(_fill, fleet.bootstrap)) as url,
     ):
@@ -105,11 +120,61 @@ def demo_cluster() -> Iterator[DemoCluster]:
         for thread in traffic:
             thread.start()
         try:
-            yield DemoCluster(fleet.bootstrap, url)
+            yield DemoCluster(fleet.bootstrap, url, tuple(f"{_HOST}:{port}" for port in ports))
         finally:
             ended.set()
             for thread in traffic:
                 thread.join(_STOP_S)
+
+
+def _settings(directory: Path, metrics_port: int) -> dict[str, str]:
+    """Returns the settings of the brokers; with a certificate that ends soon, where `odradek[security]` can make one."""
+    settings = {**_SETTINGS, "metrics.listeners": f"{_HOST}:{metrics_port}"}
+    if find_spec("cryptography") is None:
+        return settings
+    now = datetime.now(UTC)
+    request = CertificateRequest(
+        name="odradek-demo", hosts=(_HOST, "localhost"), is_server=True, days=_CERTIFICATE_DAYS
+    )
+    certificate = directory / "broker.pem"
+    write_private(certificate, CertificateAuthority.new("odradek-demo", now=now).issue(request, now=now).pem)
+    return {
+        **settings,
+        "listeners": f"PLAINTEXT://{_HOST}:0,SSL://{_HOST}:0",
+        "ssl.keystore.type": "PEM",
+        "ssl.keystore.location": str(certificate),
+    }
+
+
+@contextmanager
+def _ports_in_a_row(count: int) -> Iterator[range]:
+    """Yields ports that follow one another, and holds them, so that only a process that names one can listen there.
+
+    A socket that is bound and does not listen keeps the system from giving the port to others (`BrokerProcess` does so, too).
+    """
+    for _ in range(_ATTEMPTS):
+        with ExitStack() as held:
+            first = held.enter_context(_bound(0))
+            port = first.getsockname()[1]
+            try:
+                for number in range(1, count):
+                    held.enter_context(_bound(port + number))
+            except (OSError, OverflowError):
+                continue
+            yield range(port, port + count)
+            return
+    raise OdradekError(f"there are no {count} free ports that follow one another, for metrics.listeners")
+
+
+def _bound(port: int) -> socket.socket:
+    bound = socket.socket(socket.AF_INET, socket.SOCK_STREAM)
+    try:
+        bound.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        bound.bind((_HOST, port))
+    except BaseException:
+        bound.close()
+        raise
+    return bound
 
 
 @contextmanager

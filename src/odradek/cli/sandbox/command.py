@@ -67,6 +67,8 @@ def sandbox(
             if secure:
                 admin, visitor = access.Doors(playground).open()
                 teller.say(words("ui.secured", lang, admin=admin, visitor=visitor))
+            else:
+                teller.say(words("ui.console", lang, address=playground.address))
             if auto or as_json:
                 for name, lesson in chosen.items():
                     teller.run_lesson(name, lesson, playground)

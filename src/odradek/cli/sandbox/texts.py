@@ -200,6 +200,10 @@ WORDS: Final = {
         "{count} brokers run; clients may use {address}",
         "брокеров запущено: {count}; адрес для клиентов {address}",
     ),
+    "ui.console": (
+        "in the browser, from another terminal: odradek console --bootstrap {address}",
+        "в браузере, из другого терминала: odradek console --bootstrap {address}",
+    ),
     "ui.verdict": ("{held} of {all} claims hold", "подтвердилось утверждений: {held} из {all}"),
 }
 

@@ -14,9 +14,8 @@ from odradek.cli.output import remark, say
 from odradek.cli.serving.secure import write_private
 from odradek.model.errors import ConfigError
 from odradek.security.tls.authority import CertificateAuthority, CertificateRequest, IssuedCertificate
-from odradek.security.tls.contexts import TlsMaterial, names_in
+from odradek.security.tls.contexts import certificate_in, names_in
 from odradek.security.tls.principal_mapping import distinguished_name
-from odradek.security.tls.stores import KeyMaterial
 
 directory_option = click.option(
     "--dir", "directory", type=click.Path(path_type=Path), required=True, help="Where the authority is kept."
@@ -76,23 +75,12 @@ def _authority(directory: Path, now: datetime.datetime) -> CertificateAuthority:
 @click.argument("file", type=click.Path(exists=True, dir_okay=False, path_type=Path))
 def show(file: Path) -> None:
     """Show who a certificate is for, who signed it, and when it expires."""
-    decoded = decoded_certificate(file.read_bytes(), str(file))
+    decoded = certificate_in(file.read_bytes(), str(file))
     say(f"subject  {distinguished_name(decoded.get('subject', ()))}")
     say(f"issuer   {distinguished_name(decoded.get('issuer', ()))}")
     names = ", ".join(sorted(name for _, name in names_in(decoded))) or "none"
     say(f"hosts    {names}")
     say(f"expires  {decoded['notAfter']} ({days_left(decoded):.0f} days)")
-
-
-def decoded_certificate(content: bytes, where: str) -> Any:
-    """Returns the first certificate of a PEM file, as `ssl` shows it. ConfigError where there is none."""
-    start = content.find(b"-----BEGIN CERTIFICATE-----")
-    if start < 0:
-        raise ConfigError(f"{where} holds no certificate in PEM")
-    try:
-        return TlsMaterial(key=KeyMaterial(key=b"", chain=content[start:])).certificate()
-    except ssl.SSLError:
-        raise ConfigError(f"{where} holds no certificate that can be read") from None
 
 
 def days_left(decoded: Any) -> float:

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+from collections import Counter
+from collections.abc import Sequence
 from typing import Final, NamedTuple
 
 from odradek.console.model.record_filter import NO_JSON, json_of
@@ -10,6 +12,10 @@ from odradek.console.model.record_filter import NO_JSON, json_of
 SHORT_CHARACTERS: Final = 240
 VIEW_BYTES_MAX: Final = 64 << 10
 """A view has no more bytes or characters than this; the rest is there as a download."""
+FREQUENT_MAX: Final = 3
+FREQUENT_SHARE: Final = 0.2
+"""A key that so many of the records have is frequent: it makes its partition hot."""
+FREQUENT_OF_MIN: Final = 20
 _HEX_BYTES_MAX: Final = 4 << 10
 _HEX_WIDTH: Final = 16
 _JSON_VIEW_BYTES_MAX: Final = 1 << 20
@@ -35,6 +41,14 @@ def short_text(content: bytes | None) -> str | None:
         return content[:48].hex(" ") + (" …" if len(content) > 48 else "")
     line = " ".join(text[: SHORT_CHARACTERS + 1].split()) if "\n" in text else text
     return line if len(line) <= SHORT_CHARACTERS else f"{line[:SHORT_CHARACTERS]}…"
+
+
+def frequent_keys(keys: Sequence[bytes | None]) -> list[tuple[bytes, float]]:
+    """Returns the keys that many of these records have, with their shares, the most frequent first; none of few records."""
+    if len(keys) < FREQUENT_OF_MIN:
+        return []
+    counts = Counter(key for key in keys if key is not None).most_common(FREQUENT_MAX)
+    return [(key, count / len(keys)) for key, count in counts if count >= FREQUENT_SHARE * len(keys)]
 
 
 def content_view(content: bytes | None) -> ContentView:

@@ -7,7 +7,9 @@ from typing import Final
 
 from starlette.responses import Response
 
+from odradek.console.listeners.figures import listener_troubles
 from odradek.console.model.snapshot import UNKNOWN, ModelSnapshot
+from odradek.console.pages.traffic import known_figures
 from odradek.console.pictures.bars import broker_bars, racks_of, used_length
 from odradek.console.pictures.treemap import treemap
 from odradek.console.web.application import ConsolePage
@@ -18,10 +20,12 @@ TROUBLES_MAX: Final = 50
 
 
 async def show(visit: Visit) -> Response:
-    """Shows the overview, from the model only."""
+    """Shows the overview, from the model and from the last scrape of the metrics listeners."""
     await visit.wait_until_read()
     snapshot = visit.snapshot
-    troubles = visit.model.troubles()
+    figures = await known_figures(visit)
+    troubles = [*visit.model.troubles(), *listener_troubles(figures)]
+    troubles.sort(key=lambda trouble: -trouble.level)
     return visit.render(
         "overview.html",
         active="overview",
@@ -30,6 +34,7 @@ async def show(visit: Visit) -> Response:
         racks=racks_of(snapshot.brokers),
         bars=broker_bars(snapshot.brokers),
         used_length=used_length,
+        busy=figures.busy_brokers(),
         held_bytes=sum(snapshot.sizes.values()) if snapshot.sizes else UNKNOWN,
         alive=sum(broker.is_alive for broker in snapshot.brokers),
         tiles=treemap(_largest(snapshot)),

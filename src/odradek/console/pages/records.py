@@ -12,7 +12,7 @@ from starlette.responses import Response
 from odradek.client.consumer.consumer_record import ConsumerRecord
 from odradek.client.network.errors import explain
 from odradek.console.model.record_decoding import DecodedPage
-from odradek.console.model.record_view import content_view, short_text
+from odradek.console.model.record_view import content_view, frequent_keys, short_text
 from odradek.console.model.records import RecordTail, ScanStep
 from odradek.console.pages.record_forms import (
     STARTS,
@@ -58,6 +58,7 @@ async def show(visit: Visit) -> Response:
         line = explain(error)
     is_tail = visit.query.get("from") == "tail"
     rows = [] if step is None or query is None else _rows(visit, query, step)
+    frequent = frequent_keys([record.key for record in (() if step is None else step.records)])
     decoded = await _decoded(visit, rows)
     tail = {"topic": topic.name, "partition": visit.query.get("partition", "")}
     return visit.render(
@@ -68,6 +69,7 @@ async def show(visit: Visit) -> Response:
         starts=STARTS,
         step=step,
         rows=rows,
+        frequent=frequent,
         line=line,
         query=visit.query,
         progress=None if step is None or query is None else _progress(visit, query, step),

@@ -12,6 +12,7 @@ from typing import Any, Final
 import jinja2
 from markupsafe import Markup
 
+from odradek.console.listeners.reading import BrokerListeners, ListenerTerms
 from odradek.console.model.background import BackgroundLoop
 from odradek.console.model.masking import RecordMasks
 from odradek.console.model.models import ClusterModels
@@ -63,6 +64,10 @@ class ConsoleOptions:
     """The rules that hide parts of records from everyone who uses this console."""
     programs: Sequence[str] = ()
     """The directories whose programs pipelines may be upgraded to from the console; none: it offers no upgrades."""
+    listeners: ListenerTerms | None = None
+    """The metrics listeners of the brokers; None: traffic and certificates are not shown."""
+    certificate: str | None = None
+    """The file of the console's own certificate, which ends, too."""
     sql: SqlTerms | None = None
     """The SQL server whose streams, tables and queries are shown; None: there is none."""
 
@@ -82,6 +87,10 @@ class Console:
         """Dry runs of upgrades of pipelines; on the background loop."""
         self.moves: Final = MoveRuns(options.bootstrap, self.clock)
         """Rebalances and drains; on the background loop."""
+        self.listeners: Final = (
+            None if options.listeners is None else BrokerListeners(options.listeners, self.clock)
+        )
+        """What brokers show of themselves; on the background loop."""
         self.sessions: Final = ConsoleSessions()
         self.attempts: Final = Attempts()
         self.key: Final = os.urandom(32)

@@ -1,7 +1,7 @@
 """What every request passes before a page sees it, and the headers that every response gets.
 
-The order of the checks: the number of requests, the Host (a name of a stranger that resolves to us), the size, and for a
-POST the Origin. The token of a form is checked by `Visit.read_form`, since it needs the form.
+The order of the checks: how the length is written, the number of requests, the Host (a name of a stranger that resolves to
+us), the method, and for a POST the Origin. The token of a form is checked by `Visit.read_form`, since it needs the form.
 """
 
 from __future__ import annotations
@@ -57,7 +57,7 @@ class ConsoleGate:
         refusal = self._refusal(scope)
         if refusal is not None:
             status, line = refusal
-            await PlainTextResponse(f"{line}\n", status)(scope, receive, send_safely)
+            await PlainTextResponse(f"{line}\n", status, {"connection": "close"})(scope, receive, send_safely)
             return
         if scope["path"] in _OPEN_PATHS:
             await self._app(scope, receive, send_safely)
@@ -72,6 +72,8 @@ class ConsoleGate:
     def _refusal(self, scope: Scope) -> tuple[int, str] | None:
         headers = dict(scope["headers"])
         host = headers.get(b"host", b"").decode("latin-1").lower()
+        if b"transfer-encoding" in headers:  # a proxy may read another length out of such a request
+            return 411, "a request has a Content-Length here, and no Transfer-Encoding"
         if self._inside >= REQUESTS_MAX:
             return 503, f"{REQUESTS_MAX} requests are being answered: try again soon"
         if self._hosts is not None and host_name(host) not in self._hosts:

@@ -7,6 +7,7 @@ and two tickets a handshake are bytes for nothing).
 from __future__ import annotations
 
 import os
+import re
 import ssl
 import tempfile
 from collections.abc import Iterator, Mapping, Sequence
@@ -24,6 +25,7 @@ from odradek.security.tls.stores import (
     load_key,
 )
 
+_CERTIFICATE: Final = re.compile(rb"-----BEGIN CERTIFICATE-----[^-]+-----END CERTIFICATE-----\s*")
 _CLIENT_AUTH: Final = {
     "none": ssl.CERT_NONE,
     "requested": ssl.CERT_OPTIONAL,
@@ -58,6 +60,17 @@ class TlsMaterial:
             if pem:
                 context.load_verify_locations(cadata=pem.decode("ascii"))
         return [certificate for certificate in context.get_ca_certs() if isinstance(certificate, dict)]
+
+
+def certificate_in(content: bytes, where: str) -> Mapping[str, Any]:
+    """Returns the first certificate of a PEM file, as `ssl` shows it. ConfigError where there is none."""
+    certificate = _CERTIFICATE.search(content)
+    if certificate is None:
+        raise ConfigError(f"{where} holds no certificate in PEM")
+    try:
+        return TlsMaterial(key=KeyMaterial(key=b"", chain=certificate[0])).certificate()
+    except ssl.SSLError:
+        raise ConfigError(f"{where} holds no certificate that can be read") from None
 
 
 def read_material(ssl_config: SslConfig, *, given: frozenset[str], prefix: str = "") -> TlsMaterial:
