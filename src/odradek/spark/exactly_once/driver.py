@@ -204,23 +204,39 @@ class SinkDriver:
     # -- inside
 
     def _go_on(self) -> tuple[TransactionIdentity, Decision | None] | None:
-        """Begins without a new fence, where the batch that this process began last was decided in its name.
+        """Begins without a new fence, where the batch that this process began last was decided in its name, and no other
+        process has fenced since.
 
-        Then no older driver can decide since; and if a newer one has shut this one out, this batch cannot be decided. Each
-        identity is given to one batch: the end of a transaction is the end of its epoch (KIP-890).
+        Spark plans the batches of a query in several processes. One of them may have begun a batch that it did not decide,
+        such as one that failed, or one that was in the output already. If a newer driver shuts this one out from now on, this
+        batch cannot be decided. Each identity is given to one batch: the end of a transaction is the end of its epoch
+        (KIP-890).
         """
         begun, self._memory.begun = self._memory.begun, None
         if begun is None or self._clock() - begun[1] > _GOES_ON_WITHIN_S:
             return None
         last, _ = begun
         following = self._admin.identity_after_commit(last)
-        if following is None:
+        if following is None or not self._is_current(following):
             return None
         decided = last_decision(self._admin, self._sink_id)
         if decided is None or decided.driver != (last.producer_id, last.producer_epoch):
             return None
         self._finish(decided)
         return following, decided
+
+    def _is_current(self, identity: TransactionIdentity) -> bool:
+        """Tells whether the coordinator has no newer identity. When it does not answer, a fence is as good, and safe."""
+        name = identity.transactional_id
+        try:
+            described = self._admin.describe_transactions([name])[name]
+        except KafkaError as error:
+            log.info("sink %s: its driver is fenced, as it cannot be described: %s", self._sink_id, error)
+            return False
+        return (described.producer_id, described.producer_epoch) == (
+            identity.producer_id,
+            identity.producer_epoch,
+        )
 
     def _shut_out_others(self) -> tuple[TransactionIdentity, Decision | None]:
         """Fences other drivers, so that none can decide any more, and carries out the last decision."""
