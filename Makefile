@@ -24,7 +24,7 @@ PYTEST := $(BIN)/python -m pytest -q -n $(JOBS) --dist worksteal
 unexport PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL := help
-.PHONY: help install demo test fast broker spark compiled durations quick again check faces format sim faults hostile security soak interop answers cases oracle values bench bench-quick packages sbom screenshots docs clean
+.PHONY: help install demo test fast broker spark collected durations quick again check rules faces format sim faults hostile security soak interop answers cases oracle values bench bench-quick packages sbom screenshots docs clean
 
 help: ## this list
 	@awk -F':.*## ' '/^[a-z-]+:.*## / { printf "  make %-11s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -60,8 +60,8 @@ broker: $(READY) ## the tier of tests with brokers: scenarios, simulator, other 
 spark: $(READY) ## the tier of tests that need Spark: connector, streams, SQL
 	$(PYTEST) -m spark $(addprefix tests/,$(SPARK))
 
-compiled: $(READY)
-	-@$(BIN)/python -m pytest -q -n 0 --collect-only >/dev/null 2>&1 # one process compiles what JOBS processes would compile each
+collected: $(READY) ## every test can be collected: one process compiles what JOBS processes would compile each
+	@listed=$$($(BIN)/python -m pytest -q -n 0 --collect-only 2>&1) || { echo "$$listed" | grep -v :: ; exit 1; }
 
 durations: $(READY) ## keep how long files took in the last `make test`: the next run deals them out by it
 	@$(BIN)/python -m tests.durations
@@ -73,7 +73,9 @@ again: $(READY) ## what failed in the last `make test`, one by one, if that is n
 	@$(BIN)/python -m tests.again --most $(FLAKES)
 	$(BIN)/python -m pytest -q -n 0 --last-failed --last-failed-no-failures none
 
-check: $(READY) ## format, lint, types, imports; every test can be collected
+check: rules collected ## format, lint, types, imports; every test can be collected
+
+rules: $(READY) ## what `make check` does without collecting the tests
 	$(BIN)/ruff format --check .
 	$(BIN)/ruff check .
 	$(BIN)/python -m tests.lint.stored_errors
@@ -93,7 +95,6 @@ check: $(READY) ## format, lint, types, imports; every test can be collected
 	@if $(BIN)/pyright --version >/dev/null 2>&1; then $(BIN)/pyright; \
 	  else echo "pyright is absent: it needs Node.js, and fetches itself when it runs first"; fi
 	$(BIN)/lint-imports --no-cache
-	@listed=$$($(BIN)/python -m pytest -q -n 0 --collect-only 2>&1) || { echo "$$listed" | grep -v :: ; exit 1; }
 
 faces: $(READY) ## write the synchronous faces of the client from the asynchronous ones
 	$(BIN)/python -m tools.sync_faces
