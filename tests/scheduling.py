@@ -1,7 +1,7 @@
 """Which worker of `make test` runs which tests: a file stays with one worker, and long files come first.
 
 Pytest-xdist deals out equal numbers of tests. Then every worker starts every shared fixture: a Spark session, a broker, a KDC.
-Here two workers get the files that share a Spark session, and the third starts no session. Workers that end early steal tests.
+Here all workers but one get files that share a Spark session: two of three, three of four. Workers that end early steal tests.
 How long files take is in `durations.json`; `make durations` writes what the last `make test` measured.
 """
 
@@ -20,9 +20,12 @@ SECONDS_OF_A_TEST: Final = 0.05
 """The estimate for a test of a file that has no duration yet."""
 SHARED_SESSIONS: Final = (
     ("tests/spark/sql/", "tests/sql/", "tests/streams/oracle/"),
+    ("tests/spark/streams/", "tests/spark/walks/"),
     ("tests/spark/",),
 )
-"""Folders whose tests share one Spark session. The first entry that matches a file counts."""
+"""Folders whose tests share one Spark session. The first entry that matches a file counts. With three workers, the last two
+entries share one.
+"""
 OWN_PROCESSES: Final = frozenset(
     {
         "tests/spark/sql/test_sql_engine.py",
@@ -42,12 +45,15 @@ def known_durations() -> dict[str, float]:
     return durations
 
 
-def session_of(file: str) -> int | None:
-    """Returns the number of the Spark session that the tests of a file share, or None."""
+def session_of(file: str, workers: int) -> int | None:
+    """Returns the number of the Spark session that the tests of a file share, or None. One worker at least starts no session,
+    if there are three.
+    """
     if file in OWN_PROCESSES:
         return None
+    most = max(2, workers - 1)
     return next(
-        (number for number, folders in enumerate(SHARED_SESSIONS) if file.startswith(folders)),
+        (min(number, most - 1) for number, folders in enumerate(SHARED_SESSIONS) if file.startswith(folders)),
         None,
     )
 
@@ -62,7 +68,7 @@ def deal(names: Sequence[str], workers: int, durations: Mapping[str, float]) -> 
         files.setdefault(name.partition("::")[0], []).append(index)
     seconds = {file: durations.get(file, SECONDS_OF_A_TEST * len(indices)) for file, indices in files.items()}
     longest_first = sorted(files, key=lambda file: -seconds[file])  # equal ones stay shuffled
-    with_session = {file: number for file in files if (number := session_of(file)) is not None}
+    with_session = {file: number for file in files if (number := session_of(file, workers)) is not None}
     loads = [0.0] * workers
     shares: list[list[int]] = [[] for _ in range(workers)]
     for file in [

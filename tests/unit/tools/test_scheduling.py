@@ -45,7 +45,14 @@ def test_files_that_share_a_session_meet_in_one_worker() -> None:
     first, second, third = (files_of(share) for share in deal(NAMES, 3, {}))
     assert {"tests/sql/test_cases.py", "tests/spark/sql/test_sql_windows.py"} <= set(first)
     assert "tests/spark/test_write.py" in second
-    assert not any(session_of(file) is not None for file in third)
+    assert not any(session_of(file, 3) is not None for file in third)
+
+
+@pytest.mark.parametrize(("workers", "sessions"), [(1, 2), (2, 2), (3, 2), (4, 3), (5, 3)])
+def test_all_workers_but_one_have_a_session(workers: int, sessions: int) -> None:
+    folders = [folder for folders in SHARED_SESSIONS for folder in folders]
+    numbers = [session_of(f"{folder}test_it.py", workers) for folder in folders]
+    assert set(numbers) == set(range(sessions))
 
 
 def test_the_longest_file_comes_first_and_the_load_is_even() -> None:
