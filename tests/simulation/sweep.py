@@ -7,6 +7,7 @@ import re
 from collections.abc import Callable, Collection, Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from functools import cache
 from typing import Any, Final
 
 from tests.simulation.bank import Mutant
@@ -242,6 +243,12 @@ class Hunt:
     found: Run | None
 
 
+@cache
+def _keeps_promises(scenario: str, seed: int) -> bool:
+    """Tells whether a seed passes under its own plan. Code without a planted bug calls it: many bugs are caught by one seed."""
+    return run_once(scenario, seed, plans_of(scenario).draw(seed))[0].failure is None
+
+
 def hunt(mutant: Mutant, seeds: Iterable[int]) -> Hunt:
     """Run seeds under their own plans until one fails that does not fail without the bug."""
     tried = 0
@@ -250,6 +257,6 @@ def hunt(mutant: Mutant, seeds: Iterable[int]) -> Hunt:
         plan = plans_of(mutant.scenario).draw(seed)
         with mutant.planted():
             run, _ = run_once(mutant.scenario, seed, plan)
-        if run.failure is not None and run_once(mutant.scenario, seed, plan)[0].failure is None:
+        if run.failure is not None and _keeps_promises(mutant.scenario, seed):
             return Hunt(mutant=mutant, seeds_tried=tried, found=run)
     return Hunt(mutant=mutant, seeds_tried=tried, found=None)
