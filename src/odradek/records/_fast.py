@@ -27,6 +27,7 @@ from cython.cimports.cpython.unicode import PyUnicode_AsUTF8AndSize
 from cython.cimports.libc.string import memcpy, memset
 from cython.cimports.odradek.records.cpython_extra import PyObject_GC_UnTrack, PyType_GenericAlloc
 
+from odradek.records._fast_headers import sound_run as sound_run
 from odradek.records._fast_headers import split as split
 from odradek.records._fast_memory import allocate as allocate
 from odradek.records._fast_placing import murmur2 as murmur2

@@ -20,7 +20,7 @@ from cython.cimports.cpython.tuple import PyTuple_SET_ITEM
 from cython.cimports.odradek.records.cpython_extra import PyObject_GC_UnTrack, PyType_GenericAlloc
 
 from odradek.records.crc import crc32c
-from odradek.records.frame import RECORD_BYTES_MIN
+from odradek.records.frame import RECORD_BYTES_MIN, ScanState, SoundRun
 
 H = TypeVar("H", bound=tuple[int, ...])
 
@@ -30,6 +30,7 @@ _RECORD_BYTES_MIN = cython.declare(cython.longlong, RECORD_BYTES_MIN)
 _INT64_MAX = cython.declare(cython.longlong, 0x7FFF_FFFF_FFFF_FFFF)
 _MAGIC = cython.declare(cython.int, 2)
 _CODEC_BITS = cython.declare(cython.int, 0x07)
+_CONTROL_BIT = cython.declare(cython.int, 0x20)
 _APPEND_TIME_BIT = cython.declare(cython.int, 0x08)
 _CRC_START = cython.declare(cython.longlong, 21)
 _PyBUF_READ = cython.declare(cython.int, 0x100)
@@ -67,6 +68,81 @@ def split(data: memoryview, header_type: type[H]) -> tuple[list[tuple[H, memoryv
     finally:
         PyBuffer_Release(cython.address(view))
     return batches, position
+
+
+@cython.cfunc
+@cython.inline
+@cython.nogil
+@cython.exceptval(check=False)
+def _last_offset(
+    batch: cython.p_uchar, next_offset: cython.longlong, offset_max: cython.longlong
+) -> cython.longlong:
+    """Returns the last offset of a batch; -1 if this is no batch that may follow."""
+    base: cython.longlong = cython.cast(cython.longlong, _big_endian(batch, 8))
+    delta: cython.int = cython.cast(cython.int, _big_endian(batch + 23, 4))
+    if batch[16] != _MAGIC or base < next_offset or base > offset_max or delta < 0:
+        return -1
+    return base + delta if base + delta <= offset_max else -1
+
+
+@cython.cfunc
+@cython.inline
+def _has_its_crc(batch: cython.p_uchar, size_bytes: cython.longlong) -> cython.bint:
+    content = PyMemoryView_FromMemory(
+        cython.cast(cython.p_char, batch + _CRC_START), size_bytes - _CRC_START, _PyBUF_READ
+    )
+    return crc32c(content) == _big_endian(batch + 17, 4)
+
+
+def sound_run(data, state, last_offset_max, index_interval_bytes, recovery_point, header_type):
+    """Returns how far the batches at the front of `data` are whole and sound, and follow each other (`_plain.sound_run`)."""
+    view: Py_buffer
+    position: cython.Py_ssize_t = 0
+    above: cython.Py_ssize_t = -1
+    next_offset: cython.longlong = state.next_offset
+    last_epoch: cython.longlong = state.last_epoch
+    since_entry: cython.longlong = state.bytes_since_entry
+    max_timestamp: cython.longlong = state.max_timestamp
+    max_timestamp_offset: cython.longlong = state.max_timestamp_offset
+    offset_max: cython.longlong = last_offset_max
+    interval: cython.longlong = index_interval_bytes
+    point: cython.longlong = recovery_point
+    length: cython.longlong
+    last: cython.longlong
+    timestamp: cython.longlong
+    wants_producers: cython.bint = header_type is not None
+    entries: list = []
+    produced: list = []
+    PyObject_GetBuffer(data, cython.address(view), PyBUF_SIMPLE)
+    try:
+        start = cython.cast(cython.p_uchar, view.buf)
+        while view.len - position >= _HEADER_BYTES:
+            batch = start + position
+            last = _last_offset(batch, next_offset, offset_max)
+            length = _LENGTH_PREFIX_BYTES + cython.cast(cython.int, _big_endian(batch + 8, 4))
+            if last < 0 or length < _HEADER_BYTES or length > view.len - position:
+                break
+            if (wants_producers and batch[22] & _CONTROL_BIT) or not _has_its_crc(batch, length):
+                break
+            timestamp = cython.cast(cython.longlong, _big_endian(batch + 35, 8))
+            if timestamp > max_timestamp:
+                max_timestamp = timestamp
+                max_timestamp_offset = last
+            if since_entry > interval:
+                entries.append((position, last, max_timestamp, max_timestamp_offset))
+                since_entry = 0
+            since_entry += length
+            next_offset = last + 1
+            last_epoch = cython.cast(cython.int, _big_endian(batch + 12, 4))
+            if above < 0 and next_offset > point:
+                above = position
+            if wants_producers and cython.cast(cython.longlong, _big_endian(batch + 43, 8)) >= 0:
+                produced.append((_new_header(batch, header_type), position, position + length))
+            position += length
+    finally:
+        PyBuffer_Release(cython.address(view))
+    behind = ScanState(next_offset, last_epoch, since_entry, max_timestamp, max_timestamp_offset)
+    return SoundRun(position, behind, entries, produced, above)
 
 
 @cython.cfunc
@@ -117,10 +193,7 @@ def expect_plain(expected, batch, size_bytes, verify_crc):
         return False
     if not verify_crc:
         return True
-    content = PyMemoryView_FromMemory(
-        cython.cast(cython.p_char, batch + _CRC_START), size_bytes - _CRC_START, _PyBUF_READ
-    )
-    return crc32c(content) == _big_endian(batch + 17, 4)
+    return _has_its_crc(batch, size_bytes)
 
 
 @cython.cfunc

@@ -20,7 +20,7 @@ from functools import lru_cache
 from typing import Any, Final, TypeAlias, TypeVar
 
 from odradek.records.faults import invalid
-from odradek.records.frame import RECORD_BYTES_MIN, Frame, Walk, Written
+from odradek.records.frame import RECORD_BYTES_MIN, Frame, ScanState, SoundRun, Walk, Written
 from odradek.records.record import Header, Record, TimestampType
 from odradek.runtime.ports import Buffer
 
@@ -150,6 +150,23 @@ def split(data: memoryview, header_type: type[H]) -> tuple[list[tuple[H, memoryv
 def produced(data: memoryview, header_type: type[H]) -> tuple[H, int, int] | None:
     """Returns None: `content.produced_batch` describes the short way of the compiled engine, and here there is none."""
     return None
+
+
+def sound_run(
+    data: memoryview,
+    state: ScanState,
+    last_offset_max: int,
+    index_interval_bytes: int,
+    recovery_point: int,
+    header_type: type[H] | None,
+) -> SoundRun:
+    """Returns how far the batches at the front of `data` are whole and sound, and follow each other.
+
+    A batch is sound if its CRC is right and its offsets are neither below `state.next_offset` nor above `last_offset_max`, which
+    is at most 2**62. With a `header_type`, the run ends before a control batch, and headers of producers' batches are returned.
+    A short way of the compiled engine: `segment_scan` goes on batch by batch from there, and here it does all of it.
+    """
+    return SoundRun(0, state, [], [], -1)
 
 
 def walk(data: Buffer, frame: Frame) -> Walk:

@@ -15,7 +15,7 @@ from typing import Any, Final, Protocol, TypeVar, cast
 
 from odradek.records import _plain
 from odradek.records.columns import ColumnEngine
-from odradek.records.frame import Frame, Walk, Written
+from odradek.records.frame import Frame, ScanState, SoundRun, Walk, Written
 from odradek.records.record import Record
 from odradek.runtime.ports import Buffer
 
@@ -58,6 +58,16 @@ class Engine(Protocol):
     def split(self, data: memoryview, header_type: type[H]) -> tuple[list[tuple[H, memoryview]], int]: ...
 
     def produced(self, data: memoryview, header_type: type[H]) -> tuple[H, int, int] | None: ...
+
+    def sound_run(
+        self,
+        data: memoryview,
+        state: ScanState,
+        last_offset_max: int,
+        index_interval_bytes: int,
+        recovery_point: int,
+        header_type: type[H] | None,
+    ) -> SoundRun: ...
 
     def walk(self, data: Buffer, frame: Frame) -> Walk: ...
 

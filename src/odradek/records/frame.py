@@ -35,6 +35,34 @@ class Walk(NamedTuple):
     """The length that the largest record declares for what follows it."""
 
 
+class ScanState(NamedTuple):
+    """What a scan of a segment knows after the batches so far."""
+
+    next_offset: int
+    """No batch that follows has a lower offset."""
+    last_epoch: int
+    """The leader epoch of the last batch; -1 without any."""
+    bytes_since_entry: int
+    """Bytes of log since the last entry of the index."""
+    max_timestamp: int
+    max_timestamp_offset: int
+
+
+class SoundRun(NamedTuple):
+    """The result of `sound_run`."""
+
+    length: int
+    """Bytes of the batches."""
+    state: ScanState
+    """The state behind them."""
+    entries: list[tuple[int, int, int, int]]
+    """Entries of the index: where the batch begins in the data, its last offset, the largest timestamp so far and its offset."""
+    produced: list[tuple[tuple[int, ...], int, int]]
+    """Batches with a producer's id: the header, and where each begins and ends in the data."""
+    above: int
+    """Where the first batch begins that reaches above the recovery point; -1 without any."""
+
+
 class Written(NamedTuple):
     """Records that were written, and what the header in front of them has to say."""
 

@@ -10,9 +10,10 @@ from collections.abc import Callable, Sequence
 
 from odradek.model.errors import KafkaError
 from odradek.records import BatchHeader, read_control
+from odradek.records.batch import TRANSACTIONAL_BIT
 from odradek.runtime.ports import Buffer, Disk, DiskFile
 from odradek.storage.files import naming
-from odradek.storage.producers.producer_state import Marker, Producers
+from odradek.storage.producers.producer_state import BATCHES_KEPT, Marker, Producers
 from odradek.storage.producers.snapshot import BadSnapshotError, decode_snapshot
 from odradek.storage.segment.batch_walk import BrokenChain, walk_headers
 from odradek.storage.segment.segment import Segment
@@ -118,6 +119,34 @@ def replay_batch(
     ended = producers.mark(marker, header.base_offset, now_ms) if marker is not None else None
     if ended is not None and not ended.is_commit and aborted is not None:
         aborted(AbortedTransaction.of(ended))
+
+
+def deciding(
+    produced: Sequence[tuple[BatchHeader, int, int]],
+) -> Sequence[tuple[BatchHeader, int, int]]:
+    """Returns those of a run's data batches after which producers are in the state that all of them lead to, in their order.
+
+    A state knows the first batch of an open transaction, which no marker ends within a run, and the last five batches of one
+    epoch. So the last six of each producer decide: five of one epoch, or fewer behind one of another epoch.
+    """
+    counts: dict[int, int] = {}
+    decide: list[tuple[BatchHeader, int, int]] = []
+    began: dict[int, tuple[BatchHeader, int, int]] = {}
+    for entry in reversed(produced):
+        header = entry[0]
+        producer_id = header.producer_id
+        count = counts[producer_id] = counts.get(producer_id, 0) + 1
+        if count <= BATCHES_KEPT + 1:
+            decide.append(entry)
+        elif header.attributes & TRANSACTIONAL_BIT:
+            began[producer_id] = entry
+    decide += began.values()
+    decide.sort(key=_beginning)
+    return decide
+
+
+def _beginning(entry: tuple[BatchHeader, int, int]) -> int:
+    return entry[1]
 
 
 def newest_snapshot(disk: Disk, directory: str, up_to: int, now_ms: int) -> tuple[int, Producers]:

@@ -8,14 +8,16 @@ later blocks and not earlier ones, or something was damaged afterwards: what is 
 from __future__ import annotations
 
 import struct
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Final
+from typing import Final, cast
 
 from odradek.model.errors import KafkaError
-from odradek.records import HEADER_BYTES, BatchHeader, check_crc, read_header
+from odradek.records import HEADER_BYTES, BatchHeader, check_crc, engine, read_header
+from odradek.records.frame import ScanState, SoundRun
 from odradek.runtime.ports import Disk, DiskFile
 from odradek.storage.files import naming
+from odradek.storage.recovery.replay import deciding
 from odradek.storage.segment.segment import Segment
 from odradek.storage.segment.sparse_index import OFFSET_MAX, RELATIVE_OFFSET_MAX, ActiveIndex
 from odradek.telemetry import events
@@ -26,6 +28,8 @@ _WINDOW_BYTES: Final = 1 << 20
 _SEARCH_BYTES_MAX: Final = 64 << 20
 _MAGIC_POSITION: Final = 16
 _FRAME: Final = struct.Struct(">qi")
+_LAST_OFFSET_MAX: Final = 2**62
+"""Up to here an engine may add offsets as 64-bit numbers."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -41,18 +45,22 @@ class ScannedSegment:
 
 
 OnBatch = Callable[[BatchHeader, memoryview, int], None]
-"""Called for each good batch, with the byte at which it begins. The bytes are good until the next one comes."""
+"""Called for good batches, with the byte at which each begins: for every control batch, and for those of producers that decide
+in which state these are (`replay.deciding`). The bytes are good until the next one comes."""
+
+_Produced = list[tuple[BatchHeader, int, int]]
 
 
 class _Scan:
     """Checks batches one after another; the state between them."""
 
     def __init__(self, base_offset: int, interval: int) -> None:
-        self._base_offset = base_offset
+        self._last_offset_max = base_offset + RELATIVE_OFFSET_MAX
         self._interval = interval
         self.next_offset = base_offset
         self.index = ActiveIndex(base_offset)
         self.last_epoch = -1
+        self.has_short_way = engine.active is not engine.PLAIN and self._last_offset_max <= _LAST_OFFSET_MAX
 
     def add(self, header: BatchHeader, batch: memoryview, position: int) -> None:
         """Raises KafkaError for a bad batch."""
@@ -61,11 +69,32 @@ class _Scan:
         self.next_offset = header.next_offset
         self.last_epoch = header.partition_leader_epoch
 
+    def sound_run(
+        self, data: memoryview, recovery_point: int, header_type: type[BatchHeader] | None
+    ) -> SoundRun:
+        """Returns the batches at the front of `data` that need no second look. `add_run` adds them."""
+        index = self.index
+        state = ScanState(
+            self.next_offset,
+            self.last_epoch,
+            index.bytes_since_entry,
+            index.max_timestamp,
+            index.max_timestamp_offset,
+        )
+        return engine.active.sound_run(
+            data, state, self._last_offset_max, self._interval, recovery_point, header_type
+        )
+
+    def add_run(self, position: int, run: SoundRun) -> None:
+        self.index.note_run(position, run)
+        self.next_offset = run.state.next_offset
+        self.last_epoch = run.state.last_epoch
+
     def doubt(self, header: BatchHeader) -> str | None:
         """Returns the reason why the batch cannot follow the ones before it; None without one."""
         if header.base_offset < self.next_offset:
             return f"offset {header.base_offset} follows {self.next_offset - 1}"
-        if header.last_offset_delta < 0 or header.last_offset - self._base_offset > RELATIVE_OFFSET_MAX:
+        if header.last_offset_delta < 0 or header.last_offset > self._last_offset_max:
             return f"offset {header.last_offset} is out of the segment's range"
         return None
 
@@ -77,9 +106,10 @@ class _Window:
     is: an fsync now would do nothing. Pages that are written once more, the same bytes at the same place, are dirty again.
     """
 
-    def __init__(self, file: DiskFile, size_bytes: int) -> None:
+    def __init__(self, file: DiskFile, size_bytes: int, window_bytes: int) -> None:
         self._file = file
         self._size_bytes = size_bytes
+        self._window_bytes = window_bytes
         self._data = memoryview(b"")
         self._start = 0
         self._rewritten = range(0)
@@ -90,12 +120,19 @@ class _Window:
         if position + length > self._start + len(self._data):
             self.rewrite()
             rest = self._data[position - self._start :]
-            wanted = max(_WINDOW_BYTES, length) - len(rest)
+            wanted = max(self._window_bytes, length) - len(rest)
             more = self._file.pread(
                 min(wanted, self._size_bytes - position - len(rest)), position + len(rest)
             )
             self._data, self._start = memoryview(b"".join((rest, more)) if rest else more), position
         return self._data[position - self._start : position - self._start + length]
+
+    def at_hand(self, position: int) -> memoryview:
+        """Returns the bytes from `position` on that need no read, after one if there are none. No later call asks for earlier
+        bytes."""
+        if position == self._start + len(self._data):
+            self.get(position, 1)
+        return self._data[position - self._start :]
 
     def must_be_rewritten(self, position: int, length: int) -> None:
         first = self._rewritten.start if self._rewritten else position
@@ -117,14 +154,33 @@ def scan_file(
     index_interval_bytes: int,
     recovery_point: int = OFFSET_MAX,
     on_batch: OnBatch | None = None,
+    window_bytes: int = _WINDOW_BYTES,
 ) -> ScannedSegment:
-    """Reads a segment's log from its start, once; see the module. Bytes from the recovery point on are written once more."""
+    """Reads a segment's log from its start, once, about `window_bytes` at a time; see the module. Bytes from the recovery point on
+    are written once more."""
     scan = _Scan(base_offset, index_interval_bytes)
-    window = _Window(file, size_bytes)
+    window = _Window(file, size_bytes, window_bytes)
+    header_type = BatchHeader if on_batch is not None else None
     position = 0
     problem = None
     try:
-        for header, batch in _batches(window, size_bytes):
+        while position + HEADER_BYTES <= size_bytes:
+            data = window.at_hand(position) if scan.has_short_way else memoryview(b"")
+            if data and (run := scan.sound_run(data, recovery_point, header_type)).length:
+                scan.add_run(position, run)
+                if run.above >= 0:
+                    window.must_be_rewritten(position + run.above, run.length - run.above)
+                if on_batch is not None:
+                    for header, start, end in deciding(cast(_Produced, run.produced)):
+                        on_batch(header, data[start:end], position + start)
+                position += run.length
+                continue
+            header = read_header(window.get(position, HEADER_BYTES))
+            if position + header.size_bytes > size_bytes:
+                break
+            batch = window.get(position, header.size_bytes)
+            if len(batch) < header.size_bytes:  # the file became shorter
+                break
             problem = scan.doubt(header)
             if problem is not None:
                 break
@@ -146,20 +202,6 @@ def scan_file(
         last_epoch=scan.last_epoch,
         problem=problem,
     )
-
-
-def _batches(window: _Window, size_bytes: int) -> Iterator[tuple[BatchHeader, memoryview]]:
-    """Yields whole batches from the start; ends before one that is cut short. Raises KafkaError for a bad header."""
-    position = 0
-    while position + HEADER_BYTES <= size_bytes:
-        header = read_header(window.get(position, HEADER_BYTES), 0)
-        if position + header.size_bytes > size_bytes:
-            return
-        batch = window.get(position, header.size_bytes)
-        if len(batch) < header.size_bytes:
-            return
-        yield header, batch
-        position += header.size_bytes
 
 
 def good_batch_follows(file: DiskFile, position: int, size_bytes: int, min_offset: int) -> bool:

@@ -20,6 +20,7 @@ from collections.abc import Sequence
 from operator import le, lt
 from typing import Final, NamedTuple, overload
 
+from odradek.records.frame import SoundRun
 from odradek.runtime.ports import DiskFile
 
 OFFSET_ENTRY: Final = struct.Struct(">ii")
@@ -129,6 +130,21 @@ class ActiveIndex:
             self._note_time()
             self._bytes_since_entry = 0
         self._bytes_since_entry += size_bytes
+
+    def note_run(self, position: int, run: SoundRun) -> None:
+        """Notes the batches of a run, which begins at byte `position`, as `note` does for each."""
+        for start, last_offset, self.max_timestamp, self.max_timestamp_offset in run.entries:
+            self._offsets.append(last_offset - self._base_offset)
+            self._positions.append(position + start)
+            self._note_time()
+        self.max_timestamp = run.state.max_timestamp
+        self.max_timestamp_offset = run.state.max_timestamp_offset
+        self._bytes_since_entry = run.state.bytes_since_entry
+
+    @property
+    def bytes_since_entry(self) -> int:
+        """Bytes of log behind the last entry's batch, that batch included."""
+        return self._bytes_since_entry
 
     def cut(self, position: int) -> ActiveIndex:
         """Returns the entries of batches that begin before byte `position`; what is behind the last of them is not in it."""
