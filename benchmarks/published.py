@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any, Final, NamedTuple
 
 from benchmarks import report
+from benchmarks.broker import limits
 from benchmarks.contenders import Contender
 from benchmarks.samples import Sample, findings
 
@@ -69,9 +70,11 @@ def write(page: Path, published: Published, who: Sequence[Contender], peer: str)
 
 def _sentence(run: dict[str, Any]) -> str:
     where = run["machine"]
+    measured = run.get("limits")
     return (
         f"{', '.join(run['shown'])}: {run['plan']} run, finished {run['finished']}, on {where['cores']} cores "
         f"({where['cpu']}), {where['memory_gb']} GB of memory, Linux {where['kernel']}, Python {where['python']}"
+        + (f"; {limits.as_text(measured)}" if measured else "")
     )
 
 

@@ -21,8 +21,17 @@ from typing import Any, Final
 
 import confluent_kafka as ck
 
-from benchmarks import compaction, coordination, exactly_once, load, measures, movement, published, report
-from benchmarks.broker import catch_up, hot_path, recovery, request_cost, small_requests
+from benchmarks import (
+    compaction,
+    coordination,
+    exactly_once,
+    load,
+    measures,
+    movement,
+    published,
+    report,
+)
+from benchmarks.broker import catch_up, hot_path, limits, recovery, request_cost, small_requests
 from benchmarks.cluster import plan as cluster_plan
 from benchmarks.cluster.nodes import cluster_contenders
 from benchmarks.cluster.suite import PARTS, ClusterSuite, in_turn
@@ -239,6 +248,7 @@ def _facts(
         "seconds": round(seconds),
         "finished": time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime()),
         "machine": report.machine(),
+        "limits": _limits(),
         "engine": "compiled" if engine.active is not engine.PLAIN else "pure Python",
         "contenders": {
             contender.key: {"title": contender.title, "promise": contender.promise} for contender in who
@@ -246,6 +256,11 @@ def _facts(
         "producer": {"client": f"confluent-kafka {ck.__version__}, produce_batch", **load.PRODUCER_SETTINGS},
         "consumer": {"client": load.consumer_name(), **load.CONSUMER_SETTINGS},
     }
+
+
+def _limits() -> limits.Limits:
+    with measures.work_directory() as directory:
+        return limits.limits(directory)
 
 
 class _Progress:

@@ -5,6 +5,7 @@ from pathlib import Path
 from typing import Any
 
 from benchmarks import published
+from benchmarks.broker import limits
 from benchmarks.contenders import PEER, contenders
 from benchmarks.published import Published
 from benchmarks.samples import Sample
@@ -77,3 +78,18 @@ def test_the_json_of_a_single_run_is_read_too(tmp_path: Path) -> None:
 
 def vars_of(figure: Sample) -> dict[str, Any]:
     return {name: getattr(figure, name) for name in Sample.__slots__}
+
+
+def test_a_run_says_what_its_disk_and_memory_can_do(tmp_path: Path) -> None:
+    measured = limits.limits(tmp_path, appends=20, copies=2)
+    assert 0 < measured["fsync_p50_ms"] <= measured["fsync_p99_ms"]
+    assert measured["copy_gb_s"] > 0
+    assert not list(tmp_path.iterdir()), "the file of the appends is removed"
+    page = tmp_path / "page.md"
+    page.write_text("<!-- results -->\n<!-- /results -->\n")
+    facts = {**run("today"), "limits": {"fsync_p50_ms": 0.21, "fsync_p99_ms": 1.5, "copy_gb_s": 8.04}}
+    both = published.replaced(Published([], []), facts, [sample("produce", 2.0)])
+    published.write(page, both, contenders(None), PEER)
+    assert (
+        "; a bare fsync of 1 KiB took 0.21 ms (p99 1.50 ms), one core copied 8.0 GB/s\n" in page.read_text()
+    )
