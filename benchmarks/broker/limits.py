@@ -17,8 +17,8 @@ COPIED_BYTES: Final = 64 << 20
 
 
 class Limits(TypedDict):
-    """Figures of one machine at one time. `fsync_p50_ms` and `fsync_p99_ms` are of 1 KiB appended, then `fdatasync`, which is what
-    the log does for a batch; `copy_gb_s` is 10^9 bytes of memory copied in a second by one core."""
+    """Figures of one machine at one time. `fsync_p50_ms` and `fsync_p99_ms` are of 1 KiB appended, then `fdatasync`, as the log
+    does for a batch; `copy_gb_s` is 10^9 bytes of memory copied in a second by one core."""
 
     fsync_p50_ms: float
     fsync_p99_ms: float
@@ -26,8 +26,8 @@ class Limits(TypedDict):
 
 
 def limits(directory: Path, *, appends: int = 500, copies: int = 9) -> Limits:
-    """Returns the limits of the file system that has `directory`, and of the memory. The calls are bounded: at most three seconds
-    of appends, of which there are at least ten."""
+    """Returns the limits of the file system that has `directory`, and of the memory. It appends for at most three seconds,
+    and at least ten times."""
     times = _fsync_times(directory / "bare-fsync", appends)
     return {
         "fsync_p50_ms": round(statistics.median(times), 3),

@@ -10,8 +10,7 @@ it stays inside its buffers:
 - Bytes are read through `_varint`, `_varlong` and `_field` alone. Each takes the position and the end,
   compares them before it touches a byte, and returns the position behind what it read or NULL. No pointer is
   ever formed behind the end; lengths are 64 bits wide, so no sum of them can wrap. No length is used twice.
-- What may refuse a record returns NULL for "fine" or a sentence, which becomes the error's message; it runs
-  without the GIL and calls nothing.
+- What may refuse a record returns NULL or a sentence, the error's message; it runs without the GIL and calls nothing.
 - Writers compute the size first, make room, and run no Python code between that and the last byte written.
 """
 

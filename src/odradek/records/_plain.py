@@ -162,8 +162,8 @@ def sound_run(
 ) -> SoundRun:
     """Returns how far the batches at the front of `data` are whole and sound, and follow each other.
 
-    A batch is sound if its CRC is right and its offsets are neither below `state.next_offset` nor above `last_offset_max`, which
-    is at most 2**62. With a `header_type`, the run ends before a control batch, and headers of producers' batches are returned.
+    A batch is sound if its CRC is right and its offsets are neither below `state.next_offset` nor above `last_offset_max`, at
+    most 2**62. With a `header_type`, the run ends before a control batch, and headers of producers' batches are returned.
     A short way of the compiled engine: `segment_scan` goes on batch by batch from there, and here it does all of it.
     """
     return SoundRun(0, state, [], [], -1)

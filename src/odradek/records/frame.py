@@ -56,11 +56,11 @@ class SoundRun(NamedTuple):
     state: ScanState
     """The state behind them."""
     entries: list[tuple[int, int, int, int]]
-    """Entries of the index: where the batch begins in the data, its last offset, the largest timestamp so far and its offset."""
+    """Entries of the index: the beginning of the batch in the data, its last offset, the largest timestamp, its offset."""
     produced: list[tuple[tuple[int, ...], int, int]]
-    """Batches with a producer's id: the header, and where each begins and ends in the data."""
+    """Batches with a producer's id: the header, the beginning and the end of each in the data."""
     above: int
-    """Where the first batch begins that reaches above the recovery point; -1 without any."""
+    """The beginning of the first batch that reaches above the recovery point; -1 without any."""
 
 
 class Written(NamedTuple):

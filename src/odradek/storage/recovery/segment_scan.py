@@ -156,24 +156,17 @@ def scan_file(
     on_batch: OnBatch | None = None,
     window_bytes: int = _WINDOW_BYTES,
 ) -> ScannedSegment:
-    """Reads a segment's log from its start, once, about `window_bytes` at a time; see the module. Bytes from the recovery point on
-    are written once more."""
+    """Reads a segment's log from its start, once, about `window_bytes` at a time; see the module. Bytes from the recovery point
+    on are written once more."""
     scan = _Scan(base_offset, index_interval_bytes)
     window = _Window(file, size_bytes, window_bytes)
-    header_type = BatchHeader if on_batch is not None else None
     position = 0
     problem = None
     try:
         while position + HEADER_BYTES <= size_bytes:
-            data = window.at_hand(position) if scan.has_short_way else memoryview(b"")
-            if data and (run := scan.sound_run(data, recovery_point, header_type)).length:
-                scan.add_run(position, run)
-                if run.above >= 0:
-                    window.must_be_rewritten(position + run.above, run.length - run.above)
-                if on_batch is not None:
-                    for header, start, end in deciding(cast(_Produced, run.produced)):
-                        on_batch(header, data[start:end], position + start)
-                position += run.length
+            length = _add_run(scan, window, position, recovery_point, on_batch) if scan.has_short_way else 0
+            if length:
+                position += length
                 continue
             header = read_header(window.get(position, HEADER_BYTES))
             if position + header.size_bytes > size_bytes:
@@ -202,6 +195,23 @@ def scan_file(
         last_epoch=scan.last_epoch,
         problem=problem,
     )
+
+
+def _add_run(
+    scan: _Scan, window: _Window, position: int, recovery_point: int, on_batch: OnBatch | None
+) -> int:
+    """Adds the batches at hand that need no second look; returns their length in bytes."""
+    data = window.at_hand(position)
+    run = scan.sound_run(data, recovery_point, BatchHeader if on_batch is not None else None)
+    if not run.length:
+        return 0
+    scan.add_run(position, run)
+    if run.above >= 0:
+        window.must_be_rewritten(position + run.above, run.length - run.above)
+    if on_batch is not None:
+        for header, start, end in deciding(cast(_Produced, run.produced)):
+            on_batch(header, data[start:end], position + start)
+    return run.length
 
 
 def good_batch_follows(file: DiskFile, position: int, size_bytes: int, min_offset: int) -> bool:
