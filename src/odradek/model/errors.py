@@ -1,6 +1,6 @@
 """Kafka's error codes, in one table, and the exceptions that carry them.
 
-Source: the protocol guide's table of error codes (Apache Kafka 4.3). A code is retriable when the same request may
+Source: the protocol guide's table of error codes (Apache Kafka 4.4). A code is retriable when the same request may
 succeed later without the caller changing anything.
 """
 

@@ -134,7 +134,7 @@ def _api(
 # flexible version, and what a client must be allowed to do (`acls.py`). What only decides how much an answer shows, such as
 # the authorized operations of KIP-430, is not among the latter.
 # Produce: librdkafka switches features off when it does not start at 0 (KAFKA-18659), so brokers advertise 0-2 and then refuse
-# them. InitProducerId 6 carries two-phase commit (KIP-939), which Kafka 4.3 still marks unstable.
+# them. InitProducerId 6 carries two-phase commit (KIP-939), which Kafka 4.4 still marks unstable.
 # fmt: off
 _TABLE: Final = (
     _api(0, "Produce", "data", 3, 13, 9, "WRITE TRANSACTIONAL_ID, WRITE TOPIC", advertised_min=0),

@@ -27,6 +27,7 @@ from odradek import (
 from odradek.client import ResourceType
 
 SECONDS = 60.0
+API_VERSIONS = 18
 MakeNode = Callable[..., Node]
 _QUICK = {
     "group.initial.rebalance.delay.ms": "0",
@@ -130,3 +131,60 @@ def test_without_recovery_clients_fail_and_say_why(cluster: MovingCluster) -> No
             admin.describe_cluster(timeout_s=3)
         with pytest.raises(KafkaError):
             producer.send("t", b"1").result(SECONDS)
+
+
+@pytest.fixture
+def two_clusters(
+    make_node: MakeNode, server_kind: str, lock: Lock | None, tmp_path: Path
+) -> Iterator[tuple[Proxy, list[Node]]]:
+    """Two clusters of one broker each, which both advertise the address of the proxy; the first one is behind it."""
+    if server_kind != "odradek":
+        pytest.skip("the test needs brokers that advertise one address")
+    if lock is not None:
+        pytest.skip("logins have nothing to do with which cluster answers")
+    with Proxy() as proxy, ExitStack() as running:
+        nodes = []
+        for name in ("first", "second"):
+            settings = {**_QUICK, "advertised.listeners": f"PLAINTEXT://{proxy.bootstrap}"}
+            node = make_node(settings=settings, directory=tmp_path / name, port=free_port()).start()
+            running.callback(node.stop)
+            nodes.append(node)
+            target(proxy, node)
+            with Admin(proxy.bootstrap) as admin:
+                admin.create_topics([NewTopic("t", 1, 1)])
+        target(proxy, nodes[0])
+        yield proxy, nodes
+
+
+def target(proxy: Proxy, node: Node) -> None:
+    host, port = node.bootstrap.rsplit(":", 1)
+    proxy.target = host, int(port)
+
+
+def test_another_cluster_at_the_address_of_a_broker_is_noticed_and_its_topics_are_its_own(
+    two_clusters: tuple[Proxy, list[Node]],
+) -> None:
+    """A connection that is routed to another cluster (KIP-1242): no offset of the first cluster counts in the second."""
+    proxy, (first, second) = two_clusters
+    login = logins.ours(proxy.bootstrap)
+    with (
+        Producer(**login) as producer,
+        Consumer(**login, group_id="g", auto_offset_reset="earliest") as consumer,
+        Admin(**login) as admin,
+    ):
+        consumer.subscribe(["t"])
+        for number in range(3):
+            producer.send("t", b"%d" % number).result(SECONDS)
+        assert until(lambda: consumer.poll(0.2), 3) == [b"0", b"1", b"2"]
+        before = admin.describe_cluster().cluster_id
+        assert before is not None
+        proxy.recorded.clear()
+        target(proxy, second)
+        first.stop()
+        assert producer.send("t", b"other").result(SECONDS).offset == 0
+        assert until(lambda: consumer.poll(0.2), 1) == [b"other"]
+        assert admin.describe_cluster().cluster_id != before
+    greetings = [request for request in list(proxy.recorded) if request.api_key == API_VERSIONS]
+    assert any(before.encode() in request.frame for request in greetings), (
+        "no client named the cluster it meant"
+    )

@@ -28,6 +28,7 @@ from odradek.client.groups.values import GroupMetadata
 from odradek.client.transactions import service
 
 SECONDS = 20.0
+TXN_OFFSET_COMMIT = 28
 MakeTopic = Callable[..., str]
 _numbers = itertools.count()
 
@@ -200,6 +201,35 @@ def test_offsets_move_with_the_transaction(
         assert metadata is not None
         assert metadata.offset == len(records)
     assert read_eventually(bootstrap, into, len(records)) == [b"%d" % n for n in range(len(records))]
+
+
+def test_offsets_of_a_transaction_name_their_topic_by_its_id(proxied: Any, name: str, flow: str) -> None:
+    """Version 6 does so (KIP-1319); transactions without KIP-890 stay at version 4, which has names."""
+    proxy, server = proxied
+    topic = f"named-{next(_numbers)}"
+    server.create_topic(topic)
+    login = logins.ours(proxy.bootstrap)
+    with (
+        Producer(**login, transactional_id=name, linger_ms=0) as producer,
+        Consumer(**login, group_id=name, auto_offset_reset="earliest", enable_auto_commit=False) as consumer,
+        Admin(**login) as admin,
+    ):
+        producer.init_transactions()
+        with producer.transaction():
+            producer.send(topic, b"x")
+        consumer.subscribe([topic])
+        assert [record.value for record in consumer.poll(SECONDS)] == [b"x"]
+        positions, topic_id = consumer.positions(), admin.describe_topics([topic])[topic].topic_id
+        proxy.recorded.clear()
+        with producer.transaction():
+            producer.send_offsets_to_transaction(positions, consumer.group_metadata())
+        requests = [request for request in list(proxy.recorded) if request.api_key == TXN_OFFSET_COMMIT]
+        committed = admin.list_group_offsets(name)
+    is_modern = flow == "epoch-per-transaction"
+    assert [request.api_version for request in requests] == [6 if is_modern else 4]
+    assert (topic_id.bytes in requests[0].frame) is is_modern
+    assert (topic.encode() in requests[0].frame) is not is_modern
+    assert {tp: offset.offset for tp, offset in committed.items() if offset} == positions
 
 
 @pytest.mark.parametrize("isolation", ["read_uncommitted", "read_committed"])

@@ -236,7 +236,7 @@ def test_a_retry_consumer_goes_back_in_the_topic_that_it_has_read(
 
 
 def test_a_transaction_commits_no_offset_for_a_topic_that_was_made_again(server: tuple[str, Admin]) -> None:
-    """TxnOffsetCommit takes names: the producer asks which topic has the name."""
+    """The offsets have the id of the topic that was read; the producer leaves out those of a topic that is gone."""
     address, admin = server
     story = Story(address, admin, "explicit commits")
     try:

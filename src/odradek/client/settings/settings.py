@@ -1,4 +1,4 @@
-"""The settings of the clients: Kafka's names, defaults and meaning (Apache Kafka 4.3), each declared once.
+"""The settings of the clients: Kafka's names, defaults and meaning (Apache Kafka 4.4), each declared once.
 
 In Python a setting is a keyword argument with underscores (`linger_ms=5`); `from_config` takes Kafka's own spelling
 (`{"linger.ms": 5}`), with values of the right type or as text. What is not declared here is refused, never ignored.

@@ -21,7 +21,7 @@ async def offsets_of_present_topics(
     *,
     transactional_id: str,
 ) -> dict[TopicPartition, OffsetAndMetadata]:
-    """Leaves out offsets of topics that are gone: TxnOffsetCommit takes names, and would commit them for others.
+    """Leaves out offsets of topics that are gone: TxnOffsetCommit below version 6 takes names, and commits them for others.
 
     Only offsets that carry a topic's id are looked at. KafkaError when no broker can be asked within `timeout_s`.
     """
