@@ -19,6 +19,7 @@ from benchmarks.odradek_node import OdradekNode
 from benchmarks.peer import PeerAbsentError, PeerJars, cached_peer
 from tests.contract.parity.page import parity_lines
 from tests.golden.clients.record import clients_at_work
+from tests.interop.kafka_tools.page import tool_lines
 from tests.interop.languages.prepare import LANGUAGES, AbsentError, Language
 from tests.interop.proxy import Proxy
 
@@ -150,7 +151,8 @@ def page(seen: list[ClientVersions]) -> str:
         "Applications are tested, too, some of them killed half-way (`tests/interop/languages/test_applications.py`): a",
         "Kafka Streams word count with exactly-once, in a classic group and as two instances in a streams group,",
         "FastStream, Quix Streams, and Spark 4.0.0 with its own connector",
-        "(`spark-sql-kafka-0-10`), batch and streaming.",
+        "(`spark-sql-kafka-0-10`), batch and streaming. Three instances of a Kafka Streams application that counts, joins and",
+        "counts in windows, with `group.protocol=streams`, are killed in turn (`test_streams_under_kills.py`).",
         "",
         "A client takes the highest version that both sides know: several in one cell mean that its parts differ.",
         "",
@@ -169,7 +171,7 @@ def page(seen: list[ClientVersions]) -> str:
     tail = ["", f"Served to brokers alone: {_named(between_brokers)}."]
     if missing:
         tail += ["", f"Declared, not served: {_named(missing)}."]
-    return "\n".join([*head, *rows, *tail, "", *parity_lines()]) + "\n"
+    return "\n".join([*head, *rows, *tail, "", *tool_lines(), *parity_lines()]) + "\n"
 
 
 def _named(apis: Iterable[Api]) -> str:

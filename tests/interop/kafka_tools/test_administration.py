@@ -1,13 +1,11 @@
 """Kafka's own command-line tools administer a broker with two data directories: quotas, settings, elections, moves, features.
 
-The jars are those of the benchmark's peer; where no one has fetched them these tests are skipped. Each tool is a JVM, so there
-is one call for each thing that only it can show.
+The jars are those of the benchmark's peer; where no one has fetched them these tests are skipped.
 """
 
 from __future__ import annotations
 
 import json
-import subprocess
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -15,8 +13,7 @@ from typing import Any
 
 import pytest
 from benchmarks.odradek_node import OdradekNode
-from benchmarks.peer import PeerAbsentError, cached_peer
-from benchmarks.peer.fetch import java_command
+from tests.interop.kafka_tools.tools import Tools
 
 from odradek.client import Admin
 from odradek.client.admin.quotas import QuotaEntity
@@ -49,31 +46,19 @@ def node(server_kind: str) -> Iterator[OdradekNode]:
 
 
 @pytest.fixture(scope="module")
-def java(node: OdradekNode) -> Java:
+def java(node: OdradekNode, tools: Tools) -> Java:
     """Runs one of Kafka's tools against the broker; returns what it printed."""
-    try:
-        peer = cached_peer()
-    except PeerAbsentError as reason:
-        pytest.skip(f"absent: {reason}")
-    jvm = [java_command(), "-Xmx256M", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1", "-cp", peer.class_path]
 
     def run(main_class: str, *arguments: str, fails: bool = False) -> str:
-        main_class = peer.config_command if main_class == CONFIG else main_class
+        main_class = tools.jars.config_command if main_class == CONFIG else main_class
         address = ("--bootstrap-server", node.bootstrap)
         is_last = main_class.endswith("ClusterTool")  # its subcommands take the address
-        process = subprocess.run(
-            [*jvm, main_class, *((*arguments, *address) if is_last else (*address, *arguments))],
-            capture_output=True,
-            text=True,
-            timeout=SECONDS_MAX,
-            check=False,
-        )
+        outcome = tools.run(main_class, *((*arguments, *address) if is_last else (*address, *arguments)))
+        assert outcome.status == int(fails), outcome.terminal
         if fails:
-            assert process.returncode == 1, process.stdout + process.stderr
-            return process.stdout + process.stderr
-        assert process.returncode == 0, process.stdout + process.stderr
-        assert "rror" not in process.stderr, process.stderr
-        return process.stdout
+            return outcome.terminal
+        assert "rror" not in outcome.errors, outcome.errors
+        return outcome.printed
 
     return run
 

@@ -7,48 +7,23 @@ The jars are those of the benchmark's peer; where no one has fetched them yet (`
 from __future__ import annotations
 
 import json
-import subprocess
 
 import pytest
-from benchmarks.peer import PeerAbsentError, cached_peer
-from benchmarks.peer.fetch import java_command
 
-SECONDS_MAX = 60
 TOOLS = "org.apache.kafka.tools"
 
 
-@pytest.fixture(scope="session")
-def jars():
-    try:
-        return cached_peer()
-    except PeerAbsentError as reason:
-        pytest.skip(f"absent: {reason}")
-
-
 @pytest.fixture
-def java(jars, bootstrap):
+def java(tools, bootstrap):
     """Runs one of Kafka's tools against the server; returns what it printed."""
 
-    def run(main_class, *arguments, given="", server_flag="--bootstrap-server"):
-        command = [
-            java_command(),
-            "-Xmx256M",
-            "-XX:+UseSerialGC",
-            "-XX:TieredStopAtLevel=1",
-            "-cp",
-            jars.class_path,
-        ]
-        process = subprocess.run(
-            [*command, main_class, server_flag, bootstrap, *arguments],
-            input=given,
-            capture_output=True,
-            text=True,
-            timeout=SECONDS_MAX,
-            check=False,
+    def run(main_class, *arguments, standard_input=""):
+        outcome = tools.run(
+            main_class, "--bootstrap-server", bootstrap, *arguments, standard_input=standard_input
         )
-        assert process.returncode == 0, process.stdout + process.stderr
-        assert "rror" not in process.stderr, process.stderr
-        return process.stdout
+        assert outcome.status == 0, outcome.terminal
+        assert "rror" not in outcome.errors, outcome.errors
+        return outcome.printed
 
     return run
 
@@ -63,7 +38,7 @@ def test_the_java_producer_is_read_by_all(java, clients, topic, codec):
     name = topic()
     lines = [f"line {number}" for number in range(20)]
     flags = ("--topic", name, "--compression-codec", codec)
-    java(f"{TOOLS}.ConsoleProducer", *flags, given="\n".join(lines) + "\n")
+    java(f"{TOOLS}.ConsoleProducer", *flags, standard_input="\n".join(lines) + "\n")
     for client in clients.values():
         assert [record.value.decode() for record in client.consume(name, count=20)] == lines, client.name
 
@@ -88,9 +63,9 @@ def test_java_tools_create_describe_and_delete_topics(java, server):
     assert name not in server.topics()
 
 
-def test_java_tools_see_and_change_settings(java, jars, topic):
+def test_java_tools_see_and_change_settings(java, tools, topic):
     name = topic()
-    command, entity = jars.config_command, ("--entity-type", "topics", "--entity-name", name)
+    command, entity = tools.jars.config_command, ("--entity-type", "topics", "--entity-name", name)
     java(command, *entity, "--alter", "--add-config", "retention.ms=123456")
     assert "retention.ms=123456" in java(command, *entity, "--describe")
 

@@ -3,20 +3,17 @@
 from __future__ import annotations
 
 import re
-import subprocess
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
-from benchmarks.peer import PeerAbsentError, cached_peer
-from benchmarks.peer.fetch import java_command
+from tests.interop.kafka_tools.tools import Tools
 
 import odradek
 from odradek.testing import LocalBroker
 
 pytestmark = pytest.mark.interop
 USERS = "SCRAM-SHA-512=[name=admin,password=secret];SCRAM-SHA-512=[name=alice,password=secret]"
-SECONDS = 60
 LOGIN = """security.protocol=SASL_PLAINTEXT
 sasl.mechanism=SCRAM-SHA-512
 sasl.jaas.config={jaas}
@@ -38,26 +35,14 @@ def broker() -> Iterator[LocalBroker]:
 
 
 @pytest.fixture
-def java(broker: LocalBroker, tmp_path: Path) -> Java:
-    try:
-        class_path = cached_peer().class_path
-    except PeerAbsentError as reason:
-        pytest.skip(f"absent: {reason}")
-    jvm = [java_command(), "-Xmx256M", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1", "-cp", class_path]
-
+def java(broker: LocalBroker, tools: Tools, tmp_path: Path) -> Java:
     def run(main_class: str, jaas: str, *arguments: str) -> str:
         config = tmp_path / "client.properties"
         config.write_text(LOGIN.format(jaas=jaas))
-        command = [*jvm, main_class, "--bootstrap-server", broker.address]
-        done = subprocess.run(
-            [*command, "--command-config", str(config), *arguments],
-            capture_output=True,
-            text=True,
-            timeout=SECONDS,
-            check=False,
-        )
-        assert done.returncode == 0, done.stdout + done.stderr
-        return done.stdout + done.stderr
+        flags = ("--bootstrap-server", broker.address, "--command-config", str(config))
+        outcome = tools.run(main_class, *flags, *arguments)
+        assert outcome.status == 0, outcome.terminal
+        return outcome.terminal
 
     return run
 

@@ -7,12 +7,9 @@ and after a crash and its recovery. The tool says that the first offset follows 
 from __future__ import annotations
 
 import re
-import subprocess
 from pathlib import Path
 
 import pytest
-from benchmarks.peer import PeerAbsentError, cached_peer
-from benchmarks.peer.fetch import java_command
 from tests.unit.groups.group_bench import WALL_MS
 from tests.unit.groups.group_script import Script
 
@@ -23,7 +20,6 @@ from odradek.runtime.real import real_runtime
 from odradek.storage.log.log import Log
 from odradek.storage.producers.producer_state import Marker
 
-SECONDS_MAX = 60
 NOW_MS = 1_700_000_000_000
 WRONG = re.compile(r"mismatch|corrupt|exception|out of order|[0-9] is followed by", re.IGNORECASE)
 NOTHING_BEFORE = re.compile(r"^  -1 is followed by [0-9]+$", re.MULTILINE)
@@ -31,22 +27,16 @@ CLEAN, CRASHED = "closed cleanly", "recovered after a crash"
 
 
 @pytest.fixture(scope="module")
-def dump():
+def dump(tools):
     """Runs the tool on files; returns what it printed."""
-    try:
-        jars = cached_peer()
-    except PeerAbsentError as reason:
-        pytest.skip(f"absent: {reason}")
 
     def run(*arguments, files):
         listed = ",".join(str(path) for path in files)
-        command = [java_command(), "-Xmx256M", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1", "-cp"]
-        command += [jars.class_path, "org.apache.kafka.tools.DumpLogSegments", "--files", listed, *arguments]
-        process = subprocess.run(command, capture_output=True, text=True, timeout=SECONDS_MAX, check=False)
-        assert process.returncode == 0, process.stdout + process.stderr
-        printed = NOTHING_BEFORE.sub("", process.stdout + process.stderr)
+        outcome = tools.run("org.apache.kafka.tools.DumpLogSegments", "--files", listed, *arguments)
+        assert outcome.status == 0, outcome.terminal
+        printed = NOTHING_BEFORE.sub("", outcome.terminal)
         assert not WRONG.search(printed), printed
-        return process.stdout
+        return outcome.printed
 
     return run
 

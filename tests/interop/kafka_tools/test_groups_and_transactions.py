@@ -1,23 +1,21 @@
 """Kafka's own tools over groups, transactions and what real clients leave in the internal logs.
 
-The jars are those of the benchmark's peer; where no one has fetched them these tests are skipped. Each tool is a JVM that
-costs a second or two, so a test calls one no more often than its story needs.
+The jars are those of the benchmark's peer; where no one has fetched them these tests are skipped.
 """
 
 from __future__ import annotations
 
 import json
 import re
-import subprocess
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
-from benchmarks.peer import PeerAbsentError, cached_peer
-from benchmarks.peer.fetch import java_command
+from benchmarks.peer import PeerAbsentError
 from confluent_kafka import Consumer, Producer, TopicPartition
+from tests.interop.kafka_tools.tools import Tools
 from tests.interop.server import Server
 
 SECONDS_MAX = 60
@@ -52,21 +50,15 @@ def server(server_kind: str, make_node: Any) -> Iterator[Server]:
 
 
 @pytest.fixture
-def java(bootstrap: str) -> Java:
+def java(bootstrap: str, tools: Tools) -> Java:
     """Runs one of Kafka's tools; returns what it printed. `server_flag=None` for those that want no broker's address."""
-    try:
-        class_path = cached_peer().class_path
-    except PeerAbsentError as reason:
-        pytest.skip(f"absent: {reason}")
-    jvm = [java_command(), "-Xmx256M", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1", "-cp", class_path]
 
     def run(main_class: str, *arguments: str, server_flag: str | None = "--bootstrap-server") -> str:
-        where = [server_flag, bootstrap] if server_flag else []
-        command = [*jvm, main_class, *where, *arguments]
-        process = subprocess.run(command, capture_output=True, text=True, timeout=SECONDS_MAX, check=False)
-        assert process.returncode == 0, process.stdout + process.stderr
-        assert "rror" not in process.stderr, process.stderr
-        return process.stdout
+        address = [server_flag, bootstrap] if server_flag else []
+        outcome = tools.run(main_class, *address, *arguments)
+        assert outcome.status == 0, outcome.terminal
+        assert "rror" not in outcome.errors, outcome.errors
+        return outcome.printed
 
     return run
 

@@ -4,52 +4,29 @@ from __future__ import annotations
 
 import json
 import re
-import subprocess
 from collections.abc import Callable, Iterator
-from pathlib import Path
 from zipfile import ZipFile
 
 import pytest
 from benchmarks.odradek_node import OdradekNode
-from benchmarks.peer import PeerAbsentError, PeerJars, cached_peer
-from benchmarks.peer.fetch import java_command
+from tests.interop.kafka_tools import transcripts
+from tests.interop.kafka_tools.page import ELSEWHERE, NOT_RUN
+from tests.interop.kafka_tools.tools import Tools
+from tests.interop.kafka_tools.transcripts import SCRIPTS
 
 from odradek.client import Admin, NewTopic, Producer
 from odradek.protocol import APIS
 
-SECONDS_MAX = 60
 TOOLS = "org.apache.kafka.tools"
 STANDARD_AUTHORIZER = "org.apache.kafka.metadata.authorizer.StandardAuthorizer"
 _MAIN = re.compile(rb"\x01\x00\x04main\x01")
 """The name of the method in a class file."""
 
-NOT_RUN = {
-    "ClientCompatibilityTest": "checks Kafka's client beside brokers of older releases",
-    "ConnectInternalTopics": "is of Kafka Connect",
-    "ConnectPluginPath": "is of Kafka Connect",
-    "ConsoleShareConsumer": "is Kafka's share consumer, which tests/interop/cluster runs under kills",
-    "JmxTool": "reads JMX, which only a JVM has",
-    "LogCompactionTester": "runs for minutes; tests/simulation checks compaction",
-    "OAuthCompatibilityTool": "asks a provider of tokens, not a broker",
-    "ReplicaVerificationTool": "never ends",
-    "ShareConsumerPerformance": "measures; VerifiableShareConsumer reads the same way and checks",
-    "StreamsResetter": "deletes what a Kafka Streams application left; tests/streams runs applications",
-    "TransactionalMessageCopier": "is for Kafka's own tests; tests/interop/languages copies in transactions",
-}
-
 Java = Callable[..., str]
 
 
 @pytest.fixture(scope="module")
-def jars() -> PeerJars:
-    try:
-        return cached_peer()
-    except PeerAbsentError as reason:
-        pytest.skip(f"absent: {reason}")
-
-
-@pytest.fixture(scope="module")
-def node(jars: PeerJars, server_kind: str) -> Iterator[OdradekNode]:
+def node(server_kind: str) -> Iterator[OdradekNode]:
     if server_kind != "odradek":
         pytest.skip("Kafka's own tools are known to get on with Kafka")
     settings = {"authorizer.class.name": STANDARD_AUTHORIZER, "super.users": "User:ANONYMOUS"}
@@ -58,20 +35,13 @@ def node(jars: PeerJars, server_kind: str) -> Iterator[OdradekNode]:
 
 
 @pytest.fixture(scope="module")
-def java(node: OdradekNode, jars: PeerJars) -> Java:
+def java(node: OdradekNode, tools: Tools) -> Java:
     """Runs one of Kafka's tools against the broker; returns what it printed."""
-    jvm = [java_command(), "-Xmx256M", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1", "-cp", jars.class_path]
 
     def run(tool: str, *arguments: str) -> str:
-        process = subprocess.run(
-            [*jvm, f"{TOOLS}.{tool}", "--bootstrap-server", node.bootstrap, *arguments],
-            capture_output=True,
-            text=True,
-            timeout=SECONDS_MAX,
-            check=False,
-        )
-        assert process.returncode == 0, process.stdout + process.stderr
-        return process.stdout
+        outcome = tools.run(f"{TOOLS}.{tool}", "--bootstrap-server", node.bootstrap, *arguments)
+        assert outcome.status == 0, outcome.terminal
+        return outcome.printed
 
     return run
 
@@ -134,16 +104,15 @@ def test_kafka_share_groups_and_kafka_groups_show_what_a_share_consumer_of_kafka
     assert java("streams.StreamsGroupCommand", "--list").strip() == ""
 
 
-def test_every_tool_of_the_release_is_run_or_has_a_reason(jars: PeerJars) -> None:
-    with ZipFile(jars.directory / f"kafka-tools-{jars.version}.jar") as jar:
-        tools = {
-            Path(name).stem
-            for name in jar.namelist()
-            if name.endswith(".class") and "$" not in name and _MAIN.search(jar.read(name))
+def test_every_tool_of_the_release_is_run_or_has_a_reason(tools: Tools) -> None:
+    """Transcripts name tools as Kafka's scripts do."""
+    with ZipFile(tools.jars.directory / f"kafka-tools-{tools.jars.version}.jar") as jar:
+        names = {
+            path.rsplit("/", 1)[-1].removesuffix(".class")
+            for path in jar.namelist()
+            if path.endswith(".class") and "$" not in path and _MAIN.search(jar.read(path))
         }
-    written = "\n".join(path.read_text() for path in Path(__file__).parent.glob("test_*.py"))
-    run = {
-        tool for tool in tools if re.search(rf'["\.]{tool}"', written.replace("CONFIG", '"ConfigCommand"'))
-    }
-    assert tools - run - NOT_RUN.keys() == set()
-    assert NOT_RUN.keys() - tools == set()
+    scripted = {command.tool for name in transcripts.names() for command in transcripts.read(name)} - {"cat"}
+    run = {SCRIPTS[script].rsplit(".", 1)[-1] for script in scripted} | ELSEWHERE.keys()
+    assert names - run - NOT_RUN.keys() == set()
+    assert (NOT_RUN.keys() | run) - names == set()

@@ -8,9 +8,8 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
-from benchmarks.peer import PeerAbsentError, cached_peer
-from benchmarks.peer.fetch import java_command
 from confluent_kafka import Producer
+from tests.interop.kafka_tools.tools import Tools
 from tests.interop.languages.applications import APPLICATIONS, WORD_COUNT
 from tests.interop.languages.prepare import AbsentError
 from tests.interop.languages.test_applications import WORDS, Sink
@@ -27,24 +26,18 @@ Tool = Callable[..., str]
 
 
 @pytest.fixture
-def tool(streams_bootstrap: str) -> Tool:
+def tool(streams_bootstrap: str, tools: Tools) -> Tool:
     """Runs the tool; returns what it printed."""
-    try:
-        class_path = cached_peer().class_path
-    except PeerAbsentError as reason:
-        pytest.skip(f"absent: {reason}")
-    jvm = [java_command(), "-Xmx256M", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1", "-cp", class_path]
 
     def run(*arguments: str) -> str:
-        command = [*jvm, TOOL, "--bootstrap-server", streams_bootstrap, *arguments]
-        process = subprocess.run(command, capture_output=True, text=True, timeout=SECONDS_MAX, check=False)
-        assert process.returncode == 0, process.stdout + process.stderr
+        outcome = tools.run(TOOL, "--bootstrap-server", streams_bootstrap, *arguments)
+        assert outcome.status == 0, outcome.terminal
         failures = [
-            line for line in process.stdout.splitlines() if "rror" in line and not NO_MEMBERS.search(line)
+            line for line in outcome.printed.splitlines() if "rror" in line and not NO_MEMBERS.search(line)
         ]
-        assert not failures, process.stdout + process.stderr
-        assert "rror" not in process.stderr, process.stderr
-        return process.stdout
+        assert not failures, outcome.terminal
+        assert "rror" not in outcome.errors, outcome.errors
+        return outcome.printed
 
     return run
 
