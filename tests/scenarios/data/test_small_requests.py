@@ -12,7 +12,7 @@ from tests.scenarios.one_broker import Scene, Wire, batch_of, produce_request
 from odradek.broker.handlers.data import produce
 from odradek.broker.handlers.groups import offset_commit
 from odradek.broker.requests.context import ApiHandler
-from odradek.model.errors import ErrorCode
+from odradek.model.errors import ErrorCode, KafkaError
 from odradek.model.ids import ZERO_UUID
 from odradek.protocol import APIS
 from odradek.protocol.messages.data.produce import ProduceRequest
@@ -296,3 +296,26 @@ async def test_metadata_that_is_too_long_is_refused_beside_offsets_that_are_kept
     codes = [entry.error_code for entry in response.topics[0].partitions]
     assert codes == [ErrorCode.NONE, ErrorCode.OFFSET_METADATA_TOO_LARGE]
     assert ways.taken == ["commit: short"]
+
+
+async def test_a_leadership_that_ends_during_the_wait_is_answered_with_who_leads_now(
+    pair: Wire, scene: Scene, ways: Ways, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def ended(_: Acknowledgements, last_offset: int) -> asyncio.Future[None]:
+        future: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        future.set_exception(KafkaError(ErrorCode.NOT_LEADER_OR_FOLLOWER, "others lead it"))
+        return future
+
+    with monkeypatch.context() as patch:
+        patch.setattr(Acknowledgements, "wait", ended)
+        response = await pair.call("Produce", 10, produce_request("t", batch_of([b"a"])))
+    [refused] = response.responses[0].partition_responses
+    assert (refused.error_code, refused.base_offset) == (ErrorCode.NOT_LEADER_OR_FOLLOWER, -1)
+    assert scene.broker is not None
+    led = scene.broker.context.image.topics["t"].partitions[0]
+    assert (refused.current_leader.leader_id, refused.current_leader.leader_epoch) == (
+        led.leader,
+        led.leader_epoch,
+    )
+    assert [endpoint.node_id for endpoint in response.node_endpoints] == [led.leader]
+    assert ways.taken == ["produce: short"]
