@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+import json
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import redirect_stdout
@@ -13,8 +14,10 @@ import pytest
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as sf
 
+from odradek.client import Producer
 from odradek.spark.engine.session import java_session
 from odradek.spark.engine.small_batches import RECORDS_MAX, SETTINGS, interpret_small_batches
+from odradek.streams import Streams
 
 _GENERATED: Final = ("true", "FALLBACK")
 _INTERPRETED: Final = ("false", "NO_CODEGEN")
@@ -189,3 +192,42 @@ def test_a_query_within_a_small_batch_is_counted_by_itself(
 def test_a_session_without_batches_keeps_its_settings(session: SparkSession) -> None:
     assert session.range(3).selectExpr("sum(id) as sum").first() == (3,)
     assert _settings(session.range(1)) == (None, None)
+
+
+def _stage_count(query: Any) -> int:
+    """Returns the number of stages of the query's last batch that read rows: each shuffle adds one."""
+    plan = io.StringIO()
+    with redirect_stdout(plan):
+        query.explain()
+    physical = plan.getvalue()
+    assert "TransformWithState" in physical
+    fed, _, _ = physical.partition(
+        "LocalTableScan"
+    )  # the state that an operator begins with is not read again
+    return 1 + fed.count("Exchange ")
+
+
+def test_a_small_batch_that_groups_runs_in_one_stage_and_its_state_serves_large_ones(
+    session: SparkSession, servers: str, new_topic: Callable[..., Any], tmp_path: Any, consume: Any
+) -> None:
+    orders, totals = new_topic(3), new_topic(1)
+    app = Streams("stages", servers=servers, spark=session, partitions=1)
+    numbers = app.stream(orders.name, key="STRING", value="v BIGINT")
+    numbers.group_by_key().agg("count(*) AS n").to(totals.name)
+    sizes, stages, at = (3, RECORDS_MAX + 1, 2, RECORDS_MAX + 5, 1), [], 0
+    started = app.start(checkpoint=str(tmp_path), interval="0 seconds")
+    (query,) = started.queries.values()
+    try:
+        for size in sizes:
+            with Producer(servers) as producer:
+                for number in range(at, at + size):
+                    producer.send(orders.name, b'{"v":1}', key=b"k", partition=number % 3)
+            at += size
+            query.processAllAvailable()
+            stages.append(_stage_count(query))
+    finally:
+        started.stop()
+    assert sorted(set(stages)) == [1, 2], stages
+    counts = [json.loads(row["value"])["n"] for row in consume(totals)]
+    assert counts == sorted(counts)
+    assert counts[-1] == at

@@ -10,6 +10,8 @@ import com.fasterxml.jackson.databind.ObjectMapper;
 import org.apache.spark.sql.catalyst.plans.logical.LocalRelation;
 import org.apache.spark.sql.catalyst.plans.logical.LogicalPlan;
 import org.apache.spark.sql.catalyst.plans.logical.OneRowRelation;
+import org.apache.spark.sql.catalyst.plans.logical.Repartition;
+import org.apache.spark.sql.catalyst.plans.logical.TransformWithStateInPySpark;
 import org.apache.spark.sql.catalyst.rules.Rule;
 import org.apache.spark.sql.catalyst.trees.TreeNode;
 import org.apache.spark.sql.connector.read.streaming.Offset;
@@ -18,7 +20,8 @@ import org.apache.spark.sql.internal.SQLConf;
 
 /**
  * Chooses for each micro-batch, while it is planned, whether its code is generated: only where it has many records. The
- * plan stays as it is. Spark plans a batch on the thread of its query, whose session no other query has.
+ * plan stays as it is, but for shuffles that a small batch does without. Spark plans a batch on the thread of its query,
+ * whose session no other query has.
  *
  * A query's session is the one with a batch: the setting BATCH has its number of records. What a program plans in that
  * session, in foreachBatch, is counted likewise, and has settings of its own. Other sessions keep theirs.
@@ -57,10 +60,33 @@ public class SmallBatches extends Rule {
         boolean small = records <= recordsMax;
         conf.setConfString(WHOLE_STAGE, small ? "false" : "true");
         conf.setConfString(FACTORIES, small ? "NO_CODEGEN" : "FALLBACK");
-        if (streams) {
-            conf.setConfString(BATCH, Long.toString(records));
+        if (!streams) {
+            return tree;
         }
-        return tree;
+        conf.setConfString(BATCH, Long.toString(records));
+        return small && conf.numShufflePartitions() == 1 ? inOneTask(plan) : plan;
+    }
+
+    /**
+     * The same plan, whose operators with state run in the task that reads their rows: a shuffle to the only partition of their
+     * state would be a stage of its own. Where the state has more partitions, Spark shuffles in spite of it.
+     */
+    private static LogicalPlan inOneTask(LogicalPlan plan) {
+        scala.collection.mutable.ListBuffer children = new scala.collection.mutable.ListBuffer();
+        boolean isChanged = false;
+        boolean isInput = plan instanceof TransformWithStateInPySpark;
+        scala.collection.Iterator old = plan.children().iterator();
+        while (old.hasNext()) {
+            LogicalPlan before = (LogicalPlan) old.next();
+            LogicalPlan child = inOneTask(before);
+            if (isInput && !(child instanceof Repartition)) {
+                child = new Repartition(1, false, child);
+            }
+            isInput = false;  // its second child is the state that it begins with
+            isChanged = isChanged || child != before;
+            children.addOne(child);
+        }
+        return isChanged ? (LogicalPlan) plan.withNewChildren(children.toList()) : plan;
     }
 
     /** The number of records that the leaves of a plan have; more than a small batch has where one does not tell. */
