@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any, Final
 from odradek.model.errors import OdradekError
 from odradek.model.lazy import lazy
 from odradek.spark.engine import session as spark_sessions
-from odradek.spark.engine.jvm import running_jvm, start_jvm
+from odradek.spark.engine.jvm import BRIEF, JAVA_OPTIONS, running_jvm, start_jvm
 from odradek.spark.engine.own_session import DIRECTORIES
 from odradek.sql.doors.messages import DoorsFailed, DoorsOpen, OpenDoors, ShowSources
 from odradek.sql.metastore.catalog import Source
@@ -124,8 +124,7 @@ class DoorSession:
     def _settings(self) -> dict[str, Any]:
         return {
             "spark.driver.bindAddress": _LOOPBACK,
-            "spark.driver.extraJavaOptions": "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"
-            f' "-Djava.io.tmpdir={self.directory}"',
+            JAVA_OPTIONS: f'{BRIEF} "-Djava.io.tmpdir={self.directory}"',
             "spark.driver.maxResultSize": "256m",
             "spark.sql.adaptive.enabled": "false",
             "spark.sql.runSQLOnFiles": "false",

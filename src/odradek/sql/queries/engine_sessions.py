@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from odradek.model.lazy import lazy
 from odradek.runtime.real_clock import SystemClock
+from odradek.spark.engine.jvm import BRIEF, JAVA_OPTIONS
 from odradek.spark.engine.own_session import DIRECTORIES
 from odradek.sql.queries.scratch import EngineScratch
 from odradek.telemetry import events
@@ -43,8 +44,8 @@ the projections and filters of every plan first.
 """
 _SETTINGS: Final = {
     "spark.driver.memory": "640m",
-    "spark.driver.extraJavaOptions": "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC -XX:MinHeapFreeRatio=10 -XX:MaxHeapFreeRatio=25"
-    " -XX:MetaspaceSize=256m",  # no full collection just because classes are loaded
+    # MetaspaceSize: no full collection just because classes are loaded
+    JAVA_OPTIONS: f"{BRIEF} -XX:MinHeapFreeRatio=10 -XX:MaxHeapFreeRatio=25 -XX:MetaspaceSize=256m",
     "spark.sql.streaming.stateStore.rocksdb.boundedMemoryUsage": "true",
     "spark.sql.streaming.stateStore.rocksdb.maxMemoryUsageMB": "96",
     "spark.sql.streaming.stateStore.numStateStoreInstanceMetricsToReport": "0",
