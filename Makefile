@@ -172,6 +172,7 @@ docs: $(READY) ## the pages that are generated from the code
 	$(BIN)/python -m odradek.config.document > docs/configuration.md
 	$(BIN)/python -m odradek.sql.functions.document > docs/sql-functions.md
 	$(BIN)/python -m tests.sql.parity > docs/sql-statements.md
+	$(BIN)/python -m tools.option_pages
 
 clean: ## what was built, but not the virtual environment
 	rm -rf build dist demo-output benchmarks/results .pytest_cache .mypy_cache .ruff_cache .hypothesis

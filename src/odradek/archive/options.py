@@ -1,4 +1,4 @@
-"""Every option of `format("odradek-archive")`, checked. Spark hands the names over in lower case."""
+"""The options of `format("odradek-archive")`: names, where they apply, what they mean, and what is wrong with a value."""
 
 from __future__ import annotations
 
@@ -6,20 +6,13 @@ import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 from enum import Flag, auto
+from functools import partial
 from typing import Final
 
 from odradek.archive.store.location import ArchiveLocation, archive_location
 from odradek.archive.tables.port import TableFormat
-from odradek.config.options import (
-    BOOLEAN,
-    BYTES,
-    TEXT,
-    GivenOptions,
-    Option,
-    OptionTable,
-    OptionType,
-    choice,
-)
+from odradek.config.definition import Setting, SettingType
+from odradek.config.options import GivenOptions, OptionTable
 from odradek.model.errors import ConfigError
 
 DEFAULT_FILE_BYTES: Final = 128 << 20
@@ -32,48 +25,58 @@ class ArchiveUse(Flag):
 
     READ = auto()
     WRITE = auto()
-    BOTH = READ | WRITE
 
 
-def _option(
-    name: str,
-    use: ArchiveUse,
-    meaning: str,
-    type: OptionType = TEXT,  # noqa: A002 - the field's name
-    default: object = None,
-) -> Option:
-    return Option(name=name, use=use, meaning=meaning, type=type, default=default)
-
-
+_option: Final = partial(Setting, type=SettingType.TEXT, default=None)
 _ROWS: Final = (
-    _option("path", ArchiveUse.BOTH, "the archive: a directory, or s3://bucket/prefix"),
-    _option("endpoint", ArchiveUse.BOTH, "URL of an S3-compatible store (AWS_ENDPOINT_URL)"),
-    _option("region", ArchiveUse.BOTH, "its region (AWS_REGION)"),
-    _option("catalog", ArchiveUse.BOTH, "Iceberg: NAME:NAMESPACE.TABLE of a catalog that pyiceberg knows"),
     _option(
-        "tableFormat", ArchiveUse.WRITE, "delta, iceberg or parquet, for a new archive", choice(TableFormat)
+        key="path",
+        meaning="where the archive is: a directory, or `s3://bucket/prefix`; the argument of `start` and `load`",
+    ),
+    _option(key="catalog", meaning="Iceberg: `NAME:NAMESPACE.TABLE` of a catalog that pyiceberg knows"),
+    _option(key="endpoint", meaning="the URL of an S3-compatible store (`AWS_ENDPOINT_URL`)"),
+    _option(key="region", meaning="the region of the store (`AWS_REGION`)"),
+    _option(
+        key="tableFormat",
+        use=ArchiveUse.WRITE,
+        type=SettingType.STRING,
+        choices=TableFormat,
+        default_words="`delta`",
+        meaning="`delta`, `iceberg` or `parquet`, for a new archive",
     ),
     _option(
-        "partitionBy", ArchiveUse.WRITE, "columns by which a new archive is partitioned, separated by commas"
-    ),
-    _option("sinkId", ArchiveUse.WRITE, "names this sink in commits"),
-    _option(
-        "fileBytes",
-        ArchiveUse.WRITE,
-        "a file that is so large is closed, and another one begun",
-        BYTES,
-        DEFAULT_FILE_BYTES,
+        key="partitionBy",
+        use=ArchiveUse.WRITE,
+        meaning="columns by which a new archive is partitioned, separated by commas",
     ),
     _option(
-        "leaveGaps",
-        ArchiveUse.WRITE,
-        "go on behind records that the topic lost before they were archived",
-        BOOLEAN,
-        False,
+        key="sinkId",
+        use=ArchiveUse.WRITE,
+        default_words=f"the query's name, else `{DEFAULT_SINK}`",
+        meaning="names this sink in commits",
     ),
-    _option("columns", ArchiveUse.READ, "columns to read, separated by commas"),
-    _option("checkpointLocation", ArchiveUse.BOTH, "Spark's own"),
-    _option("queryName", ArchiveUse.BOTH, "Spark's own"),
+    _option(
+        key="fileBytes",
+        use=ArchiveUse.WRITE,
+        type=SettingType.SIZE,
+        default=DEFAULT_FILE_BYTES,
+        meaning="a file that is so large is closed, and another one begun",
+    ),
+    _option(
+        key="leaveGaps",
+        use=ArchiveUse.WRITE,
+        type=SettingType.BOOLEAN,
+        default=False,
+        meaning="`true` goes on behind records that the topic lost before they were archived",
+    ),
+    _option(
+        key="columns",
+        use=ArchiveUse.READ,
+        default_words="all",
+        meaning="columns to read, separated by commas",
+    ),
+    _option(key="checkpointLocation", meaning="Spark's own"),
+    _option(key="queryName", meaning="Spark's own; without a `sinkId`, the query's name is the sink's"),
 )
 ARCHIVE_OPTIONS: Final = OptionTable(_ROWS, {ArchiveUse.READ: "reads", ArchiveUse.WRITE: "writes"})
 
@@ -102,7 +105,7 @@ class ArchiveWriteOptions:
 
 def archive_read_options(options: Mapping[str, str]) -> ArchiveReadOptions:
     """Checks the options of a read; ConfigError says which one is wrong and what would be right."""
-    parsed = _parsed(options, ArchiveUse.READ)
+    parsed = ARCHIVE_OPTIONS.given(options, ArchiveUse.READ)
     columns = parsed.text("columns")
     return ArchiveReadOptions(
         location=_location(parsed),
@@ -113,7 +116,7 @@ def archive_read_options(options: Mapping[str, str]) -> ArchiveReadOptions:
 
 def archive_write_options(options: Mapping[str, str]) -> ArchiveWriteOptions:
     """Checks the options of a write; ConfigError says which one is wrong and what would be right."""
-    parsed = _parsed(options, ArchiveUse.WRITE)
+    parsed = ARCHIVE_OPTIONS.given(options, ArchiveUse.WRITE)
     sink_id = parsed.text("sinkId") or parsed.text("queryName") or DEFAULT_SINK
     if not _SINK_ID.fullmatch(sink_id):
         raise ConfigError(
@@ -130,11 +133,6 @@ def archive_write_options(options: Mapping[str, str]) -> ArchiveWriteOptions:
         leaving_gaps=parsed.flag("leaveGaps"),
         checkpoint=parsed.text("checkpointLocation"),
     )
-
-
-def _parsed(options: Mapping[str, str], use: ArchiveUse) -> GivenOptions:
-    values = {name.lower(): ARCHIVE_OPTIONS.parse(name, text, use) for name, text in options.items()}
-    return GivenOptions(table=ARCHIVE_OPTIONS, values=values)
 
 
 def _location(parsed: GivenOptions) -> ArchiveLocation:

@@ -12,8 +12,8 @@ from odradek.cli.access import open_admin
 from odradek.cli.options import bootstrap_option, json_option
 from odradek.cli.output import print_json, print_table, remark, say
 from odradek.client import ConfigResource
-from odradek.config.definition import nearest
 from odradek.model.errors import KafkaError
+from odradek.model.near_names import near_name
 from odradek.protocol.acls import (
     CLUSTER_NAME,
     OPERATIONS_OF,
@@ -46,7 +46,7 @@ def _resource(text: str) -> tuple[AclResourceType, str]:
     """Parses a resource such as `topic:orders` or `cluster`."""
     kind, colon, name = text.partition(":")
     if kind not in _KINDS:
-        meant = nearest(kind, _KINDS)
+        meant = near_name(kind, _KINDS)
         hint = f"did you mean {meant}?" if meant else f"write one of {', '.join(_KINDS)}"
         raise _wrong(f"there is no kind of resource {kind!r}; {hint}")
     if kind == "cluster":

@@ -12,8 +12,8 @@ from odradek.cli.access import open_admin
 from odradek.cli.options import bootstrap_option, json_option, pairs
 from odradek.cli.output import print_json, print_table, remark, say
 from odradek.client.admin.quotas import QUOTA_MEANINGS
-from odradek.config.definition import nearest
 from odradek.model.java_numbers import finite_number
+from odradek.model.near_names import near_name
 
 Command = TypeVar("Command", bound=Callable[..., Any])
 
@@ -127,6 +127,6 @@ def _number(key: str, value: str | None) -> float:
 
 def _known(key: str) -> None:
     if key not in QUOTA_MEANINGS:
-        meant = nearest(key, QUOTA_MEANINGS)
+        meant = near_name(key, QUOTA_MEANINGS)
         hint = f"did you mean {meant}?" if meant else f"there are {', '.join(QUOTA_MEANINGS)}"
         raise _wrong(f"there is no quota {key!r}; {hint}")

@@ -17,7 +17,7 @@ from odradek.config.broker import (
     value_of,
 )
 from odradek.config.data_directory import absolute_directory, default_data_directory
-from odradek.config.definition import DynamicUpdate, nearest
+from odradek.config.definition import DynamicUpdate
 from odradek.config.files.providers import PREFIX, refuse_variables, resolved
 from odradek.config.listener_security import dynamic_of_listener, is_of_listener, listener_security
 from odradek.config.listening.listeners import (
@@ -33,6 +33,7 @@ from odradek.config.unsupported import FOREIGN_PREFIXES
 from odradek.config.zookeeper import check_zookeeper
 from odradek.model.errors import ConfigError
 from odradek.model.java_numbers import is_digits, trimmed
+from odradek.model.near_names import KEYS_ALIKE, near_hint
 
 Values = dict[str, Any]
 
@@ -135,8 +136,7 @@ def unknown_setting(key: str) -> str:
         return f"{key} is a topic setting and has no effect here; use {topic.synonyms[0]}"
     if topic is not None:
         return f"{key} is a topic setting and has no effect here; set it on a topic"
-    meant = nearest(key, BROKER_SETTINGS)
-    hint = f"; did you mean {meant}?" if meant else ""
+    hint = near_hint(key, BROKER_SETTINGS, likeness=KEYS_ALIKE)
     return f"unknown setting {key} has no effect{hint}"
 
 

@@ -21,7 +21,6 @@ from odradek.config.definition import (
     at_least,
     between,
     by_key,
-    nearest,
     one_of,
 )
 from odradek.config.section import (
@@ -39,6 +38,7 @@ from odradek.config.section import (
     setting,
 )
 from odradek.model.errors import ConfigError, ErrorCode, KafkaError
+from odradek.model.near_names import KEYS_ALIKE, near_hint
 
 HOUR_MS: Final = 3_600_000
 DAY_MS: Final = 24 * HOUR_MS
@@ -213,8 +213,8 @@ def ineffective(overrides: Mapping[str, str]) -> list[str]:
 
 
 def _unknown(key: str) -> str:
-    meant = nearest(key, (setting.key for setting in TOPIC_SETTINGS.values() if not setting.internal))
-    hint = f"; did you mean {meant}?" if meant else ""
+    known = (setting.key for setting in TOPIC_SETTINGS.values() if not setting.internal)
+    hint = near_hint(key, known, likeness=KEYS_ALIKE)
     return f"Unknown topic config name: {key}{hint}"
 
 

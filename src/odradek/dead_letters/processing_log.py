@@ -26,8 +26,6 @@ TOPIC_AUTO_CREATE: Final = f"{_PREFIX}topic.auto.create"
 STREAM_NAME: Final = f"{_PREFIX}stream.name"
 STREAM_AUTO_CREATE: Final = f"{_PREFIX}stream.auto.create"
 ROWS_INCLUDE: Final = f"{_PREFIX}rows.include"
-SETTINGS: Final = (TOPIC_NAME, TOPIC_AUTO_CREATE, STREAM_NAME, STREAM_AUTO_CREATE, ROWS_INCLUDE)
-"""ksqlDB's names."""
 
 STREAM_COLUMNS: Final = (
     "logger VARCHAR, level VARCHAR, time BIGINT, message STRUCT<type INTEGER,"

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import replace
 from typing import Final
 
+from odradek.config.options import GivenOptions
 from odradek.model.java_numbers import is_digits
 from odradek.sql.archives import create_archive, drop_archive, query_archive
 from odradek.sql.changes import (
@@ -36,11 +36,11 @@ from odradek.sql.language.statements import (
     DropSource,
     DropType,
     InsertIntoSelect,
-    PropertyValue,
     QueryControl,
     SourceKind,
     Statement,
 )
+from odradek.sql.language.with_properties import WITH, With, checked_with
 from odradek.sql.metastore.catalog import (
     PSEUDO_COLUMNS,
     PersistentQuery,
@@ -53,10 +53,7 @@ from odradek.sql.metastore.declared import check_columns, declared_column
 from odradek.sql.metastore.query_ids import free_query_id, query_id_in
 from odradek.sql.planning.building import source_formats
 from odradek.sql.planning.plan import (
-    SINK_PROPERTIES,
     check_wrapping,
-    checked_properties,
-    count_of,
     formats_of,
     plan,
     topic_settings,
@@ -69,12 +66,6 @@ from odradek.values.formats import check_map_keys
 from odradek.values.formats.format_info import FormatInfo, WindowInfo
 from odradek.values.types import BIGINT_MAX, parse_type
 
-SOURCE_PROPERTIES: Final = (
-    *SINK_PROPERTIES,
-    "WINDOW_TYPE",
-    "WINDOW_SIZE",
-    "SOURCED_BY_CONNECTOR",
-)
 _WINDOW_UNITS_MS: Final = {
     "MILLISECOND": 1,
     "SECOND": 1_000,
@@ -179,18 +170,19 @@ def _not_replaceable(statement: CreateSource | CreateAsSelect) -> SqlError:
 
 
 def _declared_source(catalog: SqlCatalog, statement: CreateSource) -> SqlSource:
-    properties = checked_properties(statement.properties, SOURCE_PROPERTIES, statement)
+    properties = checked_with(statement, WITH, With.SOURCE)
     columns = tuple(declared_column(catalog, statement.kind, definition) for definition in statement.columns)
     if not columns:
         raise SqlError(
             f"The statement does not define any columns. {statement.name} needs columns", statement.position
         )
     check_columns(columns, statement)
-    if "KAFKA_TOPIC" not in properties:
+    topic = properties.text("KAFKA_TOPIC")
+    if topic is None:
         raise SqlError(
             'Missing required property "KAFKA_TOPIC" which has no default value', statement.position
         )
-    if "VALUE_FORMAT" not in properties and "FORMAT" not in properties:
+    if not properties.is_given("VALUE_FORMAT") and not properties.is_given("FORMAT"):
         raise SqlError(
             "Statement is missing the 'VALUE_FORMAT' property from the WITH clause", statement.position
         )
@@ -212,17 +204,17 @@ def _declared_source(catalog: SqlCatalog, statement: CreateSource) -> SqlSource:
         name=statement.name,
         kind=statement.kind,
         columns=columns,
-        topic=str(properties["KAFKA_TOPIC"]),
+        topic=topic,
         key_format=replace(key_format, registry=catalog.registry),
         value_format=replace(value_format, registry=catalog.registry),
         timestamp=_timestamp(properties, columns, statement),
         window=_window(properties, statement),
-        partitions=count_of(properties, "PARTITIONS", statement),
-        replicas=count_of(properties, "REPLICAS", statement),
+        partitions=properties.number_or_none("PARTITIONS"),
+        replicas=properties.number_or_none("REPLICAS"),
         topic_settings=topic_settings(properties, statement),
         read_only=statement.read_only,
         text=statement.text,
-        bad=None if "BAD" not in properties else str(properties["BAD"]),
+        bad=properties.text("BAD"),
         inherited_key_format=inherited,
     )
     _check_formats(source, statement)
@@ -254,9 +246,9 @@ def check_source(catalog: SqlCatalog, statement: AssertSource) -> str | None:
             ", ".join(f"`{column.name}` {column.type}" for column in columns) for columns in (wanted, actual)
         )
         return f"{shown} has other columns. Expected {written}; got {there}."
-    properties = checked_properties(statement.properties, SOURCE_PROPERTIES, statement)
+    checked_with(statement, WITH, With.SOURCE)
     known = _properties_of(source)
-    for name, value in properties.items():
+    for name, value in statement.properties:
         if name not in known:
             raise SqlError(
                 f"ASSERT compares no {name}", statement.position, f"It compares {', '.join(sorted(known))}."
@@ -281,12 +273,12 @@ def _properties_of(source: SqlSource) -> dict[str, object]:
 
 
 def _timestamp(
-    properties: Mapping[str, PropertyValue], columns: tuple[SqlColumn, ...], statement: Statement
+    properties: GivenOptions, columns: tuple[SqlColumn, ...], statement: Statement
 ) -> TimestampColumn | None:
-    written = properties.get("TIMESTAMP")
+    written = properties.text("TIMESTAMP")
     if written is None:
         return None
-    name = str(written).strip("`") if str(written).startswith("`") else str(written).upper()
+    name = written.strip("`") if written.startswith("`") else written.upper()
     column = next((column for column in columns if column.name == name), None)
     if column is None:
         raise SqlError(
@@ -294,7 +286,7 @@ def _timestamp(
             statement.position,
             nearest(name, [column.name for column in columns]),
         )
-    pattern = None if "TIMESTAMP_FORMAT" not in properties else str(properties["TIMESTAMP_FORMAT"])
+    pattern = properties.text("TIMESTAMP_FORMAT")
     try:
         milliseconds("x", column.type, pattern)
     except SqlError as error:
@@ -302,16 +294,16 @@ def _timestamp(
     return TimestampColumn(name=name, format=pattern)
 
 
-def _window(properties: Mapping[str, PropertyValue], statement: Statement) -> WindowInfo | None:
-    kind = str(properties.get("WINDOW_TYPE", "")).upper()
+def _window(properties: GivenOptions, statement: Statement) -> WindowInfo | None:
+    kind = (properties.text("WINDOW_TYPE") or "").upper()
     if not kind:
         return None
-    held_ms = count_of(properties, "RETENTION_MS", statement)
+    held_ms, size = properties.number_or_none("RETENTION_MS"), properties.text("WINDOW_SIZE")
     if kind == "SESSION":
-        if "WINDOW_SIZE" in properties:
+        if size is not None:
             raise SqlError("'WINDOW_SIZE' should not be set for SESSION windows", statement.position)
         return WindowInfo(kind="session", size_ms=None, held_ms=held_ms)
-    number, _, unit = str(properties.get("WINDOW_SIZE", "")).strip().upper().partition(" ")
+    number, _, unit = (size or "").strip().upper().partition(" ")
     length = _WINDOW_UNITS_MS.get(unit.strip().removesuffix("S"))
     is_length = length is not None and is_digits(number) and 0 < int(number) * length <= BIGINT_MAX
     if kind not in ("TUMBLING", "HOPPING") or length is None or not is_length:

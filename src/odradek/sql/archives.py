@@ -7,14 +7,13 @@ archive of a query is two statements: CREATE STREAM or TABLE … AS SELECT, and 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping
+from dataclasses import replace
 from typing import Final
 
-from odradek.archive.options import DEFAULT_FILE_BYTES
 from odradek.archive.row_columns import RowColumns, ValueFormat, row_columns
 from odradek.archive.store.location import ArchiveLocation, archive_location
 from odradek.archive.tables.port import TableFormat
-from odradek.config.options import byte_count
+from odradek.config.options import GivenOptions
 from odradek.model.errors import ConfigError
 from odradek.sql.changes import AppliedChange, ArchiveCreated, ArchiveDropped, Change, QueryStopped, unchanged
 from odradek.sql.language.dialect import tokens_of
@@ -24,29 +23,23 @@ from odradek.sql.language.statements import (
     CreateArchive,
     CreateAsSelect,
     DropArchive,
-    PropertyValue,
+)
+from odradek.sql.language.with_properties import (
+    ARCHIVE_WITH,
+    WITH,
+    ArchivedValue,
+    ArchiveWith,
+    With,
+    checked_with,
 )
 from odradek.sql.metastore.catalog import PersistentQuery, SqlArchive, SqlCatalog, SqlSource
 from odradek.sql.metastore.query_ids import free_query_id
-from odradek.sql.planning.plan import SINK_PROPERTIES, planned_kind
-from odradek.values.errors import SqlError, nearest
+from odradek.sql.planning.plan import planned_kind
+from odradek.values.errors import SqlError
 
-ARCHIVE_PROPERTIES: Final = (
-    "PATH",
-    "FORMAT",
-    "ENDPOINT",
-    "REGION",
-    "CATALOG",
-    "VALUE",
-    "PARTITION_BY",
-    "EVERY",
-    "FILE_BYTES",
-    "SKIP_LOST",
-)
-STREAM_PROPERTIES: Final = tuple(name for name in SINK_PROPERTIES if name not in ARCHIVE_PROPERTIES)
+_ARCHIVE_NAMES: Final = frozenset(option.key for option in ARCHIVE_WITH.options)
+_QUERY_NAMES: Final = frozenset(option.key for option in WITH.of(With.SINK)) - _ARCHIVE_NAMES
 """The properties of CREATE ARCHIVE … AS SELECT that describe the query's topic."""
-_COLUMNS: Final = "COLUMNS"
-_VALUES: Final = (_COLUMNS, "RAW", "STRING")
 _EVERY_MS: Final = 600_000
 
 
@@ -132,10 +125,10 @@ def query_archive(catalog: SqlCatalog, statement: CreateArchive) -> tuple[Create
             statement.position,
             f"Write CREATE ARCHIVE … FROM {statement.name}, or choose another name.",
         )
-    known = (*ARCHIVE_PROPERTIES, *STREAM_PROPERTIES)
-    properties = checked(statement, known)
-    of_stream = tuple((name, value) for name, value in properties.items() if name in STREAM_PROPERTIES)
-    of_archive = tuple((name, value) for name, value in properties.items() if name in ARCHIVE_PROPERTIES)
+    of_archive = tuple(entry for entry in statement.properties if entry[0] in _ARCHIVE_NAMES)
+    of_stream = tuple(entry for entry in statement.properties if entry[0] not in _ARCHIVE_NAMES)
+    checked_with(replace(statement, properties=of_archive), ARCHIVE_WITH, ArchiveWith.ARCHIVE)
+    checked_with(replace(statement, properties=of_stream), WITH, With.SINK, known_elsewhere=_ARCHIVE_NAMES)
     kind = planned_kind(catalog, query, statement.name)
     condition = "IF NOT EXISTS " if statement.if_not_exists else ""
     name = quoted(statement.name)
@@ -159,27 +152,13 @@ def query_archive(catalog: SqlCatalog, statement: CreateArchive) -> tuple[Create
     return stream, archive
 
 
-def checked(statement: CreateArchive, known: tuple[str, ...]) -> dict[str, PropertyValue]:
-    """Raises SqlError for a property that does not exist."""
-    for name, _ in statement.properties:
-        if name not in known:
-            hint = nearest(name, known)
-            if name in STREAM_PROPERTIES:
-                hint = "It is for CREATE ARCHIVE … AS SELECT, which makes a topic."
-            raise SqlError(
-                f"Invalid config variable(s) in the WITH clause: {name}",
-                statement.position,
-                hint or f"There are {', '.join(known)}.",
-            )
-    return dict(statement.properties)
-
-
 def _archive(statement: CreateArchive, source: SqlSource, query_id: str) -> SqlArchive:
-    properties = checked(statement, ARCHIVE_PROPERTIES)
+    of_query = any(name in _QUERY_NAMES for name, _ in statement.properties)
+    hint = "It is for CREATE ARCHIVE … AS SELECT, which makes a topic." if of_query else None
+    properties = checked_with(statement, ARCHIVE_WITH, ArchiveWith.ARCHIVE, hint=hint)
+    value, catalog = properties.choice("VALUE", ArchivedValue), properties.text("CATALOG")
+    table_format = properties.choice_or_none("FORMAT", TableFormat)
     try:
-        value = _value(properties)
-        catalog = _text(properties, "CATALOG")
-        table_format = _table_format(properties)
         if catalog is not None and table_format not in (None, TableFormat.ICEBERG):
             raise ConfigError(f"CATALOG is of use with FORMAT='iceberg', not with {table_format}")
         archive = SqlArchive(
@@ -190,11 +169,11 @@ def _archive(statement: CreateArchive, source: SqlSource, query_id: str) -> SqlA
             text=statement.text,
             table_format=table_format,
             catalog=catalog,
-            with_columns=value == _COLUMNS,
-            columns=_columns(value, properties),
-            every_ms=_every_ms(properties),
-            file_bytes=byte_count(str(properties.get("FILE_BYTES", DEFAULT_FILE_BYTES)), "FILE_BYTES"),
-            skips_lost=_flag(properties, "SKIP_LOST"),
+            with_columns=value is ArchivedValue.COLUMNS,
+            columns=_columns(value, properties.text("PARTITION_BY") or ""),
+            every_ms=_every_ms(properties.text("EVERY")),
+            file_bytes=properties.number("FILE_BYTES"),
+            skips_lost=properties.flag("SKIP_LOST"),
         )
     except SqlError as error:
         raise error.at(statement.position) from None
@@ -205,8 +184,8 @@ def _archive(statement: CreateArchive, source: SqlSource, query_id: str) -> SqlA
     return archive
 
 
-def _location(properties: Mapping[str, PropertyValue]) -> ArchiveLocation:
-    path = _text(properties, "PATH")
+def _location(properties: GivenOptions) -> ArchiveLocation:
+    path = properties.text("PATH")
     if path is None:
         raise SqlError("CREATE ARCHIVE needs a PATH", hint="Write WITH (PATH='/data/lake/orders').")
     if not path.startswith("/") and "://" not in path:
@@ -214,44 +193,19 @@ def _location(properties: Mapping[str, PropertyValue]) -> ArchiveLocation:
             f"PATH is absolute, not {path!r}",
             hint="Write PATH='/data/lake/orders', or PATH='s3://bucket/orders'.",
         )
-    return archive_location(path, endpoint=_text(properties, "ENDPOINT"), region=_text(properties, "REGION"))
+    return archive_location(path, endpoint=properties.text("ENDPOINT"), region=properties.text("REGION"))
 
 
-def _table_format(properties: Mapping[str, PropertyValue]) -> TableFormat | None:
-    name = _text(properties, "FORMAT")
-    if name is None:
-        return None
-    try:
-        return TableFormat(name.strip().lower())
-    except ValueError:
-        raise SqlError(
-            f"the FORMAT of an archive is one of {', '.join(TableFormat)}, not {name!r}",
-            hint="The format of the topic that a query makes is VALUE_FORMAT."
-            if name.upper() in ("JSON", "AVRO", "PROTOBUF", "JSON_SR", "DELIMITED", "KAFKA")
-            else nearest(name, TableFormat),
-        ) from None
-
-
-def _value(properties: Mapping[str, PropertyValue]) -> str:
-    value = str(properties.get("VALUE", _COLUMNS)).upper()
-    if value not in _VALUES:
-        raise SqlError(f"VALUE is one of {', '.join(_VALUES)}, not {properties['VALUE']!r}")
-    return value
-
-
-def _columns(value: str, properties: Mapping[str, PropertyValue]) -> RowColumns:
+def _columns(value: ArchivedValue, partition_by: str) -> RowColumns:
     return row_columns(
-        value=ValueFormat.STRING if value == "STRING" else ValueFormat.RAW,
+        value=ValueFormat.STRING if value is ArchivedValue.STRING else ValueFormat.RAW,
         value_schema=None,
-        key_as_string=value == "STRING",
-        partition_by=[
-            part.strip() for part in (_text(properties, "PARTITION_BY") or "").split(";") if part.strip()
-        ],
+        key_as_string=value is ArchivedValue.STRING,
+        partition_by=[part.strip() for part in partition_by.split(";") if part.strip()],
     )
 
 
-def _every_ms(properties: Mapping[str, PropertyValue]) -> int:
-    written = _text(properties, "EVERY")
+def _every_ms(written: str | None) -> int:
     if written is None:
         return _EVERY_MS
     try:
@@ -263,18 +217,6 @@ def _every_ms(properties: Mapping[str, PropertyValue]) -> int:
     if every_ms < 1:
         raise SqlError(f"EVERY is a length of time, not {written!r}", hint="Write EVERY='10 MINUTES'.")
     return every_ms
-
-
-def _flag(properties: Mapping[str, PropertyValue], name: str) -> bool:
-    value = str(properties.get(name, False)).lower()
-    if value not in ("true", "false"):
-        raise SqlError(f"{name} is true or false, not {properties[name]!r}")
-    return value == "true"
-
-
-def _text(properties: Mapping[str, PropertyValue], name: str) -> str | None:
-    value = properties.get(name)
-    return None if value is None else str(value)
 
 
 def _check_names(source: SqlSource, statement: CreateArchive) -> None:

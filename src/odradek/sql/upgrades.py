@@ -20,13 +20,13 @@ from odradek.sql.changes import (
 )
 from odradek.sql.language.rewriting import quoted, with_clause
 from odradek.sql.language.statements import AlterQuery, AlterSwap, Properties, Statement
+from odradek.sql.language.with_properties import WITH, With, checked_with
 from odradek.sql.metastore.catalog import PersistentQuery, SqlCatalog, SqlSource
 from odradek.sql.metastore.query_ids import free_query_id
-from odradek.sql.planning.plan import Plan, checked_properties, plan
-from odradek.values.errors import SqlError, nearest
+from odradek.sql.planning.plan import Plan, plan
+from odradek.values.errors import SqlError
 
 _VERSION: Final = re.compile(r"\.v([0-9]+)$")
-_MODES: Final = tuple(mode.value for mode in UpgradeMode)
 
 
 def alter_query(catalog: SqlCatalog, statement: AlterQuery, number: int) -> AppliedChange:
@@ -183,19 +183,11 @@ def altered(catalog: SqlCatalog, statement: AlterQuery) -> tuple[SqlSource, Pers
 
 def mode_of(statement: AlterQuery) -> UpgradeMode | None:
     """Returns the mode of a statement; None: the first possible one of keep and carry. SqlError."""
-    properties = checked_properties(statement.properties, ("MODE", "KAFKA_TOPIC"), statement)
-    mode = properties.get("MODE")
-    if "KAFKA_TOPIC" in properties and str(mode).lower() != UpgradeMode.REBUILD:
+    properties = checked_with(statement, WITH, With.UPGRADE)
+    mode = properties.choice_or_none("MODE", UpgradeMode)
+    if properties.is_given("KAFKA_TOPIC") and mode is not UpgradeMode.REBUILD:
         raise SqlError("KAFKA_TOPIC is for MODE='rebuild': else the topic stays", statement.position)
-    if mode is None:
-        return None
-    if str(mode).lower() not in _MODES:
-        raise SqlError(
-            f"MODE is one of {', '.join(_MODES)}, not {mode!r}",
-            statement.position,
-            nearest(str(mode), _MODES),
-        )
-    return UpgradeMode(str(mode).lower())
+    return mode
 
 
 def with_mode(statement: AlterQuery, mode: UpgradeMode, topic: str | None = None) -> AlterQuery:

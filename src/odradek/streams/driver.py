@@ -14,6 +14,7 @@ import pyarrow as pa
 from pyspark.sql import functions as sf
 
 from odradek.model.errors import ConfigError
+from odradek.model.near_names import near_hint
 from odradek.model.public import public
 from odradek.spark.dead_letters.letters import NO_BATCH
 from odradek.spark.dead_letters.passing import log_failure, passing_rows
@@ -21,7 +22,7 @@ from odradek.spark.engine.session import session_with_state
 from odradek.streams.feeding import InputTopic, read_rows
 from odradek.streams.language import Stream, Table
 from odradek.streams.plan.arguments import checked_text
-from odradek.streams.plan.operators import Called, Operator, TopicSink, TopicSource, near_name, walk
+from odradek.streams.plan.operators import Called, Operator, TopicSink, TopicSource, walk
 from odradek.streams.plan.program import Program
 from odradek.streams.plan.queries import planned_queries
 from odradek.streams.plan.windows import Length, milliseconds
@@ -102,7 +103,7 @@ class TestDriver:
         if source is None:
             raise ConfigError(
                 f"the program does not read a topic {topic!r}; it reads {', '.join(sorted(self._sources)) or 'none'}"
-                f"{near_name(topic, self._sources)}"
+                f"{near_hint(topic, self._sources)}"
             )
         if not isinstance(rows, Iterable) or isinstance(rows, (str, bytes, dict)):
             raise ConfigError(f"feed takes a list of rows, such as [('ann', 5)], not {rows!r:.80}")
@@ -148,7 +149,7 @@ class TestDriver:
             return
         raise ConfigError(
             f"the program does not write a topic {topic!r}; it writes {', '.join(sorted(self._written_topics)) or 'none'}"
-            f"{near_name(topic, self._written_topics)}"
+            f"{near_hint(topic, self._written_topics)}"
         )
 
     def read_all(self) -> dict[str, list[StreamRecord]]:

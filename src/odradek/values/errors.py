@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from difflib import get_close_matches
 from typing import Final, NamedTuple
 
 from odradek.model.errors import ConfigError
+from odradek.model.near_names import near_name
 
 
 class Position(NamedTuple):
@@ -46,6 +46,5 @@ class SqlError(ConfigError):
 
 def nearest(name: str, known: Iterable[str]) -> str | None:
     """Returns a hint that names what there is: "Did you mean ORDERS?". None when nothing is near."""
-    names = {each_name.upper(): each_name for each_name in known}
-    close = get_close_matches(name.upper(), list(names), n=1, cutoff=0.6)
-    return f"Did you mean {names[close[0]]}?" if close else None
+    near = near_name(name, known)
+    return f"Did you mean {near}?" if near else None

@@ -8,10 +8,8 @@ from typing import Any
 import pytest
 from tests.unit.hostile_numbers import NO_WHOLE
 
-from odradek.archive.options import ARCHIVE_OPTIONS
-from odradek.config.options import OptionTable, byte_count
+from odradek.config.options import byte_count
 from odradek.model.errors import ConfigError
-from odradek.spark.options.option_table import OPTIONS as SPARK_OPTIONS
 from odradek.spark.options.option_table import Use
 from odradek.spark.options.options import read_options
 from odradek.spark.options.positions import partition_numbers
@@ -35,13 +33,6 @@ NUMBERS = (
 
 def _read(option: str, text: str) -> Any:
     return read_options({**_GIVEN, option: text}, Use.STREAM_READ)
-
-
-@pytest.mark.parametrize("table", [SPARK_OPTIONS, ARCHIVE_OPTIONS])
-def test_a_default_is_a_value_of_its_type(table: OptionTable) -> None:
-    for option in table.options:
-        if option.default is not None:
-            assert option.type.parse(str(option.default)) == option.default, option.name
 
 
 @pytest.mark.parametrize("option", NUMBERS)

@@ -2,14 +2,11 @@
 
 from __future__ import annotations
 
-import re
-from pathlib import Path
 from typing import Any
 
 import pytest
 
 from odradek.archive.options import (
-    ARCHIVE_OPTIONS,
     archive_read_options,
     archive_write_options,
 )
@@ -17,8 +14,6 @@ from odradek.archive.store.location import archive_location
 from odradek.archive.tables.port import TableFormat
 from odradek.config.options import byte_count
 from odradek.model.errors import ConfigError
-
-PAGE = Path(__file__).parents[3] / "docs" / "archive.md"
 
 
 def test_a_write_has_defaults() -> None:
@@ -116,9 +111,3 @@ def test_no_key_is_ever_an_option() -> None:
     variables = {"AWS_ACCESS_KEY_ID": "key", "AWS_SECRET_ACCESS_KEY": "secret"}
     location = archive_location("s3://lake/a", environment=variables)
     assert "secret" not in repr((location, location.delta_options(), location.obstore_options()))
-
-
-def test_the_page_lists_the_options_that_exist() -> None:
-    rows = re.findall(r"^\| (`[^|]+) \|.*\|$", PAGE.read_text(encoding="utf-8"), re.MULTILINE)
-    listed = {name for row in rows for name in re.findall(r"`([^`]+)`", row)}
-    assert {option.name for option in ARCHIVE_OPTIONS.options} <= listed

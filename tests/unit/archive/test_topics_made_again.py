@@ -84,7 +84,7 @@ def test_no_batch_of_another_topic_of_the_name_is_admitted_or_passed_over(
 
 
 def test_an_archive_keeps_the_ids_of_its_topics(archive: TestArchive) -> None:
-    """Through more commits than a snapshot sums up, a compaction, and the end of old versions."""
+    """The ids outlive more commits than a snapshot sums up, a compaction, and the end of old versions."""
     for number in range(SNAPSHOT_EVERY + 2):
         assert add(archive, number, number, number + 1) is Committed.NOW
     compact(archive.table, 1 << 20)

@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from odradek.config.definition import Setting, SettingType, any_of, at_least, between, by_key, nearest, one_of
+from odradek.config.definition import Setting, SettingType, any_of, at_least, between, by_key, one_of
 from odradek.model.errors import ConfigError
 
 
@@ -108,11 +108,6 @@ def test_no_text_does_more_than_raise_a_config_error(text: str) -> None:
             setting(type_).parse(text)
         except ConfigError:
             pass
-
-
-def test_the_nearest_name_is_offered_only_when_it_is_near() -> None:
-    assert nearest("log.retenton.ms", ["log.retention.ms", "log.dirs"]) == "log.retention.ms"
-    assert nearest("colour", ["log.retention.ms", "log.dirs"]) is None
 
 
 def test_a_key_is_declared_once() -> None:

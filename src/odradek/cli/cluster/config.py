@@ -12,7 +12,7 @@ from odradek.cli.options import bootstrap_option, broker_settings_options, compl
 from odradek.cli.output import say, say_lines
 from odradek.cli.serving.broker_settings import gather
 from odradek.config.broker import BROKER_SETTINGS, UNSUPPORTED
-from odradek.config.definition import Setting, nearest
+from odradek.config.definition import Setting
 from odradek.config.describe import broker_default
 from odradek.config.loading import load_broker_config
 from odradek.config.sources import DEFAULT, CollectedConfig
@@ -20,6 +20,7 @@ from odradek.config.topic import TOPIC_SETTINGS
 from odradek.config.unsupported import is_secret
 from odradek.model.errors import ConfigError
 from odradek.model.lazy import lazy
+from odradek.model.near_names import KEYS_ALIKE, near_hint
 
 if TYPE_CHECKING:
     from odradek.cli import output
@@ -162,8 +163,8 @@ def _is_selected(setting: Setting, keys: tuple[str, ...]) -> bool:
 
 
 def _no_such(key: str) -> str:
-    meant = nearest(key, [*TOPIC_SETTINGS, *BROKER_SETTINGS])
-    return f"there is no setting {key}" + (f"; did you mean {meant}?" if meant else "")
+    hint = near_hint(key, [*TOPIC_SETTINGS, *BROKER_SETTINGS], likeness=KEYS_ALIKE)
+    return f"there is no setting {key}{hint}"
 
 
 def _default(setting: Setting) -> str | None:

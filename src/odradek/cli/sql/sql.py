@@ -8,7 +8,6 @@ import os
 import shutil
 import signal
 import sys
-from collections.abc import Mapping
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
@@ -22,7 +21,6 @@ from odradek.cli.options import bootstrap_option, pairs
 from odradek.cli.output import remark, say, say_in_red, say_lines
 from odradek.cli.progress import waiting_line
 from odradek.config.data_directory import default_data_directory
-from odradek.dead_letters.processing_log import SETTINGS as LOG_SETTINGS
 from odradek.model.errors import ConfigError, OdradekError
 from odradek.model.java_numbers import is_digits
 from odradek.model.lazy import lazy
@@ -33,7 +31,7 @@ if TYPE_CHECKING:
     from odradek.sql import rest_client
     from odradek.sql.doors import opening
     from odradek.sql.queries import sleeping
-    from odradek.sql.server import gate, serving, sql_server
+    from odradek.sql.server import gate, properties, serving, sql_server
     from odradek.sql.server.topics import processing_log
     from odradek.sql.shell import names, prompt
     from odradek.sql.shell import session as shell_session
@@ -45,6 +43,7 @@ else:
     sleeping = lazy("odradek.sql.queries.sleeping")
     opening = lazy("odradek.sql.doors.opening")
     gate = lazy("odradek.sql.server.gate")
+    properties = lazy("odradek.sql.server.properties")
     processing_log = lazy("odradek.sql.server.topics.processing_log")
     serving = lazy("odradek.sql.server.serving")
     sql_server = lazy("odradek.sql.server.sql_server")
@@ -54,18 +53,6 @@ else:
 
 _PORT_MAX: Final = 65535
 _WIDTH_OF_FILES: Final = 1_000_000
-_PYTHON_FUNCTIONS: Final = "odradek.sql.python.functions"
-_AWAKE_QUERIES: Final = "odradek.sql.awake.queries"
-_SLEEP_AFTER_MS: Final = "odradek.sql.sleep.after.ms"
-_ARCHIVE_ENDPOINTS: Final = "odradek.sql.archive.endpoints"
-_SNAPSHOT_COMMANDS: Final = "odradek.sql.snapshot.commands"
-_SETTINGS: Final = (
-    _PYTHON_FUNCTIONS,
-    _AWAKE_QUERIES,
-    _SLEEP_AFTER_MS,
-    _ARCHIVE_ENDPOINTS,
-    _SNAPSHOT_COMMANDS,
-)
 
 
 @click.group(invoke_without_command=True)
@@ -283,8 +270,10 @@ def serve(
     with the first query that needs Spark.
     """
     events.configure(level="INFO", json_lines=json_log)
-    given = pairs(settings, "--set")
-    _check_known(given)
+    try:
+        given = properties.SERVER_SETTINGS.given(pairs(settings, "--set"), properties.PropertyUse.START)
+    except ConfigError as error:
+        raise click.UsageError(f"--set: {error}") from None
     connect_port, jdbc_port = _door_port("--connect", connect, users), _door_port("--jdbc", jdbc, users)
     check_reachable(bootstrap)
     host, colon, port = listen.rpartition(":")
@@ -299,12 +288,15 @@ def serve(
             schema_registry=None
             if schema_registry is None
             else schemas.SchemaRegistryTerms.of(schema_registry),
-            python_functions=_python_functions(given),
-            sleep=_sleep_terms(given),
+            python_functions=given.flag("odradek.sql.python.functions"),
+            sleep=sleeping.SleepTerms(
+                awake_count_max=given.number("odradek.sql.awake.queries"),
+                idle_s=given.number("odradek.sql.sleep.after.ms") / 1000,
+            ),
             processing_log=processing_log.ProcessingLogTerms.of(given),
-            archive_endpoints=_archive_endpoints(given),
+            archive_endpoints=frozenset(filter(None, given.words("odradek.sql.archive.endpoints"))),
             metrics=metrics_terms(),
-            commands_between_snapshots=max(1, _whole(given, _SNAPSHOT_COMMANDS, 500)),
+            commands_between_snapshots=given.number("odradek.sql.snapshot.commands"),
         )
         http = serving.HttpTerms(host=host.strip("[]"), port=int(port), certificate=certificate, key=key)
         known = None if users is None else gate.HttpUsers.from_file(users)
@@ -314,46 +306,6 @@ def serve(
     except ImportError as error:
         raise ConfigError(f"the SQL server needs more ({error}): pip install 'odradek[sql]'") from error
     asyncio.run(_serve(terms, http, known, doors, lifeline))
-
-
-def _check_known(settings: Mapping[str, str]) -> None:
-    known = (*_SETTINGS, *LOG_SETTINGS)
-    for name in settings:
-        if name not in known:
-            raise click.UsageError(f"--set {name}: there is no such setting; there are {', '.join(known)}")
-
-
-def _python_functions(settings: Mapping[str, str]) -> bool:
-    value = settings.get(_PYTHON_FUNCTIONS, "false").lower()
-    if value not in ("true", "false"):
-        raise click.UsageError(f"--set {_PYTHON_FUNCTIONS}: expected true or false, not {value!r}")
-    return value == "true"
-
-
-def _archive_endpoints(settings: Mapping[str, str]) -> frozenset[str]:
-    written = (endpoint.strip() for endpoint in settings.get(_ARCHIVE_ENDPOINTS, "").split(","))
-    endpoints = frozenset(endpoint for endpoint in written if endpoint)
-    for endpoint in endpoints:
-        if not endpoint.startswith(("http://", "https://")):
-            raise click.UsageError(
-                f"--set {_ARCHIVE_ENDPOINTS}: expected URLs such as https://s3.example.org:9000, not {endpoint!r}"
-            )
-    return endpoints
-
-
-def _whole(settings: Mapping[str, str], name: str, default: int) -> int:
-    value = settings.get(name, str(default))
-    if not is_digits(value):
-        raise click.UsageError(f"--set {name}: expected a whole number, not {value!r:.80}")
-    return int(value)
-
-
-def _sleep_terms(settings: Mapping[str, str]) -> Any:
-    terms = sleeping.SleepTerms()
-    return sleeping.SleepTerms(
-        awake_count_max=_whole(settings, _AWAKE_QUERIES, terms.awake_count_max),
-        idle_s=_whole(settings, _SLEEP_AFTER_MS, round(terms.idle_s * 1000)) / 1000,
-    )
 
 
 def _door_port(option: str, value: str | None, users: Path | None) -> int | None:

@@ -21,13 +21,13 @@ from odradek.config.definition import (
     SettingType,
     at_least,
     between,
-    nearest,
     one_of,
 )
 from odradek.config.section import HIGH, STRING, Boolean, Int, Long, String, section, setting
 from odradek.model.durations import by_duration_ms
 from odradek.model.errors import ConfigError
 from odradek.model.lazy import lazy
+from odradek.model.near_names import KEYS_ALIKE, near_name
 
 if TYPE_CHECKING:
     from odradek.config.files import providers
@@ -440,6 +440,6 @@ def _unknown(settings: type[ClientSettings], key: str, known: list[str]) -> str:
     whose, advice = settings.WHOSE, settings.ANSWERS.get(key.replace("_", "."))
     if advice:
         return f"{whose} setting {key!r} is not supported: {advice}"
-    likely = nearest(key, known)
+    likely = near_name(key, known, likeness=KEYS_ALIKE)
     hint = f": did you mean {likely!r}?" if likely else ""
     return f"unknown {whose} setting {key!r}{hint}"

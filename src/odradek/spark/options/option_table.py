@@ -1,8 +1,7 @@
-"""Every option of `format("odradek")`: its name as Spark's Kafka connector spells it, where it applies,
-what it means.
+"""Every option of `format("odradek")`: its name as Spark's Kafka connector spells it, where it applies, what it means.
 
-Spark hands options over with their names in lower case, so they are looked up without regard to case and
-spelled back as they stand here. `docs/spark.md` lists the same names; a test compares the two.
+Spark hands options over with their names in lower case, so they are looked up without regard to case. The tables of
+`docs/spark.md` are written from these rows.
 """
 
 from __future__ import annotations
@@ -10,19 +9,11 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from enum import Flag, StrEnum, auto
+from functools import partial
 from typing import Final
 
-from odradek.config.options import (
-    BOOLEAN,
-    DURATION_MS,
-    TEXT,
-    GivenOptions,
-    Option,
-    OptionTable,
-    OptionType,
-    choice,
-    whole,
-)
+from odradek.config.definition import Setting, SettingType, at_least
+from odradek.config.options import GivenOptions, OptionTable
 from odradek.model.errors import ConfigError
 
 
@@ -35,6 +26,7 @@ class Use(Flag):
     STREAM_WRITE = auto()
     READ = BATCH_READ | STREAM_READ
     WRITE = BATCH_WRITE | STREAM_WRITE
+    STREAM = STREAM_READ | STREAM_WRITE
     ALL = READ | WRITE
 
 
@@ -79,94 +71,111 @@ class DeliveryGuarantee(StrEnum):
     EXACTLY_ONCE = "exactly_once"
 
 
-def _option(
-    name: str,
-    use: Use,
-    meaning: str,
-    *,
-    type: OptionType = TEXT,  # noqa: A002 - the field's name
-    default: object = None,
-    tolerated: bool = False,
-) -> Option:
-    return Option(name=name, use=use, meaning=meaning, type=type, default=default, tolerated=tolerated)
-
+_text: Final = partial(Setting, type=SettingType.TEXT, default=None)
+_flag: Final = partial(Setting, type=SettingType.BOOLEAN, default=False)
+_whole: Final = partial(Setting, type=SettingType.LONG, default=None, valid=at_least(0))
+_count: Final = partial(Setting, type=SettingType.LONG, default=None, valid=at_least(1))
+_choice: Final = partial(Setting, type=SettingType.STRING)
+_BINARY: Final = "`utf8`: a string; `json`: a struct (see below)"
+_DDL: Final = "for `json`: fields as DDL, such as `id BIGINT, tags ARRAY<STRING>`"
+_STORE: Final = "where the archive's store or Iceberg catalog is"
 
 # fmt: off
 _ROWS: Final = (
-    _option("subscribe", Use.READ, "topics to read, separated by commas"),
-    _option("subscribePattern", Use.READ, "regular expression that a topic's whole name must match"),
-    _option("assign", Use.READ, 'partitions to read: {"topic": [0, 1]}'),
-    _option("startingOffsets", Use.READ, "earliest, latest (streams only), group:NAME or JSON, -2 earliest, -1 latest"),
-    _option("startingTimestamp", Use.READ, "milliseconds: the first record at or after it, in every partition", type=whole()),
-    _option("startingOffsetsByTimestamp", Use.READ, "the same for each partition, as JSON"),
-    _option("startingOffsetsByTimestampStrategy", Use.READ, type=choice(NoNewerRecord), default=NoNewerRecord.ERROR, meaning=
-        "error or latest, where no record is that new"),
-    _option("endingOffsets", Use.BATCH_READ, "latest or JSON, -1 latest"),
-    _option("endingTimestamp", Use.BATCH_READ, "milliseconds: stop before the first record at or after it", type=whole()),
-    _option("endingOffsetsByTimestamp", Use.BATCH_READ, "the same for each partition, as JSON"),
-    _option("failOnDataLoss", Use.ALL, type=BOOLEAN, default=True, meaning=
-        "fail (true), or warn and go on (false), when offsets are gone, or a decided batch can no longer be committed"),
-    _option("maxOffsetsPerTrigger", Use.STREAM_READ, "records per micro-batch, at most", type=whole(1), tolerated=True),
-    _option("minOffsetsPerTrigger", Use.STREAM_READ, type=whole(1), tolerated=True, meaning=
-        "wait for this many records, but no longer"),
-    _option("maxTriggerDelay", Use.STREAM_READ, "than this (15m)", type=DURATION_MS, default=900_000, tolerated=True),
-    _option("minPartitions", Use.READ, "Spark partitions, at least", type=whole(1)),
-    _option("maxPartitions", Use.READ, "Spark partitions, at most: one reads several of the topic's", type=whole(1)),
-    _option("maxRecordsPerPartition", Use.READ, "records per Spark partition, at most", type=whole(1)),
-    _option("includeHeaders", Use.READ | Use.WRITE, type=BOOLEAN, default=False, meaning=
-        "read: add the column headers; write: accepted, needless"),
-    _option("columns", Use.READ, "columns to produce, separated by commas: the others are never built"),
-    _option("keyDecode", Use.READ, "binary, utf8 or json", type=choice(Decoding), default=Decoding.BINARY),
-    _option("valueDecode", Use.READ, "binary, utf8 or json", type=choice(Decoding), default=Decoding.BINARY),
-    _option("keySchema", Use.READ, "the key's fields for keyDecode=json, as DDL: id BIGINT, name STRING"),
-    _option("valueSchema", Use.READ, "the value's fields for valueDecode=json, as DDL"),
-    _option("decodeErrors", Use.READ, type=choice(OnDecodeError), default=OnDecodeError.FAIL, meaning=
-        "for what cannot be decoded: fail, null, or dead-letter (keep it in the column deadLetter)"),
-    _option("includeRecord", Use.READ, type=BOOLEAN, default=False, meaning=
-        "add the column record: key, value and headers as they were read"),
-    _option("keyPartitioner", Use.READ, type=choice(KeyPartitioner), default=KeyPartitioner.UNKNOWN, meaning=
-        "murmur2: a filter on key reads one partition; unknown: all of them"),
-    _option("filterPushdown", Use.BATCH_READ, type=BOOLEAN, default=False, meaning=
-        "true: read no more than the query's filters need"),
-    _option("fetchOffset.numRetries", Use.READ, type=whole(), default=3, meaning=
-        "how often to ask again for offsets that look wrong"),
-    _option("fetchOffset.retryIntervalMs", Use.READ, "and how long to wait before that", type=whole(), default=10),
-    _option("kafkaConsumer.pollTimeoutMs", Use.READ, type=whole(1), default=120_000, meaning=
+    _text(key="subscribe", use=Use.READ, meaning="topics, separated by commas"),
+    _text(key="subscribePattern", use=Use.READ, meaning=
+        "regular expression that a topic's whole name must match; new topics join by themselves"),
+    _text(key="assign", use=Use.READ, meaning='partitions: `{"flights": [0, 1]}`'),
+    _text(key="startingOffsets", use=Use.READ, default_words="batch: `earliest`, stream: `latest`", meaning=
+        "or `group:NAME`: the committed offsets of a consumer group; or JSON for every partition,"
+        ' `{"flights": {"0": 23, "1": -2}}`; -2 earliest, -1 latest'),
+    _whole(key="startingTimestamp", use=Use.READ, meaning="milliseconds since 1970: the first record at or after it"),
+    _text(key="startingOffsetsByTimestamp", use=Use.READ, meaning="the same for each partition, as JSON"),
+    _choice(key="startingOffsetsByTimestampStrategy", use=Use.READ, choices=NoNewerRecord, default=NoNewerRecord.ERROR,
+        meaning="or `latest`: what to do in partitions with no record that new"),
+    _text(key="endingOffsets", use=Use.BATCH_READ, default_words="`latest`", meaning=
+        "where to stop: `latest`, or JSON; -1 latest"),
+    _whole(key="endingTimestamp", use=Use.BATCH_READ, meaning=
+        "milliseconds since 1970: where to stop, before the first record at or after it"),
+    _text(key="endingOffsetsByTimestamp", use=Use.BATCH_READ, meaning="the same for each partition, as JSON"),
+    _flag(key="failOnDataLoss", use=Use.ALL, default=True, meaning=
+        "`false`: warn and go on when records are gone before they were read; exactly once: when a decided batch timed out"),
+    _count(key="maxOffsetsPerTrigger", use=Use.STREAM_READ, tolerated=True, meaning=
+        "records per micro-batch, at most, fairly shared among partitions"),
+    _count(key="minOffsetsPerTrigger", use=Use.STREAM_READ, tolerated=True, meaning=
+        "wait for this many records, but no longer than `maxTriggerDelay`"),
+    Setting(key="maxTriggerDelay", use=Use.STREAM_READ, type=SettingType.DURATION, default=900_000, tolerated=True, meaning=
+        "how long to wait for `minOffsetsPerTrigger` records"),
+    _count(key="minPartitions", use=Use.READ, meaning="at least this many Spark partitions: large ranges are cut"),
+    _count(key="maxPartitions", use=Use.READ, meaning=
+        "at most this many: one task reads several of the topic's partitions. Saves about 20 ms a task in small batches"),
+    _count(key="maxRecordsPerPartition", use=Use.READ, meaning="at most this many records in one Spark partition"),
+    _flag(key="includeHeaders", use=Use.ALL, meaning="read: add the column `headers`; write: accepted, does nothing"),
+    _text(key="columns", use=Use.READ, default_words="all", meaning=
+        "such as `key,value`: the others are never built, which is faster"),
+    _choice(key="keyDecode", use=Use.READ, choices=Decoding, default=Decoding.BINARY, meaning=_BINARY),
+    _choice(key="valueDecode", use=Use.READ, choices=Decoding, default=Decoding.BINARY, meaning=_BINARY),
+    _text(key="keySchema", use=Use.READ, meaning=_DDL),
+    _text(key="valueSchema", use=Use.READ, meaning=_DDL),
+    _choice(key="decodeErrors", use=Use.READ, choices=OnDecodeError, default=OnDecodeError.FAIL, meaning=
+        "`null`: what cannot be decoded becomes null; `dead-letter`: it is kept ([below](#bad-records))"),
+    _flag(key="includeRecord", use=Use.READ, meaning=
+        "add the column `record`: key, value and headers as they were read, beside what is decoded"),
+    _flag(key="filterPushdown", use=Use.BATCH_READ, meaning=
+        "`true` reads no more than the query's filters need ([filters](#filters), and their catch)"),
+    _choice(key="keyPartitioner", use=Use.READ, choices=KeyPartitioner, default=KeyPartitioner.UNKNOWN, meaning=
+        "`murmur2`: records are where Kafka's own clients put their key, so a filter on `key` reads one partition"
+        " ([filters](#filters))"),
+    _whole(key="fetchOffset.numRetries", use=Use.READ, default=3, meaning="how often to ask again for offsets that look wrong"),
+    _whole(key="fetchOffset.retryIntervalMs", use=Use.READ, default=10, meaning="and how long to wait before that"),
+    _count(key="kafkaConsumer.pollTimeoutMs", use=Use.READ, default=120_000, meaning=
         "how long a task waits for its next records"),
-    _option("offsetPollIntervalMs", Use.STREAM_READ, type=whole(), default=50, meaning=
+    _whole(key="offsetPollIntervalMs", use=Use.STREAM_READ, default=50, meaning=
         "how often an idle stream asks for new offsets"),
-    _option("idleWaitMs", Use.STREAM_READ, type=whole(), default=0, meaning=
-        "a stream that has read everything waits for records so long, and asks for offsets once for all that wait; 0: never"),
-    _option("idleWaitQuery", Use.STREAM_READ, "a name that the sources of one query share, so that none waits for another"),
-    _option("partitionDiscoveryIntervalMs", Use.STREAM_READ, type=whole(), default=1_000, meaning=
-        "how often it looks for new partitions"),
-    _option("taskRows", Use.STREAM_READ, "of ours: how a streams program's records become rows of its tasks"),
-    _option("archive", Use.READ, "an archive of the topics: what they no longer hold is read there"),
-    _option("archiveEndpoint", Use.READ, "the URL of its S3-compatible store"),
-    _option("archiveRegion", Use.READ, "the region of its store"),
-    _option("archiveCatalog", Use.READ, "its NAME:NAMESPACE.TABLE in an Iceberg catalog"),
-    _option("groupIdPrefix", Use.READ, "accepted and ignored: reads use no consumer group", tolerated=True),
-    _option("topic", Use.WRITE, "the topic of every row; without it, the column topic"),
-    _option("deadLetterTopic", Use.WRITE, "where rows with a deadLetter go, in place of what they hold else"),
-    _option("leftOutLog", Use.WRITE, "of ours: the processing log, for rows of a streams program that are left out"),
-    _option("tracingEndpoint", Use.WRITE, meaning=
-        "an OpenTelemetry collector (OTLP over HTTP) that gets spans of rows whose headers have a sampled traceparent"),
-    _option("outputSuffix", Use.WRITE, meaning=
-        "what the names of the written topics and of the sink end in: an output beside the first one"),
-    _option("delivery", Use.WRITE, type=choice(DeliveryGuarantee), default=DeliveryGuarantee.AT_LEAST_ONCE, meaning=
-        "at_least_once or exactly_once"),
-    _option("sinkId", Use.WRITE | Use.STREAM_READ, meaning=
-        "exactly once: a name of this output, the same from run to run (the query's name)"),
-    _option("idempotenceKey", Use.BATCH_WRITE, "exactly once: a write with the sink's last key is not done again"),
-    _option("takeOver", Use.WRITE, type=BOOLEAN, default=False, meaning=
-        "exactly once: go on after another query's, or without a, decision"),
-    _option("resume", Use.STREAM_READ | Use.STREAM_WRITE, type=BOOLEAN, default=False, meaning=
-        "without a checkpoint, go on from the sink's last decision"),
-    _option("publishOffsets", Use.STREAM_READ | Use.STREAM_WRITE, meaning=
-        "a consumer group whose offsets say what the query has read"),
-    _option("deliveryHeaders", Use.WRITE, "add headers by which a reader can drop duplicates", type=BOOLEAN),
-    _option("checkpointLocation", Use.ALL, "Spark's own"),
-    _option("queryName", Use.STREAM_WRITE, "Spark's own"),
+    _whole(key="idleWaitMs", use=Use.STREAM_READ, default=0, meaning=
+        "a stream that has read everything waits for records for so long in place of looking at each trigger. All that wait in"
+        " one process ask for offsets together, five times a second. Not where a program counts on its triggers, as timers of"
+        " the wall clock do"),
+    _text(key="idleWaitQuery", use=Use.STREAM_READ, meaning=
+        "a name that all sources of one query share: while one of them has something to read, the others do not wait"),
+    _text(key="taskRows", use=Use.STREAM_READ, meaning="set by streams programs: how records become rows of their tasks"),
+    _whole(key="partitionDiscoveryIntervalMs", use=Use.STREAM_READ, default=1_000, meaning=
+        "how often it looks for new partitions and topics"),
+    _text(key="archive", use=Use.READ, meaning=
+        "an archive of the topics: what they no longer hold is read there"
+        " ([read-through](archive.md#topic-and-archive-as-one-table))"),
+    _text(key="archiveEndpoint", use=Use.READ, meaning=_STORE),
+    _text(key="archiveRegion", use=Use.READ, meaning=_STORE),
+    _text(key="archiveCatalog", use=Use.READ, meaning=_STORE),
+    _text(key="groupIdPrefix", use=Use.READ, tolerated=True, meaning="accepted, does nothing: reads use no consumer group"),
+    _text(key="topic", use=Use.WRITE, meaning="the topic of all rows; without it, the column `topic`"),
+    _text(key="outputSuffix", use=Use.WRITE, meaning=
+        "what the names of all written topics, of the sink and of `publishOffsets` end in: an output beside the first one, as"
+        " `pipeline upgrade --mode rebuild` makes"),
+    _text(key="deadLetterTopic", use=Use.WRITE, meaning="where rows with a `deadLetter` go ([below](#bad-records))"),
+    _text(key="tracingEndpoint", use=Use.WRITE, meaning=
+        "`http://HOST:4318` of an OpenTelemetry collector, which gets the spans `batch` and `sink` of rows whose column"
+        " `headers` has a sampled `traceparent` ([traces](tracing.md)); needs `odradek[otel]` on the workers"),
+    _text(key="leftOutLog", use=Use.WRITE, meaning=
+        "set by SQL: where rows that a query leaves out are noted"
+        " ([processing log](sql.md#records-that-cannot-be-read))"),
+    _choice(key="delivery", use=Use.WRITE, choices=DeliveryGuarantee, default=DeliveryGuarantee.AT_LEAST_ONCE, meaning=
+        "or `exactly_once` (see below)"),
+    _flag(key="deliveryHeaders", use=Use.WRITE, default=None, default_words="stream at least once: `true`, else `false`",
+        meaning="mark records for `deduplicate`"),
+    _text(key="sinkId", use=Use.WRITE | Use.STREAM_READ, default_words="write: the query's name", meaning=
+        "exactly once: a name of this output, the same from run to run; read: the sink whose last decision `resume` takes"),
+    _text(key="idempotenceKey", use=Use.BATCH_WRITE, meaning=
+        "exactly once: a write with the sink's last key is not done again"),
+    _flag(key="takeOver", use=Use.WRITE, meaning="exactly once: go on after another query's decision, or without any"),
+    _flag(key="resume", use=Use.STREAM, meaning=
+        "read: without a checkpoint, go on from the last decision of an exactly-once sink ([below](#without-its-checkpoint));"
+        " write: go on after another query's decision if this one begins where that one ended"),
+    _text(key="publishOffsets", use=Use.STREAM, meaning=
+        "a consumer group whose offsets say what the query has read ([lag](#lag)); of an exactly-once query, give it to the"
+        " write, else to the read"),
+    _text(key="checkpointLocation", use=Use.ALL, meaning="Spark's own"),
+    _text(key="queryName", use=Use.STREAM_WRITE, meaning="Spark's own"),
 )
 # fmt: on
 OPTIONS: Final = OptionTable(_ROWS, _USE_NAMES, known_elsewhere=("kafka.bootstrap.servers",))
@@ -212,12 +221,9 @@ def parsed_options(options: Mapping[str, str], use: Use) -> ParsedOptions:
             raise ConfigError(_OFTEN_MEANT[key].format(given=name))
         values[key] = OPTIONS.parse(name, text, use)
         option = OPTIONS.get(key)
-        if (
-            option is not None
-            and option.tolerated
-            and (not option.use & use or option.name == "groupIdPrefix")
-        ):
-            warnings.append(f"option {option.name} is ignored in {OPTIONS.spell(use)}")
+        assert option is not None
+        if option.tolerated and (option not in OPTIONS.of(use) or option.key == "groupIdPrefix"):
+            warnings.append(f"option {option.key} is ignored in {OPTIONS.spell(use)}")
     if "bootstrap.servers" not in client:
         raise ConfigError(
             'option kafka.bootstrap.servers is missing: .option("kafka.bootstrap.servers", "host:9092")'

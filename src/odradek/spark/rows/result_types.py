@@ -12,11 +12,11 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from datetime import UTC, date, datetime, time, timedelta
 from decimal import ROUND_HALF_UP, Context, Decimal, InvalidOperation
-from difflib import get_close_matches
 from functools import cache
 from typing import TYPE_CHECKING, Any, Final, NoReturn, TypeAlias
 
 from odradek.model.lazy import lazy
+from odradek.model.near_names import near_name
 from odradek.values.arrow_types import declared_name
 
 if TYPE_CHECKING:
@@ -409,7 +409,7 @@ def _strange_fields(value: Mapping[Any, Any], names: list[str]) -> str:
     missing = [name for name in names if name not in value]
     parts = []
     if unknown:
-        near = [close for name in unknown for close in get_close_matches(name, missing or names, n=1)]
+        near = [close for name in unknown if (close := near_name(name, missing or names))]
         hint = f" (did you mean {', '.join(dict.fromkeys(near))}?)" if near else ""
         parts.append(f"it has {', '.join(unknown)}, which the type does not have{hint}")
     if missing:

@@ -2,23 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
-from typing import Final
+from typing import Any, Final
 
-from odradek.model.java_numbers import is_digits, trimmed, whole_number
+from odradek.config.options import GivenOptions
 from odradek.sql.analysis.casts import converted
 from odradek.sql.language.queries import Query
 from odradek.sql.language.statements import (
     AlterQuery,
     CreateAsSelect,
     InsertIntoSelect,
-    Properties,
-    PropertyValue,
     SelectStatement,
     SourceKind,
     Statement,
 )
+from odradek.sql.language.with_properties import WITH, With, checked_with
 from odradek.sql.metastore.catalog import SqlCatalog, SqlColumn, SqlSource, TimestampColumn
 from odradek.sql.planning.building import Built, build, reads_with_state
 from odradek.sql.planning.query_planner import QueryPlan, QueryPlanner
@@ -36,36 +35,13 @@ from odradek.streams import Stream, Streams, Table
 from odradek.values.errors import SqlError, nearest
 from odradek.values.formats import FORMAT_NAMES, RecordFormat, check_map_keys, record_format
 from odradek.values.formats.format_info import FormatInfo, WindowInfo
-from odradek.values.types import BIGINT_MAX, is_castable_implicitly
+from odradek.values.types import is_castable_implicitly
 
 _SINK_OPERATOR: Final = "to-1"
 """The name of the operator that writes to a query's sink: checkpoints and groups are named after it."""
 
 _WRAPPED: Final = {True: ("KAFKA", "DELIMITED", "NONE"), False: ("PROTOBUF", "NONE")}
 """Formats that cannot write a single value so: in a record of one field, or bare."""
-_COUNTS_MAX: Final = {"PARTITIONS": 2**31 - 1, "REPLICAS": 2**15 - 1}
-SINK_PROPERTIES: Final = (
-    "KAFKA_TOPIC",
-    "FORMAT",
-    "KEY_FORMAT",
-    "VALUE_FORMAT",
-    "PARTITIONS",
-    "REPLICAS",
-    "TIMESTAMP",
-    "TIMESTAMP_FORMAT",
-    "WRAP_SINGLE_VALUE",
-    "VALUE_DELIMITER",
-    "KEY_DELIMITER",
-    "RETENTION_MS",
-    "CLEANUP_POLICY",
-    "KEY_SCHEMA_ID",
-    "VALUE_SCHEMA_ID",
-    "KEY_SCHEMA_FULL_NAME",
-    "VALUE_SCHEMA_FULL_NAME",
-    "KEY_PROTOBUF_NULLABLE_REPRESENTATION",
-    "VALUE_PROTOBUF_NULLABLE_REPRESENTATION",
-    "BAD",
-)
 CLEANUP_POLICIES: Final = ("delete", "compact", "compact,delete")
 
 
@@ -218,7 +194,7 @@ def _filling(sink: SqlSource, planned: QueryPlan, statement: Statement) -> Plan:
 
 
 def _sink(catalog: SqlCatalog, statement: CreateAsSelect, planned: QueryPlan) -> SqlSource:
-    properties = checked_properties(statement.properties, SINK_PROPERTIES, statement)
+    properties = checked_with(statement, WITH, With.SINK)
     first, has_key = planned.sources[0], bool(planned.key)
     key_default = (has_key and first.inherited_key_format) or first.key_format
     key_format, value_format = formats_of(
@@ -229,26 +205,23 @@ def _sink(catalog: SqlCatalog, statement: CreateAsSelect, planned: QueryPlan) ->
         has_key=has_key,
     )
     check_wrapping(properties, value_format, len(planned.value), statement)
-    timestamp = None
-    if "TIMESTAMP" in properties:
-        pattern = properties.get("TIMESTAMP_FORMAT")
-        timestamp = TimestampColumn(
-            name=_column_name(str(properties["TIMESTAMP"])), format=None if pattern is None else str(pattern)
-        )
+    timestamp, topic = None, properties.text("KAFKA_TOPIC")
+    if (column := properties.text("TIMESTAMP")) is not None:
+        timestamp = TimestampColumn(name=_column_name(column), format=properties.text("TIMESTAMP_FORMAT"))
     return SqlSource(
         name=statement.name,
         kind=statement.kind,
         columns=planned.columns,
-        topic=str(properties.get("KAFKA_TOPIC", statement.name)),
+        topic=statement.name if topic is None else topic,
         key_format=replace(key_format, registry=catalog.registry),
         value_format=replace(value_format, registry=catalog.registry),
         timestamp=timestamp,
         window=planned.window,
-        partitions=count_of(properties, "PARTITIONS", statement),
-        replicas=count_of(properties, "REPLICAS", statement),
+        partitions=properties.number_or_none("PARTITIONS"),
+        replicas=properties.number_or_none("REPLICAS"),
         topic_settings=topic_settings(properties, statement),
         text=statement.text,
-        bad=None if "BAD" not in properties else str(properties["BAD"]),
+        bad=properties.text("BAD"),
         inherited_key_format=None if has_key else first.inherited_key_format,
     )
 
@@ -322,23 +295,8 @@ def _listed(columns: Iterable[SqlColumn]) -> str:
 # ---- WITH
 
 
-def checked_properties(
-    properties: Properties, allowed: Iterable[str], statement: Statement
-) -> dict[str, PropertyValue]:
-    """Raises SqlError for a property that does not exist."""
-    known = list(allowed)
-    for name, _ in properties:
-        if name not in known:
-            raise SqlError(
-                f"Invalid config variable(s) in the WITH clause: {name}",
-                statement.position,
-                nearest(name, known) or f"There are {', '.join(known)}.",
-            )
-    return dict(properties)
-
-
 def formats_of(
-    properties: Mapping[str, PropertyValue],
+    properties: GivenOptions,
     key_default: FormatInfo,
     value_default: FormatInfo,
     statement: Statement,
@@ -346,49 +304,32 @@ def formats_of(
     has_key: bool,
 ) -> tuple[FormatInfo, FormatInfo]:
     """Formats of key and value: what WITH says, else the defaults."""
-    if "FORMAT" in properties and ({"KEY_FORMAT", "VALUE_FORMAT"} & properties.keys()):
+    both = properties.text("FORMAT")
+    key_name, value_name = properties.text("KEY_FORMAT"), properties.text("VALUE_FORMAT")
+    if both is not None and (key_name is not None or value_name is not None):
         raise SqlError(
             "Cannot supply both 'KEY_FORMAT' or 'VALUE_FORMAT' and 'FORMAT' properties", statement.position
         )
-    if not has_key and str(properties.get("KEY_FORMAT", "NONE")).upper() != "NONE":
+    if not has_key and key_name is not None and key_name.upper() != "NONE":
         raise SqlError(
             "Key format specified for stream without key columns", statement.position, "Leave KEY_FORMAT out."
         )
-    both = properties.get("FORMAT")
-    key_name, value_name = properties.get("KEY_FORMAT", both), properties.get("VALUE_FORMAT", both)
+    key_name = both if key_name is None else key_name
+    value_name = both if value_name is None else value_name
     key = key_default if key_name is None else FormatInfo(name=_format_name(key_name, statement))
     value = value_default if value_name is None else FormatInfo(name=_format_name(value_name, statement))
     if has_key and key.name == "NONE":
         if key_name is not None:
             raise SqlError("Key format NONE cannot be used with a key", statement.position)
         key = FormatInfo(name="KAFKA")
-    if "WRAP_SINGLE_VALUE" in properties:
-        value = replace(value, wrapped=_is_wrapped(properties["WRAP_SINGLE_VALUE"], statement))
-    if "VALUE_DELIMITER" in properties:
-        value = replace(value, delimiter=str(properties["VALUE_DELIMITER"]))
-    if "KEY_DELIMITER" in properties:
-        key = replace(key, delimiter=str(properties["KEY_DELIMITER"]))
-    if "VALUE_SCHEMA_FULL_NAME" in properties:
-        value = replace(value, schema_name=str(properties["VALUE_SCHEMA_FULL_NAME"]))
-    if "KEY_SCHEMA_FULL_NAME" in properties:
-        key = replace(key, schema_name=str(properties["KEY_SCHEMA_FULL_NAME"]))
-    return _with_schema(key, properties, "KEY", statement), _with_schema(
-        value, properties, "VALUE", statement
-    )
+    if properties.is_given("WRAP_SINGLE_VALUE"):
+        value = replace(value, wrapped=properties.flag("WRAP_SINGLE_VALUE"))
+    return _with_details(key, properties, "KEY"), _with_details(value, properties, "VALUE")
 
 
-def _is_wrapped(written: PropertyValue, statement: Statement) -> bool:
-    words = {"true": True, "false": False}
-    if str(written).lower() not in words:
-        raise SqlError(f"WRAP_SINGLE_VALUE is true or false, not {written!r}", statement.position)
-    return words[str(written).lower()]
-
-
-def check_wrapping(
-    properties: Mapping[str, PropertyValue], value: FormatInfo, columns: int, statement: Statement
-) -> None:
+def check_wrapping(properties: GivenOptions, value: FormatInfo, columns: int, statement: Statement) -> None:
     """Raises SqlError for WRAP_SINGLE_VALUE where the format, or the number of value columns, gives no choice."""
-    if "WRAP_SINGLE_VALUE" not in properties:
+    if not properties.is_given("WRAP_SINGLE_VALUE"):
         return
     if value.name in _WRAPPED.get(value.wrapped, ()):
         raise SqlError(
@@ -404,71 +345,36 @@ def check_wrapping(
         )
 
 
-def _with_schema(
-    info: FormatInfo, properties: Mapping[str, PropertyValue], part: str, statement: Statement
-) -> FormatInfo:
-    nullable = properties.get(f"{part}_PROTOBUF_NULLABLE_REPRESENTATION")
-    if nullable is not None:
-        if str(nullable).upper() not in ("OPTIONAL", "WRAPPER"):
-            raise SqlError(
-                f"{part}_PROTOBUF_NULLABLE_REPRESENTATION is OPTIONAL or WRAPPER, not {nullable!r}",
-                statement.position,
-            )
-        info = replace(info, nullable=str(nullable).upper())
-    schema_id = schema_id_of(properties, part, statement)
-    return info if schema_id is None else replace(info, schema_id=schema_id)
+def _with_details(info: FormatInfo, properties: GivenOptions, part: str) -> FormatInfo:
+    """Returns the format with its delimiter, its schema, and how it writes null."""
+    details: dict[str, Any] = {
+        "delimiter": properties.text(f"{part}_DELIMITER"),
+        "schema_name": properties.text(f"{part}_SCHEMA_FULL_NAME"),
+        "schema_id": properties.number_or_none(f"{part}_SCHEMA_ID"),
+        "nullable": properties.text(f"{part}_PROTOBUF_NULLABLE_REPRESENTATION"),
+    }
+    return replace(info, **{name: value for name, value in details.items() if value is not None})
 
 
-def schema_id_of(properties: Mapping[str, PropertyValue], part: str, statement: Statement) -> int | None:
-    """Returns the id of a schema in the registry; None when it is not written. Raises SqlError for what is no number."""
-    name = f"{part.upper()}_SCHEMA_ID"
-    written = properties.get(name)
-    if written is None:
-        return None
-    if not is_digits(str(written)):
-        raise SqlError(f"{name} is a whole number, not {written!r}", statement.position)
-    return int(written)
-
-
-def _format_name(written: PropertyValue, statement: Statement) -> str:
-    name = str(written).upper()
+def _format_name(written: str, statement: Statement) -> str:
+    name = written.upper()
     if name not in FORMAT_NAMES:
         hint = nearest(name, FORMAT_NAMES) or f"There are {', '.join(FORMAT_NAMES)}."
         raise SqlError(f"Unknown format: {name}", statement.position, hint)
     return name
 
 
-def count_of(properties: Mapping[str, PropertyValue], name: str, statement: Statement) -> int | None:
-    """Returns a number of partitions, replicas or milliseconds; None when it is not written. Raises SqlError for what Kafka
-    refuses."""
-    value = properties.get(name)
-    if value is None:
-        return None
-    try:
-        number = whole_number(trimmed(str(value)))
-    except ValueError:
-        number = 0
-    largest = _COUNTS_MAX.get(name, BIGINT_MAX)
-    if not 1 <= number <= largest:
-        raise SqlError(f"{name} is a whole number from 1 to {largest}, not {value!r}", statement.position)
-    return number
-
-
-def topic_settings(
-    properties: Mapping[str, PropertyValue], statement: Statement
-) -> tuple[tuple[str, str], ...]:
+def topic_settings(properties: GivenOptions, statement: Statement) -> tuple[tuple[str, str], ...]:
     """Returns the topic's settings from RETENTION_MS and CLEANUP_POLICY. SqlError."""
     settings = []
-    retention_ms = count_of(properties, "RETENTION_MS", statement)
+    retention_ms, policies = properties.number_or_none("RETENTION_MS"), properties.text("CLEANUP_POLICY")
     if retention_ms is not None:
         settings.append(("retention.ms", str(retention_ms)))
-    if "CLEANUP_POLICY" in properties:
-        policy = ",".join(
-            sorted(word.strip().lower() for word in str(properties["CLEANUP_POLICY"]).split(","))
-        )
+    if policies is not None:
+        policy = ",".join(sorted(word.strip().lower() for word in policies.split(",")))
         if policy not in CLEANUP_POLICIES:
             raise SqlError(
-                f"CLEANUP_POLICY is one of {'; '.join(CLEANUP_POLICIES)}, not {properties['CLEANUP_POLICY']!r}",
+                f"CLEANUP_POLICY is one of {'; '.join(CLEANUP_POLICIES)}, not {policies!r}",
                 statement.position,
             )
         settings.append(("cleanup.policy", policy))

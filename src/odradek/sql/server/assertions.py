@@ -9,8 +9,8 @@ from typing import Any, Final
 
 from odradek.sql.applying import check_source
 from odradek.sql.language import statements as language
+from odradek.sql.language.with_properties import WITH, property_value
 from odradek.sql.metastore.catalog import Source
-from odradek.sql.planning.plan import count_of
 from odradek.sql.queries.expressions import NeedsSpark, Row, constant
 from odradek.sql.queries.scan import TopicReading
 from odradek.sql.queries.source_rows import SourceRows
@@ -74,7 +74,7 @@ class Assertions:
             await asyncio.sleep(_LOOK_S)
             left_s -= _LOOK_S
         for name, actual in zip(("PARTITIONS", "REPLICAS"), sizes or (), strict=False):
-            if name in wanted and count_of(wanted, name, statement) != actual:
+            if name in wanted and property_value(WITH, name, wanted[name], statement.position) != actual:
                 raise RestRefusal(
                     ASSERT_FAILED,
                     f"Mismatched configuration for topic {statement.topic}: For config {name.lower()}, expected"

@@ -3,31 +3,180 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
+from enum import Flag, StrEnum, auto
+from functools import partial
 from typing import Final
 
+from odradek.config.definition import Bounds, Setting, SettingType, at_least
+from odradek.config.options import OptionTable
+from odradek.dead_letters.processing_log import (
+    ROWS_INCLUDE,
+    STREAM_AUTO_CREATE,
+    STREAM_NAME,
+    TOPIC_AUTO_CREATE,
+    TOPIC_NAME,
+)
+from odradek.model.errors import ConfigError
 from odradek.sql.language.statements import SetProperty, Statement, UnsetProperty
+from odradek.sql.queries.sleeping import SleepTerms
 from odradek.sql.server.refusals import BAD_STATEMENT, RestRefusal
+from odradek.sql.server.topics.processing_log import STREAM_DEFAULT
 from odradek.sql.server.topics.source_topics import RESET
 from odradek.values.errors import nearest
 from odradek.values.formats import FORMAT_NAMES
 
-PROPERTIES: Final = {
-    RESET: "latest",
-    "cache.max.bytes.buffering": "10000000",
-    "commit.interval.ms": "500",
-    "default.deserialization.exception.handler": "log and go on",
-    "ksql.persistence.default.format.key": "KAFKA",
-    "ksql.persistence.default.format.value": "",
-    "ksql.service.id": "",
-    "ksql.schema.registry.url": "",
-    "processing.guarantee": "exactly_once_v2",
-}
-"""The server's properties that a client may ask for."""
 DEFAULT_FORMATS: Final = ("ksql.persistence.default.format.key", "ksql.persistence.default.format.value")
-SETTABLE: Final = frozenset(
-    {RESET, "cache.max.bytes.buffering", "commit.interval.ms", "processing.guarantee", *DEFAULT_FORMATS}
+
+
+class PropertyUse(Flag):
+    """Where a property is set: by SET, nowhere, or when the server starts. SHOW PROPERTIES lists all."""
+
+    SET = auto()
+    SHOW = auto()
+    START = auto()
+
+
+class Reset(StrEnum):
+    """The record with which a query begins to read."""
+
+    LATEST = "latest"
+    EARLIEST = "earliest"
+
+
+_FORMAT: Final = Bounds(
+    allowed=f"one of {', '.join(FORMAT_NAMES)}", accepts=lambda name: name.upper() in FORMAT_NAMES
 )
-"""Only `auto.offset.reset` and the default formats change what a statement does."""
+_property: Final = partial(Setting, type=SettingType.TEXT, use=PropertyUse.SET)
+_read_only: Final = partial(Setting, type=SettingType.TEXT, default="", use=PropertyUse.SHOW)
+PROPERTIES: Final = OptionTable(
+    (
+        _property(
+            key=RESET,
+            type=SettingType.STRING,
+            choices=Reset,
+            default=Reset.LATEST,
+            meaning="where a query begins to read: `earliest` is the first record. It is decided when the query is created, and"
+            " kept with it",
+        ),
+        _property(
+            key=DEFAULT_FORMATS[1],
+            type=SettingType.STRING,
+            valid=_FORMAT,
+            default="",
+            default_words="none",
+            meaning="the value format of statements without one",
+        ),
+        _property(
+            key=DEFAULT_FORMATS[0],
+            type=SettingType.STRING,
+            valid=_FORMAT,
+            default="KAFKA",
+            meaning="the same for keys",
+        ),
+        _property(
+            key="cache.max.bytes.buffering",
+            default="10000000",
+            effective=False,
+            meaning="accepted, does nothing",
+        ),
+        _property(key="commit.interval.ms", default="500", effective=False, meaning="accepted, does nothing"),
+        _property(
+            key="processing.guarantee",
+            default="exactly_once_v2",
+            effective=False,
+            meaning="accepted, does nothing: queries are exactly once",
+        ),
+        _read_only(
+            key="default.deserialization.exception.handler",
+            default="log and go on",
+            meaning="records that cannot be read are in the processing log",
+        ),
+        _read_only(key="ksql.service.id", meaning="the id of the server's cluster"),
+        _read_only(key="ksql.schema.registry.url", meaning="the schema registry"),
+    ),
+    {PropertyUse.SET: "SET", PropertyUse.SHOW: "SHOW PROPERTIES"},
+    noun="property",
+)
+"""The server's properties that a client may ask for; those that it may set."""
+SETTABLE: Final = frozenset(option.key for option in PROPERTIES.of(PropertyUse.SET))
+_setting: Final = partial(Setting, use=PropertyUse.START)
+SERVER_SETTINGS: Final = OptionTable(
+    (
+        _setting(
+            key="odradek.sql.awake.queries",
+            type=SettingType.INT,
+            valid=at_least(0),
+            default=SleepTerms().awake_count_max,
+            meaning="the queries that run all the time",
+        ),
+        _setting(
+            key="odradek.sql.sleep.after.ms",
+            type=SettingType.LONG,
+            valid=at_least(0),
+            default=round(SleepTerms().idle_s * 1000),
+            meaning="others sleep after this time without records",
+        ),
+        _setting(
+            key="odradek.sql.snapshot.commands",
+            type=SettingType.INT,
+            valid=at_least(1),
+            default=500,
+            meaning="the fewest commands between two snapshots of the command topic",
+        ),
+        _setting(
+            key="odradek.sql.python.functions",
+            type=SettingType.BOOLEAN,
+            default=False,
+            meaning="whether users may make functions, which run with the rights of the server",
+        ),
+        _setting(
+            key="odradek.sql.archive.endpoints",
+            type=SettingType.LIST,
+            valid=Bounds(
+                allowed="each a URL such as https://s3.example.org:9000",
+                accepts=lambda urls: all(url.startswith(("http://", "https://")) for url in urls if url),
+            ),
+            default=(),
+            meaning="the stores of archives that statements may name, besides those of AWS and the one of the server's"
+            " environment",
+        ),
+        _setting(
+            key=TOPIC_AUTO_CREATE,
+            type=SettingType.BOOLEAN,
+            default=True,
+            meaning="make the topic, with one partition; the server needs the right to, and to write to it and to read it."
+            " Without a topic the log is off",
+        ),
+        _setting(
+            key=TOPIC_NAME,
+            type=SettingType.STRING,
+            default=None,
+            default_words="`<service id>_ksql_processing_log`",
+            meaning="the topic of the processing log",
+        ),
+        _setting(
+            key=STREAM_AUTO_CREATE,
+            type=SettingType.BOOLEAN,
+            default=True,
+            meaning="make the stream when the server starts and has none",
+        ),
+        _setting(
+            key=STREAM_NAME,
+            type=SettingType.STRING,
+            default=STREAM_DEFAULT,
+            meaning="the stream of the processing log",
+        ),
+        _setting(
+            key=ROWS_INCLUDE,
+            type=SettingType.BOOLEAN,
+            default=False,
+            meaning="entries have the bytes of the key or value, in base 64: everyone who may read the log sees them then",
+        ),
+    ),
+    {PropertyUse.START: "odradek sql serve"},
+    noun="setting",
+)
+"""What `odradek sql serve --set` takes."""
 _NONE: Final = """
 acceptable.recovery.lag buffered.records.per.partition client.id default.client.supplier default.dsl.store
 default.production.exception.handler default.timestamp.extractor max.task.idle.ms max.warmup.replicas
@@ -88,15 +237,17 @@ def is_known(name: str) -> bool:
 def checked_properties(properties: Mapping[str, str]) -> dict[str, str]:
     """Returns plain names. Raises RestRefusal for one that does not exist, or a value that it cannot have."""
     plain = {plain_property(name): str(value) for name, value in properties.items()}
+    checked: dict[str, str] = {}
     for name, value in plain.items():
         if not is_known(name):
             hint = nearest(name, SETTABLE | WITHOUT_EFFECT) or f"There are {', '.join(sorted(SETTABLE))}."
             raise RestRefusal(BAD_STATEMENT, f"{name} is no property that can be set. {hint}")
-        if name == RESET and value.lower() not in ("earliest", "latest"):
-            raise RestRefusal(BAD_STATEMENT, f"auto.offset.reset is earliest or latest, not {value!r}")
-        if name in DEFAULT_FORMATS and value.upper() not in FORMAT_NAMES:
-            raise RestRefusal(BAD_STATEMENT, f"{name} is one of {', '.join(FORMAT_NAMES)}, not {value!r}")
-    return {name: value.lower() if name == RESET else value for name, value in plain.items()}
+        option = PROPERTIES.get(name)
+        try:
+            checked[name] = value if option is None else str(option.parse(value, name))
+        except ConfigError as error:
+            raise RestRefusal(BAD_STATEMENT, str(error)) from None
+    return checked
 
 
 def notes(properties: Mapping[str, str]) -> Iterator[str]:

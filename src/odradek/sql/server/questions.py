@@ -87,7 +87,7 @@ class Questions:
 
     def _properties(self, properties: Properties) -> dict[str, Any]:
         known = {
-            **PROPERTIES,
+            **{option.key: option.default_text for option in PROPERTIES.options},
             **self._parts.shown_properties,
         }
         overridden = {plain_property(name): value for name, value in properties.items()}

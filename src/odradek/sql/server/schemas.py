@@ -14,8 +14,8 @@ from odradek.sql.changes import AppliedChange, SourceCreated
 from odradek.sql.language.parsing import parse_one
 from odradek.sql.language.rewriting import with_columns, with_properties
 from odradek.sql.language.statements import AlterSource, CreateAsSelect, CreateSource, Statement
+from odradek.sql.language.with_properties import WITH, property_value
 from odradek.sql.metastore.catalog import Source
-from odradek.sql.planning.plan import schema_id_of
 from odradek.values.errors import SqlError
 from odradek.values.formats.format_info import FormatColumn
 from odradek.values.formats.registered_schemas import SCHEMA_TYPES, columns_of, schema_text
@@ -69,7 +69,8 @@ class StatementSchemas:
         columns: list[str] = []
         ids: dict[str, int] = {}
         for part in ("key", "value"):
-            named = schema_id_of(properties, part, statement)
+            written = properties.get(name := f"{part.upper()}_SCHEMA_ID")
+            named = None if written is None else property_value(WITH, name, written, statement.position)
             if part in roles and named is not None:
                 raise SqlError(
                     f"Table elements and {part.upper()}_SCHEMA_ID cannot both exist for create statement.",

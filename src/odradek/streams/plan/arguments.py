@@ -10,7 +10,8 @@ from typing import Any, Final, get_args
 
 from odradek.model.errors import ConfigError, KafkaError
 from odradek.model.ids import TOPIC_NAME_LENGTH_MAX, check_topic_name
-from odradek.streams.plan.operators import JoinKind, near_name
+from odradek.model.near_names import near_hint
+from odradek.streams.plan.operators import JoinKind
 
 _SAME_KIND: Final = {"full": "outer", "fullouter": "outer", "full_outer": "outer", "left_outer": "left"}
 """Kinds of joins as Spark calls them, and ours."""
@@ -105,7 +106,7 @@ def unread_topics(starting: Iterable[str], topics: Iterable[str]) -> list[str]:
     known = sorted(set(topics))
     return [
         f"starting= names the topic {topic!r}, which the program does not read; it reads {', '.join(known) or 'none'}"
-        f"{near_name(topic, known)}"
+        f"{near_hint(topic, known)}"
         for topic in starting
         if topic not in known
     ]

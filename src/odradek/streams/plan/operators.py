@@ -7,7 +7,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
-from difflib import get_close_matches
 from itertools import count
 from typing import TYPE_CHECKING, Any, Final, Literal, TypeAlias
 
@@ -217,13 +216,6 @@ def history_of(operator: Operator) -> int | None:
     while isinstance(operator, (Filtered, Selected)) and operator.is_table:
         (operator,) = operator.inputs
     return operator.versioned_ms if isinstance(operator, TopicSource) else None
-
-
-def near_name(name: str, known: Iterable[str]) -> str:
-    """Returns a hint such as `; did you mean orders?`. Empty where no known name is near."""
-    names = {known_name.lower(): known_name for known_name in known}
-    close = get_close_matches(name.lower(), list(names), n=1, cutoff=0.6)
-    return f"; did you mean {names[close[0]]}?" if close else ""
 
 
 def listed(expressions: Expression | Iterable[Expression], method: str) -> tuple[Expression, ...]:

@@ -13,9 +13,10 @@ import pytest
 from tests.unit.sql.running_server import sql_server
 
 from odradek.client import Producer
-from odradek.dead_letters.processing_log import ENTRIES_MAX, SETTINGS
+from odradek.dead_letters.processing_log import ENTRIES_MAX
 from odradek.model.errors import ConfigError, ErrorCode, KafkaError
 from odradek.runtime.real_clock import SystemClock
+from odradek.sql.server.properties import SERVER_SETTINGS, PropertyUse
 from odradek.sql.server.topics.processing_log import ProcessingLogTerms, ServerProcessingLog
 from odradek.testing import LocalBroker
 
@@ -130,12 +131,17 @@ async def test_entries_that_cannot_be_written_stop_nothing() -> None:
     assert [entry["message"]["deserializationError"]["offset"] for entry in brokers.sent] == [2]
 
 
+def terms_of(**settings: str) -> ProcessingLogTerms:
+    given = {f"ksql.logging.processing.{name.replace('_', '.')}": text for name, text in settings.items()}
+    return ProcessingLogTerms.of(SERVER_SETTINGS.given(given, PropertyUse.START))
+
+
 def test_the_settings_are_ksqldbs() -> None:
-    names = {name.removeprefix("ksql.logging.processing.") for name in SETTINGS}
-    assert names == {"topic.name", "topic.auto.create", "stream.name", "stream.auto.create", "rows.include"}
-    terms = ProcessingLogTerms.of(
-        {"ksql.logging.processing.rows.include": "TRUE", "ksql.logging.processing.topic.name": "a"}
-    )
+    terms = terms_of(rows_include="TRUE", topic_name="a")
     assert (terms.includes_rows, terms.topic, terms.creates_stream) == (True, "a", True)
+    assert terms_of() == ProcessingLogTerms()
+    assert terms_of(
+        stream_auto_create="false", stream_name="s", topic_auto_create="false"
+    ) == ProcessingLogTerms(stream="s", creates_stream=False, creates_topic=False)
     with pytest.raises(ConfigError, match=r"rows\.include is true or false, not 'maybe'"):
-        ProcessingLogTerms.of({"ksql.logging.processing.rows.include": "maybe"})
+        terms_of(rows_include="maybe")

@@ -8,12 +8,12 @@ from __future__ import annotations
 import asyncio
 import base64
 from collections import deque
-from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any, Final, Self
 
 from odradek.client.producer.aio import AsyncProducer
+from odradek.config.options import GivenOptions
 from odradek.dead_letters.processing_log import (
     ENTRIES_MAX,
     ROWS_INCLUDE,
@@ -24,7 +24,7 @@ from odradek.dead_letters.processing_log import (
     TOPIC_NAME,
     ProcessingLog,
 )
-from odradek.model.errors import ConfigError, OdradekError
+from odradek.model.errors import OdradekError
 from odradek.runtime.ports import Clock
 from odradek.runtime.real_clock import SystemClock
 from odradek.sql.language.rewriting import quoted
@@ -34,6 +34,7 @@ from odradek.telemetry import events
 
 _log = events.get("sql")
 _EVERY_S: Final = 1.0
+STREAM_DEFAULT: Final = "KSQL_PROCESSING_LOG"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -45,26 +46,19 @@ class ProcessingLogTerms:
 
     topic: str | None = None
     creates_topic: bool = True
-    stream: str = "KSQL_PROCESSING_LOG"
+    stream: str = STREAM_DEFAULT
     creates_stream: bool = True
     includes_rows: bool = False
 
     @classmethod
-    def of(cls, settings: Mapping[str, str]) -> Self:
-        """Reads ksqlDB's settings. ConfigError for a value that one cannot have."""
-
-        def flag(name: str, default: bool) -> bool:
-            value = settings.get(name, str(default)).strip().lower()
-            if value not in ("true", "false"):
-                raise ConfigError(f"{name} is true or false, not {value!r:.80}")
-            return value == "true"
-
+    def of(cls, given: GivenOptions) -> Self:
+        """Reads ksqlDB's settings among those of the server."""
         return cls(
-            topic=settings.get(TOPIC_NAME) or None,
-            creates_topic=flag(TOPIC_AUTO_CREATE, True),
-            stream=settings.get(STREAM_NAME) or "KSQL_PROCESSING_LOG",
-            creates_stream=flag(STREAM_AUTO_CREATE, True),
-            includes_rows=flag(ROWS_INCLUDE, False),
+            topic=given.text(TOPIC_NAME) or None,
+            creates_topic=given.flag(TOPIC_AUTO_CREATE),
+            stream=given.text(STREAM_NAME) or STREAM_DEFAULT,
+            creates_stream=given.flag(STREAM_AUTO_CREATE),
+            includes_rows=given.flag(ROWS_INCLUDE),
         )
 
 
