@@ -16,6 +16,7 @@ from odradek.streams.grouped import GroupedStream, ResultTypes
 from odradek.streams.joining import JoinReach
 from odradek.streams.plan.arguments import checked_flag, checked_function, checked_name, checked_topic
 from odradek.streams.plan.keyed import Suppressed
+from odradek.streams.plan.known_schemas import written_format
 from odradek.streams.plan.operators import (
     AsStream,
     AsTable,
@@ -37,7 +38,7 @@ from odradek.streams.plan.operators import (
     listed,
 )
 from odradek.streams.plan.program import Program
-from odradek.streams.plan.schemas import Format, checked_format, declared
+from odradek.streams.plan.schemas import Format, declared
 from odradek.streams.plan.windows import Length, TimeLimit
 
 if TYPE_CHECKING:
@@ -227,8 +228,8 @@ class Stream:
                 inputs=(self.operator,),
                 topic=topic,
                 topic_expression=by,
-                key_format=checked_format(key_format, "key"),
-                value_format=checked_format(value_format, "value"),
+                key_format=written_format(self.operator, "key", key_format),
+                value_format=written_format(self.operator, "value", value_format),
                 query=_checked_query(query),
             )
         )
@@ -408,8 +409,8 @@ class Table:
                 name=self._program.operator_name("to", name),
                 inputs=(source,),
                 topic=topic,
-                key_format=checked_format(key_format, "key"),
-                value_format=checked_format(value_format, "value"),
+                key_format=written_format(self.operator, "key", key_format),
+                value_format=written_format(self.operator, "value", value_format),
                 is_changelog=True,
                 query=_checked_query(query),
             )

@@ -2,13 +2,21 @@
 
 from __future__ import annotations
 
+import re
+from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any, Final, Protocol, TypeAlias
+from typing import Any, Final, NamedTuple, Protocol, TypeAlias
 
 from odradek.model.errors import ConfigError
 from odradek.values.ddl import DdlError, parsed_ddl, quoted
+from odradek.values.formats.kafka_format import KAFKA_NUMBERS
+from odradek.values.formats.record_format import has_other_keys
 
 FORMATS: Final = ("json", "kafka", "csv")
+_OF_KAFKA: Final = (*KAFKA_NUMBERS, "STRING", "BYTES")
+_NOT_READ: Final = {"json": ("TIME", "VOID"), "csv": ("VARCHAR", "CHAR", "CHARACTER")}
+"""Types that Spark does not read in a format, by their first word: bare ones in JSON."""
+_NOT_IN_CSV: Final = ("ARRAY", "MAP", "STRUCT", "BYTES", "NULL", "VARIANT")
 
 
 class SchemaFormat(Protocol):
@@ -51,9 +59,68 @@ class DeclaredSchema:
         return ", ".join(f"{quoted(name)} {kind}" for name, kind in self.fields)
 
     @property
+    def typed_fields(self) -> list[TypedField]:
+        """The fields with their types, without NOT NULL and comments."""
+        fields = parsed_ddl(self.ddl).fields or ()
+        return [
+            TypedField(field.name, field.kind, None if field.type is None else field.type.kind)
+            for field in fields
+        ]
+
+    @property
     def text(self) -> str:
         """The schema in readable form: a bare type, or the fields."""
         return self.fields[0][1] if self.bare else ", ".join(f"{name} {kind}" for name, kind in self.fields)
+
+
+def is_bare(fields: Sequence[TypedField], role: str) -> bool:
+    """Tells whether a written key or value has nothing around it: a key of one column, and a value with the name `value`."""
+    return len(fields) == 1 and (role == "key" or fields[0].name == "value")
+
+
+class TypedField(NamedTuple):
+    """A field of a key or a value.
+
+    `ddl`: its type as text. `kind`: that of a `SqlType`; None for a type that only Spark has.
+    """
+
+    name: str
+    ddl: str
+    kind: str | None
+
+
+def check_holds(
+    form: Format, fields: Sequence[TypedField], role: str, *, bare: bool, where: str = ""
+) -> None:
+    """Raises ConfigError for fields that a format cannot hold. `where`: the beginning of the error."""
+    names = [field.name for field in fields]
+    if not isinstance(form, str):
+        known = [field.name for field in parsed_ddl(form.ddl).fields or ()]
+        strange = [name for name in names if name not in known]
+        if form.is_record and strange:
+            raise ConfigError(
+                f"{where}{form.name} has no field {', '.join(strange)}; it has {', '.join(known)}"
+            )
+        if not form.is_record and len(names) != 1:
+            raise ConfigError(f"{where}{form.name} is one bare value, and the columns are {', '.join(names)}")
+    elif form == "kafka":
+        if not bare:
+            raise ConfigError(
+                f"{where}{role}_format='kafka' is for one bare value; {role} has {', '.join(names)}: write"
+                f" {role}_format='json'"
+            )
+        (field,) = fields
+        if field.kind not in _OF_KAFKA:
+            raise ConfigError(
+                f"{where}{role}_format='kafka' holds what a serializer of Kafka has: STRING, BINARY, SMALLINT, INT, BIGINT,"
+                f" FLOAT and DOUBLE, not {field.ddl}: write {role}_format='json'"
+            )
+    elif form == "csv":
+        for field in fields:
+            if (field.kind or field.ddl.upper()) in _NOT_IN_CSV:
+                raise ConfigError(
+                    f"{where}{role}_format='csv' holds no {field.ddl}, which {field.name} is: write {role}_format='json'"
+                )
 
 
 def checked_format(form: Format, role: str) -> Format:
@@ -78,10 +145,12 @@ def declared(text: str | None, role: str, form: Format = "json") -> DeclaredSche
     checked_format(form, role)
     checked_ddl(text, role)
     if isinstance(form, str):
-        return _declared("BINARY" if text is None else text, role, form)
+        schema = parsed_schema("BINARY" if text is None else text, role, form)
+        _check_reads(schema, role)
+        return schema
     if text is not None:
         raise ConfigError(f"{role}={text!r} and the schema of {form.name}: give one of them")
-    return _declared(form.ddl, role, form)
+    return parsed_schema(form.ddl, role, form)
 
 
 _DDL_OF: Final = {
@@ -119,10 +188,29 @@ def checked_schema(text: Any, method: str) -> None:
         raise ConfigError(
             f"{method}: schema= is the type of the result, such as 'BIGINT' or 'n INT, name STRING'"
         )
-    _declared(text, "schema", "json")
+    parsed_schema(text, "schema")
 
 
-def _declared(text: str, role: str, form: Format) -> DeclaredSchema:
+def _check_reads(schema: DeclaredSchema, role: str) -> None:
+    """Raises ConfigError for fields that Spark does not read from text in this format."""
+    if not isinstance(schema.format, str):
+        return
+    for name, kind in schema.fields:
+        word = re.match(r"[A-Za-z]*", kind)[0].upper()  # type: ignore[index]
+        unread = word in _NOT_READ.get(schema.format, ()) and (schema.format == "csv" or schema.bare)
+        if schema.format == "json" and schema.bare:
+            simple = parsed_ddl(kind).type
+            unread |= simple is not None and has_other_keys(simple)
+        if unread:
+            raise ConfigError(
+                f"{role}_format={schema.format!r} reads no {kind}, which {name} is: declare it as STRING, and CAST it"
+            )
+
+
+def parsed_schema(text: str, role: str, form: Format = "json") -> DeclaredSchema:
+    """Parses DDL, such as the schema that a processor is given. ConfigError for what is none, and for what the format cannot
+    hold.
+    """
     try:
         ddl = parsed_ddl(text)
     except DdlError as error:
@@ -130,6 +218,8 @@ def _declared(text: str, role: str, form: Format) -> DeclaredSchema:
             f"{role}={text!r}: {error}; write a type, or fields such as 'id BIGINT, name STRING'"
         ) from None
     if ddl.fields is None:
+        kind = None if ddl.type is None else ddl.type.kind
+        check_holds(form, [TypedField(role, ddl.kind, kind)], role, bare=True)
         return DeclaredSchema(fields=((role, ddl.kind),), bare=True, format=form)
     names = [field.name.lower() for field in ddl.fields]
     for name in names:
@@ -140,4 +230,6 @@ def _declared(text: str, role: str, form: Format) -> DeclaredSchema:
                 f"{role}={text!r}: names that begin with __ are not for columns, nor is an empty one"
             )
     fields = tuple((field.name, f"{field.kind} {field.rest}".rstrip()) for field in ddl.fields)
-    return DeclaredSchema(fields=fields, bare=role == "key" and len(fields) == 1, format=form)
+    schema = DeclaredSchema(fields=fields, bare=role == "key" and len(fields) == 1, format=form)
+    check_holds(form, schema.typed_fields, role, bare=schema.bare)
+    return schema

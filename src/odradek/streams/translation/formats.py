@@ -23,9 +23,9 @@ from pyspark.sql.types import (
     StructType,
 )
 
-from odradek.model.errors import ConfigError, OdradekError
+from odradek.model.errors import OdradekError
 from odradek.spark.rows.json_text import json_value
-from odradek.streams.plan.schemas import DeclaredSchema, Format, SchemaFormat
+from odradek.streams.plan.schemas import DeclaredSchema, Format, SchemaFormat, TypedField
 from odradek.streams.translation.frames import struct_type
 from odradek.values.ddl import parsed_ddl
 from odradek.values.formats.kafka_format import KAFKA_NUMBERS, KafkaNumber
@@ -84,15 +84,11 @@ def decoded(schema: DeclaredSchema, role: str) -> Decoded:
     if schema.format == "csv":
         return _from_csv(column, schema)
     if not schema.bare:
-        if schema.format == "kafka":
-            raise ConfigError(
-                f"{role}_format='kafka' is for one bare value; {role} has {', '.join(schema.names)}"
-            )
         return Decoded(column)
     kind = _bare(schema)
     problem = None
     if schema.format == "kafka":
-        value, problem = _from_kafka(column, kind, role)
+        value, problem = _from_kafka(column, kind)
     elif isinstance(kind, _NESTED):
         value, is_wrong = json_value(column, kind, _JSON)
         problem = sf.when(is_wrong, _not(f"JSON of {schema.ddl}"))
@@ -118,13 +114,13 @@ def _from_csv(column: Column, schema: DeclaredSchema) -> Decoded:
     return Decoded(sf.when(column.isNotNull() & ~wrong, struct), sf.when(wrong, _not(f"CSV of {schema.ddl}")))
 
 
-def _from_kafka(column: Column, kind: DataType, role: str) -> tuple[Column, Column | None]:
+def _from_kafka(column: Column, kind: DataType) -> tuple[Column, Column | None]:
     if isinstance(kind, BinaryType):
         return column, None
     if isinstance(kind, StringType):
         text = sf.try_validate_utf8(column.cast("string"))
         return text, sf.when(text.isNull() & column.isNotNull(), _not("text in UTF-8"))
-    size = _kafka_number(kind, f"{role}_format='kafka' reads").size_bytes
+    size = _kafka_number(kind).size_bytes
     fits = sf.octet_length(column) == size
     data = sf.when(fits, column)
     length = sf.concat(
@@ -141,18 +137,30 @@ def _from_kafka(column: Column, kind: DataType, role: str) -> tuple[Column, Colu
 
 def kafka_number(kind: DataType) -> KafkaNumber | None:
     """Returns the serializer of Kafka for numbers of a type; None for all others."""
-    simple = None if isinstance(kind, _NESTED) else parsed_ddl(kind.simpleString()).type
-    return None if simple is None else KAFKA_NUMBERS.get(simple.kind)
+    return KAFKA_NUMBERS.get(_kind_of(kind) or "")
 
 
-def _kafka_number(kind: DataType, who: str) -> KafkaNumber:
+def _kafka_number(kind: DataType) -> KafkaNumber:
     number = kafka_number(kind)
-    if number is None:
-        raise ConfigError(
-            f"{who} what a serializer of Kafka has: STRING, BINARY, SMALLINT, INT, BIGINT, FLOAT and DOUBLE,"
-            f" not {kind.simpleString()}"
-        )
+    assert number is not None, f"the plan allows no {kind.simpleString()}"
     return number
+
+
+def typed_fields(struct: StructType) -> list[TypedField]:
+    """Returns the fields of a struct, as the plan's checks take them."""
+    return [
+        TypedField(field.name, field.dataType.simpleString().upper(), _kind_of(field.dataType))
+        for field in struct.fields
+    ]
+
+
+def _kind_of(kind: DataType) -> str | None:
+    """Returns the kind of the `SqlType` for a type of Spark; None where there is none."""
+    for nested in _NESTED:
+        if isinstance(kind, nested):
+            return nested.typeName().upper()
+    simple = parsed_ddl(kind.simpleString()).type
+    return None if simple is None else simple.kind
 
 
 def _floats_of(size: int) -> Callable[[pa.Array], pa.Array]:
@@ -245,23 +253,21 @@ def _problem(name: str, error: Exception) -> str:
 
 
 def encoded(struct: str, kind: StructType, form: Format, *, bare: bool) -> Column:
-    """Returns the bytes of a struct. Null stays null."""
+    """Returns the bytes of a struct that the format holds (`check_holds`). Null stays null."""
     column = sf.col(struct)
     if not isinstance(form, str):
         return _with_schema(column, kind, form)
     if not bare:
-        if form == "kafka":
-            raise ConfigError(
-                f"the format 'kafka' is for one bare value, not for {', '.join(kind.fieldNames())}"
-            )
         text = sf.to_csv(column, _CSV) if form == "csv" else sf.to_json(column, {"ignoreNullFields": "false"})
         return sf.when(column.isNotNull(), text.cast("binary"))
     (field,) = kind.fields
     value = column.getField(field.name)
+    if form == "csv":
+        return sf.when(value.isNotNull(), sf.to_csv(column, _CSV).cast("binary"))
     if isinstance(field.dataType, (StringType, BinaryType)):
         return value.cast("binary")
     if form == "kafka":
-        size = _kafka_number(field.dataType, "the format 'kafka' writes").size_bytes
+        size = _kafka_number(field.dataType).size_bytes
         if isinstance(field.dataType, (FloatType, DoubleType)):
             return arrow_column(_bytes_of_floats(size), BinaryType(), value)
         return sf.unhex(sf.right(sf.lpad(sf.hex(value.cast("bigint")), 16, "0"), sf.lit(2 * size)))
@@ -272,15 +278,7 @@ def encoded(struct: str, kind: StructType, form: Format, *, bare: bool) -> Colum
 
 def _with_schema(column: Column, kind: StructType, form: SchemaFormat) -> Column:
     if form.is_record:
-        known = struct_type(form.ddl).fieldNames()
-        strange = [name for name in kind.fieldNames() if name not in known]
-        if strange:
-            raise ConfigError(f"{form.name} has no field {', '.join(strange)}; it has {', '.join(known)}")
         return arrow_column(encoder(form), BinaryType(), column)
-    if len(kind.fields) != 1:
-        raise ConfigError(
-            f"{form.name} is one bare value, and the columns are {', '.join(kind.fieldNames())}"
-        )
     return arrow_column(encoder(form), BinaryType(), column.getField(kind.fields[0].name))
 
 

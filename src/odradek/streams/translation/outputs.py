@@ -20,8 +20,9 @@ from pyspark.sql.types import BooleanType, StructType
 from odradek.spark.writing.outgoing import PACKED, RowFormat
 from odradek.spark.writing.outgoing_rows import outgoing_rows
 from odradek.streams.plan.operators import TopicSink
+from odradek.streams.plan.schemas import check_holds, is_bare
 from odradek.streams.processors.python_values import values_of
-from odradek.streams.translation.formats import encoded
+from odradek.streams.translation.formats import encoded, typed_fields
 from odradek.streams.translation.frames import (
     HEADERS,
     KEPT,
@@ -53,9 +54,15 @@ def outgoing(sink: TopicSink, frame: RecordFrame) -> DataFrame:
     key, value = kinds["__key"], kinds["__value"]
     assert isinstance(key, StructType)
     assert isinstance(value, StructType)
+    written = (("key", key, sink.key_format), ("value", value, sink.value_format))
+    for role, struct, form in written:
+        fields = typed_fields(struct)
+        check_holds(form, fields, role, bare=is_bare(fields, role), where=f"output {sink.name}: ")
     return rows.select(
-        encoded("__key", key, sink.key_format, bare=len(key.fields) == 1).alias("key"),
-        encoded("__value", value, sink.value_format, bare=value.fieldNames() == ["value"]).alias("value"),
+        *(
+            encoded(f"__{role}", struct, form, bare=is_bare(typed_fields(struct), role)).alias(role)
+            for role, struct, form in written
+        ),
         topic.cast("string").alias("topic"),
         sf.timestamp_millis("__timestamp").alias("timestamp"),
         sf.coalesce("__headers", sf.array().cast(HEADERS)).alias("headers"),

@@ -136,16 +136,17 @@ def _codec(info: FormatInfo, columns: tuple[FormatColumn, ...], *, is_key: bool)
 def check_map_keys(form: RecordFormat) -> None:
     """Raises SqlError for a MAP whose entries the format cannot name: JSON and its relatives name them with texts."""
     for column in form.columns:
-        if form.name in _TEXT_KEYS and _has_other_keys(column.type):
+        if form.name in _TEXT_KEYS and has_other_keys(column.type):
             raise SqlError(
                 f"{form.name} only supports MAP types with STRING keys, column: `{column.name}` {column.type}",
                 hint="Write MAP<STRING, …>.",
             )
 
 
-def _has_other_keys(kind: SqlType) -> bool:
+def has_other_keys(kind: SqlType) -> bool:
+    """Tells whether a type is a MAP whose keys are no texts, or has one in it."""
     inner = [*kind.parts, *(field for _, field in kind.fields)]
-    return (kind.kind == "MAP" and kind.map_key.kind != "STRING") or any(map(_has_other_keys, inner))
+    return (kind.kind == "MAP" and kind.map_key.kind != "STRING") or any(map(has_other_keys, inner))
 
 
 def check_format(name: str) -> None:
