@@ -4,15 +4,16 @@ from __future__ import annotations
 
 import os
 import shutil
-import signal
-import subprocess
 import sys
 import tempfile
-import threading
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from types import TracebackType
 from typing import Protocol, Self
+
+from odradek.cli.serving.broker_processes import BrokerProcess, BrokerTerms
+from odradek.model.errors import OdradekError
 
 START_SECONDS_MAX = 600.0
 STOP_SECONDS_MAX = 15.0
@@ -63,29 +64,42 @@ class OdradekNode:
     """A running `odradek serve`; use it as a context manager.
 
     `settings` are broker settings by Kafka's names. Without a `port` the first start chooses one, and later ones
-    keep it.
+    keep it. `prefix`: a command that runs the broker as the same process, such as `prlimit`.
     """
 
     name = "Odradek"
 
     def __init__(
-        self, *, settings: Mapping[str, str] | None = None, directory: Path | None = None, port: int = 0
+        self,
+        *,
+        settings: Mapping[str, str] | None = None,
+        directory: Path | None = None,
+        port: int = 0,
+        prefix: Sequence[str] = (),
     ) -> None:
         self.settings = dict(settings or {})
         self._own_directory = directory is None
         self.directory = directory or Path(tempfile.mkdtemp(prefix="odradek-node-"))
-        self._process: subprocess.Popen[str] | None = None
-        self._address = f"127.0.0.1:{port}"
+        self._broker = BrokerProcess(
+            BrokerTerms(
+                node_id=1,
+                directory=self.directory,
+                listen=f"127.0.0.1:{port}",
+                log_file=self.log_file,
+                apart=True,
+                prefix=prefix,
+            )
+        )
 
     @property
     def bootstrap(self) -> str:
-        return self._address
+        return self._broker.address or self._broker.terms.listen
 
     @property
     def pid(self) -> int:
-        if self._process is None:
+        if self._broker.pid is None:
             raise RuntimeError("the node is not running")
-        return self._process.pid
+        return self._broker.pid
 
     @property
     def log_file(self) -> Path:
@@ -116,68 +130,38 @@ class OdradekNode:
 
     def launch(self) -> None:
         """Start the process and return at once."""
-        pairs = [part for key, value in self.settings.items() for part in ("--set", f"{key}={value}")]
-        with self.log_file.open("ab") as log:
-            self._process = subprocess.Popen(
-                serve_command("--data", str(self.data_directory), "--listen", self._address, *pairs),
-                stdin=subprocess.DEVNULL,
-                stdout=subprocess.PIPE,
-                stderr=log,
-                env=serve_environment(),
-                start_new_session=True,
-                text=True,
-            )
+        node_id = int(self.settings.get("node.id") or self.settings.get("broker.id") or 1)
+        data = ("--data", str(self.data_directory))
+        self._broker.terms = replace(
+            self._broker.terms, node_id=node_id, settings=dict(self.settings), options=data
+        )
+        self._broker.start()
 
     def wait_until_ready(self) -> None:
         """Return when the broker has printed the address at which it accepts connections."""
-        process = self._process
-        if process is None or process.stdout is None:
-            raise RuntimeError("launch the node first")
-        overdue = threading.Timer(START_SECONDS_MAX, process.kill)
-        overdue.start()
         try:
-            for line in process.stdout:
-                if line.startswith("ready "):
-                    self._address = line.split()[1]
-                    return
-        finally:
-            overdue.cancel()
-        process.wait()
-        raise BrokerDidNotStartError(self.log_file.read_text(encoding="utf-8", errors="replace")[-2000:])
+            self._broker.wait_until_ready(START_SECONDS_MAX)
+        except OdradekError:
+            text = self.log_file.read_text(encoding="utf-8", errors="replace")
+            raise BrokerDidNotStartError(text[-2000:]) from None
 
     def stop(self) -> None:
         """SIGTERM, then SIGKILL when that is not enough; removes the directory if it is the node's own."""
-        process, self._process = self._process, None
-        if process is not None:
-            if process.poll() is None:
-                process.send_signal(signal.SIGTERM)
-                try:
-                    process.wait(STOP_SECONDS_MAX)
-                except subprocess.TimeoutExpired:
-                    process.kill()
-            process.wait()
-            if process.stdout is not None:
-                process.stdout.close()
+        self._broker.stop(STOP_SECONDS_MAX)
+        self._broker.release_port()
         if self._own_directory:
             shutil.rmtree(self.directory, ignore_errors=True)
 
     def terminate(self) -> int:
         """SIGTERM and the exit code; the data stays for a later `start`."""
-        return self._end(signal.SIGTERM)
+        code = self._broker.stop(STOP_SECONDS_MAX)
+        if code is None:
+            raise RuntimeError("the node is not running")
+        return code
 
     def kill(self) -> None:
         """SIGKILL, as a crash would; the data stays for a later `start`."""
-        self._end(signal.SIGKILL)
-
-    def _end(self, number: signal.Signals) -> int:
-        process, self._process = self._process, None
-        if process is None:
-            raise RuntimeError("the node is not running")
-        process.send_signal(number)
-        code = process.wait(STOP_SECONDS_MAX)
-        if process.stdout is not None:
-            process.stdout.close()
-        return code
+        self._broker.kill()
 
     def __enter__(self) -> Self:
         return self.start()

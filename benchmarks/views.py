@@ -19,7 +19,6 @@ import json
 import os
 import random
 import statistics
-import subprocess
 import sys
 import tempfile
 import time
@@ -28,6 +27,8 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, Final
+
+from tests.kit.commands import RunningCommand
 
 from benchmarks.odradek_node import OdradekNode, serve_environment
 from benchmarks.watch import PeakMemory, cpu_seconds
@@ -121,17 +122,8 @@ def _opened(node: OdradekNode, key_count: int, directory: Path | None) -> dict[s
 def served(node: OdradekNode, directory: str) -> Iterator[str]:
     """`odradek table serve` with the topic, in a process of its own; its URL."""
     words = ["table", "serve", TOPIC, "--dir", directory, "--listen", "127.0.0.1:0", "-b", node.bootstrap]
-    with subprocess.Popen(
-        [sys.executable, "-m", "odradek.cli.main", *words],
-        stdout=subprocess.PIPE,
-        text=True,
-        env=serve_environment(),
-    ) as server:
-        try:
-            assert server.stdout is not None
-            yield server.stdout.readline().removeprefix("ready ").strip()
-        finally:
-            server.terminate()
+    with RunningCommand(*words, environment=serve_environment()) as server:
+        yield server.address
 
 
 def _over_http(

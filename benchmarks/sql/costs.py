@@ -21,7 +21,6 @@ import json
 import os
 import random
 import statistics
-import subprocess
 import sys
 import tempfile
 import time
@@ -33,6 +32,7 @@ from pathlib import Path
 from typing import Any, Final
 
 import psutil
+from tests.kit.commands import RunningCommand
 
 from benchmarks.odradek_node import OdradekNode, serve_environment
 from benchmarks.views import PARTITIONS, TOPIC, fill, key
@@ -91,23 +91,11 @@ def main() -> None:
 def serving(
     servers: str, directory: str, *, awake_count: int | None = None
 ) -> Iterator[tuple[RestClient, psutil.Process]]:
-    words = [sys.executable, "-m", "odradek.cli.main", "sql", "serve", "--listen", "127.0.0.1:0"]
-    words += ["--bootstrap", servers, "--data", directory]
+    words = ["sql", "serve", "--listen", "127.0.0.1:0", "--bootstrap", servers, "--data", directory]
     words += [] if awake_count is None else ["--set", f"odradek.sql.awake.queries={awake_count}"]
-    with (Path(directory) / "server.log").open("w") as log:
-        server = subprocess.Popen(
-            words, stdout=subprocess.PIPE, stderr=log, text=True, env=serve_environment()
-        )
-    assert server.stdout is not None
-    try:
-        line = server.stdout.readline()
-        if not line.startswith("ready "):
-            raise SystemExit("the SQL server did not start")
-        yield RestClient(url=line.split()[1], timeout_s=PATIENCE_S), psutil.Process(server.pid)
-    finally:
-        server.terminate()
-        server.wait(_STOP_S)
-        server.stdout.close()
+    log_file = Path(directory) / "server.log"
+    with RunningCommand(*words, log_file=log_file, environment=serve_environment()) as server:
+        yield RestClient(url=server.address, timeout_s=PATIENCE_S), psutil.Process(server.pid)
 
 
 def _family(server: psutil.Process) -> list[psutil.Process]:

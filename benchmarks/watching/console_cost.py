@@ -13,8 +13,6 @@ from __future__ import annotations
 import argparse
 import signal
 import statistics
-import subprocess
-import sys
 import threading
 import time
 import urllib.request
@@ -23,6 +21,7 @@ from contextlib import contextmanager
 from typing import NamedTuple
 
 import psutil
+from tests.kit.commands import RunningCommand
 
 from benchmarks.load import create_topic, delete_topic, run_producer
 from benchmarks.odradek_node import OdradekNode, serve_environment
@@ -45,24 +44,12 @@ class Round(NamedTuple):
 @contextmanager
 def console_of(bootstrap: str) -> Iterator[tuple[psutil.Process, str]]:
     """Yields the console's process and its address."""
-    words = ["console", "--bootstrap", bootstrap, "--listen", "127.0.0.1:0"]
-    process = subprocess.Popen(
-        [sys.executable, "-m", "odradek.cli.main", *words],
-        stdout=subprocess.PIPE,
-        text=True,
-        env=serve_environment(),
-    )
-    assert process.stdout is not None
-    try:
-        line = process.stdout.readline()
-        if not line.startswith("ready "):
-            raise SystemExit("the console did not start")
-        yield psutil.Process(process.pid), line.split()[1]
-    finally:
-        process.send_signal(signal.SIGCONT)
-        process.terminate()
-        process.wait(30)
-        process.stdout.close()
+    words = ("console", "--bootstrap", bootstrap, "--listen", "127.0.0.1:0")
+    with RunningCommand(*words, environment=serve_environment()) as console:
+        try:
+            yield psutil.Process(console.pid), console.address
+        finally:
+            console.process.send_signal(signal.SIGCONT)
 
 
 def cpu_s(process: psutil.Process) -> float:

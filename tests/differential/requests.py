@@ -114,7 +114,7 @@ def with_field(data: bytearray, position: int, layout: str, value: int, *, crc: 
 def fetch(
     name: str, offset: int, *, partition: int = 0, epoch: int = -1, last_epoch: int = -1, **more: Any
 ) -> FetchRequest:
-    """Without a session, by name (version 12 and below)."""
+    """Makes a fetch without a session, by the topic's name (version 12 and below)."""
     wanted = FetchPartition(
         partition=partition,
         fetch_offset=offset,

@@ -29,7 +29,7 @@ class ClientThread(ABC):
         self._stopping.set()
 
     def finish(self, timeout_s: float) -> str | None:
-        """Where it hangs, if it did not end in time."""
+        """Returns where the client hangs; None if it ended in time."""
         self.stop()
         self._thread.join(timeout_s)
         return thread_position(self._thread)

@@ -30,7 +30,7 @@ class Commits:
                 self._least[group, partition] = max(self._least.get((group, partition), 0), offset)
 
     def expected(self) -> dict[tuple[str, int], int]:
-        """To be asked for before a question."""
+        """Returns the offsets that a broker must know. Call it before the broker is asked."""
         with self._lock:
             return dict(self._least)
 

@@ -1,4 +1,4 @@
-"""Those who work beside the ledger, each replaced by another when its client library stands still."""
+"""Clients that work beside the ledger. One whose library stands still is replaced by another."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ class Worker(Protocol):
     def start(self) -> None: ...
     def stop(self) -> None: ...
     def finish(self, timeout_s: float) -> str | None:
-        """Where it hangs, if it did not end in time."""
+        """Returns where the client hangs; None if it ended in time."""
 
 
 class Crew:

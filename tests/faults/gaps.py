@@ -14,7 +14,7 @@ _EARLY_S: Final = 0.1
 
 @dataclass(frozen=True, slots=True)
 class Gap:
-    """Between two answers that a client got."""
+    """The time between two answers that a client got."""
 
     began: float
     ended: float
@@ -25,7 +25,7 @@ class Gap:
 
 
 class Watch:
-    """Of one client: call `answered` with each answer."""
+    """Measures the gaps of one client: call `answered` with each answer."""
 
     def __init__(self) -> None:
         self._last = time.monotonic()

@@ -141,7 +141,7 @@ class Places:
             self.heal()
 
     def links_to_cluster(self, victim: int) -> list[tuple[int, str]]:
-        """Between this broker and the others, both ways, and to ZooKeeper: clients still reach it."""
+        """Returns the links between a broker and the others, both ways, and to ZooKeeper: clients still reach it."""
         return self._links("from brokers", victim, victim) + self._links("from ZooKeeper", victim, victim)
 
     def _links(self, kind: str, victim: int, other: int) -> list[tuple[int, str]]:

@@ -178,7 +178,7 @@ def _stop_short(nemesis: Nemesis) -> str:
 
 
 def _stop_long(nemesis: Nemesis) -> str:
-    """Longer than its session: others take over, and it wakes up as a zombie."""
+    """Stops a broker for longer than its session: others take over, and it wakes up as a zombie."""
     who, broker = nemesis.victim()
     with _stopped(broker):
         nemesis.pause(1.2 * nemesis.session_seconds, 2.0 * nemesis.session_seconds)

@@ -43,7 +43,7 @@ class Terms:
     zookeeper: bool = False
     """Coordinated by a real ZooKeeper, which suffers, too."""
     full: bool = False
-    """With every fault that this machine allows: clocks that jump, a disk that fills up."""
+    """The run has every fault that this machine allows: clocks that jump, a disk that fills up."""
     work_per_second: int = 60
     """Records for the copiers and the group, which go on beside the ledger; 0: without them."""
     secured: bool = False
@@ -69,7 +69,7 @@ class Result:
     differing: list[str] = field(default_factory=list)
     work: WorkFindings | None = None
     access: AccessFindings | None = None
-    """Of a secured cluster."""
+    """The findings about access rules of a secured cluster."""
     absent: dict[str, str] = field(default_factory=dict)
 
     @property
@@ -161,7 +161,7 @@ def run(terms: Terms, directory: Path, *, tell: Callable[[str], None] = lambda l
 
 
 def _live(site: Site, terms: Terms, run_result: Result, tell: Callable[[str], None]) -> None:
-    """From the start of the brokers to their end."""
+    """Runs the clients and the faults, from the start of the brokers to their end."""
     with site.fleet:
         clients = site.clients
         if terms.secured:

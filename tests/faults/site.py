@@ -16,8 +16,9 @@ from tests.faults.disks import SmallDisk
 from tests.faults.namespaces import ZOOKEEPER_ADDRESS, Places
 from tests.faults.nemesis import Nemesis, revive, wait_for
 from tests.faults.sessions import Sessions
+from tests.kit.cluster import cluster
 
-from odradek.cli.serving.broker_processes import BrokerProcess, Fleet
+from odradek.cli.serving.broker_processes import BrokerTerms, Fleet
 from odradek.model.errors import OdradekError
 from odradek.testing.zookeeper import ZooKeeperServer
 
@@ -26,15 +27,7 @@ _SMALL_DISK: Final = 3
 _ROOT: Final = "/odradek"
 _JUMPS: Final = (-1500, -60, 60, 1500)
 _BACK_SECONDS: Final = 30.0
-_SETTINGS: Final = {
-    "default.replication.factor": "3",
-    "min.insync.replicas": "2",
-    "offsets.topic.replication.factor": "3",
-    "transaction.state.log.replication.factor": "3",
-    "transaction.state.log.min.isr": "2",
-    "replica.lag.time.max.ms": "3000",
-    "auto.create.topics.enable": "false",
-}
+_SETTINGS: Final = {"replica.lag.time.max.ms": "3000", "auto.create.topics.enable": "false"}
 
 
 @dataclass(slots=True)
@@ -48,7 +41,7 @@ class Site:
     clocks: Clocks | None = None
     disk: SmallDisk | None = None
     certificates: Certificates | None = None
-    """Of a site with TLS, logins and access rules."""
+    """The certificates of a site with TLS, logins and access rules; None: of another site."""
     absent: dict[str, str] = field(default_factory=dict)
     """Faults that there cannot be here, and why."""
 
@@ -81,8 +74,7 @@ class Site:
             settings["zookeeper.session.timeout.ms"] = session_ms
         if full and clocks.absent() is None:
             site.clocks = Clocks(directory / "clocks")
-        fleet = Fleet.plan(BROKERS, directory, settings=settings)
-        site.fleet = Fleet([site._placed(broker) for broker in fleet.brokers])
+        site.fleet = cluster(directory, settings, brokers=BROKERS, in_sync=2, each=site._placed)
         if full and disks.absent() is None:
             home = site.fleet.broker(_SMALL_DISK).terms.directory
             site.disk = ending.enter_context(SmallDisk(home))
@@ -101,14 +93,14 @@ class Site:
             return ["127.0.0.1"]
         return [self.places.address(node_id) for node_id in range(1, BROKERS + 1)]
 
-    def _placed(self, broker: BrokerProcess) -> BrokerProcess:
-        terms, node_id = broker.terms, broker.node_id
+    def _placed(self, terms: BrokerTerms) -> BrokerTerms:
+        node_id = terms.node_id
         if self.places is not None:
             listen = f"{self.places.address(node_id)}:9092"
             terms = replace(terms, listen=listen, prefix=self.places.prefix(node_id))
         if self.clocks is not None:
             terms = replace(terms, prefix=[*terms.prefix, *self.clocks.prefix(node_id)])
-        return BrokerProcess(terms)
+        return terms
 
     def _note_absent(self, full: bool) -> None:
         if self.zookeeper is None:
@@ -149,7 +141,7 @@ class Site:
         return what
 
     def _cut_off_long(self, nemesis: Nemesis) -> str:
-        """From the other brokers and from ZooKeeper, not from the clients, who go on asking it."""
+        """Cuts a broker off from the others and from ZooKeeper, not from the clients, which go on asking it."""
         assert self.places is not None
         who, broker = nemesis.victim()
         with self.places.without(self.places.links_to_cluster(broker.node_id)):

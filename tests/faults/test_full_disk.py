@@ -10,10 +10,10 @@ import pytest
 from click.testing import CliRunner
 from tests.faults import disks
 from tests.faults.disks import SmallDisk
+from tests.kit.cluster import cluster
 from tests.kit.waiting import eventually
 
-from odradek.cli.cluster.cluster import cluster
-from odradek.cli.serving.broker_processes import Fleet
+from odradek.cli.cluster.cluster import cluster as cluster_command
 from odradek.client import Admin, Consumer, NewTopic, Producer
 from odradek.registry.space_reserve import RESERVE_BYTES, RESERVE_NAME
 
@@ -27,7 +27,7 @@ def test_acks_all_goes_on_while_the_disk_with_the_registry_is_full(tmp_path: Pat
     home = tmp_path / "broker-1"
     registry = home / "registry"
     settings = {"odradek.registry.dir": str(registry), "log.retention.check.interval.ms": "1000"}
-    fleet = Fleet.plan(3, tmp_path, settings=settings)
+    fleet = cluster(tmp_path, settings)
     with SmallDisk(home) as disk, fleet, Admin(bootstrap_servers=fleet.bootstrap) as admin:
         reserve = registry / RESERVE_NAME
         eventually(lambda: reserve.exists() and reserve.stat().st_size == RESERVE_BYTES)
@@ -64,7 +64,9 @@ def test_acks_all_goes_on_while_the_disk_with_the_registry_is_full(tmp_path: Pat
                 produce(90)
                 eventually(lambda: not any(1 in isr for isr in isrs()))
                 produce(90)
-                shown = CliRunner().invoke(cluster, ["status", "--bootstrap", fleet.bootstrap, "--json"])
+                shown = CliRunner().invoke(
+                    cluster_command, ["status", "--bootstrap", fleet.bootstrap, "--json"]
+                )
                 assert shown.exit_code == 0, shown.output
                 full = [row for row in json.loads(shown.output)["disks"] if row["state"] == "full"]
                 assert [(row["broker"], row["path"]) for row in full] == [(1, str(home))]

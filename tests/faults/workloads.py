@@ -39,7 +39,7 @@ class WorkFindings:
     """Errors that the clients got, and that they outlived."""
     seconds_to_catch_up: float = 0.0
     replaced: list[str] = field(default_factory=list)
-    """Whose client library stood still (`standstill.py`)."""
+    """The clients whose library stood still (`standstill.py`)."""
 
     @property
     def is_clean(self) -> bool:
@@ -107,7 +107,7 @@ class Workloads:
 
     @property
     def replaced(self) -> list[str]:
-        """Whose client library stood still so far."""
+        """The clients whose library stood still so far."""
         return self._crew.replaced
 
     def start(self) -> None:

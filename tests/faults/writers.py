@@ -33,7 +33,7 @@ class Writer:
         self.name = name
         self.ledger = Ledger()
         self.failures: list[str] = []
-        """Of records that the client gave up."""
+        """The errors of records that the client gave up."""
         self.broken: str | None = None
         """What ended the writer itself: an idempotent producer gives up altogether where order or number are in doubt."""
         self.watch = Watch()

@@ -13,13 +13,14 @@ import socket
 import struct
 import subprocess
 import sys
-import tempfile
 import threading
 import time
-from pathlib import Path
-from typing import Final, Self
+from typing import Final
 
+from benchmarks.odradek_node import OdradekNode
 from tests.hostile.frames import ATTACKS, PARTITION_COUNT, TOPIC, framed
+from tests.kit.blocking_wire import parse_address
+from tests.kit.cluster import peak_memory_bytes
 from tests.kit.frames import receive_frame
 
 from odradek.protocol.messages.data.produce import PartitionProduceData, ProduceRequest, TopicProduceData
@@ -48,10 +49,11 @@ def main(arguments: list[str]) -> None:
 
 def _report(name: str, seconds_max: float) -> None:
     attack = ATTACKS[name]()
-    with tempfile.TemporaryDirectory() as directory, _Broker(Path(directory)) as broker:
-        _exchange(broker.port, _creation())
+    with OdradekNode() as broker:
+        _, port = parse_address(broker.bootstrap)
+        _exchange(port, _creation())
         client = subprocess.Popen(
-            [sys.executable, "-m", "tests.hostile.neighbour_client", str(broker.port)],
+            [sys.executable, "-m", "tests.hostile.neighbour_client", str(port)],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             text=True,
@@ -61,10 +63,10 @@ def _report(name: str, seconds_max: float) -> None:
         client.stdout.readline()  # it is under way
         time.sleep(_BEFORE_SECONDS)
         started = time.monotonic()
-        outcome = _attacked(broker.port, attack, seconds_max)
+        outcome = _attacked(port, attack, seconds_max)
         seconds = time.monotonic() - started
         time.sleep(_AFTER_SECONDS)
-        rss = broker.rss_bytes_max
+        rss = peak_memory_bytes(broker.pid)
         client.stdin.close()
         latencies = sorted(map(float, client.stdout.read().split()))
         client.wait()
@@ -136,38 +138,6 @@ def produce_frame() -> bytes:
             acks=-1, timeout_ms=30_000, topic_data=[TopicProduceData(name=_QUIET, partition_data=[data])]
         ),
     )
-
-
-class _Broker:
-    """A broker process of its own."""
-
-    def __init__(self, directory: Path) -> None:
-        self._directory = directory
-
-    def __enter__(self) -> Self:
-        command = [
-            Path(sys.executable).with_name("odradek"),
-            *("serve", "--data", self._directory / "data", "--listen", "127.0.0.1:0", "--set", "node.id=1"),
-        ]
-        self._log = (self._directory / "log").open("w")
-        self._process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=self._log, text=True)
-        assert self._process.stdout is not None
-        self.port = int(self._process.stdout.readline().rpartition(":")[2])
-        return self
-
-    @property
-    def rss_bytes_max(self) -> int:
-        status = Path(f"/proc/{self._process.pid}/status").read_text()
-        return next(int(line.split()[1]) * 1024 for line in status.splitlines() if line.startswith("VmHWM"))
-
-    def __exit__(self, *_: object) -> None:
-        self._process.terminate()
-        try:
-            self._process.wait(timeout=20)
-        except subprocess.TimeoutExpired:
-            self._process.kill()
-            self._process.wait()
-        self._log.close()
 
 
 if __name__ == "__main__":

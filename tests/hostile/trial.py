@@ -26,6 +26,7 @@ from tests.hostile.attack import (
 from tests.hostile.figures import MEBIBYTE, Figures, PeakWatch, loop_hold_count
 from tests.hostile.latencies import Bystander, Latencies
 from tests.kit.blocking_wire import BlockingWire, parse_address
+from tests.kit.cluster import cluster
 
 from odradek.cli.serving.broker_processes import Fleet
 
@@ -103,14 +104,9 @@ def _home(attack: Attack, brokers: int, keep: Path | None) -> Iterator[Path]:
 
 
 def _planned(attack: Attack, brokers: int, home: Path) -> Fleet:
-    copies = str(min(brokers, 3))
     settings = {
-        "default.replication.factor": copies,
-        "offsets.topic.replication.factor": copies,
         "offsets.topic.num.partitions": "4",
-        "transaction.state.log.replication.factor": copies,
         "transaction.state.log.num.partitions": "4",
-        "share.coordinator.state.topic.replication.factor": copies,
         "share.coordinator.state.topic.num.partitions": "4",
         "group.initial.rebalance.delay.ms": "0",
         "auto.create.topics.enable": "false",
@@ -118,13 +114,12 @@ def _planned(attack: Attack, brokers: int, home: Path) -> Fleet:
     }
     directories = ",".join(str(home / name) for name in attack.log_directories)
     options = ("--data", directories) if directories else ()
-    fleet = Fleet.plan(brokers, home, settings=settings, options=options)
     prefix = ["env", *(f"{name}={value}" for name, value in heap.environment(home).items())]
     if attack.descriptors is not None:
         prefix += ["sh", "-c", _LIMITED.format(limit=attack.descriptors), "sh"]
-    for broker in fleet.brokers:
-        broker.terms = replace(broker.terms, prefix=prefix)
-    return fleet
+    return cluster(
+        home, settings, brokers=brokers, options=options, each=lambda terms: replace(terms, prefix=prefix)
+    )
 
 
 def _make_topics(fleet: Fleet) -> None:

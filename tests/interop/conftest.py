@@ -22,12 +22,12 @@ if str(_ROOT) not in sys.path:
     sys.path.insert(0, str(_ROOT))
 
 from benchmarks.odradek_node import Node, OdradekNode  # noqa: E402
-from benchmarks.peer import KafkaNode, PeerAbsentError, free_port  # noqa: E402
+from benchmarks.peer import KafkaNode, free_port  # noqa: E402
 from tests.interop import wire  # noqa: E402
 from tests.interop.adapters import CLIENTS, AbsentError, Client, Row  # noqa: E402
 from tests.interop.logins import Lock, LockedNode  # noqa: E402
 from tests.interop.proxy import Proxy  # noqa: E402
-from tests.interop.server import Server  # noqa: E402
+from tests.interop.server import Server, running  # noqa: E402
 
 SECURED = ("admin", "data", "groups", "own_client", "transactions")
 """What Python clients do, and those that share a group with them."""
@@ -108,27 +108,15 @@ def make_node(server_kind: str, lock: Lock | None) -> Callable[..., Node]:
 @pytest.fixture(scope="session")
 def server(server_kind: str, make_node: Callable[..., Node]) -> Iterator[Server]:
     """The broker process that most tests share; they keep apart by using topics of their own."""
-    try:
-        node = make_node(settings=_QUICK_GROUPS | _OWN_SETTINGS.get(server_kind, {})).start()
-    except PeerAbsentError as reason:
-        pytest.skip(f"absent: {reason}")
-    try:
-        yield Server(kind=server_kind, node=node)
-    finally:
-        node.stop()
+    with running(server_kind, make_node, _QUICK_GROUPS | _OWN_SETTINGS.get(server_kind, {})) as started:
+        yield started
 
 
 @pytest.fixture
-def streams_bootstrap(make_node: Callable[..., Node]) -> Iterator[str]:
+def streams_bootstrap(server_kind: str, make_node: Callable[..., Node]) -> Iterator[str]:
     """A broker whose streams groups hear soon of what changes."""
-    try:
-        node = make_node(settings=_STREAMS_GROUPS).start()
-    except PeerAbsentError as reason:
-        pytest.skip(f"absent: {reason}")
-    try:
-        yield node.bootstrap
-    finally:
-        node.stop()
+    with running(server_kind, make_node, _STREAMS_GROUPS) as started:
+        yield started.node.bootstrap
 
 
 @pytest.fixture(autouse=True)

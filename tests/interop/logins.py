@@ -34,7 +34,7 @@ _RESOURCES: Final = {
     AclResourceType.CLUSTER: _CLUSTER,
 }
 _locks: dict[str, Lock] = {}
-"""By the address that clients connect to."""
+"""The lock of each address that clients connect to."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -84,7 +84,7 @@ class Lock:
         }
 
     def client_settings(self, user: str = VISITOR) -> dict[str, Any]:
-        """By the names that librdkafka and our `from_config` share."""
+        """Returns how a user logs in, by the names that librdkafka and our `from_config` share."""
         return {
             "security.protocol": "SASL_SSL",
             "ssl.ca.location": str(self.authority),
@@ -94,7 +94,7 @@ class Lock:
         }
 
     def java_settings(self, user: str = VISITOR) -> dict[str, str]:
-        """By Kafka's names."""
+        """Returns how a user logs in, by Kafka's names."""
         return {
             "security.protocol": "SASL_SSL",
             "ssl.truststore.type": "PEM",
@@ -112,7 +112,7 @@ class Lock:
         return context
 
     def guard(self, address: str) -> None:
-        """From now on clients of `address` log in."""
+        """Makes clients of `address` log in from now on."""
         _locks[address] = self
 
     def allow_visitor(self, address: str) -> None:
@@ -192,7 +192,7 @@ def aiokafka(address: str) -> dict[str, Any]:
 
 
 def java_flags(address: str) -> list[str]:
-    """For Kafka's own tools: the address, and a file that says how to log in there."""
+    """Returns flags for Kafka's own tools: the address, and a file that says how to log in there."""
     lock = lock_of(address)
     return ["--bootstrap-server", address, *(["--command-config", str(lock.java_file)] if lock else [])]
 

@@ -52,7 +52,7 @@ class Proxy:
         return f"127.0.0.1:{self._listener.getsockname()[1]}"
 
     def lose_answers(self, api_key: int, count: int) -> None:
-        """For the next `count` answers to `api_key`: throw the answer away and cut the connection instead."""
+        """Drops the next `count` answers to `api_key`, and cuts the connection instead of each."""
         chosen = threading.Event()
 
         def choose() -> None:

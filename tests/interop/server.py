@@ -4,23 +4,53 @@ from __future__ import annotations
 
 import re
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Literal
 
 import psutil
+import pytest
 from benchmarks.odradek_node import Node
+from benchmarks.peer import PeerAbsentError
 from confluent_kafka.admin import AdminClient, NewTopic
 from tests.interop import logins, wire
+from tests.kit.cluster import peak_memory_bytes
 
 ADMIN_SECONDS_MAX = 20.0
 LOG_SECONDS_MAX = 2.0
 
 
+@contextmanager
+def running(kind: str, make_node: Callable[..., Node], settings: Mapping[str, str]) -> Iterator[Server]:
+    """Yields a broker of the kind under test. Skips tests where there is none of that kind."""
+    try:
+        node = make_node(settings=settings).start()
+    except PeerAbsentError as reason:
+        pytest.skip(f"absent: {reason}")
+    try:
+        yield Server(kind=kind, node=node)
+    finally:
+        node.stop()
+
+
+def share_settings(lock_ms: int) -> dict[str, str]:
+    """Returns settings of a broker whose groups form at once, and whose share groups lock records for so long."""
+    return {
+        "group.initial.rebalance.delay.ms": "100",
+        "offsets.topic.num.partitions": "5",
+        "group.share.record.lock.duration.ms": str(lock_ms),
+        "group.share.min.record.lock.duration.ms": "1000",
+        "share.coordinator.state.topic.num.partitions": "5",
+        "share.coordinator.state.topic.replication.factor": "1",
+        "share.coordinator.state.topic.min.isr": "1",
+    }
+
+
 @dataclass(slots=True, kw_only=True)
 class Server:
-    kind: Literal["odradek", "kafka"]
+    kind: str
+    """`odradek` or `kafka`."""
     node: Node
     log_mark: int = 0
     """Where the log stood when the running test began."""
@@ -56,8 +86,7 @@ class Server:
 
     def peak_memory_bytes(self) -> int:
         """The largest resident size that the process had since `forget_peak_memory`."""
-        status = Path(f"/proc/{self.node.pid}/status").read_text(encoding="ascii")
-        return int(re.search(r"VmHWM:\s+(\d+) kB", status).group(1)) * 1024
+        return peak_memory_bytes(self.node.pid)
 
     def forget_peak_memory(self) -> None:
         Path(f"/proc/{self.node.pid}/clear_refs").write_text("5", encoding="ascii")

@@ -20,10 +20,10 @@ from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any, Final
 
+from tests.kit.cluster import cluster
 from tests.kit.frames import read_frame
 
 import odradek
-from odradek.cli.serving.broker_processes import Fleet
 from odradek.model.errors import KafkaError
 from odradek.protocol import RequestHeader, api_of, decode_response, encode_request
 from odradek.protocol.messages.security.sasl_authenticate import SaslAuthenticateRequest
@@ -84,7 +84,7 @@ async def measure(rate: int, seconds: float) -> dict[str, Any]:
     }
     with (
         tempfile.TemporaryDirectory(prefix="odradek-logins-") as directory,
-        Fleet.plan(1, Path(directory), settings=SETTINGS) as fleet,
+        cluster(Path(directory), SETTINGS, brokers=1) as fleet,
     ):
         async with odradek.AsyncProducer(fleet.bootstrap, **secured) as producer:  # type: ignore[arg-type]
             await producer.send_and_wait(TOPIC, b"first")

@@ -27,9 +27,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
 
+from tests.kit.cluster import cluster
 from tests.kit.frames import receive_exactly
 
-from odradek.cli.serving.broker_processes import Fleet
 from odradek.config.listening.listeners import parse_host_port
 from odradek.protocol import Message, RequestHeader, api_of, decode_response, encode_request
 from odradek.protocol.messages.security.sasl_authenticate import SaslAuthenticateRequest
@@ -321,7 +321,7 @@ def main() -> int:
     if options.rounds:
         with (
             tempfile.TemporaryDirectory(prefix="odradek-timing-") as directory,
-            Fleet.plan(1, Path(directory), settings=SETTINGS) as fleet,
+            cluster(Path(directory), SETTINGS, brokers=1) as fleet,
         ):
             for name, pair in BrokerLogins(fleet.bootstrap).pairs().items():
                 wrong += _report(name, compare(*pair, options.rounds, options.seed))

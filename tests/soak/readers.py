@@ -1,4 +1,4 @@
-"""Those who read the source beside the classic group: a group of the new protocol, and a share group. At least once, both."""
+"""Readers of the source beside the classic group: a group of the new protocol, and a share group. Both read at least once."""
 
 from __future__ import annotations
 

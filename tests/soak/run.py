@@ -19,6 +19,7 @@ from tests.faults.workloads import PARTITIONS, SOURCE, WorkFindings, Workloads
 from tests.faults.writers import Findings, Writer, check, read_topic
 from tests.hostile.attack import TARGET_TOPIC, log_of
 from tests.hostile.latencies import Bystander
+from tests.kit.cluster import cluster
 from tests.soak.keyed import KEYED_PARTITIONS, KEYED_SETTINGS, KEYED_TOPIC, KeyedWriter, wrong_keys
 from tests.soak.readers import NewGroupMember, ShareMember
 from tests.soak.samples import Sampler, series
@@ -166,11 +167,6 @@ def run(terms: Terms, directory: Path, file: Path, *, tell: Callable[[str], None
     """Brokers live below `directory`; samples go to `file`. AssertionError when what was written cannot be read."""
     run_result = Result(terms=terms)
     settings = {
-        "default.replication.factor": "3",
-        "min.insync.replicas": "2",
-        "offsets.topic.replication.factor": "3",
-        "transaction.state.log.replication.factor": "3",
-        "share.coordinator.state.topic.replication.factor": "3",
         "group.initial.rebalance.delay.ms": "0",
         "broker.session.timeout.ms": str(int(terms.session_seconds * 1000)),
         "auto.create.topics.enable": "false",
@@ -178,7 +174,7 @@ def run(terms: Terms, directory: Path, file: Path, *, tell: Callable[[str], None
     }
     with ExitStack() as ending:
         broken = ending.enter_context(_broken_threads())
-        fleet = ending.enter_context(Fleet.plan(3, directory, settings=settings))
+        fleet = ending.enter_context(cluster(directory, settings, in_sync=2))
         _make_topics(fleet.bootstrap)
         bystander = ending.enter_context(Bystander(fleet.bootstrap, _BYSTANDER_TOPIC))
         company = _company(fleet, terms)

@@ -43,7 +43,7 @@ class Growth:
 
 
 def growth(name: str, points: Sequence[Point]) -> Growth:
-    """Of a series with at least one point."""
+    """Returns the growth of a series with at least one point."""
     values = [value for _, value in points]
     half = _thinned(points[len(points) // 2 :])
     slopes = [

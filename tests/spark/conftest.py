@@ -7,17 +7,15 @@ from __future__ import annotations
 
 import importlib.util
 import os
-import queue
 import re
-import subprocess
 import sys
-import threading
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
-from typing import IO, TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any
 
 import pytest
+from benchmarks.odradek_node import OdradekNode
 from tests.spark.programs.planners import PYTHONS, session_with_planners
 
 from odradek.client import Admin, Consumer, NewTopic, Producer
@@ -32,7 +30,6 @@ if TYPE_CHECKING:
 
     from odradek.archive.store.location import ArchiveLocation
 
-READY_TIMEOUT_S = 60
 QUERY_TIMEOUT_S = 90
 Rows = list[dict[str, Any]]
 
@@ -61,26 +58,8 @@ def servers(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
     if elsewhere:
         yield elsewhere
         return
-    directory = tmp_path_factory.mktemp("broker")
-    command = [str(Path(sys.executable).with_name("odradek")), "serve"]
-    arguments = ["--data", str(directory / "data"), "--listen", "127.0.0.1:0"]
-    with (directory / "log").open("w") as log:
-        process = subprocess.Popen(command + arguments, stdout=subprocess.PIPE, stderr=log, text=True)
-    assert process.stdout is not None
-    try:
-        lines: queue.Queue[str] = queue.Queue()
-        threading.Thread(target=_first_line, args=(process.stdout, lines), daemon=True).start()
-        line = lines.get(timeout=READY_TIMEOUT_S)
-        assert line.startswith("ready "), (directory / "log").read_text()
-        yield line.split()[1]
-    finally:
-        process.terminate()
-        process.wait(READY_TIMEOUT_S)
-        process.stdout.close()
-
-
-def _first_line(stream: IO[str], lines: queue.Queue[str]) -> None:
-    lines.put(stream.readline())
+    with OdradekNode(directory=tmp_path_factory.mktemp("broker")) as node:
+        yield node.bootstrap
 
 
 @pytest.fixture(scope="session", autouse=True)

@@ -79,7 +79,7 @@ class ShareBroker:
 
 
 TOPIC_ID = UUID(int=7)
-"""Of a topic of ten partitions, which share groups read."""
+"""The id of a topic of ten partitions, which share groups read."""
 
 
 def image(leader: BrokerId) -> ClusterImage:

@@ -59,7 +59,7 @@ class ClientSettings:
         }
 
     def tls_context(self) -> ssl.SSLContext:
-        """For a client made by hand. It trusts that authority and no other."""
+        """Returns the context of a client made by hand. It trusts that authority and no other."""
         assert self.authority is not None, "the brokers have no TLS"
         return ssl.create_default_context(cafile=self.authority)
 

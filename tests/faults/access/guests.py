@@ -58,7 +58,7 @@ class AccessFindings:
     let_in: int = 0
     refused: int = 0
     refused_records: int = 0
-    """Of the unmodified producer."""
+    """The records of the unmodified producer that were refused."""
     longest_s: float = 0.0
     """How long after the answer a right that was taken away still counted somewhere."""
     wrongs: dict[str, list[str]] = field(default_factory=dict)

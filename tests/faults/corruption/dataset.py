@@ -13,8 +13,7 @@ from confluent_kafka.admin import AdminClient, NewTopic
 from tests.faults.power.cuts import SETTINGS
 from tests.faults.power.run import wait_until_in_sync
 from tests.faults.power.witnesses import CLAIMS, LEDGER, PARTITIONS, TRANSFERS, Testimony, Witnesses
-
-from odradek.cli.serving.broker_processes import Fleet
+from tests.kit.cluster import cluster
 
 BROKERS: Final = 3
 REGISTER: Final = "register"
@@ -53,7 +52,7 @@ def make(directory: Path, *, seconds: float) -> Dataset:
     """Blocks for `seconds` of writing and some more."""
     live = directory / "live"
     live.mkdir()
-    fleet = Fleet.plan(BROKERS, live, settings=settings())
+    fleet = cluster(live, settings(), brokers=BROKERS, in_sync=2)
     try:
         fleet.start()
         _make_topics(fleet.bootstrap)

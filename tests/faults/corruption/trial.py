@@ -28,6 +28,7 @@ from tests.faults.power.reading_back import Finding, compare, read
 from tests.faults.power.run import wait_until_in_sync
 from tests.faults.power.witnesses import LEDGER, PARTITIONS, TRANSFERS
 from tests.faults.replicas import differing_replicas
+from tests.kit.cluster import cluster
 
 from odradek.cli.serving.broker_processes import Fleet
 from odradek.model.errors import OdradekError
@@ -42,7 +43,7 @@ _MAY_REFUSE: Final = (IDENTITY, REGISTRY)
 class Outcome:
     damages: list[Damage]
     was: str
-    """How the brokers had ended, or that they ran."""
+    """The state of the brokers: killed, stopped or running."""
     refusal: str = ""
     finding: Finding = field(default_factory=Finding)
 
@@ -97,7 +98,8 @@ def _copied(source: Path, directory: Path) -> Iterator[Path]:
 
 @contextmanager
 def _fleet(home: Path) -> Iterator[Fleet]:
-    fleet = Fleet.plan(BROKERS, home, settings=settings())
+    """Yields brokers that are not started yet."""
+    fleet = cluster(home, settings(), brokers=BROKERS, in_sync=2)
     try:
         yield fleet
     finally:

@@ -15,19 +15,15 @@ from typing import Final
 from tests.faults.power.images import Image, copy, copy_at_one_instant, keep_images, mounted_copies
 from tests.faults.power.reading_back import Finding, compare
 from tests.faults.power.witnesses import Testimony, Witnesses
+from tests.kit.cluster import cluster, kill_all
 
-from odradek.cli.serving.broker_processes import Fleet
 from odradek.model.errors import OdradekError
 
 BROKERS: Final = ("broker-1", "broker-2", "broker-3")
 REGISTRY: Final = "registry"
 _MIXED_PAUSE_SECONDS: Final = 0.05
 SETTINGS: Final = {
-    "default.replication.factor": "3",
-    "min.insync.replicas": "2",
-    "offsets.topic.replication.factor": "3",
     "offsets.topic.num.partitions": "3",
-    "transaction.state.log.replication.factor": "3",
     "transaction.state.log.num.partitions": "3",
     "broker.session.timeout.ms": "3000",
     "replica.lag.time.max.ms": "3000",
@@ -55,7 +51,7 @@ class PoweredCluster:
         self._settings = {**SETTINGS, **settings}
         self._registry_survives = registry_survives
         self._cut_count = 0
-        self.fleet = Fleet.plan(len(BROKERS), directory, settings=self._settings)
+        self.fleet = cluster(directory, self._settings, in_sync=2)
 
     @contextmanager
     def running(self) -> Iterator[PoweredCluster]:
@@ -63,16 +59,9 @@ class PoweredCluster:
             for image in self._images:
                 image.make()
                 stack.enter_context(image.mounted())
-            stack.callback(self.end)
+            stack.callback(kill_all, self.fleet)
             self.fleet.start()
             yield self
-
-    def end(self) -> None:
-        """Kill what is left. Idempotent."""
-        for broker in self.fleet.brokers:
-            if broker.is_alive:
-                broker.kill()
-            broker.stop()
 
     # -- cuts
 
@@ -170,14 +159,11 @@ class PoweredCluster:
         (place / "acknowledged.json").write_text(json.dumps(cut.testimony.as_json()))
 
     def _compare(self, cut: Cut) -> Finding:
-        fleet = Fleet.plan(len(BROKERS), cut.directory, settings=self._settings)
+        fleet = cluster(cut.directory, self._settings, in_sync=2)
         try:
             fleet.start()
             return compare(fleet.bootstrap, cut.testimony)
         except OdradekError as error:
             return Finding(unusable=[str(error)])
         finally:
-            for broker in fleet.brokers:
-                if broker.is_alive:
-                    broker.kill()
-                broker.stop()
+            kill_all(fleet)

@@ -8,7 +8,7 @@ import threading
 
 
 def end_with_parent() -> None:
-    """From now on, in a thread of its own."""
+    """Ends this process when its parent does: a thread of its own waits for that."""
     threading.Thread(target=_wait, name="lifeline", daemon=True).start()
 
 

@@ -25,7 +25,7 @@ class Outcome:
     lost: list[str]
     doubled: list[str]
     foreign: list[str]
-    """In the output, but not in the input."""
+    """The rows that are in the output, but not in the input."""
     disordered: list[str]
     """Keys whose records came out in another order than they went in."""
 

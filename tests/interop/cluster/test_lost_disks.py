@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import shutil
 import subprocess
-import sys
 from collections import Counter
 from collections.abc import Iterator
 from dataclasses import replace
@@ -13,6 +12,7 @@ from typing import Any
 
 import pytest
 from tests.interop.cluster.test_three_brokers import Acknowledged, create, read_all, topic_of
+from tests.kit.commands import odradek_command
 from tests.kit.waiting import eventually
 
 from odradek import Consumer
@@ -38,8 +38,10 @@ def admin_of(broker: Any) -> Any:
 
 
 def elect_uncleanly(broker: Any, partition: str) -> None:
-    command = [sys.executable, "-m", "odradek.cli.main", "cluster", "elect", partition, "--unclean", "--yes"]
-    subprocess.run([*command, "--bootstrap", broker.address], check=True, timeout=60, capture_output=True)
+    command = odradek_command(
+        "cluster", "elect", partition, "--unclean", "--yes", "--bootstrap", broker.address
+    )
+    subprocess.run(command, check=True, timeout=60, capture_output=True)
 
 
 def started_on(copy: Path, original: BrokerProcess) -> BrokerProcess:

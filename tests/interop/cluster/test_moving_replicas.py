@@ -4,17 +4,15 @@ from __future__ import annotations
 
 import json
 import subprocess
-import sys
 import time
 from collections.abc import Iterator
 
 import pytest
+from tests.kit.commands import odradek_command
 
 from odradek.client import Admin, Consumer, NewTopic, Producer
 from odradek.model.ids import TopicPartition
 from odradek.testing import Cluster
-
-_ENTRY = "import sys; from odradek.cli.main import main; sys.exit(main())"
 
 
 @pytest.fixture(scope="module")
@@ -30,7 +28,7 @@ def cluster() -> Iterator[Cluster]:
 
 def odradek(cluster: Cluster, *arguments: str) -> subprocess.CompletedProcess[str]:
     return subprocess.run(
-        [sys.executable, "-c", _ENTRY, "cluster", arguments[0], "-b", cluster.address, *arguments[1:]],
+        odradek_command("cluster", arguments[0], "-b", cluster.address, *arguments[1:]),
         capture_output=True,
         text=True,
         timeout=120,

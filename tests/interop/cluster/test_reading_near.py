@@ -7,9 +7,10 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from tests.kit.cluster import cluster, with_settings
 
 from odradek import Admin, Consumer, NewTopic, Producer, TopicPartition
-from odradek.cli.serving.broker_processes import BrokerProcess, BrokerTerms, Fleet
+from odradek.cli.serving.broker_processes import Fleet
 
 _SECONDS = 60.0
 _RECORDS = 400
@@ -20,25 +21,17 @@ _TOPIC = TopicPartition("near", 0)
 def fleet(tmp_path: Path) -> Iterator[Fleet]:
     """Broker 1 leads the topic, broker 2 follows in the consumer's rack. No broker is given up within a test."""
     settings = {
-        "odradek.registry.dir": str(tmp_path / "registry"),
-        "listeners": "PLAINTEXT://127.0.0.1:0",
         "replica.selector.class": "org.apache.kafka.common.replica.RackAwareReplicaSelector",
         "broker.session.timeout.ms": "120000",
         "replica.lag.time.max.ms": "120000",
     }
-    brokers = [
-        BrokerProcess(
-            BrokerTerms(
-                node_id=number,
-                directory=tmp_path / f"broker-{number}",
-                listen="127.0.0.1:0",
-                settings={**settings, "broker.rack": f"rack-{number}"},
-                log_file=tmp_path / f"broker-{number}.log",
-            )
-        )
-        for number in (1, 2)
-    ]
-    with Fleet(brokers) as running:
+    racked = cluster(
+        tmp_path,
+        settings,
+        brokers=2,
+        each=lambda terms: with_settings(terms, {"broker.rack": f"rack-{terms.node_id}"}),
+    )
+    with racked as running:
         with Admin(running.bootstrap) as admin:
             admin.create_topics([NewTopic(_TOPIC.topic, assignments=[[1, 2]])])
         with Producer(running.bootstrap) as producer:

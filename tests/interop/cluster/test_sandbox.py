@@ -4,13 +4,19 @@ from __future__ import annotations
 
 import json
 import subprocess
-import sys
+
+from tests.kit.commands import odradek_command
 
 
 def sandbox(*words: str, typed: str | None = None) -> subprocess.CompletedProcess[str]:
-    program = "import sys; from odradek.cli.main import main; sys.exit(main())"
-    command = [sys.executable, "-c", program, "sandbox", *words]
-    return subprocess.run(command, input=typed, capture_output=True, text=True, timeout=300, check=False)
+    return subprocess.run(
+        odradek_command("sandbox", *words),
+        input=typed,
+        capture_output=True,
+        text=True,
+        timeout=300,
+        check=False,
+    )
 
 
 def test_every_claim_of_the_story_holds() -> None:

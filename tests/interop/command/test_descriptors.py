@@ -6,15 +6,15 @@ import contextlib
 import os
 import resource
 import socket
-import subprocess
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from benchmarks.odradek_node import serve_command, serve_environment
+from benchmarks.odradek_node import OdradekNode
 from confluent_kafka import Producer
 from confluent_kafka.admin import AdminClient, NewTopic
 from tests.interop import wire
+from tests.kit.blocking_wire import parse_address
 
 pytestmark = pytest.mark.interop
 
@@ -24,49 +24,30 @@ TOPICS = 400
 
 
 class Limited:
-    """`odradek serve` under a limit of open files, soft and hard; it can be started again on the same data and port."""
+    """A broker under a limit of open files, soft and hard; it can be started again on the same data and port."""
 
     def __init__(self, directory: Path, *, hard_limit: int = LIMIT) -> None:
-        self._directory = directory
-        self._hard_limit = hard_limit
-        self.log_file = directory / "log"
-        self.port = 0
-
-    def start(self) -> subprocess.Popen[bytes]:
-        command = serve_command("--data", str(self._directory / "data"), "--listen", f"127.0.0.1:{self.port}")
-        with self.log_file.open("ab") as log:
-            process = subprocess.Popen(
-                ["prlimit", f"--nofile={LIMIT}:{self._hard_limit}", *command],
-                stdout=subprocess.PIPE,
-                stderr=log,
-                env=serve_environment(),
-            )
-        assert process.stdout is not None
-        ready = process.stdout.readline().decode()
-        assert ready.startswith("ready "), self.log_file.read_text()
-        self.port = int(ready.rsplit(":", 1)[1])
-        return process
+        prefix = ("prlimit", f"--nofile={LIMIT}:{hard_limit}")
+        self.node = OdradekNode(directory=directory, prefix=prefix)
+        self.log_file = self.node.log_file
 
     @contextlib.contextmanager
-    def running(self) -> Iterator[subprocess.Popen[bytes]]:
-        process = self.start()
+    def running(self) -> Iterator[int]:
+        """Yields the process id. The broker ends cleanly, unless the test fails."""
+        self.node.start()
         try:
-            yield process
-            process.terminate()
-            assert process.wait(60) == 0, self.log_file.read_text()[-2000:]
+            yield self.node.pid
+            assert self.node.terminate() == 0, self.log_file.read_text()[-2000:]
         finally:
-            process.kill()
-            process.wait()
-            assert process.stdout is not None
-            process.stdout.close()
+            self.node.stop()
 
     @property
     def address(self) -> tuple[str, int]:
-        return "127.0.0.1", self.port
+        return parse_address(self.bootstrap)
 
     @property
     def bootstrap(self) -> str:
-        return f"127.0.0.1:{self.port}"
+        return self.node.bootstrap
 
 
 @pytest.fixture
@@ -86,8 +67,8 @@ def crowd() -> Iterator[list[socket.socket]]:
     resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
 
 
-def descriptor_count(process: subprocess.Popen[bytes]) -> int:
-    return len(os.listdir(f"/proc/{process.pid}/fd"))
+def descriptor_count(pid: int) -> int:
+    return len(os.listdir(f"/proc/{pid}/fd"))
 
 
 def create(bootstrap: str, names: list[str]) -> None:
@@ -110,8 +91,8 @@ def produce(bootstrap: str, names: list[str]) -> None:
 
 def test_the_soft_limit_is_raised_to_the_hard_one(tmp_path: Path, crowd: list[socket.socket]) -> None:
     limited = Limited(tmp_path, hard_limit=4 * LIMIT)
-    with limited.running() as process:
-        assert resource.prlimit(process.pid, resource.RLIMIT_NOFILE) == (4 * LIMIT, 4 * LIMIT)
+    with limited.running() as pid:
+        assert resource.prlimit(pid, resource.RLIMIT_NOFILE) == (4 * LIMIT, 4 * LIMIT)
         crowd.extend(  # more than the soft limit had room for
             socket.create_connection(limited.address, timeout=30) for _ in range(CROWD)
         )
@@ -122,7 +103,7 @@ def test_the_soft_limit_is_raised_to_the_hard_one(tmp_path: Path, crowd: list[so
 def test_a_crowd_of_connections_leaves_the_logs_and_the_registry_theirs(
     limited: Limited, crowd: list[socket.socket]
 ) -> None:
-    with limited.running() as process:
+    with limited.running() as pid:
         with wire.Connection(limited.address) as early:
             early.call(wire.API_VERSIONS, 0, b"")
             for _ in range(CROWD):
@@ -130,7 +111,7 @@ def test_a_crowd_of_connections_leaves_the_logs_and_the_registry_theirs(
                 crowd.append(connection)
             crowd[-1].settimeout(30)
             assert crowd[-1].recv(1) == b"", "what there is no room for is closed at once"
-            assert descriptor_count(process) < LIMIT * 3 // 4
+            assert descriptor_count(pid) < LIMIT * 3 // 4
             early.call(wire.API_VERSIONS, 0, b"")
         for connection in crowd:
             connection.close()
@@ -143,11 +124,11 @@ def test_a_crowd_of_connections_leaves_the_logs_and_the_registry_theirs(
 
 def test_more_partitions_than_descriptors_are_made_written_and_opened_again(limited: Limited) -> None:
     names = [f"t{number}" for number in range(TOPICS)]
-    with limited.running() as process:
+    with limited.running() as pid:
         create(limited.bootstrap, ["older"])
         create(limited.bootstrap, names)
         produce(limited.bootstrap, ["older", *names])
-        assert descriptor_count(process) < LIMIT
+        assert descriptor_count(pid) < LIMIT
     with limited.running():
         produce(limited.bootstrap, ["older", *names])
         with wire.Connection(limited.address) as peer:
@@ -168,10 +149,10 @@ def test_partitions_that_could_not_be_opened_are_refused_and_the_answer_says_why
 def test_connections_are_refused_and_accepted_again_when_even_the_shares_are_too_large(
     limited: Limited, crowd: list[socket.socket]
 ) -> None:
-    with limited.running() as process, wire.Connection(limited.address) as early:
+    with limited.running() as pid, wire.Connection(limited.address) as early:
         early.call(wire.API_VERSIONS, 0, b"")
-        in_use = descriptor_count(process)
-        resource.prlimit(process.pid, resource.RLIMIT_NOFILE, (in_use + 10, LIMIT))
+        in_use = descriptor_count(pid)
+        resource.prlimit(pid, resource.RLIMIT_NOFILE, (in_use + 10, LIMIT))
         crowd += [socket.create_connection(limited.address, timeout=30) for _ in range(60)]
         crowd[-1].settimeout(30)
         assert crowd[-1].recv(1) == b""
@@ -179,7 +160,7 @@ def test_connections_are_refused_and_accepted_again_when_even_the_shares_are_too
             early.call(wire.API_VERSIONS, 0, b"")
         for connection in crowd:
             connection.close()
-        resource.prlimit(process.pid, resource.RLIMIT_NOFILE, (LIMIT, LIMIT))
+        resource.prlimit(pid, resource.RLIMIT_NOFILE, (LIMIT, LIMIT))
         with wire.Connection(limited.address) as later:
             later.call(wire.API_VERSIONS, 0, b"")
     log = limited.log_file.read_text()

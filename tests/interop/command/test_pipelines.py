@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import itertools
 import json
-import subprocess
-import sys
 import threading
 import time
 from collections.abc import Callable, Iterator
@@ -13,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from tests.kit.commands import RunningCommand
 from tests.kit.waiting import eventually
 from tests.unit.pipelines.conftest import document, fake_command
 
@@ -467,7 +466,6 @@ def test_a_supervisor_runs_programs_of_allowed_directories_and_those_run_by_hand
     places = {"program": tmp_path / "allowed" / "a.py", "hand": tmp_path / "h.py", "evil": tmp_path / "e.py"}
     for kind, file in places.items():
         file.write_text(f"open({str(tmp_path / kind)!r}, 'w')\n")
-    command = "import sys; from odradek.cli.main import main; sys.exit(main())"
     words = [
         "pipelines",
         "serve",
@@ -476,7 +474,7 @@ def test_a_supervisor_runs_programs_of_allowed_directories_and_those_run_by_hand
         "--programs",
         str(tmp_path / "allowed"),
     ]
-    process = subprocess.Popen([sys.executable, "-c", command, *words])  # its environment names the broker
+    process = RunningCommand(*words)  # its environment names the broker
     try:
         for kind, file in places.items():
             if kind == "hand":
@@ -503,8 +501,7 @@ def test_a_supervisor_runs_programs_of_allowed_directories_and_those_run_by_hand
         assert f"program {places['evil']} is not run" in lines()["evil"]
         assert "--programs DIR" in run("pipeline", "describe", f"{name}-evil")
     finally:
-        process.terminate()
-        process.wait(60)
+        process.stop()
 
 
 UNREADABLE = (

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import json
 import subprocess
-import sys
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
+from tests.kit.commands import odradek_command
 
 from odradek.cli.main import main
 from odradek.client import Admin
@@ -73,8 +73,7 @@ def sent(run: Run, topic: Callable[..., str], tmp_path: Path) -> Callable[..., s
 
 
 def start(words: Sequence[str], **more: object) -> subprocess.Popen[bytes]:
-    program = "import sys; from odradek.cli.main import main; sys.exit(main())"
-    return subprocess.Popen([sys.executable, "-c", program, *words], **more)  # type: ignore[call-overload,no-any-return]
+    return subprocess.Popen(odradek_command(*words), **more)  # type: ignore[call-overload,no-any-return]
 
 
 # -- produce and consume

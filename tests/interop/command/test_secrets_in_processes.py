@@ -6,11 +6,11 @@ import json
 import os
 import signal
 import subprocess
-import sys
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from tests.kit.commands import odradek_command
 
 from odradek import Admin
 from odradek.cli.sandbox.playground import Playground
@@ -21,7 +21,6 @@ from odradek.pipelines.runner_process import RunnerProcess
 from odradek.pipelines.serving import runner_command, runner_terms
 from odradek.testing import Cluster
 
-PROGRAM = "import sys; from odradek.cli.main import main; sys.exit(main())"
 SECRET = "PLANTED-SECRET"
 FILE = f"""\
 listeners=SASL_PLAINTEXT://127.0.0.1:0
@@ -70,17 +69,7 @@ def test_brokers_of_one_command_keep_their_file_s_login_and_its_passwords(tmp_pa
     for path in tmp_path.iterdir():
         path.chmod(0o600)
     with subprocess.Popen(
-        [
-            sys.executable,
-            "-c",
-            PROGRAM,
-            "serve",
-            "--brokers",
-            "2",
-            str(file),
-            "--data",
-            str(tmp_path / "data"),
-        ],
+        odradek_command("serve", "--brokers", "2", str(file), "--data", str(tmp_path / "data")),
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
         text=True,

@@ -7,16 +7,15 @@ import os
 import signal
 import socket
 import subprocess
-import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
+from tests.kit.commands import odradek_command
 
 from odradek.cli.main import main
 
 Process = subprocess.Popen[str]
-PROGRAM = "import sys; from odradek.cli.main import main; sys.exit(main())"
 
 
 @pytest.fixture
@@ -29,7 +28,7 @@ def serve(tmp_path: Path) -> Iterator[Callable[..., Process]]:
         if listen is not None:
             arguments += ["--listen", listen]
         process = subprocess.Popen(
-            [sys.executable, "-c", PROGRAM, *arguments],
+            odradek_command(*arguments),
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,
             text=True,

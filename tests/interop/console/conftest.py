@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import shutil
-import subprocess
-import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
 import pytest
+from tests.kit.commands import RunningCommand
 
 from odradek.testing import LocalBroker
 
@@ -22,16 +21,10 @@ CHROMIUM = shutil.which("chromium")
 @contextmanager
 def console_process(*arguments: str) -> Iterator[str]:
     """Yields the address of a console that listens, without the slash at its end."""
-    command = [sys.executable, "-m", "odradek.cli.main", "console", "--listen", "127.0.0.1:0", *arguments]
-    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as process:
-        try:
-            assert process.stdout is not None
-            word, _, address = process.stdout.readline().strip().partition(" ")
-            assert word == "ready"
-            yield address.rstrip("/")
-        finally:
-            process.terminate()
-            assert process.wait() == 0
+    console = RunningCommand("console", "--listen", "127.0.0.1:0", *arguments)
+    with console:
+        yield console.address.rstrip("/")
+    assert console.stop() == 0
 
 
 @pytest.fixture(scope="module")

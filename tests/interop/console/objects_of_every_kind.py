@@ -40,7 +40,7 @@ GROUP: Final = "billing"
 HELD_GROUP: Final = "held-by-a-transaction"
 SHARE_GROUP: Final = "mailers"
 STREAMS_GROUP: Final = "counting"
-_MADE: Final = """
+MADE: Final = """
 CREATE STREAM orders (customer STRING KEY, item STRING, amount DOUBLE)
     WITH (KAFKA_TOPIC='orders', VALUE_FORMAT='JSON', PARTITIONS=1);
 CREATE TABLE users (id STRING PRIMARY KEY, city STRING)
@@ -65,7 +65,7 @@ _OUTLINE: Final = ProgramOutline(
 @contextmanager
 def objects_of_every_kind(broker: LocalBroker, sql: RestClient) -> Iterator[None]:
     """Makes them. A transaction stays open until the end."""
-    sql.execute(_MADE)
+    sql.execute(MADE)
     with (
         Admin(broker.address) as admin,
         Producer(broker.address) as producer,
@@ -94,7 +94,7 @@ def objects_of_every_kind(broker: LocalBroker, sql: RestClient) -> Iterator[None
         admin.alter_group_offsets(HELD_GROUP, {TopicPartition("held", 0): 0})
         admin.alter_share_group_offsets(SHARE_GROUP, {TopicPartition("flights", 2): 1})
         _streams_member(broker.address)
-        _pipeline(broker.address, producer)
+        failing_pipeline(broker.address)
         yield
         open_producer.abort_transaction()
 
@@ -142,8 +142,8 @@ def _gone() -> bytes:
     raise AssertionError("the broker has closed the connection")
 
 
-def _pipeline(address: str, producer: Producer) -> None:
-    """Writes a pipeline that fails, as its supervisor would."""
+def failing_pipeline(address: str, read_offset: int = 0) -> None:
+    """Writes a pipeline that fails, as its supervisor would. `read_offset`: how far it has read the topic `orders`."""
     version = PipelineVersion(number=1, program="/srv/totals.py", checkpoint="totals/v1")
     with PipelineStore(address) as store:
         document = PipelineDocument(name="totals", versions=(version,)).changed(1_000, "ann", "run")
@@ -157,9 +157,9 @@ def _pipeline(address: str, producer: Producer) -> None:
         supervisor="host",
         failure=RunFailure(line="ValueError: 'x' is no number", at_ms=1_000),
         failures_in_a_row=2,
-        inputs={"orders": {0: 0}},
+        inputs={"orders": {0: read_offset}},
         outline=_OUTLINE,
         log=("one line", "another"),
     )
-    producer.send(STATUS_TOPIC, reported.to_bytes(), key=b"totals", partition=0)
-    producer.flush()
+    with Producer(address) as producer:
+        producer.send(STATUS_TOPIC, reported.to_bytes(), key=b"totals", partition=0)

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import signal
 import socket
-import subprocess
-import sys
 from collections.abc import Iterator
+from pathlib import Path
 from urllib.parse import urlsplit
 
 import pytest
+from tests.kit.commands import RunningCommand
 
 from odradek import Admin, NewTopic
 from odradek.console.pages.records import TAIL_PATH
@@ -28,17 +28,13 @@ def bootstrap() -> Iterator[str]:
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM], ids=["ctrl-c", "terminated"])
 @pytest.mark.parametrize("path", ["/live", f"{TAIL_PATH}?topic=watched"])
-def test_an_open_page_holds_up_no_end(bootstrap: str, path: str, number: signal.Signals) -> None:
-    words = ["console", "--bootstrap", bootstrap, "--listen", "127.0.0.1:0"]
-    console = subprocess.Popen(
-        [sys.executable, "-m", "odradek.cli.main", *words],
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-        text=True,
-    )
-    assert console.stdout is not None
-    try:
-        address = urlsplit(console.stdout.readline().split()[1])
+def test_an_open_page_holds_up_no_end(
+    bootstrap: str, path: str, number: signal.Signals, tmp_path: Path
+) -> None:
+    log_file = tmp_path / "log"
+    words = ("console", "--bootstrap", bootstrap, "--listen", "127.0.0.1:0")
+    with RunningCommand(*words, log_file=log_file) as console:
+        address = urlsplit(console.address)
         with socket.create_connection((address.hostname, address.port), timeout=PATIENCE_S) as browser:
             browser.sendall(f"GET {path} HTTP/1.1\r\nHost: {address.netloc}\r\n\r\n".encode())
             seen = b""
@@ -47,13 +43,11 @@ def test_an_open_page_holds_up_no_end(bootstrap: str, path: str, number: signal.
                 assert more, seen
                 seen += more
             assert b"text/event-stream" in seen
-            console.send_signal(number)
+            console.process.send_signal(number)
             while more := browser.recv(4096):
                 seen += more
             assert seen.endswith(b"0\r\n\r\n"), "the stream ends as a response does"
-        _, errors = console.communicate(timeout=PATIENCE_S)
-    finally:
-        console.kill()
-        console.communicate()
-    assert (console.returncode, errors.count("\n")) == (0, 1), errors
+        code = console.process.wait(PATIENCE_S)
+    errors = log_file.read_text()
+    assert (code, errors.count("\n")) == (0, 1), errors
     assert "Ctrl-C ends it" in errors

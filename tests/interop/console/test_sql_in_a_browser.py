@@ -11,14 +11,10 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 from tests.interop.console.conftest import console_process
+from tests.interop.console.objects_of_every_kind import MADE, failing_pipeline
 from tests.unit.sql.running_server import sql_server
 
-from odradek.client import Producer
 from odradek.console.sql.live_queries import RUNNING_OF_BROWSER_MAX
-from odradek.pipelines.document import PipelineDocument, PipelineVersion
-from odradek.pipelines.outline import OutputOutline, ProgramKind, ProgramOutline, SourceOutline, StateOutline
-from odradek.pipelines.status import STATUS_TOPIC, Phase, PipelineStatus, RunFailure
-from odradek.pipelines.store import PipelineStore
 from odradek.sql.rest_client import RestClient
 from odradek.testing import LocalBroker
 
@@ -26,12 +22,6 @@ if TYPE_CHECKING:
     from playwright.sync_api import Browser, Page
 
 pytestmark = pytest.mark.interop
-MADE = """
-CREATE STREAM orders (customer STRING KEY, item STRING, amount DOUBLE)
-    WITH (KAFKA_TOPIC='orders', VALUE_FORMAT='JSON', PARTITIONS=1);
-CREATE TABLE users (id STRING PRIMARY KEY, city STRING)
-    WITH (KAFKA_TOPIC='users', VALUE_FORMAT='JSON', PARTITIONS=1);
-"""
 QUERY = "SELECT customer, item, amount FROM orders EMIT CHANGES;"
 
 
@@ -58,38 +48,7 @@ def programs(tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest.fixture(scope="module")
 def shown(broker: LocalBroker, sql: RestClient, programs: Path) -> Iterator[str]:
     """The address of a console with a SQL server, and with a pipeline that has failed."""
-    outline = ProgramOutline(
-        kind=ProgramKind.STREAMS,
-        app="totals",
-        outputs=(
-            OutputOutline(
-                name="out",
-                topic="users",
-                is_topic=True,
-                sources=(SourceOutline(name="orders", topic="orders"),),
-                states=(StateOutline(name="by-customer", kind="aggregate", shape="x"),),
-                sources_named=True,
-            ),
-        ),
-    )
-    version = PipelineVersion(number=1, program="/srv/totals.py", checkpoint="totals/v1")
-    with PipelineStore(broker.address) as store, Producer(broker.address) as producer:
-        document = PipelineDocument(name="totals", versions=(version,)).changed(1_000, "ann", "run")
-        store.change("totals", lambda _: document)
-        reported = PipelineStatus(
-            name="totals",
-            phase=Phase.BACKING_OFF,
-            revision=1,
-            version=1,
-            since_ms=1_000,
-            supervisor="host",
-            failure=RunFailure(line="ValueError: 'x' is no number", at_ms=1_000),
-            failures_in_a_row=2,
-            inputs={"orders": {0: 1}},
-            outline=outline,
-            log=("one line", "another"),
-        )
-        producer.send(STATUS_TOPIC, reported.to_bytes(), key=b"totals", partition=0)
+    failing_pipeline(broker.address, read_offset=1)
     with console_process(
         "--bootstrap", broker.address, "--sql", sql.url, "--programs", str(programs)
     ) as address:

@@ -30,7 +30,7 @@ def _build_streams(directory: Path) -> None:
 
 
 def _streams(directory: Path) -> list[str]:
-    """Without the class: one of those above."""
+    """Returns the command without the class, which is one of those above."""
     try:
         peer = cached_peer()
     except PeerAbsentError as reason:

@@ -13,10 +13,9 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 import pytest
-from benchmarks.peer import PeerAbsentError
 from confluent_kafka.admin import AdminClient
 from tests.interop.languages.prepare import LANGUAGES, AbsentError
-from tests.interop.server import Server
+from tests.interop.server import Server, running, share_settings
 
 SECONDS_MAX = 90
 CODECS = {
@@ -33,23 +32,8 @@ _names = itertools.count()
 @pytest.fixture(scope="module")
 def server(server_kind: str, make_node: Any) -> Iterator[Server]:
     """A broker whose groups form at once."""
-    settings = {
-        "group.initial.rebalance.delay.ms": "100",
-        "offsets.topic.num.partitions": "5",
-        "group.share.record.lock.duration.ms": "2000",
-        "group.share.min.record.lock.duration.ms": "1000",
-        "share.coordinator.state.topic.num.partitions": "5",
-        "share.coordinator.state.topic.replication.factor": "1",
-        "share.coordinator.state.topic.min.isr": "1",
-    }
-    try:
-        node = make_node(settings=settings).start()
-    except PeerAbsentError as reason:
-        pytest.skip(f"absent: {reason}")
-    try:
-        yield Server(kind=server_kind, node=node)
-    finally:
-        node.stop()
+    with running(server_kind, make_node, share_settings(lock_ms=2_000)) as started:
+        yield started
 
 
 Run = Callable[..., dict[str, Any]]

@@ -13,9 +13,8 @@ from contextlib import ExitStack
 from typing import Any, NamedTuple, Protocol
 
 import pytest
-from benchmarks.peer import PeerAbsentError
 from tests.interop.languages.prepare import AbsentError, share_member
-from tests.interop.server import Server
+from tests.interop.server import Server, running, share_settings
 
 from odradek import (
     AcknowledgeType,
@@ -168,22 +167,8 @@ KINDS: dict[str, Callable[..., Member]] = {"ours": OurMember, "java": JavaMember
 @pytest.fixture(scope="module")
 def server(server_kind: Any, make_node: Any) -> Iterator[Server]:
     """A broker whose share groups lock records for six seconds."""
-    settings = {
-        "group.share.record.lock.duration.ms": str(LOCK_MS),
-        "group.share.min.record.lock.duration.ms": "1000",
-        "offsets.topic.num.partitions": "1",
-        "share.coordinator.state.topic.num.partitions": "1",
-        "share.coordinator.state.topic.replication.factor": "1",
-        "share.coordinator.state.topic.min.isr": "1",
-    }
-    try:
-        node = make_node(settings=settings).start()
-    except PeerAbsentError as reason:
-        pytest.skip(f"absent: {reason}")
-    try:
-        yield Server(kind=server_kind, node=node)
-    finally:
-        node.stop()
+    with running(server_kind, make_node, share_settings(LOCK_MS)) as started:
+        yield started
 
 
 class Queue:
@@ -327,7 +312,7 @@ class Ledger:
 
     def __init__(self) -> None:
         self.deliveries: dict[int, list[tuple[str, int]]] = defaultdict(list)
-        """By offset: who got the record, and with which delivery count."""
+        """The members that got each offset, with the delivery count."""
         self.done: set[int] = set()
         self._renewed: dict[int, str] = {}
         """Records whose lock a member has renewed: its next poll returns them once more, and it is no other delivery."""

@@ -39,7 +39,7 @@ def node(make_node: Callable[..., Node], tmp_path: Path) -> Iterator[Node]:
 
 
 def crash_and_restart(node: Node) -> None:
-    """On the same port and with the same settings."""
+    """Kills the broker, and starts it on the same port and with the same settings."""
     node.kill()
     node.launch()
     node.wait_until_ready()

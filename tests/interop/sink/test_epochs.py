@@ -71,7 +71,7 @@ class CountingSink(PlainSink):
         name = f"rollover-{next(_numbers)}"
         super().__init__(admin, servers, name, name)
         self.producer_ids: dict[str, set[int]] = defaultdict(set)
-        """Of the driver, and of each name of a task."""
+        """The ids of the driver, and of each name of a task."""
         admin.create_topics([NewTopic(name, 1)])
 
     def write(self, terms: BatchTerms, value: bytes) -> Participant:

@@ -8,7 +8,6 @@ from __future__ import annotations
 import os
 import stat
 import subprocess
-import sys
 import tempfile
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
@@ -18,6 +17,7 @@ from pathlib import Path
 from typing import Any, Final
 
 import pytest
+from tests.kit.commands import RunningCommand
 from tests.kit.waiting import eventually
 from tests.spark.sql.test_sql_engine import as_users_start_it
 from tests.spark.sql.thrift_session import ThriftSession
@@ -104,36 +104,19 @@ def doors(servers: str, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Do
 
 
 def served(servers: str, directory: Path, temporary: Path) -> Iterator[Doors]:
-    command = [sys.executable, "-m", "odradek.cli.main", "sql", "serve", "--listen", "127.0.0.1:0"]
-    arguments = ["--bootstrap", servers, "--data", str(directory), "--service-id", "doors"]
-    with (directory / "server.log").open("w") as log:
-        process = subprocess.Popen(
-            [*command, *arguments, "--connect", "0", "--jdbc", "127.0.0.1:0"],
-            stdout=subprocess.PIPE,
-            stderr=log,
-            text=True,
-            env=as_users_start_it() | {SECRET_NAME: SECRET, "TMPDIR": str(temporary)},
-        )
-    assert process.stdout is not None
-    try:
-        rest = RestClient(url=ready(process.stdout.readline()))
+    words = ["sql", "serve", "--listen", "127.0.0.1:0", "--connect", "0", "--jdbc", "127.0.0.1:0"]
+    words += ["--bootstrap", servers, "--data", str(directory), "--service-id", "doors"]
+    environment = as_users_start_it() | {SECRET_NAME: SECRET, "TMPDIR": str(temporary)}
+    with RunningCommand(*words, log_file=directory / "server.log", environment=environment) as server:
+        rest = RestClient(url=server.address)
         rest.execute(STATEMENTS)
-        connect, jdbc = ready(process.stdout.readline()), ready(process.stdout.readline())
+        connect, jdbc = server.wait_until_ready(), server.wait_until_ready()
         spark = ConnectSession(connect)
         try:
             wait_for(lambda: spark.sql("SHOW TABLES").count(), len(TABLES))
             yield Doors(rest, connect, jdbc, spark, temporary)
         finally:
             spark.stop()
-    finally:
-        process.terminate()
-        process.wait(60)
-        process.stdout.close()
-
-
-def ready(line: str) -> str:
-    assert line.startswith("ready "), line
-    return line.split()[1]
 
 
 def wait_for(ask: Callable[[], object], expected: object) -> None:

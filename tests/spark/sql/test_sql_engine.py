@@ -9,7 +9,6 @@ import os
 import re
 import signal
 import subprocess
-import sys
 import threading
 import time
 from collections import defaultdict
@@ -20,6 +19,7 @@ from types import MappingProxyType
 from typing import Any, Final, Self
 
 import pytest
+from tests.kit.commands import RunningCommand
 from tests.kit.waiting import eventually
 
 from odradek.archive.checks.topic_side import BrokerTopics
@@ -46,26 +46,13 @@ def serving(
     *settings: str,
     more_environment: Mapping[str, str] = MappingProxyType({}),
 ) -> Iterator[tuple[RestClient, subprocess.Popen[str]]]:
-    command = [sys.executable, "-m", "odradek.cli.main", "sql", "serve", "--listen", "127.0.0.1:0"]
-    arguments = ["--bootstrap", servers, "--data", str(directory), "--service-id", service_id]
-    arguments += [word for setting in settings for word in ("--set", setting)]
-    with (directory.parent / f"{directory.name}.log").open("w") as log:
-        process = subprocess.Popen(
-            [*command, *arguments],
-            stdout=subprocess.PIPE,
-            stderr=log,
-            text=True,
-            env={**as_users_start_it(), **more_environment},
-        )
-    assert process.stdout is not None
-    try:
-        line = process.stdout.readline()
-        assert line.startswith("ready "), "the server did not start"
-        yield RestClient(url=line.split()[1], timeout_s=PATIENCE_S), process
-    finally:
-        process.terminate()
-        process.wait(60)
-        process.stdout.close()
+    words = ["sql", "serve", "--listen", "127.0.0.1:0"]
+    words += ["--bootstrap", servers, "--data", str(directory), "--service-id", service_id]
+    words += [word for setting in settings for word in ("--set", setting)]
+    log_file = directory.parent / f"{directory.name}.log"
+    environment = {**as_users_start_it(), **more_environment}
+    with RunningCommand(*words, log_file=log_file, environment=environment) as server:
+        yield RestClient(url=server.address, timeout_s=PATIENCE_S), server.process
 
 
 def as_users_start_it() -> dict[str, str]:

@@ -108,7 +108,7 @@ class ScriptedBroker:
     once: dict[str, list[Callable[[ReceivedRequest], Any]]] = field(default_factory=lambda: defaultdict(list))
     topics: dict[str, int] = field(default_factory=lambda: {"t": 1})
     topic_id: UUID = TOPIC_ID
-    """Of all topics."""
+    """The id of all topics."""
     versions: dict[str, tuple[int, int]] = field(default_factory=dict)
     """What ApiVersions offers in place of everything."""
     leader: int = 1

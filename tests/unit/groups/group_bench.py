@@ -52,7 +52,7 @@ class BenchTopics:
             self.create(name, partition_count)
 
     def create(self, name: str, partition_count: int) -> None:
-        """Or give it more partitions."""
+        """Creates a topic, or gives it more partitions."""
         self.version += 1
         topic_id = self.topic_id(name) or UUID(int=self.version)
         self._topics[name] = (topic_id, partition_count)

@@ -25,7 +25,7 @@ _KINDS: Final = (
 
 
 def _shown(source: str, where: str) -> Iterator[str]:
-    """Of dataclasses: fields of settings that `repr` shows."""
+    """Yields the fields of settings that `repr` of a dataclass shows."""
     for group in ast.walk(ast.parse(source)):
         if isinstance(group, ast.ClassDef) and "dataclass" in "".join(map(ast.unparse, group.decorator_list)):
             for field in group.body:

@@ -5,10 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 import os
-import signal
 import struct
-import subprocess
-import sys
 import threading
 import urllib.error
 import urllib.parse
@@ -19,6 +16,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from tests.kit.commands import RunningCommand
 
 from odradek import ErrorCode
 from odradek.cli import main
@@ -275,17 +273,9 @@ def test_serve_answers_and_ends_at_a_signal(
         "--listen",
         "127.0.0.1:0",
     ]
-    server = subprocess.Popen(
-        [sys.executable, "-m", "odradek.cli.main", *words, "-b", odradek_broker.address],
-        stdout=subprocess.PIPE,
-        text=True,
-        env=dict(os.environ, PYTHONWARNINGS="error"),
-    )
-    watchdog = threading.Timer(90, server.kill)
-    watchdog.start()
-    try:
-        assert server.stdout is not None
-        address = server.stdout.readline().removeprefix("ready ").strip()
+    environment = dict(os.environ, PYTHONWARNINGS="error")
+    with RunningCommand(*words, "-b", odradek_broker.address, environment=environment) as server:
+        address = server.address
         assert address.startswith("http://127.0.0.1:")
         body = fetched(f"{address}/tables/{counts}/7")
         for _ in range(300):
@@ -298,10 +288,5 @@ def test_serve_answers_and_ends_at_a_signal(
         assert command(capsys, "table", "get", counts, "7", "--server", address) == (0, "8\n", "")
         code, _, err = command(capsys, "table", "get", counts, "8", "--server", address)
         assert (code, "has no key" in err) == (1, True)
-        server.send_signal(signal.SIGTERM)
-        assert server.wait(60) == 0
-    finally:
-        watchdog.cancel()
-        server.kill()
-        server.communicate()
+        assert server.stop() == 0
     assert (tmp_path / totals / "odradek-view.json").exists()

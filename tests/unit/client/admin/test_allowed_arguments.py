@@ -19,7 +19,7 @@ from odradek.client.admin.types import ResourceType
 
 MANY = 100_000
 STEPS_MAX = 1_000
-"""For any number of elements."""
+"""The most steps that a check may take, for any number of elements."""
 PAIR_STEPS_MAX = 7
 """For each pair: the calls and returns of `TopicPartition._make`."""
 

@@ -127,7 +127,7 @@ async def test_an_offset_that_is_gone_goes_by_the_policy(broker: Any, log: Log, 
 async def test_a_topic_that_is_made_again_is_read_by_the_policy_and_not_on_from_where_the_other_one_was(
     broker: Any, log: Log, within: Within, policy: str, first: int
 ) -> None:
-    """Under another id, with as many records already."""
+    """The topic has another id, and as many records already."""
 
     def answer(asked: Any) -> FetchResponse:
         response = log.fetch(asked)

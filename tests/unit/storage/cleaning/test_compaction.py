@@ -230,7 +230,7 @@ def test_retention_leaves_a_compacted_segment_alone_until_its_files_have_its_nam
 def test_a_log_that_is_cut_under_its_compaction_holds_together(
     how: str, kind: CrashKind, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Between any two of the cleaner's steps, and between the end of work on a thread and its being known."""
+    """The crash comes between any two of the cleaner's steps, or between the end of work on a thread and its being known."""
     monkeypatch.setattr(keyed_log.InlineOffload, "run", _run_and_be_late)
     done: list[int] = []
     for steps in range(50):

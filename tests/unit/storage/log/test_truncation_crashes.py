@@ -214,7 +214,7 @@ def test_a_removal_that_was_due_does_not_touch_what_took_the_place(lab: Lab, sma
 async def test_an_append_that_comes_before_the_files_followed_is_refused_and_touches_no_disk(
     lab: Lab, small: LogConfig
 ) -> None:
-    """On a loop: the disk would refuse to be waited for."""
+    """The disk refuses to be waited for on a loop."""
     log = filled(lab, small)
     log.truncate_to(20)
     job = log.flush_job()
