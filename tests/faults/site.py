@@ -74,7 +74,7 @@ class Site:
             settings["zookeeper.session.timeout.ms"] = session_ms
         if full and clocks.absent() is None:
             site.clocks = Clocks(directory / "clocks")
-        site.fleet = cluster(directory, settings, brokers=BROKERS, in_sync=2, each=site._placed)
+        site.fleet = cluster(directory, settings, brokers=BROKERS, in_sync=2, changed=site._placed)
         if full and disks.absent() is None:
             home = site.fleet.broker(_SMALL_DISK).terms.directory
             site.disk = ending.enter_context(SmallDisk(home))

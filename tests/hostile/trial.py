@@ -118,7 +118,7 @@ def _planned(attack: Attack, brokers: int, home: Path) -> Fleet:
     if attack.descriptors is not None:
         prefix += ["sh", "-c", _LIMITED.format(limit=attack.descriptors), "sh"]
     return cluster(
-        home, settings, brokers=brokers, options=options, each=lambda terms: replace(terms, prefix=prefix)
+        home, settings, brokers=brokers, options=options, changed=lambda terms: replace(terms, prefix=prefix)
     )
 
 

@@ -26,12 +26,12 @@ def cluster(
     brokers: int = 3,
     in_sync: int | None = None,
     options: Sequence[str] = (),
-    each: Callable[[BrokerTerms], BrokerTerms] | None = None,
+    changed: Callable[[BrokerTerms], BrokerTerms] | None = None,
 ) -> Fleet:
     """Plans brokers with the ids 1 and up below `directory`; `start`, or `with`, starts them.
 
     Every topic, and every topic of the brokers' own, has a copy on each of them, up to three. `in_sync`: how many copies an
-    acknowledged record has at least; None: Kafka's default. `settings` are for all brokers, and stronger. `each` changes
+    acknowledged record has at least; None: Kafka's default. `settings` are for all brokers, and stronger. `changed` changes
     the terms of one broker: its rack, or a command that it is run by.
     """
     copies = str(min(brokers, 3))
@@ -44,9 +44,9 @@ def cluster(
     if in_sync is not None:
         shared["min.insync.replicas"] = shared["transaction.state.log.min.isr"] = str(in_sync)
     planned = Fleet.plan(brokers, directory, settings={**shared, **(settings or {})}, options=options)
-    if each is None:
+    if changed is None:
         return planned
-    return Fleet([BrokerProcess(each(broker.terms)) for broker in planned.brokers])
+    return Fleet([BrokerProcess(changed(broker.terms)) for broker in planned.brokers])
 
 
 def kill_all(fleet: Fleet) -> None:

@@ -29,7 +29,7 @@ def fleet(tmp_path: Path) -> Iterator[Fleet]:
         tmp_path,
         settings,
         brokers=2,
-        each=lambda terms: with_settings(terms, {"broker.rack": f"rack-{terms.node_id}"}),
+        changed=lambda terms: with_settings(terms, {"broker.rack": f"rack-{terms.node_id}"}),
     )
     with racked as running:
         with Admin(running.bootstrap) as admin:

@@ -28,7 +28,7 @@ def test_every_broker_has_a_copy_and_terms_of_its_own(tmp_path: Path) -> None:
         {"log.retention.ms": "7", "offsets.topic.replication.factor": "1"},
         brokers=2,
         in_sync=1,
-        each=lambda terms: with_settings(terms, {"broker.rack": f"rack-{terms.node_id}"}),
+        changed=lambda terms: with_settings(terms, {"broker.rack": f"rack-{terms.node_id}"}),
     )
     first, second = (broker.terms.settings for broker in planned.brokers)
     assert (first["broker.rack"], second["broker.rack"]) == ("rack-1", "rack-2")

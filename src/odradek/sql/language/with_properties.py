@@ -47,7 +47,7 @@ class ArchivedValue(StrEnum):
     STRING = "STRING"
 
 
-class Described(Protocol):
+class HasProperties(Protocol):
     """A statement with WITH."""
 
     @property
@@ -215,7 +215,7 @@ ARCHIVE_WITH: Final = OptionTable(
 
 
 def checked_with(
-    statement: Described,
+    statement: HasProperties,
     table: OptionTable,
     use: Flag,
     *,

@@ -29,7 +29,7 @@ DEFAULT_FORMATS: Final = ("ksql.persistence.default.format.key", "ksql.persisten
 
 
 class PropertyUse(Flag):
-    """Where a property is set: by SET, nowhere, or when the server starts. SHOW PROPERTIES lists all."""
+    """The ways to set a property: by SET, not at all, or when the server starts. SHOW PROPERTIES lists all."""
 
     SET = auto()
     SHOW = auto()

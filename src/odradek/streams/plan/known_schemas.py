@@ -70,7 +70,7 @@ def known_schema(operator: Operator, role: str) -> DeclaredSchema | None:
             case _ if isinstance(operator, _PASSING) or (role == "key" and _keeps_key(operator)):
                 operator = operator.inputs[0]
             case _:
-                return None if role == "key" else _made_value(operator)
+                return None if role == "key" else _value_of_code(operator)
 
 
 def _keeps_key(operator: Operator) -> bool:
@@ -79,7 +79,7 @@ def _keeps_key(operator: Operator) -> bool:
     return isinstance(operator, _SAME_KEY) or (isinstance(operator, Processed) and operator.key is None)
 
 
-def _made_value(operator: Operator) -> DeclaredSchema | None:
+def _value_of_code(operator: Operator) -> DeclaredSchema | None:
     """Returns the schema that a user gives to the values of an operator."""
     match operator:
         case Folded(schema=str(schema)) | FoldedBy(schema=schema) | Cogrouped(schema=schema):

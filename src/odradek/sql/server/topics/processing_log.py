@@ -51,14 +51,14 @@ class ProcessingLogTerms:
     includes_rows: bool = False
 
     @classmethod
-    def of(cls, given: GivenOptions) -> Self:
+    def of(cls, settings: GivenOptions) -> Self:
         """Reads ksqlDB's settings among those of the server."""
         return cls(
-            topic=given.text(TOPIC_NAME) or None,
-            creates_topic=given.flag(TOPIC_AUTO_CREATE),
-            stream=given.text(STREAM_NAME) or STREAM_DEFAULT,
-            creates_stream=given.flag(STREAM_AUTO_CREATE),
-            includes_rows=given.flag(ROWS_INCLUDE),
+            topic=settings.text(TOPIC_NAME) or None,
+            creates_topic=settings.flag(TOPIC_AUTO_CREATE),
+            stream=settings.text(STREAM_NAME) or STREAM_DEFAULT,
+            creates_stream=settings.flag(STREAM_AUTO_CREATE),
+            includes_rows=settings.flag(ROWS_INCLUDE),
         )
 
 
