@@ -13,7 +13,7 @@ import selectors
 import subprocess
 import sys
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Final, NamedTuple
 
@@ -50,7 +50,7 @@ PICTURES: Final = {
     "broker_died": IncidentPicture("/", "Broker 2 is dead"),
     "partition_offline": IncidentPicture("/", "Partitions without a leader"),
     "slow_produce": IncidentPicture("/traffic/slow", "Produce v"),
-    "hanging_transaction": IncidentPicture("/group?id=statements", "An open transaction hides records"),
+    "hanging_transaction": IncidentPicture("/group?id=statements", "An open transaction hides"),
     "hot_partition": IncidentPicture(
         "/topics/clicks/records?from=last&value=1000", "Most frequent keys", 640
     ),
@@ -102,7 +102,9 @@ class IncidentScript:
     def close(self) -> None:
         """Ends it, with its brokers: there is nothing left to type."""
         assert self._process.stdin is not None
-        self._process.stdin.close()
+        with suppress(BrokenPipeError):  # it has ended
+            self._process.stdin.write(b"\n")
+            self._process.stdin.close()
         try:
             self._process.wait(60.0)
         except subprocess.TimeoutExpired:

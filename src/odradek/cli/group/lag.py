@@ -38,11 +38,15 @@ def describe_group(admin: Admin, group_id: str, ages_of: AgesOf) -> dict[str, An
     ends = end_offsets(admin, partitions)
     ages_ms = ages_of(furthest_behind(positions, ends))
     offsets = []
+    known_s: list[float] = []
     for tp in partitions:
         position = positions.get(tp)
         owner = owners.get(tp)
         end = ends.get(tp)
         lag = max(0, end - position) if position is not None and end is not None else None
+        lag_s = 0.0 if lag == 0 else _seconds(ages_ms.get(tp))
+        if lag_s is not None:
+            known_s.append(lag_s)
         offsets.append(
             {
                 "topic": tp.topic,
@@ -50,13 +54,12 @@ def describe_group(admin: Admin, group_id: str, ages_of: AgesOf) -> dict[str, An
                 "committed": position,
                 "end": end,
                 "lag": lag,
-                "lag_seconds": 0.0 if lag == 0 else _seconds(ages_ms.get(tp)),
+                "lag_seconds": lag_s,
                 "member": owner.member_id if owner is not None else None,
                 "client": owner.client_id if owner is not None else None,
                 "host": owner.client_host if owner is not None else None,
             }
         )
-    seconds = [offset["lag_seconds"] for offset in offsets if offset["lag_seconds"] is not None]
     return {
         "group": group_id,
         "state": group_description.state,
@@ -64,7 +67,7 @@ def describe_group(admin: Admin, group_id: str, ages_of: AgesOf) -> dict[str, An
         "assignor": group_description.assignor,
         "coordinator": group_description.coordinator,
         "lag": sum(offset["lag"] or 0 for offset in offsets),
-        "lag_seconds": max(seconds, default=None),
+        "lag_seconds": max(known_s, default=None),
         "offsets": offsets,
         "members": _members(group_description),
     }

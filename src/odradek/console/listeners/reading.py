@@ -125,8 +125,9 @@ class BrokerListeners:
                 f"{address} is no metrics listener of a broker: its page /info is no JSON"
             ) from None
         broker_id = described.get("node_id") if isinstance(described, dict) else None
-        is_id = isinstance(broker_id, int) and 0 <= broker_id <= _ID_MAX
-        self._ids[address] = broker_id if is_id else UNKNOWN
+        self._ids[address] = UNKNOWN
+        if isinstance(broker_id, int) and 0 <= broker_id <= _ID_MAX:
+            self._ids[address] = broker_id
 
     async def _slow(self) -> SlowRequestList:
         """Reads the slow requests of all brokers. It never fails."""
