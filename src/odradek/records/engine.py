@@ -83,8 +83,8 @@ class Engine(Protocol):
 
 
 PLAIN: Engine = cast(Engine, _plain)
-_NEWEST: Final = "produced"
-"""The function that was added to the engines last."""
+_FUNCTIONS: Final = tuple(name for name in vars(Engine) if not name.startswith("_"))
+"""The names that every engine has."""
 
 
 def compiled() -> Engine | None:
@@ -96,7 +96,7 @@ def compiled() -> Engine | None:
             return None
     # late-import: the engine is chosen when the process runs
     built = importlib.import_module("odradek.records._fast")
-    return cast(Engine, built) if hasattr(built, _NEWEST) else None
+    return cast(Engine, built) if all(hasattr(built, name) for name in _FUNCTIONS) else None
 
 
 def _choose() -> Engine:

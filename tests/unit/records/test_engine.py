@@ -255,3 +255,11 @@ def test_columns_that_lie_about_their_room_are_refused() -> None:
     for start in (-1, 2, 2**40):
         with pytest.raises(ValueError, match="row"):
             engine.columns().ColumnWriter(fine).write(start, 1000)
+
+
+def test_an_extension_that_is_older_than_its_source_is_not_used(monkeypatch: pytest.MonkeyPatch) -> None:
+    built = engine.compiled()
+    if built is None:
+        pytest.skip("the package was installed without a compiler")
+    monkeypatch.delattr(built, "produced")
+    assert engine.compiled() is None
