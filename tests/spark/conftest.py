@@ -22,7 +22,6 @@ from odradek.client import Admin, Consumer, NewTopic, Producer
 from odradek.model.ids import TopicPartition
 from odradek.spark.engine import session as sessions
 from odradek.spark.engine.java import find_java
-from odradek.spark.engine.unpacked_pyspark import unpacked_pyspark
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -60,13 +59,6 @@ def servers(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
         return
     with OdradekNode(directory=tmp_path_factory.mktemp("broker")) as node:
         yield node.bootstrap
-
-
-@pytest.fixture(scope="session", autouse=True)
-def _unpacked_pyspark() -> Iterator[None]:
-    """Workers of all sessions here, and in processes that tests start, begin faster."""
-    with unpacked_pyspark():
-        yield
 
 
 @pytest.fixture(scope="session")

@@ -19,6 +19,7 @@ from odradek.pipelines.program_file import ProgramSources
 from odradek.pipelines.reports import Command, Failed, Report, Running, RunProgress
 from odradek.pipelines.runner_process import RunnerProcess
 from odradek.pipelines.serving import runner_command, runner_terms
+from odradek.spark.engine.unpacked_pyspark import unpacked_pyspark
 
 PATIENCE_S = 240.0
 WORKERS = 2
@@ -135,7 +136,8 @@ def test_the_same_file_runs_on_two_workers(
     )
     places = ProgramSources(files=(document.current.program,))
     terms = runner_terms(document, servers, tmp_path, places)
-    runner = RunnerProcess(runner_command(document), terms=terms, directory=tmp_path)
+    with unpacked_pyspark():  # its JVM reads the archive of classes, though its master is not local
+        runner = RunnerProcess(runner_command(document), terms=terms, directory=tmp_path)
     reports: list[Report] = []
 
     def has_read_all() -> bool:
